@@ -1,0 +1,1 @@
+"""Hand-written Triton kernels, one family per file; found by perfcli.registry."""

@@ -1,0 +1,10 @@
+"""perfcli: finds, explains and gates performance regressions in torch.compile's kernels."""
+
+from pathlib import Path
+
+__version__ = "0.1.0"
+
+# A wheel holds kernels/, scenarios/ and reports/ inside perfcli/; a checkout keeps them beside it.
+_here = Path(__file__).parent
+if not (_here / "kernels").is_dir():
+    __path__.append(str(_here.parent))

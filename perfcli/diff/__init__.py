@@ -1,0 +1,1 @@
+"""Two runs to a comparison. Pure."""

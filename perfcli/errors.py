@@ -1,0 +1,41 @@
+"""The errors that users see: few types, each with its exit code, caught once in ``cli.main``.
+
+A message says what was expected, what came, and what to do, in one line.
+"""
+
+from __future__ import annotations
+
+
+class PerfcliError(Exception):
+    """A usage or tool error. ``detail`` is printed below the one line: a user's own traceback,
+    the tail of a worker's log."""
+
+    exit_code = 2
+
+    def __init__(self, message: str, detail: str = "") -> None:
+        super().__init__(message)
+        self.detail = detail
+
+
+class NotEnoughEvidence(PerfcliError):
+    """The question can't be answered with what was measured."""
+
+    exit_code = 3
+
+
+class NotComparable(PerfcliError):
+    """Two runs, or a run and a baseline, that must not be compared; or a baseline is missing."""
+
+    exit_code = 4
+
+
+class WorkerFailed(PerfcliError):
+    """A worker process died, hung, or sent what is not a reply."""
+
+
+class UserCodeFailed(PerfcliError):
+    """The user's model or scenario file raised; ``detail`` is the user's part of the traceback."""
+
+
+class CompileFailed(PerfcliError):
+    """Inductor or Triton could not compile a graph or kernel."""

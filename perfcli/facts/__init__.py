@@ -1,0 +1,1 @@
+"""What a compiled kernel is made of: source, machine code, traffic, occupancy."""

@@ -1,0 +1,1 @@
+"""Worker processes: the parent's side, the child's side, and the protocol between them."""

@@ -1,0 +1,1 @@
+"""Shipped scenarios, one per file; found by perfcli.registry."""
