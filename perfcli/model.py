@@ -425,3 +425,11 @@ class Comparison:
     differences: tuple[str, ...] = ()
     """How the environments differ."""
     findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A run and the texts that its facts name."""
+
+    run: Run
+    blobs: Mapping[BlobId, str]
