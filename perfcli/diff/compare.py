@@ -1,0 +1,113 @@
+"""Two runs become a comparison: totals, groups of kernels, and a verdict with its one reason."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import PurePath
+
+from perfcli.diff.match import match
+from perfcli.diff.metrics import changes, totals
+from perfcli.diff.verdict import judge
+from perfcli.errors import NotComparable, PerfcliError
+from perfcli.model import Comparison, KernelGroup, Run
+
+ASPECTS = ("scenario", "params", "mode", "device", "target", "dynamic")
+"""What two runs must have in common; each can be allowed to differ."""
+
+
+def compare(base: Run, head: Run, allow: Collection[str] = ()) -> Comparison:
+    """Compare two runs of the same question.
+
+    Raises NotComparable when they differ in an aspect that is not in ``allow``, PerfcliError when
+    there is nothing to compare.
+    """
+    _check_aspects(base, head, allow)
+    if not base.kernels and not head.kernels:
+        raise PerfcliError(
+            "nothing to compare: neither run has a generated kernel "
+            "(only extern operators, or nothing was compiled)"
+        )
+    matches = match(base.kernels, head.kernels, _nodes_agree(base, head))
+    groups = tuple(
+        KernelGroup(
+            found,
+            changes(
+                [base.kernels[index] for index in found.base],
+                [head.kernels[index] for index in found.head],
+            ),
+        )
+        for found in matches
+    )
+    all_totals = totals(base, head)
+    outcome, reason = judge(base, head, all_totals, groups)
+    differences = tuple(_differences(base, head))
+    return Comparison(base, head, all_totals, groups, outcome, reason, differences)
+
+
+# --- comparable? -----------------------------------------------------------------------------
+
+
+def _check_aspects(base: Run, head: Run, allow: Collection[str]) -> None:
+    unknown = sorted(set(allow) - set(ASPECTS))
+    if unknown:
+        raise PerfcliError(f"can't allow {unknown[0]!r} to differ: one of {', '.join(ASPECTS)}")
+    found = {aspect: _aspect_differs(aspect, base, head) for aspect in ASPECTS}
+    differing = {aspect: text for aspect, text in found.items() if text and aspect not in allow}
+    if differing:
+        override = " ".join(f"--allow {aspect}" for aspect in differing)
+        raise NotComparable(
+            f"not comparable: {'; '.join(differing.values())} (compare anyway: {override})"
+        )
+
+
+def _aspect_differs(aspect: str, base: Run, head: Run) -> str:
+    if aspect == "params":
+        return _mapping_differs("parameter", base.params, head.params)
+    ours, theirs = _aspect(aspect, base), _aspect(aspect, head)
+    return "" if ours == theirs else f"{aspect} {_show(ours)} → {_show(theirs)}"
+
+
+def _aspect(aspect: str, run: Run) -> object:
+    if aspect == "scenario":
+        # A user's file is the same scenario wherever it is checked out.
+        return PurePath(run.scenario).name
+    if aspect == "target":
+        return run.target and f"{run.target.name} ({run.target.arch}, {run.target.sm_count} SMs)"
+    return getattr(run, aspect)
+
+
+def _mapping_differs(word: str, ours: Mapping[str, object], theirs: Mapping[str, object]) -> str:
+    names = [n for n in {**ours, **theirs} if n not in ours or n not in theirs]
+    names += [n for n in ours if n in theirs and ours[n] != theirs[n]]
+    listed = [f"{n} {_show(ours.get(n))} → {_show(theirs.get(n))}" for n in names]
+    return f"{word} {', '.join(listed)}" if listed else ""
+
+
+def _show(value: object) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return "none" if value is None else str(value)
+
+
+# --- circumstances ---------------------------------------------------------------------------
+
+
+def _nodes_agree(base: Run, head: Run) -> bool:
+    """Node names come from tracing: another torch, or other graphs, number them anew."""
+    graphs = {(g.name, g.direction) for g in base.graphs} == {
+        (g.name, g.direction) for g in head.graphs
+    }
+    return graphs and base.environment.torch == head.environment.torch
+
+
+def _differences(base: Run, head: Run) -> Iterator[str]:
+    """How the environments differ, as far as it can change the generated code."""
+    for name in ("torch", "triton", "python", "ptxas", "platform", "perfcli", "gpu", "driver"):
+        ours, theirs = getattr(base.environment, name), getattr(head.environment, name)
+        if ours != theirs:
+            yield f"{name} {_show(ours)} → {_show(theirs)}"
+    variables = _mapping_differs(
+        "environment variable", base.environment.variables, head.environment.variables
+    )
+    if variables:
+        yield variables

@@ -1,0 +1,186 @@
+"""Two hand-made runs, and what is said about them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from handmade import ENVIRONMENT, H100, kernel, run
+
+from perfcli.diff.compare import compare
+from perfcli.errors import NotComparable, PerfcliError
+from perfcli.model import Change, Comparison, ExternCall
+
+
+def total(comparison: Comparison, metric: str) -> Change:
+    (found,) = [c for c in comparison.totals if c.metric == metric]
+    return found
+
+
+def test_identical_runs_are_the_same() -> None:
+    kernels = [kernel("a", "mul"), kernel("b", "add")]
+    comparison = compare(run(kernels), run(kernels, id="head"))
+    assert comparison.outcome == "same"
+    assert comparison.reason == "all 2 kernels are identical"
+    assert all(c.outcome == "same" for c in comparison.totals)
+
+
+def test_a_fused_kernel_that_spills_is_the_reason() -> None:
+    base = [
+        kernel("a", "mul", loads=6),
+        kernel("b", "add", loads=5),
+        kernel("c", "sum", loads=3),
+        kernel("z", "neg"),
+    ]
+    head = [
+        kernel("big", "mul", "add", "sum", loads=17, stack=368, registers=255, read=1000),
+        kernel("z", "neg"),
+    ]
+    comparison = compare(run(base), run(head, id="head"))
+    assert comparison.outcome == "worse"
+    assert comparison.reason == (
+        "spilled words 0 → 92: big fuses 3 kernels (3 kernels, 14 loads → 1 kernel, 17 loads, +92)"
+        ", though bytes moved −3 kB"
+    )
+    assert total(comparison, "spilled_words") == Change("spilled_words", 0, 92, "worse")
+    assert total(comparison, "kernels").head == 2
+    assert total(comparison, "stack_bytes").head == 368
+    assert total(comparison, "registers") == Change("registers", 32, 255, "worse")
+
+
+def test_bytes_count_every_launch_and_the_tolerance() -> None:
+    base = run([kernel("a", "mul", launches=10, read=900, written=100, text="1")])
+    near = run([kernel("a", "mul", launches=10, read=905, written=100, text="2")])
+    far = run([kernel("a", "mul", launches=10, read=906, written=100, text="2")])
+    assert total(compare(base, near), "bytes_moved") == Change("bytes_moved", 10000, 10050, "same")
+    assert compare(base, near).outcome == "same"
+    assert compare(base, far).outcome == "worse"
+    assert compare(far, base).outcome == "better"
+    assert "bytes moved 10.1 kB → 10 kB (−0.596 %)" in compare(far, base).reason
+
+
+def test_more_launches_of_identical_code_are_worse() -> None:
+    base, head = run([kernel("a", "mul")]), run([kernel("a", "mul", launches=2)])
+    assert compare(base, head).outcome == "worse"
+
+
+def test_peak_memory_has_its_own_tolerance() -> None:
+    def at(peak: int, text: str) -> Comparison:
+        return compare(
+            run([kernel("a", "m")], peak=1000), run([kernel("a", "m", text=text)], peak=peak)
+        )
+
+    assert at(1010, "other").outcome == "same"
+    assert at(1011, "other").outcome == "worse"
+    assert "peak memory estimate" in at(1011, "other").reason
+    assert at(900, "other").outcome == "better"
+
+
+def test_more_memory_for_identical_kernels_is_worse() -> None:
+    kernels = [kernel("a", "mul")]
+    assert compare(run(kernels, peak=1000), run(kernels, peak=2000)).outcome == "worse"
+
+
+def test_a_change_that_moves_nothing_is_the_same() -> None:
+    comparison = compare(run([kernel("a", "mul")]), run([kernel("a", "mul", text="new")]))
+    assert comparison.outcome == "same"
+    assert comparison.reason == (
+        "1 group of kernels changed, but neither spills, bytes nor peak memory"
+    )
+
+
+def test_an_unread_kernel_makes_the_verdict_unknown() -> None:
+    base = run([kernel("a", "mul"), kernel("b", "add", stack=8)])
+    head = run([kernel("a", "mul", text="x", registers=None), kernel("b", "add", stack=8)])
+    comparison = compare(base, head)
+    assert comparison.outcome == "unknown"
+    assert total(comparison, "spilled_words").outcome == "unknown"
+
+
+def test_a_cpu_run_has_no_rows_for_registers() -> None:
+    def side(text: str, read: int) -> Comparison:
+        cpu = kernel("a", "mul", registers=None, text=text, read=read)
+        gone = kernel("b", "add", registers=None)
+        return compare(
+            run([replace(cpu, language="cpp"), gone], device="cpu", target=None),
+            run(
+                [kernel("a", "mul", registers=None, text="h", read=3000)], device="cpu", target=None
+            ),
+        )
+
+    comparison = side("b", 1000)
+    metrics = {c.metric for c in comparison.totals}
+    assert not metrics & {"registers", "spilled_words", "shared_bytes"}
+    assert comparison.outcome == "worse"
+
+
+def test_nothing_known_is_unknown() -> None:
+    blind: dict[str, Any] = {"registers": None, "read": None, "written": None}
+    base, head = run([kernel("a", "m", **blind)]), run([kernel("a", "m", text="x", **blind)])
+    assert compare(base, head).outcome == "unknown"
+
+
+def test_runs_without_kernels() -> None:
+    with pytest.raises(PerfcliError, match="nothing to compare") as caught:
+        compare(run([]), run([]))
+    assert caught.value.exit_code == 2
+    assert compare(run([]), run([kernel("a", "mul")])).outcome == "worse"
+
+
+@pytest.mark.parametrize(
+    ("aspect", "other", "says"),
+    [
+        ("scenario", {"scenario": "softmax"}, "scenario rmsnorm → softmax"),
+        ("params", {"params": {"rows": 64, "cols": 1}}, "parameter cols none → 1, rows 32 → 64"),
+        ("mode", {"mode": "forward"}, "mode training → forward"),
+        ("device", {"device": "cpu"}, "device cuda → cpu"),
+        ("target", {"target": replace(H100, name="b200", capability=(10, 0))}, "b200 (sm_100"),
+        ("dynamic", {"dynamic": True}, "dynamic off → on"),
+    ],
+)
+def test_unlike_runs_refuse(aspect: str, other: dict[str, object], says: str) -> None:
+    kernels = [kernel("a", "mul")]
+    base, head = run(kernels), run(kernels, **other)  # type: ignore[arg-type]
+    with pytest.raises(NotComparable) as caught:
+        compare(base, head)
+    assert says in str(caught.value)
+    assert f"--allow {aspect}" in str(caught.value)
+    assert caught.value.exit_code == 4
+    assert compare(base, head, allow=[aspect]).outcome == "same"
+
+
+def test_all_differences_are_named_at_once() -> None:
+    kernels = [kernel("a", "mul")]
+    with pytest.raises(NotComparable, match="--allow mode --allow dynamic"):
+        compare(run(kernels), run(kernels, mode="forward", dynamic=True))
+
+
+def test_a_users_file_is_the_same_scenario_in_another_checkout() -> None:
+    kernels = [kernel("a", "mul")]
+    compare(run(kernels, scenario="a/model.py:net"), run(kernels, scenario="/b/model.py:net"))
+
+
+def test_an_unknown_aspect() -> None:
+    with pytest.raises(PerfcliError, match=r"'param'.*params"):
+        compare(run([kernel("a")]), run([kernel("a")]), allow=["param"])
+
+
+def test_differences_of_the_environment() -> None:
+    other = replace(ENVIRONMENT, torch="2.15.0", ptxas=None, variables={"A": "1"})
+    kernels = [kernel("a", "mul")]
+    comparison = compare(run(kernels), run(kernels, environment=other))
+    assert comparison.differences == (
+        "torch 2.13.0 → 2.15.0",
+        "ptxas 12.8 → none",
+        "environment variable A none → 1",
+    )
+
+
+def test_extern_calls_and_breaks_are_totals() -> None:
+    externs = (ExternCall("aten.mm", "forward 0", 3), ExternCall("aten.bmm", "forward 0", 1))
+    base = run([kernel("a", "mul")], externs=externs)
+    head = run([kernel("a", "mul")], externs=externs[:1], graph_breaks=("print",))
+    comparison = compare(base, head)
+    assert total(comparison, "extern_calls").delta == -1
+    assert total(comparison, "graph_breaks").outcome == "worse"
