@@ -34,11 +34,11 @@ def describe() -> dict[str, str | None]:
     return {
         "path": sys.executable,
         "version": platform.python_version(),
-        "torch": _assigned("__version__", torch_version),
+        "torch": assigned("__version__", torch_version),
         "torch_dir": torch,
-        "triton": _assigned("__version__", _read(triton, "__init__.py")),
+        "triton": assigned("__version__", _read(triton, "__init__.py")),
         "triton_dir": triton,
-        "cuda": _assigned("cuda", torch_version),
+        "cuda": assigned("cuda", torch_version),
         "distributions": _distributions(),
     }
 
@@ -62,7 +62,8 @@ def _read(folder: str | None, name: str) -> str:
         return ""
 
 
-def _assigned(name: str, source: str) -> str | None:
+def assigned(name: str, source: str) -> str | None:
+    """The text that ``source`` assigns to ``name`` at its top level."""
     found = re.search(rf"^{name}\b[^=\n]*=\s*['\"]([^'\"]+)['\"]", source, re.MULTILINE)
     return found[1] if found else None
 
