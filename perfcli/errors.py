@@ -39,3 +39,13 @@ class UserCodeFailed(PerfcliError):
 
 class CompileFailed(PerfcliError):
     """Inductor or Triton could not compile a graph or kernel."""
+
+
+class UnreadableSource(PerfcliError):
+    """A kernel's source that does not parse, or does not hold the kernel."""
+
+
+class Interrupted(PerfcliError):
+    """Ctrl-C; the message says what was finished and kept."""
+
+    exit_code = 130

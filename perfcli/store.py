@@ -6,13 +6,10 @@ never reads the rest. Texts (sources, intermediate forms) are kept by their SHA-
 
 from __future__ import annotations
 
-import base64
 import errno
-import hashlib
 import os
 import secrets
 import tempfile
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -21,6 +18,7 @@ from typing import BinaryIO, TypeVar
 
 import msgspec
 
+from perfcli.blobs import blob_id, unpack
 from perfcli.errors import PerfcliError
 from perfcli.model import BlobId, Bundle, Device, Mode, Run, Scalar
 
@@ -79,10 +77,6 @@ def new_id(now: datetime | None = None) -> str:
     return f"{moment:%y%m%d-%H%M%S}-{tail}"
 
 
-def blob_id(text: str) -> BlobId:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 # --- one file --------------------------------------------------------------------------------
 
 
@@ -116,19 +110,23 @@ def read(path: Path) -> Run:
 
 
 def read_bundle(path: Path) -> Bundle:
-    """The run with all its texts."""
+    """The run with all its texts, packed."""
     file = _open(path)
-    blobs = _decode(file.blobs, dict[str, str], path)
-    texts = {name: _unpack(name, packed, path) for name, packed in blobs.items()}
-    return Bundle(_decode(file.run, Run, path), texts)
+    return Bundle(_decode(file.run, Run, path), _decode(file.blobs, dict[str, str], path))
 
 
 def read_blob(path: Path, blob: BlobId) -> str:
-    """One text of a run."""
+    """One text of a run, unpacked."""
     blobs = _decode(_open(path).blobs, dict[str, msgspec.Raw], path)
     if blob not in blobs:
         raise PerfcliError(f"{path} does not hold the text {blob[:12]}…: it was stored without it")
-    return _unpack(blob, _decode(blobs[blob], str, path), path)
+    try:
+        text = unpack(_decode(blobs[blob], str, path))
+    except ValueError as error:
+        raise PerfcliError(f"{path} is a broken run: text {blob[:12]}… is damaged") from error
+    if blob_id(text) != blob:
+        raise PerfcliError(f"{path} is a broken run: text {blob[:12]}… does not match its hash")
+    return text
 
 
 def _write_lines(bundle: Bundle, file: BinaryIO) -> None:
@@ -136,9 +134,8 @@ def _write_lines(bundle: Bundle, file: BinaryIO) -> None:
     opening = {"perfcli": KIND, "format": FORMAT, "header": header_of(bundle.run)}
     file.write(encode(opening)[:-1] + b',\n"run":')
     file.write(encode(bundle.run) + b',\n"blobs":{')
-    for number, (name, text) in enumerate(sorted(bundle.blobs.items())):
-        packed = base64.b64encode(zlib.compress(text.encode(), 6))
-        file.write((b"," if number else b"") + b"\n" + encode(name) + b':"' + packed + b'"')
+    for number, (name, packed) in enumerate(sorted(bundle.blobs.items())):
+        file.write((b",\n" if number else b"\n") + encode(name) + b":" + encode(packed))
     file.write(b"}}\n")
 
 
@@ -172,16 +169,6 @@ def _decode(raw: msgspec.Raw, kind: type[T], path: Path) -> T:
         return msgspec.json.decode(raw, type=kind)
     except msgspec.DecodeError as error:
         raise PerfcliError(f"{path} is a broken run: {error}; compile it again") from error
-
-
-def _unpack(name: BlobId, packed: str, path: Path) -> str:
-    try:
-        text = zlib.decompress(base64.b64decode(packed, validate=True)).decode()
-    except (ValueError, zlib.error) as error:
-        raise PerfcliError(f"{path} is a broken run: text {name[:12]}… is damaged") from error
-    if blob_id(text) != name:
-        raise PerfcliError(f"{path} is a broken run: text {name[:12]}… does not match its hash")
-    return text
 
 
 def _not_a_run(path: Path, text: bytes, error: Exception) -> str:

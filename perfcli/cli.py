@@ -1,0 +1,122 @@
+"""The command line: the ordered list of commands, and the one place where errors end."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Annotated
+
+import typer
+
+from perfcli import __version__
+from perfcli.errors import PerfcliError
+
+Command = Callable[..., int]
+
+# Module in perfcli.commands, which holds a function of the same name; --help keeps this order.
+COMMANDS = ("compare", "run", "inspect_kernel", "runs", "scenarios", "knobs", "doctor")
+
+INTERRUPTED = 128 + signal.SIGINT
+BROKEN_PIPE = 128 + signal.SIGPIPE
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code: 0 fine, 1 regression, 2 usage or tool error,
+    3 not enough evidence, 4 not comparable, 130 interrupted."""
+    try:
+        application()(args=argv, prog_name="perfcli")
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 2 if stop.code else 0
+    return 0
+
+
+def application() -> typer.Typer:
+    app = typer.Typer(
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        # Rich help takes 60 ms to import and looks the same in a pipe.
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )
+    app.callback()(perfcli)
+    for name in COMMANDS:
+        try:
+            command: Command = getattr(import_module(f"perfcli.commands.{name}"), name)
+        except ModuleNotFoundError as error:
+            if error.name != f"perfcli.commands.{name}":
+                raise
+            continue
+        app.command(name.replace("_", "-"))(_guarded(command))
+    return app
+
+
+def perfcli(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Finds, explains and gates performance regressions in the kernels of torch.compile, with or
+    without a GPU."""
+    if version:
+        typer.echo(f"perfcli {__version__}")
+        raise typer.Exit
+
+
+def _guarded(command: Command) -> Callable[..., None]:
+    """The error boundary, inside typer's own, which would turn Ctrl-C and a closed pipe into exit
+    code 1: a regression."""
+
+    @functools.wraps(command)
+    def guarded(*args: object, **kwargs: object) -> None:
+        try:
+            code = command(*args, **kwargs)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # Python flushes stdout once more while it exits.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = BROKEN_PIPE
+        except KeyboardInterrupt:
+            _complain("interrupted")
+            code = INTERRUPTED
+        except PerfcliError as error:
+            _show_traceback()
+            _complain(str(error), error.detail)
+            code = error.exit_code
+        except Exception as error:
+            _show_traceback()
+            place = _innermost(error)
+            _complain(
+                f"internal error: {type(error).__name__}: {error} ({place}); "
+                "PERFCLI_DEBUG=1 shows where it comes from"
+            )
+            code = PerfcliError.exit_code
+        raise typer.Exit(code)
+
+    return guarded
+
+
+def _complain(message: str, detail: str = "") -> None:
+    typer.echo(f"perfcli: {' '.join(message.split())}", err=True)
+    if detail.strip():
+        typer.echo(_printable(detail.rstrip()), err=True)
+
+
+def _printable(text: str) -> str:
+    """Without control characters: logs and tracebacks may hold anything."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "�" for c in text)
+
+
+def _show_traceback() -> None:
+    if os.environ.get("PERFCLI_DEBUG", "") not in ("", "0"):
+        traceback.print_exc()
+
+
+def _innermost(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else "?"
