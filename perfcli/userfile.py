@@ -1,0 +1,189 @@
+"""A user's own scenario file: imported by path, its scenario chosen, its errors told as theirs."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+from perfcli.errors import PerfcliError
+from perfcli.model import Parameter, Scalar, Scenario
+from perfcli.names import internal, suggestion
+from perfcli.tracebacks import failed
+
+SUFFIX = ".py"
+USUAL_NAMES = ("scenario", "build", "make", "make_model", "model", "main")
+"""Which function is meant where a file has several and none is named, in this order."""
+MODE = Parameter("forward", "what is compiled", ("forward", "training"))
+
+
+def is_user_file(reference: str) -> bool:
+    """Whether a scenario is meant by path (``model.py``, ``a/b.py:name``), not by name."""
+    path, _ = split(reference)
+    return path.endswith(SUFFIX) or "/" in path
+
+
+def split(reference: str) -> tuple[str, str | None]:
+    """``path/to/file.py:name`` as path and name; the name is None where there is none."""
+    path, colon, name = reference.rpartition(":")
+    if colon and (path.endswith(SUFFIX) or "/" in path) and "/" not in name:
+        return path, name
+    return reference, None
+
+
+def user_scenario(reference: str) -> Scenario:
+    """Import the file anew and pick the scenario or function that the reference means.
+
+    Raises:
+        UserCodeFailed: the file does not import; ``detail`` is its part of the traceback.
+        PerfcliError: there is no such file or name, or several could be meant.
+    """
+    path, name = split(reference)
+    file = Path(path)
+    if not file.is_file() or file.suffix != SUFFIX:
+        what = "is not a Python file" if file.exists() else "does not exist"
+        raise PerfcliError(f"{path} {what}: expected path/to/file.py or path/to/file.py:name")
+    module = import_file(file)
+    return _named(module, path, name) if name is not None else _only(module, path)
+
+
+def import_file(file: Path) -> ModuleType:
+    """Run a file as a module that can import its siblings, inspect itself and be pickled.
+
+    It gets a name of its own, so that ``model.py`` of two folders do not mix; inside a package
+    it gets its full dotted name, so that relative imports work. Importing again runs it again.
+    """
+    file = file.resolve()
+    name, root = _module_name(file)
+    for folder in (str(root), str(file.parent)):
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise PerfcliError(f"{file} cannot be imported: expected a Python source file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        raise failed(f"{file.name} does not import", error) from error
+    return module
+
+
+def _module_name(file: Path) -> tuple[str, Path]:
+    parts, folder = [file.stem], file.parent
+    while (folder / "__init__.py").is_file():
+        parts.insert(0, folder.name)
+        folder = folder.parent
+    if len(parts) > 1:
+        return ".".join(parts), folder
+    digest = hashlib.sha256(str(file).encode()).hexdigest()[:8]
+    return f"{file.stem}_{digest}", folder
+
+
+# --- which of the file's definitions ------------------------------------------------------------
+
+
+def _scenarios(module: ModuleType) -> dict[str, Scenario]:
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if isinstance(value, Scenario) and not name.startswith("_")
+    }
+
+
+def _functions(module: ModuleType) -> dict[str, FunctionType]:
+    """Public functions that the file itself defines and that can be called without arguments."""
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if isinstance(value, FunctionType)
+        and not name.startswith("_")
+        and value.__module__ == module.__name__
+        and all(not _required(p) for p in inspect.signature(value).parameters.values())
+    }
+
+
+def _required(parameter: inspect.Parameter) -> bool:
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return parameter.default is inspect.Parameter.empty and parameter.kind not in variadic
+
+
+def _named(module: ModuleType, path: str, name: str) -> Scenario:
+    scenarios, functions = _scenarios(module), _functions(module)
+    for attribute, value in scenarios.items():
+        if internal(name) in (internal(attribute), internal(value.name)):
+            return value
+    found = getattr(module, internal(name), None)
+    if isinstance(found, FunctionType) and found.__name__ not in functions:
+        required = [n for n, p in inspect.signature(found).parameters.items() if _required(p)]
+        if required:
+            raise PerfcliError(
+                f"{path}:{name} cannot be called without arguments: "
+                f"give {', '.join(required)} a default value"
+            )
+    if isinstance(found, FunctionType):
+        return from_function(found, f"{path}:{name}")
+    known = [*(s.name for s in scenarios.values()), *functions]
+    raise PerfcliError(f"{path} has no scenario or function {name!r}: {suggestion(name, known)}")
+
+
+def _only(module: ModuleType, path: str) -> Scenario:
+    scenarios, functions = _scenarios(module), _functions(module)
+    if len({id(value) for value in scenarios.values()}) == 1:
+        return next(iter(scenarios.values()))
+    if scenarios:
+        raise _ambiguous(path, "scenarios", [s.name for s in scenarios.values()])
+    usual = [name for name in USUAL_NAMES if name in functions]
+    chosen = list(functions) if len(functions) == 1 else usual
+    if chosen:
+        return from_function(functions[chosen[0]], path)
+    if functions:
+        raise _ambiguous(path, "functions", list(functions))
+    raise PerfcliError(
+        f"{path} declares no Scenario and no public function that can be called without "
+        "arguments: write one that returns (module or function, inputs)"
+    )
+
+
+def _ambiguous(path: str, what: str, names: list[str]) -> PerfcliError:
+    return PerfcliError(
+        f"{path} has several {what}: name one, {path}:{names[0]}, of {', '.join(sorted(names))}"
+    )
+
+
+# --- a bare function as a scenario --------------------------------------------------------------
+
+
+def from_function(function: FunctionType, name: str) -> Scenario:
+    """A scenario whose parameters are the function's keyword parameters with plain defaults,
+    and ``mode``, which the function only gets if it asks for it."""
+    scalars = (bool, int, float, str, type(None))
+    parameters = {
+        key: Parameter(parameter.default)
+        for key, parameter in inspect.signature(function).parameters.items()
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+        and isinstance(parameter.default, scalars)
+    }
+    wanted = set(parameters)
+    default = parameters["mode"].default if "mode" in wanted else MODE.default
+    if default not in MODE.choices:
+        default = MODE.default
+    parameters["mode"] = Parameter(default, MODE.help, MODE.choices)
+
+    def build(params: Mapping[str, Scalar]) -> Any:
+        return function(**{key: value for key, value in params.items() if key in wanted})
+
+    return Scenario(
+        name=name,
+        question=(inspect.getdoc(function) or "").partition("\n")[0],
+        parameters=parameters,
+        presets={},
+        build=build,
+    )
