@@ -1,0 +1,113 @@
+"""The model of pytorch #179494, line by line, with what its author trained added on request.
+
+``learned`` gives the norms a weight and each branch of a block a scale per channel;
+``residual_mix`` lets each block mix its input with the embedding, per channel.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class RMSNorm(nn.Module):
+    def __init__(self, dim: int, learned: bool) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(dim)) if learned else None
+
+    def forward(self, x: Any) -> Any:
+        return F.rms_norm(x, (x.size(-1),), self.weight)
+
+
+class MLP(nn.Module):
+    def __init__(self, dim: int, mult: int = 4) -> None:
+        super().__init__()
+        hidden = int(dim * mult)
+        self.fc = nn.Linear(dim, hidden, bias=False)
+        self.proj = nn.Linear(hidden, dim, bias=False)
+
+    def forward(self, x: Any) -> Any:
+        return self.proj(F.leaky_relu(self.fc(x), negative_slope=0.5).square())
+
+
+class Attention(nn.Module):
+    def __init__(self, dim: int, num_heads: int, num_kv_heads: int) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.num_kv_heads = num_kv_heads
+        self.head_dim = dim // num_heads
+        self.c_q = nn.Linear(dim, dim, bias=False)
+        self.c_k = nn.Linear(dim, num_kv_heads * self.head_dim, bias=False)
+        self.c_v = nn.Linear(dim, num_kv_heads * self.head_dim, bias=False)
+        self.proj = nn.Linear(dim, dim, bias=False)
+
+    def forward(self, x: Any) -> Any:
+        B, T, D = x.shape
+        q = self.c_q(x).reshape(B, T, self.num_heads, self.head_dim)
+        k = self.c_k(x).reshape(B, T, self.num_kv_heads, self.head_dim)
+        v = self.c_v(x).reshape(B, T, self.num_kv_heads, self.head_dim)
+        q = F.rms_norm(q, (q.size(-1),))
+        k = F.rms_norm(k, (k.size(-1),))
+        q = q.transpose(1, 2)
+        k = k.transpose(1, 2).repeat_interleave(self.num_heads // self.num_kv_heads, dim=1)
+        v = v.transpose(1, 2).repeat_interleave(self.num_heads // self.num_kv_heads, dim=1)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.proj(y.transpose(1, 2).reshape(B, T, D))
+
+
+class Block(nn.Module):
+    def __init__(
+        self, dim: int, heads: int, kv_heads: int, learned: bool, residual_mix: bool
+    ) -> None:
+        super().__init__()
+        self.attn_norm = RMSNorm(dim, learned)
+        self.mlp_norm = RMSNorm(dim, learned)
+        self.attn = Attention(dim, heads, kv_heads)
+        self.mlp = MLP(dim)
+        self.attn_scale = nn.Parameter(torch.ones(dim)) if learned else None
+        self.mlp_scale = nn.Parameter(torch.ones(dim)) if learned else None
+        mix = torch.stack((torch.ones(dim), torch.zeros(dim)))
+        self.resid_mix = nn.Parameter(mix) if residual_mix else None
+
+    def forward(self, x: Any, x0: Any) -> Any:
+        if self.resid_mix is not None:
+            x = self.resid_mix[0] * x + self.resid_mix[1] * x0
+        x = x + scaled(self.attn(self.attn_norm(x)), self.attn_scale)
+        return x + scaled(self.mlp(self.mlp_norm(x)), self.mlp_scale)
+
+
+def scaled(x: Any, scale: Any) -> Any:
+    return x if scale is None else scale * x
+
+
+class Model(nn.Module):
+    def __init__(
+        self,
+        vocab_size: int,
+        dim: int,
+        num_layers: int,
+        heads: int,
+        kv_heads: int,
+        learned: bool,
+        residual_mix: bool,
+    ) -> None:
+        super().__init__()
+        self.tok_emb = nn.Embedding(vocab_size, dim)
+        self.blocks = nn.ModuleList(
+            [Block(dim, heads, kv_heads, learned, residual_mix) for _ in range(num_layers)]
+        )
+        self.norm = RMSNorm(dim, learned)
+        self.head = nn.Linear(dim, vocab_size, bias=False)
+
+    def forward(self, x: Any, y: Any) -> Any:
+        h = self.tok_emb(x)
+        h = F.rms_norm(h, (h.size(-1),))
+        h0 = h
+        for block in self.blocks:
+            h = block(h, h0)
+        h = self.norm(h)
+        logits = self.head(h)
+        return F.cross_entropy(logits.view(-1, logits.size(-1)), y.view(-1))

@@ -1,0 +1,57 @@
+"""Does fusing the additions of a running sum keep all of its terms in memory?
+
+Each term is the output of a matrix product. Added at once, a term can be freed at once; fused
+into one kernel, the additions save reads and writes of the sum but need every term at the same
+time. Inductor counts the terms (``realize_acc_reads_threshold``, 8) and, where it is told to,
+their bytes (``realize_acc_reads_size_threshold``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from perfcli.model import Parameter, Scenario, Workload
+
+from ._dtypes import FLOATS, TOLERANCE, torch_dtype
+
+
+def build(params: Mapping[str, Any]) -> Workload:
+    import torch
+
+    size, repeats = params["size"], params["repeats"]
+
+    def accumulate(x: Any, weight: Any) -> Any:
+        total = x
+        for _ in range(repeats):
+            x = x @ weight
+            total = total + x
+        return total
+
+    dtype = torch_dtype(params["dtype"])
+    # Products keep their terms' variance.
+    inputs = (
+        torch.randn(size, size, dtype=dtype),
+        torch.randn(size, size, dtype=dtype) * size**-0.5,
+    )
+    return Workload(accumulate, inputs, reference=accumulate)
+
+
+SCENARIO = Scenario(
+    name="accumulate",
+    question="How many terms of a running sum must be in memory at the same time?",
+    parameters={
+        "size": Parameter(8192, "rows and columns of each term"),
+        "repeats": Parameter(16, "number of terms"),
+        "dtype": Parameter("float32", "element type", FLOATS),
+    },
+    presets={"smoke": {"size": 64, "repeats": 10}, "full": {}},
+    build=build,
+    toggles=(
+        "realize_acc_reads_threshold=1",
+        "realize_acc_reads_size_threshold=536870912",
+    ),
+    # Every term is rounded, and the error of one is carried into the next.
+    tolerance={dtype: 8 * bound for dtype, bound in TOLERANCE.items()},
+    origin="https://github.com/pytorch/pytorch/pull/157563",
+)

@@ -1,0 +1,51 @@
+"""Is the loss over a vocabulary taken without writing its probabilities?
+
+Rows of logits are as long as a vocabulary; the loss needs their maximum, sum of exponentials and
+one element. The full size has GPT-2's odd 50257 columns: rows do not start at multiples of
+16 bytes, so that loads are not vectorised (compare ``-p columns=50304``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from perfcli.model import Scenario, Workload
+
+from ._dtypes import TOLERANCE
+from ._rows import PRESETS, matrix, parameters
+
+
+def build(params: Mapping[str, Any]) -> Workload:
+    import torch
+    import torch.nn.functional as F
+
+    def cross_entropy(logits: Any, labels: Any) -> Any:
+        return F.cross_entropy(logits, labels)
+
+    labels = torch.randint(0, params["columns"], (params["rows"],))
+    return Workload(
+        cross_entropy, (matrix(params), labels), mode=params["mode"], reference=reference
+    )
+
+
+def reference(logits: Any, labels: Any) -> Any:
+    chosen = logits.gather(-1, labels[:, None]).squeeze(-1)
+    return (logits.logsumexp(-1) - chosen).mean()
+
+
+SCENARIO = Scenario(
+    name="cross-entropy",
+    question="Are the logits read once per reduction, and in wide loads?",
+    parameters=parameters(rows=32768, columns=50257),
+    presets=PRESETS,
+    build=build,
+    toggles=(
+        "online_softmax",
+        "split_reductions",
+        "comprehensive_padding",
+        "triton.multi_kernel=1",
+    ),
+    tolerance=TOLERANCE,
+    origin="https://github.com/pytorch/pytorch/issues/148402",
+)

@@ -1,0 +1,106 @@
+"""Which reductions of a transformer's backward are fused, and do the fused kernels spill?
+
+A small GPT with grouped queries, normalised queries and keys and a squared leaky ReLU, trained
+in bfloat16 under autocast: the listing of pytorch #179494, where mix-order reductions made the
+step 6 % slower on an H100. The listing has no learned norm weights and yields no mix-order
+kernel; ``learned`` adds the weights, per-channel scales and residual mix of the model that the
+report came from. Without a read limit (``triton.mix_order_reduction_max_reads=1000``, as before
+torch 2.13) a backward kernel of ``-p learned=true -p layers=3 -p batch=48`` makes 17 loads and
+spills 92 words per thread.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from perfcli.errors import PerfcliError
+from perfcli.model import Parameter, Scenario, Workload
+
+from ._dtypes import FLOATS, default_dtype
+
+
+def build(params: Mapping[str, Any]) -> Workload:
+    import torch
+
+    _check(params)
+    from ._gqa_model import Model
+
+    mix = params["residual_mix"]
+    with default_dtype(params["dtype"]):
+        model = Model(
+            params["vocabulary"],
+            params["dim"],
+            params["layers"],
+            params["heads"],
+            params["kv_heads"],
+            params["learned"],
+            params["learned"] if mix == "auto" else mix == "true",
+        )
+    size = (params["batch"], params["sequence"])
+    inputs = tuple(torch.randint(0, params["vocabulary"], size) for _ in range(2))
+
+    def reference(x: Any, y: Any) -> Any:
+        return copy.deepcopy(model).double()(x, y)
+
+    autocast = None if params["autocast"] == "none" else params["autocast"]
+    return Workload(model, inputs, mode=params["mode"], autocast=autocast, reference=reference)
+
+
+def _check(params: Mapping[str, Any]) -> None:
+    dim, heads, kv_heads = params["dim"], params["heads"], params["kv_heads"]
+    if dim % heads:
+        raise PerfcliError(f"gqa-transformer needs dim ({dim}) to be a multiple of heads ({heads})")
+    if heads % kv_heads:
+        raise PerfcliError(
+            f"gqa-transformer needs heads ({heads}) to be a multiple of kv-heads ({kv_heads})"
+        )
+
+
+SCENARIO = Scenario(
+    name="gqa-transformer",
+    question="Which reductions of the backward are fused, and do the fused kernels spill?",
+    parameters={
+        "layers": Parameter(11, "transformer blocks"),
+        "dim": Parameter(512, "width of the residual stream"),
+        "heads": Parameter(8, "query heads"),
+        "kv_heads": Parameter(4, "key and value heads"),
+        "vocabulary": Parameter(4096, "number of tokens"),
+        "batch": Parameter(32, "sequences"),
+        "sequence": Parameter(2048, "tokens of one sequence"),
+        "dtype": Parameter("bfloat16", "type of the parameters", FLOATS),
+        "learned": Parameter(False, "learned norm weights and per-channel scales"),
+        "residual_mix": Parameter(
+            "auto",
+            "each block mixes its input with the embedding, per channel; auto: as learned",
+            ("auto", "true", "false"),
+        ),
+        "autocast": Parameter(
+            "bfloat16", "type of the ambient autocast", ("bfloat16", "float16", "none")
+        ),
+        "mode": Parameter("training", "forward only, or with backward", ("forward", "training")),
+    },
+    presets={
+        "smoke": {
+            "layers": 2,
+            "dim": 64,
+            "heads": 4,
+            "kv_heads": 2,
+            "vocabulary": 256,
+            "batch": 2,
+            "sequence": 64,
+        },
+        "full": {},
+    },
+    build=build,
+    toggles=(
+        "triton.mix_order_reduction_max_reads=1000",
+        "triton.mix_order_reduction",
+        "triton.persistent_reductions",
+        "loop_ordering_after_fusion",
+    ),
+    # One loss, about log(vocabulary), through some rounding in every layer.
+    tolerance={"bfloat16": 2e-2, "float16": 5e-3, "float32": 1e-5, "float64": 1e-12},
+    origin="https://github.com/pytorch/pytorch/pull/179494",
+)

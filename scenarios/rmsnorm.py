@@ -1,0 +1,50 @@
+"""Are rows normalised in one pass over them, forward and backward?
+
+RMSNorm moves one row in and one row out. A row that fits into a block's registers is read once
+(a persistent reduction); a longer one is read again to be scaled. In training, the backward
+reduces along rows (the input's gradient) and along columns (the weight's): with mix-order
+reductions one kernel does both, in one pass over the same data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from perfcli.model import Scenario, Workload
+
+from ._dtypes import TOLERANCE
+from ._rows import PRESETS, matrix, parameters, vector
+
+EPSILON = 1e-6
+
+
+def build(params: Mapping[str, Any]) -> Workload:
+    import torch.nn.functional as F
+
+    def rmsnorm(x: Any, weight: Any) -> Any:
+        return F.rms_norm(x, (x.size(-1),), weight, EPSILON)
+
+    inputs = (matrix(params), vector(params, 1.0))
+    return Workload(rmsnorm, inputs, mode=params["mode"], reference=reference)
+
+
+def reference(x: Any, weight: Any) -> Any:
+    return x * (x.square().mean(-1, keepdim=True) + EPSILON).rsqrt() * weight
+
+
+SCENARIO = Scenario(
+    name="rmsnorm",
+    question="Is each row read once, and its gradients reduced in one pass?",
+    parameters=parameters(rows=32768, columns=8192),
+    presets=PRESETS,
+    build=build,
+    toggles=(
+        "triton.persistent_reductions",
+        "triton.mix_order_reduction",
+        "split_reductions",
+        "triton.multi_kernel=1",
+    ),
+    tolerance=TOLERANCE,
+    origin="https://github.com/pytorch/pytorch/issues/179711",
+)

@@ -1,0 +1,48 @@
+"""Are a row's maximum and sum taken in one pass over it (online softmax)?
+
+Plain softmax reads a long row three times: for its maximum, for the sum of exponentials, and to
+write the result. Online softmax takes the first two together. Inductor loses it where it splits
+the reduction, as it does for few and long rows (before torch 2.13: ``-p rows=4
+-p columns=1048576``), and where the row's length is dynamic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from perfcli.model import Scenario, Workload
+
+from ._dtypes import TOLERANCE
+from ._rows import PRESETS, matrix, parameters
+
+
+def build(params: Mapping[str, Any]) -> Workload:
+    import torch
+
+    def softmax(x: Any) -> Any:
+        return torch.softmax(x, -1)
+
+    return Workload(softmax, (matrix(params),), mode=params["mode"], reference=reference)
+
+
+def reference(x: Any) -> Any:
+    exponentials = (x - x.amax(-1, keepdim=True)).exp()
+    return exponentials / exponentials.sum(-1, keepdim=True)
+
+
+SCENARIO = Scenario(
+    name="softmax",
+    question="Are a row's maximum and sum taken in one pass?",
+    parameters=parameters(rows=32768, columns=50304),
+    presets=PRESETS,
+    build=build,
+    toggles=(
+        "online_softmax",
+        "split_reductions",
+        "triton.persistent_reductions",
+        "triton.multi_kernel=1",
+    ),
+    tolerance=TOLERANCE,
+    origin="https://github.com/pytorch/pytorch/pull/127011",
+)
