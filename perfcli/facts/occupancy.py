@@ -1,0 +1,82 @@
+"""How many blocks of a kernel fit on one multiprocessor: the CUDA occupancy calculator's rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perfcli.model import Target
+
+# The same for every capability from 7.0 to 12.x except the shared memory's granularity, which is
+# 256 B before 8.0 (cuda_occupancy.h of CUDA 13.1).
+_REGISTERS_PER_ALLOCATION = 256
+_PARTITIONS_PER_SM = 4
+_MAX_REGISTERS_PER_THREAD = 255
+_SHARED_BYTES_PER_ALLOCATION = 128
+_SHARED_BYTES_PER_ALLOCATION_BEFORE_8_0 = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Occupancy:
+    """Theoretical occupancy of one kernel on one multiprocessor."""
+
+    blocks_per_sm: int
+    """0 where not even one block fits: the launch would fail."""
+    fraction: float
+    """Resident warps over the most that the multiprocessor can hold, 0 to 1."""
+    limit: str
+    """The scarcest resource: ``registers``, ``shared memory``, ``warps`` or ``blocks``; the first
+    of these where several are equally scarce."""
+
+
+def occupancy(target: Target, registers: int, shared_bytes: int, num_warps: int) -> Occupancy:
+    """Occupancy of a kernel with ``registers`` per thread and ``shared_bytes`` per block.
+
+    ``shared_bytes`` is what the kernel asks for (Triton's ``metadata.shared``, or static plus
+    dynamic), without what the system reserves for each block. The formula is that of NVIDIA's
+    ``cuda_occupancy.h``: registers are handed to warps in units of 256 within each of the four
+    partitions of a multiprocessor, shared memory to blocks in units of 128 B.
+    """
+    warps_per_sm = target.max_threads_per_sm // target.warp_size
+    limits = {
+        "blocks": target.max_blocks_per_sm,
+        "warps": _blocks_by_warps(target, num_warps),
+        "shared memory": _blocks_by_shared_memory(target, shared_bytes),
+        "registers": _blocks_by_registers(target, registers, num_warps),
+    }
+    limit = min(reversed(limits), key=lambda name: limits[name])
+    blocks = limits[limit]
+    if blocks * num_warps == warps_per_sm:
+        limit = "warps"  # full: whatever else is just as scarce costs nothing
+    return Occupancy(blocks, blocks * num_warps / warps_per_sm, limit)
+
+
+def _blocks_by_warps(target: Target, num_warps: int) -> int:
+    threads = num_warps * target.warp_size
+    return 0 if threads > target.max_threads_per_block else target.max_threads_per_sm // threads
+
+
+def _blocks_by_registers(target: Target, registers: int, num_warps: int) -> int:
+    if registers > _MAX_REGISTERS_PER_THREAD:
+        return 0
+    per_warp = _round_up(max(registers, 1) * target.warp_size, _REGISTERS_PER_ALLOCATION)
+    # A launch is checked as if its warps were spread evenly over the partitions.
+    if per_warp * _round_up(num_warps, _PARTITIONS_PER_SM) > target.registers_per_sm:
+        return 0
+    warps_per_partition = target.registers_per_sm // _PARTITIONS_PER_SM // per_warp
+    return warps_per_partition * _PARTITIONS_PER_SM // num_warps
+
+
+def _blocks_by_shared_memory(target: Target, shared_bytes: int) -> int:
+    if shared_bytes > target.shared_bytes_per_block_optin:
+        return 0
+    unit = (
+        _SHARED_BYTES_PER_ALLOCATION
+        if target.capability >= (8, 0)
+        else _SHARED_BYTES_PER_ALLOCATION_BEFORE_8_0
+    )
+    allocated = _round_up(shared_bytes + target.reserved_shared_bytes_per_block, unit)
+    return target.shared_bytes_per_sm // allocated if allocated else target.max_blocks_per_sm
+
+
+def _round_up(value: int, unit: int) -> int:
+    return -(-value // unit) * unit
