@@ -429,7 +429,29 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A run and the texts that its facts name."""
+    """A run and the texts that its facts name, packed (``perfcli.blobs``)."""
 
     run: Run
     blobs: Mapping[BlobId, str]
+
+
+# --- output formats --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A format of ``reports/``: ``render`` gives the whole text of a file, ending in a newline."""
+
+    name: str
+    suffix: str
+    render: Callable[[Comparison], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """What ``reports/terminal.py`` shows; each function gives something that rich can print."""
+
+    comparison: Callable[..., Any]
+    run: Callable[..., Any]
+    kernel: Callable[..., Any]
+    listing: Callable[..., Any]

@@ -10,11 +10,14 @@ into one that spills. ``PERFCLI_FAKE=user:1`` plants a failure in request 1: ``u
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from perfcli import __version__
 from perfcli.blobs import blob_id, pack
+from perfcli.environment import Interpreter
 from perfcli.errors import CompileFailed, UserCodeFailed, WorkerFailed
 from perfcli.model import (
     Access,
@@ -60,6 +63,13 @@ class FakeExecutor:
                 progress(Progress(number, "kernels", done, total, "compiling kernels"))
             progress(Progress(number, "done", total, total))
             yield bundle
+
+
+def fake_interpreter(python: str | None = None) -> Interpreter:
+    """This interpreter's torch where it has one, for its options; else an empty one."""
+    torch = importlib.util.find_spec("torch")
+    folder = Path(torch.origin).parent if torch and torch.origin else Path()
+    return Interpreter(python or "python", "3.11.9", "2.13.0", folder, "3.7.1", None, None, "fake")
 
 
 def _failure(kind: str, request: CompileRequest) -> BaseException:

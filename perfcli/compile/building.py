@@ -1,0 +1,198 @@
+"""Builds a scenario's model and inputs as fake tensors on the target device: no memory, no values.
+
+First the user's code runs under ``FakeTensorMode`` with the target as the default device. Code
+that reads values while building (``.item()``, ``.tolist()``, numpy) cannot run like that; then it
+runs again with real, mostly uninitialised tensors on the CPU, which become fake ones afterwards.
+Initialisers are skipped both times: values never reach the generated code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from perfcli import registry
+from perfcli.errors import UserCodeFailed
+from perfcli.model import CompileRequest, Device, Scenario, Workload
+
+# Above this, random inputs of the second way stay uninitialised: filling them takes seconds.
+MAX_RANDOM_ELEMENTS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    scenario: Scenario
+    params: dict[str, Any]
+    workload: Workload
+    notes: tuple[str, ...] = ()
+
+
+def build(request: CompileRequest, mode: Any) -> Built:
+    """The request's workload with fake tensors of ``mode`` (a ``FakeTensorMode``).
+
+    Raises ``UserCodeFailed`` with the user's traceback, or ``PerfcliError`` for bad parameters.
+    """
+    import torch
+
+    device = torch.device(request.device)
+    try:
+        with mode, device, _skipped_initialisers():
+            scenario = registry.scenario(request.scenario)
+            params = registry.resolve_params(scenario, request.preset, request.params)
+            workload = registry.build(scenario, params)
+        return Built(scenario, params, to_device(workload, mode, device))
+    except UserCodeFailed as fake_failure:
+        try:
+            with _on_cpu(request.device), _skipped_initialisers():
+                scenario = registry.scenario(request.scenario)
+                params = registry.resolve_params(scenario, request.preset, request.params)
+                workload = registry.build(scenario, params)
+        except UserCodeFailed as failure:
+            # The failure with real tensors is the one the user can act on.
+            raise failure from fake_failure
+        note = "the model's code reads values while it is built: built on the CPU, then moved"
+        return Built(scenario, params, to_device(workload, mode, device), (note,))
+
+
+def to_device(workload: Workload, mode: Any, device: Any) -> Workload:
+    """The workload with every real tensor, in modules and inputs, turned into a fake one."""
+    import torch
+    from torch.utils import _pytree
+
+    converted: dict[int, Any] = {}
+
+    def convert(value: Any) -> Any:
+        return fake_tensor(value, mode, device, converted)
+
+    call = workload.call
+    for module in _modules_of(call):
+        for part in module.modules():
+            _convert_attributes(part, convert)
+    only = torch.Tensor
+    inputs, kwargs = _pytree.tree_map_only(only, convert, (workload.inputs, dict(workload.kwargs)))
+    return replace(workload, inputs=tuple(inputs), kwargs=kwargs)
+
+
+def fake_tensor(tensor: Any, mode: Any, device: Any, converted: dict[int, Any]) -> Any:
+    """A fake tensor of ``mode`` like ``tensor``: same size, strides, dtype, and kind."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    if isinstance(tensor, FakeTensor) and tensor.fake_mode is mode:
+        return tensor
+    if id(tensor) not in converted:
+        with mode, torch.no_grad():
+            made: Any = torch.empty_strided(
+                tensor.size(), tensor.stride(), dtype=tensor.dtype, device=device
+            )
+            if isinstance(tensor, torch.nn.Parameter):
+                made = torch.nn.Parameter(made, requires_grad=tensor.requires_grad)
+            elif tensor.requires_grad:
+                made.requires_grad_()
+        converted[id(tensor)] = (made, tensor)
+    return converted[id(tensor)][0]
+
+
+def _modules_of(call: Any) -> list[Any]:
+    """The modules behind a callable: itself, a bound method's owner, a closure's cells."""
+    import torch
+
+    found = [call, getattr(call, "__self__", None)]
+    for cell in getattr(call, "__closure__", None) or ():
+        with contextlib.suppress(ValueError):  # an empty cell
+            found.append(cell.cell_contents)
+    return [item for item in found if isinstance(item, torch.nn.Module)]
+
+
+def _convert_attributes(part: Any, convert: Any) -> None:
+    """Parameters, buffers, and tensors that a module keeps as plain attributes."""
+    import torch
+    from torch.utils import _pytree
+
+    for table in (part._parameters, part._buffers):
+        for name, tensor in table.items():
+            if tensor is not None:
+                table[name] = convert(tensor)
+    for name, value in list(vars(part).items()):
+        if isinstance(value, torch.Tensor | list | tuple | dict) and not name.startswith("_"):
+            with contextlib.suppress(Exception):  # an exotic container stays as it is
+                setattr(part, name, _pytree.tree_map_only(torch.Tensor, convert, value))
+
+
+@contextlib.contextmanager
+def _skipped_initialisers() -> Iterator[None]:
+    """``torch.nn.init`` functions do nothing: their values never matter, their time does."""
+    from torch.nn import init
+
+    names = [n for n in dir(init) if n.endswith("_") and not n.startswith("_")]
+    saved = {name: getattr(init, name) for name in names}
+
+    def keep(tensor: Any = None, *_: Any, **__: Any) -> Any:
+        return tensor
+
+    for name in names:
+        setattr(init, name, keep)
+    try:
+        yield
+    finally:
+        for name, function in saved.items():
+            setattr(init, name, function)
+
+
+@contextlib.contextmanager
+def _on_cpu(device: Device) -> Iterator[None]:
+    """Everything lands on the CPU, whatever device the code names; big random tensors stay
+    uninitialised."""
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    random = {torch.randn, torch.rand, torch.randint, torch.normal, torch.randperm}
+    moves = {torch.Tensor.cuda: 0, torch.Tensor.to: 1}
+
+    class OnCpu(TorchFunctionMode):
+        def __torch_function__(
+            self, func: Any, _types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            kwargs = dict(kwargs or {})
+            if func is torch.Tensor.cuda:
+                return args[0]
+            if func in moves:
+                args = tuple(_cpu_if_device(a, device) for a in args)
+            if "device" in kwargs:
+                kwargs["device"] = _cpu_if_device(kwargs["device"], device)
+            if func in random and (size := _big_size(func, args, kwargs)) is not None:
+                dtype = kwargs.get("dtype")
+                integer = func in (torch.randint, torch.randperm)
+                return torch.zeros(size, dtype=dtype or (torch.int64 if integer else None))
+            return func(*args, **kwargs)
+
+    with torch.device("cpu"), OnCpu():
+        yield
+
+
+def _cpu_if_device(value: Any, device: Device) -> Any:
+    import torch
+
+    if isinstance(value, torch.device):
+        return torch.device("cpu") if value.type == device else value
+    if isinstance(value, str) and value.split(":")[0] == device:
+        return "cpu"
+    return value
+
+
+def _big_size(func: Any, args: Any, kwargs: Any) -> tuple[int, ...] | None:
+    """The size that a random factory was asked for, where it is too big to fill."""
+    import math
+
+    import torch
+
+    size = kwargs.get("size")
+    if size is None and func in (torch.randn, torch.rand):
+        size = args[0] if args and isinstance(args[0], tuple | list) else args
+    if size is None:
+        size = next((a for a in args if isinstance(a, tuple | list)), None)
+    if not size or not all(isinstance(s, int) for s in size):
+        return None
+    return tuple(size) if math.prod(size) > MAX_RANDOM_ELEMENTS else None

@@ -1,0 +1,247 @@
+"""Takes every generated kernel, launch and extern call out of Inductor while it generates code.
+
+The hooks stand at the points that all of Inductor's code generation passes (seen with torch 2.11
+to 2.15): a kernel's definition in the wrapper, a kernel's call, an extern call, and the end of a
+graph. Nothing is changed about what is generated.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from perfcli.compile import provenance, traffic
+from perfcli.compile.definition import Definition, parse_definition
+from perfcli.errors import CompileFailed
+from perfcli.model import GraphFacts, Launch, Origin
+
+
+@dataclass(slots=True)
+class CapturedKernel:
+    name: str
+    definition: Definition
+    origins: tuple[Origin, ...] = ()
+    bytes_read: int | None = None
+    bytes_written: int | None = None
+
+
+@dataclass(slots=True)
+class CapturedGraph:
+    """One graph while it is generated and called; ``calls`` counts the calls of one step."""
+
+    facts: GraphFacts
+    kernels: dict[str, CapturedKernel] = field(default_factory=dict)
+    launches: list[Launch] = field(default_factory=list)
+    calls: int = 0
+
+
+@dataclass(slots=True)
+class Capture:
+    """What was captured so far. ``on_kernel`` is told of each new kernel at once, so that its
+    compilation can overlap with the rest of the code generation."""
+
+    on_kernel: Callable[[CapturedKernel], None] = lambda _: None
+    graphs: list[CapturedGraph] = field(default_factory=list)
+    call_order: list[CapturedGraph] = field(default_factory=list)
+    _open: dict[int, CapturedGraph] = field(default_factory=dict)
+    _scheduled: list[tuple[Any, Any]] = field(default_factory=list)
+
+    def graph_of(self, lowering: Any) -> CapturedGraph:
+        """The record of a ``GraphLowering``, made on first sight."""
+        found = self._open.get(id(lowering))
+        if found is None:
+            direction = _direction(lowering)
+            index = sum(g.facts.direction == direction for g in self.graphs)
+            name = f"{direction} {index}"
+            nodes = len(lowering.graph.nodes)
+            found = CapturedGraph(GraphFacts(name, direction, index, nodes))
+            self._open[id(lowering)] = found
+            self.graphs.append(found)
+        return found
+
+    def launch_list(self) -> list[Launch]:
+        """The launches of one step, in order: each graph's list as often as it was called."""
+        return [launch for graph in self.call_order for launch in graph.launches]
+
+
+def _direction(lowering: Any) -> Literal["forward", "backward", "inference"]:
+    if getattr(lowering, "is_backward", False):
+        return "backward"
+    return "inference" if lowering.is_inference else "forward"
+
+
+@contextmanager
+def capturing(
+    capture: Capture, finish: Callable[[Any, CapturedGraph], Any] | None
+) -> Iterator[None]:
+    """Hooks Inductor while the block runs.
+
+    ``finish(lowering, graph)`` stands in for building the generated module and returns what has
+    its ``call``; None leaves the real module to be built and run (on a real device).
+    """
+    from torch._inductor.codegen import cpp, triton, wrapper
+    from torch._inductor.graph import GraphLowering
+    from torch._inductor.scheduler import Scheduler
+
+    hooks: list[tuple[Any, str, Any]] = [
+        (wrapper.PythonWrapperCodegen, "define_kernel", _hook_definition),
+        (wrapper.PythonWrapperCodegen, "generate_kernel_call", _hook_call),
+        (triton.TritonScheduling, "define_kernel", _hook_scheduled),
+        (cpp.CppScheduling, "define_kernel", _hook_scheduled),
+        (Scheduler, "codegen_extern_call", _hook_extern),
+        (Scheduler, "codegen", _hook_schedule),
+        (GraphLowering, "_compile_to_module", functools.partial(_hook_module, finish=finish)),
+    ]
+    saved = []
+    for owner, name, make in hooks:
+        if name not in vars(owner):
+            raise CompileFailed(
+                f"this torch's {owner.__name__} has no {name}, which perfcli reads kernels from "
+                "(tested: torch 2.11 to 2.15)"
+            )
+        original = vars(owner)[name]
+        saved.append((owner, name, original))
+        setattr(owner, name, make(capture, original))
+    try:
+        yield
+    finally:
+        for owner, name, original in saved:
+            setattr(owner, name, original)
+
+
+def _current_graph(capture: Capture) -> CapturedGraph:
+    from torch._inductor.virtualized import V
+
+    return capture.graph_of(V.graph)
+
+
+def _hook_scheduled(capture: Capture, original: Any) -> Any:
+    """Around a backend's ``define_kernel(src, scheduled nodes, kernel)``: the only place where
+    the scheduler's nodes, the kernel object and the final name are at hand together."""
+
+    @functools.wraps(original)
+    def define(self: Any, src_code: str, nodes: Any, kernel: Any = None, *rest: Any) -> Any:
+        capture._scheduled.append((nodes, kernel))
+        try:
+            name = original(self, src_code, nodes, kernel, *rest)
+        finally:
+            capture._scheduled.pop()
+        record = _current_graph(capture).kernels.get(name)
+        if record is not None:
+            # Identical sources share one kernel: its origins are those of all its uses.
+            known = {o.node for o in record.origins}
+            more = [o for o in provenance.origins(nodes) if o.node not in known]
+            record.origins += tuple(more)
+        return name
+
+    return define
+
+
+def _hook_definition(capture: Capture, original: Any) -> Any:
+    """``PythonWrapperCodegen.define_kernel``: the kernel's final name and text."""
+
+    @functools.wraps(original)
+    def define(self: Any, kernel_name: str, kernel_body: str, *rest: Any, **options: Any) -> Any:
+        definition = parse_definition(kernel_body, options.get("cpp_definition"))
+        graph = _current_graph(capture)
+        if definition is not None and kernel_name not in graph.kernels:
+            nodes, kernel = capture._scheduled[-1] if capture._scheduled else (None, None)
+            moved = traffic.bytes_moved(kernel) if kernel is not None else traffic.UNKNOWN
+            record = CapturedKernel(kernel_name, definition)
+            record.bytes_read, record.bytes_written = moved.read, moved.written
+            if nodes is not None:
+                record.origins = provenance.origins(nodes)
+            graph.kernels[kernel_name] = record
+            capture.on_kernel(record)
+        return original(self, kernel_name, kernel_body, *rest, **options)
+
+    return define
+
+
+def _hook_call(capture: Capture, original: Any) -> Any:
+    @functools.wraps(original)
+    def call(self: Any, kernel_name: str, *rest: Any, **options: Any) -> Any:
+        graph = _current_graph(capture)
+        if kernel_name in graph.kernels:
+            graph.launches.append(Launch(graph.facts.name, kernel_name))
+        return original(self, kernel_name, *rest, **options)
+
+    return call
+
+
+def _hook_extern(capture: Capture, original: Any) -> Any:
+    @functools.wraps(original)
+    def codegen(self: Any, scheduler_node: Any) -> Any:
+        from torch._inductor import ir
+
+        node = scheduler_node.node
+        if isinstance(node, ir.UserDefinedTritonKernel):
+            graph = _current_graph(capture)
+            before = set(graph.kernels)
+            result = original(self, scheduler_node)
+            for name in set(graph.kernels) - before:
+                graph.kernels[name].origins = provenance.origins(node)
+            return result
+        if not isinstance(node, ir.MultiOutput):
+            graph = _current_graph(capture)
+            graph.launches.append(Launch(graph.facts.name, extern_name(node), extern=True))
+        return original(self, scheduler_node)
+
+    return codegen
+
+
+def extern_name(node: Any) -> str:
+    """``aten.mm.default`` where the node knows its operator, else the name in the wrapper."""
+    overload = getattr(node, "op_overload", None)
+    if overload is not None:
+        return str(overload)
+    name = getattr(node, "python_kernel_name", None)
+    return str(name) if name else type(node).__name__
+
+
+def _hook_schedule(capture: Capture, original: Any) -> Any:
+    """``Scheduler.codegen``: the schedule is final, so its peak memory can be estimated."""
+
+    @functools.wraps(original)
+    def codegen(self: Any) -> Any:
+        from dataclasses import replace
+
+        graph = _current_graph(capture)
+        peak = traffic.peak_memory(self)
+        if peak is not None:
+            graph.facts = replace(graph.facts, peak_memory_bytes=peak)
+        return original(self)
+
+    return codegen
+
+
+def _hook_module(
+    capture: Capture, original: Any, finish: Callable[[Any, CapturedGraph], Any] | None
+) -> Any:
+    @functools.wraps(original)
+    def compile_to_module(self: Any) -> Any:
+        if finish is None:
+            module = original(self)
+            graph = capture.graph_of(self)
+            return _counted(module, capture, graph)
+        self.codegen()
+        return finish(self, capture.graph_of(self))
+
+    return compile_to_module
+
+
+def _counted(module: Any, capture: Capture, graph: CapturedGraph) -> Any:
+    """The real module, its ``call`` also counting."""
+    call = module.call
+
+    @functools.wraps(call)
+    def counted(args: Any) -> Any:
+        graph.calls += 1
+        capture.call_order.append(graph)
+        return call(args)
+
+    module.call = counted
+    return module

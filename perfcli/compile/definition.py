@@ -1,0 +1,74 @@
+"""Reads the definition of a kernel that Inductor writes into its wrapper module."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from dataclasses import dataclass
+from typing import Literal
+
+from perfcli.model import KernelKind
+
+# The decorator of a generated kernel names its heuristic (runtime/triton_heuristics.py).
+_KINDS: dict[str, KernelKind] = {
+    "pointwise": "pointwise",
+    "reduction": "reduction",
+    "cooperative_reduction": "reduction",
+    "split_scan": "reduction",
+    "persistent_reduction": "persistent-reduction",
+    "template": "template",
+    "foreach": "combo",
+    "user_autotune": "user",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """One kernel's text. ``name`` is its name in that text (Inductor can shorten it)."""
+
+    name: str
+    language: Literal["triton", "cpp"]
+    source: str
+    kind: KernelKind
+
+    @property
+    def source_hash(self) -> str:
+        """SHA-256 of the text without its own name: the same code under two names is one."""
+        return hashlib.sha256(self.source.replace(self.name, "kernel").encode()).hexdigest()
+
+
+def parse_definition(body: str, cpp_definition: str | None = None) -> Definition | None:
+    """The kernel in the text handed to ``define_kernel``; None for what is no kernel of its own
+    (a choice among kernels already defined)."""
+    try:
+        tree = ast.parse(body.strip(), mode="eval")
+    except SyntaxError:
+        # The C++ wrapper gets the bare C++ text.
+        return Definition("kernel", "cpp", body.strip(), "cpp") if cpp_definition else None
+    call = tree.body
+    if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)):
+        return None
+    texts = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+    if call.func.attr == "triton" and len(texts) == 2:
+        name, source = texts[0], texts[1].strip()
+        return Definition(name, "triton", source, triton_kind(source, name))
+    if call.func.attr.startswith("cpp") and texts:
+        return Definition("kernel", "cpp", texts[-1].strip(), "cpp")
+    return None
+
+
+def triton_kind(source: str, name: str) -> KernelKind:
+    """The kind of kernel, by its decorator and arguments."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return "other"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            arguments = {a.arg for a in node.args.args}
+            if "RSPLIT_SIZE" in arguments:
+                return "mix-order-reduction"
+            for decorator in node.decorator_list:
+                if isinstance(decorator, ast.Call) and isinstance(decorator.func, ast.Attribute):
+                    return _KINDS.get(decorator.func.attr, "other")
+    return "other"

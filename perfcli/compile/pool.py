@@ -1,0 +1,89 @@
+"""Kernels compiled beside the tracing process: forked after torch is imported, before it runs.
+
+A forked process shares the imported modules, so it costs no start-up time and little memory.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfcli.compile.binaries import Compiled, compile_kernel, prepare_process
+from perfcli.compile.definition import Definition
+from perfcli.errors import WorkerFailed
+from perfcli.facts.source import triton_facts
+from perfcli.model import SourceFacts, Target
+
+
+@dataclass(frozen=True, slots=True)
+class KernelResult:
+    """What a pool process found out about one kernel. ``note`` says what it could not."""
+
+    source_facts: SourceFacts | None
+    compiled: Compiled
+    note: str = ""
+
+
+class KernelPool:
+    """Compiles each distinct kernel text once. Start it before anything makes threads."""
+
+    def __init__(self, jobs: int, target: Target | None, cache_dir: Path) -> None:
+        self._target, self._cache_dir = target, cache_dir
+        self._futures: dict[str, Future[KernelResult]] = {}
+        context = multiprocessing.get_context("fork")
+        self._executor = ProcessPoolExecutor(jobs, mp_context=context, initializer=_start)
+        self._executor.submit(os.getpid).result()  # forks all of them now
+
+    def submit(self, definition: Definition) -> None:
+        key = definition.source
+        if key not in self._futures:
+            work = self._executor.submit(examine, definition, self._target, self._cache_dir)
+            self._futures[key] = work
+
+    def done(self) -> int:
+        return sum(future.done() for future in self._futures.values())
+
+    def total(self) -> int:
+        return len(self._futures)
+
+    def unfinished(self) -> Iterator[Future[KernelResult]]:
+        return (future for future in list(self._futures.values()) if not future.done())
+
+    def result(self, definition: Definition) -> KernelResult:
+        """Waits for a kernel's result. Raises ``WorkerFailed`` where a process was killed."""
+        try:
+            return self._futures[definition.source].result()
+        except BrokenProcessPool as error:
+            raise WorkerFailed(
+                "a process that compiled kernels was killed (out of memory?): "
+                "use fewer with --jobs, what it finished is cached"
+            ) from error
+
+    def close(self) -> None:
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+
+def examine(definition: Definition, target: Target | None, cache_dir: Path) -> KernelResult:
+    """All facts of one kernel, from its source and, for Triton, from its binaries."""
+    if definition.language == "cpp":
+        from perfcli.facts.cpp import cpp_facts
+
+        return KernelResult(cpp_facts(definition.source), Compiled((), {}))
+    note = ""
+    try:
+        source_facts = triton_facts(definition.source, definition.name)
+    except ValueError as error:
+        source_facts, note = None, f"its source could not be read: {error}"
+    if target is None:
+        return KernelResult(source_facts, Compiled((), {}), note)
+    compiled = compile_kernel(definition.source, definition.name, target, cache_dir)
+    return KernelResult(source_facts, compiled, note or compiled.error)
+
+
+def _start() -> None:
+    prepare_process()

@@ -1,0 +1,72 @@
+"""Which FX nodes a kernel computes, and where in the user's model they come from."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from perfcli.model import Origin
+
+_FRAME = re.compile(r'File "([^"]+)", line (\d+), in .*\n\s+(.*)')
+
+
+def origins(scheduled: Any) -> tuple[Origin, ...]:
+    """The origins of scheduler nodes (or one IR node), in graph order.
+
+    Reads ``node.origins`` and ``node.meta`` as Inductor keeps them (torch 2.11 to 2.15).
+    """
+    nodes: dict[Any, None] = {}
+    for item in scheduled if isinstance(scheduled, list | tuple) else [scheduled]:
+        ir_node = getattr(item, "node", None) or item
+        for origin in getattr(ir_node, "origins", ()):
+            nodes[origin] = None
+    return tuple(_origin(n) for n in sorted(nodes, key=_position) if n.op == "call_function")
+
+
+def _position(node: Any) -> int:
+    """Index of a node in its graph; kept on the graph, which is frozen by now."""
+    graph = node.graph
+    index = getattr(graph, "_perfcli_index", None)
+    if index is None or node not in index:
+        index = {n: i for i, n in enumerate(graph.nodes)}
+        graph._perfcli_index = index
+    return index.get(node, -1)
+
+
+def _origin(node: Any) -> Origin:
+    location, code = _user_line(node.meta.get("stack_trace") or "")
+    aten = node.meta.get("original_aten")
+    value = node.meta.get("val")
+    return Origin(
+        node=node.name,
+        op=str(aten if aten is not None else node.target),
+        module=_module_path(node.meta),
+        shape=tuple(_size(s) for s in getattr(value, "shape", ())),
+        location=location,
+        code=code,
+    )
+
+
+def _size(size: Any) -> int | str:
+    return size if isinstance(size, int) else str(size)
+
+
+def _user_line(stack_trace: str) -> tuple[str, str]:
+    """The innermost frame of a node's stack trace: ``file:line`` and its text."""
+    frames = _FRAME.findall(stack_trace)
+    if not frames:
+        return "", ""
+    file, line, code = frames[-1]
+    return f"{file}:{line}", code.strip()
+
+
+def _module_path(meta: Any) -> str:
+    """``blocks.3.attn`` from the innermost entry of the module stack."""
+    stack = meta.get("nn_module_stack") or meta.get("fwd_nn_module_stack") or {}
+    if not stack:
+        return ""
+    entry = list(stack.values())[-1]
+    path = entry[0] if isinstance(entry, tuple) else str(entry)
+    path = re.sub(r"^L\['\w+'\]\.?", "", str(path))
+    path = re.sub(r"_modules\['([^']+)'\]", r"\1", path)
+    return re.sub(r"\._modules\.|\['([^']+)'\]", r".\1", path).strip(".")

@@ -1,0 +1,204 @@
+"""One compile request, from the user's model to a run with all of its kernels' facts.
+
+Called once per worker process, before torch is imported.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from perfcli.blobs import blob_id, pack
+from perfcli.compile import shim
+from perfcli.compile.capture import Capture, CapturedGraph, CapturedKernel
+from perfcli.compile.sources import user_sources
+from perfcli.facts.traffic import lower_bound_seconds
+from perfcli.model import (
+    Bundle,
+    CompileRequest,
+    ExternCall,
+    KernelFacts,
+    Launch,
+    Run,
+    Target,
+)
+
+Report = Callable[[str, int, "int | None"], None]
+"""Told of progress: phase, done, total."""
+
+
+@dataclass(slots=True)
+class Session:
+    """The state of one compilation in this process."""
+
+    request: CompileRequest
+    report: Report
+    seconds: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    keep: tuple[Any, ...] = ()
+    """What torch's C++ holds pointers to."""
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        self.report(name, 0, None)
+        started = time.monotonic()
+        yield
+        self.seconds[name] = round(time.monotonic() - started, 3)
+
+
+def compile_request(request: CompileRequest, report: Report) -> Bundle:
+    """Compiles the request and returns its run with the packed texts.
+
+    Raises ``UserCodeFailed``, ``CompileFailed``, or another ``PerfcliError``.
+    """
+    session = Session(request, report)
+    with session.phase("import"):
+        _import_torch(session)
+    from perfcli.compile.pool import KernelPool
+
+    pool = KernelPool(max(request.jobs, 1), request.target, Path(request.cache_dir))
+    try:
+        with session.phase("trace"):
+            capture, built, traced = _trace(session, pool)
+        session.notes += [*built.notes, *traced.notes]
+        with session.phase("kernels"):
+            kernels, blobs = _collect(session, capture, pool)
+    finally:
+        pool.close()
+    run = _run(session, capture, built, kernels)
+    return Bundle(_with_breaks(run, traced.graph_breaks), blobs)
+
+
+def _import_torch(session: Session) -> None:
+    request = session.request
+    if request.device == "cuda":
+        installation = shim.torch_installation()
+        library = shim.Shim(shim.build(installation, Path(request.cache_dir)))
+        _import_inductor()
+        from perfcli.compile import attention_calls, operators, standins
+
+        assert request.target is not None, "a cuda request names its target"
+        standins.install(request.target)
+        operators.register_missing()
+        chooser = attention_calls.Chooser(request.target)
+        library.install(chooser, chooser.cudnn_version)
+        attention_calls.install(chooser)
+        session.keep = (library, chooser)
+    else:
+        _import_inductor()
+    from perfcli.compile import tracing
+
+    tracing.prepare()
+    tracing.set_options(request.variant.options)
+
+
+def _import_inductor() -> None:
+    """All that tracing and the pool need: imported before the pool forks, shared by it."""
+    import torch._dynamo
+    import torch._inductor.codegen.triton
+    import torch._inductor.compile_fx
+    import torch._inductor.runtime.triton_heuristics  # noqa: F401
+
+
+def _trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
+    from torch._subclasses import FakeTensorMode
+
+    from perfcli.compile import tracing
+    from perfcli.compile.building import build
+
+    def on_kernel(kernel: CapturedKernel) -> None:
+        pool.submit(kernel.definition)
+        session.report("trace", pool.done(), pool.total())
+
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    built = build(session.request, mode)
+    capture = Capture(on_kernel)
+    traced = tracing.trace_offline(built.workload, mode, capture, session.request.dynamic)
+    return capture, built, traced
+
+
+def _collect(
+    session: Session, capture: Capture, pool: Any
+) -> tuple[tuple[KernelFacts, ...], dict[str, str]]:
+    kernels: list[KernelFacts] = []
+    blobs: dict[str, str] = {}
+    total = sum(len(g.kernels) for g in capture.graphs)
+    for graph in capture.graphs:
+        for kernel in graph.kernels.values():
+            result = pool.result(kernel.definition)
+            blobs.update(result.compiled.blobs)
+            source = kernel.definition.source
+            blobs[blob_id(source)] = pack(source)
+            kernels.append(_facts(kernel, graph, result, session.request.target))
+            session.report("kernels", len(kernels), total)
+    return tuple(kernels), blobs
+
+
+def _facts(
+    kernel: CapturedKernel, graph: CapturedGraph, result: Any, target: Target | None
+) -> KernelFacts:
+    definition = kernel.definition
+    moved = None
+    if kernel.bytes_read is not None and kernel.bytes_written is not None:
+        moved = kernel.bytes_read + kernel.bytes_written
+    launches = sum(launch.name == kernel.name for launch in graph.launches)
+    return KernelFacts(
+        name=kernel.name,
+        kind=definition.kind,
+        language=definition.language,
+        graph=graph.facts.name,
+        launches=launches * graph.calls,
+        origins=kernel.origins,
+        source=blob_id(definition.source),
+        source_hash=definition.source_hash,
+        source_facts=result.source_facts,
+        bytes_read=kernel.bytes_read,
+        bytes_written=kernel.bytes_written,
+        lower_bound_seconds=lower_bound_seconds(moved, target) if target else None,
+        candidates=result.compiled.candidates,
+        notes=(result.note,) if result.note else (),
+    )
+
+
+def _run(
+    session: Session, capture: Capture, built: Any, kernels: tuple[KernelFacts, ...]
+) -> Run:
+    from perfcli.compile.versions import environment
+
+    request = session.request
+    launches = tuple(capture.launch_list())
+    return Run(
+        id="",
+        created="",
+        scenario=built.scenario.name,
+        params=built.params,
+        mode=built.workload.mode,
+        dynamic=request.dynamic,
+        device=request.device,
+        target=request.target,
+        variant=request.variant,
+        environment=environment(),
+        kernels=kernels,
+        launches=launches,
+        graphs=tuple(g.facts for g in capture.graphs),
+        externs=_externs(launches),
+        compile_seconds=session.seconds,
+        notes=tuple(session.notes),
+        sources=user_sources(),
+    )
+
+
+def _externs(launches: tuple[Launch, ...]) -> tuple[ExternCall, ...]:
+    counted = Counter((launch.name, launch.graph) for launch in launches if launch.extern)
+    return tuple(ExternCall(op, graph, n) for (op, graph), n in sorted(counted.items()))
+
+
+def _with_breaks(run: Run, graph_breaks: tuple[str, ...]) -> Run:
+    from dataclasses import replace
+
+    return replace(run, graph_breaks=graph_breaks)

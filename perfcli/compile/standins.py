@@ -1,0 +1,222 @@
+"""What stands in for the CUDA device in torch's and triton's Python: properties, streams, driver.
+
+Each stand-in names what it replaces, so that a torch without that name fails with the name.
+Seen with torch 2.11 to 2.15 and triton 3.6 to 3.9. ``install`` changes the process for good:
+only worker processes call it.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+from perfcli.errors import CompileFailed
+from perfcli.model import Target
+
+
+def replace(owner: Any, name: str, value: Any) -> None:
+    """Sets ``owner.name``; raises ``CompileFailed`` with the name where this torch has none."""
+    if not hasattr(owner, name):
+        import torch
+
+        where = getattr(owner, "__name__", repr(owner))
+        raise CompileFailed(
+            f"torch {torch.__version__} has no {where}.{name}, which perfcli stands in for "
+            "(tested: torch 2.11 to 2.15)"
+        )
+    setattr(owner, name, value)
+
+
+def device_properties(target: Target) -> SimpleNamespace:
+    """What ``torch.cuda.get_device_properties`` gives on the target."""
+    return SimpleNamespace(
+        name=target.description,
+        major=target.capability[0],
+        minor=target.capability[1],
+        total_memory=target.memory_bytes,
+        multi_processor_count=target.sm_count,
+        regs_per_multiprocessor=target.registers_per_sm,
+        max_threads_per_multi_processor=target.max_threads_per_sm,
+        max_threads_per_block=target.max_threads_per_block,
+        warp_size=target.warp_size,
+        shared_memory_per_block=target.shared_bytes_per_block,
+        shared_memory_per_block_optin=target.shared_bytes_per_block_optin,
+        shared_memory_per_multiprocessor=target.shared_bytes_per_sm,
+        L2_cache_size=target.l2_bytes,
+        gcnArchName="",
+        is_integrated=0,
+        is_multi_gpu_board=0,
+    )
+
+
+def install(target: Target) -> None:
+    """Makes torch and triton believe that ``target`` is device 0."""
+    properties = device_properties(target)
+    _cuda_module(target, properties)
+    _device_interface(target, properties)
+    _autocast()
+    _fake_tensors()
+    _module_conversion()
+    triton_driver(target)
+
+
+def _cuda_module(target: Target, properties: SimpleNamespace) -> None:
+    import torch
+    from torch import cuda
+
+    replace(cuda, "_lazy_init", lambda: None)
+    replace(cuda, "is_available", lambda: True)
+    replace(cuda, "is_initialized", lambda: True)
+    replace(cuda, "is_bf16_supported", lambda *_, **__: target.capability >= (8, 0))
+    replace(cuda, "is_tf32_supported", lambda *_, **__: target.capability >= (8, 0))
+    replace(cuda, "device_count", lambda: 1)
+    replace(cuda, "current_device", lambda: 0)
+    replace(cuda, "set_device", lambda *_: None)
+    replace(cuda, "_exchange_device", lambda *_: 0)
+    replace(cuda, "_maybe_exchange_device", lambda *_: 0)
+    replace(cuda, "synchronize", lambda *_: None)
+    replace(cuda, "empty_cache", lambda: None)
+    replace(cuda, "get_device_name", lambda *_: target.description)
+    replace(cuda, "get_device_properties", lambda *_: properties)
+    replace(cuda, "get_device_capability", lambda *_: target.capability)
+    replace(cuda, "get_arch_list", lambda: [target.arch])
+    replace(cuda, "get_rng_state", lambda *_: torch.zeros(16, dtype=torch.uint8, device="cpu"))
+    replace(cuda, "set_rng_state", lambda *_, **__: None)
+    replace(cuda, "memory_allocated", lambda *_: 0)
+    replace(cuda, "max_memory_allocated", lambda *_: 0)
+    replace(cuda, "reset_peak_memory_stats", lambda *_: None)
+    replace(cuda, "manual_seed", lambda *_: None)
+    replace(cuda, "manual_seed_all", lambda *_: None)
+    if torch.version.cuda is None:
+        torch.version.cuda = "13.0"
+
+
+def _device_interface(target: Target, properties: SimpleNamespace) -> None:
+    from torch._dynamo import device_interface
+
+    capability = target.capability[0] * 10 + target.capability[1]
+    base = device_interface.CudaInterface
+
+    class Worker(base.Worker):  # type: ignore[misc, name-defined]
+        set_device = staticmethod(lambda *_: None)
+        current_device = staticmethod(lambda: 0)
+        get_device_properties = staticmethod(lambda *_: properties)
+
+    members = {
+        "Worker": Worker,
+        "is_available": staticmethod(lambda: True),
+        "device_count": staticmethod(lambda: 1),
+        "current_device": staticmethod(lambda: 0),
+        "get_compute_capability": staticmethod(lambda *_: capability),
+        "get_device_properties": staticmethod(lambda *_: properties),
+        "get_raw_stream": staticmethod(lambda *_: 0),
+        "synchronize": staticmethod(lambda *_: None),
+        "is_bf16_supported": staticmethod(lambda *_, **__: target.capability >= (8, 0)),
+        "is_triton_capable": staticmethod(lambda *_: True),
+        "raise_if_triton_unavailable": staticmethod(lambda *_: None),
+    }
+    interface = type("OfflineCudaInterface", (base,), members)
+    # The table fills itself on the first look; registering before that would be overwritten.
+    list(device_interface.get_registered_device_interfaces())
+    device_interface.register_interface_for_device("cuda", interface)
+    device_interface.register_interface_for_device("cuda:0", interface)
+
+
+def _autocast() -> None:
+    import torch.cuda.amp.common
+
+    replace(torch.cuda.amp.common, "amp_definitely_not_available", lambda: False)
+
+
+def _fake_tensors() -> None:
+    """Keeps fake tensors from touching the device although ``is_available`` says yes.
+
+    The guard that this puts in place is asked for once per mode entry: the shim's stays.
+    """
+    import torch
+    from torch._subclasses import fake_tensor
+
+    replace(fake_tensor.FakeTensorMode, "avoid_device_init", property(lambda _: True))
+    if hasattr(fake_tensor, "init_gpu_context"):
+        fake_tensor.init_gpu_context = lambda *_: None
+    replace(torch._C, "_ensureCUDADeviceGuardSet", lambda: None)
+
+
+def _module_conversion() -> None:
+    """``Module.to`` and friends on fake parameters: torch swaps tensors in place, which fake
+    tensors refuse; a converted parameter replaces the old one instead (ties stay tied)."""
+    from torch import nn
+
+    replace(nn.Module, "_apply", convert_module)
+
+
+def convert_module(module: Any, fn: Any, recurse: bool = True) -> Any:
+    """``nn.Module._apply`` by replacement: every parameter and buffer becomes ``fn`` of itself."""
+    converted: dict[int, Any] = {}
+    modules = module.modules() if recurse else [module]
+    for part in modules:
+        _convert_tensors(part, fn, converted)
+    return module
+
+
+def _convert_tensors(part: Any, fn: Any, converted: dict[int, Any]) -> None:
+    import torch
+
+    for name, parameter in list(part._parameters.items()):
+        if parameter is None:
+            continue
+        if id(parameter) not in converted:
+            with torch.no_grad():
+                value = fn(parameter)
+            same = value is parameter
+            made = (
+                parameter
+                if same
+                else torch.nn.Parameter(value.detach(), requires_grad=parameter.requires_grad)
+            )
+            # Kept with the original: an id is only unique while its object lives.
+            converted[id(parameter)] = (made, parameter)
+        part._parameters[name] = converted[id(parameter)][0]
+    for name, buffer in list(part._buffers.items()):
+        if buffer is None:
+            continue
+        if id(buffer) not in converted:
+            converted[id(buffer)] = (fn(buffer), buffer)
+        part._buffers[name] = converted[id(buffer)][0]
+
+
+def triton_driver(target: Target) -> None:
+    """An active triton driver that knows its target and nothing else."""
+    import torch
+    import torch._inductor.runtime.triton_helpers as triton_helpers
+    import triton
+    from triton.backends.compiler import GPUTarget
+
+    gpu = GPUTarget("cuda", target.capability[0] * 10 + target.capability[1], target.warp_size)
+
+    class OfflineDriver:
+        def get_current_target(self) -> Any:
+            return gpu
+
+        def get_active_torch_device(self) -> Any:
+            return torch.device("cuda", 0)
+
+        def get_current_device(self) -> int:
+            return 0
+
+        def set_current_device(self, _device: int) -> None:
+            return None
+
+        def get_current_stream(self, _device: int) -> int:
+            return 0
+
+        def get_device_interface(self) -> Any:
+            return sys.modules["torch.cuda"]
+
+        @staticmethod
+        def is_active() -> bool:
+            return True
+
+    triton.runtime.driver.set_active(OfflineDriver())
+    replace(triton_helpers, "set_driver_to_gpu", lambda: None)

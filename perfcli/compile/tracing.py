@@ -1,0 +1,168 @@
+"""Runs a workload once under ``torch.compile`` so that Inductor generates all of its code."""
+
+from __future__ import annotations
+
+import contextlib
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+from perfcli.compile.capture import Capture, CapturedGraph, capturing
+from perfcli.compile.outputs import fake_call
+from perfcli.errors import CompileFailed, UserCodeFailed
+from perfcli.model import OptionValue, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    graph_breaks: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def set_options(options: Mapping[str, OptionValue]) -> None:
+    """Sets configuration options for good: Inductor's own names, ``dynamo.`` and ``functorch.``
+    prefixes for the other two. The parent has checked names and types against this torch."""
+    import torch._dynamo.config
+    import torch._functorch.config
+    import torch._inductor.config
+
+    modules = {"dynamo.": torch._dynamo.config, "functorch.": torch._functorch.config}
+    for name, value in options.items():
+        prefix = next((p for p in modules if name.startswith(p)), "")
+        config = modules.get(prefix, torch._inductor.config)
+        key = name.removeprefix(prefix)
+        if key not in config._config:  # type: ignore[attr-defined]
+            raise CompileFailed(f"this torch has no option {name}")
+        setattr(_owner(config, key), key.rsplit(".", 1)[-1], value)
+
+
+def _owner(config: Any, key: str) -> Any:
+    for part in key.split(".")[:-1]:
+        config = getattr(config, part)
+    return config
+
+
+def prepare() -> None:
+    """Settings under which code generation runs here, none of which changes a kernel's body."""
+    import torch._functorch.config as functorch
+    import torch._inductor.config as inductor
+
+    inductor.compile_threads = 1
+    inductor.force_disable_caches = True
+    # Options are kept per thread (torch 2.13+): lowered lazily, the backward would run in the
+    # engine's thread and miss them.
+    if hasattr(functorch, "force_non_lazy_backward_lowering"):
+        functorch.force_non_lazy_backward_lowering = True
+    # It folds by computing on the device; off, it changes a kernel's name only.
+    if hasattr(inductor, "joint_graph_constant_folding"):
+        inductor.joint_graph_constant_folding = False
+
+
+def trace_offline(workload: Workload, mode: Any, capture: Capture, dynamic: bool) -> Traced:
+    """Compiles and calls the workload with fake tensors of ``mode``; fills ``capture``.
+
+    Raises ``CompileFailed`` where Inductor fails (naming the graph) and ``UserCodeFailed`` where
+    the model itself does.
+    """
+
+    def finish(lowering: Any, graph: CapturedGraph) -> Any:
+        def on_call() -> None:
+            graph.calls += 1
+            capture.call_order.append(graph)
+
+        call = fake_call(lowering, mode, on_call)
+        return SimpleNamespace(call=call, __file__="generated", __name__="generated", runner=None)
+
+    with capturing(capture, finish), mode:
+        return run(workload, capture, dynamic, lambda out: backward(out))
+
+
+def run(
+    workload: Workload, capture: Capture, dynamic: bool, back: Callable[[Any], None]
+) -> Traced:
+    """One step of the workload, compiled."""
+    import torch
+    import torch._dynamo
+
+    torch._dynamo.reset()
+    counters = torch._dynamo.utils.counters
+    counters.clear()
+    compiled = torch.compile(workload.call, dynamic=True if dynamic else None)
+    notes: list[str] = []
+    training = workload.mode == "training"
+    try:
+        with _autocast(workload), torch.set_grad_enabled(training):
+            result = compiled(*workload.inputs, **workload.kwargs)
+            if training:
+                back(result)
+    except Exception as error:
+        raise _explained(error, capture) from error
+    breaks = tuple(f"{reason} (×{count})" for reason, count in counters["graph_break"].items())
+    return Traced(breaks, tuple(notes))
+
+
+@contextlib.contextmanager
+def _autocast(workload: Workload) -> Iterator[None]:
+    import torch
+
+    if workload.autocast is None:
+        yield
+        return
+    device = next(
+        (t.device.type for t in workload.inputs if isinstance(t, torch.Tensor)), "cuda"
+    )
+    with torch.autocast(device, dtype=getattr(torch, workload.autocast)):
+        yield
+
+
+def backward(result: Any) -> None:
+    """Back-propagates from whatever a training step returned: a loss as it is, other outputs
+    with gradients of their own shape; an output with a ``loss`` counts as that loss."""
+    import torch
+    from torch.utils import _pytree
+
+    loss = getattr(result, "loss", None)
+    leaves = [loss] if isinstance(loss, torch.Tensor) else _pytree.tree_leaves(result)
+    outputs = [t for t in leaves if isinstance(t, torch.Tensor) and t.requires_grad]
+    if not outputs:
+        raise UserCodeFailed(
+            "nothing to back-propagate: no output of the model requires a gradient "
+            "(use mode=forward, or return a loss)"
+        )
+    torch.autograd.backward(outputs, [torch.ones_like(t) for t in outputs])
+
+
+def _explained(error: Exception, capture: Capture) -> Exception:
+    """Whose fault: Inductor's (which graph, its message) or the model's (the user's frames)."""
+    import torch._dynamo.exc as exc
+
+    if isinstance(error, CompileFailed | UserCodeFailed):
+        return error
+    cause: BaseException = error
+    inductor = getattr(exc, "BackendCompilerFailed", ())
+    if isinstance(error, inductor) or type(error).__module__.startswith("torch._inductor"):
+        cause = getattr(error, "inner_exception", None) or error.__cause__ or error
+        graph = capture.graphs[-1].facts.name if capture.graphs else "the first graph"
+        text = str(cause).strip().splitlines() or [type(cause).__name__]
+        return CompileFailed(
+            f"Inductor could not compile {graph}: {type(cause).__name__}: {text[0]}",
+            detail="".join(traceback.format_exception(cause))[-6000:],
+        )
+    text = str(error).strip().splitlines() or [type(error).__name__]
+    return UserCodeFailed(
+        f"the model failed while it was traced: {type(error).__name__}: {text[0]}",
+        detail=_users_part(error),
+    )
+
+
+def _users_part(error: BaseException) -> str:
+    """The traceback without torch's and our own frames, and Dynamo's "from user code" part."""
+    frames = [
+        f
+        for f in traceback.extract_tb(error.__traceback__)
+        if "/torch/" not in f.filename and "/perfcli/" not in f.filename
+    ]
+    text = "".join(traceback.format_list(frames))
+    return f"{text}{type(error).__name__}: {error}"[-6000:]

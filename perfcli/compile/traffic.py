@@ -1,0 +1,73 @@
+"""Bytes that a kernel must move and memory that a schedule needs, as Inductor estimates them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    read: int | None
+    written: int | None
+
+
+UNKNOWN = Moved(None, None)
+
+
+def bytes_moved(kernel: Any) -> Moved:
+    """Bytes read and written by a generated kernel, each buffer (or the slices of it that are
+    touched) once: ``SIMDKernel.estimate_kernel_num_bytes`` for the sum, its outputs for the
+    writes. Unknown for kernels that Inductor has no estimate for."""
+    estimate = getattr(kernel, "estimate_kernel_num_bytes", None)
+    if estimate is None:
+        return UNKNOWN
+    try:
+        total = int(estimate())
+        written = _bytes_written(kernel)
+    except Exception:  # an estimate: whatever it stumbles over, the kernel itself is fine
+        return UNKNOWN
+    return Moved(max(total - written, 0), written)
+
+
+def _bytes_written(kernel: Any) -> int:
+    from torch._inductor.utils import get_dtype_size
+    from torch._inductor.virtualized import V
+
+    sizes = V.graph.sizevars
+    upper = int(sizes.optimization_hint(_product(kernel.numels.values())))
+    names = [n for n in kernel.args.output_buffers if n not in V.graph.removed_buffers]
+    inplace = {id(b): b for b in kernel.args.inplace_buffers.values() if hasattr(b, "other_names")}
+    names += [buffer.other_names[-1] for buffer in inplace.values()]
+    total = 0
+    for name in names:
+        numel = min(int(sizes.optimization_hint(V.graph.get_numel(name))), upper)
+        total += numel * get_dtype_size(V.graph.get_dtype(name))
+    return total
+
+
+def _product(values: Any) -> Any:
+    result: Any = 1
+    for value in values:
+        result = result * value
+    return result
+
+
+def peak_memory(scheduler: Any) -> int | None:
+    """Inductor's own estimate (``memory.prepare_planning_info``) of the peak bytes that the
+    schedule's buffers and freeable inputs take; None where this torch has no estimate."""
+    try:
+        from torch._inductor.memory import prepare_planning_info
+        from torch._inductor.virtualized import V
+        from torch.utils._ordered_set import OrderedSet
+
+        peak, _ = prepare_planning_info(
+            scheduler.nodes,
+            scheduler.name_to_buf,
+            scheduler.name_to_fused_node,
+            OrderedSet(V.graph.graph_inputs.keys()),
+            OrderedSet(V.graph.get_output_names()),
+        )
+    except Exception:
+        return None
+    return int(peak)

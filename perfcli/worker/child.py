@@ -1,0 +1,58 @@
+"""The worker's side: reads one request, compiles it, replies. Standard library and torch only."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from typing import BinaryIO
+
+from perfcli.errors import PerfcliError, WorkerFailed
+from perfcli.model import CompileRequest
+from perfcli.worker import protocol
+
+
+def serve(request_fd: int, reply_fd: int) -> int:
+    """Handles the one request and exits with 0 when a reply was sent, whatever it says."""
+    with os.fdopen(request_fd, "rb") as requests, os.fdopen(reply_fd, "wb") as replies:
+        # Kept out of what a model's code starts: a stray child would hold the pipe open.
+        os.set_inheritable(replies.fileno(), False)
+        line = requests.readline()
+        try:
+            request = protocol.decode_dataclass(CompileRequest, json.loads(line))
+            _compile(request, replies)
+        except PerfcliError as error:
+            _send(replies, protocol.error_message(error))
+        except Exception as error:
+            traceback.print_exc()
+            failure = WorkerFailed(
+                f"the worker failed: {type(error).__name__}: {str(error).splitlines()[:1]}",
+                detail=traceback.format_exc()[-4000:],
+            )
+            _send(replies, protocol.error_message(failure))
+    _exit_now()
+    return 0
+
+
+def _compile(request: CompileRequest, replies: BinaryIO) -> None:
+    from perfcli.compile.session import compile_request
+
+    def report(phase: str, done: int, total: int | None) -> None:
+        _send(replies, {"type": "progress", "phase": phase, "done": done, "total": total})
+
+    bundle = compile_request(request, report)
+    _send(replies, {"type": "result", "run": bundle.run, "blobs": bundle.blobs})
+
+
+def _send(replies: BinaryIO, message: dict[str, object]) -> None:
+    replies.write(protocol.encode(message))
+    replies.flush()
+
+
+def _exit_now() -> None:
+    """Leaves without torch's teardown: with a stand-in device it has nothing to tear down, and
+    on a CUDA build it would look for one."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)

@@ -1,0 +1,214 @@
+"""The parent's side: one process per request, its log in a file, its replies on a pipe.
+
+The parent never imports torch. A worker gets an environment without the caller's torch settings,
+caches of its own that vanish with it, and a process group of its own to be killed as a whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from perfcli.environment import clean_environment
+from perfcli.errors import PerfcliError, WorkerFailed
+from perfcli.model import Bundle, CompileRequest, Run
+from perfcli.worker import protocol
+from perfcli.worker.executor import Progress
+
+BOOTSTRAP = Path(__file__).with_name("bootstrap.py")
+LOG_TAIL_LINES = 20
+
+
+class _Reply(msgspec.Struct):
+    type: str
+    phase: str = ""
+    done: int = 0
+    total: int | None = None
+    kind: str = ""
+    message: str = ""
+    detail: str = ""
+    run: msgspec.Raw = msgspec.Raw(b"")
+    blobs: msgspec.Raw = msgspec.Raw(b"")
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessExecutor:
+    """Compiles each request in a fresh process, one after the other: every worker uses all
+    cores for its kernels already."""
+
+    timeout_seconds: float | None = None
+
+    def compile(
+        self, requests: Sequence[CompileRequest], progress: Callable[[Progress], None]
+    ) -> Iterator[Bundle]:
+        for index, request in enumerate(requests):
+            yield compile_in_process(request, index, progress, self.timeout_seconds)
+
+
+def compile_in_process(
+    request: CompileRequest,
+    index: int,
+    progress: Callable[[Progress], None],
+    timeout_seconds: float | None = None,
+) -> Bundle:
+    """One request in one worker. Raises what the worker raised, or ``WorkerFailed`` with the end
+    of its log where it died, hung past the timeout, or sent something else than a reply."""
+    folder = Path(tempfile.mkdtemp(prefix="perfcli-"))
+    try:
+        return _Worker(request, folder, timeout_seconds).bundle(index, progress)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class _Worker:
+    def __init__(
+        self, request: CompileRequest, folder: Path, timeout_seconds: float | None
+    ) -> None:
+        self._log = folder / "log"
+        self._timeout = timeout_seconds
+        self._deadline = time.monotonic() + timeout_seconds if timeout_seconds else None
+        request_read, request_write = os.pipe()
+        self._replies, reply_write = os.pipe()
+        python = request.variant.python or sys.executable
+        command = [python, "-P", str(BOOTSTRAP), str(request_read), str(reply_write)]
+        try:
+            with self._log.open("wb") as log:
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env=_environment(request, folder),
+                    pass_fds=(request_read, reply_write),
+                    start_new_session=True,
+                )
+        except OSError as error:
+            os.close(self._replies)
+            os.close(request_write)
+            raise PerfcliError(f"cannot start {python}: {error.strerror}") from error
+        finally:
+            os.close(request_read)
+            os.close(reply_write)
+        with contextlib.suppress(BrokenPipeError), os.fdopen(request_write, "wb") as pipe:
+            pipe.write(protocol.encode(_plain(request)))
+
+    def bundle(self, index: int, progress: Callable[[Progress], None]) -> Bundle:
+        try:
+            for line in self._lines():
+                reply = self._parse(line)
+                if reply.type == "progress":
+                    progress(_progress(index, reply))
+                elif reply.type == "error":
+                    raise _error(reply)
+                else:
+                    progress(Progress(index, "done"))
+                    return _bundle(reply)
+            raise self._failure(self._how_it_ended())
+        finally:
+            os.close(self._replies)
+            self._kill()
+
+    def _lines(self) -> Iterator[bytes]:
+        """Whole lines as they come, until the worker closes its end."""
+        chunks: list[bytes] = []
+        while True:
+            self._wait()
+            chunk = os.read(self._replies, 1 << 20)
+            if not chunk:
+                return
+            *whole, rest = chunk.split(b"\n")
+            for part in whole:
+                yield b"".join([*chunks, part])
+                chunks = []
+            chunks.append(rest)
+
+    def _wait(self) -> None:
+        left = None if self._deadline is None else self._deadline - time.monotonic()
+        if left is not None and left <= 0:
+            ready = False
+        else:
+            ready = bool(select.select([self._replies], [], [], left)[0])
+        if not ready:
+            raise self._failure(
+                f"the worker did not finish within {self._timeout:g} s and was stopped "
+                "(--timeout SECONDS gives it more)"
+            )
+
+    def _parse(self, line: bytes) -> _Reply:
+        try:
+            return msgspec.json.decode(line, type=_Reply)
+        except msgspec.DecodeError as error:
+            raise self._failure(f"the worker sent what is not a reply ({error})") from error
+
+    def _how_it_ended(self) -> str:
+        try:
+            code = self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            return "the worker closed its pipe without a reply"
+        if code < 0:
+            name = signal.Signals(-code).name
+            hint = " (out of memory?)" if name == "SIGKILL" else ""
+            return f"the worker was killed by {name}{hint}"
+        return f"the worker ended with exit code {code} and no reply"
+
+    def _failure(self, message: str) -> WorkerFailed:
+        try:
+            lines = self._log.read_text(errors="replace").splitlines()
+        except OSError:
+            lines = []
+        tail = "\n".join(lines[-LOG_TAIL_LINES:])
+        return WorkerFailed(message, detail=f"the end of its log:\n{tail}" if tail else "")
+
+    def _kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+
+def _environment(request: CompileRequest, folder: Path) -> dict[str, str]:
+    own = {
+        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
+        "TRITON_CACHE_DIR": str(folder / "triton"),
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        # Inductor orders some sets by hash: the same input must give the same code.
+        "PYTHONHASHSEED": "0",
+        "TMPDIR": str(folder),
+    }
+    if request.device == "cuda":
+        own["CUDA_VISIBLE_DEVICES"] = ""  # compiled as if it were not here
+    return clean_environment(os.environ, {**own, **request.variant.env})
+
+
+def _plain(request: CompileRequest) -> dict[str, Any]:
+    plain: dict[str, Any] = msgspec.to_builtins(request)
+    return plain
+
+
+def _progress(index: int, reply: _Reply) -> Progress:
+    phase: Any = reply.phase if reply.phase in ("import", "trace", "kernels") else "trace"
+    return Progress(index, phase, reply.done, reply.total)
+
+
+def _error(reply: _Reply) -> PerfcliError:
+    kind = protocol.ERROR_KINDS.get(reply.kind, PerfcliError)
+    return kind(reply.message, detail=reply.detail)
+
+
+def _bundle(reply: _Reply) -> Bundle:
+    return Bundle(
+        msgspec.json.decode(reply.run, type=Run),
+        msgspec.json.decode(reply.blobs, type=dict[str, str]),
+    )

@@ -1,0 +1,71 @@
+"""What parent and child say to each other: one JSON object a line, on pipes of their own.
+
+Standard output and error are only logs. Messages of the child: ``progress`` (phase, done, total),
+``result`` (run, blobs), ``error`` (kind, message, detail). The parent sends one request.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from perfcli.errors import CompileFailed, NotComparable, PerfcliError, UserCodeFailed, WorkerFailed
+
+T = TypeVar("T")
+
+_ERRORS = (PerfcliError, UserCodeFailed, CompileFailed, WorkerFailed, NotComparable)
+ERROR_KINDS = {error.__name__: error for error in _ERRORS}
+
+
+def encode(message: Mapping[str, Any]) -> bytes:
+    """One line. Dataclasses become objects."""
+    return json.dumps(message, default=_plain, separators=(",", ":")).encode() + b"\n"
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        # Not asdict: it copies every leaf, which takes seconds for a large run.
+        return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    raise TypeError(f"cannot send a {type(value).__name__}")
+
+
+def error_message(error: PerfcliError) -> dict[str, str]:
+    kind = type(error).__name__ if type(error).__name__ in ERROR_KINDS else "PerfcliError"
+    return {"type": "error", "kind": kind, "message": str(error), "detail": error.detail}
+
+
+def decode_dataclass(kind: type[T], data: Any) -> T:
+    """A (nested) dataclass from plain JSON data, in a process that may have no msgspec.
+
+    Raises ``TypeError`` or ``KeyError`` for data of another shape.
+    """
+    return typing.cast(T, _decode(kind, data))
+
+
+def _decode(kind: Any, data: Any) -> Any:
+    origin = typing.get_origin(kind)
+    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+        hints = typing.get_type_hints(kind)
+        return kind(**{name: _decode(hints[name], value) for name, value in data.items()})
+    if origin is tuple:
+        arguments = typing.get_args(kind)
+        if len(arguments) == 2 and arguments[1] is Ellipsis:
+            return tuple(_decode(arguments[0], item) for item in data)
+        return tuple(_decode(a, item) for a, item in zip(arguments, data, strict=True))
+    if origin in (types.UnionType, typing.Union):
+        return _decode_union(typing.get_args(kind), data)
+    if origin is not None and isinstance(data, dict):
+        return {key: _decode(typing.get_args(kind)[1], value) for key, value in data.items()}
+    return data
+
+
+def _decode_union(members: tuple[Any, ...], data: Any) -> Any:
+    if isinstance(data, dict):
+        for member in members:
+            if dataclasses.is_dataclass(member):
+                return _decode(member, data)
+    return data
