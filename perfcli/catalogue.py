@@ -12,7 +12,6 @@ from __future__ import annotations
 import ast
 import builtins
 import functools
-import os
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -105,6 +104,11 @@ def read_config(source: str, path: str = "config.py", version: str = "") -> list
     return [_resolve_alias(entry, reader.entries) for entry in reader.entries.values()]
 
 
+def evaluate(name: str, default: str) -> Entry:
+    """An option of which only the default's expression is known."""
+    return replace(read_config(f"option = {default}")[0], name=name)
+
+
 def _resolve_alias(entry: Entry, entries: Mapping[str, Entry]) -> Entry:
     if not isinstance(entry.value, _Config):
         return entry
@@ -162,7 +166,7 @@ def _stand_ins(environ: _Environ, version: str) -> dict[str, Any]:
         return {"1": True, "0": False}.get(environ.get(name), default)
 
     return {
-        "os": SimpleNamespace(environ=environ, getenv=environ.get, path=os.path, sep=os.sep),
+        "os": SimpleNamespace(environ=environ, getenv=environ.get),
         "sys": SimpleNamespace(platform=sys.platform, version_info=sys.version_info),
         "torch": SimpleNamespace(
             __version__=version, version=SimpleNamespace(hip=None, xpu=None, rocm=None)

@@ -1,0 +1,203 @@
+"""What this machine has and lacks of what perfcli needs, and what to do about it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from perfcli import driver, environment, store, targets, units
+from perfcli.compile import shim
+from perfcli.environment import Interpreter
+from perfcli.errors import PerfcliError
+
+Status = Literal["ok", "warning", "failed"]
+TOOLS = ("ptxas", "cuobjdump", "nvdisasm")
+GB = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line: what was looked at, what was found, and what to do if that is not good."""
+
+    name: str
+    status: Status
+    found: str
+    advice: str = ""
+
+
+def render(checks: list[Check], *, color: bool = False) -> str:
+    """The checks as lines; advice stands below the line it belongs to."""
+    width = max(len(check.name) for check in checks)
+    colors = {"ok": "32", "warning": "33", "failed": "31"}
+    lines = []
+    for check in checks:
+        status = f"{check.status:8}"
+        if color:
+            status = f"\x1b[{colors[check.status]}m{status}\x1b[0m"
+        lines.append(f"{status} {check.name:{width}}  {check.found}")
+        if check.advice:
+            lines.append(f"{'':8} {'':{width}}  → {check.advice}")
+    failed = sum(check.status == "failed" for check in checks)
+    warnings = sum(check.status == "warning" for check in checks)
+    lines.append(f"{units.plural(failed, 'problem')}, {units.plural(warnings, 'warning')}")
+    return "\n".join(lines) + "\n"
+
+
+def examine(python: str | None, environ: Mapping[str, str]) -> Iterator[Check]:
+    """All checks in order; one that fails does not keep the others from running."""
+    cache = environment.cache_dir(environ)
+    try:
+        interpreter = environment.probe(python, needs_triton=False)
+    except PerfcliError as error:
+        found, _, advice = str(error).partition(": ")
+        yield Check("torch", "failed", found, advice)
+        yield check_compiler(built=False)
+    else:
+        yield Check("python", "ok", f"{interpreter.version} ({interpreter.path})")
+        yield check_torch(interpreter)
+        yield check_triton(interpreter)
+        yield from (check_tool(interpreter, name) for name in TOOLS if interpreter.tools)
+        library = shim.library_path(
+            shim.TorchInstallation(interpreter.torch_dir, interpreter.torch), cache
+        )
+        yield check_compiler(built=library.exists())
+        yield check_shim(library)
+    yield check_folder("cache folder", cache, "set PERFCLI_CACHE_DIR to a folder that can")
+    yield check_folder("run folder", store.FOLDER, "change to a folder that can")
+    yield check_gpu()
+    yield check_disk(cache)
+    yield check_memory()
+    yield from check_variables(environ)
+
+
+def check_torch(interpreter: Interpreter) -> Check:
+    build = f"CUDA {interpreter.cuda} build" if interpreter.cuda else "CPU build"
+    warning = environment.torch_warning(interpreter.torch)
+    if warning:
+        return Check("torch", "warning", f"{interpreter.torch}, {build}", warning)
+    return Check("torch", "ok", f"{interpreter.torch}, {build}, tested")
+
+
+def check_triton(interpreter: Interpreter) -> Check:
+    if interpreter.triton is None:
+        advice = f"{interpreter.path} -m pip install triton (--device cpu works without)"
+        return Check("triton", "failed", "not installed", advice)
+    return Check("triton", "ok", interpreter.triton)
+
+
+def check_tool(interpreter: Interpreter, name: str) -> Check:
+    """A program of the triton wheel: it must be there and run."""
+    path = (interpreter.tools or Path()) / name
+    version = _first_line_with("release", [str(path), "--version"])
+    if version is None:
+        advice = f"reinstall triton: {interpreter.path} -m pip install --force-reinstall triton"
+        return Check(name, "failed", f"{path} is missing or does not run", advice)
+    return Check(name, "ok", version.partition("release ")[2] or version)
+
+
+def check_compiler(*, built: bool) -> Check:
+    compiler = shim.compiler()
+    version = _first_line_with("", [compiler, "--version"]) if compiler else None
+    if version is not None:
+        return Check("C++ compiler", "ok", f"{version} ({compiler})")
+    found = f"{compiler} does not run" if compiler else "none of $CXX, g++, c++, clang++"
+    advice = "install one (apt-get install g++) or set CXX"
+    if built:
+        advice += "; the shim is built already, only --device cpu and another torch need it"
+    return Check("C++ compiler", "warning" if built else "failed", found, advice)
+
+
+def check_shim(library: Path) -> Check:
+    if library.exists():
+        return Check("device shim", "ok", f"built ({library})")
+    return Check("device shim", "ok", "not built yet: the first compilation does it (2 s)")
+
+
+def check_folder(name: str, folder: Path, otherwise: str) -> Check:
+    """Whether files can be made in a folder, or in the nearest one above it that exists."""
+    place = folder.absolute()
+    while not place.exists():
+        place = place.parent
+    try:
+        with tempfile.TemporaryFile(dir=place):
+            pass
+    except OSError as error:
+        return Check(name, "failed", f"{place} can't be written: {error.strerror}", otherwise)
+    if place != folder.absolute():
+        return Check(name, "ok", f"{folder} (not made yet)")
+    return Check(name, "ok", f"{folder}, {units.size(_size(folder))}")
+
+
+def check_gpu() -> Check:
+    if not targets.has_gpu():
+        return Check("GPU", "ok", "none: everything but the time works, with --target")
+    gpu = targets.this_gpu()
+    version = driver.driver_version() or "unknown"
+    return Check("GPU", "ok", f"{gpu.description} ({gpu.arch}), driver {version}")
+
+
+def check_disk(folder: Path) -> Check:
+    place = folder.absolute()
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free
+    found = f"{units.size(free)} free at {place}"
+    if free < 2 * GB:
+        status: Status = "failed" if free < 0.2 * GB else "warning"
+        return Check("disk", status, found, "compiled kernels need about 1 GB: free some")
+    return Check("disk", "ok", found)
+
+
+def check_memory(meminfo: Path = Path("/proc/meminfo")) -> Check:
+    available = _available_memory(meminfo)
+    if available is None:
+        return Check("memory", "warning", "not known")
+    found = f"{units.size(available)} available"
+    if available < 3 * GB:
+        return Check("memory", "warning", found, "two workers need up to 3 GB: use --jobs 1")
+    return Check("memory", "ok", found)
+
+
+def check_variables(environ: Mapping[str, str]) -> Iterator[Check]:
+    """Variables that would change the code, and that workers are not given."""
+    everything = environment.relevant_variables(environ)
+    kept = environment.clean_environment(everything, {})
+    for name in everything.keys() - kept.keys():
+        advice = f"workers don't see it; to compare with it use -a or -b {name}={environ[name]}"
+        yield Check("variable", "warning", f"{name} is set", advice)
+
+
+def _available_memory(meminfo: Path) -> int | None:
+    """What new processes can use, in bytes."""
+    try:
+        lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
+        return int(lines["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        return None
+
+
+def _size(folder: Path) -> int:
+    """Bytes of all files below a folder; what vanishes meanwhile does not count."""
+    total = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += os.lstat(os.path.join(parent, name)).st_size
+            except OSError:
+                continue
+    return total
+
+
+def _first_line_with(word: str, command: list[str]) -> str | None:
+    """The first line of a program's output that holds a word; None where it does not run."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return next((line for line in done.stdout.splitlines() if word in line), None)

@@ -1,0 +1,38 @@
+"""``perfcli doctor``: what is there, line by line."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from perfcli.commands import _table
+from perfcli.commands._arguments import Json
+from perfcli.errors import PerfcliError
+
+
+def doctor(
+    python: Annotated[
+        str | None,
+        typer.Option(metavar="PATH", help="The interpreter that has torch. [default: this]"),
+    ] = None,
+    json: Json = None,
+) -> int:
+    """Check torch, triton and its tools, the C++ compiler, folders, GPU, disk and memory.
+
+    Ends with 0, or with 2 where something that is needed is missing.
+    """
+    from perfcli import checks
+
+    found = list(checks.examine(python, os.environ))
+    failed = [check for check in found if check.status == "failed"]
+    if json is not None:
+        rows = [dataclasses.asdict(check) for check in found]
+        _table.write_json(json, {"ok": not failed, "checks": rows})
+    if str(json) != "-":
+        color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        sys.stdout.write(checks.render(found, color=color))
+    return PerfcliError.exit_code if failed else 0

@@ -1,0 +1,84 @@
+"""``perfcli knobs``: search the options of torch, and what changed between two releases."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import Annotated
+
+import typer
+
+from perfcli.commands import _table
+from perfcli.commands._arguments import Json
+from perfcli.errors import PerfcliError
+
+
+def knobs(
+    pattern: Annotated[
+        str,
+        typer.Argument(
+            help="Part of a name, a variable or (where none has it) of the documentation; "
+            "* and ? are wildcards."
+        ),
+    ] = "",
+    python: Annotated[
+        str | None,
+        typer.Option(metavar="PATH", help="The interpreter whose torch is asked. [default: this]"),
+    ] = None,
+    diff: Annotated[
+        tuple[str, str] | None,
+        typer.Option(metavar="FROM TO", help="What changed between two torch releases."),
+    ] = None,
+    json: Json = None,
+) -> int:
+    """Search torch's options: type, default, environment variable, and since which release.
+
+    These are the options that -a, -b and --toggle take. dynamo. and functorch. lead to those of
+    torch._dynamo and torch._functorch; all others are torch._inductor's.
+    """
+    if diff is None:
+        _search(pattern, python, json)
+    else:
+        _diff(pattern, *diff, json)
+    return 0
+
+
+def _search(pattern: str, python: str | None, json: Json) -> None:
+    from perfcli import knob_listing
+
+    try:
+        torch, entries = knob_listing.installed(python)
+    except PerfcliError:
+        if python is not None:
+            raise
+        torch, entries = knob_listing.newest()
+        sys.stderr.write(f"no torch here: these are Inductor's options in torch {torch}\n")
+    found = knob_listing.search(entries, pattern)
+    if json is not None:
+        rows = [knob_listing.document(entry) for entry in found]
+        _table.write_json(json, {"torch": torch, "options": rows})
+    if str(json) == "-":
+        return
+    if len(found) == 1:
+        sys.stdout.write(knob_listing.details(torch, found[0]))
+        return
+    headers = ("option", "type", "default", "since", "variable")
+    _table.show(headers, knob_listing.option_rows(found), stack_last=True)
+
+
+def _diff(pattern: str, before: str, after: str, json: Json) -> None:
+    from perfcli import knob_listing
+    from perfcli.knobs import known_release
+
+    before, after = known_release(before), known_release(after)
+    found = knob_listing.changes(before, after, pattern)
+    if json is not None:
+        rows = [dataclasses.asdict(change) for change in found]
+        _table.write_json(json, {"from": before, "to": after, "changes": rows})
+    if str(json) == "-":
+        return
+    if not found:
+        sys.stdout.write(f"torch {before} and {after}: no difference in the options asked for\n")
+        return
+    headers = ("option", "change", f"torch {before}", f"torch {after}")
+    _table.show(headers, knob_listing.change_rows(found))

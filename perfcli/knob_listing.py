@@ -1,0 +1,134 @@
+"""Searches options and says what is known about them; ``perfcli knobs`` prints it."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable
+from typing import Any
+
+from perfcli import knobs as releases
+from perfcli.catalogue import UNKNOWN, Entry, evaluate, load_catalogue
+from perfcli.environment import probe
+from perfcli.errors import PerfcliError
+
+
+def installed(python: str | None) -> tuple[str, list[Entry]]:
+    """The torch that an interpreter has, and its options.
+
+    Raises:
+        PerfcliError: there is no such interpreter, or it has no torch.
+    """
+    catalogue = load_catalogue(probe(python, needs_triton=False).torch_dir)
+    return catalogue.torch, list(catalogue.entries.values())
+
+
+def newest() -> tuple[str, list[Entry]]:
+    """The newest release in the shipped data, and its options as far as that tells."""
+    version = releases.load().versions[-1]
+    return version, [evaluate(n, default) for n, default in releases.defaults(version).items()]
+
+
+def search(entries: Iterable[Entry], pattern: str) -> list[Entry]:
+    """Options whose name or variable matches, else those whose documentation does; without a
+    pattern all public ones.
+
+    Raises:
+        PerfcliError: nothing matches.
+    """
+    entries = sorted(entries, key=lambda entry: entry.name)
+    if not pattern:
+        return [entry for entry in entries if not is_private(entry.name)]
+    by_name = [e for e in entries if any(matches(text, pattern) for text in (e.name, *e.env))]
+    found = by_name or [e for e in entries if matches(e.doc, pattern)]
+    if not found:
+        near = releases.nearest(pattern, (entry.name for entry in entries))
+        hint = f"; the nearest are {', '.join(near)}" if near else ""
+        raise PerfcliError(f"no option matches {pattern!r}{hint}")
+    return found
+
+
+def matches(text: str, pattern: str) -> bool:
+    """Whether a text holds the pattern, capitals or not; wildcards match the whole text."""
+    text, pattern = text.lower(), pattern.lower()
+    if any(wildcard in pattern for wildcard in "*?["):
+        return fnmatch.fnmatchcase(text, pattern)
+    return pattern in text
+
+
+def is_private(name: str) -> bool:
+    """Whether torch marks the option as its own, ``_profile_var``."""
+    return name.rpartition(".")[2].startswith("_")
+
+
+def default_text(entry: Entry) -> str:
+    """The default's value as it would be typed, or its expression where no value is known."""
+    if entry.value is UNKNOWN:
+        return entry.default
+    if isinstance(entry.value, bool) or entry.value is None:
+        return str(entry.value).lower()
+    return repr(entry.value)
+
+
+def document(entry: Entry) -> dict[str, Any]:
+    """One option for a JSON file."""
+    return {
+        "name": entry.name,
+        "type": entry.type,
+        "default": None if entry.value is UNKNOWN else entry.value,
+        "default_known": entry.value is not UNKNOWN,
+        "default_expression": entry.default,
+        "variables": list(entry.env),
+        "since": releases.since(entry.name),
+        "releases": list(releases.versions_having(entry.name)),
+        "documentation": entry.doc,
+    }
+
+
+def details(torch: str, entry: Entry) -> str:
+    """Everything about one option."""
+    lines = {
+        "type": entry.type,
+        "default": default_text(entry),
+        "variable": ", ".join(entry.env),
+        "torch": ", ".join(releases.versions_having(entry.name)),
+    }
+    text = f"{entry.name} (torch {torch})\n"
+    text += "".join(f"  {name:9}{value}\n" for name, value in lines.items() if value)
+    return text + "".join(f"  {line}".rstrip() + "\n" for line in entry.doc.splitlines())
+
+
+def option_rows(entries: Iterable[Entry]) -> list[tuple[str, ...]]:
+    """Option, type, default, first release, variables."""
+    return [
+        (e.name, e.type, default_text(e), releases.since(e.name), " ".join(e.env)) for e in entries
+    ]
+
+
+def changes(before: str, after: str, pattern: str) -> list[releases.KnobChange]:
+    """What changed between two releases, for matching names; without a pattern for public ones.
+
+    Raises:
+        PerfcliError: a release that is not in the data.
+    """
+    return [
+        change
+        for change in releases.changes(before, after)
+        if (matches(change.name, pattern) if pattern else not is_private(change.name))
+    ]
+
+
+def change_rows(found: Iterable[releases.KnobChange]) -> list[tuple[str, ...]]:
+    """Option, kind of change, and both defaults: as values, or as expressions where the values
+    don't tell them apart."""
+    return [(change.name, change.kind, *_both_sides(change)) for change in found]
+
+
+def _both_sides(change: releases.KnobChange) -> tuple[str, str]:
+    texts = [_value_text(change.name, side) for side in (change.before, change.after)]
+    if texts[0] == texts[1]:
+        return change.before or "", change.after or ""
+    return texts[0], texts[1]
+
+
+def _value_text(name: str, expression: str | None) -> str:
+    return "" if expression is None else default_text(evaluate(name, expression))
