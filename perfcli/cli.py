@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from perfcli import __version__
+from perfcli import __version__, units
 from perfcli.errors import PerfcliError
 
 Command = Callable[..., int]
@@ -102,14 +102,9 @@ def _guarded(command: Command) -> Callable[..., None]:
 
 
 def _complain(message: str, detail: str = "") -> None:
-    typer.echo(f"perfcli: {' '.join(message.split())}", err=True)
+    typer.echo(f"perfcli: {units.printable(' '.join(message.split()))}", err=True)
     if detail.strip():
-        typer.echo(_printable(detail.rstrip()), err=True)
-
-
-def _printable(text: str) -> str:
-    """Without control characters: logs and tracebacks may hold anything."""
-    return "".join(c if c.isprintable() or c in "\n\t" else "�" for c in text)
+        typer.echo(units.printable(detail.rstrip()), err=True)
 
 
 def _show_traceback() -> None:

@@ -131,6 +131,8 @@ class CompileRequest:
     jobs: int = 1
     cache_dir: str = ""
     """Folder of the shim and of compiled kernels, shared by all runs."""
+    on_device: bool = False
+    """Compile and run on the real GPU, with nothing stood in for (the fidelity check)."""
 
 
 # --- what a kernel is made of ----------------------------------------------------------------

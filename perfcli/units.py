@@ -106,3 +106,12 @@ def title(metric: str) -> str:
 def writer(metric: str) -> Callable[[float | None], str]:
     """The function that writes this metric's values."""
     return _METRICS[metric][1] if metric in _METRICS else count
+
+
+# --- foreign text ----------------------------------------------------------------------------
+
+
+def printable(text: str) -> str:
+    """Names and sources come from users' models: control characters (terminal escapes, carriage
+    returns) and invisible ones become ``�``."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "�" for c in text)

@@ -1,0 +1,51 @@
+"""Options that several commands share, written once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+Params: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("-p", "--param", metavar="NAME=VALUE", help="A parameter of the scenario."),
+]
+Preset: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="NAME", help="A set of parameters: smoke, full, …")
+]
+Target: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="The GPU to compile for; no GPU is needed. [default: h100]"),
+]
+Device: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="cuda|cpu", help="The device in this machine. [default: cuda where there is one]"
+    ),
+]
+Dynamic: TypeAlias = Annotated[bool, typer.Option("--dynamic", help="Compile with dynamic shapes.")]
+Jobs: TypeAlias = Annotated[
+    int | None, typer.Option("--jobs", "-j", min=1, help="Compiler processes. [default: cores]")
+]
+Timeout: TypeAlias = Annotated[
+    float | None,
+    typer.Option(metavar="SECONDS", min=1, help="Give up on a variant after this long."),
+]
+Fresh: TypeAlias = Annotated[
+    bool, typer.Option("--fresh", help="Compile even if nothing changed since a stored run.")
+]
+Json: TypeAlias = Annotated[
+    Path | None, typer.Option("--json", metavar="FILE", help="Write JSON too; - is stdout.")
+]
+Quiet: TypeAlias = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Only the result in one line, no progress.")
+]
+Fake: TypeAlias = Annotated[bool, typer.Option("--fake", hidden=True)]
+Options: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("-o", "--option", metavar="OPT=VAL", help="An Inductor option, or a variable."),
+]
+Python: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="PYTHON", help="The interpreter that has torch.")
+]

@@ -1,0 +1,201 @@
+"""Runs for jobs: reused from the store where nothing changed, else compiled and stored at once."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from perfcli import environment, registry, store
+from perfcli.blobs import unpack
+from perfcli.commands._progress import Notes, Reporter
+from perfcli.commands._request import Job, Question, Side, make_jobs, toggle_sides
+from perfcli.environment import Interpreter
+from perfcli.errors import Interrupted, PerfcliError
+from perfcli.model import BlobId, Bundle, Run
+from perfcli.names import public
+from perfcli.worker.executor import Executor
+
+FAKE = "PERFCLI_FAKE"
+
+
+@dataclass(frozen=True, slots=True)
+class Obtained:
+    """A run, and the file that holds it: None where it could not be stored."""
+
+    run: Run
+    path: Path | None
+    bundle: Bundle | None = field(default=None, repr=False)
+    """Only where there is no file."""
+
+    @property
+    def reference(self) -> str:
+        """How a user names the run; empty where it is not stored."""
+        if self.path is None:
+            return ""
+        return self.run.id if self.path.parent == store.FOLDER else str(self.path)
+
+    @property
+    def shown_path(self) -> str:
+        return str(self.path or "")
+
+    def text(self, blob: BlobId) -> str:
+        """One of the run's texts."""
+        if self.path is not None:
+            return store.read_blob(self.path, blob)
+        packed = self.bundle.blobs.get(blob) if self.bundle else None
+        if packed is None:
+            raise PerfcliError(f"the text {blob[:12]}… was not kept")
+        return unpack(packed)
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How runs come about."""
+
+    fresh: bool = False
+    timeout: float | None = None
+    fake: bool = False
+    toggle: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """What compiles, and what tells the interpreters apart."""
+
+    executor: Executor
+    probe: Callable[[str | None], Interpreter]
+
+
+def workshop(how: How) -> Workshop:
+    """The real one, or with ``--fake`` (or PERFCLI_FAKE=1) the one for tests."""
+    plan = os.environ.get(FAKE, "1" if how.fake else "")
+    if plan not in ("", "0"):
+        from perfcli.worker.fake import FakeExecutor, fake_interpreter
+
+        return Workshop(FakeExecutor(plan), fake_interpreter)
+    from perfcli.worker.process import ProcessExecutor
+
+    return Workshop(ProcessExecutor(how.timeout), environment.probe)
+
+
+def stored(reference: str) -> Obtained:
+    """A run by its file, id, or beginning of its id. Raises PerfcliError where there is none."""
+    path = store.locate(reference)
+    if path is None:
+        if registry.is_user_file(reference) or public(reference) in registry.names("scenarios"):
+            raise PerfcliError(
+                f"{reference} is a scenario, not a stored run: compare it alone, with -a and -b"
+            )
+        raise PerfcliError(f"no stored run {reference!r}: perfcli runs lists them")
+    return Obtained(store.read(path), path)
+
+
+def stored_or_compiled(question: Question, side: Side, how: How, notes: Notes) -> Obtained:
+    """The stored run that ``question.scenario`` names, or a run of the scenario of that name."""
+    reference = question.scenario
+    known = public(reference) in registry.names("scenarios")
+    if not known and not reference.endswith(".py"):
+        path = store.locate(reference)
+        if path is not None or reference.endswith(".json") or reference[:1].isdigit():
+            return stored(reference)
+    return compiled(question, [side], how, notes)[0]
+
+
+def compiled(question: Question, sides: Sequence[Side], how: How, notes: Notes) -> list[Obtained]:
+    """Runs of all sides, compiled or found. Raises PerfcliError for what the user got wrong."""
+    place = workshop(how)
+    if how.toggle:
+        sides = toggle_sides(how.toggle, sides, place.probe)
+    jobs = make_jobs(question, sides, place.probe)
+    if len(jobs) > 1 and len({job.fingerprint for job in jobs}) == 1:
+        raise PerfcliError(
+            "both sides are the same: say what differs with -a OPT=VAL, -b OPT=VAL, "
+            "--toggle OPT, or --b-python"
+        )
+    return obtain(jobs, place.executor, how.fresh, notes)
+
+
+def obtain(jobs: Sequence[Job], executor: Executor, fresh: bool, notes: Notes) -> list[Obtained]:
+    """One run per job, in order.
+
+    Raises Interrupted on Ctrl-C, saying what was stored; what the executor raises otherwise.
+    """
+    found = [None if fresh else _reuse(job, notes) for job in jobs]
+    missing = [number for number, known in enumerate(found) if known is None]
+    for job in {jobs[number].interpreter.torch: jobs[number] for number in missing}.values():
+        if warning := environment.torch_warning(job.interpreter.torch):
+            notes.warn(warning)
+    _compile(jobs, missing, found, executor, notes)
+    return [known for known in found if known is not None]
+
+
+def _compile(
+    jobs: Sequence[Job],
+    missing: Sequence[int],
+    found: list[Obtained | None],
+    executor: Executor,
+    notes: Notes,
+) -> None:
+    requests = [jobs[number].request for number in missing]
+    stored: list[Obtained] = []
+    try:
+        with Reporter([request.variant.name for request in requests], notes) as progress:
+            bundles = executor.compile(requests, progress)
+            for number, bundle in zip(missing, bundles, strict=True):
+                made = _keep(bundle, jobs[number], notes)
+                found[number] = made
+                stored.append(made)
+    except KeyboardInterrupt as error:
+        raise Interrupted(f"interrupted; {_what_is_kept(stored)}") from error
+    except PerfcliError as error:
+        if stored:
+            notes.say(_what_is_kept(stored))
+        raise error
+
+
+def _keep(bundle: Bundle, job: Job, notes: Notes) -> Obtained:
+    now = datetime.now(UTC)
+    run = replace(
+        bundle.run,
+        id=store.new_id(now),
+        created=now.isoformat().replace("+00:00", "Z"),
+        fingerprint=job.fingerprint,
+    )
+    bundle = replace(bundle, run=run)
+    try:
+        return Obtained(run, store.save(bundle))
+    except PerfcliError as error:
+        notes.warn(f"{error}; the run is not stored, the report follows")
+        return Obtained(run, None, bundle)
+
+
+def _what_is_kept(stored: Sequence[Obtained]) -> str:
+    kept = [f"{made.run.variant.name} is stored as {made.path}" for made in stored if made.path]
+    return "; ".join(kept) or "nothing was finished"
+
+
+def _reuse(job: Job, notes: Notes) -> Obtained | None:
+    """The newest stored run of this job, if the files that it imported are still the same."""
+    known = store.find(job.fingerprint)
+    if known is None:
+        return None
+    try:
+        run = store.read(known.path)
+    except PerfcliError as error:
+        notes.warn(f"{error}; compiling again")
+        return None
+    if not all(_unchanged(path, digest) for path, digest in run.sources.items()):
+        return None
+    notes.say(f"{run.variant.name}: nothing changed since run {run.id}; --fresh compiles again")
+    return Obtained(run, known.path)
+
+
+def _unchanged(path: str, digest: str) -> bool:
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest() == digest
+    except OSError:
+        return False

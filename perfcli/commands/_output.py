@@ -1,0 +1,69 @@
+"""Where results go: a report on stdout, JSON into a file, in one line when quiet."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from perfcli import registry, units
+from perfcli.errors import PerfcliError
+from perfcli.model import Comparison, Outcome, Report, Screen
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+# In a pipe nobody tells the width; a log that wraps at 80 is worse than a wide one.
+PIPE_COLUMNS = 100
+STDOUT = Path("-")
+
+EXIT_CODES: dict[Outcome, int] = {"same": 0, "better": 0, "worse": 1, "unknown": 3}
+
+
+def screen() -> Screen:
+    return registry.declared("reports", "terminal", Screen)
+
+
+def show(renderable: RenderableType, json_file: Path | None = None) -> None:
+    """Print a report on stdout; on stderr where JSON has stdout."""
+    from rich.console import Console
+
+    file = sys.stderr if json_file == STDOUT else sys.stdout
+    width = None if file.isatty() or os.environ.get("COLUMNS") else PIPE_COLUMNS
+    # emoji and markup off: kernel names hold colons and brackets
+    console = Console(file=file, width=width, highlight=False, markup=False, emoji=False)
+    console.print(renderable)
+
+
+def print_text(text: str, json_file: Path | None = None) -> None:
+    """Print a kernel's text as it is in a pipe, without control characters on a terminal."""
+    file = sys.stderr if json_file == STDOUT else sys.stdout
+    file.write(units.printable(text) if file.isatty() else text)
+    file.write("" if text.endswith("\n") else "\n")
+
+
+def write_comparison(comparison: Comparison, path: Path | None) -> None:
+    if path is not None:
+        write_text(registry.declared("reports", "json", Report).render(comparison), path)
+
+
+def write_document(kind: str, document: Any, path: Path | None) -> None:
+    """Any of the model's types as JSON, field by field: ``{"perfcli": kind, kind: …}``."""
+    if path is None:
+        return
+    import msgspec
+
+    text = msgspec.json.encode({"perfcli": kind, "format": 1, kind: document})
+    write_text(msgspec.json.format(text, indent=1).decode() + "\n", path)
+
+
+def write_text(text: str, path: Path) -> None:
+    """Into a file or stdout. Raises PerfcliError where the file can't be written."""
+    if path == STDOUT:
+        sys.stdout.write(text)
+        return
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise PerfcliError(f"can't write {path}: {error.strerror or error}") from error

@@ -1,0 +1,207 @@
+"""From what stands on the command line to requests that a worker can compile."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+
+import perfcli
+from perfcli import environment, options, registry, targets
+from perfcli.environment import Interpreter
+from perfcli.errors import PerfcliError
+from perfcli.model import CompileRequest, Device, Scalar, Target, Variant
+
+DEFAULT_TARGET = "h100"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is compiled, whichever variant compiles it."""
+
+    scenario: str
+    params: tuple[str, ...] = ()
+    preset: str | None = None
+    target: str | None = None
+    device: str | None = None
+    dynamic: bool = False
+    jobs: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One variant as typed: assignments, and the interpreter that has torch."""
+
+    assignments: tuple[str, ...] = ()
+    python: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A request and the fingerprint of everything that is known to decide its result."""
+
+    request: CompileRequest
+    fingerprint: str
+    interpreter: Interpreter
+
+
+Probe = Callable[[str | None], Interpreter]
+
+
+def make_jobs(question: Question, sides: Sequence[Side], probe: Probe) -> list[Job]:
+    """Requests for all sides of a question.
+
+    Raises PerfcliError for whatever the user got wrong, before anything is compiled.
+    """
+    shared = _shared_request(question)
+    jobs = []
+    for side in sides:
+        interpreter = probe(side.python)
+        catalogue = options.load_catalogue(interpreter.torch_dir)
+        variant = options.make_variant("", side.assignments, catalogue, python=side.python)
+        request = replace(shared, variant=replace(variant, name=describe(variant)))
+        jobs.append(Job(request, fingerprint(request, interpreter), interpreter))
+    return jobs
+
+
+def toggle_sides(name: str, sides: Sequence[Side], probe: Probe) -> list[Side]:
+    """The two sides of ``--toggle NAME``: the option's default, and the other value."""
+    added = []
+    for number, side in enumerate(sides):
+        catalogue = options.load_catalogue(probe(side.python).torch_dir)
+        entry = options.find(catalogue, name)
+        value = options.toggle(entry)[number]
+        assignment = f"{entry.name}={str(value).lower()}"
+        added.append(replace(side, assignments=(*side.assignments, assignment)))
+    return added
+
+
+def describe(variant: Variant) -> str:
+    """``default``, or what the variant sets: ``triton.cudagraphs=true python 2.15/bin/python``."""
+    settings = [f"{name}={_show(value)}" for name, value in variant.options.items()]
+    settings += [f"{name}={value}" for name, value in variant.env.items()]
+    settings += list(variant.patches)
+    if variant.python:
+        settings.append(f"python {variant.python}")
+    return " ".join(settings) or "default"
+
+
+def _show(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _shared_request(question: Question) -> CompileRequest:
+    device, target = choose_device(question.device, question.target)
+    params, preset = _params(question)
+    return CompileRequest(
+        scenario=question.scenario,
+        params=params,
+        preset=preset,
+        variant=Variant("default"),
+        device=device,
+        target=target,
+        dynamic=question.dynamic,
+        jobs=question.jobs or len(os.sched_getaffinity(0)),
+        cache_dir=str(environment.cache_dir()),
+    )
+
+
+def choose_device(device: str | None, target: str | None) -> tuple[Device, Target | None]:
+    """The device and target that are meant: cuda where there is a GPU, else a target without one.
+
+    Raises PerfcliError where the two contradict each other or the device is not there.
+    """
+    if device == "cpu":
+        if target:
+            raise PerfcliError(f"--target {target} is a GPU: leave out --target or --device cpu")
+        return "cpu", None
+    if device not in (None, "cuda"):
+        raise PerfcliError(f"--device is cuda or cpu, not {device!r}")
+    if target:
+        return "cuda", targets.get(target)
+    if device == "cuda" or targets.has_gpu():
+        return "cuda", targets.this_gpu()
+    return "cuda", targets.get(DEFAULT_TARGET)
+
+
+def _params(question: Question) -> tuple[dict[str, Scalar], str | None]:
+    """Typed parameters; those of a user's file stay text, with the preset, because only a worker
+    may run the file and knows them."""
+    given: dict[str, Scalar] = dict(_split(text) for text in question.params)
+    if registry.is_user_file(question.scenario):
+        return given, question.preset
+    scenario = registry.scenario(question.scenario)
+    return registry.resolve_params(scenario, question.preset, given), None
+
+
+def _split(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise PerfcliError(f"a parameter is written NAME=VALUE, for example layers=3; got {text!r}")
+    return name.strip(), value.strip()
+
+
+# --- has anything changed? -------------------------------------------------------------------
+
+# Parts of perfcli that can't change what a run holds.
+_HARMLESS = ("commands", "diff", "reports", "cli.py", "store.py", "units.py")
+
+
+def fingerprint(request: CompileRequest, interpreter: Interpreter) -> str:
+    """SHA-256 of everything that decides a run and is known before compiling. What a user's file
+    imports is not known yet; ``Run.sources`` tells afterwards."""
+    variables = environment.relevant_variables(os.environ)
+    document = {
+        "scenario": request.scenario,
+        "file": _scenario_hash(request.scenario),
+        "params": dict(request.params),
+        "preset": request.preset,
+        "options": dict(request.variant.options),
+        "env": dict(request.variant.env),
+        "patches": list(request.variant.patches),
+        "device": request.device,
+        "target": repr(request.target),
+        "dynamic": request.dynamic,
+        "python": interpreter.version,
+        "torch": interpreter.torch,
+        "triton": interpreter.triton,
+        "distributions": interpreter.distributions,
+        "variables": environment.clean_environment(variables, {}),
+        "perfcli": code_hash(),
+    }
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def _scenario_hash(reference: str) -> str:
+    """Of a user's file; shipped ones are part of perfcli's own code."""
+    if not registry.is_user_file(reference):
+        return ""
+    path = Path(reference.rpartition(":")[0] if not Path(reference).exists() else reference)
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""  # the worker says what is wrong with it
+
+
+def code_hash() -> str:
+    """SHA-256 over the files of perfcli that can change what a run holds."""
+    digest = hashlib.sha256(perfcli.__version__.encode())
+    for path in sorted(_code_files()):
+        digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _code_files() -> Iterator[Path]:
+    folders = [Path(perfcli.__file__).parent]
+    for package in ("perfcli.kernels", "perfcli.scenarios"):
+        folders += map(Path, import_module(package).__path__)
+    for folder in folders:
+        for path in folder.rglob("*"):
+            if path.suffix in (".py", ".cpp"):
+                inside = path.relative_to(folder).parts[0]
+                if inside not in _HARMLESS:
+                    yield path

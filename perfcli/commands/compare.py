@@ -1,0 +1,84 @@
+"""Two variants of one scenario, or two stored runs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from perfcli.commands import _arguments as args
+from perfcli.errors import PerfcliError
+
+Assignments = list[str] | None
+
+
+def compare(
+    base: Annotated[
+        str, typer.Argument(metavar="SCENARIO|RUN", help="What to compile, or a stored run.")
+    ],
+    head: Annotated[
+        str | None, typer.Argument(metavar="RUN", help="The stored run to compare with.")
+    ] = None,
+    a: Annotated[
+        Assignments, typer.Option("-a", metavar="OPT=VAL", help="An option of the base.")
+    ] = None,
+    b: Annotated[
+        Assignments, typer.Option("-b", metavar="OPT=VAL", help="An option of the head.")
+    ] = None,
+    toggle: Annotated[
+        str | None,
+        typer.Option(metavar="OPT", help="Base: a yes-or-no option's default; head: the other."),
+    ] = None,
+    a_python: Annotated[
+        str | None, typer.Option(metavar="PYTHON", help="The interpreter with the base's torch.")
+    ] = None,
+    b_python: Annotated[
+        str | None, typer.Option(metavar="PYTHON", help="The interpreter with the head's torch.")
+    ] = None,
+    param: args.Params = None,
+    preset: args.Preset = None,
+    target: args.Target = None,
+    device: args.Device = None,
+    dynamic: args.Dynamic = False,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ASPECT",
+            help="Compare though this differs: scenario, params, mode, device, target, dynamic.",
+        ),
+    ] = None,
+    jobs: args.Jobs = None,
+    timeout: args.Timeout = None,
+    fresh: args.Fresh = False,
+    json: args.Json = None,
+    quiet: args.Quiet = False,
+    fake: args.Fake = False,
+) -> int:
+    """Compile a scenario in two variants, or read two stored runs, and say what got worse.
+
+    A run is a file or the beginning of its id (perfcli runs lists them). Exit code: 0 no worse,
+    1 worse, 2 error, 3 can't tell, 4 not comparable.
+    """
+    from perfcli.commands import _obtain, _output
+    from perfcli.commands._progress import Notes
+    from perfcli.commands._request import Question, Side
+    from perfcli.diff.compare import compare as compare_runs
+
+    notes = Notes(quiet)
+    if head is not None:
+        compiling = (a, b, toggle, a_python, b_python, param, preset, target, device)
+        if any(compiling) or dynamic or fresh:
+            raise PerfcliError(
+                "two stored runs are compared as they are: leave out the options for compiling"
+            )
+        sides = [_obtain.stored(base), _obtain.stored(head)]
+    else:
+        question = Question(base, tuple(param or ()), preset, target, device, dynamic, jobs)
+        pair = [Side(tuple(a or ()), a_python), Side(tuple(b or ()), b_python)]
+        sides = _obtain.compiled(question, pair, _obtain.How(fresh, timeout, fake, toggle), notes)
+    comparison = compare_runs(sides[0].run, sides[1].run, allow or ())
+    _output.write_comparison(comparison, json)
+    places = [(side.reference, side.shown_path) for side in sides]
+    screen = _output.screen()
+    _output.show(screen.comparison(comparison, places, brief=quiet), json)
+    return _output.EXIT_CODES[comparison.outcome]

@@ -1,0 +1,128 @@
+"""One kernel of a run, closely."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perfcli.commands import _arguments as args
+from perfcli.errors import PerfcliError
+from perfcli.model import BlobId, Candidate, KernelFacts
+
+if TYPE_CHECKING:
+    from perfcli.commands._obtain import Obtained
+
+Flag = Annotated[bool, typer.Option(help="Print this text alone.")]
+
+
+def inspect_kernel(
+    run: Annotated[
+        str, typer.Argument(metavar="SCENARIO|RUN", help="What to compile, or a stored run.")
+    ],
+    kernel: Annotated[
+        str | None,
+        typer.Argument(metavar="KERNEL", help="Number, name, part of a name, or pattern."),
+    ] = None,
+    source: Flag = False,
+    ttgir: Flag = False,
+    ptx: Flag = False,
+    sass: Flag = False,
+    candidate: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, help="A launch configuration. [default: the best]"),
+    ] = None,
+    option: args.Options = None,
+    python: args.Python = None,
+    param: args.Params = None,
+    preset: args.Preset = None,
+    target: args.Target = None,
+    device: args.Device = None,
+    dynamic: args.Dynamic = False,
+    jobs: args.Jobs = None,
+    timeout: args.Timeout = None,
+    fresh: args.Fresh = False,
+    json: args.Json = None,
+    quiet: args.Quiet = False,
+    fake: args.Fake = False,
+) -> int:
+    """Show one kernel: what it loads, stores and spills, which lines of the model it comes from,
+    its launch configurations, and its source beside the memory instructions of each line.
+
+    Without KERNEL it lists the kernels and their numbers.
+    """
+    from perfcli.commands import _obtain, _output
+    from perfcli.commands._progress import Notes
+    from perfcli.commands._request import Question, Side
+
+    forms = [name for name, on in _forms(source, ttgir, ptx, sass) if on]
+    if len(forms) > 1:
+        raise PerfcliError(f"one text at a time: --{forms[0]} or --{forms[1]}")
+    question = Question(run, tuple(param or ()), preset, target, device, dynamic, jobs)
+    side = Side(tuple(option or ()), python)
+    how = _obtain.How(fresh, timeout, fake)
+    found = _obtain.stored_or_compiled(question, side, how, Notes(quiet))
+    if kernel is None:
+        _output.write_document("kernels", found.run.kernels, json)
+        _output.show(_output.screen().listing(found.run, range(len(found.run.kernels))), json)
+        return 0
+    number = choose(found.run.kernels, kernel)
+    facts = found.run.kernels[number]
+    if candidate is not None and candidate >= len(facts.candidates):
+        raise PerfcliError(f"{facts.name} has {len(facts.candidates)} candidates, numbered from 0")
+    _output.write_document("kernel", facts, json)
+    if forms:
+        _output.print_text(found.text(_blob(facts, forms[0], candidate)), json)
+        return 0
+    view = _output.screen().kernel(number, facts, _source(found, facts), candidate)
+    _output.show(view, json)
+    return 0
+
+
+def _forms(source: bool, ttgir: bool, ptx: bool, sass: bool) -> Sequence[tuple[str, bool]]:
+    return (("source", source), ("ttgir", ttgir), ("ptx", ptx), ("sass", sass))
+
+
+def choose(kernels: Sequence[KernelFacts], wanted: str) -> int:
+    """The one kernel that a user means: its number, its name, part of its name, or a pattern.
+
+    Raises PerfcliError where there is none, or several.
+    """
+    if wanted.isdecimal():
+        if int(wanted) < len(kernels):
+            return int(wanted)
+        raise PerfcliError(f"no kernel {wanted}: the run has {len(kernels)}, numbered from 0")
+    names = [kernel.name for kernel in kernels]
+    found = [number for number, name in enumerate(names) if name == wanted]
+    found = found or [n for n, name in enumerate(names) if wanted.lower() in name.lower()]
+    found = found or [n for n, name in enumerate(names) if fnmatch.fnmatchcase(name, wanted)]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        from perfcli.names import suggestion
+
+        raise PerfcliError(f"no kernel {wanted!r}: {suggestion(wanted, set(names))}")
+    listed = [f"{n:>5}  {kernels[n].graph:<12} {names[n]}" for n in found]
+    raise PerfcliError(
+        f"{len(found)} kernels match {wanted!r}: give a number", detail="\n".join(listed)
+    )
+
+
+def _blob(facts: KernelFacts, form: str, candidate: int | None) -> BlobId:
+    if form == "source":
+        return facts.source
+    chosen: Candidate | None = facts.best if candidate is None else facts.candidates[candidate]
+    blob: BlobId | None = getattr(chosen, form) if chosen else None
+    if blob is None:
+        why = f": {chosen.error}" if chosen and chosen.error else ""
+        raise PerfcliError(f"{facts.name} has no {form}{why}")
+    return blob
+
+
+def _source(found: Obtained, facts: KernelFacts) -> str | None:
+    try:
+        return found.text(facts.source)
+    except PerfcliError:
+        return None

@@ -1,0 +1,46 @@
+"""One variant of one scenario, compiled and stored."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from perfcli.commands import _arguments as args
+
+
+def run(
+    scenario: Annotated[
+        str, typer.Argument(metavar="SCENARIO", help="A shipped name, or path/to/file.py[:name].")
+    ],
+    option: args.Options = None,
+    python: args.Python = None,
+    param: args.Params = None,
+    preset: args.Preset = None,
+    target: args.Target = None,
+    device: args.Device = None,
+    dynamic: args.Dynamic = False,
+    jobs: args.Jobs = None,
+    timeout: args.Timeout = None,
+    fresh: args.Fresh = False,
+    json: args.Json = None,
+    quiet: args.Quiet = False,
+    fake: args.Fake = False,
+) -> int:
+    """Compile one variant of a scenario, store the run, and list its kernels.
+
+    With --quiet it prints the run's id alone.
+    """
+    from perfcli.commands import _obtain, _output
+    from perfcli.commands._progress import Notes
+    from perfcli.commands._request import Question, Side
+
+    question = Question(scenario, tuple(param or ()), preset, target, device, dynamic, jobs)
+    side = Side(tuple(option or ()), python)
+    how = _obtain.How(fresh, timeout, fake)
+    (found,) = _obtain.compiled(question, [side], how, Notes(quiet))
+    _output.write_document("run", found.run, json)
+    screen = _output.screen()
+    view = screen.run(found.run, found.shown_path, found.reference, brief=quiet)
+    _output.show(view, json)
+    return 0

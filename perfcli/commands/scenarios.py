@@ -1,0 +1,98 @@
+"""The shipped scenarios, and one in detail."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from perfcli.commands import _arguments as args
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from perfcli.model import Scenario
+
+
+def scenarios(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="One scenario, in detail.")
+    ] = None,
+    json: args.Json = None,
+) -> int:
+    """List the shipped scenarios; with a name its parameters and presets.
+
+    A file of your own works as well: path/to/file.py[:name], with a Scenario or just a function
+    that returns (module or function, inputs).
+    """
+    from perfcli import registry
+    from perfcli.commands import _output
+
+    names = registry.names("scenarios") if name is None else [name]
+    found = [registry.scenario(each) for each in names]
+    _output.write_document("scenarios", [_document(each) for each in found], json)
+    _output.show(_list(found) if name is None else _detail(found[0]), json)
+    return 0
+
+
+def _document(scenario: Scenario) -> dict[str, Any]:
+    parameters = {
+        name: {"default": p.default, "help": p.help, "choices": list(p.choices)}
+        for name, p in scenario.parameters.items()
+    }
+    presets = {name: dict(values) for name, values in scenario.presets.items()}
+    return {
+        "name": scenario.name,
+        "question": scenario.question,
+        "parameters": parameters,
+        "presets": presets,
+        "toggles": list(scenario.toggles),
+        "expects": list(scenario.expects),
+        "origin": scenario.origin,
+    }
+
+
+def _list(found: list[Scenario]) -> RenderableType:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column()
+    for scenario in found:
+        table.add_row(scenario.name, Text(scenario.question))
+    return table
+
+
+def _detail(scenario: Scenario) -> RenderableType:
+    from rich import box
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    from perfcli.names import public
+
+    parameters = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for title in ("parameter", "default", "", *scenario.presets):
+        parameters.add_column(title)
+    for name, parameter in scenario.parameters.items():
+        choices = f"one of {', '.join(map(_show, parameter.choices))}" if parameter.choices else ""
+        about = " · ".join(part for part in (parameter.help, choices) if part)
+        values = (scenario.presets[preset].get(name) for preset in scenario.presets)
+        parameters.add_row(
+            Text(public(name)),
+            Text(_show(parameter.default)),
+            Text(about),
+            *(Text("" if value is None else _show(value)) for value in values),
+        )
+    lines = [Text(scenario.name, style="bold"), Text(scenario.question), Text("")]
+    closing = [Text("")]
+    if scenario.toggles:
+        closing.append(Text(f"worth toggling: {', '.join(scenario.toggles)}"))
+    if scenario.origin:
+        closing.append(Text(f"from: {scenario.origin}"))
+    return Group(*lines, parameters, *closing)
+
+
+def _show(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

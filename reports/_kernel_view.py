@@ -1,0 +1,160 @@
+"""One kernel on the screen: facts, where it comes from, its candidates, and its source with what
+each line became in machine code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from perfcli import units
+from perfcli.model import Candidate, KernelFacts, LineCounts, Origin
+
+from . import _rows
+from ._tables import plain_table
+
+MOST_ORIGINS = 40
+
+
+def kernel_view(
+    number: int, kernel: KernelFacts, source: str | None, candidate: int | None = None
+) -> RenderableType:
+    """``candidate`` chooses whose line counts stand beside the source; default: the best."""
+    chosen = kernel.best if candidate is None else kernel.candidates[candidate]
+    parts: list[RenderableType] = [
+        Text(f"{number}  {units.printable(kernel.name)}", style="bold", overflow="fold"),
+        _facts(kernel, chosen),
+    ]
+    parts += [Text(units.printable(f"note: {note}"), style="yellow") for note in kernel.notes]
+    if kernel.origins:
+        parts += [Text(""), Text("Computes", style="bold"), _origins(kernel.origins)]
+    if kernel.candidates:
+        parts += [Text(""), Text("Candidates", style="bold"), _candidates(kernel, chosen)]
+    if source is not None:
+        parts += [Text(""), Text("Source", style="bold"), _source(source, chosen)]
+    return Group(*parts)
+
+
+def _facts(kernel: KernelFacts, chosen: Candidate | None) -> RenderableType:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for title, text in (*_of_source(kernel), *_of_binary(chosen)):
+        table.add_row(title, Text(text))
+    return table
+
+
+def _of_source(kernel: KernelFacts) -> Iterator[tuple[str, str]]:
+    launches = f"{units.plural(kernel.launches, 'launch', 'launches')} per step"
+    yield "what", units.printable(f"{kernel.kind}, {kernel.language}, {kernel.graph}, {launches}")
+    facts = kernel.source_facts
+    if facts:
+        loops = f", {facts.loads_in_loops} in {units.plural(facts.loops, 'loop')}"
+        yield "loads", f"{facts.loads}{loops if facts.loops else ''}{_vector(facts.vector_loads)}"
+        yield "stores", f"{facts.stores}{_vector(facts.vector_stores)}"
+        yield "atomics", str(facts.atomics)
+        yield "reductions", str(facts.reductions)
+        yield "buffers", f"{facts.buffers_read} read, {facts.buffers_written} written"
+        again = [f"{name} ×{n}" for name, n in facts.passes.items() if n > 1]
+        if again:
+            yield "read again", units.printable(", ".join(again))
+    if kernel.bytes_moved is not None:
+        bytes_read, written = units.size(kernel.bytes_read), units.size(kernel.bytes_written)
+        yield "bytes", f"{bytes_read} read, {written} written, per launch"
+    if kernel.lower_bound_seconds is not None:
+        bound = units.seconds(kernel.lower_bound_seconds)
+        yield "lower bound", f"{bound} per launch, at the target's bandwidth"
+
+
+def _vector(number: int | None) -> str:
+    return "" if number is None else f", {number} vectorised"
+
+
+def _of_binary(chosen: Candidate | None) -> Iterator[tuple[str, str]]:
+    if chosen is None or chosen.registers is None:
+        return
+    yield "registers", units.count(chosen.registers)
+    local = (chosen.local_stores, chosen.local_loads)
+    spilled = f"{units.count(chosen.spilled_words)} ({units.exact_bytes(chosen.stack_bytes)} stack)"
+    if local != (None, None):
+        inside = (chosen.local_stores_in_loops or 0) + (chosen.local_loads_in_loops or 0)
+        spilled += f", {units.count(local[0])} STL, {units.count(local[1])} LDL"
+        spilled += f", {inside} in loops" if inside else ""
+    yield "spilled words", spilled
+    yield "shared memory", units.exact_bytes(chosen.shared_bytes)
+    yield "occupancy", _rows.occupancy(chosen)
+    widths = [("LDG", chosen.global_loads), ("STG", chosen.global_stores)]
+    said = [f"{name} {_widths(found)}" for name, found in widths if found]
+    if said:
+        yield "by width", "; ".join(said)
+
+
+def _widths(found: Mapping[str, int]) -> str:
+    bits = sorted(found, key=int, reverse=True)
+    return ", ".join(f"{found[b]} × {b} bit" for b in bits)
+
+
+def _origins(origins: tuple[Origin, ...]) -> RenderableType:
+    table = plain_table()
+    for title in ("operator", "module", "shape", "where", "line"):
+        table.add_column(title, overflow="fold", no_wrap=title == "shape")
+    for origin in origins[:MOST_ORIGINS]:
+        shape = "×".join(str(size) for size in origin.shape)
+        cells = (origin.op or origin.node, origin.module, shape, origin.location, origin.code)
+        table.add_row(*(Text(units.printable(cell)) for cell in cells))
+    if len(origins) > MOST_ORIGINS:
+        table.add_row(Text(f"… and {len(origins) - MOST_ORIGINS} more", style="dim"))
+    return table
+
+
+def _candidates(kernel: KernelFacts, chosen: Candidate | None) -> RenderableType:
+    table = plain_table()
+    table.add_column("", no_wrap=True)
+    table.add_column("config", overflow="fold")
+    for title in ("warps", "stages", "regs", "spilled", "STL", "LDL", "shared"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("occupancy", no_wrap=True)
+    for number, candidate in enumerate(kernel.candidates):
+        config = " ".join(f"{name}={value}" for name, value in candidate.config.items())
+        text = Text(units.printable(f"{config} {candidate.error}".strip()))
+        table.add_row(
+            Text(f"{'▸' if candidate is chosen else ' '}{number}"),
+            text,
+            str(candidate.num_warps),
+            str(candidate.num_stages),
+            units.count(candidate.registers),
+            units.count(candidate.spilled_words),
+            units.count(candidate.local_stores),
+            units.count(candidate.local_loads),
+            units.exact_bytes(candidate.shared_bytes),
+            _rows.occupancy(candidate),
+        )
+    return table
+
+
+_GUTTER = "{:>4} {:>4} {:>4} {:>4}"
+
+
+def _source(source: str, chosen: Candidate | None) -> RenderableType:
+    """Each line behind its LDG, STG, LDL and STL instructions; spills in red."""
+    lines = chosen.lines if chosen else {}
+    text = Text(no_wrap=True, overflow="crop")
+    if lines:
+        text.append(_GUTTER.format("LDG", "STG", "LDL", "STL") + "\n", style="dim")
+    for number, line in enumerate(units.printable(source).expandtabs(4).splitlines(), 1):
+        counts = lines.get(str(number), LineCounts())
+        spills = counts.local_loads or counts.local_stores
+        if lines:
+            text.append(_gutter(counts), style="bold red" if spills else "cyan")
+            text.append("!" if spills else " ", style="bold red")
+        text.append(f"{number:>4} ", style="dim")
+        text.append(line + "\n", style="red" if spills else "")
+    text.right_crop(1)
+    return text
+
+
+def _gutter(counts: LineCounts) -> str:
+    numbers = (counts.global_loads, counts.global_stores, counts.local_loads, counts.local_stores)
+    return _GUTTER.format(*(n or "" for n in numbers))

@@ -1,0 +1,242 @@
+"""What every report shows, as text in rows: built once, styled by each format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from perfcli import units
+from perfcli.model import (
+    Candidate,
+    Change,
+    Comparison,
+    KernelFacts,
+    KernelGroup,
+    Outcome,
+    Run,
+    Variant,
+)
+
+VERDICTS: Mapping[Outcome, str] = {
+    "worse": "WORSE",
+    "better": "BETTER",
+    "same": "SAME",
+    "unknown": "UNSURE",
+}
+
+Part = Literal["base", "head", "sum"]
+
+
+@dataclass(frozen=True, slots=True)
+class TotalRow:
+    metric: str
+    title: str
+    base: str
+    head: str
+    delta: str
+    relative: str
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRow:
+    """One kernel, or the sum of several. ``number`` is how a user names it to inspect-kernel."""
+
+    part: Part
+    number: int | None
+    name: str
+    cells: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRows:
+    """Kernels that belong together: how they changed, then each."""
+
+    headline: str
+    delta: str
+    outcome: Outcome
+    rows: tuple[KernelRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A number of one kernel; ``total`` gives it for several, where that means anything."""
+
+    title: str
+    of: Callable[[KernelFacts], float | None]
+    write: Callable[[float | None], str] = units.count
+    total: Callable[[Sequence[float]], float] | None = sum
+
+
+def _source(field: str) -> Callable[[KernelFacts], float | None]:
+    return lambda k: None if k.source_facts is None else getattr(k.source_facts, field)
+
+
+def _best(field: str) -> Callable[[KernelFacts], float | None]:
+    return lambda k: None if k.best is None else getattr(k.best, field)
+
+
+def _step_bytes(kernel: KernelFacts) -> float | None:
+    return None if kernel.bytes_moved is None else kernel.bytes_moved * kernel.launches
+
+
+# In order of importance: a narrow screen shows the first ones.
+COLUMNS = (
+    Column("loads", _source("loads")),
+    Column("stores", _source("stores")),
+    Column("spilled", lambda k: k.spilled_words),
+    Column("regs", _best("registers"), total=max),
+    Column("bytes", _step_bytes, units.size),
+    Column("shared", _best("shared_bytes"), units.exact_bytes, total=max),
+    Column("occup.", _best("occupancy"), units.percent, total=min),
+)
+
+
+def cells(kernels: Sequence[KernelFacts]) -> dict[str, str]:
+    """Column title to text, summed where there are several kernels."""
+    found = {}
+    for column in COLUMNS:
+        known = [value for kernel in kernels if (value := column.of(kernel)) is not None]
+        value = known[0] if len(known) == 1 else None
+        if len(known) > 1 and column.total is not None:
+            value = column.total(known)
+        found[column.title] = column.write(value)
+    return found
+
+
+# --- a comparison ----------------------------------------------------------------------------
+
+
+def total_rows(comparison: Comparison) -> list[TotalRow]:
+    return [_total(change) for change in comparison.totals]
+
+
+def _total(change: Change) -> TotalRow:
+    write = units.writer(change.metric)
+    return TotalRow(
+        metric=change.metric,
+        title=units.title(change.metric),
+        base=write(change.base),
+        head=write(change.head),
+        delta="" if change.delta == 0 else units.signed(write, change.delta),
+        relative=units.relative(change.base, change.head),
+        outcome=change.outcome,
+    )
+
+
+def changed_groups(comparison: Comparison) -> list[KernelGroup]:
+    """Groups that differ in code or numbers, the costliest first: added spilled words, then
+    bytes, then loads. Where the run got better, what it gained most from comes first."""
+    sign = 1 if comparison.outcome == "better" else -1
+
+    def cost(group: KernelGroup) -> tuple[float, ...]:
+        return tuple(sign * _delta(group, m) for m in ("spilled_words", "bytes_moved", "loads"))
+
+    return sorted((g for g in comparison.groups if _changed(g)), key=cost)
+
+
+def _changed(group: KernelGroup) -> bool:
+    return group.match.relation != "same" or any(c.delta for c in group.changes)
+
+
+def _delta(group: KernelGroup, metric: str) -> float:
+    return next((c.delta or 0.0 for c in group.changes if c.metric == metric), 0.0)
+
+
+def unchanged(comparison: Comparison) -> str:
+    """One line for all that stayed: ``17 kernels did not change``."""
+    number = sum(len(g.match.head) for g in comparison.groups if not _changed(g))
+    return f"{units.plural(number, 'kernel')} did not change" if number else ""
+
+
+def group_rows(group: KernelGroup, comparison: Comparison) -> GroupRows:
+    base = [(index, comparison.base.kernels[index]) for index in group.match.base]
+    head = [(index, comparison.head.kernels[index]) for index in group.match.head]
+    return GroupRows(
+        headline=_headline(group),
+        delta=", ".join(_deltas(group)),
+        outcome=_worst(group),
+        rows=(*_side_rows("base", base), *_side_rows("head", head)),
+    )
+
+
+def _side_rows(part: Part, kernels: Sequence[tuple[int, KernelFacts]]) -> tuple[KernelRow, ...]:
+    rows = [kernel_row(index, kernel, part) for index, kernel in kernels]
+    if len(kernels) > 1:
+        rows.append(KernelRow("sum", None, "together", cells([kernel for _, kernel in kernels])))
+    return tuple(rows)
+
+
+def kernel_row(number: int, kernel: KernelFacts, part: Part = "head") -> KernelRow:
+    launches = f" ×{kernel.launches}" if kernel.launches != 1 else ""
+    return KernelRow(part, number, units.printable(kernel.name) + launches, cells([kernel]))
+
+
+def _headline(group: KernelGroup) -> str:
+    match = group.match
+    words = {
+        "changed": "changed",
+        "same": "same code",
+        "new": "new",
+        "gone": "gone",
+        "split": f"split 1 → {len(match.head)}",
+        "fused": f"fused {len(match.base)} → 1",
+        "regrouped": f"regrouped {len(match.base)} → {len(match.head)}",
+    }
+    doubt = ""
+    if match.confidence < 0.5:
+        doubt = f" (matched by {match.method}, confidence {match.confidence:.1f})"
+    return words[match.relation] + doubt
+
+
+_SAID = ("launches", "loads", "stores", "spilled_words", "registers", "bytes_moved")
+
+
+def _deltas(group: KernelGroup) -> list[str]:
+    """What changed for a group that is on both sides, in words."""
+    if not group.match.base or not group.match.head:
+        return []
+    changes = {c.metric: c for c in group.changes if c.metric in _SAID and c.delta}
+    return [
+        f"{units.signed(units.writer(name), changes[name].delta)} {units.title(name).split(',')[0]}"
+        for name in _SAID
+        if name in changes
+    ]
+
+
+def _worst(group: KernelGroup) -> Outcome:
+    """The outcome by what costs most and changed: spills, bytes, then loads."""
+    for metric in ("spilled_words", "bytes_moved", "loads"):
+        for change in group.changes:
+            if change.metric == metric and change.outcome != "same":
+                return change.outcome
+    return "same"
+
+
+# --- a run -----------------------------------------------------------------------------------
+
+
+def question(run: Run) -> str:
+    """What was compiled, in one line."""
+    parts = [run.scenario, run.mode, run.target.name if run.target else run.device]
+    parts += ["dynamic shapes"] if run.dynamic else []
+    parts += [" ".join(f"{name}={value}" for name, value in run.params.items())]
+    return units.printable(" · ".join(part for part in parts if part))
+
+
+def variant(run: Run) -> str:
+    """What one side is: its options and its torch."""
+    return units.printable(
+        f"{run.variant.name or options(run.variant)} · torch {run.environment.torch}"
+    )
+
+
+def options(given: Variant) -> str:
+    return " ".join(f"{name}={value}" for name, value in given.options.items()) or "default"
+
+
+def occupancy(candidate: Candidate) -> str:
+    """``12.5 % (registers)``."""
+    limit = f" ({candidate.occupancy_limit})" if candidate.occupancy_limit else ""
+    return units.percent(candidate.occupancy) + (limit if candidate.occupancy is not None else "")
