@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from perfcli.errors import UnreadableSource
 from perfcli.facts.triton_names import import_aliases
-from perfcli.facts.triton_walk import NOTHING, Value, Walk
+from perfcli.facts.triton_values import NOTHING, Value
+from perfcli.facts.triton_walk import Walk
 from perfcli.model import Access, SourceFacts
 
 
