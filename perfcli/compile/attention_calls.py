@@ -58,7 +58,9 @@ class Chooser:
     def call_of(self, arguments: AttentionArguments) -> AttentionCall:
         tensors = (arguments.query, arguments.key, arguments.value)
         return AttentionCall(
-            *(_spec(t) for t in tensors),
+            query=_spec(arguments.query),
+            key=_spec(arguments.key),
+            value=_spec(arguments.value),
             mask=_spec(arguments.mask) if arguments.mask.defined else None,
             dropout_p=arguments.dropout_p,
             is_causal=bool(arguments.is_causal),
@@ -143,7 +145,9 @@ class Params:
 
 def _call_of_params(params: Any, chooser: Chooser) -> AttentionCall:
     return AttentionCall(
-        *(_spec_of(t) for t in (params.query, params.key, params.value)),
+        query=_spec_of(params.query),
+        key=_spec_of(params.key),
+        value=_spec_of(params.value),
         mask=_spec_of(params.attn_mask) if params.attn_mask is not None else None,
         dropout_p=params.dropout,
         is_causal=params.is_causal,
@@ -154,8 +158,17 @@ def _call_of_params(params: Any, chooser: Chooser) -> AttentionCall:
 
 def _spec_of(tensor: Any) -> TensorSpec:
     return TensorSpec(
-        shape=tuple(int(s) for s in tensor.shape),
-        strides=tuple(int(s) for s in tensor.stride()),
+        shape=tuple(_number(s) for s in tensor.shape),
+        strides=tuple(_number(s) for s in tensor.stride()),
         dtype=str(tensor.dtype).removeprefix("torch."),
         requires_grad=tensor.requires_grad,
+        storage_offset=_number(tensor.storage_offset()),
     )
+
+
+def _number(size: Any) -> int:
+    """A size, or a negative number of its own for a symbolic expression: asking a symbol for its
+    value would specialise the graph being traced."""
+    if isinstance(size, int):
+        return size
+    return -1 - abs(hash(str(size)))

@@ -88,9 +88,7 @@ def _scaled_results(tuner: Any, facts: list[BinaryFacts]) -> list[Any]:
     return list(tuner.compile_results[known:])
 
 
-def _candidate(
-    result: Any, fact: BinaryFacts, target: Target, blobs: dict[str, str]
-) -> Candidate:
+def _candidate(result: Any, fact: BinaryFacts, target: Target, blobs: dict[str, str]) -> Candidate:
     kernel, config = result.kernel, result.config
     shared = int(kernel.metadata.shared)
     resident = occupancy(target, fact.registers, shared, config.num_warps)

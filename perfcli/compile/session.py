@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,11 @@ def compile_request(request: CompileRequest, report: Report) -> Bundle:
     Raises ``UserCodeFailed``, ``CompileFailed``, or another ``PerfcliError``.
     """
     session = Session(request, report)
+    return _on_device(session) if request.on_device else _offline(session)
+
+
+def _offline(session: Session) -> Bundle:
+    request = session.request
     with session.phase("import"):
         _import_torch(session)
     from perfcli.compile.pool import KernelPool
@@ -65,13 +70,28 @@ def compile_request(request: CompileRequest, report: Report) -> Bundle:
     try:
         with session.phase("trace"):
             capture, built, traced = _trace(session, pool)
-        session.notes += [*built.notes, *traced.notes]
-        with session.phase("kernels"):
-            kernels, blobs = _collect(session, capture, pool)
+        return _finish(session, capture, built, traced, pool)
     finally:
         pool.close()
+
+
+def _on_device(session: Session) -> Bundle:
+    with session.phase("import"):
+        _import_inductor()
+    from perfcli.compile import on_device, tracing
+
+    tracing.set_options(session.request.variant.options)
+    with session.phase("trace"):
+        capture, built, traced = on_device.trace(session.request, lambda _: None)
+    return _finish(session, capture, built, traced, on_device.DriverFacts())
+
+
+def _finish(session: Session, capture: Capture, built: Any, traced: Any, pool: Any) -> Bundle:
+    session.notes += [*built.notes, *traced.notes]
+    with session.phase("kernels"):
+        kernels, blobs = _collect(session, capture, pool)
     run = _run(session, capture, built, kernels)
-    return Bundle(_with_breaks(run, traced.graph_breaks), blobs)
+    return Bundle(replace(run, graph_breaks=traced.graph_breaks), blobs)
 
 
 def _import_torch(session: Session) -> None:
@@ -165,9 +185,7 @@ def _facts(
     )
 
 
-def _run(
-    session: Session, capture: Capture, built: Any, kernels: tuple[KernelFacts, ...]
-) -> Run:
+def _run(session: Session, capture: Capture, built: Any, kernels: tuple[KernelFacts, ...]) -> Run:
     from perfcli.compile.versions import environment
 
     request = session.request
@@ -196,9 +214,3 @@ def _run(
 def _externs(launches: tuple[Launch, ...]) -> tuple[ExternCall, ...]:
     counted = Counter((launch.name, launch.graph) for launch in launches if launch.extern)
     return tuple(ExternCall(op, graph, n) for (op, graph), n in sorted(counted.items()))
-
-
-def _with_breaks(run: Run, graph_breaks: tuple[str, ...]) -> Run:
-    from dataclasses import replace
-
-    return replace(run, graph_breaks=graph_breaks)

@@ -76,6 +76,8 @@ def _cuda_module(target: Target, properties: SimpleNamespace) -> None:
     replace(cuda, "_exchange_device", lambda *_: 0)
     replace(cuda, "_maybe_exchange_device", lambda *_: 0)
     replace(cuda, "synchronize", lambda *_: None)
+    replace(cuda, "is_current_stream_capturing", lambda: False)
+    replace(torch.cuda.graphs, "is_current_stream_capturing", lambda: False)
     replace(cuda, "empty_cache", lambda: None)
     replace(cuda, "get_device_name", lambda *_: target.description)
     replace(cuda, "get_device_properties", lambda *_: properties)

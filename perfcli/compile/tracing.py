@@ -79,9 +79,7 @@ def trace_offline(workload: Workload, mode: Any, capture: Capture, dynamic: bool
         return run(workload, capture, dynamic, lambda out: backward(out))
 
 
-def run(
-    workload: Workload, capture: Capture, dynamic: bool, back: Callable[[Any], None]
-) -> Traced:
+def run(workload: Workload, capture: Capture, dynamic: bool, back: Callable[[Any], None]) -> Traced:
     """One step of the workload, compiled."""
     import torch
     import torch._dynamo
@@ -110,9 +108,7 @@ def _autocast(workload: Workload) -> Iterator[None]:
     if workload.autocast is None:
         yield
         return
-    device = next(
-        (t.device.type for t in workload.inputs if isinstance(t, torch.Tensor)), "cuda"
-    )
+    device = next((t.device.type for t in workload.inputs if isinstance(t, torch.Tensor)), "cuda")
     with torch.autocast(device, dtype=getattr(torch, workload.autocast)):
         yield
 
@@ -151,6 +147,11 @@ def _explained(error: Exception, capture: Capture) -> Exception:
             detail="".join(traceback.format_exception(cause))[-6000:],
         )
     text = str(error).strip().splitlines() or [type(error).__name__]
+    if isinstance(error, exc.InternalTorchDynamoError):
+        return CompileFailed(
+            f"Dynamo could not trace the model: {text[0]}",
+            detail="".join(traceback.format_exception(error))[-6000:],
+        )
     return UserCodeFailed(
         f"the model failed while it was traced: {type(error).__name__}: {text[0]}",
         detail=_users_part(error),

@@ -36,7 +36,8 @@ def _bytes_written(kernel: Any) -> int:
 
     sizes = V.graph.sizevars
     upper = int(sizes.optimization_hint(_product(kernel.numels.values())))
-    names = [n for n in kernel.args.output_buffers if n not in V.graph.removed_buffers]
+    outputs = kernel.args.output_buffers.items()
+    names = [name for name, inner in outputs if isinstance(inner, str)]  # else it was removed
     inplace = {id(b): b for b in kernel.args.inplace_buffers.values() if hasattr(b, "other_names")}
     names += [buffer.other_names[-1] for buffer in inplace.values()]
     total = 0

@@ -187,7 +187,7 @@ def _environment(request: CompileRequest, folder: Path) -> dict[str, str]:
         "PYTHONHASHSEED": "0",
         "TMPDIR": str(folder),
     }
-    if request.device == "cuda":
+    if request.device == "cuda" and not request.on_device:
         own["CUDA_VISIBLE_DEVICES"] = ""  # compiled as if it were not here
     return clean_environment(os.environ, {**own, **request.variant.env})
 

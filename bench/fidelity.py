@@ -1,0 +1,241 @@
+"""Holds perfcli's GPU-less kernels against a real GPU's: ``make fidelity`` on a machine with one.
+
+Each case is compiled twice: on the device with nothing stood in for, and without it for the same
+device's properties. Kernel sources must be equal text for text; registers, spilled words and
+shared memory must equal what the driver reports for every candidate launch configuration.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from perfcli import registry, targets
+from perfcli.environment import cache_dir
+from perfcli.errors import PerfcliError
+from perfcli.model import Bundle, Candidate, CompileRequest, KernelFacts, Scalar, Target, Variant
+from perfcli.worker.process import compile_in_process
+
+ARCHITECTURES = Path(__file__).with_name("architectures.py")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    group: str
+    name: str
+    scenario: str
+    params: Mapping[str, Scalar]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    dynamic: bool = False
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What one case showed. ``different`` and ``facts_different`` name what was not equal."""
+
+    case: Case
+    kernels: int = 0
+    identical: int = 0
+    name_only: int = 0
+    different: list[str] = field(default_factory=list)
+    candidates: int = 0
+    equal_candidates: int = 0
+    facts_different: list[str] = field(default_factory=list)
+    externs_equal: bool = True
+    seconds: float = 0.0
+    error: str = ""
+    sources: dict[str, Any] = field(default_factory=dict)
+
+
+def shipped_cases() -> Iterator[Case]:
+    for name in registry.names("scenarios"):
+        scenario = registry.scenario(name)
+        modes = scenario.parameters["mode"].choices if "mode" in scenario.parameters else (None,)
+        for preset in ("full", "smoke"):
+            for mode in modes or (None,):
+                params = dict(scenario.presets.get(preset, {}))
+                if mode is not None:
+                    params["mode"] = mode
+                label = f"{name} {preset} {mode or ''}".strip()
+                yield Case("shipped", label, name, params)
+    gqa = "gqa-transformer"
+    learned: dict[str, Scalar] = {"learned": True, "layers": 3, "mode": "training"}
+    yield Case("shipped", "gqa learned", gqa, learned)
+    off = {"triton.mix_order_reduction": False}
+    yield Case("shipped", "gqa learned, mix-order off", gqa, learned, off)
+    yield Case("shipped", "softmax dynamic", "softmax", {}, dynamic=True)
+    yield Case("shipped", "softmax split", "softmax", {"rows": 4, "columns": 1048576})
+
+
+def architecture_cases() -> Iterator[Case]:
+    spec = importlib.util.spec_from_file_location("architectures", ARCHITECTURES)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for name in module.NAMES:
+        for mode in ("forward", "training"):
+            reference = f"{ARCHITECTURES}:{name}"
+            yield Case("architectures", f"{name} {mode}", reference, {"mode": mode})
+
+
+def run_case(case: Case, target: Target, jobs: int) -> Outcome:
+    started = time.monotonic()
+    outcome = Outcome(case)
+    try:
+        real = _compile(case, target, jobs, on_device=True)
+        offline = _compile(case, target, jobs, on_device=False)
+        _compare(real, offline, outcome)
+    except PerfcliError as error:
+        outcome.error = f"{error}\n{error.detail}"
+    outcome.seconds = round(time.monotonic() - started, 1)
+    print(_line(outcome), file=sys.stderr, flush=True)
+    return outcome
+
+
+def _compile(case: Case, target: Target, jobs: int, on_device: bool) -> Bundle:
+    request = CompileRequest(
+        scenario=case.scenario,
+        params=case.params,
+        preset=None,
+        variant=Variant("fidelity", case.options),
+        device="cuda",
+        target=target,
+        dynamic=case.dynamic,
+        jobs=jobs,
+        cache_dir=str(cache_dir()),
+        on_device=on_device,
+    )
+    return compile_in_process(request, 0, lambda _: None, timeout_seconds=500)
+
+
+def _compare(real: Bundle, offline: Bundle, outcome: Outcome) -> None:
+    """Kernels of each graph direction as a multiset of texts: order and numbering of graphs may
+    differ where a graph breaks."""
+    outcome.kernels = len(real.run.kernels)
+    outcome.externs_equal = _externs(real) == _externs(offline)
+    left = list(offline.run.kernels)
+    rest = []
+    for kernel in real.run.kernels:
+        twin = _take(left, kernel, lambda a, b: a.source == b.source)
+        if twin is None:
+            rest.append(kernel)
+        else:
+            outcome.identical += 1
+            _compare_facts(kernel, twin, outcome)
+    for kernel in rest:
+        twin = _take(left, kernel, lambda a, b: a.source_hash == b.source_hash)
+        if twin is None:
+            outcome.different.append(f"{kernel.graph}: {kernel.name}")
+        else:
+            outcome.name_only += 1
+            _compare_facts(kernel, twin, outcome)
+    outcome.different += [f"only offline: {k.graph}: {k.name}" for k in left]
+    if outcome.different:
+        outcome.sources = {
+            "real": {k.name: real.blobs[k.source] for k in rest},
+            "offline": {k.name: offline.blobs[k.source] for k in left},
+        }
+
+
+def _take(kernels: list[KernelFacts], like: KernelFacts, equal: Any) -> KernelFacts | None:
+    for index, kernel in enumerate(kernels):
+        if _direction(kernel) == _direction(like) and equal(kernel, like):
+            return kernels.pop(index)
+    return None
+
+
+def _direction(kernel: KernelFacts) -> str:
+    return kernel.graph.split()[0]
+
+
+def _externs(bundle: Bundle) -> Counter[str]:
+    counted: Counter[str] = Counter()
+    for call in bundle.run.externs:
+        counted[call.op] += call.count
+    return counted
+
+
+def _compare_facts(real: KernelFacts, offline: KernelFacts, outcome: Outcome) -> None:
+    ours = {_key(c): c for c in offline.candidates}
+    for candidate in real.candidates:
+        outcome.candidates += 1
+        twin = ours.pop(_key(candidate), None)
+        if twin is not None and _numbers(twin) == _numbers(candidate):
+            outcome.equal_candidates += 1
+        else:
+            theirs = _numbers(candidate)
+            found = _numbers(twin) if twin else "no such candidate"
+            outcome.facts_different.append(f"{real.name} {_key(candidate)}: {theirs} / {found}")
+    outcome.facts_different += [f"{real.name}: only offline {key}" for key in ours]
+
+
+def _key(candidate: Candidate) -> str:
+    return f"{sorted(candidate.config.items())} w{candidate.num_warps} s{candidate.num_stages}"
+
+
+def _numbers(candidate: Candidate) -> tuple[Any, ...]:
+    return (candidate.registers, candidate.spilled_words, candidate.shared_bytes)
+
+
+def _line(o: Outcome) -> str:
+    text = (
+        f"{o.case.name:44s} {o.identical + o.name_only:4d}/{o.kernels:<4d} bodies "
+        f"({o.name_only} name only)  {o.equal_candidates:4d}/{o.candidates:<4d} candidates  "
+        f"externs {'equal' if o.externs_equal else 'DIFFER'}  {o.seconds:6.1f} s"
+    )
+    return f"{text}  {o.error.splitlines()[0]}" if o.error else text
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("fidelity.json"))
+    parser.add_argument("--only", default="", help="cases whose name contains this")
+    parser.add_argument("--group", choices=("shipped", "architectures"))
+    parser.add_argument("--parallel", type=int, default=max((os.cpu_count() or 2) // 2, 1))
+    parser.add_argument("--jobs", type=int, default=2)
+    options = parser.parse_args()
+    if not targets.has_gpu():
+        print("make fidelity needs a GPU: none found here", file=sys.stderr)
+        return 2
+    target = targets.this_gpu()
+    cases = [*shipped_cases(), *architecture_cases()]
+    cases = [
+        c
+        for c in cases
+        if options.only in c.name and options.group in (None, c.group)
+    ]
+    with ThreadPoolExecutor(options.parallel) as threads:
+        outcomes = list(threads.map(lambda c: run_case(c, target, options.jobs), cases))
+    report = {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "target": asdict(target),
+        "outcomes": [asdict(o) for o in outcomes],
+    }
+    options.out.write_text(json.dumps(report, indent=1, default=str))
+    print("\n".join(_line(o) for o in outcomes))
+    for group in ("shipped", "architectures"):
+        chosen = [o for o in outcomes if o.case.group == group]
+        bodies = sum(o.kernels for o in chosen)
+        same = sum(o.identical + o.name_only for o in chosen)
+        failed = sum(bool(o.error) for o in chosen)
+        print(f"{group}: {same} of {bodies} bodies, {failed} of {len(chosen)} cases failed")
+    total = sum(o.candidates for o in outcomes)
+    equal = sum(o.equal_candidates for o in outcomes)
+    print(f"candidates with the driver's registers, spills and shared memory: {equal} of {total}")
+    bad = any(o.error or o.different or o.facts_different for o in outcomes)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,66 @@
+"""The same capture on a real GPU: nothing stood in for, the driver's own numbers per candidate.
+
+What the fidelity check holds the stand-ins against.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perfcli import registry
+from perfcli.compile import tracing
+from perfcli.compile.binaries import Compiled
+from perfcli.compile.building import Built
+from perfcli.compile.capture import Capture, capturing
+from perfcli.compile.definition import Definition
+from perfcli.errors import PerfcliError
+from perfcli.model import Candidate, CompileRequest
+
+
+def trace(request: CompileRequest, on_kernel: Any) -> tuple[Capture, Built, tracing.Traced]:
+    """Builds, compiles and runs one step of the request on ``cuda``."""
+    import torch
+
+    if not torch.cuda.is_available():
+        raise PerfcliError("no GPU here: torch.cuda.is_available() is False")
+    with torch.device("cuda"):
+        scenario = registry.scenario(request.scenario)
+        params = registry.resolve_params(scenario, request.preset, request.params)
+        workload = registry.build(scenario, params)
+    capture = Capture(on_kernel)
+    with capturing(capture, finish=None):
+        traced = tracing.run(workload, capture, request.dynamic, tracing.backward)
+        torch.cuda.synchronize()
+    return capture, Built(scenario, params, workload), traced
+
+
+def driver_facts(definition: Definition) -> Compiled:
+    """Every candidate of a kernel as the driver reports it once the binary is loaded."""
+    from torch._inductor.codecache import PyCodeCache
+
+    if definition.language != "triton":
+        return Compiled((), {})
+    tuner = getattr(PyCodeCache.load(definition.source), definition.name)
+    tuner.precompile()
+    return Compiled(tuple(_candidate(launcher) for launcher in tuner.launchers), {})
+
+
+def _candidate(launcher: Any) -> Candidate:
+    config = launcher.config
+    return Candidate(
+        config={k: int(v) for k, v in config.kwargs.items() if isinstance(v, int)},
+        num_warps=config.num_warps,
+        num_stages=config.num_stages,
+        registers=int(launcher.n_regs),
+        stack_bytes=4 * int(launcher.n_spills),
+        shared_bytes=int(launcher.shared),
+    )
+
+
+class DriverFacts:
+    """Stands where the compile pool stands, but asks the driver, in this process."""
+
+    def result(self, definition: Definition) -> Any:
+        from perfcli.compile.pool import KernelResult
+
+        return KernelResult(None, driver_facts(definition))
