@@ -38,7 +38,10 @@ def seconds(value: float | None) -> str:
 
 def percent(fraction: float | None) -> str:
     """``12.5 %`` of 0.125."""
-    return NOT_KNOWN if fraction is None else f"{fraction * 100:.3g} %"
+    if fraction is None:
+        return NOT_KNOWN
+    value = fraction * 100
+    return f"{value:,.0f} %" if abs(value) >= 999.5 else f"{value:.3g} %"
 
 
 def signed(write: Callable[[float | None], str], value: float | None) -> str:
@@ -85,13 +88,13 @@ _METRICS: dict[str, tuple[str, Callable[[float | None], str]]] = {
     "loads_in_loops": ("loads in loops", count),
     "stores": ("stores", count),
     "spilled_words": ("spilled words", count),
-    "stack_bytes": ("stack, worst kernel", exact_bytes),
+    "stack_bytes": ("stack, most", exact_bytes),
     "registers": ("registers, most", count),
-    "shared_bytes": ("shared memory, most", exact_bytes),
+    "shared_bytes": ("shared, most", exact_bytes),
     "occupancy": ("occupancy", percent),
     "bytes_moved": ("bytes moved", size),
     "lower_bound_seconds": ("lower-bound time", seconds),
-    "peak_memory_bytes": ("peak memory estimate", size),
+    "peak_memory_bytes": ("peak memory", size),
     "extern_calls": ("extern calls", count),
     "graphs": ("graphs", count),
     "graph_breaks": ("graph breaks", count),

@@ -140,7 +140,7 @@ _GUTTER = "{:>4} {:>4} {:>4} {:>4}"
 def _source(source: str, chosen: Candidate | None) -> RenderableType:
     """Each line behind its LDG, STG, LDL and STL instructions; spills in red."""
     lines = chosen.lines if chosen else {}
-    text = Text(no_wrap=True, overflow="crop")
+    text = Text(no_wrap=True, overflow="ignore")
     if lines:
         text.append(_GUTTER.format("LDG", "STG", "LDL", "STL") + "\n", style="dim")
     for number, line in enumerate(units.printable(source).expandtabs(4).splitlines(), 1):

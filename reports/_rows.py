@@ -51,22 +51,23 @@ class KernelRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupRows:
-    """Kernels that belong together: how they changed, then each."""
+    """Kernels that belong together: how they changed, then each. ``deltas`` has what the whole
+    group gained, by column, with its sign; nothing for a group that is on one side only."""
 
     headline: str
-    delta: str
+    deltas: Mapping[str, tuple[str, Outcome]]
     outcome: Outcome
     rows: tuple[KernelRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A number of one kernel; ``total`` gives it for several, where that means anything."""
+    """A number of one kernel, and the metric of a group that it goes with."""
 
     title: str
+    metric: str
     of: Callable[[KernelFacts], float | None]
-    write: Callable[[float | None], str] = units.count
-    total: Callable[[Sequence[float]], float] | None = sum
+    total: Callable[[Sequence[float]], float] = sum
 
 
 def _source(field: str) -> Callable[[KernelFacts], float | None]:
@@ -83,33 +84,35 @@ def _step_bytes(kernel: KernelFacts) -> float | None:
 
 # In order of importance: a narrow screen shows the first ones.
 COLUMNS = (
-    Column("loads", _source("loads")),
-    Column("stores", _source("stores")),
-    Column("spilled", lambda k: k.spilled_words),
-    Column("regs", _best("registers"), total=max),
-    Column("bytes", _step_bytes, units.size),
-    Column("shared", _best("shared_bytes"), units.exact_bytes, total=max),
-    Column("occup.", _best("occupancy"), units.percent, total=min),
+    Column("loads", "loads", _source("loads")),
+    Column("stores", "stores", _source("stores")),
+    Column("spilled", "spilled_words", lambda k: k.spilled_words),
+    Column("regs", "registers", _best("registers"), max),
+    Column("bytes", "bytes_moved", _step_bytes),
+    Column("shared", "shared_bytes", _best("shared_bytes"), max),
+    Column("occup.", "occupancy", _best("occupancy"), min),
 )
 
 
 def cells(kernels: Sequence[KernelFacts]) -> dict[str, str]:
-    """Column title to text, summed where there are several kernels."""
+    """Column title to text; of several kernels the sum, or the worst."""
     found = {}
     for column in COLUMNS:
         known = [value for kernel in kernels if (value := column.of(kernel)) is not None]
-        value = known[0] if len(known) == 1 else None
-        if len(known) > 1 and column.total is not None:
-            value = column.total(known)
-        found[column.title] = column.write(value)
+        value = column.total(known) if known else None
+        found[column.title] = units.writer(column.metric)(value)
     return found
 
 
 # --- a comparison ----------------------------------------------------------------------------
 
 
+# Said only where they changed.
+_SECONDARY = ("loads_in_loops", "graphs", "graph_breaks")
+
+
 def total_rows(comparison: Comparison) -> list[TotalRow]:
-    return [_total(change) for change in comparison.totals]
+    return [_total(c) for c in comparison.totals if c.delta != 0 or c.metric not in _SECONDARY]
 
 
 def _total(change: Change) -> TotalRow:
@@ -119,7 +122,7 @@ def _total(change: Change) -> TotalRow:
         title=units.title(change.metric),
         base=write(change.base),
         head=write(change.head),
-        delta="" if change.delta == 0 else units.signed(write, change.delta),
+        delta="" if not change.delta else units.signed(write, change.delta),
         relative=units.relative(change.base, change.head),
         outcome=change.outcome,
     )
@@ -155,7 +158,7 @@ def group_rows(group: KernelGroup, comparison: Comparison) -> GroupRows:
     head = [(index, comparison.head.kernels[index]) for index in group.match.head]
     return GroupRows(
         headline=_headline(group),
-        delta=", ".join(_deltas(group)),
+        deltas=_deltas(group),
         outcome=_worst(group),
         rows=(*_side_rows("base", base), *_side_rows("head", head)),
     )
@@ -190,19 +193,15 @@ def _headline(group: KernelGroup) -> str:
     return words[match.relation] + doubt
 
 
-_SAID = ("launches", "loads", "stores", "spilled_words", "registers", "bytes_moved")
-
-
-def _deltas(group: KernelGroup) -> list[str]:
-    """What changed for a group that is on both sides, in words."""
+def _deltas(group: KernelGroup) -> dict[str, tuple[str, Outcome]]:
     if not group.match.base or not group.match.head:
-        return []
-    changes = {c.metric: c for c in group.changes if c.metric in _SAID and c.delta}
-    return [
-        f"{units.signed(units.writer(name), changes[name].delta)} {units.title(name).split(',')[0]}"
-        for name in _SAID
-        if name in changes
-    ]
+        return {}
+    changes = {c.metric: c for c in group.changes if c.delta}
+    return {
+        column.title: (units.signed(units.writer(column.metric), change.delta), change.outcome)
+        for column in COLUMNS
+        if (change := changes.get(column.metric)) is not None
+    }
 
 
 def _worst(group: KernelGroup) -> Outcome:

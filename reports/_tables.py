@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from rich import box
 from rich.table import Table
+from rich.text import Text
 
 from . import _rows
 
 # A kernel's name needs this much; columns that leave it less are left out, the last ones first.
-LEAST_NAME = 34
-_WIDTHS = {"loads": 6, "stores": 6, "spilled": 7, "regs": 4, "bytes": 8, "shared": 9, "occup.": 6}
+LEAST_NAME = 30
+_WIDTHS = {"loads": 5, "stores": 6, "spilled": 7, "regs": 4, "bytes": 8, "shared": 10, "occup.": 7}
 _PADDING = 2
 
 
-def plain_table() -> Table:
-    return Table(box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False, pad_edge=False)
+@dataclass(frozen=True, slots=True)
+class KernelTable:
+    """A table for kernels, with as many number columns as the width allows."""
+
+    table: Table
+    titles: tuple[str, ...]
+    name_width: int
+
+    def add(self, prefix: str, name: Text, cells: Mapping[str, Text | str]) -> None:
+        """One row; the number at a name's end tells kernels apart, so its middle gives way."""
+        room = self.name_width - len(prefix)
+        if name.cell_len > room:
+            keep = (room - 1) // 2
+            name = name[:keep] + Text("…", style="dim") + name[-(room - 1 - keep) :]
+        row = Text.assemble((prefix, "dim"), name)
+        self.table.add_row(row, *(cells.get(title, "") for title in self.titles))
 
 
-def kernel_table(width: int) -> tuple[Table, list[str]]:
-    """An empty table for kernels, and the titles of the number columns that fit."""
-    titles = columns_for(width)
-    table = plain_table()
-    # The number at a name's end tells kernels apart, so it is the middle that gives way.
-    table.add_column("kernel", no_wrap=True, overflow="ellipsis", ratio=1)
-    for title in titles:
-        table.add_column(title, justify="right", no_wrap=True, min_width=_WIDTHS[title])
-    return table, titles
-
-
-def columns_for(width: int) -> list[str]:
+def kernel_table(width: int) -> KernelTable:
     titles: list[str] = []
     left = width - LEAST_NAME
     for column in _rows.COLUMNS:
@@ -36,4 +43,14 @@ def columns_for(width: int) -> list[str]:
         if left < 0:
             break
         titles.append(column.title)
-    return titles
+    table = plain_table()
+    table.add_column("kernel", no_wrap=True)
+    for title in titles:
+        table.add_column(title, justify="right", no_wrap=True, min_width=_WIDTHS[title])
+    name_width = width - sum(_WIDTHS[title] + _PADDING for title in titles)
+    return KernelTable(table, tuple(titles), name_width)
+
+
+def plain_table() -> Table:
+    """Columns two spaces apart: the box's own and one of padding."""
+    return Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False)

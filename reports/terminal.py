@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -14,7 +13,7 @@ from perfcli.model import Comparison, Outcome, Run, Screen
 
 from . import _rows
 from ._kernel_view import kernel_view
-from ._tables import kernel_table, plain_table
+from ._tables import KernelTable, kernel_table, plain_table
 
 STYLES: dict[Outcome, str] = {"worse": "red", "better": "green", "same": "", "unknown": "yellow"}
 MOST_GROUPS = 25
@@ -28,7 +27,7 @@ def comparison_view(
     if brief:
         return verdict(comparison)
     parts: list[RenderableType] = [verdict(comparison), Text(""), _sides(comparison), Text("")]
-    parts += [_totals(comparison), Text("")]
+    parts += [_Totals(comparison), Text("")]
     groups = _rows.changed_groups(comparison)
     if groups:
         parts += [Text("Kernels that changed, costliest first", style="bold")]
@@ -46,28 +45,41 @@ def verdict(comparison: Comparison) -> Text:
 
 
 def _sides(comparison: Comparison) -> RenderableType:
+    sides = [("base", Text(_rows.variant(comparison.base)))]
+    sides += [("head", Text(_rows.variant(comparison.head)))]
+    if comparison.differences:
+        differences = units.printable("; ".join(comparison.differences))
+        sides += [("apart", Text(differences, style="yellow"))]
+    return Group(Text(_rows.question(comparison.head)), _labelled(sides))
+
+
+def _labelled(rows: Iterable[tuple[str, Text]]) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    table.add_row("of", Text(_rows.question(comparison.head)))
-    table.add_row("base", Text(_rows.variant(comparison.base)))
-    table.add_row("head", Text(_rows.variant(comparison.head)))
-    if comparison.differences:
-        differences = units.printable("; ".join(comparison.differences))
-        table.add_row("apart", Text(differences, style="yellow"))
+    for label, text in rows:
+        table.add_row(label, text)
     return table
 
 
-def _totals(comparison: Comparison) -> RenderableType:
-    table = plain_table()
-    table.add_column("")
-    for title in ("base", "head", "change", ""):
-        table.add_column(title, justify="right", no_wrap=True)
-    for row in _rows.total_rows(comparison):
-        style = STYLES[row.outcome]
-        delta = Text(row.delta or "·", style=style if row.delta else "dim")
-        table.add_row(row.title, row.base, row.head, delta, Text(row.relative, style=style))
-    return table
+class _Totals:
+    """Base, head and difference of each total; in percent as well where there is room."""
+
+    def __init__(self, comparison: Comparison) -> None:
+        self.comparison = comparison
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        table = plain_table()
+        table.add_column("", no_wrap=True)
+        titles = ("base", "head", "change", "")[: 4 if options.max_width > 64 else 3]
+        for title in titles:
+            table.add_column(title, justify="right", no_wrap=True)
+        for row in _rows.total_rows(self.comparison):
+            style = STYLES[row.outcome]
+            delta = Text(row.delta or "·", style=style if row.delta else "dim")
+            cells = (row.base, row.head, delta, Text(row.relative, style=style))
+            table.add_row(row.title, *cells[: len(titles)])
+        yield table
 
 
 class _Groups:
@@ -78,47 +90,49 @@ class _Groups:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         groups = _rows.changed_groups(self.comparison)
-        table, titles = kernel_table(options.max_width)
+        table = kernel_table(options.max_width)
         for group in groups[:MOST_GROUPS]:
-            rows = _rows.group_rows(group, self.comparison)
-            head = Text.assemble(
-                (rows.headline, f"bold {STYLES[rows.outcome]}".strip()), "  ", (rows.delta, "dim")
-            )
-            table.add_row(head, *("" for _ in titles))
-            for row in rows.rows:
-                _add(table, row, titles)
-        yield table
+            _add_group(table, _rows.group_rows(group, self.comparison))
+        yield table.table
         if len(groups) > MOST_GROUPS:
             yield Text(f"… and {len(groups) - MOST_GROUPS} more: --json FILE has them all")
 
 
-_SIGNS: dict[_rows.Part, tuple[str, str]] = {
+_PARTS: dict[_rows.Part, tuple[str, str]] = {
     "base": ("−", "dim"),
     "head": ("+", ""),
-    "sum": (" ", "italic"),
+    "sum": ("  Σ", "italic"),
 }
 
 
-def _add(table: Table, row: _rows.KernelRow, titles: Sequence[str]) -> None:
-    sign, style = _SIGNS[row.part]
-    number = f"{row.number:>4} " if row.number is not None else "     "
-    name = Text.assemble((f"{sign}{number}", "dim"), (row.name, style))
-    table.add_row(name, *(Text(row.cells[title], style=style) for title in titles))
+def _add_group(table: KernelTable, group: _rows.GroupRows) -> None:
+    style = f"bold {STYLES[group.outcome]}".strip()
+    deltas = {
+        title: Text(text, style=f"bold {STYLES[outcome]}".strip())
+        for title, (text, outcome) in group.deltas.items()
+    }
+    table.add("", Text(group.headline, style=style), deltas)
+    for row in group.rows:
+        sign, style = _PARTS[row.part]
+        number = f" {row.number:>3}  " if row.number is not None else "  "
+        cells = {title: Text(cell, style=style) for title, cell in row.cells.items()}
+        table.add(sign + number, Text(row.name, style=style), cells)
 
 
 def _closing(comparison: Comparison, places: Sequence[tuple[str, str]]) -> list[RenderableType]:
     """Where the runs are, and what to type next."""
-    stored = [(side, path) for side, (_, path) in zip(("base", "head"), places, strict=False)]
+    stored = [
+        (side, Text(path))
+        for side, (_, path) in zip(("base", "head"), places, strict=False)
+        if path
+    ]
     parts: list[RenderableType] = []
-    if any(path for _, path in stored):
-        table = Table.grid(padding=(0, 2))
-        for side, path in stored:
-            table.add_row(Text(f"{side} is", style="dim"), Text(path, overflow="fold"))
-        parts += [Text(""), table]
-    closer = list(_look_closer(comparison, places))
+    if stored:
+        parts += [Text(""), Text("Stored", style="bold"), _labelled(stored)]
+    closer = _look_closer(comparison, places)
     if closer:
         parts += [Text(""), Text("Look closer", style="bold")]
-        parts += [Padding(Text(command, overflow="fold"), (0, 0, 0, 2)) for command in closer]
+        parts += [Text(command, overflow="fold") for command in closer]
     return parts
 
 
@@ -195,18 +209,16 @@ class _Listing:
         self.numbers = numbers
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        table, titles = kernel_table(options.max_width)
+        table = kernel_table(options.max_width)
         graph = None
         for number in self.numbers:
             kernel = self.run.kernels[number]
             if kernel.graph != graph:
                 graph = kernel.graph
-                head = Text(units.printable(graph), style="bold")
-                table.add_row(head, *("" for _ in titles))
+                table.add("", Text(units.printable(graph), style="bold"), {})
             row = _rows.kernel_row(number, kernel)
-            name = Text.assemble((f"{number:>4} ", "dim"), row.name)
-            table.add_row(name, *(row.cells[title] for title in titles))
-        yield table
+            table.add(f"{number:>4}  ", Text(row.name), row.cells)
+        yield table.table
 
 
 SCREEN = Screen(comparison_view, run_view, kernel_view, listing_view)

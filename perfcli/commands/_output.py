@@ -33,7 +33,10 @@ def show(renderable: RenderableType, json_file: Path | None = None) -> None:
     width = None if file.isatty() or os.environ.get("COLUMNS") else PIPE_COLUMNS
     # emoji and markup off: kernel names hold colons and brackets
     console = Console(file=file, width=width, highlight=False, markup=False, emoji=False)
-    console.print(renderable)
+    with console.capture() as capture:
+        console.print(renderable, crop=False)
+    # rich fills lines up with spaces: of no use in a log or a diff
+    file.write("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()))
 
 
 def print_text(text: str, json_file: Path | None = None) -> None:

@@ -68,14 +68,16 @@ def make_jobs(question: Question, sides: Sequence[Side], probe: Probe) -> list[J
     return jobs
 
 
-def toggle_sides(name: str, sides: Sequence[Side], probe: Probe) -> list[Side]:
-    """The two sides of ``--toggle NAME``: the option's default, and the other value."""
+def toggle_sides(toggle: str, sides: Sequence[Side], probe: Probe) -> list[Side]:
+    """The two sides of ``--toggle``: a yes-or-no option's default and the other value, or with
+    ``OPT=VAL`` whatever the default is and that value."""
+    base, head = sides
+    if "=" in toggle:
+        return [base, replace(head, assignments=(*head.assignments, toggle))]
     added = []
     for number, side in enumerate(sides):
-        catalogue = options.load_catalogue(probe(side.python).torch_dir)
-        entry = options.find(catalogue, name)
-        value = options.toggle(entry)[number]
-        assignment = f"{entry.name}={str(value).lower()}"
+        entry = options.find(options.load_catalogue(probe(side.python).torch_dir), toggle)
+        assignment = f"{entry.name}={str(options.toggle(entry)[number]).lower()}"
         added.append(replace(side, assignments=(*side.assignments, assignment)))
     return added
 

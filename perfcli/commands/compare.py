@@ -27,7 +27,10 @@ def compare(
     ] = None,
     toggle: Annotated[
         str | None,
-        typer.Option(metavar="OPT", help="Base: a yes-or-no option's default; head: the other."),
+        typer.Option(
+            metavar="OPT[=VAL]",
+            help="Base: an option's default; head: the value, or the other of yes and no.",
+        ),
     ] = None,
     a_python: Annotated[
         str | None, typer.Option(metavar="PYTHON", help="The interpreter with the base's torch.")

@@ -101,6 +101,7 @@ def made_up(request: CompileRequest) -> Bundle:
     kernels = [
         made for layer in range(layers) for made in _layer(layer, over_fused and layer == 0, blobs)
     ]
+    kernels.sort(key=lambda kernel: kernel.graph, reverse=True)
     if request.device == "cpu":
         kernels = [replace(k, language="cpp", kind="cpp", candidates=()) for k in kernels]
     run = Run(

@@ -73,7 +73,7 @@ def test_peak_memory_has_its_own_tolerance() -> None:
 
     assert at(1010, "other").outcome == "same"
     assert at(1011, "other").outcome == "worse"
-    assert "peak memory estimate" in at(1011, "other").reason
+    assert "peak memory" in at(1011, "other").reason
     assert at(900, "other").outcome == "better"
 
 
