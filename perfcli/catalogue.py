@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import SimpleNamespace
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 from perfcli._probe import assigned
@@ -245,6 +245,8 @@ class _Reader:
             flags = asked if isinstance(result.default, bool) else ()
             result = result.default
         scope[name] = result
+        if isinstance(result, FunctionType):  # torch takes no functions for options either
+            return
         full = prefix + name
         self.entries[full] = Entry(
             name=full,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from perfcli.errors import PerfcliError
+from perfcli.commands._output import write_text
 
 WIDTH, PADDED = 100, 60
 
@@ -62,17 +62,12 @@ def _stacked(row: Sequence[str]) -> Sequence[str]:
     return (first, *row[1:-1])
 
 
-def write_json(path: Path, document: Any) -> None:
-    """Write a document to a file, or to stdout where the path is ``-``.
+def write_json(path: Path, kind: str, document: Mapping[str, Any]) -> None:
+    """Write a document to a file, or to stdout where the path is ``-``; it opens like all of
+    perfcli's files, ``{"perfcli": kind, "format": 1, …``.
 
     Raises:
         PerfcliError: the file can't be written.
     """
-    text = json.dumps(document, indent=2, ensure_ascii=False, default=repr) + "\n"
-    if str(path) == "-":
-        sys.stdout.write(text)
-        return
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise PerfcliError(f"{path} can't be written: {error.strerror}") from error
+    whole = {"perfcli": kind, "format": 1, **document}
+    write_text(json.dumps(whole, indent=1, ensure_ascii=False, default=repr) + "\n", path)

@@ -31,7 +31,7 @@ def doctor(
     failed = [check for check in found if check.status == "failed"]
     if json is not None:
         rows = [dataclasses.asdict(check) for check in found]
-        _table.write_json(json, {"ok": not failed, "checks": rows})
+        _table.write_json(json, "doctor", {"ok": not failed, "checks": rows})
     if str(json) != "-":
         color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         sys.stdout.write(checks.render(found, color=color))

@@ -56,7 +56,7 @@ def _search(pattern: str, python: str | None, json: Json) -> None:
     found = knob_listing.search(entries, pattern)
     if json is not None:
         rows = [knob_listing.document(entry) for entry in found]
-        _table.write_json(json, {"torch": torch, "options": rows})
+        _table.write_json(json, "knobs", {"torch": torch, "options": rows})
     if str(json) == "-":
         return
     if len(found) == 1:
@@ -74,7 +74,7 @@ def _diff(pattern: str, before: str, after: str, json: Json) -> None:
     found = knob_listing.changes(before, after, pattern)
     if json is not None:
         rows = [dataclasses.asdict(change) for change in found]
-        _table.write_json(json, {"from": before, "to": after, "changes": rows})
+        _table.write_json(json, "knob-changes", {"from": before, "to": after, "changes": rows})
     if str(json) == "-":
         return
     if not found:
