@@ -137,16 +137,17 @@ def is_reduction_method(name: str) -> bool:
     return name in _REDUCTION_METHODS
 
 
-def is_masked(call: ast.Call, kind: Kind) -> bool:
+def is_masked(name: str, call: ast.Call, kind: Kind) -> bool:
     """Whether an access carries a mask, or bounds to check for a block pointer."""
     for keyword in call.keywords:
         if keyword.arg == "mask":
             return not _is_none(keyword.value)
         if keyword.arg == "boundary_check":
             return not (isinstance(keyword.value, ast.Tuple | ast.List) and not keyword.value.elts)
+    if "descriptor" in name or name.endswith(".atomic_cas"):
+        return False
     position = _MASK_POSITION[kind]
-    is_cas = isinstance(call.func, ast.Attribute) and call.func.attr == "atomic_cas"
-    return not is_cas and len(call.args) > position and not _is_none(call.args[position])
+    return len(call.args) > position and not _is_none(call.args[position])
 
 
 def _is_none(node: ast.expr) -> bool:

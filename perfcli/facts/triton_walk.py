@@ -162,7 +162,7 @@ class Walk:
         kind = triton_names.access_kind(name)
         if kind:
             address = arguments[0] if arguments else next(iter(keywords.values()), NOTHING)
-            self.access(kind, address, node.lineno, triton_names.is_masked(node, kind))
+            self.access(kind, address, node.lineno, triton_names.is_masked(name, node, kind))
             return NOTHING
         if name in triton_names.LIBRARY_EFFECTS:
             self.effects(triton_names.LIBRARY_EFFECTS[name], arguments, keywords, node.lineno)
