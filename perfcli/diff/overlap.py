@@ -17,8 +17,9 @@ Edge: TypeAlias = tuple[int, int]
 
 # A member follows its witnesses to where at least this share of them went.
 _WITNESS_SHARE = 0.5
-# Of the smaller member's pieces, at least this share must be common to link the two at all.
-_LEAST_COMMON = 0.25
+# Of the smaller member's pieces, more than a third must be common to link the two at all: one
+# recomputed node does not make a new kernel the heir of one that is gone.
+_LEAST_COMMON = 0.34
 # A member without witnesses joins the member that holds at least this share of its pieces.
 _CONTAINED = 0.5
 
