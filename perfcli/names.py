@@ -23,9 +23,10 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     if not names:
         return "there are none"
-    near = difflib.get_close_matches(public(name).lower(), [public(n) for n in names], 3, 0.5)
+    by_public = {public(known).lower(): known for known in names}
+    near = difflib.get_close_matches(public(name).lower(), by_public, 3, 0.6)
     if near:
-        return f"did you mean {' or '.join(n for n in names if public(n) in near)}?"
+        return f"did you mean {' or '.join(by_public[match] for match in near)}?"
     if len(names) <= LISTED:
         return f"known: {', '.join(names)}"
     return f"{len(names)} are known, none of them like it"

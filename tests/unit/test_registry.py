@@ -1,0 +1,61 @@
+"""What is shipped is found by file name, without torch."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from perfcli import registry
+from perfcli.errors import PerfcliError
+from perfcli.model import Scenario
+
+SHIPPED = ["accumulate", "cross-entropy", "gqa-transformer", "layernorm", "rmsnorm", "softmax"]
+
+
+def test_names_are_public_and_sorted() -> None:
+    assert registry.names("scenarios") == SHIPPED
+
+
+@pytest.mark.parametrize("name", ["gqa-transformer", "gqa_transformer"])
+def test_dashes_and_underscores_are_equal(name: str) -> None:
+    assert registry.scenario(name).name == "gqa-transformer"
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_scenario_is_named_like_its_file_and_has_both_presets(name: str) -> None:
+    scenario = registry.declared("scenarios", name, Scenario)
+    assert scenario.name == name
+    assert scenario.question.endswith("?")
+    assert {"smoke", "full"} <= set(scenario.presets)
+    for preset in scenario.presets:
+        registry.resolve_params(scenario, preset, {})
+        assert set(scenario.presets[preset]) <= set(scenario.parameters)
+
+
+def test_an_unknown_scenario_gets_the_nearest() -> None:
+    with pytest.raises(PerfcliError) as raised:
+        registry.scenario("gqa-tranformer")
+    assert str(raised.value).startswith(
+        "no scenario 'gqa-tranformer': did you mean gqa-transformer"
+    )
+    with pytest.raises(PerfcliError, match="no scenario 'x': known: accumulate, cross-entropy,"):
+        registry.scenario("x")
+
+
+def test_a_file_beside_is_suggested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(PerfcliError, match=r"did you mean the file mine\.py\?"):
+        registry.scenario("mine")
+
+
+def test_shipped_scenarios_are_declared_without_torch() -> None:
+    program = (
+        "import sys\n"
+        "sys.modules['torch'] = sys.modules['triton'] = None\n"
+        "from perfcli import registry\n"
+        "for name in registry.names('scenarios'):\n"
+        "    registry.resolve_params(registry.scenario(name), 'smoke', {})\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
