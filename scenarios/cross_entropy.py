@@ -43,7 +43,6 @@ SCENARIO = Scenario(
     toggles=(
         "online_softmax",
         "split_reductions",
-        "comprehensive_padding",
         "triton.multi_kernel=1",
     ),
     tolerance=TOLERANCE,

@@ -40,9 +40,7 @@ SCENARIO = Scenario(
     presets=PRESETS,
     build=build,
     toggles=(
-        "triton.persistent_reductions",
         "triton.mix_order_reduction",
-        "split_reductions",
         "triton.multi_kernel=1",
     ),
     tolerance=TOLERANCE,

@@ -41,7 +41,6 @@ SCENARIO = Scenario(
         "online_softmax",
         "split_reductions",
         "triton.persistent_reductions",
-        "triton.multi_kernel=1",
     ),
     tolerance=TOLERANCE,
     origin="https://github.com/pytorch/pytorch/pull/127011",

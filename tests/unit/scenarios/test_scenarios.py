@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from perfcli import registry
+from perfcli.knobs import versions_having
 from perfcli.model import Scalar, Scenario, Workload
 
 pytestmark = pytest.mark.torch
@@ -111,3 +112,9 @@ def test_inputs_land_on_the_default_device() -> None:
             _, workload = smoke(name)
         tensors = [*workload.inputs, *getattr(workload.call, "parameters", list)()]
         assert all(t.device.type == "meta" for t in tensors)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_toggles_are_options_of_the_default_torch(name: str) -> None:
+    for toggle in registry.scenario(name).toggles:
+        assert "2.13.0" in versions_having(toggle.partition("=")[0])
