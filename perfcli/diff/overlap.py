@@ -15,13 +15,11 @@ Groups: TypeAlias = Mapping[int, frozenset[Hashable]]
 """Member to the pieces of work it does."""
 Edge: TypeAlias = tuple[int, int]
 
-# A member follows its witnesses to where at least this share of them went.
-_WITNESS_SHARE = 0.5
-# Of the smaller member's pieces, more than a third must be common to link the two at all: one
-# recomputed node does not make a new kernel the heir of one that is gone.
-_LEAST_COMMON = 0.34
-# A member without witnesses joins the member that holds at least this share of its pieces.
-_CONTAINED = 0.5
+# More than a third: a member follows its witnesses to where at least this share of them went, if
+# the smaller of the two has that much in common with the other; one recomputed node does not make
+# a new kernel the heir of one that is gone. Without such a witness it joins the member that holds
+# most of its pieces, if that is at least this share.
+LEAST_SHARE = 0.34
 
 
 def connect(base: Groups, head: Groups) -> Iterator[tuple[list[int], list[int], float]]:
@@ -30,7 +28,7 @@ def connect(base: Groups, head: Groups) -> Iterator[tuple[list[int], list[int], 
     base_owners, head_owners = _owners(base), _owners(head)
     edges = _witnessed(base, base_owners, head_owners)
     edges |= _swap(_witnessed(head, head_owners, base_owners))
-    edges = {edge for edge in edges if _common(base[edge[0]], head[edge[1]]) >= _LEAST_COMMON}
+    edges = {edge for edge in edges if _common(base[edge[0]], head[edge[1]]) >= LEAST_SHARE}
     linked_base, linked_head = {b for b, _ in edges}, {h for _, h in edges}
     edges |= _contained({b: base[b] for b in base if b not in linked_base}, head, head_owners)
     edges |= _swap(
@@ -66,7 +64,7 @@ def _witnessed(
             holders = others.get(piece, ())
             if len(holders) == 1 and len(owners[piece]) == 1:
                 went[holders[0]] += 1
-        least = went.total() * _WITNESS_SHARE
+        least = went.total() * LEAST_SHARE
         edges |= {(member, holder) for holder, count in went.items() if count >= least}
     return edges
 
@@ -81,7 +79,7 @@ def _contained(lonely: Groups, others: Groups, owners: Mapping[Hashable, list[in
         shared: Counter[int] = Counter(o for piece in pieces for o in owners.get(piece, ()))
         # The closest in size wins a tie: the kernel itself rather than one that swallowed it.
         best = max(shared, key=lambda o: (shared[o], -len(others[o]), -o), default=None)
-        if best is not None and shared[best] >= len(pieces) * _CONTAINED:
+        if best is not None and shared[best] >= len(pieces) * LEAST_SHARE:
             edges.add((member, best))
     return edges
 
