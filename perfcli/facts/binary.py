@@ -18,7 +18,7 @@ from pathlib import Path, PurePath
 from perfcli.errors import PerfcliError
 from perfcli.facts.control_flow import in_loops
 from perfcli.facts.elf import code_sections, sections
-from perfcli.facts.sass import Instruction, parse_listing, ptx_places
+from perfcli.facts.sass import Instruction, PtxLines, annotated, parse_listing, read_ptx
 from perfcli.model import LineCounts
 
 _TOOLS = ("nvdisasm", "cuobjdump")
@@ -68,7 +68,7 @@ class BinaryFacts:
     lines: Mapping[str, LineCounts] = field(default_factory=dict)
     """1-based line of the source file to what it became; TMA counts as a global access."""
     sass: str = ""
-    """The listing, with file names without folders."""
+    """The code for readers, each stretch below the source line that it comes from."""
     code_hash: str = ""
     """SHA-256 of the instructions' bytes: equal for the same code under another name or path."""
 
@@ -101,9 +101,9 @@ def read_cubin(cubin: bytes, tools: Path, source_file: str, ptx: str | None = No
     """Everything about a cubin with one kernel.
 
     ``lines`` holds the lines of ``source_file`` only (compared by file name without folder). Code
-    that was inlined counts for the outermost line within that file. The cubin says where code
-    was inlined from triton 3.9 on; before that give the kernel's ``ptx``, or the innermost line
-    counts, and functions of other files (``tl.sum`` …) count for none.
+    that was inlined counts for the outermost line within that file. That needs the kernel's
+    ``ptx`` as well: without it the code of called functions counts where they are defined up to
+    triton 3.8, and loads count one line too far down from 3.9 on (see ``sass.read_ptx``).
 
     Most of the 0.2 s is nvdisasm's start; a kernel of 3,500 instructions takes 0.25 s.
 
@@ -114,10 +114,10 @@ def read_cubin(cubin: bytes, tools: Path, source_file: str, ptx: str | None = No
         file.write(cubin)
         file.flush()
         resources = _resources(cubin, file.name, tools)
-        places = ptx_places(ptx) if ptx and "@[" in ptx else None
-        with_ptx = ("-gp",) if places else ()
+        lines = read_ptx(ptx) if ptx else PtxLines()
+        with_ptx = ("-gp",) if lines.places or lines.shifts else ()
         text = _run(tools / "nvdisasm", "-c", "-ndf", "-gi", *with_ptx, file.name)
-    listing = parse_listing(text, places)
+    listing = parse_listing(text, lines)
     code = listing.instructions
     looping = in_loops(listing)
     return BinaryFacts(
@@ -134,7 +134,7 @@ def read_cubin(cubin: bytes, tools: Path, source_file: str, ptx: str | None = No
         tma_stores=sum(map(_is_tma_store, code)),
         instructions=sum(i.name != "NOP" for i in code),
         lines=_lines(code, PurePath(source_file).name),
-        sass=_display(text),
+        sass=annotated(text, listing),
         code_hash=hashlib.sha256(b"".join(code_sections(cubin))).hexdigest(),
     )
 
@@ -206,13 +206,3 @@ def _role(instruction: Instruction) -> str | None:
     if instruction.name in _GLOBAL_STORES or _is_tma_store(instruction):
         return "global_stores"
     return {"LDL": "local_loads", "STL": "local_stores"}.get(instruction.name)
-
-
-def _display(text: str) -> str:
-    """The code for readers: no folders, no notes about the PTX, no padding at the end."""
-    kept = [
-        re.sub(r'"[^"]*/([^"/]+)"', r'"\1"', line) if "//## File" in line else line
-        for line in text.splitlines()
-        if ".nv_debug_ptx_txt" not in line and not re.search(r"\*/\s+NOP;", line)
-    ]
-    return "\n".join(kept).strip("\n") + "\n"

@@ -30,13 +30,21 @@ def sections(cubin: bytes) -> tuple[Section, ...]:
         )
     try:
         return _sections(cubin)
-    except (struct.error, IndexError):
+    except (struct.error, IndexError, ValueError):
         raise PerfcliError(f"expected a whole cubin, got {len(cubin)} bytes of one") from None
 
 
 def code_sections(cubin: bytes) -> tuple[bytes, ...]:
-    """The machine code of each function: no names, no paths, no line table."""
-    return tuple(s.data for s in sections(cubin) if s.name.startswith(".text."))
+    """Each function's machine code and constants: no names, no paths, no line table.
+
+    Bank 0 is left out: it holds the arguments, which are not there yet.
+    """
+    return tuple(
+        section.data
+        for section in sections(cubin)
+        if section.name.startswith((".text.", ".nv.constant", ".nv.global.init"))
+        and not section.name.startswith(".nv.constant0")
+    )
 
 
 def _sections(cubin: bytes) -> tuple[Section, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePath
 
 Place = tuple[str, int]
@@ -18,6 +18,7 @@ _INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:(@!?U?P\w+)\s+)?([A-Z][\w.]*
 _LABEL = re.compile(r"^([.$\w]+):\s*$")
 _REFERENCE = re.compile(r"`\(([^)]+)\)")
 _PLACE = re.compile(r'"([^"]*)", line (\d+)')
+_LOC = re.compile(r"\s*\.loc\s+\d+\s+(\d+)[^/]*(?://\s*(.*))?")
 _TABLE = re.compile(r'BRANCH_TARGETS ([^"]*)"')
 
 
@@ -58,30 +59,64 @@ class Listing:
     """90 for sm_90, 120 for sm_120."""
 
 
-def parse_listing(text: str, ptx_places: Mapping[int, tuple[Place, ...]] | None = None) -> Listing:
-    """The instructions of ``nvdisasm -c -gi`` (or ``-gi -gp`` with ``ptx_places``, which gives
-    for a line of the PTX its source lines, and is believed before the cubin's own table)."""
+@dataclass(frozen=True, slots=True)
+class PtxLines:
+    """What a kernel's PTX knows about source lines that its cubin does not."""
+
+    places: Mapping[int, tuple[Place, ...]] = field(default_factory=dict)
+    """PTX line to source lines, where inlined calls stand in comments only."""
+    shifts: Mapping[int, int] = field(default_factory=dict)
+    """PTX line to how far below the true source line the line table puts it."""
+
+
+def parse_listing(text: str, ptx: PtxLines | None = None) -> Listing:
+    """The instructions of ``nvdisasm -c -gi``; of ``-gi -gp`` with ``ptx``."""
+    ptx = ptx or PtxLines()
     instructions: list[Instruction] = []
     labels: dict[str, int] = {}
     places: tuple[Place, ...] = ()
-    from_ptx: tuple[Place, ...] = ()
+    ptx_line = 0
     for line, notes in _with_notes(text):
-        own = [place for place in notes if place[0] != _PTX]
-        if own:
-            places = tuple(own)
-        for _, number in (place for place in notes if place[0] == _PTX):
-            from_ptx = (ptx_places or {}).get(number, ())
+        own = tuple(place for place in notes if place[0] != _PTX)
+        places = own or places
+        ptx_line = next((number for name, number in notes if name == _PTX), ptx_line)
         label = _LABEL.match(line)
         if label:
             labels[label[1]] = len(instructions)
             continue
         found = _INSTRUCTION.search(line)
         if found:
-            instructions.append(
-                Instruction(found[1] or "", found[2], found[3].strip(), from_ptx or places)
-            )
+            where = ptx.places.get(ptx_line) or _shifted(places, ptx.shifts.get(ptx_line, 0))
+            instructions.append(Instruction(found[1] or "", found[2], found[3].strip(), where))
     arch = re.search(r"EF_CUDA_SM(\d+)", text)
     return Listing(tuple(instructions), labels, int(arch[1]) if arch else None)
+
+
+def annotated(text: str, listing: Listing) -> str:
+    """The code of a listing for readers: instructions below ``// k.py:16`` (with the calls that
+    they were inlined through, innermost first), labels, no padding and no folders."""
+    lines: list[str] = []
+    rest = iter(listing.instructions)
+    places: tuple[Place, ...] = ()
+    for line in text.splitlines():
+        if _LABEL.match(line):
+            lines.append(line.strip())
+        elif _INSTRUCTION.search(line):
+            instruction = next(rest)
+            if instruction.name == "NOP":
+                continue
+            if instruction.places != places:
+                places = instruction.places
+                lines.append("  // " + " < ".join(f"{name}:{number}" for name, number in places))
+            lines.append(line.rstrip())
+    return "\n".join(lines) + "\n"
+
+
+def _shifted(places: tuple[Place, ...], shift: int) -> tuple[Place, ...]:
+    if not places or not shift:
+        return places
+    (name, line), *callers = places
+    return ((name, line - shift), *callers)
 
 
 def _with_notes(text: str) -> Iterator[tuple[str, list[Place]]]:
@@ -101,28 +136,38 @@ def _with_notes(text: str) -> Iterator[tuple[str, list[Place]]]:
         notes = []
 
 
-def ptx_places(ptx: str) -> dict[int, tuple[Place, ...]]:
-    """For each line of a PTX text the source lines of the ``.loc`` above it.
+def read_ptx(ptx: str) -> PtxLines:
+    """Source lines from a PTX text.
 
     Up to triton 3.8 the calls that a line was inlined through are only in the comment that LLVM
     writes behind ``.loc`` (``k.py:6:23 @[ k.py:15:20 ]``); from 3.9 they are in ``.loc`` itself
-    and so in the cubin, and the comment no longer has them.
+    and so in the cubin. But the LLVM of 3.9 counts the lines of inline assembly as if they were
+    lines of the source, and a load is inline assembly of two lines: it ends up one line too far
+    down. The block's first ``.loc`` is right.
     """
-    result: dict[int, tuple[Place, ...]] = {}
-    current: tuple[Place, ...] = ()
+    places: dict[int, tuple[Place, ...]] = {}
+    shifts: dict[int, int] = {}
+    chain: tuple[Place, ...] = ()
+    in_assembly = False
+    first, shift = 0, 0
     for number, line in enumerate(ptx.splitlines(), start=1):
-        directive, _, comment = line.partition("//")
-        if directive.lstrip().startswith(".loc"):
-            current = _comment_places(comment) if "@[" in comment else ()
-        elif directive.strip().startswith((".func", ".entry", ".visible")):
-            current = ()
-        if current:
-            result[number] = current
-    return result
+        if "inline asm" in line:
+            in_assembly, first, shift = "begin" in line, 0, 0
+        found = _LOC.match(line)
+        if found:
+            chain = _comment_places(found[2] or "")
+            first = first or int(found[1])
+            shift = int(found[1]) - first if in_assembly else 0
+        if chain:
+            places[number] = chain
+        if shift > 0:
+            shifts[number] = shift
+    return PtxLines(places, shifts)
 
 
 def _comment_places(comment: str) -> tuple[Place, ...]:
-    """``a.py:6:23 @[ b.py:15:20 @[ c.py:1:2 ] ]`` as places, innermost first."""
+    """``a.py:6:23 @[ b.py:15:20 @[ c.py:1:2 ] ]`` as places, innermost first; nothing where
+    nothing was inlined."""
     parts = [part.strip(" ]") for part in comment.split("@[")]
     found = (re.fullmatch(r"(.*):(\d+):(\d+)", part) for part in parts)
-    return tuple((PurePath(m[1]).name, int(m[2])) for m in found if m)
+    return tuple((PurePath(m[1]).name, int(m[2])) for m in found if m) if len(parts) > 1 else ()

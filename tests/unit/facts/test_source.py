@@ -20,7 +20,7 @@ def inductor(name: str) -> str:
 
 
 def kernel_name(source: str) -> str:
-    return re.findall(r"^def (triton_\w+)", source, re.M)[-1]
+    return str(re.findall(r"^def (triton_\w+)", source, re.M)[-1])
 
 
 def facts(body: str, helpers: str = "") -> SourceFacts:
