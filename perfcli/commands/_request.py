@@ -61,8 +61,10 @@ def make_jobs(question: Question, sides: Sequence[Side], probe: Probe) -> list[J
     jobs = []
     for side in sides:
         interpreter = probe(side.python)
-        catalogue = options.load_catalogue(interpreter.torch_dir)
-        variant = options.make_variant("", side.assignments, catalogue, python=side.python)
+        variant = Variant("", python=side.python)
+        if side.assignments:
+            catalogue = options.load_catalogue(interpreter.torch_dir)
+            variant = options.make_variant("", side.assignments, catalogue, python=side.python)
         request = replace(shared, variant=replace(variant, name=describe(variant)))
         jobs.append(Job(request, fingerprint(request, interpreter), interpreter))
     return jobs
