@@ -56,16 +56,25 @@ def application() -> typer.Typer:
     return app
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"perfcli {__version__}")
+        raise typer.Exit
+
+
 def perfcli(
     version: Annotated[
-        bool, typer.Option("--version", is_eager=True, help="Print the version and exit.")
+        bool,
+        typer.Option(
+            "--version",
+            is_eager=True,
+            callback=_print_version,
+            help="Print the version and exit.",
+        ),
     ] = False,
 ) -> None:
     """Finds, explains and gates performance regressions in the kernels of torch.compile, with or
     without a GPU."""
-    if version:
-        typer.echo(f"perfcli {__version__}")
-        raise typer.Exit
 
 
 def _guarded(command: Command) -> Callable[..., None]:

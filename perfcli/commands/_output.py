@@ -7,12 +7,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perfcli import registry, units
+from perfcli import units
 from perfcli.errors import PerfcliError
-from perfcli.model import Comparison, Outcome, Report, Screen
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from perfcli.model import Comparison, Outcome, Screen
 
 # In a pipe nobody tells the width; a log that wraps at 80 is worse than a wide one.
 PIPE_COLUMNS = 100
@@ -22,6 +23,9 @@ EXIT_CODES: dict[Outcome, int] = {"same": 0, "better": 0, "worse": 1, "unknown":
 
 
 def screen() -> Screen:
+    from perfcli import registry
+    from perfcli.model import Screen
+
     return registry.declared("reports", "terminal", Screen)
 
 
@@ -47,6 +51,9 @@ def print_text(text: str, json_file: Path | None = None) -> None:
 
 
 def write_comparison(comparison: Comparison, path: Path | None) -> None:
+    from perfcli import registry
+    from perfcli.model import Report
+
     if path is not None:
         write_text(registry.declared("reports", "json", Report).render(comparison), path)
 

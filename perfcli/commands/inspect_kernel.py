@@ -10,10 +10,10 @@ import typer
 
 from perfcli.commands import _arguments as args
 from perfcli.errors import PerfcliError
-from perfcli.model import BlobId, Candidate, KernelFacts
 
 if TYPE_CHECKING:
     from perfcli.commands._obtain import Obtained
+    from perfcli.model import BlobId, Candidate, KernelFacts
 
 Flag = Annotated[bool, typer.Option(help="Print this text alone.")]
 

@@ -1,0 +1,255 @@
+"""run, runs, scenarios, and the command line itself."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import perfcli as package
+from perfcli import cli, environment, store
+from perfcli.commands import _request, compare
+from perfcli.commands._progress import Notes, Reporter
+from perfcli.worker.executor import Progress
+
+MAX_READS = "triton.mix_order_reduction_max_reads"
+
+
+def test_run_lists_its_kernels_and_where_it_is(perfcli: Any) -> None:
+    result = perfcli("run", "rmsnorm", "-p", "rows=4", "--target", "a100")
+    (stored,) = store.runs()
+    assert result.code == 0
+    assert result.out.startswith("15 kernels, 15 launches, 36 extern calls, 0 spilled words")
+    assert "rmsnorm · training · a100 · rows=4" in result.out
+    assert f"stored as {stored.path}" in result.out
+    assert stored.header.target == "a100"
+
+
+def test_quiet_gives_a_name_to_go_on_with(perfcli: Any) -> None:
+    result = perfcli("run", "rmsnorm", "--quiet")
+    (stored,) = store.runs()
+    assert (result.out, result.err) == (f"{stored.header.id}\n", "")
+
+
+def test_run_as_json(perfcli: Any) -> None:
+    document = json.loads(perfcli("run", "rmsnorm", "--json", "-").out)
+    assert document["perfcli"] == "run"
+    assert len(document["run"]["kernels"]) == 15
+
+
+def test_options_and_variables_reach_the_run(perfcli: Any) -> None:
+    perfcli("run", "rmsnorm", "-o", f"{MAX_READS}=12", "-o", "TORCHINDUCTOR_ONLINE_SOFTMAX=0")
+    (stored,) = store.runs()
+    variant = store.read(stored.path).variant
+    assert variant.options == {MAX_READS: 12}
+    assert variant.env == {"TORCHINDUCTOR_ONLINE_SOFTMAX": "0"}
+    assert stored.header.variant == f"{MAX_READS}=12 TORCHINDUCTOR_ONLINE_SOFTMAX=0"
+
+
+def test_a_preset_is_the_parameters_it_stands_for(perfcli: Any) -> None:
+    perfcli("run", "gqa-transformer", "--preset", "full")
+    assert "nothing changed" in perfcli("run", "gqa-transformer").err
+
+
+def test_a_users_file_keeps_its_parameters_as_text(perfcli: Any) -> None:
+    Path("model.py").write_text("def build(): ...\n")
+    perfcli("run", "model.py:build", "-p", "layers=2", "--preset", "smoke")
+    (stored,) = store.runs()
+    assert stored.header.params == {"layers": "2"}
+
+
+def test_runs_lists_filters_and_is_empty(perfcli: Any) -> None:
+    assert "no stored runs in .perfcli/runs" in perfcli("runs").out
+    perfcli("run", "rmsnorm")
+    perfcli("run", "softmax")
+    ids = [stored.header.id for stored in store.runs()]
+    listed = perfcli("runs")
+    assert all(identity in listed.out for identity in ids)
+    assert max(map(len, listed.out.splitlines())) <= 100
+    assert perfcli("runs", "softmax", "--quiet").out == f"{ids[1]}\n"
+    document = json.loads(perfcli("runs", "--json", "-").out)
+    assert [run["id"] for run in document["runs"]] == ids
+
+
+def test_scenarios_and_one_of_them(perfcli: Any) -> None:
+    assert "gqa-transformer" in perfcli("scenarios").out
+    detail = perfcli("scenarios", "gqa-transformer").out
+    assert "kv-heads" in detail
+    assert "smoke" in detail
+    document = json.loads(perfcli("scenarios", "--json", "-").out)
+    assert {"rmsnorm", "softmax"} <= {each["name"] for each in document["scenarios"]}
+    assert perfcli("scenarios", "rmsnrm").code == 2
+
+
+# --- the command line ------------------------------------------------------------------------
+
+
+def test_version(perfcli: Any) -> None:
+    assert perfcli("--version").out == f"perfcli {package.__version__}\n"
+
+
+def test_help_lists_the_commands_in_order(perfcli: Any) -> None:
+    result = perfcli("--help")
+    listed = [line.split()[0] for line in result.out.split("Commands:")[1].splitlines() if line]
+    assert listed == [name.replace("_", "-") for name in cli.COMMANDS]
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_every_command_explains_itself(perfcli: Any, name: str) -> None:
+    result = perfcli(name.replace("_", "-"), "--help")
+    assert result.code == 0
+    assert max(map(len, result.out.splitlines())) <= 100
+
+
+def test_importing_the_command_line_is_light() -> None:
+    code = "import sys, perfcli.cli as c; c.application(); print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert not {"torch", "triton", "rich", "msgspec", "numpy"} & set(done.stdout.split())
+
+
+def test_an_error_of_ours_is_one_line(perfcli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("by zero")
+
+    monkeypatch.setattr(_request, "make_jobs", broken)
+    monkeypatch.setattr("perfcli.commands._obtain.make_jobs", broken)
+    result = perfcli("run", "rmsnorm")
+    assert result.code == 2
+    assert "internal error: ZeroDivisionError: by zero (test_run.py:" in result.complaint
+    assert "Traceback" not in result.err
+    monkeypatch.setenv("PERFCLI_DEBUG", "1")
+    assert "Traceback" in perfcli("run", "rmsnorm").err
+
+
+def test_ctrl_c_anywhere(perfcli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(store, "runs", interrupted)
+    result = perfcli("runs")
+    assert (result.code, result.complaint) == (130, "perfcli: interrupted")
+
+
+# --- fingerprints ----------------------------------------------------------------------------
+
+
+def fingerprint(*argv: str, **settings: Any) -> str:
+    from perfcli.worker.fake import fake_interpreter
+
+    question = _request.Question("rmsnorm", **settings)
+    side = _request.Side(argv)
+    (job,) = _request.make_jobs(question, [side], fake_interpreter)
+    return job.fingerprint
+
+
+def test_what_decides_a_run_is_in_its_fingerprint(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = fingerprint()
+    assert fingerprint() == plain
+    others = {
+        plain,
+        fingerprint(f"{MAX_READS}=9"),
+        fingerprint("TRITON_X=1"),
+        fingerprint(params=("rows=3",)),
+        fingerprint(target="a100"),
+        fingerprint(device="cpu"),
+        fingerprint(dynamic=True),
+    }
+    monkeypatch.setattr(_request, "code_hash", lambda: "other code")
+    others.add(fingerprint())
+    assert len(others) == 8
+
+
+def test_what_does_not_decide_a_run_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = fingerprint(target="h100")
+    assert fingerprint(jobs=7) == plain
+    assert fingerprint(preset="full") == plain
+    monkeypatch.setenv("TORCHINDUCTOR_MAX_AUTOTUNE", "1")  # workers do not get it
+    assert fingerprint() == plain
+
+
+def test_other_packages_are_another_fingerprint() -> None:
+    from dataclasses import replace
+
+    from perfcli.worker.fake import fake_interpreter
+
+    (job,) = _request.make_jobs(_request.Question("rmsnorm"), [_request.Side()], fake_interpreter)
+    for change in ({"torch": "2.15.0"}, {"triton": "3.9.0"}, {"distributions": "x"}):
+        other = replace(fake_interpreter(), **change)  # type: ignore[arg-type]
+        assert _request.fingerprint(job.request, other) != job.fingerprint
+
+
+def test_the_code_hash_reads_the_code() -> None:
+    files = {path.name for path in _request._code_files()}
+    assert {"model.py", "capture.py", "gqa_transformer.py", "shim.cpp"} <= files
+    assert not {"cli.py", "terminal.py", Path(compare.__file__).name} & files
+
+
+def test_the_default_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    from perfcli import targets
+
+    gpu = targets.get("a100")
+    monkeypatch.setattr(targets, "this_gpu", lambda: gpu)
+    for has_gpu, expected in ((True, "a100"), (False, "h100")):
+        monkeypatch.setattr(targets, "has_gpu", lambda has_gpu=has_gpu: has_gpu)
+        device, target = _request.choose_device(None, None)
+        assert target is not None
+        assert (device, target.name) == ("cuda", expected)
+    assert _request.choose_device("cpu", None) == ("cpu", None)
+    assert _request.choose_device("cuda", "b200")[1] == targets.get("b200")
+
+
+# --- progress --------------------------------------------------------------------------------
+
+
+def test_progress_keeps_quiet_for_two_seconds_then_says_each_phase_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("perfcli.commands._progress.time.monotonic", lambda: clock[0])
+    with Reporter(["base", "head"], Notes(False)) as progress:
+        progress(Progress(0, "import"))
+        clock[0] = 3.0
+        progress(Progress(0, "trace"))
+        progress(Progress(0, "trace"))
+        clock[0] = 9.0
+        progress(Progress(1, "kernels", 1, 20))
+        progress(Progress(1, "kernels", 2, 20))
+    assert capsys.readouterr().err.splitlines() == [
+        "base: tracing (3 s)",
+        "head: compiling kernels (9 s)",
+    ]
+
+
+def test_progress_is_a_bar_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("perfcli.commands._progress.PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    with Reporter(["[base]"], Notes(False)) as progress:
+        for done in range(4):
+            progress(Progress(0, "kernels", done, 3))
+        progress(Progress(0, "done", 0, None))
+    assert "[base]: " in capsys.readouterr().err
+
+
+def test_progress_is_silent_when_quiet(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("perfcli.commands._progress.PATIENCE_SECONDS", 0.0)
+    with Reporter(["base"], Notes(True)) as progress:
+        progress(Progress(0, "kernels", 1, 3))
+    assert capsys.readouterr().err == ""
+
+
+def test_an_untested_torch_is_warned_about(perfcli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "TESTED_TORCH", ((3, 0), (3, 1)))
+    result = perfcli("run", "rmsnorm")
+    assert result.code == 0
+    assert "warning: torch 2.13.0 is untested" in result.err
