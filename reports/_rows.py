@@ -153,11 +153,15 @@ def unchanged(comparison: Comparison) -> str:
     return f"{units.plural(number, 'kernel')} did not change" if number else ""
 
 
+# Below this confidence a match is said to be a guess.
+_DOUBT = 0.4
+
+
 def group_rows(group: KernelGroup, comparison: Comparison) -> GroupRows:
     base = [(index, comparison.base.kernels[index]) for index in group.match.base]
     head = [(index, comparison.head.kernels[index]) for index in group.match.head]
     return GroupRows(
-        headline=_headline(group),
+        headline=_headline(group, [kernel for _, kernel in (*base, *head)]),
         deltas=_deltas(group),
         outcome=_worst(group),
         rows=(*_side_rows("base", base), *_side_rows("head", head)),
@@ -176,7 +180,7 @@ def kernel_row(number: int, kernel: KernelFacts, part: Part = "head") -> KernelR
     return KernelRow(part, number, units.printable(kernel.name) + launches, cells([kernel]))
 
 
-def _headline(group: KernelGroup) -> str:
+def _headline(group: KernelGroup, kernels: Sequence[KernelFacts]) -> str:
     match = group.match
     words = {
         "changed": "changed",
@@ -187,10 +191,10 @@ def _headline(group: KernelGroup) -> str:
         "fused": f"fused {len(match.base)} → 1",
         "regrouped": f"regrouped {len(match.base)} → {len(match.head)}",
     }
-    doubt = ""
-    if match.confidence < 0.5:
-        doubt = f" (matched by {match.method}, confidence {match.confidence:.1f})"
-    return words[match.relation] + doubt
+    if match.confidence < _DOUBT:
+        return f"{words[match.relation]} (a guess, by {match.method})"
+    graphs = {units.printable(kernel.graph) for kernel in kernels}
+    return f"{words[match.relation]}, {graphs.pop()}" if len(graphs) == 1 else words[match.relation]
 
 
 def _deltas(group: KernelGroup) -> dict[str, tuple[str, Outcome]]:

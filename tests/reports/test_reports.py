@@ -1,0 +1,252 @@
+"""Reports against golden files; ``PERFCLI_UPDATE_GOLDEN=1 pytest tests/reports`` writes them anew.
+
+Look at the difference before committing it.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from handmade import ENVIRONMENT, kernel, run
+from rich.console import Console, RenderableType
+
+from perfcli import registry
+from perfcli.diff.compare import compare
+from perfcli.model import (
+    Candidate,
+    Comparison,
+    ExternCall,
+    KernelFacts,
+    LineCounts,
+    Origin,
+    Report,
+    Screen,
+    SourceFacts,
+    Variant,
+)
+
+GOLDEN = Path(__file__).parent / "golden"
+PLACES = [("base-id", ".perfcli/runs/base-id.json"), ("head-id", ".perfcli/runs/head-id.json")]
+
+
+def check(name: str, text: str) -> None:
+    path = GOLDEN / name
+    if os.environ.get("PERFCLI_UPDATE_GOLDEN"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+def screen() -> Screen:
+    return registry.declared("reports", "terminal", Screen)
+
+
+def shown(renderable: RenderableType, width: int = 100, colour: bool = False) -> str:
+    file = io.StringIO()
+    console = Console(
+        file=file,
+        width=width,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        force_terminal=colour,
+        color_system="standard" if colour else None,
+    )
+    console.print(renderable, crop=False)
+    return "".join(f"{line.rstrip()}\n" for line in file.getvalue().splitlines())
+
+
+def worse() -> Comparison:
+    """A fused kernel that spills, a split one, a changed one, a new and a gone one."""
+    base = [
+        kernel("triton_red_fused__to_copy_mul_sum_4", "1", "2", loads=6, registers=40),
+        kernel("triton_red_fused_add_mul_5", "3", "4", loads=5, registers=36),
+        kernel("triton_per_fused_add_native_layer_norm_backward_sum_6", "5", "6", loads=3),
+        kernel("triton_poi_fused_gelu_7", "7", "8", "9", launches=3, read=4 * 10**8),
+        kernel("triton_poi_fused_neg_8", "10", registers=20),
+        kernel("triton_poi_fused_gone_9", "11"),
+        kernel("triton_poi_fused_kept_10", "12", launches=11),
+    ]
+    head = [
+        kernel(
+            "triton_red_fused__to_copy_add_mul_native_layer_norm_backward_sum_4",
+            *("1", "2", "3", "4", "5", "6"),
+            loads=17,
+            stores=3,
+            stack=368,
+            registers=255,
+            shared=112928,
+            read=9 * 10**8,
+        ),
+        kernel("triton_poi_fused_gelu_5", "7", launches=3, read=3 * 10**8),
+        kernel("triton_poi_fused_gelu_6", "8", "9", launches=3, read=3 * 10**8),
+        kernel("triton_poi_fused_neg_7", "10", registers=22, text="changed"),
+        kernel("triton_poi_fused_new_8", "13"),
+        kernel("triton_poi_fused_kept_9", "12", launches=11, text="triton_poi_fused_kept_10"),
+    ]
+    externs = (ExternCall("aten.mm", "forward 0", 12),)
+    option = "triton.mix_order_reduction_max_reads"
+    return compare(
+        run(base, id="base-id", variant=Variant("default"), externs=externs, peak=10**9),
+        run(
+            head,
+            id="head-id",
+            variant=Variant(f"{option}=1000", {option: 1000}),
+            externs=externs,
+            peak=10**9,
+            environment=replace(ENVIRONMENT, triton="3.9.0"),
+        ),
+    )
+
+
+def spilling() -> KernelFacts:
+    facts = SourceFacts(17, 14, 3, 1, 1, 3, 1, (), {"in_ptr0": 2, "in_ptr1": 1}, 16, 3)
+    good = Candidate(
+        {"XBLOCK": 1, "R0_BLOCK": 2048},
+        num_warps=16,
+        num_stages=1,
+        registers=128,
+        stack_bytes=16,
+        shared_bytes=2048,
+        local_loads=4,
+        local_stores=4,
+        local_loads_in_loops=4,
+        local_stores_in_loops=0,
+        global_loads={"128": 10, "64": 4, "16": 1},
+        global_stores={"128": 3},
+        lines={"3": LineCounts(2, 0, 0, 0), "5": LineCounts(1, 0, 4, 4), "7": LineCounts(0, 3)},
+        occupancy=0.25,
+        occupancy_limit="registers",
+    )
+    bad = replace(good, num_warps=8, registers=255, stack_bytes=368, occupancy=0.125)
+    failed = Candidate({"XBLOCK": 8}, 16, 1, error="out of resources: shared memory")
+    made = kernel("triton_red_fused_add_mul_sum_4", graph="backward 0", launches=11)
+    return replace(
+        made,
+        kind="mix-order-reduction",
+        source_facts=facts,
+        candidates=(bad, good, failed),
+        origins=(
+            Origin(
+                "mul_7",
+                "aten.mul.Tensor",
+                "blocks.3.norm",
+                (48, 2048, 512),
+                "model.py:31",
+                "return x * self.weight",
+            ),
+            Origin("sum_2", "aten.sum.dim_IntList", "", ("s0", 512), "", ""),
+        ),
+        notes=("candidates of dynamic_scale_rblock are not known without a device",),
+    )
+
+
+SOURCE = """@triton.jit
+def kernel(in_ptr0, out_ptr0, XBLOCK: tl.constexpr):
+    tmp0 = tl.load(in_ptr0 + x0)  # [red]not markup[/red] \x1b[31mnor an escape
+    for r0 in tl.range(0, 512):
+        tmp1 = tl.exp(tmp0)
+
+    tl.store(out_ptr0 + x0, tmp1)
+"""
+
+
+@pytest.mark.parametrize("width", [60, 100, 200])
+def test_a_comparison_fits(width: int) -> None:
+    text = shown(screen().comparison(worse(), PLACES), width)
+    assert max(map(len, text.splitlines())) <= width
+    check(f"comparison_{width}.txt", text)
+
+
+def test_colours() -> None:
+    check("comparison_colours.txt", shown(screen().comparison(worse(), PLACES), colour=True))
+
+
+@pytest.mark.parametrize("width", range(40, 220, 7))
+def test_no_width_breaks_the_layout(width: int) -> None:
+    text = shown(screen().comparison(worse(), PLACES), width)
+    assert max(map(len, text.splitlines())) <= max(width, 54)
+    assert "Kernels that changed" in text
+
+
+def test_runs_that_are_not_stored_have_no_commands() -> None:
+    text = shown(screen().comparison(worse(), [("", ""), ("", "")]))
+    assert "inspect-kernel" not in text
+    assert "Stored" not in text
+
+
+def test_unchanged_kernels_take_one_line() -> None:
+    same = compare(
+        run([kernel("a", "1"), kernel("b", "2")]), run([kernel("a", "1"), kernel("b", "2")])
+    )
+    text = shown(screen().comparison(same, PLACES))
+    assert text.startswith("SAME  all 2 kernels are identical\n")
+    assert "2 kernels did not change" in text
+    assert "Kernels that changed" not in text
+
+
+def test_brief_is_the_verdict() -> None:
+    assert shown(screen().comparison(worse(), PLACES, brief=True), 300).count("\n") == 1
+
+
+def test_many_groups_end_in_one_line() -> None:
+    base = [kernel(f"k{n}", f"{n}") for n in range(60)]
+    head = [kernel(f"k{n}", f"{n}", text=f"new {n}", stack=4 * n) for n in range(60)]
+    text = shown(screen().comparison(compare(run(base), run(head)), PLACES))
+    assert "… and 35 more: --json FILE has them all" in text
+    names = [line.split()[2] for line in text.splitlines() if line.startswith("+")]
+    assert names[:3] == ["k59", "k58", "k57"]
+
+
+def test_what_got_better_comes_first_where_the_run_got_better() -> None:
+    base = [kernel(f"k{n}", f"{n}", text=f"old {n}", stack=4 * n) for n in range(6)]
+    head = [kernel(f"k{n}", f"{n}") for n in range(6)]
+    text = shown(screen().comparison(compare(run(base), run(head)), PLACES))
+    names = [line.split()[2] for line in text.splitlines() if line.startswith("+")]
+    assert names[0] == "k5"
+
+
+def test_a_doubtful_match_says_so() -> None:
+    base = [kernel("triton_poi_fused_mul_3")]
+    head = [kernel("triton_poi_fused_mul_4", stack=8)]
+    text = shown(screen().comparison(compare(run(base), run(head)), PLACES))
+    assert "changed (a guess, by name)" in text
+
+
+def test_a_kernel() -> None:
+    check("kernel_100.txt", shown(screen().kernel(4, spilling(), SOURCE)))
+
+
+def test_a_kernel_without_source_binary_or_origins() -> None:
+    bare = replace(kernel("mystery"), source_facts=None, candidates=(), bytes_read=None)
+    text = shown(screen().kernel(0, bare, None))
+    assert text.startswith("0  mystery\n")
+    assert "registers" not in text
+
+
+def test_a_run() -> None:
+    made = replace(
+        worse().head,
+        notes=("a [bold]note[/bold] with \x1b[31m",),
+        graph_breaks=("print",),
+        compile_seconds={"trace": 4.0, "kernels": 8.5},
+    )
+    text = shown(screen().run(made, ".perfcli/runs/head-id.json", "head-id"))
+    assert "\x1b" not in text
+    check("run_100.txt", text)
+
+
+def test_json() -> None:
+    report = registry.declared("reports", "json", Report)
+    text = report.render(worse())
+    assert text.endswith("}\n")
+    document = json.loads(text)
+    assert document["format"] == 1
+    numbers = [k["number"] for group in document["groups"] for k in group["base"]]
+    assert sorted(numbers) == list(range(7))
+    check("comparison.json", text)
