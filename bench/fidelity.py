@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import inspect
 import json
 import os
 import sys
@@ -83,7 +84,8 @@ def architecture_cases() -> Iterator[Case]:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    for name in module.NAMES:
+    functions = inspect.getmembers(module, inspect.isfunction)
+    for name in sorted(n for n, f in functions if f.__module__ == spec.name and n[0] != "_"):
         for mode in ("forward", "training"):
             reference = f"{ARCHITECTURES}:{name}"
             yield Case("architectures", f"{name} {mode}", reference, {"mode": mode})
@@ -197,6 +199,15 @@ def _line(o: Outcome) -> str:
     return f"{text}  {o.error.splitlines()[0]}" if o.error else text
 
 
+def write_report(path: Path, target: Target, outcomes: list[Outcome]) -> None:
+    report = {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "target": asdict(target),
+        "outcomes": [asdict(o) for o in outcomes],
+    }
+    path.write_text(json.dumps(report, indent=1, default=str))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("fidelity.json"))
@@ -210,19 +221,12 @@ def main() -> int:
         return 2
     target = targets.this_gpu()
     cases = [*shipped_cases(), *architecture_cases()]
-    cases = [
-        c
-        for c in cases
-        if options.only in c.name and options.group in (None, c.group)
-    ]
+    cases = [c for c in cases if options.only in c.name and options.group in (None, c.group)]
+    outcomes: list[Outcome] = []
     with ThreadPoolExecutor(options.parallel) as threads:
-        outcomes = list(threads.map(lambda c: run_case(c, target, options.jobs), cases))
-    report = {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "target": asdict(target),
-        "outcomes": [asdict(o) for o in outcomes],
-    }
-    options.out.write_text(json.dumps(report, indent=1, default=str))
+        for outcome in threads.map(lambda c: run_case(c, target, options.jobs), cases):
+            outcomes.append(outcome)
+            write_report(options.out, target, outcomes)  # a stopped run keeps what it has
     print("\n".join(_line(o) for o in outcomes))
     for group in ("shipped", "architectures"):
         chosen = [o for o in outcomes if o.case.group == group]

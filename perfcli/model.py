@@ -59,6 +59,10 @@ class Target:
     bandwidth: float
     peak_flops: Mapping[str, float]
     source: str
+    clock_khz: int = 0
+    """Highest SM clock."""
+    memory_clock_khz: int = 0
+    memory_bus_bits: int = 0
 
     @property
     def arch(self) -> str:

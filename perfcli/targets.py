@@ -8,6 +8,7 @@ reports on the real device. Sources of the columns:
   resident block from capability 8.0 on
 * SM count, L2, memory: deviceQuery on the device. Usable memory differs by some MiB between
   driver versions and is less than what nvidia-smi prints
+* clocks (highest SM clock, memory clock, MHz; bus width, bits): nvidia-smi -q and deviceQuery
 * bandwidth and peaks (dense, no sparsity): the data sheet named in ``source``
 """
 
@@ -83,6 +84,9 @@ def from_device(device: driver.Device) -> Target:
         bandwidth=listed.bandwidth if listed else _bandwidth(facts),
         peak_flops=listed.peak_flops if listed else _peaks(capability, facts),
         source=f"CUDA driver; bandwidth and peaks: {listed.source if listed else 'from clocks'}",
+        clock_khz=facts["clock_khz"],
+        memory_clock_khz=facts["memory_clock_khz"],
+        memory_bus_bits=facts["memory_bus_bits"],
     )
 
 
@@ -116,6 +120,7 @@ def _nvidia(
     memory_mib: int,
     terabytes: float,
     teraflops: Mapping[str, float],
+    clocks: tuple[int, int, int],
     source: str,
 ) -> Target:
     shared_kib, threads, blocks = _PER_SM[capability]
@@ -139,6 +144,9 @@ def _nvidia(
         bandwidth=terabytes * TERA,
         peak_flops={kind: value * TERA for kind, value in teraflops.items()},
         source=f"CUDA C++ Programming Guide 13; deviceQuery; {source}",
+        clock_khz=clocks[0] * 1000,
+        memory_clock_khz=clocks[1] * 1000,
+        memory_bus_bits=clocks[2],
     )
 
 
@@ -167,6 +175,7 @@ _KNOWN = (
         l2_mib=50,
         memory_mib=81090,
         terabytes=3.35,
+        clocks=(1980, 2619, 5120),
         teraflops=_HOPPER,
         source="NVIDIA H100 Tensor Core GPU data sheet and architecture whitepaper (SXM5)",
     ),
@@ -178,6 +187,7 @@ _KNOWN = (
         l2_mib=60,
         memory_mib=143156,
         terabytes=4.8,
+        clocks=(1980, 3201, 6144),
         teraflops=_HOPPER,
         source="NVIDIA H200 Tensor Core GPU data sheet (SXM)",
     ),
@@ -189,6 +199,7 @@ _KNOWN = (
         l2_mib=40,
         memory_mib=81158,
         terabytes=2.039,
+        clocks=(1410, 1593, 5120),
         teraflops={
             "fp64": 19.5,
             "fp32": 19.5,
@@ -207,6 +218,7 @@ _KNOWN = (
         l2_mib=126.5,
         memory_mib=182642,
         terabytes=7.7,
+        clocks=(1965, 3996, 7680),
         teraflops={
             "fp64": 37.0,
             "fp32": 75.0,
@@ -227,6 +239,7 @@ _KNOWN = (
         l2_mib=96,
         memory_mib=45589,
         terabytes=0.864,
+        clocks=(2520, 9001, 384),
         teraflops={
             "fp32": 91.6,
             "tf32": 183.0,

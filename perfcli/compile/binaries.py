@@ -23,7 +23,7 @@ from perfcli.facts.binary import BinaryFacts, find_tools, read_cubin
 from perfcli.facts.occupancy import occupancy
 from perfcli.model import Candidate, LineCounts, Target
 
-FORMAT = 1
+FORMAT = 2
 """Of the cache entries: raise it when a fact is added or counted differently."""
 
 
@@ -63,8 +63,8 @@ def _compile(source: str, name: str, target: Target) -> Compiled:
     tools = find_tools(Path(triton.__file__).parent)
     tuner.precompile(warm_cache_only=True)
     facts = [_read_result(r, tools, module.__file__) for r in tuner.compile_results]
-    for result in _scaled_results(tuner, facts):
-        facts.append(_read_result(result, tools, module.__file__))
+    scaled = _scaled_results(tuner, facts)
+    facts += [_read_result(r, tools, module.__file__) for r in scaled]
     blobs: dict[str, str] = {}
     candidates = tuple(
         _candidate(result, fact, target, blobs)
@@ -74,7 +74,8 @@ def _compile(source: str, name: str, target: Target) -> Compiled:
 
 
 def _read_result(result: Any, tools: Path, source_file: str) -> BinaryFacts:
-    return read_cubin(result.kernel.asm["cubin"], tools, source_file)
+    asm = result.kernel.asm
+    return read_cubin(asm["cubin"], tools, source_file, asm["ptx"])
 
 
 def _scaled_results(tuner: Any, facts: list[BinaryFacts]) -> list[Any]:
@@ -128,7 +129,7 @@ def prepare_process() -> None:
 
     os.environ.setdefault("TRITON_CACHE_DIR", tempfile.mkdtemp(prefix="perfcli-triton-"))
     for name in ("use_static_cuda_launcher", "use_static_triton_launcher"):
-        if name in inductor._config:  # type: ignore[attr-defined]
+        if name in inductor._config:
             setattr(inductor, name, False)
 
 

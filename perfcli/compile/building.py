@@ -151,7 +151,7 @@ def _on_cpu(device: Device) -> Iterator[None]:
     random = {torch.randn, torch.rand, torch.randint, torch.normal, torch.randperm}
     moves = {torch.Tensor.cuda: 0, torch.Tensor.to: 1}
 
-    class OnCpu(TorchFunctionMode):
+    class OnCpu(TorchFunctionMode):  # type: ignore[misc]
         def __torch_function__(
             self, func: Any, _types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:

@@ -44,7 +44,7 @@ def _describe(node: Any) -> Any:
 
 def _bind(inputs: list[Any], args: list[Any]) -> dict[Any, int]:
     """The values of the size symbols, read off the arguments."""
-    import sympy
+    import sympy  # type: ignore[import-untyped]
 
     bound: dict[Any, int] = {}
     for node, value in zip(inputs, args, strict=False):

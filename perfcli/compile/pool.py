@@ -15,7 +15,7 @@ from pathlib import Path
 
 from perfcli.compile.binaries import Compiled, compile_kernel, prepare_process
 from perfcli.compile.definition import Definition
-from perfcli.errors import WorkerFailed
+from perfcli.errors import UnreadableSource, WorkerFailed
 from perfcli.facts.source import triton_facts
 from perfcli.model import SourceFacts, Target
 
@@ -77,7 +77,7 @@ def examine(definition: Definition, target: Target | None, cache_dir: Path) -> K
     note = ""
     try:
         source_facts = triton_facts(definition.source, definition.name)
-    except ValueError as error:
+    except UnreadableSource as error:
         source_facts, note = None, f"its source could not be read: {error}"
     if target is None:
         return KernelResult(source_facts, Compiled((), {}), note)

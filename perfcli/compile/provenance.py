@@ -30,7 +30,7 @@ def _position(node: Any) -> int:
     if index is None or node not in index:
         index = {n: i for i, n in enumerate(graph.nodes)}
         graph._perfcli_index = index
-    return index.get(node, -1)
+    return int(index.get(node, -1))
 
 
 def _origin(node: Any) -> Origin:

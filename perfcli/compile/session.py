@@ -128,7 +128,7 @@ def _import_inductor() -> None:
 def _trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
     from torch._subclasses import FakeTensorMode
 
-    from perfcli.compile import tracing
+    from perfcli.compile import decisions, tracing
     from perfcli.compile.building import build
 
     def on_kernel(kernel: CapturedKernel) -> None:
@@ -138,7 +138,9 @@ def _trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     built = build(session.request, mode)
     capture = Capture(on_kernel)
+    assumptions = decisions.install(mode)
     traced = tracing.trace_offline(built.workload, mode, capture, session.request.dynamic)
+    session.notes += assumptions.notes()
     return capture, built, traced
 
 

@@ -134,6 +134,8 @@ struct CUDAHooks final : CUDAHooksInterface {
   bool hasCuDNN() const override { return true; }
   bool compiledWithCuDNN() const override { return true; }
   long versionCuDNN() const override { return cudnn_version; }
+  long versionRuntimeCuDNN() const override { return cudnn_version; }
+  long versionCuDNNFrontend() const override { return 11600; }
   bool supportsDilatedConvolutionWithCuDNN() const override { return true; }
   bool supportsBFloat16ConvolutionWithCuDNNv8() const override { return true; }
 };

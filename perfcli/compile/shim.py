@@ -28,7 +28,7 @@ SOURCE = Path(__file__).with_name("shim.cpp")
 class TensorArgument(ctypes.Structure):
     """``PerfcliTensor`` of shim.cpp; negative sizes and strides are symbolic."""
 
-    _fields_ = [  # noqa: RUF012 - ctypes wants a plain list
+    _fields_ = [
         ("defined", ctypes.c_int64),
         ("ndim", ctypes.c_int64),
         ("dtype", ctypes.c_int64),
@@ -43,7 +43,7 @@ class TensorArgument(ctypes.Structure):
 class AttentionArguments(ctypes.Structure):
     """``PerfcliAttention`` of shim.cpp: the arguments of one scaled_dot_product_attention."""
 
-    _fields_ = [  # noqa: RUF012
+    _fields_ = [
         ("query", TensorArgument),
         ("key", TensorArgument),
         ("value", TensorArgument),
@@ -130,7 +130,8 @@ class Shim:
 
     def __init__(self, path: Path) -> None:
         try:
-            self._library = ctypes.CDLL(str(path))
+            # Globally: loaded locally, libtorch aborts in free() with the libstdc++ of gcc 13.
+            self._library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
         except OSError as error:
             raise CompileFailed(f"the device shim does not load: {error}") from error
         self._chooser: object = None

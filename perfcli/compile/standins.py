@@ -193,11 +193,26 @@ def triton_driver(target: Target) -> None:
     import torch
     import torch._inductor.runtime.triton_helpers as triton_helpers
     import triton
+    import triton.testing
     from triton.backends.compiler import GPUTarget
 
     gpu = GPUTarget("cuda", target.capability[0] * 10 + target.capability[1], target.warp_size)
 
+    properties = {
+        "max_shared_mem": target.shared_bytes_per_block_optin,
+        "max_num_regs": target.registers_per_sm,
+        "multiprocessor_count": target.sm_count,
+        "warpSize": target.warp_size,
+        "sm_clock_rate": target.clock_khz,
+        "mem_clock_rate": target.memory_clock_khz,
+        "mem_bus_width": target.memory_bus_bits,
+    }
+    # Inductor asks nvidia-smi for the highest SM clock, in MHz.
+    replace(triton.testing, "nvsmi", lambda _: [target.clock_khz // 1000])
+
     class OfflineDriver:
+        utils = SimpleNamespace(get_device_properties=lambda _device: properties)
+
         def get_current_target(self) -> Any:
             return gpu
 

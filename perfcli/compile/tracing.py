@@ -33,7 +33,7 @@ def set_options(options: Mapping[str, OptionValue]) -> None:
         prefix = next((p for p in modules if name.startswith(p)), "")
         config = modules.get(prefix, torch._inductor.config)
         key = name.removeprefix(prefix)
-        if key not in config._config:  # type: ignore[attr-defined]
+        if key not in config._config:
             raise CompileFailed(f"this torch has no option {name}")
         setattr(_owner(config, key), key.rsplit(".", 1)[-1], value)
 
@@ -144,18 +144,24 @@ def _explained(error: Exception, capture: Capture) -> Exception:
         text = str(cause).strip().splitlines() or [type(cause).__name__]
         return CompileFailed(
             f"Inductor could not compile {graph}: {type(cause).__name__}: {text[0]}",
-            detail="".join(traceback.format_exception(cause))[-6000:],
+            detail=_traceback(cause),
         )
     text = str(error).strip().splitlines() or [type(error).__name__]
     if isinstance(error, exc.InternalTorchDynamoError):
         return CompileFailed(
             f"Dynamo could not trace the model: {text[0]}",
-            detail="".join(traceback.format_exception(error))[-6000:],
+            detail=_traceback(error),
         )
     return UserCodeFailed(
         f"the model failed while it was traced: {type(error).__name__}: {text[0]}",
         detail=_users_part(error),
     )
+
+
+def _traceback(error: BaseException) -> str:
+    """The innermost frames and the beginning of the message, which can run to pages."""
+    frames = traceback.format_list(traceback.extract_tb(error.__traceback__)[-15:])
+    return f"{''.join(frames)}{type(error).__name__}: {str(error)[:1500]}"
 
 
 def _users_part(error: BaseException) -> str:

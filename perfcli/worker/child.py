@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import traceback
+from collections.abc import Mapping
 from typing import BinaryIO
 
 from perfcli.errors import PerfcliError, WorkerFailed
@@ -45,7 +46,7 @@ def _compile(request: CompileRequest, replies: BinaryIO) -> None:
     _send(replies, {"type": "result", "run": bundle.run, "blobs": bundle.blobs})
 
 
-def _send(replies: BinaryIO, message: dict[str, object]) -> None:
+def _send(replies: BinaryIO, message: Mapping[str, object]) -> None:
     replies.write(protocol.encode(message))
     replies.flush()
 

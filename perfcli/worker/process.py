@@ -83,7 +83,8 @@ class _Worker:
         request_read, request_write = os.pipe()
         self._replies, reply_write = os.pipe()
         python = request.variant.python or sys.executable
-        command = [python, "-P", str(BOOTSTRAP), str(request_read), str(reply_write)]
+        command = [python, "-P", "-X", "faulthandler", str(BOOTSTRAP)]
+        command += [str(request_read), str(reply_write)]
         try:
             with self._log.open("wb") as log:
                 self._process = subprocess.Popen(

@@ -1,0 +1,85 @@
+"""Decisions that torch takes by looking at a device or at values, where there are neither.
+
+Each one is answered with an assumption, and the run carries a note that says so. Seen with torch
+2.11 to 2.15.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from typing import Any
+
+from perfcli.compile.standins import replace
+
+PADDING = "matrix products whose padding Inductor decides by timing them on the device: not padded"
+VALUES = "tensor values that the model branches on outside of a graph: taken as 0.5, 1 or True"
+
+
+class Assumptions:
+    """What was assumed, and how often."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+
+    def notes(self) -> tuple[str, ...]:
+        return tuple(f"assumed for {n} {what}" for what, n in self.counts.items())
+
+
+def install(mode: Any) -> Assumptions:
+    """Answers padding decisions, and reads of values from fake tensors of ``mode``."""
+    assumptions = Assumptions()
+    _padding(assumptions)
+    _values(assumptions, mode)
+    return assumptions
+
+
+def _padding(assumptions: Assumptions) -> None:
+    from torch._inductor.fx_passes import pad_mm
+
+    original = pad_mm._should_pad
+
+    @functools.wraps(original)
+    def should_pad(*args: Any, **kwargs: Any) -> bool:
+        try:
+            return bool(original(*args, **kwargs))
+        except RuntimeError:  # it tried to allocate on the device: it would have measured
+            assumptions.counts[PADDING] += 1
+            return False
+
+    replace(pad_mm, "_should_pad", should_pad)
+
+
+def _values(assumptions: Assumptions, mode: Any) -> None:
+    """``.item()`` on a fake tensor, in the code that a graph break left to run as it is."""
+    import torch
+    from torch._subclasses import fake_impls
+    from torch._subclasses.fake_tensor import DataDependentOutputException
+
+    table = fake_impls.op_implementations_dict
+    for op in (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.item.default):
+        table[op] = _assuming(table[op], mode, assumptions, DataDependentOutputException)
+
+
+def _assuming(original: Any, mode: Any, assumptions: Assumptions, refused: Any) -> Any:
+    @functools.wraps(original)
+    def read(fake_mode: Any, func: Any, arg: Any) -> Any:
+        try:
+            return original(fake_mode, func, arg)
+        except refused:
+            if fake_mode is not mode:
+                raise  # Dynamo's own: it breaks the graph here, as it would on the device
+            assumptions.counts[VALUES] += 1
+            return assumed_value(arg.dtype)
+
+    return read
+
+
+def assumed_value(dtype: Any) -> float | int | bool:
+    """The middle of a probability, a count that is not zero, a condition that holds (masks are
+    full): what most models meet."""
+    import torch
+
+    if dtype is torch.bool:
+        return True
+    return 0.5 if dtype.is_floating_point else 1
