@@ -1,11 +1,9 @@
-"""The model of pytorch #179494, line by line, with what its author trained added on request.
-
-``learned`` gives the norms a weight and each branch of a block a scale per channel;
-``residual_mix`` lets each block mix its input with the embedding, per channel.
-"""
+"""The model of pytorch #179494, line by line, with what its author trained added on request."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,13 +11,35 @@ import torch.nn.functional as F
 from torch import nn
 
 
+def written_out_rms_norm(x: Any, _shape: tuple[int], weight: Any = None) -> Any:
+    """RMSNorm as decoder libraries write it: in float32, rounded to the input's type."""
+    y = x.to(torch.promote_types(x.dtype, torch.float32))
+    y = y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + torch.finfo(y.dtype).eps)
+    if weight is not None:
+        y = y * weight
+    return y.type_as(x)
+
+
+@dataclass(frozen=True)
+class Additions:
+    """What the listing has not, or differently."""
+
+    learned: bool
+    """Norms with a weight, and a scale per channel for both branches of a block."""
+    residual_mix: bool
+    """Each block mixes its input with the embedding, per channel."""
+    rms_norm: Callable[..., Any]
+    """``F.rms_norm``, or the same written out."""
+
+
 class RMSNorm(nn.Module):
-    def __init__(self, dim: int, learned: bool) -> None:
+    def __init__(self, dim: int, additions: Additions) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.ones(dim)) if learned else None
+        self.rms_norm = additions.rms_norm
+        self.weight = nn.Parameter(torch.ones(dim)) if additions.learned else None
 
     def forward(self, x: Any) -> Any:
-        return F.rms_norm(x, (x.size(-1),), self.weight)
+        return self.rms_norm(x, (x.size(-1),), self.weight)
 
 
 class MLP(nn.Module):
@@ -34,8 +54,11 @@ class MLP(nn.Module):
 
 
 class Attention(nn.Module):
-    def __init__(self, dim: int, num_heads: int, num_kv_heads: int) -> None:
+    def __init__(
+        self, dim: int, num_heads: int, num_kv_heads: int, rms_norm: Callable[..., Any]
+    ) -> None:
         super().__init__()
+        self.rms_norm = rms_norm
         self.num_heads = num_heads
         self.num_kv_heads = num_kv_heads
         self.head_dim = dim // num_heads
@@ -49,8 +72,8 @@ class Attention(nn.Module):
         q = self.c_q(x).reshape(B, T, self.num_heads, self.head_dim)
         k = self.c_k(x).reshape(B, T, self.num_kv_heads, self.head_dim)
         v = self.c_v(x).reshape(B, T, self.num_kv_heads, self.head_dim)
-        q = F.rms_norm(q, (q.size(-1),))
-        k = F.rms_norm(k, (k.size(-1),))
+        q = self.rms_norm(q, (q.size(-1),))
+        k = self.rms_norm(k, (k.size(-1),))
         q = q.transpose(1, 2)
         k = k.transpose(1, 2).repeat_interleave(self.num_heads // self.num_kv_heads, dim=1)
         v = v.transpose(1, 2).repeat_interleave(self.num_heads // self.num_kv_heads, dim=1)
@@ -59,18 +82,16 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    def __init__(
-        self, dim: int, heads: int, kv_heads: int, learned: bool, residual_mix: bool
-    ) -> None:
+    def __init__(self, dim: int, heads: int, kv_heads: int, additions: Additions) -> None:
         super().__init__()
-        self.attn_norm = RMSNorm(dim, learned)
-        self.mlp_norm = RMSNorm(dim, learned)
-        self.attn = Attention(dim, heads, kv_heads)
+        self.attn_norm = RMSNorm(dim, additions)
+        self.mlp_norm = RMSNorm(dim, additions)
+        self.attn = Attention(dim, heads, kv_heads, additions.rms_norm)
         self.mlp = MLP(dim)
-        self.attn_scale = nn.Parameter(torch.ones(dim)) if learned else None
-        self.mlp_scale = nn.Parameter(torch.ones(dim)) if learned else None
+        self.attn_scale = nn.Parameter(torch.ones(dim)) if additions.learned else None
+        self.mlp_scale = nn.Parameter(torch.ones(dim)) if additions.learned else None
         mix = torch.stack((torch.ones(dim), torch.zeros(dim)))
-        self.resid_mix = nn.Parameter(mix) if residual_mix else None
+        self.resid_mix = nn.Parameter(mix) if additions.residual_mix else None
 
     def forward(self, x: Any, x0: Any) -> Any:
         if self.resid_mix is not None:
@@ -91,20 +112,20 @@ class Model(nn.Module):
         num_layers: int,
         heads: int,
         kv_heads: int,
-        learned: bool,
-        residual_mix: bool,
+        additions: Additions,
     ) -> None:
         super().__init__()
+        self.rms_norm = additions.rms_norm
         self.tok_emb = nn.Embedding(vocab_size, dim)
         self.blocks = nn.ModuleList(
-            [Block(dim, heads, kv_heads, learned, residual_mix) for _ in range(num_layers)]
+            [Block(dim, heads, kv_heads, additions) for _ in range(num_layers)]
         )
-        self.norm = RMSNorm(dim, learned)
+        self.norm = RMSNorm(dim, additions)
         self.head = nn.Linear(dim, vocab_size, bias=False)
 
     def forward(self, x: Any, y: Any) -> Any:
         h = self.tok_emb(x)
-        h = F.rms_norm(h, (h.size(-1),))
+        h = self.rms_norm(h, (h.size(-1),))
         h0 = h
         for block in self.blocks:
             h = block(h, h0)

@@ -4,9 +4,13 @@ A small GPT with grouped queries, normalised queries and keys and a squared leak
 in bfloat16 under autocast: the listing of pytorch #179494, where mix-order reductions made the
 step 6 % slower on an H100. The listing has no learned norm weights and yields no mix-order
 kernel; ``learned`` adds the weights, per-channel scales and residual mix of the model that the
-report came from. Without a read limit (``triton.mix_order_reduction_max_reads=1000``, as before
-torch 2.13) a backward kernel of ``-p learned=true -p layers=3 -p batch=48`` makes 17 loads and
-spills 92 words per thread.
+report came from, with norms written out as decoder libraries do (``norms=operator`` keeps
+``F.rms_norm``).
+
+Seen with torch 2.13 for an H200, ``-p learned=true -p layers=3 -p batch=48``: 23 backward
+kernels, at most 2 spilled words. Without a read limit, as before torch 2.13
+(``triton.mix_order_reduction_max_reads=1000``), 20 kernels, and the worst makes 17 loads, uses
+255 registers and spills 92 words per thread.
 """
 
 from __future__ import annotations
@@ -23,11 +27,18 @@ from ._dtypes import FLOATS, default_dtype
 
 def build(params: Mapping[str, Any]) -> Workload:
     import torch
+    import torch.nn.functional as F
 
     _check(params)
-    from ._gqa_model import Model
+    from ._gqa_model import Additions, Model, written_out_rms_norm
 
-    mix = params["residual_mix"]
+    learned, mix, norms = params["learned"], params["residual_mix"], params["norms"]
+    written_out = learned if norms == "auto" else norms == "written-out"
+    additions = Additions(
+        learned=learned,
+        residual_mix=learned if mix == "auto" else mix == "true",
+        rms_norm=written_out_rms_norm if written_out else F.rms_norm,
+    )
     with default_dtype(params["dtype"]):
         model = Model(
             params["vocabulary"],
@@ -35,8 +46,7 @@ def build(params: Mapping[str, Any]) -> Workload:
             params["layers"],
             params["heads"],
             params["kv_heads"],
-            params["learned"],
-            params["learned"] if mix == "auto" else mix == "true",
+            additions,
         )
     size = (params["batch"], params["sequence"])
     inputs = tuple(torch.randint(0, params["vocabulary"], size) for _ in range(2))
@@ -49,6 +59,9 @@ def build(params: Mapping[str, Any]) -> Workload:
 
 
 def _check(params: Mapping[str, Any]) -> None:
+    for name in ("layers", "dim", "heads", "kv_heads", "vocabulary", "batch", "sequence"):
+        if params[name] < 1:
+            raise PerfcliError(f"gqa-transformer needs {name} of 1 or more, not {params[name]}")
     dim, heads, kv_heads = params["dim"], params["heads"], params["kv_heads"]
     if dim % heads:
         raise PerfcliError(f"gqa-transformer needs dim ({dim}) to be a multiple of heads ({heads})")
@@ -75,6 +88,11 @@ SCENARIO = Scenario(
             "auto",
             "each block mixes its input with the embedding, per channel; auto: as learned",
             ("auto", "true", "false"),
+        ),
+        "norms": Parameter(
+            "auto",
+            "F.rms_norm, or RMSNorm in plain arithmetic; auto: written out where learned",
+            ("auto", "operator", "written-out"),
         ),
         "autocast": Parameter(
             "bfloat16", "type of the ambient autocast", ("bfloat16", "float16", "none")

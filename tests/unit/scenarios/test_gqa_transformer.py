@@ -133,6 +133,7 @@ def test_the_residual_mix_follows_learned_unless_told(
     ("override", "told"),
     [
         ({"dim": 500}, r"dim \(500\) to be a multiple of heads \(8\)"),
+        ({"layers": 0}, "needs layers of 1 or more, not 0"),
         ({"kv_heads": 3}, r"heads \(8\) to be a multiple of kv-heads \(3\)"),
     ],
 )
@@ -140,3 +141,26 @@ def test_sizes_that_do_not_fit(override: dict[str, int], told: str) -> None:
     pytest.importorskip("torch")
     with pytest.raises(PerfcliError, match=told):
         build(**override)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("learned", [False, True])
+def test_written_out_norms_are_the_operators(learned: bool) -> None:
+    import torch
+
+    sizes: dict[str, Scalar] = {**SMALL, "dtype": "float64", "learned": learned}
+    operator, written = build(**sizes, norms="operator"), build(**sizes, norms="written-out")
+    written.call.load_state_dict(operator.call.state_dict())
+    assert written.call.rms_norm is not operator.call.rms_norm
+    torch.testing.assert_close(
+        written.call(*operator.inputs), operator.call(*operator.inputs), rtol=1e-12, atol=0
+    )
+
+
+@pytest.mark.torch
+def test_norms_are_written_out_where_learned_unless_told() -> None:
+    import torch.nn.functional as F
+
+    assert build(**SMALL).call.rms_norm is F.rms_norm
+    assert build(**SMALL, learned=True).call.rms_norm is not F.rms_norm
+    assert build(**SMALL, learned=True, norms="operator").call.rms_norm is F.rms_norm
