@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TypeAlias
 
-from perfcli.diff.overlap import Groups, connect
+from perfcli.diff.overlap import Groups, Work, connect
 from perfcli.model import KernelFacts, Match, Relation
 
 Kernels: TypeAlias = Sequence[KernelFacts]
@@ -138,14 +138,14 @@ def _overlapping(
 
 
 def _node_keys(kernels: Kernels, indices: list[int]) -> Groups:
-    return {index: _nodes(kernels[index]) for index in indices}
+    return {index: Work(_nodes(kernels[index]), kernels[index].launches) for index in indices}
 
 
 def _operator_keys(kernels: Kernels, indices: list[int]) -> Groups:
     """Operator, module and shape, numbered in order of first appearance: the second layer's
     second addition is the same on both sides whatever its node is called."""
     numbers: dict[Hashable, dict[Hashable, int]] = defaultdict(dict)
-    keys: dict[int, frozenset[Hashable]] = {}
+    keys: dict[int, Work] = {}
     for index in indices:
         kernel = kernels[index]
         mine = []
@@ -154,7 +154,7 @@ def _operator_keys(kernels: Kernels, indices: list[int]) -> Groups:
                 kind = (direction(kernel), origin.op, origin.module, origin.shape)
                 seen = numbers[kind]
                 mine.append((kind, seen.setdefault((kernel.graph, origin.node), len(seen))))
-        keys[index] = frozenset(mine)
+        keys[index] = Work(frozenset(mine), kernel.launches)
     return keys
 
 

@@ -9,16 +9,27 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TypeAlias
 
-Groups: TypeAlias = Mapping[int, frozenset[Hashable]]
-"""Member to the pieces of work it does."""
 Edge: TypeAlias = tuple[int, int]
 
-# More than a third: a member follows its witnesses to where at least this share of them went, if
-# the smaller of the two has that much in common with the other; one recomputed node does not make
-# a new kernel the heir of one that is gone. Without such a witness it joins the member that holds
-# most of its pieces, if that is at least this share.
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The pieces of work that a member does, in how many goes: a kernel launched once per layer
+    does each layer's pieces in a go of its own, which may each end up somewhere else."""
+
+    pieces: frozenset[Hashable]
+    goes: int = 1
+
+
+Groups: TypeAlias = Mapping[int, Work]
+
+# More than a third. A member follows its witnesses to where at least this share of a go's went;
+# without any it joins the member that holds most of its pieces. Either way the smaller of the two
+# has this share in common with the other: one recomputed node does not make a new kernel the heir
+# of one that is gone.
 LEAST_SHARE = 0.34
 
 
@@ -28,22 +39,23 @@ def connect(base: Groups, head: Groups) -> Iterator[tuple[list[int], list[int], 
     base_owners, head_owners = _owners(base), _owners(head)
     edges = _witnessed(base, base_owners, head_owners)
     edges |= _swap(_witnessed(head, head_owners, base_owners))
-    edges = {edge for edge in edges if _common(base[edge[0]], head[edge[1]]) >= LEAST_SHARE}
+    edges = _with_enough_in_common(edges, base, head)
     linked_base, linked_head = {b for b, _ in edges}, {h for _, h in edges}
-    edges |= _contained({b: base[b] for b in base if b not in linked_base}, head, head_owners)
-    edges |= _swap(
+    joining = _contained({b: base[b] for b in base if b not in linked_base}, head, head_owners)
+    joining |= _swap(
         _contained({h: head[h] for h in head if h not in linked_head}, base, base_owners)
     )
+    edges |= _with_enough_in_common(joining, base, head)
     for ours, theirs in _components(edges):
-        left: frozenset[Hashable] = frozenset().union(*(base[b] for b in ours))
-        right: frozenset[Hashable] = frozenset().union(*(head[h] for h in theirs))
+        left: frozenset[Hashable] = frozenset().union(*(base[b].pieces for b in ours))
+        right: frozenset[Hashable] = frozenset().union(*(head[h].pieces for h in theirs))
         yield ours, theirs, len(left & right) / len(left | right)
 
 
 def _owners(groups: Groups) -> dict[Hashable, list[int]]:
     owners: dict[Hashable, list[int]] = defaultdict(list)
-    for member, pieces in groups.items():
-        for piece in pieces:
+    for member, work in groups.items():
+        for piece in work.pieces:
             owners[piece].append(member)
     return owners
 
@@ -58,28 +70,31 @@ def _witnessed(
     others: Mapping[Hashable, list[int]],
 ) -> set[Edge]:
     edges = set()
-    for member, pieces in groups.items():
+    for member, work in groups.items():
         went: Counter[int] = Counter()
-        for piece in pieces:
+        for piece in work.pieces:
             holders = others.get(piece, ())
             if len(holders) == 1 and len(owners[piece]) == 1:
                 went[holders[0]] += 1
-        least = went.total() * LEAST_SHARE
+        least = went.total() * LEAST_SHARE / work.goes
         edges |= {(member, holder) for holder, count in went.items() if count >= least}
     return edges
 
 
-def _common(ours: frozenset[Hashable], theirs: frozenset[Hashable]) -> float:
-    return len(ours & theirs) / min(len(ours), len(theirs))
+def _with_enough_in_common(edges: set[Edge], base: Groups, head: Groups) -> set[Edge]:
+    def enough(ours: frozenset[Hashable], theirs: frozenset[Hashable]) -> bool:
+        return len(ours & theirs) >= min(len(ours), len(theirs)) * LEAST_SHARE
+
+    return {(b, h) for b, h in edges if enough(base[b].pieces, head[h].pieces)}
 
 
 def _contained(lonely: Groups, others: Groups, owners: Mapping[Hashable, list[int]]) -> set[Edge]:
     edges = set()
-    for member, pieces in lonely.items():
-        shared: Counter[int] = Counter(o for piece in pieces for o in owners.get(piece, ()))
+    for member, work in lonely.items():
+        shared = Counter(owner for piece in work.pieces for owner in owners.get(piece, ()))
         # The closest in size wins a tie: the kernel itself rather than one that swallowed it.
-        best = max(shared, key=lambda o: (shared[o], -len(others[o]), -o), default=None)
-        if best is not None and shared[best] >= len(pieces) * LEAST_SHARE:
+        best = max(shared, key=lambda o: (shared[o], -len(others[o].pieces), -o), default=None)
+        if best is not None and shared[best] >= len(work.pieces) * LEAST_SHARE / work.goes:
             edges.add((member, best))
     return edges
 

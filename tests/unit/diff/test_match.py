@@ -92,6 +92,20 @@ def test_one_moved_node_does_not_regroup() -> None:
     assert groups(base, head) == {group("a", "c", "changed"), group("b", "d", "changed")}
 
 
+def test_a_kernel_of_every_layer_is_followed_into_each_layer() -> None:
+    """Seen with the transformer: one kernel launched for each of three layers, fused with a
+    different neighbour in each; most of its nodes are recomputed there before and after."""
+    own = [f"own_{n}" for n in range(12)]
+    shared = [f"shared_{n}" for n in range(30)]
+    base = [kernel("every", *own, *shared, launches=3)]
+    base += [kernel(f"b{n}", f"b_{n}", *shared[10 * n : 10 * n + 10]) for n in range(3)]
+    head = [
+        kernel(f"h{n}", f"b_{n}", *own[4 * n : 4 * n + 4], *shared[10 * n : 10 * n + 10])
+        for n in range(3)
+    ]
+    assert groups(base, head) == {group("every b0 b1 b2", "h0 h1 h2", "regrouped")}
+
+
 def test_graphs_do_not_mix() -> None:
     base = [kernel("a", "mul", graph="forward 0"), kernel("b", "mul", graph="backward 0")]
     head = [kernel("c", "mul", graph="backward 0"), kernel("d", "mul", graph="forward 0")]
