@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -15,7 +16,9 @@ from perfcli.model import Candidate, KernelFacts, LineCounts, Origin
 from . import _rows
 from ._tables import plain_table
 
-MOST_ORIGINS = 40
+MOST_LINES = 30
+# Inductor's decorators hold whole dictionaries; --source prints them in full.
+LONGEST_LINE = 160
 
 
 def kernel_view(
@@ -97,16 +100,32 @@ def _widths(found: Mapping[str, int]) -> str:
 
 
 def _origins(origins: tuple[Origin, ...]) -> RenderableType:
-    table = plain_table()
-    for title in ("operator", "module", "shape", "where", "line"):
-        table.add_column(title, overflow="fold", no_wrap=title == "shape")
-    for origin in origins[:MOST_ORIGINS]:
-        shape = "×".join(str(size) for size in origin.shape)
-        cells = (origin.op or origin.node, origin.module, shape, origin.location, origin.code)
-        table.add_row(*(Text(units.printable(cell)) for cell in cells))
-    if len(origins) > MOST_ORIGINS:
-        table.add_row(Text(f"… and {len(origins) - MOST_ORIGINS} more", style="dim"))
-    return table
+    """Lines of the model, each with the operators that it became here, in which modules."""
+    lines: dict[tuple[str, str], list[Origin]] = {}
+    for origin in origins:
+        lines.setdefault((origin.location, origin.code), []).append(origin)
+    parts: list[RenderableType] = []
+    for (location, code), found in list(lines.items())[:MOST_LINES]:
+        place = units.printable(f"{_short(location)}  " if location else "")
+        parts.append(Text.assemble((place, "dim"), units.printable(code or "no line of the model")))
+        operators = ", ".join(dict.fromkeys(_operator(origin) for origin in found))
+        modules = ", ".join(dict.fromkeys(o.module for o in found if o.module))
+        text = Text.assemble(operators, (f"  in {modules}" if modules else "", "dim"))
+        parts.append(Padding(Text(units.printable(text.plain), spans=text.spans), (0, 0, 0, 4)))
+    if len(lines) > MOST_LINES:
+        parts.append(Text(f"… and {len(lines) - MOST_LINES} more lines", style="dim"))
+    return Group(*parts)
+
+
+def _operator(origin: Origin) -> str:
+    operator = (origin.op or origin.node).removesuffix(".default")
+    return f"{operator} {'×'.join(str(size) for size in origin.shape)}".rstrip()
+
+
+def _short(location: str) -> str:
+    """The file and its folder: enough to find it, and a third of the width."""
+    parts = location.split("/")
+    return location if len(parts) <= 3 else "…/" + "/".join(parts[-2:])
 
 
 def _candidates(kernel: KernelFacts, chosen: Candidate | None) -> RenderableType:
@@ -150,7 +169,8 @@ def _source(source: str, chosen: Candidate | None) -> RenderableType:
             text.append(_gutter(counts), style="bold red" if spills else "cyan")
             text.append("!" if spills else " ", style="bold red")
         text.append(f"{number:>4} ", style="dim")
-        text.append(line + "\n", style="red" if spills else "")
+        cut = line if len(line) <= LONGEST_LINE else line[: LONGEST_LINE - 1] + "…"
+        text.append(cut + "\n", style="red" if spills else "")
     text.right_crop(1)
     return text
 

@@ -154,7 +154,7 @@ def _look_closer(comparison: Comparison, places: Sequence[tuple[str, str]]) -> l
 def run_view(run: Run, path: str = "", reference: str = "", brief: bool = False) -> RenderableType:
     """One run alone: what was compiled, and its kernels; in brief how to name it."""
     if brief:
-        return Text(reference or run.id)
+        return Text(reference)
     return Group(
         *_run_head(run),
         _Listing(run, range(len(run.kernels))),

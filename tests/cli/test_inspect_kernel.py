@@ -35,7 +35,7 @@ def test_the_view_has_facts_origins_candidates_and_source(perfcli: Any, run: str
     assert "spilled words  46 (184 B stack), 46 STL, 46 LDL, 46 in loops" in out
     assert "occupancy      12.5 % (registers)" in out
     assert "by width       LDG 17 × 128 bit; STG 5 × 128 bit" in out
-    assert "aten.mul.Tensor  blocks.0  48×2048×512  model.py:20  x = mul(x)" in out
+    assert "model.py:20  x = mul(x)\n    aten.mul.Tensor 48×2048×512  in blocks.0\n" in out
     assert "▸1" in out
     (spilling,) = [line for line in out.splitlines() if "!" in line]
     assert spilling.split() == ["1", "46", "!", "3", "tmp0", "=", "tl.load(in_ptr0", "+", "x0)"]

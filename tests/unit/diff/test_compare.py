@@ -77,6 +77,14 @@ def test_peak_memory_has_its_own_tolerance() -> None:
     assert at(900, "other").outcome == "better"
 
 
+def test_peak_memory_of_another_torch_decides_nothing() -> None:
+    kernels = [kernel("a", "mul")]
+    other = replace(ENVIRONMENT, torch="2.11.0")
+    comparison = compare(run(kernels, peak=1000), run(kernels, peak=9000, environment=other))
+    assert comparison.outcome == "same"
+    assert total(comparison, "peak_memory_bytes").outcome == "unknown"
+
+
 def test_more_memory_for_identical_kernels_is_worse() -> None:
     kernels = [kernel("a", "mul")]
     assert compare(run(kernels, peak=1000), run(kernels, peak=2000)).outcome == "worse"
