@@ -25,7 +25,9 @@ def comparison_view(
     """The whole report, or in brief its first line. ``places``: for base and head how to name the
     run (empty where it is not stored), and its file."""
     if brief:
-        return verdict(comparison)
+        line = verdict(comparison)
+        line.no_wrap, line.overflow = True, "ignore"
+        return line
     parts: list[RenderableType] = [verdict(comparison), Text(""), _sides(comparison), Text("")]
     parts += [_Totals(comparison), Text("")]
     groups = _rows.changed_groups(comparison)

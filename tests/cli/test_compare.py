@@ -88,7 +88,7 @@ def test_json_into_a_file_and_onto_stdout(perfcli: Any) -> None:
 def test_quiet_is_one_line_and_no_notes(perfcli: Any) -> None:
     result = perfcli(*WORSE, "--quiet")
     assert result.out.startswith("WORSE")
-    assert "\n\n" not in result.out
+    assert len(result.out.splitlines()) == 1
     assert result.err == ""
 
 
