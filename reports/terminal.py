@@ -27,7 +27,7 @@ def comparison_view(
     if brief:
         line = verdict(comparison)
         line.no_wrap, line.overflow = True, "ignore"
-        return line
+        return Group(line)  # print joins bare texts and forgets that this one must not wrap
     parts: list[RenderableType] = [verdict(comparison), Text(""), _sides(comparison), Text("")]
     parts += [_Totals(comparison), Text("")]
     groups = _rows.changed_groups(comparison)
