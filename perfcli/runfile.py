@@ -1,0 +1,202 @@
+"""A run as one file that stands alone.
+
+It is one JSON object, written so that its first line is a short header: listing a folder
+never reads the rest. Texts (sources, intermediate forms) are kept by their SHA-256.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO, TypeVar
+
+import msgspec
+
+from perfcli.blobs import blob_id, unpack
+from perfcli.errors import PerfcliError
+from perfcli.model import BlobId, Bundle, Device, Mode, Run, Scalar
+
+# History of the file format; readers take every version up to FORMAT.
+# 1  first version: header, run, blobs (SHA-256 -> base64 of zlib of UTF-8)
+FORMAT = 1
+KIND = "run"
+
+_HEADER_LIMIT = 64 * 1024
+
+T = TypeVar("T")
+
+
+class Header(msgspec.Struct, frozen=True):
+    """What a listing shows of a run, and what finds it again."""
+
+    id: str
+    created: str
+    scenario: str
+    params: Mapping[str, Scalar]
+    variant: str
+    mode: Mode
+    device: Device
+    target: str | None
+    dynamic: bool
+    torch: str
+    kernels: int
+    spilled_words: int | None
+    fingerprint: str
+
+
+class _Opening(msgspec.Struct):
+    perfcli: str = ""
+    format: int = 0
+    header: msgspec.Raw = msgspec.Raw(b"")
+
+
+class _File(_Opening):
+    run: msgspec.Raw = msgspec.Raw(b"")
+    blobs: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+def write(bundle: Bundle, path: Path) -> None:
+    """Write a run as one file, whole or not at all: whatever interrupts it leaves no trace.
+
+    Raises PerfcliError, with what to do, when the folder can't be written or the disk is full.
+    """
+    temporary: Path | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
+        temporary = Path(name)
+        with os.fdopen(descriptor, "wb") as file:
+            _write_lines(bundle, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except OSError as error:
+        _remove(temporary)
+        raise PerfcliError(_cannot_write(path, error)) from error
+    except BaseException:
+        _remove(temporary)
+        raise
+
+
+def read(path: Path) -> Run:
+    """The run in a file; its texts are skipped, not decoded."""
+    return _decode(_open(path).run, Run, path)
+
+
+def read_bundle(path: Path) -> Bundle:
+    """The run with all its texts, packed."""
+    file = _open(path)
+    return Bundle(_decode(file.run, Run, path), _decode(file.blobs, dict[str, str], path))
+
+
+def read_blob(path: Path, blob: BlobId) -> str:
+    """One text of a run, unpacked."""
+    blobs = _decode(_open(path).blobs, dict[str, msgspec.Raw], path)
+    if blob not in blobs:
+        raise PerfcliError(f"{path} does not hold the text {blob[:12]}…: it was stored without it")
+    try:
+        text = unpack(_decode(blobs[blob], str, path))
+    except ValueError as error:
+        raise PerfcliError(f"{path} is a broken run: text {blob[:12]}… is damaged") from error
+    if blob_id(text) != blob:
+        raise PerfcliError(f"{path} is a broken run: text {blob[:12]}… does not match its hash")
+    return text
+
+
+def header_of(run: Run) -> Header:
+    spilled = [k.spilled_words for k in run.kernels if k.spilled_words is not None]
+    return Header(
+        id=run.id,
+        created=run.created,
+        scenario=run.scenario,
+        params=run.params,
+        variant=run.variant.name,
+        mode=run.mode,
+        device=run.device,
+        target=run.target.name if run.target else None,
+        dynamic=run.dynamic,
+        torch=run.environment.torch,
+        kernels=len(run.kernels),
+        spilled_words=sum(spilled) if spilled else None,
+        fingerprint=run.fingerprint,
+    )
+
+
+def read_header(path: Path) -> Header:
+    """The header alone, from the first line."""
+    with path.open("rb") as file:
+        line = file.readline(_HEADER_LIMIT).rstrip(b",\n")
+    opening = _Opening()
+    with suppress(msgspec.DecodeError):
+        opening = msgspec.json.decode(line + b"}", type=_Opening)
+    if not opening.perfcli:  # laid out anew by some JSON tool
+        opening = _open(path)
+    _check_format(opening, path)
+    return msgspec.json.decode(opening.header, type=Header)
+
+
+def _write_lines(bundle: Bundle, file: BinaryIO) -> None:
+    encode = msgspec.json.encode
+    opening = {"perfcli": KIND, "format": FORMAT, "header": header_of(bundle.run)}
+    file.write(encode(opening)[:-1] + b',\n"run":')
+    file.write(encode(bundle.run) + b',\n"blobs":{')
+    for number, (name, packed) in enumerate(sorted(bundle.blobs.items())):
+        file.write((b",\n" if number else b"\n") + encode(name) + b":" + encode(packed))
+    file.write(b"}}\n")
+
+
+def _open(path: Path) -> _File:
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        raise PerfcliError(f"no such file: {path}") from None
+    except OSError as error:
+        raise PerfcliError(f"can't read {path}: {error.strerror}") from error
+    try:
+        file = msgspec.json.decode(text, type=_File)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise PerfcliError(_not_a_run(path, text, error)) from error
+    _check_format(file, path)
+    return file
+
+
+def _check_format(opening: _Opening, path: Path) -> None:
+    if opening.perfcli != KIND or opening.format < 1:
+        raise PerfcliError(f"{path} is JSON but not a run of perfcli")
+    if opening.format > FORMAT:
+        raise PerfcliError(
+            f"{path} has format {opening.format}, this perfcli reads up to {FORMAT}: "
+            "upgrade perfcli to read it"
+        )
+
+
+def _decode(raw: msgspec.Raw, kind: type[T], path: Path) -> T:
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except msgspec.DecodeError as error:
+        raise PerfcliError(f"{path} is a broken run: {error}; compile it again") from error
+
+
+def _not_a_run(path: Path, text: bytes, error: Exception) -> str:
+    if not text.strip():
+        return f"{path} is empty, not a run of perfcli"
+    if text.startswith(b'{"perfcli":"run"'):
+        return f"{path} is a broken or truncated run ({error}); compile it again"
+    return f"{path} is not a run of perfcli ({error})"
+
+
+def _cannot_write(path: Path, error: OSError) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return f"no space left to write {path}: free some and run again"
+    return f"can't write {path}: {error.strerror or error}"
+
+
+def _remove(path: Path | None) -> None:
+    if path is not None:
+        with suppress(OSError):
+            path.unlink()
