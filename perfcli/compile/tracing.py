@@ -50,14 +50,13 @@ def prepare() -> None:
     import torch._inductor.config as inductor
 
     inductor.compile_threads = 1
-    inductor.force_disable_caches = True
+    # Not force_disable_caches: that one is written into the kernels.
+    inductor.fx_graph_cache = False
+    functorch.enable_autograd_cache = False
     # Options are kept per thread (torch 2.13+): lowered lazily, the backward would run in the
     # engine's thread and miss them.
     if hasattr(functorch, "force_non_lazy_backward_lowering"):
         functorch.force_non_lazy_backward_lowering = True
-    # It folds by computing on the device; off, it changes a kernel's name only.
-    if hasattr(inductor, "joint_graph_constant_folding"):
-        inductor.joint_graph_constant_folding = False
 
 
 def trace_offline(workload: Workload, mode: Any, capture: Capture, dynamic: bool) -> Traced:
