@@ -57,6 +57,8 @@ def _values(assumptions: Assumptions, mode: Any) -> None:
     from torch._subclasses.fake_tensor import DataDependentOutputException
 
     table = fake_impls.op_implementations_dict
+    for op in (torch.ops.aten.rand.default, torch.ops.aten.rand.generator):
+        table[op] = _drawing(mode)
     for op in (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.item.default):
         table[op] = _assuming(table[op], mode, assumptions, DataDependentOutputException)
 
@@ -73,6 +75,23 @@ def _assuming(original: Any, mode: Any, assumptions: Assumptions, refused: Any) 
             return assumed_value(arg.dtype)
 
     return read
+
+
+def _drawing(mode: Any) -> Any:
+    """``torch.rand([])`` on the CPU, a coin that models toss to drop a layer: the fake tensor
+    keeps the value 0.5, so that what is computed from it (``p < 0.1``) is known, too."""
+    import torch
+    from torch._subclasses import fake_impls
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    def rand(fake_mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
+        drawn = fake_impls.constructors(fake_mode, func, *args, **kwargs)
+        if fake_mode is mode and drawn.numel() == 1 and drawn.device.type == "cpu":
+            with _disable_current_modes():
+                drawn.constant = torch.full(drawn.shape, 0.5, dtype=drawn.dtype)
+        return drawn
+
+    return rand
 
 
 def assumed_value(dtype: Any) -> float | int | bool:
