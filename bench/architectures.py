@@ -136,9 +136,6 @@ def whisper(
         decoder_start_token_id=1,
     )
     model = _from_config(WhisperForConditionalGeneration, config, dtype, mode)
-    # In training both stacks draw a random number for each layer, to skip it with probability 0:
-    # a branch on a value that only a device can compute. Their layers stay in training.
-    model.model.encoder.training = model.model.decoder.training = False
     # The second convolution halves the number of frames.
     sound = torch.randn(batch, config.num_mel_bins, 2 * sequence, dtype=getattr(torch, dtype))
     inputs = {"input_features": sound, "use_cache": False}
