@@ -134,8 +134,13 @@ def _closing(comparison: Comparison, places: Sequence[tuple[str, str]]) -> list[
     closer = _look_closer(comparison, places)
     if closer:
         parts += [Text(""), Text("Look closer", style="bold")]
-        parts += [Text(command, overflow="fold") for command in closer]
+        parts += [_to_paste(command) for command in closer]
     return parts
+
+
+def _to_paste(command: str) -> Text:
+    """Never wrapped: it would be pasted in two lines."""
+    return Text(command, no_wrap=True, overflow="ignore")
 
 
 def _look_closer(comparison: Comparison, places: Sequence[tuple[str, str]]) -> list[str]:
@@ -201,7 +206,7 @@ def _run_end(run: Run, path: str, reference: str) -> list[RenderableType]:
             range(len(run.kernels)),
             key=lambda n: (run.kernels[n].spilled_words or 0, run.kernels[n].bytes_moved or 0),
         )
-        parts.append(Text(f"look closer: perfcli inspect-kernel {reference} {worst}"))
+        parts.append(_to_paste(f"look closer: perfcli inspect-kernel {reference} {worst}"))
     return parts
 
 
