@@ -1,0 +1,70 @@
+# make setup, test, demo, lint, fidelity, bench, clean.
+#
+# Another torch:       make test TORCH=2.15.0 TRITON=3.9.0 VENV=.venv-2.15
+# Another Python:      make setup PYTHON=python3.12
+# Where pip looks is pip's own business (PIP_INDEX_URL and its other settings). A machine without
+# a GPU needs no CUDA build: TORCH=2.13.0+cpu with an index that has it.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+
+VENV ?= .venv
+# What this environment was made with, so that a plain `make test` keeps it.
+-include $(VENV)/versions.mk
+TORCH ?= 2.13.0
+TRITON ?= 3.7.1
+PYTHON ?= python3
+JOBS ?= 2
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
+STAMP := $(VENV)/.setup-torch-$(TORCH)-triton-$(TRITON)
+EXPORT_BIN := export PATH="$(abspath $(BIN)):$$PATH";
+
+.PHONY: setup test lint demo fidelity bench clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "perfcli needs Python 3.11 or newer; $(PYTHON) is older or missing: make setup PYTHON=python3.12" >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	@rm -f $(VENV)/.setup-*
+	$(PIP) install --quiet -c constraints.txt 'torch==$(TORCH)' 'triton==$(TRITON)'
+	$(PIP) install --quiet -c constraints.txt --editable '.[dev]'
+	@printf 'TORCH ?= %s\nTRITON ?= %s\n' '$(TORCH)' '$(TRITON)' > $(VENV)/versions.mk
+	@touch $@
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint
+	$(EXPORT_BIN) pytest -n $(JOBS)
+
+# The GQA transformer's training step in two variants; a regression, so compare ends with 1.
+demo: setup
+	@$(EXPORT_BIN) \
+	if perfcli knobs triton.mix_order_reduction_max_reads > /dev/null 2>&1; then \
+	  sides=(-b triton.mix_order_reduction_max_reads=1000); \
+	else \
+	  sides=(-a triton.mix_order_reduction=false -b triton.mix_order_reduction=true); \
+	fi; \
+	command=(perfcli compare gqa-transformer -p layers=3 -p batch=48 -p learned=true --target h100 "$${sides[@]}"); \
+	echo "\$$ $${command[*]}"; \
+	code=0; "$${command[@]}" || code=$$?; \
+	test $$code -le 1 || exit $$code
+
+# On a machine with a GPU: the same kernels with and without it.
+fidelity: setup
+	$(BIN)/python bench/fidelity.py
+
+bench: setup
+	$(BIN)/python bench/startup.py
+	$(BIN)/python bench/stored_runs.py
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
