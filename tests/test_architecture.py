@@ -1,0 +1,218 @@
+"""The house rules that ARCHITECTURE.md states, held by a walk over the imports of every file."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = ("perfcli", "kernels", "scenarios", "reports")
+FOUND_BY_NAME = ("kernels", "scenarios", "reports")
+
+# A module or room imports only what stands in a line above its own, and its own room.
+LAYERS = (
+    "perfcli model errors units names blobs _probe",
+    "facts diff driver tracebacks parameters runfile option_types catalogue knobs environment",
+    "userfile targets options store knob_listing",
+    "registry",
+    "compile",
+    "worker",
+    "checks",
+    "commands",
+    "cli",
+    "__main__",
+)
+LEVEL = {room: level for level, line in enumerate(LAYERS) for room in line.split()}
+TORCH_ROOMS = ("compile", "kernels", "scenarios")
+TORCH = {"torch", "triton", "sympy"}  # sympy comes with torch
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    target: str
+    line: int
+    in_function: bool
+
+
+Imports = Mapping[str, tuple[Import, ...]]
+
+
+def read_imports(root: Path) -> Imports:
+    """Every module of ours, by its dotted name, and what it imports."""
+    files = {
+        ".".join(("perfcli", *path.relative_to(root).with_suffix("").parts)): path
+        for folder in FOLDERS
+        for path in (root / folder).rglob("*.py")
+    }
+    names = {
+        name.replace("perfcli.perfcli", "perfcli").removesuffix(".__init__"): path
+        for name, path in files.items()
+    }
+    return {name: tuple(_imports(name, path, names)) for name, path in names.items()}
+
+
+def _imports(module: str, path: Path, names: Mapping[str, Path]) -> Iterator[Import]:
+    def walk(node: ast.AST, in_function: bool) -> Iterator[Import]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.Import):
+                for alias in child.names:
+                    yield Import(alias.name, child.lineno, in_function)
+            elif isinstance(child, ast.ImportFrom):
+                package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+                base = child.module or ""
+                if child.level:
+                    parent = package.rsplit(".", child.level - 1)[0]
+                    base = f"{parent}.{base}".rstrip(".")
+                for alias in child.names:
+                    full = f"{base}.{alias.name}"
+                    yield Import(full if full in names else base, child.lineno, in_function)
+            function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
+            yield from walk(child, in_function or function)
+
+    return walk(ast.parse(path.read_text(encoding="utf-8")), False)
+
+
+def room(module: str) -> str:
+    """``perfcli.facts.sass`` is in the room ``facts``; a module at the top is its own room."""
+    return module.split(".")[1] if "." in module else module
+
+
+def all_imports(imports: Imports) -> Iterator[tuple[str, Import, str]]:
+    for module, found in imports.items():
+        yield from ((module, i, f"{module}:{i.line} imports {i.target}") for i in found)
+
+
+def upward(imports: Imports) -> list[str]:
+    """Imports that do not point down."""
+    return [
+        text
+        for module, i, text in all_imports(imports)
+        if i.target.split(".")[0] == "perfcli"
+        and not {room(module), room(i.target)} & set(FOUND_BY_NAME)
+        and room(module) != room(i.target)
+        and LEVEL[room(i.target)] >= LEVEL[room(module)]
+    ]
+
+
+def found_by_name(imports: Imports) -> list[str]:
+    """Kernels, scenarios and reports that are imported by name, or import more than the model."""
+    allowed = {"perfcli.model", "perfcli.errors", "perfcli.units"}
+    return [
+        text
+        for module, i, text in all_imports(imports)
+        if i.target.split(".")[0] == "perfcli"
+        and room(module) != room(i.target)
+        and (
+            room(i.target) in FOUND_BY_NAME
+            or (room(module) in FOUND_BY_NAME and i.target not in allowed)
+        )
+    ]
+
+
+def cycles(imports: Imports) -> list[str]:
+    graph = {
+        module: {i.target for i in found if i.target in imports and i.target != module}
+        for module, found in imports.items()
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return [" → ".join(error.args[1])]
+    return []
+
+
+def torch_misplaced(imports: Imports) -> list[str]:
+    """torch outside its rooms, or where a mere import of the module would import it."""
+    return [
+        text
+        for module, i, text in all_imports(imports)
+        if i.target.split(".")[0] in TORCH
+        and not (
+            room(module) in TORCH_ROOMS
+            and (i.in_function or module.rpartition(".")[2].startswith("_"))
+        )
+    ]
+
+
+def strange_in_worker(imports: Imports) -> list[str]:
+    """What the worker's interpreter may not have: all that a worker can reach is the standard
+    library, ours, and torch with what it brings."""
+    todo = ["perfcli.worker.child", *(m for m in imports if room(m) in ("scenarios", "kernels"))]
+    reached: set[str] = set()
+    while todo:
+        module = todo.pop()
+        if module not in reached and module in imports:
+            reached.add(module)
+            todo += [i.target for i in imports[module]]
+    known = {*sys.stdlib_module_names, *TORCH, "perfcli"}
+    return [
+        text
+        for module, i, text in all_imports(imports)
+        if module in reached and i.target.split(".")[0] not in known
+    ]
+
+
+CHECKS = (upward, found_by_name, cycles, torch_misplaced, strange_in_worker)
+Check = Callable[[Imports], list[str]]
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_rule_holds(check: Check) -> None:
+    assert check(read_imports(ROOT)) == []
+
+
+def test_every_module_has_a_layer() -> None:
+    assert {room(m) for m in read_imports(ROOT)} == {*LEVEL, *FOUND_BY_NAME}
+
+
+@pytest.mark.parametrize(
+    ("check", "file", "text"),
+    [
+        (upward, "perfcli/facts/planted.py", "from perfcli import store"),
+        (upward, "perfcli/units.py", "def f():\n    import perfcli.commands.run"),
+        (found_by_name, "perfcli/commands/planted.py", "from perfcli.scenarios import softmax"),
+        (found_by_name, "reports/planted.py", "from perfcli.store import read"),
+        (cycles, "perfcli/diff/overlap.py", "from perfcli.diff.match import match"),
+        (cycles, "reports/_rows.py", "from . import terminal"),
+        (torch_misplaced, "perfcli/facts/planted.py", "def f():\n    import triton"),
+        (torch_misplaced, "perfcli/compile/planted.py", "import torch._inductor"),
+        (torch_misplaced, "scenarios/planted.py", "from torch import nn"),
+        (strange_in_worker, "perfcli/model.py", "import msgspec"),
+        (strange_in_worker, "scenarios/planted.py", "from rich.text import Text"),
+    ],
+)
+def test_a_planted_violation_is_found(check: Check, file: str, text: str, tmp_path: Path) -> None:
+    for folder in FOLDERS:
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("*.pyc"))
+    (tmp_path / file).write_text(f"{text}\n")
+    found = check(read_imports(tmp_path))
+    assert any(Path(file).stem in line for line in found)
+
+
+def test_the_packages_are_the_folders() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    folders = {
+        ".".join(("perfcli", *path.parent.relative_to(ROOT).parts)).replace(
+            "perfcli.perfcli", "perfcli"
+        )
+        for folder in FOLDERS
+        for path in (ROOT / folder).rglob("__init__.py")
+    }
+    assert set(project["tool"]["setuptools"]["packages"]) == folders
+
+
+def test_the_command_line_starts_light() -> None:
+    code = "import sys, perfcli.cli as c; c.application(); print(*sys.modules)"
+    command = [sys.executable, "-P", "-c", code]
+    loaded = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    assert not {"torch", "triton", "rich", "msgspec"} & set(loaded)
+    assert "perfcli.commands.compare" in loaded
