@@ -28,12 +28,17 @@ def serve(request_fd: int, reply_fd: int) -> int:
         except Exception as error:
             traceback.print_exc()
             failure = WorkerFailed(
-                f"the worker failed: {type(error).__name__}: {str(error).splitlines()[:1]}",
+                f"the worker failed: {_first_line(error)}",
                 detail=traceback.format_exc()[-4000:],
             )
             _send(replies, protocol.error_message(failure))
     _exit_now()
     return 0
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 def _compile(request: CompileRequest, replies: BinaryIO) -> None:

@@ -30,6 +30,7 @@ from perfcli.worker.executor import Progress
 
 BOOTSTRAP = Path(__file__).with_name("bootstrap.py")
 LOG_TAIL_LINES = 20
+POLL_SECONDS = 0.5
 
 
 class _Reply(msgspec.Struct):
@@ -115,18 +116,18 @@ class _Worker:
                 elif reply.type == "error":
                     raise _error(reply)
                 else:
+                    bundle = self._bundle(reply)
                     progress(Progress(index, "done"))
-                    return _bundle(reply)
+                    return bundle
             raise self._failure(self._how_it_ended())
         finally:
             os.close(self._replies)
             self._kill()
 
     def _lines(self) -> Iterator[bytes]:
-        """Whole lines as they come, until the worker closes its end."""
+        """Whole lines as they come, until the worker closes its end or is gone."""
         chunks: list[bytes] = []
-        while True:
-            self._wait()
+        while self._wait():
             chunk = os.read(self._replies, 1 << 20)
             if not chunk:
                 return
@@ -136,17 +137,26 @@ class _Worker:
                 chunks = []
             chunks.append(rest)
 
-    def _wait(self) -> None:
-        left = None if self._deadline is None else self._deadline - time.monotonic()
-        if left is not None and left <= 0:
-            ready = False
-        else:
-            ready = bool(select.select([self._replies], [], [], left)[0])
-        if not ready:
-            raise self._failure(
-                f"the worker did not finish within {self._timeout:g} s and was stopped "
-                "(--timeout SECONDS gives it more)"
-            )
+    def _wait(self) -> bool:
+        """Until there is something to read; False where the worker died before it. Processes
+        that it started can hold the pipe open: its end alone does not tell."""
+        while True:
+            if self._deadline is not None and time.monotonic() >= self._deadline:
+                raise self._failure(
+                    f"the worker did not finish within {self._timeout:g} s and was stopped "
+                    "(--timeout SECONDS gives it more)"
+                )
+            ended = self._process.poll() is not None
+            if select.select([self._replies], [], [], 0 if ended else self._patience())[0]:
+                return True
+            if ended:
+                return False
+
+    def _patience(self) -> float:
+        """Seconds until the next look whether the worker still lives and may go on."""
+        if self._deadline is None:
+            return POLL_SECONDS
+        return min(max(self._deadline - time.monotonic(), 0), POLL_SECONDS)
 
     def _parse(self, line: bytes) -> _Reply:
         try:
@@ -154,13 +164,19 @@ class _Worker:
         except msgspec.DecodeError as error:
             raise self._failure(f"the worker sent what is not a reply ({error})") from error
 
+    def _bundle(self, reply: _Reply) -> Bundle:
+        try:
+            return _bundle(reply)
+        except msgspec.DecodeError as error:
+            raise self._failure(f"the worker sent a broken result ({error})") from error
+
     def _how_it_ended(self) -> str:
         try:
             code = self._process.wait(timeout=10)
         except subprocess.TimeoutExpired:
             return "the worker closed its pipe without a reply"
         if code < 0:
-            name = signal.Signals(-code).name
+            name = _signal_name(-code)
             hint = " (out of memory?)" if name == "SIGKILL" else ""
             return f"the worker was killed by {name}{hint}"
         return f"the worker ended with exit code {code} and no reply"
@@ -177,6 +193,13 @@ class _Worker:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
 
 
 def _environment(request: CompileRequest, folder: Path) -> dict[str, str]:

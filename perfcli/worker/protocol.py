@@ -49,6 +49,8 @@ def decode_dataclass(kind: type[T], data: Any) -> T:
 def _decode(kind: Any, data: Any) -> Any:
     origin = typing.get_origin(kind)
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+        if not isinstance(data, dict):
+            raise TypeError(f"{kind.__name__} is an object, not a {type(data).__name__}")
         hints = typing.get_type_hints(kind)
         return kind(**{name: _decode(hints[name], value) for name, value in data.items()})
     if origin is tuple:

@@ -1,0 +1,341 @@
+"""The parent's side, with small stand-ins for the interpreter: scripts that read the request and
+misbehave on the reply pipe."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import handmade
+import msgspec
+import pytest
+
+from perfcli.errors import PerfcliError, WorkerFailed
+from perfcli.model import CompileRequest, Variant
+from perfcli.worker.executor import Progress
+from perfcli.worker.process import LOG_TAIL_LINES, ProcessExecutor
+from perfcli.worker.protocol import ERROR_KINDS
+
+HEAD = f"""#!{sys.executable} -SE
+import json, os, signal, sys, threading
+request = json.loads(os.fdopen(int(sys.argv[-2]), "rb").readline())
+reply = int(sys.argv[-1])
+def send(text):
+    os.write(reply, text.encode())
+def sleep():
+    threading.Event().wait(60)
+"""
+# A process of the worker's group that keeps the reply pipe open, and says so on the fifo.
+ORPHAN = """
+ready, tell = os.pipe()
+if os.fork() == 0:
+    fifo = os.open(request["params"]["fifo"], os.O_WRONLY)
+    os.write(fifo, b"x")
+    os.write(tell, b"x")
+    sleep()
+os.read(ready, 1)
+"""
+ERROR = """{"type": "error", "kind": "CompileFailed", "message": "done", "detail": ""}\n"""
+
+Request = Callable[..., CompileRequest]
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+@pytest.fixture
+def request_for(tmp_path: Path, temporary: Path) -> Request:
+    """A request whose interpreter is a script with the given body."""
+
+    def make(body: str, env: dict[str, str] | None = None, **params: str) -> CompileRequest:
+        script = tmp_path / "python"
+        script.write_text(HEAD + body)
+        script.chmod(0o755)
+        variant = Variant("v", env=env or {}, python=str(script))
+        return CompileRequest("softmax", params, None, variant, "cuda", handmade.H100)
+
+    return make
+
+
+def failure(request: CompileRequest, timeout: float = 30) -> PerfcliError:
+    with pytest.raises(PerfcliError) as raised:
+        list(ProcessExecutor(timeout).compile([request], lambda _: None))
+    assert "\n" not in str(raised.value)
+    return raised.value
+
+
+class Fifo:
+    """Tells when the last process that holds it is gone."""
+
+    def __init__(self, path: Path) -> None:
+        os.mkfifo(path)
+        self.path = str(path)
+        self._fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+
+    def next(self) -> bytes:
+        assert select.select([self._fd], [], [], 10)[0], "somebody still holds the fifo"
+        return os.read(self._fd, 100)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+@pytest.fixture
+def fifo(tmp_path: Path) -> Iterator[Fifo]:
+    made = Fifo(tmp_path / "fifo")
+    yield made
+    made.close()
+
+
+# --- ends without a reply --------------------------------------------------------------------
+
+
+def test_a_worker_that_dies_by_a_signal_is_named_with_the_end_of_its_log(
+    request_for: Request,
+) -> None:
+    body = """
+for number in range(100):
+    print("line", number, flush=True)
+print("last words", file=sys.stderr, flush=True)
+os.kill(os.getpid(), signal.SIGSEGV)
+"""
+    error = failure(request_for(body))
+    assert isinstance(error, WorkerFailed)
+    assert str(error) == "the worker was killed by SIGSEGV"
+    told = error.detail.splitlines()
+    assert told[0] == "the end of its log:"
+    assert told[1:] == [f"line {n}" for n in range(101 - LOG_TAIL_LINES, 100)] + ["last words"]
+
+
+def test_a_worker_that_is_killed_may_have_run_out_of_memory(request_for: Request) -> None:
+    error = failure(request_for("os.kill(os.getpid(), signal.SIGKILL)"))
+    assert str(error) == "the worker was killed by SIGKILL (out of memory?)"
+
+
+def test_a_signal_without_a_name(request_for: Request) -> None:
+    number = 40  # a real-time signal: Python names only the first and the last
+    error = failure(request_for(f"os.kill(os.getpid(), {number})"))
+    assert str(error) == f"the worker was killed by signal {number}"
+
+
+def test_a_worker_that_exits(request_for: Request) -> None:
+    error = failure(request_for("raise SystemExit(7)"))
+    assert isinstance(error, WorkerFailed)
+    assert str(error) == "the worker ended with exit code 7 and no reply"
+    assert error.detail == ""
+
+
+def test_half_a_reply_is_none(request_for: Request) -> None:
+    error = failure(request_for("""send('{"type": "result", "run"')"""))
+    assert str(error) == "the worker ended with exit code 0 and no reply"
+
+
+def test_a_worker_that_hangs_is_stopped(request_for: Request, temporary: Path) -> None:
+    error = failure(request_for("print('waiting', flush=True); sleep()"), timeout=0.5)
+    assert isinstance(error, WorkerFailed)
+    assert str(error).startswith("the worker did not finish within 0.5 s and was stopped")
+    assert error.detail == "the end of its log:\nwaiting"
+
+
+def test_a_worker_that_reports_forever_is_stopped(request_for: Request) -> None:
+    body = """
+while True:
+    send('{"type": "progress", "phase": "trace"}\\n')
+"""
+    assert "did not finish within 0.5 s" in str(failure(request_for(body), timeout=0.5))
+
+
+def test_a_killed_worker_is_noticed_while_its_children_hold_the_pipe(
+    request_for: Request, fifo: Fifo
+) -> None:
+    body = ORPHAN + "os.kill(os.getpid(), signal.SIGKILL)"
+    error = failure(request_for(body, fifo=fifo.path))
+    assert "SIGKILL" in str(error)
+
+
+# --- sends something else --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sent", ["garbage\n", "[1]\n", "{}\n", '{"type": 3}\n', "\n"])
+def test_garbage_on_the_pipe(sent: str, request_for: Request) -> None:
+    error = failure(request_for(f"print('log', flush=True); send({sent!r})"))
+    assert isinstance(error, WorkerFailed)
+    assert str(error).startswith("the worker sent what is not a reply")
+    assert error.detail == "the end of its log:\nlog"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        '{"type": "unheard of"}',
+        '{"type": "result"}',
+        '{"type": "result", "run": {"id": 1}, "blobs": {}}',
+    ],
+)
+def test_a_result_that_is_no_run(sent: str, request_for: Request) -> None:
+    error = failure(request_for(f"send({sent + chr(10)!r})"))
+    assert isinstance(error, WorkerFailed)
+    assert str(error).startswith("the worker sent a broken result")
+
+
+@pytest.mark.parametrize("kind", ERROR_KINDS)
+def test_errors_come_out_as_they_were(kind: str, request_for: Request) -> None:
+    message = {"type": "error", "kind": kind, "message": "what", "detail": "a\nb"}
+    error = failure(request_for(f"send({json.dumps(message) + chr(10)!r})"))
+    assert type(error) is ERROR_KINDS[kind]
+    assert str(error) == "what"
+    assert error.detail == "a\nb"
+
+
+def test_an_error_of_an_unknown_kind_is_a_plain_one(request_for: Request) -> None:
+    error = failure(request_for("""send('{"type":"error","kind":"Odd","message":"what"}\\n')"""))
+    assert type(error) is PerfcliError
+
+
+# --- a good reply ----------------------------------------------------------------------------
+
+
+def test_a_result_in_pieces_and_noise_on_stdout(request_for: Request, tmp_path: Path) -> None:
+    run = handmade.run([handmade.kernel("a", "mul"), handmade.kernel("b", "add", registers=None)])
+    blobs = {"id": "x" * 300_000}
+    result = {"type": "result", "run": msgspec.to_builtins(run), "blobs": blobs}
+    progress = '{"type": "progress", "phase": "kernels", "done": 1, "total": 2}\n'
+    text = progress + progress + json.dumps(result) + "\n"
+    (tmp_path / "reply").write_text(text)
+    body = f"""
+print('{{"type": "error"}}')
+text = open({str(tmp_path / "reply")!r}).read()
+for start in range(0, len(text), 99_991):
+    send(text[start:start + 99_991])
+"""
+    seen: list[Progress] = []
+    (bundle,) = ProcessExecutor(30).compile([request_for(body)], seen.append)
+    assert bundle.run == run
+    assert bundle.blobs == blobs
+    assert [(p.request, p.phase, p.done, p.total) for p in seen] == [
+        (0, "kernels", 1, 2),
+        (0, "kernels", 1, 2),
+        (0, "done", 0, None),
+    ]
+
+
+def test_bundles_come_one_by_one_and_the_good_ones_stay(
+    request_for: Request, tmp_path: Path
+) -> None:
+    run = handmade.run([handmade.kernel("a")])
+    good = {"type": "result", "run": msgspec.to_builtins(run), "blobs": {}}
+    (tmp_path / "reply").write_text(json.dumps(good) + "\n")
+    body = f"""
+if "fails" in request["params"]:
+    raise SystemExit(3)
+send(open({str(tmp_path / "reply")!r}).read())
+"""
+    requests = [request_for(body), request_for(body, fails="yes")]
+    seen: list[int] = []
+    bundles = ProcessExecutor(30).compile(requests, lambda p: seen.append(p.request))
+    assert next(bundles).run == run
+    with pytest.raises(WorkerFailed, match="exit code 3"):
+        next(bundles)
+    assert seen == [0]
+
+
+# --- what is left behind ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        f"send({ERROR!r})",
+        "send('garbage\\n')",
+        "os.close(reply); sleep()",
+        "sleep()",
+    ],
+    ids=["error", "garbage", "closed", "hangs"],
+)
+def test_nothing_is_left_of_a_worker(
+    ending: str, request_for: Request, fifo: Fifo, temporary: Path
+) -> None:
+    body = ORPHAN + "open(os.path.join(os.environ['TMPDIR'], 'rubbish'), 'w').close()\n" + ending
+    open_before = len(os.listdir("/proc/self/fd"))
+    # Long enough for the stand-in to start; only the ones that hang wait for its end.
+    failure(request_for(body, fifo=fifo.path), timeout=1)
+    assert fifo.next() == b"x"
+    assert fifo.next() == b""
+    assert list(temporary.iterdir()) == []
+    assert len(os.listdir("/proc/self/fd")) == open_before
+
+
+def test_ctrl_c_in_the_parent_ends_the_worker(
+    request_for: Request, fifo: Fifo, temporary: Path
+) -> None:
+    body = ORPHAN + """send('{"type": "progress", "phase": "trace"}\\n'); sleep()"""
+
+    def interrupt(_: Progress) -> None:
+        assert fifo.next() == b"x"
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        list(ProcessExecutor(30).compile([request_for(body, fifo=fifo.path)], interrupt))
+    assert fifo.next() == b""
+    assert list(temporary.iterdir()) == []
+
+
+# --- how it is started -----------------------------------------------------------------------
+
+
+def test_the_environment_is_the_callers_without_torchs_settings(
+    request_for: Request, tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCH_LOGS", "all")
+    monkeypatch.setenv("TORCHINDUCTOR_MAX_AUTOTUNE", "1")
+    monkeypatch.setenv("TRITON_PRINT_AUTOTUNING", "1")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    monkeypatch.setenv("KEPT", "as it is")
+    written = tmp_path / "environment"
+    body = f"json.dump(dict(os.environ), open({str(written)!r}, 'w')); send({ERROR!r})"
+    asked = {"TORCHINDUCTOR_BENCHMARK_FUSION": "1", "OTHER": "2"}
+    failure(request_for(body, env=asked))
+    env = json.loads(written.read_text())
+    assert env["KEPT"] == "as it is"
+    assert env["OTHER"] == "2"
+    assert env["CUDA_VISIBLE_DEVICES"] == ""
+    assert env["PYTHONHASHSEED"] == "0"
+    settings = {k for k in env if k.startswith(("TORCH", "TRITON"))}
+    assert settings == {
+        "TORCHINDUCTOR_BENCHMARK_FUSION",
+        "TORCHINDUCTOR_CACHE_DIR",
+        "TORCHINDUCTOR_COMPILE_THREADS",
+        "TRITON_CACHE_DIR",
+    }
+    for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TMPDIR"):
+        assert Path(env[name]).is_relative_to(temporary)
+
+
+def test_an_interpreter_that_does_not_exist(tmp_path: Path, temporary: Path) -> None:
+    missing = str(tmp_path / "no" / "python")
+    request = CompileRequest("softmax", {}, None, Variant("v", python=missing), "cpu", None)
+    error = failure(request)
+    assert str(error) == f"cannot start {missing}: No such file or directory"
+    assert list(temporary.iterdir()) == []
+
+
+def test_an_interpreter_that_cannot_be_run(tmp_path: Path, temporary: Path) -> None:
+    script = tmp_path / "python"
+    script.write_text("not executable")
+    request = CompileRequest("softmax", {}, None, Variant("v", python=str(script)), "cpu", None)
+    assert str(failure(request)) == f"cannot start {script}: Permission denied"
+
+
+def test_a_program_that_is_no_python(temporary: Path) -> None:
+    request = CompileRequest("s", {}, None, Variant("v", python="/bin/false"), "cpu", None)
+    assert str(failure(request)) == "the worker ended with exit code 1 and no reply"
