@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 from perfcli.model import Origin
 
-_FRAME = re.compile(r'File "([^"]+)", line (\d+), in .*\n\s+(.*)')
+_FRAME = re.compile(r'\s*File "([^"]+)", line (\d+)(, in .*)?$')
+# Where Dynamo found the outermost module: a local, a global, a cell of the compiled function.
+_ROOT = re.compile(r"^[LG]\['[^']+'\](\.__closure__\[\d+\]\.cell_contents)?\.?")
 
 
 def origins(scheduled: Any) -> tuple[Origin, ...]:
@@ -52,12 +55,26 @@ def _size(size: Any) -> int | str:
 
 
 def _user_line(stack_trace: str) -> tuple[str, str]:
-    """The innermost frame of a node's stack trace: ``file:line`` and its text."""
-    frames = _FRAME.findall(stack_trace)
-    if not frames:
-        return "", ""
-    file, line, code = frames[-1]
-    return f"{file}:{line}", code.strip()
+    """The innermost frame of a node's stack trace that is not torch's own, or the innermost one
+    where all are: ``file:line`` and its text, which a stack trace can lack."""
+    lines = stack_trace.splitlines()
+    frames = []
+    for number, text in enumerate(lines):
+        if found := _FRAME.match(text):
+            following = lines[number + 1] if number + 1 < len(lines) else ""
+            code = "" if _FRAME.match(following) else following.strip()
+            frames.append((found[1], found[2], code))
+    torchs = _torch_folder()
+    users = [frame for frame in frames if not frame[0].startswith(torchs)]
+    for file, line, code in reversed(users or frames):
+        return f"{file}:{line}", code
+    return "", ""
+
+
+def _torch_folder() -> str:
+    import torch
+
+    return f"{Path(torch.__file__).parent}/"
 
 
 def _module_path(meta: Any) -> str:
@@ -67,6 +84,6 @@ def _module_path(meta: Any) -> str:
         return ""
     entry = list(stack.values())[-1]
     path = entry[0] if isinstance(entry, tuple) else str(entry)
-    path = re.sub(r"^L\['\w+'\]\.?", "", str(path))
+    path = _ROOT.sub("", str(path))
     path = re.sub(r"_modules\['([^']+)'\]", r"\1", path)
     return re.sub(r"\._modules\.|\['([^']+)'\]", r".\1", path).strip(".")
