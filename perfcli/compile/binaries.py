@@ -127,7 +127,8 @@ def prepare_process() -> None:
     """Settings of a pool process: Inductor may not try to load what it compiled."""
     import torch._inductor.config as inductor
 
-    os.environ.setdefault("TRITON_CACHE_DIR", tempfile.mkdtemp(prefix="perfcli-triton-"))
+    if "TRITON_CACHE_DIR" not in os.environ:
+        os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp(prefix="perfcli-triton-")
     for name in ("use_static_cuda_launcher", "use_static_triton_launcher"):
         if name in inductor._config:
             setattr(inductor, name, False)
