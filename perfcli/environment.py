@@ -38,7 +38,10 @@ _CODE_PREFIXES = (
     "DISABLE_",
     "PTXAS_",
 )
-_CODE_NAMES = frozenset({"FAKE_ALLOW_META", "LOG_AUTOTUNE_RESULTS", "USE_IR_LOC"})
+_CODE_NAMES = frozenset(
+    # CI: functorch.error_on_custom_op_aliasing depends on it.
+    {"CI", "FAKE_ALLOW_META", "LOG_AUTOTUNE_RESULTS", "USE_IR_LOC"}
+)
 # Where a user's weights are; says nothing about code.
 _HARMLESS = frozenset({"TORCH_HOME"})
 # These shape code as well, but describe the machine, so workers keep them.

@@ -147,6 +147,7 @@ def test_workers_see_nothing_that_the_caller_set_for_torch() -> None:
         "TRITON_INTERPRET": "1",
         "PYTORCH_CUDA_ALLOC_CONF": "x",
         "DISABLE_PTXAS_OPT": "1",
+        "CI": "true",
     }
     cleaned = environment.clean_environment(caller, {"TORCHINDUCTOR_MAX_AUTOTUNE": "1"})
     assert cleaned == {
