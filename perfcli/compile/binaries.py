@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from perfcli.blobs import blob_id, pack
+from perfcli.compile.ptxas import ptxas_version, select_ptxas
 from perfcli.errors import PerfcliError
 from perfcli.facts.binary import BinaryFacts, find_tools, read_cubin
 from perfcli.facts.occupancy import occupancy
@@ -129,6 +130,7 @@ def prepare_process() -> None:
 
     if "TRITON_CACHE_DIR" not in os.environ:
         os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp(prefix="perfcli-triton-")
+    select_ptxas()
     for name in ("use_static_cuda_launcher", "use_static_triton_launcher"):
         if name in inductor._config:
             setattr(inductor, name, False)
@@ -145,6 +147,7 @@ def _cache_path(source: str, name: str, target: Target, cache_dir: Path) -> Path
         repr(target),
         torch.__version__,
         triton.__version__,
+        str(ptxas_version(target)),
         sys.version.split()[0],
     ]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()

@@ -27,6 +27,11 @@ class CapturedKernel:
     bytes_read: int | None = None
     bytes_written: int | None = None
 
+    def add_origins(self, nodes: Any) -> None:
+        """Identical sources share one kernel: its origins are those of all its uses."""
+        known = {o.node for o in self.origins}
+        self.origins += tuple(o for o in provenance.origins(nodes) if o.node not in known)
+
 
 @dataclass(slots=True)
 class CapturedGraph:
@@ -48,6 +53,11 @@ class Capture:
     call_order: list[CapturedGraph] = field(default_factory=list)
     _open: dict[int, CapturedGraph] = field(default_factory=dict)
     _scheduled: list[tuple[Any, Any]] = field(default_factory=list)
+    _lowering: Any = None
+
+    def latest(self) -> str:
+        """The graph that Inductor worked on last: where a failure of it happened."""
+        return self.graph_of(self._lowering).facts.name if self._lowering else "the first graph"
 
     def graph_of(self, lowering: Any) -> CapturedGraph:
         """The record of a ``GraphLowering``, made on first sight."""
@@ -93,6 +103,7 @@ def capturing(
         (cpp.CppScheduling, "define_kernel", _hook_scheduled),
         (Scheduler, "codegen_extern_call", _hook_extern),
         (Scheduler, "codegen", _hook_schedule),
+        (GraphLowering, "run", _hook_lowering),
         (GraphLowering, "_compile_to_module", functools.partial(_hook_module, finish=finish)),
     ]
     saved = []
@@ -131,10 +142,7 @@ def _hook_scheduled(capture: Capture, original: Any) -> Any:
             capture._scheduled.pop()
         record = _current_graph(capture).kernels.get(name)
         if record is not None:
-            # Identical sources share one kernel: its origins are those of all its uses.
-            known = {o.node for o in record.origins}
-            more = [o for o in provenance.origins(nodes) if o.node not in known]
-            record.origins += tuple(more)
+            record.add_origins(nodes)
         return name
 
     return define
@@ -180,10 +188,10 @@ def _hook_extern(capture: Capture, original: Any) -> Any:
         node = scheduler_node.node
         if isinstance(node, ir.UserDefinedTritonKernel):
             graph = _current_graph(capture)
-            before = set(graph.kernels)
+            before = len(graph.launches)
             result = original(self, scheduler_node)
-            for name in set(graph.kernels) - before:
-                graph.kernels[name].origins = provenance.origins(node)
+            for launch in graph.launches[before:]:
+                graph.kernels[launch.name].add_origins(node)
             return result
         if not isinstance(node, ir.MultiOutput):
             graph = _current_graph(capture)
@@ -216,6 +224,18 @@ def _hook_schedule(capture: Capture, original: Any) -> Any:
         return original(self)
 
     return codegen
+
+
+def _hook_lowering(capture: Capture, original: Any) -> Any:
+    @functools.wraps(original)
+    def run(self: Any, *args: Any) -> Any:
+        from torch._inductor.graph import SubgraphLowering
+
+        if not isinstance(self, SubgraphLowering):
+            capture._lowering = self
+        return original(self, *args)
+
+    return run
 
 
 def _hook_module(

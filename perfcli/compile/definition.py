@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,6 +22,9 @@ _KINDS: dict[str, KernelKind] = {
     "user_autotune": "user",
 }
 
+# Inductor notes it in the source even where it shortens the name to ``triton_``.
+_FULL_NAME = re.compile(r"'kernel_name': '[^']*'")
+
 
 @dataclass(frozen=True, slots=True)
 class Definition:
@@ -34,7 +38,8 @@ class Definition:
     @property
     def source_hash(self) -> str:
         """SHA-256 of the text without its own name: the same code under two names is one."""
-        return hashlib.sha256(self.source.replace(self.name, "kernel").encode()).hexdigest()
+        text = _FULL_NAME.sub("'kernel_name': 'kernel'", self.source)
+        return hashlib.sha256(text.replace(self.name, "kernel").encode()).hexdigest()
 
 
 def parse_definition(body: str, cpp_definition: str | None = None) -> Definition | None:

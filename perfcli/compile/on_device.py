@@ -38,9 +38,15 @@ def driver_facts(definition: Definition) -> Compiled:
     """Every candidate of a kernel as the driver reports it once the binary is loaded."""
     from torch._inductor.codecache import PyCodeCache
 
+    from perfcli.compile.ptxas import select_ptxas
+
     if definition.language != "triton":
         return Compiled((), {})
-    tuner = getattr(PyCodeCache.load(definition.source), definition.name)
+    select_ptxas()
+    # Another text, so that the kernel is loaded anew: in the one that ran, only the autotuner's
+    # winner is left, and a second precompile() would add configurations.
+    source = f"{definition.source}\n# read by perfcli\n"
+    tuner = getattr(PyCodeCache.load(source), definition.name)
     tuner.precompile()
     return Compiled(tuple(_candidate(launcher) for launcher in tuner.launchers), {})
 

@@ -203,7 +203,7 @@ def _run(session: Session, capture: Capture, built: Any, kernels: tuple[KernelFa
         device=request.device,
         target=request.target,
         variant=request.variant,
-        environment=environment(),
+        environment=environment(request.target),
         kernels=kernels,
         launches=launches,
         graphs=tuple(g.facts for g in capture.graphs),

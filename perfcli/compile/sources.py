@@ -14,9 +14,10 @@ def user_sources() -> dict[str, str]:
     roots = [Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "purelib", "platlib")]
     roots.append(Path(__file__).resolve().parents[1])
     found: dict[str, str] = {}
-    for module in list(sys.modules.values()):
+    for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        if not file or not file.endswith(".py"):
+        # By name as well: scenarios/ is a package of perfcli that can lie elsewhere.
+        if not file or not file.endswith(".py") or name.startswith("perfcli."):
             continue
         path = Path(file).resolve()
         if any(path.is_relative_to(root) for root in roots) or _generated(path):

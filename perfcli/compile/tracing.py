@@ -139,10 +139,9 @@ def _explained(error: Exception, capture: Capture) -> Exception:
     inductor = getattr(exc, "BackendCompilerFailed", ())
     if isinstance(error, inductor) or type(error).__module__.startswith("torch._inductor"):
         cause = getattr(error, "inner_exception", None) or error.__cause__ or error
-        graph = capture.graphs[-1].facts.name if capture.graphs else "the first graph"
         text = str(cause).strip().splitlines() or [type(cause).__name__]
         return CompileFailed(
-            f"Inductor could not compile {graph}: {type(cause).__name__}: {text[0]}",
+            f"Inductor could not compile {capture.latest()}: {type(cause).__name__}: {text[0]}",
             detail=_traceback(cause),
         )
     text = str(error).strip().splitlines() or [type(error).__name__]

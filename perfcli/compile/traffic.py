@@ -23,23 +23,35 @@ def bytes_moved(kernel: Any) -> Moved:
     if estimate is None:
         return UNKNOWN
     try:
-        total = int(estimate())
+        total = int(estimate()) + _bytes_overlooked(kernel)
         written = _bytes_written(kernel)
     except Exception:  # an estimate: whatever it stumbles over, the kernel itself is fine
         return UNKNOWN
-    return Moved(max(total - written, 0), written)
+    return Moved(total - written, written) if total >= written else UNKNOWN
 
 
 def _bytes_written(kernel: Any) -> int:
+    outputs = kernel.args.output_buffers.items()
+    names = [name for name, inner in outputs if isinstance(inner, str)]  # else it was removed
+    inplace = {id(b): b for b in kernel.args.inplace_buffers.values() if hasattr(b, "other_names")}
+    names += [buffer.other_names[-1] for buffer in inplace.values()]
+    return _bytes_of(names, kernel)
+
+
+def _bytes_overlooked(kernel: Any) -> int:
+    """Inputs that a user's kernel wrote in place: the scheduler knows them under new names, so
+    that Inductor's estimate takes them for unused."""
+    known = kernel.features.buf_accesses()
+    return _bytes_of([name for name in kernel.args.input_buffers if name not in known], kernel)
+
+
+def _bytes_of(names: list[str], kernel: Any) -> int:
+    """Each buffer once, and no more of it than the kernel has points."""
     from torch._inductor.utils import get_dtype_size
     from torch._inductor.virtualized import V
 
     sizes = V.graph.sizevars
     upper = int(sizes.optimization_hint(_product(kernel.numels.values())))
-    outputs = kernel.args.output_buffers.items()
-    names = [name for name, inner in outputs if isinstance(inner, str)]  # else it was removed
-    inplace = {id(b): b for b in kernel.args.inplace_buffers.values() if hasattr(b, "other_names")}
-    names += [buffer.other_names[-1] for buffer in inplace.values()]
     total = 0
     for name in names:
         numel = min(int(sizes.optimization_hint(V.graph.get_numel(name))), upper)
