@@ -57,6 +57,7 @@ class Outcome:
     seconds: float = 0.0
     error: str = ""
     sources: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, Any] = field(default_factory=dict)
 
 
 def shipped_cases() -> Iterator[Case]:
@@ -125,6 +126,7 @@ def _compare(real: Bundle, offline: Bundle, outcome: Outcome) -> None:
     """Kernels of each graph direction as a multiset of texts: order and numbering of graphs may
     differ where a graph breaks."""
     outcome.kernels = len(real.run.kernels)
+    outcome.environment = asdict(real.run.environment)
     outcome.externs_equal = _externs(real) == _externs(offline)
     left = list(offline.run.kernels)
     rest = []
@@ -200,7 +202,9 @@ def _line(o: Outcome) -> str:
 
 
 def write_report(path: Path, target: Target, outcomes: list[Outcome]) -> None:
+    runs = [o.environment for o in outcomes if o.environment]
     report = {
+        "environment": runs[0] if runs else {},
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "target": asdict(target),
         "outcomes": [asdict(o) for o in outcomes],
@@ -208,9 +212,46 @@ def write_report(path: Path, target: Target, outcomes: list[Outcome]) -> None:
     path.write_text(json.dumps(report, indent=1, default=str))
 
 
+def page(report: Mapping[str, Any]) -> str:
+    """The report as docs/fidelity.md has it."""
+    environment = report["environment"]
+    lines = [
+        "# Fidelity: the kernels of a GPU that is not there",
+        "",
+        f"`make fidelity` on {report['date'][:10]}, {report['target']['description']}, "
+        f"torch {environment['torch']}, triton {environment['triton']}, "
+        f"ptxas {environment['ptxas']}, Python {environment['python']}.",
+        "",
+        "Each case is compiled and run on the device with nothing stood in for, and compiled",
+        "without it in another process. *Bodies* are kernel sources equal character by character,",
+        "device properties and options in them included; *name only* are those of them that differ",
+        "in nothing but the kernel's own name. *Candidates* are launch configurations whose",
+        "registers, spilled words and shared memory equal what the driver reports once the binary",
+        "is loaded. *Externs* says whether the operators without generated code, and how often each",
+        "is called, are the same.",
+        "",
+        "| case | bodies | name only | candidates | externs |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for o in report["outcomes"]:
+        bodies = f"{o['identical'] + o['name_only']} of {o['kernels']}"
+        candidates = f"{o['equal_candidates']} of {o['candidates']}"
+        externs = "equal" if o["externs_equal"] else "differ"
+        name = o["case"]["name"]
+        if o["error"]:
+            lines.append(f"| {name} | failed: {o['error'].splitlines()[0]} | | | |")
+        else:
+            lines.append(f"| {name} | {bodies} | {o['name_only']} | {candidates} | {externs} |")
+    different = [(o["case"]["name"], d) for o in report["outcomes"] for d in o["different"]]
+    lines += ["", "## Not identical", ""]
+    lines += [f"* {case}: `{text}`" for case, text in different] or ["Nothing."]
+    return "\n".join(lines) + "\n"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("fidelity.json"))
+    parser.add_argument("--page", type=Path, help="write the table as Markdown, docs/fidelity.md")
     parser.add_argument("--only", default="", help="cases whose name contains this")
     parser.add_argument("--group", choices=("shipped", "architectures"))
     parser.add_argument("--parallel", type=int, default=max((os.cpu_count() or 2) // 2, 1))
@@ -227,6 +268,8 @@ def main() -> int:
         for outcome in threads.map(lambda c: run_case(c, target, options.jobs), cases):
             outcomes.append(outcome)
             write_report(options.out, target, outcomes)  # a stopped run keeps what it has
+    if options.page is not None:
+        options.page.write_text(page(json.loads(options.out.read_text())))
     print("\n".join(_line(o) for o in outcomes))
     for group in ("shipped", "architectures"):
         chosen = [o for o in outcomes if o.case.group == group]
