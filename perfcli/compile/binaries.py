@@ -24,7 +24,7 @@ from perfcli.facts.binary import BinaryFacts, find_tools, read_cubin
 from perfcli.facts.occupancy import occupancy
 from perfcli.model import Candidate, LineCounts, Target
 
-FORMAT = 2
+FORMAT = 3
 """Of the cache entries: raise it when a fact is added or counted differently."""
 
 
