@@ -1,0 +1,60 @@
+"""Real compilations in worker processes: each distinct request runs once per session."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perfcli import targets
+from perfcli.model import Bundle, CompileRequest, Run, Variant
+from perfcli.worker.process import ProcessExecutor
+
+MODELS = Path(__file__).parents[2] / "fixtures" / "models"
+TIMEOUT_SECONDS = 300
+
+Compile = Callable[..., Run]
+
+
+@pytest.fixture(scope="session")
+def compile_bundle(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Bundle]:
+    """Compiles a shipped scenario or a file of ``fixtures/models``; target None is the CPU."""
+    shared = tmp_path_factory.mktemp("cache")
+
+    @functools.cache
+    def compiled(
+        scenario: str,
+        target: str | None = "h100",
+        *,
+        preset: str | None = None,
+        params: tuple[tuple[str, Any], ...] = (),
+        options: tuple[tuple[str, Any], ...] = (),
+        dynamic: bool = False,
+        cache: Path = shared,
+    ) -> Bundle:
+        request = CompileRequest(
+            scenario=str(MODELS / scenario) if scenario.endswith(".py") else scenario,
+            params=dict(params),
+            preset=preset,
+            variant=Variant("v", options=dict(options)),
+            device="cuda" if target else "cpu",
+            target=targets.get(target) if target else None,
+            dynamic=dynamic,
+            jobs=2,
+            cache_dir=str(cache),
+        )
+        (bundle,) = ProcessExecutor(TIMEOUT_SECONDS).compile([request], lambda _: None)
+        return bundle
+
+    return compiled
+
+
+@pytest.fixture(scope="session")
+def compile_run(compile_bundle: Callable[..., Bundle]) -> Compile:
+    def compiled(*args: Any, **kwargs: Any) -> Run:
+        return compile_bundle(*args, **kwargs).run
+
+    return compiled

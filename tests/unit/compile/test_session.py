@@ -1,0 +1,302 @@
+"""Real torch.compile in real workers, without a GPU. What is expected was counted by hand from
+the models in fixtures/models and the sizes of the presets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from perfcli.blobs import blob_id, unpack
+from perfcli.errors import CompileFailed, PerfcliError, UserCodeFailed
+from perfcli.model import Bundle, KernelFacts, Run
+
+pytestmark = pytest.mark.torch
+
+Compile = Callable[..., Run]
+TRAINING = (("mode", "training"),)
+
+
+def by_graph(run: Run) -> dict[str, list[KernelFacts]]:
+    return {g.name: [k for k in run.kernels if k.graph == g.name] for g in run.graphs}
+
+
+# --- one kernel ------------------------------------------------------------------------------
+
+ROWS, COLUMNS, BF16 = 128, 2048, 2  # the smoke preset
+
+
+def test_softmax_is_one_kernel_of_two_sweeps(compile_bundle: Callable[..., Bundle]) -> None:
+    bundle = compile_bundle("softmax", preset="smoke")
+    run = bundle.run
+    (kernel,) = run.kernels
+    assert kernel.kind == "reduction"
+    assert kernel.launches == 1
+    assert [launch.name for launch in run.launches] == [kernel.name]
+    assert run.externs == ()
+    facts = kernel.source_facts
+    assert facts is not None
+    # Online softmax: once for maximum and sum, once more to write the result.
+    assert (facts.loads, facts.stores, facts.loops) == (2, 1, 2)
+    assert kernel.bytes_read == kernel.bytes_written == ROWS * COLUMNS * BF16
+    assert kernel.lower_bound_seconds == pytest.approx(2 * ROWS * COLUMNS * BF16 / 3.35e12)
+    source = unpack(bundle.blobs[kernel.source])
+    assert blob_id(source) == kernel.source
+    assert f"def {kernel.name}(" in source
+
+
+def test_softmax_has_plausible_binaries(compile_bundle: Callable[..., Bundle]) -> None:
+    bundle = compile_bundle("softmax", preset="smoke")
+    candidates = bundle.run.kernels[0].candidates
+    assert candidates
+    for candidate in candidates:
+        assert candidate.error == ""
+        assert 0 < (candidate.registers or 0) <= 255
+        assert 0 < (candidate.occupancy or 0) <= 1
+        # The source has two loads and a store: no less in the machine code.
+        assert sum(candidate.global_loads.values()) >= 2
+        assert sum(candidate.global_stores.values()) >= 1
+        assert ".entry" in unpack(bundle.blobs[candidate.ptx or ""])
+        assert "LDG" in unpack(bundle.blobs[candidate.sass or ""])
+        assert "tt.load" in unpack(bundle.blobs[candidate.ttgir or ""])
+
+
+def test_origins_lead_to_the_models_line(compile_run: Compile) -> None:
+    (kernel,) = compile_run("softmax", preset="smoke").kernels
+    origin = next(o for o in kernel.origins if o.op == "aten._softmax.default")
+    file, _, line = origin.location.rpartition(":")
+    assert Path(file).name == "softmax.py"
+    assert Path(file).read_text().splitlines()[int(line) - 1].strip() == origin.code
+    assert origin.shape == (ROWS, COLUMNS)
+
+
+def test_shipped_scenarios_are_no_sources_of_the_user(compile_run: Compile) -> None:
+    assert compile_run("softmax", preset="smoke").sources == {}
+
+
+def test_cpu_kernels_have_source_facts_and_no_candidates(compile_run: Compile) -> None:
+    run = compile_run("softmax", None, preset="smoke")
+    assert run.target is None
+    (kernel,) = run.kernels
+    assert (kernel.language, kernel.kind) == ("cpp", "cpp")
+    assert kernel.candidates == ()
+    facts = kernel.source_facts
+    assert facts is not None
+    assert (facts.vector_loads or 0) > 0
+    assert (facts.vector_stores or 0) > 0
+    assert kernel.lower_bound_seconds is None
+
+
+# --- several graphs, several calls -----------------------------------------------------------
+
+
+def test_a_graph_break_gives_two_graphs_each_way(compile_run: Compile) -> None:
+    run = compile_run("broken_graph.py", params=TRAINING)
+    assert [g.name for g in run.graphs] == ["forward 0", "backward 0", "forward 1", "backward 1"]
+    graphs = by_graph(run)
+    assert {name: len(kernels) for name, kernels in graphs.items()} == dict.fromkeys(graphs, 1)
+    # In the order of a step: the backward of the last graph comes first.
+    assert [launch.graph for launch in run.launches] == [
+        "forward 0",
+        "forward 1",
+        "backward 1",
+        "backward 0",
+    ]
+    assert all(k.launches == 1 for k in run.kernels)
+    assert len(run.graph_breaks) == 1
+    assert "graph_break" in run.graph_breaks[0]
+
+
+def test_bytes_of_each_graph(compile_run: Compile) -> None:
+    matrix, row = 64 * 256 * 4, 256 * 4
+    graphs = by_graph(compile_run("broken_graph.py", params=TRAINING))
+    moved = {name: (k.bytes_read, k.bytes_written) for name, (k,) in graphs.items()}
+    assert moved == {
+        "forward 0": (matrix + row, matrix),  # x * scale
+        "forward 1": (matrix, matrix),  # x.sin() + 1
+        "backward 1": (2 * matrix, matrix),  # grad * x.cos()
+        "backward 0": (2 * matrix, row),  # (grad * x).sum(0)
+    }
+
+
+def test_a_function_called_twice_launches_twice(compile_run: Compile) -> None:
+    run = compile_run("called_twice.py")
+    assert len(run.graphs) == 2
+    assert sorted(k.launches for k in run.kernels) == [2, 2]
+    assert [launch.graph for launch in run.launches] == ["inference 0", "inference 1"] * 2
+
+
+def test_dynamic_shapes_stay_symbols_both_ways(compile_bundle: Callable[..., Bundle]) -> None:
+    bundle = compile_bundle("sizes.py", params=TRAINING, dynamic=True)
+    run = bundle.run
+    assert run.dynamic
+    graphs = by_graph(run)
+    assert set(graphs) == {"forward 0", "backward 0"}
+    matrix, row = 33 * 512 * 4, 512 * 4
+    (forward,) = graphs["forward 0"]
+    assert (forward.bytes_read, forward.bytes_written) == (matrix + row, matrix)
+    for kernel in run.kernels:
+        source = unpack(bundle.blobs[kernel.source])
+        assert re.search(r"def \w+\([^)]*(xnumel|r0_numel|ks0)", source)
+        assert " = 33\n" not in source
+    sizes = {s for k in run.kernels for o in k.origins for s in o.shape}
+    assert any(isinstance(s, str) for s in sizes)
+    assert 512 in sizes
+    assert 33 not in sizes
+
+
+def test_static_shapes_are_numbers(compile_bundle: Callable[..., Bundle]) -> None:
+    bundle = compile_bundle("softmax", preset="smoke")
+    assert f"xnumel = {ROWS}\n" in unpack(bundle.blobs[bundle.run.kernels[0].source])
+
+
+# --- kernels and operators that are not Inductor's -------------------------------------------
+
+
+def test_a_kernel_written_by_hand(compile_bundle: Callable[..., Bundle]) -> None:
+    bundle = compile_bundle("written_kernel.py")
+    written, generated = bundle.run.kernels
+    assert written.kind == "user"
+    assert written.name.startswith("scaled_sum")
+    assert written.launches == 2
+    facts = written.source_facts
+    assert facts is not None
+    assert (facts.loads, facts.stores) == (2, 1)
+    assert (facts.buffers_read, facts.buffers_written) == (2, 1)
+    (origin, *more) = written.origins
+    assert Path(origin.location.rpartition(":")[0]).name == "written_kernel.py"
+    assert "scaled_sum[grid]" in origin.code
+    assert len(more) == 1, "one origin for each launch"
+    assert written.best
+    assert (written.best.registers or 0) > 0
+    assert "def scaled_sum(" in unpack(bundle.blobs[written.source])
+    assert generated.kind == "pointwise"
+    assert generated.launches == 1
+    # Its input was written in place by the user's kernel; it counts all the same.
+    assert generated.bytes_read == generated.bytes_written == 100 * 1000 * 4
+
+
+def test_operators_that_a_cpu_build_lacks(compile_run: Compile) -> None:
+    run = compile_run("gpu_operators.py", params=TRAINING)
+    graphs = by_graph(run)
+    ops = {o.op for o in graphs["forward 0"][0].origins}
+    assert ops == {"aten._fused_rms_norm.default"}
+    externs = {(e.op, e.graph): e.count for e in run.externs}
+    assert externs == {
+        ("aten._grouped_mm.default", "forward 0"): 1,
+        # The gradients of both factors.
+        ("aten._grouped_mm.default", "backward 0"): 2,
+    }
+
+
+def test_conversions_in_the_users_file_take_effect(compile_bundle: Callable[..., Bundle]) -> None:
+    bundle = compile_bundle("gpu_operators.py", params=TRAINING)
+    (norm,) = by_graph(bundle.run)["forward 0"]
+    rows, columns = 64, 128
+    # All in bfloat16 (two bytes), and the reciprocal root mean squares in float32.
+    assert norm.bytes_written == rows * columns * 2 + rows * 4
+    source = unpack(bundle.blobs[norm.source])
+    assert source.count("'*bf16'") == 3  # x, the norm's weight, the result
+    assert source.count("'*fp32'") == 1
+
+
+# --- attention -------------------------------------------------------------------------------
+
+CUDNN, FLASH, EFFICIENT = (
+    f"aten._scaled_dot_product_{name}_attention.default" for name in ("cudnn", "flash", "efficient")
+)
+
+
+@pytest.mark.parametrize(
+    ("target", "chosen"),
+    [("h100", [CUDNN, CUDNN, EFFICIENT]), ("a100", [FLASH, EFFICIENT, EFFICIENT])],
+)
+def test_attention_takes_the_targets_backend(
+    target: str, chosen: list[str], compile_run: Compile
+) -> None:
+    run = compile_run("attention.py", target)
+    assert [launch.name for launch in run.launches if launch.extern] == chosen
+
+
+def test_constants_are_folded_in_the_devices_precision(
+    compile_bundle: Callable[..., Bundle],
+) -> None:
+    """-65504, float16's lowest, is no bfloat16: the device rounds it to -65536."""
+    bundle = compile_bundle("attention.py", "h100")
+    mask = next(k for k in bundle.run.kernels if any("-65504" in o.code for o in k.origins))
+    source = unpack(bundle.blobs[mask.source])
+    assert "-65536.0" in source
+    assert "-65504" not in source
+
+
+# --- options ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mix_order", [True, False])
+def test_an_option_reaches_the_backward(mix_order: bool, compile_run: Compile) -> None:
+    shape = (*TRAINING, ("rows", 32768), ("columns", 2048))
+    options = () if mix_order else (("triton.mix_order_reduction", False),)
+    run = compile_run("rmsnorm", params=shape, options=options)
+    assert dict(run.variant.options) == dict(options)
+    kinds = {k.kind for k in by_graph(run)["backward 0"]}
+    assert ("mix-order-reduction" in kinds) is mix_order
+
+
+def test_an_option_that_this_torch_lacks(compile_run: Compile) -> None:
+    with pytest.raises(CompileFailed) as raised:
+        compile_run("softmax", preset="smoke", options=(("triton.no_such_thing", 1),))
+    assert str(raised.value) == "this torch has no option triton.no_such_thing"
+
+
+# --- what goes wrong -------------------------------------------------------------------------
+
+
+def test_a_model_that_raises(compile_run: Compile) -> None:
+    with pytest.raises(UserCodeFailed) as raised:
+        compile_run("raises.py")
+    assert "ValueError: expected 3 dimensions, got 2" in str(raised.value)
+    assert "\n" not in str(raised.value)
+    files = set(re.findall(r'File "([^"]+)"', raised.value.detail))
+    assert {Path(file).name for file in files} == {"raises.py"}
+    assert "raise ValueError" in raised.value.detail
+
+
+def test_a_graph_that_inductor_cannot_compile_is_named(compile_run: Compile) -> None:
+    with pytest.raises(CompileFailed) as raised:
+        compile_run("no_lowering.py")
+    # The first graph compiles; the one after the graph break does not.
+    assert str(raised.value).startswith("Inductor could not compile inference 1: ")
+    assert "nobody wrote this lowering" in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_no_output_that_needs_a_gradient(compile_run: Compile) -> None:
+    with pytest.raises(PerfcliError, match="nothing to back-propagate"):
+        compile_run("called_twice.py", params=TRAINING)
+
+
+# --- the same again --------------------------------------------------------------------------
+
+
+def test_compiling_twice_gives_the_same(
+    compile_run: Compile, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    params = (*TRAINING, ("learned", True))
+    first, second = (
+        compile_run(
+            "gqa-transformer",
+            preset="smoke",
+            params=params,
+            cache=tmp_path_factory.mktemp("own-cache"),
+        )
+        for _ in range(2)
+    )
+    assert first.kernels
+    assert [k.source_hash for k in first.kernels] == [k.source_hash for k in second.kernels]
+    hashes = [k.binary_hash for k in first.kernels]
+    assert None not in hashes
+    assert hashes == [k.binary_hash for k in second.kernels]
+    assert first.launches == second.launches
+    assert first.externs == second.externs
