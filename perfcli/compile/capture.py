@@ -41,6 +41,8 @@ class CapturedGraph:
     kernels: dict[str, CapturedKernel] = field(default_factory=dict)
     launches: list[Launch] = field(default_factory=list)
     calls: int = 0
+    choices: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Kernels that the generated code times on the device to launch the fastest of them."""
 
 
 @dataclass(slots=True)
@@ -72,6 +74,15 @@ class Capture:
             self.graphs.append(found)
         return found
 
+    def notes(self) -> tuple[str, ...]:
+        """One line for each choice that only the device can make."""
+        return tuple(
+            f"{graph.facts.name} chooses among {', '.join(names)} on the device: "
+            f"counted as {names[0]}"
+            for graph in self.graphs
+            for names in graph.choices.values()
+        )
+
     def launch_list(self) -> list[Launch]:
         """The launches of one step, in order: each graph's list as often as it was called."""
         return [launch for graph in self.call_order for launch in graph.launches]
@@ -92,13 +103,14 @@ def capturing(
     ``finish(lowering, graph)`` stands in for building the generated module and returns what has
     its ``call``; None leaves the real module to be built and run (on a real device).
     """
-    from torch._inductor.codegen import cpp, triton, wrapper
+    from torch._inductor.codegen import cpp, multi_kernel, triton, wrapper
     from torch._inductor.graph import GraphLowering
     from torch._inductor.scheduler import Scheduler
 
     hooks: list[tuple[Any, str, Any]] = [
         (wrapper.PythonWrapperCodegen, "define_kernel", _hook_definition),
         (wrapper.PythonWrapperCodegen, "generate_kernel_call", _hook_call),
+        (multi_kernel.MultiKernelState, "define_kernel", _hook_choice),
         (triton.TritonScheduling, "define_kernel", _hook_scheduled),
         (cpp.CppScheduling, "define_kernel", _hook_scheduled),
         (Scheduler, "codegen_extern_call", _hook_extern),
@@ -173,11 +185,22 @@ def _hook_call(capture: Capture, original: Any) -> Any:
     @functools.wraps(original)
     def call(self: Any, kernel_name: str, *rest: Any, **options: Any) -> Any:
         graph = _current_graph(capture)
-        if kernel_name in graph.kernels:
-            graph.launches.append(Launch(graph.facts.name, kernel_name))
+        name, *_ = graph.choices.get(kernel_name, (kernel_name,))
+        if name in graph.kernels:
+            graph.launches.append(Launch(graph.facts.name, name))
         return original(self, kernel_name, *rest, **options)
 
     return call
+
+
+def _hook_choice(capture: Capture, original: Any) -> Any:
+    @functools.wraps(original)
+    def define(self: Any, kernels: Any, *rest: Any, **options: Any) -> Any:
+        name = original(self, kernels, *rest, **options)
+        _current_graph(capture).choices[name] = tuple(k.kernel_name for k in kernels)
+        return name
+
+    return define
 
 
 def _hook_extern(capture: Capture, original: Any) -> Any:

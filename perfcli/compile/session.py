@@ -17,6 +17,7 @@ from perfcli.blobs import blob_id, pack
 from perfcli.compile import shim
 from perfcli.compile.capture import Capture, CapturedGraph, CapturedKernel
 from perfcli.compile.sources import user_sources
+from perfcli.errors import CompileFailed
 from perfcli.facts.traffic import lower_bound_seconds
 from perfcli.model import (
     Bundle,
@@ -87,7 +88,7 @@ def _on_device(session: Session) -> Bundle:
 
 
 def _finish(session: Session, capture: Capture, built: Any, traced: Any, pool: Any) -> Bundle:
-    session.notes += [*built.notes, *traced.notes]
+    session.notes += [*built.notes, *traced.notes, *capture.notes()]
     with session.phase("kernels"):
         kernels, blobs = _collect(session, capture, pool)
     run = _run(session, capture, built, kernels)
@@ -142,6 +143,9 @@ def _trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
     assumptions = decisions.install(mode)
     traced = tracing.trace_offline(built.workload, mode, capture, session.request.dynamic)
     session.notes += assumptions.notes()
+    for stood_in in session.keep:
+        if failure := getattr(stood_in, "failure", ""):
+            raise CompileFailed("attention's backend could not be chosen", detail=failure)
     return capture, built, traced
 
 

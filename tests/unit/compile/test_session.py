@@ -300,3 +300,14 @@ def test_compiling_twice_gives_the_same(
     assert hashes == [k.binary_hash for k in second.kernels]
     assert first.launches == second.launches
     assert first.externs == second.externs
+
+
+def test_a_choice_that_only_the_device_can_make_is_counted_once(compile_run: Compile) -> None:
+    shape = (("rows", 32768), ("columns", 4096))
+    run = compile_run("rmsnorm", params=shape, options=(("triton.multi_kernel", 1),))
+    # A looped and a persistent kernel of the same norm, of which a step launches one.
+    assert {k.kind for k in run.kernels} == {"reduction", "persistent-reduction"}
+    assert len(run.kernels) == 2
+    assert sorted(k.launches for k in run.kernels) == [0, 1]
+    assert len(run.launches) == 1
+    assert any("on the device" in note for note in run.notes)
