@@ -65,7 +65,10 @@ def make_jobs(question: Question, sides: Sequence[Side], probe: Probe) -> list[J
         if side.assignments:
             catalogue = options.load_catalogue(interpreter.torch_dir)
             variant = options.make_variant("", side.assignments, catalogue, python=side.python)
-        request = replace(shared, variant=replace(variant, name=describe(variant)))
+        # Named as typed; started by its path, since a virtual environment's folder will do.
+        path = interpreter.path if side.python else None
+        variant = replace(variant, name=describe(variant), python=path)
+        request = replace(shared, variant=variant)
         jobs.append(Job(request, fingerprint(request, interpreter), interpreter))
     return jobs
 

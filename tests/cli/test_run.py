@@ -35,6 +35,16 @@ def test_quiet_gives_a_name_to_go_on_with(perfcli: Any) -> None:
     assert (result.out, result.err) == (f"{stored.header.id}\n", "")
 
 
+def test_an_interpreter_is_named_as_typed_and_started_by_its_path() -> None:
+    found = environment.Interpreter(
+        "/env/bin/python", "3.11.9", "2.13.0", Path(), "3.7.1", None, None, ""
+    )
+    sides = [_request.Side(python="env")]
+    (job,) = _request.make_jobs(_request.Question("rmsnorm"), sides, lambda _: found)
+    assert job.request.variant.python == "/env/bin/python"
+    assert job.request.variant.name == "python env"
+
+
 def test_run_as_json(perfcli: Any) -> None:
     document = json.loads(perfcli("run", "rmsnorm", "--json", "-").out)
     assert document["perfcli"] == "run"
