@@ -65,6 +65,7 @@ fidelity: setup
 bench: setup
 	$(BIN)/python bench/startup.py
 	$(BIN)/python bench/stored_runs.py
+	$(BIN)/python bench/full_run.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
