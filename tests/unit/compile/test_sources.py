@@ -1,0 +1,54 @@
+"""Which imported files are the user's."""
+
+from __future__ import annotations
+
+import hashlib
+import json  # of the standard library
+import sys
+from pathlib import Path
+
+import pytest
+
+import perfcli.registry
+from perfcli import userfile
+from perfcli.compile.sources import user_sources
+
+assert json
+assert perfcli.registry
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "sibling_layers.py").write_text("WIDTH = 8\n")
+    (tmp_path / "never_imported.py").write_text("")
+    file = tmp_path / "model.py"
+    file.write_text("import sibling_layers\n\ndef scenario():\n    return abs, (1,)\n")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    userfile.user_scenario(str(file))
+    return tmp_path
+
+
+def test_the_file_and_what_it_imports(project: Path) -> None:
+    mine = {p: h for p, h in user_sources().items() if Path(p).is_relative_to(project)}
+    assert mine == {
+        str(project / name): hashlib.sha256((project / name).read_bytes()).hexdigest()
+        for name in ("model.py", "sibling_layers.py")
+    }
+
+
+def test_neither_perfcli_nor_what_is_installed(project: Path) -> None:
+    perfcli.registry.scenario("softmax")
+    names = {Path(p).name for p in user_sources()}
+    assert not names & {"registry.py", "softmax.py", "__init__.py", "decoder.py"}
+    assert not any("site-packages" in p for p in user_sources())
+
+
+def test_generated_code_is_nobodys(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(project))
+    assert not any(Path(p).is_relative_to(project) for p in user_sources())
+
+
+def test_a_file_that_is_gone(project: Path) -> None:
+    (project / "sibling_layers.py").unlink()
+    assert str(project / "sibling_layers.py") not in user_sources()
