@@ -143,10 +143,15 @@ def _trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
     assumptions = decisions.install(mode)
     traced = tracing.trace_offline(built.workload, mode, capture, session.request.dynamic)
     session.notes += assumptions.notes()
-    for stood_in in session.keep:
-        if failure := getattr(stood_in, "failure", ""):
-            raise CompileFailed("attention's backend could not be chosen", detail=failure)
+    _raise_failures(session.keep)
     return capture, built, traced
+
+
+def _raise_failures(stand_ins: tuple[Any, ...]) -> None:
+    """What failed while torch's C++ asked, which cannot pass on an exception."""
+    for stand_in in stand_ins:
+        if failure := getattr(stand_in, "failure", ""):
+            raise CompileFailed("attention's backend could not be chosen", detail=failure)
 
 
 def _collect(

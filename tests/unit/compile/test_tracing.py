@@ -1,0 +1,53 @@
+"""Options and gradients, without compiling anything."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch._dynamo import config as dynamo_config  # noqa: E402
+from torch._inductor import config as inductor_config  # noqa: E402
+
+from perfcli.compile.tracing import backward, set_options  # noqa: E402
+from perfcli.errors import CompileFailed, UserCodeFailed  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+
+def test_options_of_each_kind() -> None:
+    # Leaving the block puts the values back, whoever changed them.
+    kept = {"max_autotune": False, "triton.cudagraphs": False}
+    with inductor_config.patch(kept), dynamo_config.patch(cache_size_limit=8):
+        set_options({"max_autotune": True, "triton.cudagraphs": True, "dynamo.cache_size_limit": 3})
+        assert inductor_config.max_autotune is True
+        assert inductor_config.triton.cudagraphs is True
+        assert dynamo_config.cache_size_limit == 3
+
+
+@pytest.mark.parametrize(
+    "name", ["no_such_option", "triton.no_such_option", "triton", "dynamo.nope", "functorch.nope"]
+)
+def test_an_option_that_this_torch_lacks(name: str) -> None:
+    with pytest.raises(CompileFailed, match=f"this torch has no option {name}"):
+        set_options({name: True})
+
+
+def test_a_loss_is_back_propagated_alone() -> None:
+    weight = torch.ones(2, requires_grad=True)
+    result = SimpleNamespace(loss=(weight * 3).sum(), logits=weight * 5)
+    backward(result)
+    assert weight.grad.tolist() == [3, 3]
+
+
+def test_other_outputs_get_gradients_of_one() -> None:
+    weight = torch.ones(2, requires_grad=True)
+    backward({"a": [weight * 3, 7], "b": (weight * 5, torch.ones(1))})
+    assert weight.grad.tolist() == [8, 8]
+
+
+def test_nothing_to_back_propagate() -> None:
+    with pytest.raises(UserCodeFailed, match="mode=forward"):
+        backward([torch.ones(1), 3, None])
