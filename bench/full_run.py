@@ -83,8 +83,9 @@ def main() -> int:
     print(f"cold       {cold:6.1f} s   (bar 60)")
     print(f"cached     {cached:6.1f} s   (bar 25)")
     print(f"unchanged  {unchanged:6.2f} s   (bar 2)")
-    print(f"memory     {max(cold_bytes, cached_bytes) / 1e9:6.2f} GB  (bar 3)")
-    return 0 if cold <= 60 and cached <= 25 and unchanged <= 2 else 1
+    memory = max(cold_bytes, cached_bytes)
+    print(f"memory     {memory / 1e9:6.2f} GB  (bar 3)")
+    return 0 if cold <= 60 and cached <= 25 and unchanged <= 2 and memory <= 3e9 else 1
 
 
 if __name__ == "__main__":
