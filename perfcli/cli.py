@@ -46,12 +46,7 @@ def application() -> typer.Typer:
     )
     app.callback()(perfcli)
     for name in COMMANDS:
-        try:
-            command: Command = getattr(import_module(f"perfcli.commands.{name}"), name)
-        except ModuleNotFoundError as error:
-            if error.name != f"perfcli.commands.{name}":
-                raise
-            continue
+        command: Command = getattr(import_module(f"perfcli.commands.{name}"), name)
         app.command(name.replace("_", "-"))(_guarded(command))
     return app
 
