@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 from collections.abc import Callable, Sequence
@@ -70,8 +71,9 @@ class Workshop:
     probe: Callable[[str | None], Interpreter]
 
 
-def workshop(how: How) -> Workshop:
-    """The real one, or with ``--fake`` (or PERFCLI_FAKE=1) the one for tests."""
+def workshop(how: How, device: str | None = None) -> Workshop:
+    """The real one, or with ``--fake`` (or PERFCLI_FAKE=1) the one for tests. C++ kernels for the
+    CPU need no triton."""
     plan = os.environ.get(FAKE, "1" if how.fake else "")
     if plan not in ("", "0"):
         from perfcli.worker.fake import FakeExecutor, fake_interpreter
@@ -79,7 +81,8 @@ def workshop(how: How) -> Workshop:
         return Workshop(FakeExecutor(plan), fake_interpreter)
     from perfcli.worker.process import ProcessExecutor
 
-    return Workshop(ProcessExecutor(how.timeout), environment.probe)
+    probe = functools.partial(environment.probe, needs_triton=device != "cpu")
+    return Workshop(ProcessExecutor(how.timeout), probe)
 
 
 def stored(reference: str) -> Obtained:
@@ -107,7 +110,7 @@ def stored_or_compiled(question: Question, side: Side, how: How, notes: Notes) -
 
 def compiled(question: Question, sides: Sequence[Side], how: How, notes: Notes) -> list[Obtained]:
     """Runs of all sides, compiled or found. Raises PerfcliError for what the user got wrong."""
-    place = workshop(how)
+    place = workshop(how, question.device)
     if how.toggle:
         sides = toggle_sides(how.toggle, sides, place.probe)
     jobs = make_jobs(question, sides, place.probe)

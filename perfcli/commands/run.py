@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from perfcli.commands import _arguments as args
+from perfcli.errors import PerfcliError
 
 
 def run(
@@ -43,4 +44,5 @@ def run(
     screen = _output.screen()
     view = screen.run(found.run, found.shown_path, found.reference, brief=quiet)
     _output.show(view, json)
-    return 0
+    # The warning is out already; a script that goes on with the id must not go on.
+    return 0 if found.path else PerfcliError.exit_code

@@ -12,7 +12,7 @@ import pytest
 
 import perfcli as package
 from perfcli import cli, environment, store
-from perfcli.commands import _request, compare
+from perfcli.commands import _obtain, _request, compare
 from perfcli.commands._progress import Notes, Reporter
 from perfcli.worker.executor import Progress
 
@@ -35,6 +35,14 @@ def test_quiet_gives_a_name_to_go_on_with(perfcli: Any) -> None:
     assert (result.out, result.err) == (f"{stored.header.id}\n", "")
 
 
+def test_a_run_that_cannot_be_stored_is_an_error(perfcli: Any) -> None:
+    Path(".perfcli").write_text("a file is in the way")
+    result = perfcli("run", "rmsnorm", "--quiet")
+    assert result.code == 2
+    assert "can't write .perfcli/runs/" in result.err
+    assert result.out.strip() == ""
+
+
 def test_an_interpreter_is_named_as_typed_and_started_by_its_path() -> None:
     found = environment.Interpreter(
         "/env/bin/python", "3.11.9", "2.13.0", Path(), "3.7.1", None, None, ""
@@ -43,6 +51,15 @@ def test_an_interpreter_is_named_as_typed_and_started_by_its_path() -> None:
     (job,) = _request.make_jobs(_request.Question("rmsnorm"), sides, lambda _: found)
     assert job.request.variant.python == "/env/bin/python"
     assert job.request.variant.name == "python env"
+
+
+def test_only_kernels_for_a_gpu_need_triton(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+    monkeypatch.delenv("PERFCLI_FAKE", raising=False)
+    monkeypatch.setattr(environment, "probe", lambda _, needs_triton: asked.append(needs_triton))
+    for device in ("cpu", "cuda", None):
+        _obtain.workshop(_obtain.How(), device).probe(None)
+    assert asked == [False, True, True]
 
 
 def test_run_as_json(perfcli: Any) -> None:
