@@ -24,7 +24,7 @@ from perfcli.facts.binary import BinaryFacts, find_tools, read_cubin
 from perfcli.facts.occupancy import occupancy
 from perfcli.model import Candidate, LineCounts, Target
 
-FORMAT = 3
+FORMAT = 4
 """Of the cache entries: raise it when a fact is added or counted differently."""
 
 
@@ -68,7 +68,7 @@ def _compile(source: str, name: str, target: Target) -> Compiled:
     facts += [_read_result(r, tools, module.__file__) for r in scaled]
     blobs: dict[str, str] = {}
     candidates = tuple(
-        _candidate(result, fact, target, blobs)
+        _candidate(result, fact, target, blobs, Path(module.__file__).parent)
         for result, fact in zip(tuner.compile_results, facts, strict=True)
     )
     return Compiled(candidates, blobs)
@@ -90,14 +90,16 @@ def _scaled_results(tuner: Any, facts: list[BinaryFacts]) -> list[Any]:
     return list(tuner.compile_results[known:])
 
 
-def _candidate(result: Any, fact: BinaryFacts, target: Target, blobs: dict[str, str]) -> Candidate:
+def _candidate(
+    result: Any, fact: BinaryFacts, target: Target, blobs: dict[str, str], folder: Path
+) -> Candidate:
     kernel, config = result.kernel, result.config
     shared = int(kernel.metadata.shared)
     resident = occupancy(target, fact.registers, shared, config.num_warps)
     names = {}
     for kind, text in (
-        ("ttgir", kernel.asm["ttgir"]),
-        ("ptx", kernel.asm["ptx"]),
+        ("ttgir", without_folders(kernel.asm["ttgir"], folder)),
+        ("ptx", without_folders(kernel.asm["ptx"], folder)),
         ("sass", fact.sass),
     ):
         names[kind] = blob_id(text)
@@ -122,6 +124,15 @@ def _candidate(result: Any, fact: BinaryFacts, target: Target, blobs: dict[str, 
         binary_hash=fact.code_hash,
         **names,
     )
+
+
+def without_folders(text: str, folder: Path) -> str:
+    """A text without the folders of this machine: the kernel's own, which is another in every
+    run, and that of the installed packages."""
+    import torch
+
+    packages = Path(torch.__file__).parents[1]
+    return text.replace(f"{folder}{os.sep}", "").replace(f"{packages}{os.sep}", "")
 
 
 def prepare_process() -> None:

@@ -53,7 +53,7 @@ class Capture:
     on_kernel: Callable[[CapturedKernel], None] = lambda _: None
     graphs: list[CapturedGraph] = field(default_factory=list)
     call_order: list[CapturedGraph] = field(default_factory=list)
-    _open: dict[int, CapturedGraph] = field(default_factory=dict)
+    subgraphs: set[str] = field(default_factory=set)
     _scheduled: list[tuple[Any, Any]] = field(default_factory=list)
     _lowering: Any = None
 
@@ -63,25 +63,35 @@ class Capture:
 
     def graph_of(self, lowering: Any) -> CapturedGraph:
         """The record of a ``GraphLowering``, made on first sight."""
-        found = self._open.get(id(lowering))
+        # A branch of a conditional or an invoked region is written into its parent's wrapper.
+        if hasattr(lowering, "parent"):
+            self.subgraphs.add(lowering.name)
+            return self.graph_of(lowering.parent)
+        # Kept on the lowering itself: an id can come back once its object is gone.
+        found = getattr(lowering, "_perfcli_graph", None)
         if found is None:
             direction = _direction(lowering)
             index = sum(g.facts.direction == direction for g in self.graphs)
             name = f"{direction} {index}"
             nodes = len(lowering.graph.nodes)
             found = CapturedGraph(GraphFacts(name, direction, index, nodes))
-            self._open[id(lowering)] = found
+            lowering._perfcli_graph = found
             self.graphs.append(found)
         return found
 
     def notes(self) -> tuple[str, ...]:
         """One line for each choice that only the device can make."""
-        return tuple(
+        nested = (
+            f"kernels of {len(self.subgraphs)} subgraphs (branches, invoked regions) are counted "
+            "once, however often they are run"
+        )
+        choices = tuple(
             f"{graph.facts.name} chooses among {', '.join(names)} on the device: "
             f"counted as {names[0]}"
             for graph in self.graphs
             for names in graph.choices.values()
         )
+        return (*choices, nested) if self.subgraphs else choices
 
     def launch_list(self) -> list[Launch]:
         """The launches of one step, in order: each graph's list as often as it was called."""

@@ -13,6 +13,7 @@ from typing import Any
 from perfcli.compile.standins import replace
 
 PADDING = "matrix products whose padding Inductor decides by timing them on the device: not padded"
+SIZES = "sizes that depend on tensor values outside of a graph: half of the elements"
 VALUES = "tensor values that the model branches on outside of a graph: taken as 0.5, 1 or True"
 
 
@@ -61,6 +62,8 @@ def _values(assumptions: Assumptions, mode: Any) -> None:
         table[op] = _drawing(mode)
     for op in (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.item.default):
         table[op] = _assuming(table[op], mode, assumptions, DataDependentOutputException)
+    for op in (torch.ops.aten.nonzero.default, torch.ops.aten.masked_select.default):
+        table[op] = _halving(table[op], mode, assumptions)
 
 
 def _assuming(original: Any, mode: Any, assumptions: Assumptions, refused: Any) -> Any:
@@ -75,6 +78,27 @@ def _assuming(original: Any, mode: Any, assumptions: Assumptions, refused: Any) 
             return assumed_value(arg.dtype)
 
     return read
+
+
+def _halving(original: Any, mode: Any, assumptions: Assumptions) -> Any:
+    """``nonzero`` and ``masked_select``: a mask is taken to hold for half of its elements."""
+    import torch
+    from torch._subclasses.fake_tensor import DynamicOutputShapeException
+
+    @functools.wraps(original)
+    def select(fake_mode: Any, func: Any, arg: Any, *rest: Any) -> Any:
+        try:
+            return original(fake_mode, func, arg, *rest)
+        except DynamicOutputShapeException:
+            if fake_mode is not mode:
+                raise
+            assumptions.counts[SIZES] += 1
+            chosen = (arg.numel() + 1) // 2
+            if func is torch.ops.aten.nonzero.default:
+                return arg.new_empty_strided((chosen, arg.dim()), (1, chosen), dtype=torch.int64)
+            return arg.new_empty((chosen,))
+
+    return select
 
 
 def _drawing(mode: Any) -> Any:

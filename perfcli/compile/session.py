@@ -101,12 +101,21 @@ def _import_torch(session: Session) -> None:
         installation = shim.torch_installation()
         library = shim.Shim(shim.build(installation, Path(request.cache_dir)))
         _import_inductor()
-        from perfcli.compile import attention_calls, folding, operators, standins
+        from perfcli.compile import (
+            attention_calls,
+            batch_norm,
+            folding,
+            operators,
+            recurrent,
+            standins,
+        )
 
         assert request.target is not None, "a cuda request names its target"
         standins.install(request.target)
         operators.register_missing()
         folding.install()
+        batch_norm.install()
+        recurrent.install()
         chooser = attention_calls.Chooser(request.target)
         library.install(chooser, chooser.cudnn_version)
         attention_calls.install(chooser)

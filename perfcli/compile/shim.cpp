@@ -136,6 +136,7 @@ struct CUDAHooks final : CUDAHooksInterface {
   long versionCuDNN() const override { return cudnn_version; }
   long versionRuntimeCuDNN() const override { return cudnn_version; }
   long versionCuDNNFrontend() const override { return 11600; }
+  double batchnormMinEpsilonCuDNN() const override { return 0.0; }  // CUDNN_BN_MIN_EPSILON
   bool supportsDilatedConvolutionWithCuDNN() const override { return true; }
   bool supportsBFloat16ConvolutionWithCuDNNv8() const override { return true; }
 };
