@@ -8,31 +8,33 @@ from perfcli import units
 from perfcli.diff.metrics import DECIDING
 from perfcli.model import Change, KernelFacts, KernelGroup, Outcome, Run
 
+_MUST_BE_KNOWN = ("spilled_words", "bytes_moved")
+_SHORT = {"spilled_words": "spills", "bytes_moved": "bytes", "peak_memory_bytes": "peak memory"}
+
 
 def judge(
     base: Run, head: Run, totals: Sequence[Change], groups: Sequence[KernelGroup]
 ) -> tuple[Outcome, str]:
-    """Worse if any deciding metric got worse, else unknown if spills can't be told, else better
-    if any got better, else the same."""
+    """Worse if any deciding metric got worse, else unknown if spills or bytes can't be told, else
+    better if any got better, else the same."""
     deciding = [c for name in DECIDING for c in totals if c.metric == name]
     worse = [c for c in deciding if c.outcome == "worse"]
     better = [c for c in deciding if c.outcome == "better"]
-    unsure = [c for c in deciding if c.outcome == "unknown" and c.metric == "spilled_words"]
+    unsure = [c for c in deciding if c.outcome == "unknown" and c.metric in _MUST_BE_KNOWN]
+    identical = all(g.match.relation == "same" for g in groups)
     if worse:
         return "worse", _because(worse[0], base, head, groups, better)
     if unsure:
-        return "unknown", _unsure(unsure[0])
+        return "unknown", _unsure(unsure[0].metric, "one side")
+    if not identical and head.device == "cuda" and _absent("spilled_words", deciding):
+        return "unknown", _unsure("spilled_words", "both sides")
     if better:
         return "better", _because(better[0], base, head, groups, worse)
-    if all(g.match.relation == "same" for g in groups):
+    if identical:
         return "same", _identical(head)
-    if not deciding:
-        return "unknown", "nothing that decides is known: no spills, bytes or memory on either side"
-    changed = sum(g.match.relation != "same" for g in groups)
-    return "same", (
-        f"{units.plural(changed, 'group')} of kernels changed, but neither spills, bytes nor "
-        "peak memory"
-    )
+    if all(c.outcome == "unknown" for c in deciding):
+        return "unknown", "nothing that decides can be compared: no spills, bytes or memory"
+    return "same", _unaffected(deciding, groups)
 
 
 def describe(group: KernelGroup, base: Run, head: Run) -> str:
@@ -55,11 +57,26 @@ def _identical(head: Run) -> str:
     return "the only kernel is identical" if number == 1 else f"all {number} kernels are identical"
 
 
-def _unsure(change: Change) -> str:
+def _absent(metric: str, deciding: Sequence[Change]) -> bool:
+    return all(c.metric != metric for c in deciding)
+
+
+def _unsure(metric: str, where: str) -> str:
     return (
-        f"{units.title(change.metric)} can't be compared: some kernels could not be read on one "
-        "side (see their notes)"
+        f"{units.title(metric)} can't be compared: not known for some kernels of {where} "
+        "(see their notes)"
     )
+
+
+def _unaffected(deciding: Sequence[Change], groups: Sequence[KernelGroup]) -> str:
+    """What stayed although kernels changed; what could not be compared is not said to have."""
+    changed = units.plural(sum(g.match.relation != "same" for g in groups), "group")
+    known = [_SHORT[c.metric] for c in deciding if c.metric in _SHORT and c.outcome != "unknown"]
+    unknown = [_SHORT[c.metric] for c in deciding if c.metric in _SHORT and c.outcome == "unknown"]
+    *others, last = known
+    stayed = f"neither {', '.join(others)} nor {last}" if others else f"not {last}"
+    doubt = f" ({', '.join(unknown)} can't be compared)" if unknown else ""
+    return f"{changed} of kernels changed, but {stayed}{doubt}"
 
 
 def _because(

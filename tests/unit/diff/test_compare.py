@@ -91,11 +91,41 @@ def test_more_memory_for_identical_kernels_is_worse() -> None:
 
 
 def test_a_change_that_moves_nothing_is_the_same() -> None:
-    comparison = compare(run([kernel("a", "mul")]), run([kernel("a", "mul", text="new")]))
+    base, head = [kernel("a", "mul")], [kernel("a", "mul", text="new")]
+    comparison = compare(run(base, peak=9), run(head, peak=9))
     assert comparison.outcome == "same"
     assert comparison.reason == (
         "1 group of kernels changed, but neither spills, bytes nor peak memory"
     )
+
+
+def test_what_is_not_known_is_not_said_to_be_the_same() -> None:
+    base, head = [kernel("a", "mul")], [kernel("a", "mul", text="new")]
+    comparison = compare(run(base), run(head))
+    assert comparison.reason == "1 group of kernels changed, but neither spills nor bytes"
+    other = replace(ENVIRONMENT, torch="2.11.0")
+    comparison = compare(run(base, peak=1), run(head, peak=9, environment=other))
+    assert comparison.outcome == "same"
+    assert comparison.reason == (
+        "1 group of kernels changed, but neither spills nor bytes (peak memory can't be compared)"
+    )
+
+
+def test_bytes_known_on_one_side_alone_are_no_verdict() -> None:
+    base = run([kernel("a", "mul"), kernel("b", "add")])
+    head = run([kernel("a", "mul", text="x", read=None, written=None), kernel("b", "add")])
+    for comparison in (compare(base, head), compare(head, base)):
+        assert comparison.outcome == "unknown"
+        assert comparison.reason.startswith("bytes moved can't be compared")
+
+
+def test_gpu_kernels_that_nobody_could_read_are_no_verdict() -> None:
+    base = run([kernel("a", "mul", registers=None, read=900)])
+    head = run([kernel("a", "mul", registers=None, text="x", read=100)])
+    comparison = compare(base, head)
+    assert comparison.outcome == "unknown"
+    assert comparison.reason.startswith("spilled words can't be compared")
+    assert compare(head, base).outcome == "worse"
 
 
 def test_an_unread_kernel_makes_the_verdict_unknown() -> None:
