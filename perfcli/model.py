@@ -262,6 +262,9 @@ class KernelFacts:
     source_facts: SourceFacts | None
     bytes_read: int | None = None
     bytes_written: int | None = None
+    bytes_swept: int | None = None
+    """Bytes read and written if every sweep over a buffer goes to memory again: what a row that
+    no cache holds costs."""
     lower_bound_seconds: float | None = None
     candidates: tuple[Candidate, ...] = ()
     notes: tuple[str, ...] = ()
@@ -270,8 +273,10 @@ class KernelFacts:
     def best(self) -> Candidate | None:
         """The candidate with the fewest spilled words, then registers: a lower bound on what any
         launch configuration of this kernel costs, since the autotuner's winner is not known
-        without a device (and Inductor drops candidates that spill when others do not)."""
+        without a device (and Inductor drops candidates that spill when others do not). One whose
+        block does not fit on a multiprocessor is never launched: it only counts where none fits."""
         known = [c for c in self.candidates if c.registers is not None]
+        known = [c for c in known if c.blocks_per_sm != 0] or known
         return min(known, key=lambda c: (c.stack_bytes or 0, c.registers or 0), default=None)
 
     @property
