@@ -93,6 +93,7 @@ _METRICS: dict[str, tuple[str, Callable[[float | None], str]]] = {
     "shared_bytes": ("shared, most", exact_bytes),
     "occupancy": ("occupancy", percent),
     "bytes_moved": ("bytes moved", size),
+    "bytes_swept": ("bytes swept", size),
     "lower_bound_seconds": ("lower-bound time", seconds),
     "peak_memory_bytes": ("peak memory", size),
     "extern_calls": ("extern calls", count),

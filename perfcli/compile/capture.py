@@ -8,7 +8,7 @@ graph. Nothing is changed about what is generated.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -26,6 +26,7 @@ class CapturedKernel:
     origins: tuple[Origin, ...] = ()
     bytes_read: int | None = None
     bytes_written: int | None = None
+    argument_bytes: Mapping[str, int] = field(default_factory=dict)
 
     def add_origins(self, nodes: Any) -> None:
         """Identical sources share one kernel: its origins are those of all its uses."""
@@ -182,6 +183,7 @@ def _hook_definition(capture: Capture, original: Any) -> Any:
             moved = traffic.bytes_moved(kernel) if kernel is not None else traffic.UNKNOWN
             record = CapturedKernel(kernel_name, definition)
             record.bytes_read, record.bytes_written = moved.read, moved.written
+            record.argument_bytes = moved.arguments
             if nodes is not None:
                 record.origins = provenance.origins(nodes)
             graph.kernels[kernel_name] = record

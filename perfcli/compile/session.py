@@ -18,7 +18,7 @@ from perfcli.compile import shim
 from perfcli.compile.capture import Capture, CapturedGraph, CapturedKernel
 from perfcli.compile.sources import user_sources
 from perfcli.errors import CompileFailed
-from perfcli.facts.traffic import lower_bound_seconds
+from perfcli.facts.traffic import bytes_swept, lower_bound_seconds
 from perfcli.model import (
     Bundle,
     CompileRequest,
@@ -200,6 +200,7 @@ def _facts(
         source_facts=result.source_facts,
         bytes_read=kernel.bytes_read,
         bytes_written=kernel.bytes_written,
+        bytes_swept=bytes_swept(moved, kernel.argument_bytes, result.source_facts),
         lower_bound_seconds=lower_bound_seconds(moved, target) if target else None,
         candidates=result.compiled.candidates,
         notes=(result.note,) if result.note else (),

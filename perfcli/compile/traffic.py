@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -10,6 +11,8 @@ from typing import Any
 class Moved:
     read: int | None
     written: int | None
+    arguments: Mapping[str, int] = field(default_factory=dict)
+    """Bytes behind each argument that the kernel may read, ``in_ptr0``."""
 
 
 UNKNOWN = Moved(None, None)
@@ -25,9 +28,19 @@ def bytes_moved(kernel: Any) -> Moved:
     try:
         total = int(estimate()) + _bytes_overlooked(kernel)
         written = _bytes_written(kernel)
+        arguments = _bytes_by_argument(kernel)
     except Exception:  # an estimate: whatever it stumbles over, the kernel itself is fine
         return UNKNOWN
-    return Moved(total - written, written) if total >= written else UNKNOWN
+    return Moved(total - written, written, arguments) if total >= written else UNKNOWN
+
+
+def _bytes_by_argument(kernel: Any) -> dict[str, int]:
+    args = kernel.args
+    named = {inner: name for name, inner in args.input_buffers.items() if isinstance(inner, str)}
+    for buffer in args.inplace_buffers.values():
+        if hasattr(buffer, "other_names"):
+            named[buffer.inner_name] = buffer.other_names[0]
+    return {inner: _bytes_of([name], kernel) for inner, name in named.items()}
 
 
 def _bytes_written(kernel: Any) -> int:

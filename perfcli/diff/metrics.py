@@ -1,9 +1,9 @@
 """What is counted in a run and in a group of kernels, and what decides the verdict.
 
-Sums run over kernels as generated (static); ``bytes_moved``, ``lower_bound_seconds`` and
-``launches`` over launches, so for one step. ``registers``, ``shared_bytes``, ``stack_bytes`` are
-those of the worst kernel. What a kernel can't tell (None) is left out of its sum; a metric whose
-number of unknowns differs between the sides can't be judged.
+Sums run over kernels as generated (static); ``bytes_moved``, ``bytes_swept``,
+``lower_bound_seconds`` and ``launches`` over launches, so for one step. ``registers``,
+``shared_bytes``, ``stack_bytes`` are those of the worst kernel. What a kernel can't tell (None) is
+left out of its sum; a metric whose number of unknowns differs between the sides can't be judged.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ KERNEL_METRICS = (
     Metric("shared_bytes", _best("shared_bytes"), "max"),
     Metric("occupancy", _best("occupancy"), "min", "higher"),
     Metric("bytes_moved", _times_launches("bytes_moved")),
+    Metric("bytes_swept", _times_launches("bytes_swept")),
     Metric("lower_bound_seconds", _times_launches("lower_bound_seconds")),
 )
 
@@ -64,6 +65,7 @@ KERNEL_METRICS = (
 DECIDING: dict[str, float] = {
     "spilled_words": 0.0,
     "bytes_moved": 0.005,
+    "bytes_swept": 0.005,
     "lower_bound_seconds": 0.005,
     "peak_memory_bytes": 0.01,
 }

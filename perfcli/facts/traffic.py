@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from perfcli.model import Target
+from collections.abc import Mapping
+
+from perfcli.model import SourceFacts, Target
 
 
 def lower_bound_seconds(bytes_moved: int | None, target: Target) -> float | None:
@@ -11,3 +13,14 @@ def lower_bound_seconds(bytes_moved: int | None, target: Target) -> float | None
     if bytes_moved is None or target.bandwidth <= 0:
         return None
     return bytes_moved / target.bandwidth
+
+
+def bytes_swept(
+    bytes_moved: int | None, arguments: Mapping[str, int], facts: SourceFacts | None
+) -> int | None:
+    """``bytes_moved`` (each buffer once) and, for each sweep over an argument after its first,
+    the bytes behind that argument again. None where the bytes or the sweeps are not known."""
+    if bytes_moved is None or facts is None:
+        return None
+    again = (arguments.get(name, 0) * (passes - 1) for name, passes in facts.passes.items())
+    return bytes_moved + sum(again)

@@ -41,6 +41,7 @@ def test_softmax_is_one_kernel_of_two_sweeps(compile_bundle: Callable[..., Bundl
     # Online softmax: once for maximum and sum, once more to write the result.
     assert (facts.loads, facts.stores, facts.loops) == (2, 1, 2)
     assert kernel.bytes_read == kernel.bytes_written == ROWS * COLUMNS * BF16
+    assert kernel.bytes_swept == 3 * ROWS * COLUMNS * BF16
     assert kernel.lower_bound_seconds == pytest.approx(2 * ROWS * COLUMNS * BF16 / 3.35e12)
     source = unpack(bundle.blobs[kernel.source])
     assert blob_id(source) == kernel.source
