@@ -19,12 +19,12 @@ from typing import Any
 
 from perfcli.blobs import blob_id, pack
 from perfcli.compile.ptxas import ptxas_version, select_ptxas
-from perfcli.errors import PerfcliError
+from perfcli.errors import CompileFailed, PerfcliError
 from perfcli.facts.binary import BinaryFacts, find_tools, read_cubin
 from perfcli.facts.occupancy import occupancy
 from perfcli.model import Candidate, LineCounts, Target
 
-FORMAT = 4
+FORMAT = 5
 """Of the cache entries: raise it when a fact is added or counted differently."""
 
 
@@ -49,8 +49,7 @@ def compile_kernel(source: str, name: str, target: Target, cache_dir: Path) -> C
     except PerfcliError:
         raise
     except Exception as error:
-        text = str(error).strip().splitlines() or [""]
-        return Compiled((), {}, f"{type(error).__name__}: {text[0]}")
+        return Compiled((), {}, f"{type(error).__name__}: {error}"[:4000])
     _write(path, compiled)
     return compiled
 
@@ -61,6 +60,12 @@ def _compile(source: str, name: str, target: Target) -> Compiled:
 
     module = PyCodeCache.load(source)
     tuner = getattr(module, name)
+    for corner in ("precompile", "compile_results", "_make_launchers", "_dynamic_scale_rblock"):
+        if not hasattr(tuner, corner):
+            raise CompileFailed(
+                f"this torch's {type(tuner).__name__} has no {corner}, which perfcli compiles "
+                "kernels with (tested: torch 2.11 to 2.15)"
+            )
     tools = find_tools(Path(triton.__file__).parent)
     tuner.precompile(warm_cache_only=True)
     facts = [_read_result(r, tools, module.__file__) for r in tuner.compile_results]
@@ -117,6 +122,8 @@ def _candidate(
         local_stores_in_loops=fact.local_stores_in_loops,
         global_loads=dict(fact.global_loads),
         global_stores=dict(fact.global_stores),
+        tma_loads=fact.tma_loads,
+        tma_stores=fact.tma_stores,
         lines=dict(fact.lines),
         blocks_per_sm=resident.blocks_per_sm,
         occupancy=resident.fraction,

@@ -8,9 +8,9 @@ graph. Nothing is changed about what is generated.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from perfcli.compile import provenance, traffic
@@ -24,9 +24,8 @@ class CapturedKernel:
     name: str
     definition: Definition
     origins: tuple[Origin, ...] = ()
-    bytes_read: int | None = None
-    bytes_written: int | None = None
-    argument_bytes: Mapping[str, int] = field(default_factory=dict)
+    uses: list[traffic.Moved] = field(default_factory=list)
+    """What each place that launches it moves: the same text can work on other buffers."""
 
     def add_origins(self, nodes: Any) -> None:
         """Identical sources share one kernel: its origins are those of all its uses."""
@@ -42,6 +41,8 @@ class CapturedGraph:
     kernels: dict[str, CapturedKernel] = field(default_factory=dict)
     launches: list[Launch] = field(default_factory=list)
     calls: int = 0
+    opaque: set[str] = field(default_factory=set)
+    """Kernels of another kind (CUTLASS, CuTe …): counted as externs, by name."""
     choices: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Kernels that the generated code times on the device to launch the fastest of them."""
 
@@ -54,7 +55,8 @@ class Capture:
     on_kernel: Callable[[CapturedKernel], None] = lambda _: None
     graphs: list[CapturedGraph] = field(default_factory=list)
     call_order: list[CapturedGraph] = field(default_factory=list)
-    subgraphs: set[str] = field(default_factory=set)
+    branches: int = 0
+    """Conditionals and loops whose course only the device knows."""
     _scheduled: list[tuple[Any, Any]] = field(default_factory=list)
     _lowering: Any = None
 
@@ -66,7 +68,6 @@ class Capture:
         """The record of a ``GraphLowering``, made on first sight."""
         # A branch of a conditional or an invoked region is written into its parent's wrapper.
         if hasattr(lowering, "parent"):
-            self.subgraphs.add(lowering.name)
             return self.graph_of(lowering.parent)
         # Kept on the lowering itself: an id can come back once its object is gone.
         found = getattr(lowering, "_perfcli_graph", None)
@@ -82,9 +83,9 @@ class Capture:
 
     def notes(self) -> tuple[str, ...]:
         """One line for each choice that only the device can make."""
-        nested = (
-            f"kernels of {len(self.subgraphs)} subgraphs (branches, invoked regions) are counted "
-            "once, however often they are run"
+        branches = (
+            f"{self.branches} conditionals or loops are decided on the device: every branch is "
+            "counted as run once"
         )
         choices = tuple(
             f"{graph.facts.name} chooses among {', '.join(names)} on the device: "
@@ -92,7 +93,7 @@ class Capture:
             for graph in self.graphs
             for names in graph.choices.values()
         )
-        return (*choices, nested) if self.subgraphs else choices
+        return (*choices, branches) if self.branches else choices
 
     def launch_list(self) -> list[Launch]:
         """The launches of one step, in order: each graph's list as often as it was called."""
@@ -152,12 +153,29 @@ def _current_graph(capture: Capture) -> CapturedGraph:
     return capture.graph_of(V.graph)
 
 
+def _launches(capture: Capture) -> list[Launch]:
+    """Where the next launch goes: a subgraph keeps its own, to be put in wherever it is called."""
+    from torch._inductor.virtualized import V
+
+    if not hasattr(V.graph, "parent"):
+        return capture.graph_of(V.graph).launches
+    return _body(V.graph)
+
+
+def _body(subgraph: Any) -> list[Launch]:
+    body: list[Launch] | None = getattr(subgraph, "_perfcli_launches", None)
+    if body is None:
+        body = subgraph._perfcli_launches = []
+    return body
+
+
 def _hook_scheduled(capture: Capture, original: Any) -> Any:
     """Around a backend's ``define_kernel(src, scheduled nodes, kernel)``: the only place where
     the scheduler's nodes, the kernel object and the final name are at hand together."""
 
     @functools.wraps(original)
     def define(self: Any, src_code: str, nodes: Any, kernel: Any = None, *rest: Any) -> Any:
+        known = set(_current_graph(capture).kernels)
         capture._scheduled.append((nodes, kernel))
         try:
             name = original(self, src_code, nodes, kernel, *rest)
@@ -166,6 +184,8 @@ def _hook_scheduled(capture: Capture, original: Any) -> Any:
         record = _current_graph(capture).kernels.get(name)
         if record is not None:
             record.add_origins(nodes)
+            if name in known:  # the same text once more, with other buffers
+                record.uses.append(traffic.bytes_moved(kernel))
         return name
 
     return define
@@ -178,12 +198,12 @@ def _hook_definition(capture: Capture, original: Any) -> Any:
     def define(self: Any, kernel_name: str, kernel_body: str, *rest: Any, **options: Any) -> Any:
         definition = parse_definition(kernel_body, options.get("cpp_definition"))
         graph = _current_graph(capture)
-        if definition is not None and kernel_name not in graph.kernels:
+        if definition is None:
+            graph.opaque.add(kernel_name)
+        elif kernel_name not in graph.kernels:
             nodes, kernel = capture._scheduled[-1] if capture._scheduled else (None, None)
             moved = traffic.bytes_moved(kernel) if kernel is not None else traffic.UNKNOWN
-            record = CapturedKernel(kernel_name, definition)
-            record.bytes_read, record.bytes_written = moved.read, moved.written
-            record.argument_bytes = moved.arguments
+            record = CapturedKernel(kernel_name, definition, uses=[moved])
             if nodes is not None:
                 record.origins = provenance.origins(nodes)
             graph.kernels[kernel_name] = record
@@ -198,8 +218,9 @@ def _hook_call(capture: Capture, original: Any) -> Any:
     def call(self: Any, kernel_name: str, *rest: Any, **options: Any) -> Any:
         graph = _current_graph(capture)
         name, *_ = graph.choices.get(kernel_name, (kernel_name,))
-        if name in graph.kernels:
-            graph.launches.append(Launch(graph.facts.name, name))
+        if name in graph.kernels or name in graph.opaque:
+            extern = name not in graph.kernels
+            _launches(capture).append(Launch(graph.facts.name, name, extern))
         return original(self, kernel_name, *rest, **options)
 
     return call
@@ -223,17 +244,33 @@ def _hook_extern(capture: Capture, original: Any) -> Any:
         node = scheduler_node.node
         if isinstance(node, ir.UserDefinedTritonKernel):
             graph = _current_graph(capture)
-            before = len(graph.launches)
+            launches = _launches(capture)
+            before = len(launches)
             result = original(self, scheduler_node)
-            for launch in graph.launches[before:]:
+            for launch in launches[before:]:
                 graph.kernels[launch.name].add_origins(node)
+            return result
+        subgraphs = _subgraphs(node)
+        if subgraphs:
+            capture.branches += not isinstance(node, ir.InvokeSubgraph)
+            result = original(self, scheduler_node)
+            for subgraph in subgraphs:
+                _launches(capture).extend(_body(subgraph.graph))
             return result
         if not isinstance(node, ir.MultiOutput):
             graph = _current_graph(capture)
-            graph.launches.append(Launch(graph.facts.name, extern_name(node), extern=True))
+            name = extern_name(node)
+            _launches(capture).append(Launch(graph.facts.name, name, extern=True))
         return original(self, scheduler_node)
 
     return codegen
+
+
+def _subgraphs(node: Any) -> list[Any]:
+    """The graphs that an IR node calls: an invoked region, both branches, a loop's two parts."""
+    names = ("subgraph", "true_subgraph", "false_subgraph", "cond_subgraph", "body_subgraph")
+    found = [getattr(node, name, None) for name in names]
+    return [s for s in found if s is not None and hasattr(s, "graph")]
 
 
 def extern_name(node: Any) -> str:
@@ -250,10 +287,11 @@ def _hook_schedule(capture: Capture, original: Any) -> Any:
 
     @functools.wraps(original)
     def codegen(self: Any) -> Any:
-        from dataclasses import replace
+        from torch._inductor.virtualized import V
 
         graph = _current_graph(capture)
-        peak = traffic.peak_memory(self)
+        # A subgraph's own peak is none of its parent's.
+        peak = None if hasattr(V.graph, "parent") else traffic.peak_memory(self)
         if peak is not None:
             graph.facts = replace(graph.facts, peak_memory_bytes=peak)
         return original(self)
@@ -282,6 +320,11 @@ def _hook_module(
             module = original(self)
             graph = capture.graph_of(self)
             return _counted(module, capture, graph)
+        if self.cpp_wrapper and "cuda" in self.device_types:
+            raise CompileFailed(
+                "the option cpp_wrapper runs kernels on the device while it generates code, and "
+                "there is none: compare without it"
+            )
         self.codegen()
         return finish(self, capture.graph_of(self))
 

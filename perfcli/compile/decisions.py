@@ -12,9 +12,10 @@ from typing import Any
 
 from perfcli.compile.standins import replace
 
-PADDING = "matrix products whose padding Inductor decides by timing them on the device: not padded"
-SIZES = "sizes that depend on tensor values outside of a graph: half of the elements"
-VALUES = "tensor values that the model branches on outside of a graph: taken as 0.5, 1 or True"
+PADDING = "padding of matrix products, timed on the device: taken as not padded (×{})"
+SIZES = "sizes that depend on tensor values outside of a graph: taken as half (×{})"
+VALUES = "tensor values read outside of a graph: taken as 0.5, 1 or True (×{})"
+RECURRENT = "recurrent layers run by cuDNN outside of graphs: not counted (×{})"
 
 
 class Assumptions:
@@ -24,7 +25,7 @@ class Assumptions:
         self.counts: Counter[str] = Counter()
 
     def notes(self) -> tuple[str, ...]:
-        return tuple(f"assumed for {n} {what}" for what, n in self.counts.items())
+        return tuple(what.format(n) for what, n in self.counts.items())
 
 
 def install(mode: Any) -> Assumptions:
@@ -33,6 +34,15 @@ def install(mode: Any) -> Assumptions:
     _padding(assumptions)
     _values(assumptions, mode)
     return assumptions
+
+
+def wants_device(error: BaseException) -> bool:
+    """Whether an error says that something was to be done on the device: a CPU build has no
+    kernel for it, a CUDA build finds no driver."""
+    text = str(error)
+    return ("Could not run" in text and "'CUDA' backend" in text) or any(
+        sign in text for sign in ("NVIDIA driver", "CUDA driver", "CUDA error", "No CUDA GPUs")
+    )
 
 
 def _padding(assumptions: Assumptions) -> None:
@@ -44,7 +54,9 @@ def _padding(assumptions: Assumptions) -> None:
     def should_pad(*args: Any, **kwargs: Any) -> bool:
         try:
             return bool(original(*args, **kwargs))
-        except RuntimeError:  # it tried to allocate on the device: it would have measured
+        except RuntimeError as error:
+            if not wants_device(error):
+                raise
             assumptions.counts[PADDING] += 1
             return False
 

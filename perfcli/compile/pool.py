@@ -16,6 +16,7 @@ from pathlib import Path
 from perfcli.compile.binaries import Compiled, compile_kernel, prepare_process
 from perfcli.compile.definition import Definition
 from perfcli.errors import UnreadableSource, WorkerFailed
+from perfcli.facts.cpp import cpp_facts
 from perfcli.facts.source import triton_facts
 from perfcli.model import SourceFacts, Target
 
@@ -70,19 +71,19 @@ class KernelPool:
 
 def examine(definition: Definition, target: Target | None, cache_dir: Path) -> KernelResult:
     """All facts of one kernel, from its source and, for Triton, from its binaries."""
-    if definition.language == "cpp":
-        from perfcli.facts.cpp import cpp_facts
-
-        return KernelResult(cpp_facts(definition.source), Compiled((), {}))
     note = ""
+    source_facts: SourceFacts | None
     try:
-        source_facts = triton_facts(definition.source, definition.name)
+        if definition.language == "cpp":
+            source_facts = cpp_facts(definition.source)
+        else:
+            source_facts = triton_facts(definition.source, definition.name)
     except UnreadableSource as error:
         source_facts, note = None, f"its source could not be read: {error}"
-    if target is None:
+    if target is None or definition.language == "cpp":
         return KernelResult(source_facts, Compiled((), {}), note)
     compiled = compile_kernel(definition.source, definition.name, target, cache_dir)
-    return KernelResult(source_facts, compiled, note or compiled.error)
+    return KernelResult(source_facts, compiled, note)
 
 
 def _start() -> None:

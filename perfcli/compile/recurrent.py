@@ -8,24 +8,26 @@ from __future__ import annotations
 
 from typing import Any
 
+from perfcli.compile.decisions import RECURRENT, Assumptions
 from perfcli.compile.standins import replace
 
 
-def install() -> None:
+def install(assumptions: Assumptions) -> None:
     import torch
     import torch._dynamo
 
     for name, states in (("lstm", 2), ("gru", 1), ("rnn_tanh", 1), ("rnn_relu", 1)):
         # Run eagerly, as cuDNN's is: Dynamo must not make kernels of the stand-in.
-        replace(torch._VF, name, torch._dynamo.disable(_layer(states)))
+        replace(torch._VF, name, torch._dynamo.disable(_layer(states, assumptions)))
 
 
-def _layer(states: int) -> Any:
+def _layer(states: int, assumptions: Assumptions) -> Any:
     """A stand-in with the arguments of ``torch._VF.lstm`` and its like, padded or packed."""
 
     def run(*args: Any) -> Any:
         import torch
 
+        assumptions.counts[RECURRENT] += 1
         if isinstance(args[3], bool):
             data, hidden, weights = args[0], args[1], args[2]
             bidirectional = args[7]

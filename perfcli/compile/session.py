@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from perfcli.blobs import blob_id, pack
-from perfcli.compile import shim
+from perfcli.compile import shim, traffic
 from perfcli.compile.capture import Capture, CapturedGraph, CapturedKernel
 from perfcli.compile.sources import user_sources
 from perfcli.errors import CompileFailed
@@ -106,7 +106,6 @@ def _import_torch(session: Session) -> None:
             batch_norm,
             folding,
             operators,
-            recurrent,
             standins,
         )
 
@@ -115,7 +114,6 @@ def _import_torch(session: Session) -> None:
         operators.register_missing()
         folding.install()
         batch_norm.install()
-        recurrent.install()
         chooser = attention_calls.Chooser(request.target)
         library.install(chooser, chooser.cudnn_version)
         attention_calls.install(chooser)
@@ -139,7 +137,7 @@ def _import_inductor() -> None:
 def _trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
     from torch._subclasses import FakeTensorMode
 
-    from perfcli.compile import decisions, tracing
+    from perfcli.compile import decisions, recurrent, tracing
     from perfcli.compile.building import build
 
     def on_kernel(kernel: CapturedKernel) -> None:
@@ -150,6 +148,7 @@ def _trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
     built = build(session.request, mode)
     capture = Capture(on_kernel)
     assumptions = decisions.install(mode)
+    recurrent.install(assumptions)
     traced = tracing.trace_offline(built.workload, mode, capture, session.request.dynamic)
     session.notes += assumptions.notes()
     _raise_failures(session.keep)
@@ -172,6 +171,7 @@ def _collect(
     for graph in capture.graphs:
         for kernel in graph.kernels.values():
             result = pool.result(kernel.definition)
+            _raise_uncompiled(kernel, graph, result, session.request.target)
             blobs.update(result.compiled.blobs)
             source = kernel.definition.source
             blobs[blob_id(source)] = pack(source)
@@ -180,13 +180,27 @@ def _collect(
     return tuple(kernels), blobs
 
 
+def _raise_uncompiled(
+    kernel: CapturedKernel, graph: CapturedGraph, result: Any, target: Target | None
+) -> None:
+    """A kernel that Triton refuses is refused on the device as well."""
+    error = result.compiled.error
+    if error:
+        lines = [line for line in error.splitlines() if line.strip()]
+        where = f" for {target.name}" if target else ""
+        what = f"{kernel.name} of {graph.facts.name}{where}"
+        raise CompileFailed(
+            f"Triton could not compile {what}: {lines[0][:200]}",
+            detail=error,
+        )
+
+
 def _facts(
     kernel: CapturedKernel, graph: CapturedGraph, result: Any, target: Target | None
 ) -> KernelFacts:
     definition = kernel.definition
-    moved = None
-    if kernel.bytes_read is not None and kernel.bytes_written is not None:
-        moved = kernel.bytes_read + kernel.bytes_written
+    use = traffic.mean(kernel.uses)
+    moved = None if use.read is None or use.written is None else use.read + use.written
     launches = sum(launch.name == kernel.name for launch in graph.launches)
     return KernelFacts(
         name=kernel.name,
@@ -198,9 +212,9 @@ def _facts(
         source=blob_id(definition.source),
         source_hash=definition.source_hash,
         source_facts=result.source_facts,
-        bytes_read=kernel.bytes_read,
-        bytes_written=kernel.bytes_written,
-        bytes_swept=bytes_swept(moved, kernel.argument_bytes, result.source_facts),
+        bytes_read=use.read,
+        bytes_written=use.written,
+        bytes_swept=bytes_swept(moved, use.arguments, result.source_facts),
         lower_bound_seconds=lower_bound_seconds(moved, target) if target else None,
         candidates=result.compiled.candidates,
         notes=(result.note,) if result.note else (),

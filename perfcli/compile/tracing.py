@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
 from perfcli.compile.capture import Capture, CapturedGraph, capturing
+from perfcli.compile.decisions import wants_device
 from perfcli.compile.outputs import fake_call
 from perfcli.errors import CompileFailed, UserCodeFailed
 from perfcli.model import OptionValue, Workload
+from perfcli.tracebacks import users_traceback
+
+HEADLINE = 200
+"""Characters of an error's one line: torch's own can run to pages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    graph_breaks: tuple[str, ...]
+    graph_breaks: Mapping[str, int]
     notes: tuple[str, ...]
 
 
@@ -87,7 +94,6 @@ def run(workload: Workload, capture: Capture, dynamic: bool, back: Callable[[Any
     counters = torch._dynamo.utils.counters
     counters.clear()
     compiled = torch.compile(workload.call, dynamic=True if dynamic else None)
-    notes: list[str] = []
     training = workload.mode == "training"
     try:
         with _autocast(workload), torch.set_grad_enabled(training):
@@ -96,8 +102,27 @@ def run(workload: Workload, capture: Capture, dynamic: bool, back: Callable[[Any
                 back(result)
     except Exception as error:
         raise _explained(error, capture) from error
-    breaks = tuple(f"{reason} (×{count})" for reason, count in counters["graph_break"].items())
-    return Traced(breaks, tuple(notes))
+    breaks = first_lines(counters["graph_break"])
+    return Traced(breaks, _skipped_frames(counters))
+
+
+def _skipped_frames(counters: Any) -> tuple[str, ...]:
+    """Functions that Dynamo gave up on as a whole: they run eagerly, and make no kernels."""
+    frames = counters["frames"]
+    skipped = frames["total"] - frames["ok"]
+    if skipped <= 0:
+        return ()
+    reasons = [*counters["unimplemented"], *counters["graph_break"]]
+    why = f": {str(reasons[0]).splitlines()[0][:HEADLINE]}" if reasons else ""
+    return (f"Dynamo left {skipped} of {frames['total']} functions to run eagerly{why}",)
+
+
+def first_lines(reasons: Mapping[str, int]) -> dict[str, int]:
+    """How often each reason was counted, by its first line: the rest explains and gives advice."""
+    counted: Counter[str] = Counter()
+    for reason, number in reasons.items():
+        counted[reason.strip().partition("\n")[0][:HEADLINE]] += number
+    return dict(counted)
 
 
 @contextlib.contextmanager
@@ -132,6 +157,10 @@ def backward(result: Any) -> None:
 def _explained(error: Exception, capture: Capture) -> Exception:
     """Whose fault: Inductor's (which graph, its message) or the model's (the user's frames)."""
     import torch._dynamo.exc as exc
+    from torch._subclasses.fake_tensor import (
+        DynamicOutputShapeException,
+        UnsupportedOperatorException,
+    )
 
     if isinstance(error, CompileFailed | UserCodeFailed):
         return error
@@ -139,35 +168,43 @@ def _explained(error: Exception, capture: Capture) -> Exception:
     inductor = getattr(exc, "BackendCompilerFailed", ())
     if isinstance(error, inductor) or type(error).__module__.startswith("torch._inductor"):
         cause = getattr(error, "inner_exception", None) or error.__cause__ or error
-        text = str(cause).strip().splitlines() or [type(cause).__name__]
+        if wants_device(cause):
+            return CompileFailed(
+                f"Inductor wanted to time something on the device for {capture.latest()}, and "
+                "there is none: leave out options that measure (max_autotune, benchmark_fusion "
+                "and their like)",
+                detail=_traceback(cause),
+            )
         return CompileFailed(
-            f"Inductor could not compile {capture.latest()}: {type(cause).__name__}: {text[0]}",
+            f"Inductor could not compile {capture.latest()}: {_headline(cause)}",
             detail=_traceback(cause),
         )
-    text = str(error).strip().splitlines() or [type(error).__name__]
     if isinstance(error, exc.InternalTorchDynamoError):
         return CompileFailed(
-            f"Dynamo could not trace the model: {text[0]}",
-            detail=_traceback(error),
+            f"Dynamo could not trace the model: {_headline(error)}", detail=_traceback(error)
+        )
+    if isinstance(error, DynamicOutputShapeException | UnsupportedOperatorException):
+        return CompileFailed(
+            f"{_headline(error)}: run without values, this operator's result is not known (an "
+            "operator of your own needs torch.library.register_fake)",
+            detail=users_traceback(error),
         )
     return UserCodeFailed(
-        f"the model failed while it was traced: {type(error).__name__}: {text[0]}",
-        detail=_users_part(error),
+        f"the model failed while it was traced: {_headline(error)}", detail=users_traceback(error)
     )
+
+
+def _headline(error: BaseException) -> str:
+    """The type and the line that says why: Dynamo puts the reason behind ``got``."""
+    text = str(error).strip()
+    reason = re.search(r"got (\w+)\([\"'](.+?)[\"']\)", text)
+    if reason:
+        return f"{reason[1]}: {reason[2]}"[:HEADLINE]
+    lines = text.splitlines()
+    return f"{type(error).__name__}: {lines[0]}"[:HEADLINE] if lines else type(error).__name__
 
 
 def _traceback(error: BaseException) -> str:
     """The innermost frames and the beginning of the message, which can run to pages."""
     frames = traceback.format_list(traceback.extract_tb(error.__traceback__)[-15:])
     return f"{''.join(frames)}{type(error).__name__}: {str(error)[:1500]}"
-
-
-def _users_part(error: BaseException) -> str:
-    """The traceback without torch's and our own frames, and Dynamo's "from user code" part."""
-    frames = [
-        f
-        for f in traceback.extract_tb(error.__traceback__)
-        if "/torch/" not in f.filename and "/perfcli/" not in f.filename
-    ]
-    text = "".join(traceback.format_list(frames))
-    return f"{text}{type(error).__name__}: {error}"[-6000:]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +32,23 @@ def bytes_moved(kernel: Any) -> Moved:
     except Exception:  # an estimate: whatever it stumbles over, the kernel itself is fine
         return UNKNOWN
     return Moved(total - written, written, arguments) if total >= written else UNKNOWN
+
+
+def mean(uses: Sequence[Moved]) -> Moved:
+    """What one launch moves on average over the places that launch a kernel; unknown where it
+    is for one of them."""
+    if not uses or any(use.read is None or use.written is None for use in uses):
+        return UNKNOWN
+    names = {name for use in uses for name in use.arguments}
+    return Moved(
+        _mean([use.read for use in uses]),
+        _mean([use.written for use in uses]),
+        {name: _mean([use.arguments.get(name) for use in uses]) for name in sorted(names)},
+    )
+
+
+def _mean(values: Sequence[int | None]) -> int:
+    return round(sum(value or 0 for value in values) / len(values))
 
 
 def _bytes_by_argument(kernel: Any) -> dict[str, int]:
