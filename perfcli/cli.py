@@ -6,6 +6,7 @@ import functools
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -28,11 +29,24 @@ BROKEN_PIPE = 128 + signal.SIGPIPE
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0 fine, 1 regression, 2 usage or tool error,
     3 not enough evidence, 4 not comparable, 130 interrupted."""
+    _end_like_an_interrupt()
     try:
         application()(args=argv, prog_name="perfcli")
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 2 if stop.code else 0
     return 0
+
+
+def _end_like_an_interrupt() -> None:
+    """What CI sends when it cancels a job ends a command as Ctrl-C does: workers are stopped and
+    their folders removed, what was finished stays."""
+
+    def interrupt(_signal: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, interrupt)
 
 
 def application() -> typer.Typer:

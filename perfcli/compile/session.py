@@ -119,6 +119,11 @@ def _import_torch(session: Session) -> None:
         attention_calls.install(chooser)
         session.keep = (library, chooser)
     else:
+        if shim.compiler() is None:
+            raise CompileFailed(
+                "kernels for the CPU need a C++ compiler, and none of $CXX, g++, c++, clang++ was "
+                "found: install one (apt-get install g++) or set CXX"
+            )
         _import_inductor()
     from perfcli.compile import tracing
 

@@ -12,7 +12,15 @@ from perfcli.compile.ptxas import ptxas_version
 from perfcli.model import Environment, Target
 
 _RELEVANT = ("TORCH", "TRITON", "PYTORCH", "CUDA_VISIBLE")
-_OWN = {"TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_COMPILE_THREADS"}
+# Set by perfcli for each worker, or (the last two) by Inductor for itself.
+_OWN = {
+    "TORCHINDUCTOR_CACHE_DIR",
+    "TRITON_CACHE_DIR",
+    "TORCHINDUCTOR_COMPILE_THREADS",
+    "CUDA_VISIBLE_DEVICES",
+    "TRITON_PTXAS_PATH",
+    "TORCHINDUCTOR_WORKER_START",
+}
 
 
 def environment(target: Target | None) -> Environment:

@@ -30,6 +30,12 @@ from perfcli.worker.executor import Progress
 
 BOOTSTRAP = Path(__file__).with_name("bootstrap.py")
 LOG_TAIL_LINES = 20
+STACK_SECONDS = 2.0
+_PHASES = {
+    "import": "importing torch",
+    "trace": "building and tracing the model",
+    "kernels": "compiling kernels",
+}
 POLL_SECONDS = 0.5
 
 
@@ -79,12 +85,15 @@ class _Worker:
         self, request: CompileRequest, folder: Path, timeout_seconds: float | None
     ) -> None:
         self._log = folder / "log"
+        self._phase = "starting"
         self._timeout = timeout_seconds
         self._deadline = time.monotonic() + timeout_seconds if timeout_seconds else None
         request_read, request_write = os.pipe()
         self._replies, reply_write = os.pipe()
         python = request.variant.python or sys.executable
-        command = [python, "-P", "-X", "faulthandler", str(BOOTSTRAP)]
+        command = [python, "-P", "-X", "faulthandler"]
+        # torch says so where there is no NumPy; nothing here needs it.
+        command += ["-W", "ignore:Failed to initialize NumPy", str(BOOTSTRAP)]
         command += [str(request_read), str(reply_write)]
         try:
             with self._log.open("wb") as log:
@@ -112,6 +121,7 @@ class _Worker:
             for line in self._lines():
                 reply = self._parse(line)
                 if reply.type == "progress":
+                    self._phase = _PHASES.get(reply.phase, self._phase)
                     progress(_progress(index, reply))
                 elif reply.type == "error":
                     raise _error(reply)
@@ -142,9 +152,10 @@ class _Worker:
         that it started can hold the pipe open: its end alone does not tell."""
         while True:
             if self._deadline is not None and time.monotonic() >= self._deadline:
+                self._dump_stack()
                 raise self._failure(
-                    f"the worker did not finish within {self._timeout:g} s and was stopped "
-                    "(--timeout SECONDS gives it more)"
+                    f"the worker did not finish within {self._timeout:g} s and was stopped while "
+                    f"{self._phase} (--timeout SECONDS gives it more)"
                 )
             ended = self._process.poll() is not None
             if select.select([self._replies], [], [], 0 if ended else self._patience())[0]:
@@ -178,8 +189,8 @@ class _Worker:
         if code < 0:
             name = _signal_name(-code)
             hint = " (out of memory?)" if name == "SIGKILL" else ""
-            return f"the worker was killed by {name}{hint}"
-        return f"the worker ended with exit code {code} and no reply"
+            return f"the worker was killed by {name} while {self._phase}{hint}"
+        return f"the worker ended with exit code {code} and no reply while {self._phase}"
 
     def _failure(self, message: str) -> WorkerFailed:
         try:
@@ -188,6 +199,12 @@ class _Worker:
             lines = []
         tail = "\n".join(lines[-LOG_TAIL_LINES:])
         return WorkerFailed(message, detail=f"the end of its log:\n{tail}" if tail else "")
+
+    def _dump_stack(self) -> None:
+        """Where it hangs: faulthandler writes the Python stack into the log."""
+        with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+            os.kill(self._process.pid, signal.SIGABRT)
+            self._process.wait(timeout=STACK_SECONDS)
 
     def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):

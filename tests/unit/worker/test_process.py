@@ -111,7 +111,7 @@ os.kill(os.getpid(), signal.SIGSEGV)
 """
     error = failure(request_for(body))
     assert isinstance(error, WorkerFailed)
-    assert str(error) == "the worker was killed by SIGSEGV"
+    assert str(error) == "the worker was killed by SIGSEGV while starting"
     told = error.detail.splitlines()
     assert told[0] == "the end of its log:"
     assert told[1:] == [f"line {n}" for n in range(101 - LOG_TAIL_LINES, 100)] + ["last words"]
@@ -119,25 +119,25 @@ os.kill(os.getpid(), signal.SIGSEGV)
 
 def test_a_worker_that_is_killed_may_have_run_out_of_memory(request_for: Request) -> None:
     error = failure(request_for("os.kill(os.getpid(), signal.SIGKILL)"))
-    assert str(error) == "the worker was killed by SIGKILL (out of memory?)"
+    assert str(error) == "the worker was killed by SIGKILL while starting (out of memory?)"
 
 
 def test_a_signal_without_a_name(request_for: Request) -> None:
     number = 40  # a real-time signal: Python names only the first and the last
     error = failure(request_for(f"os.kill(os.getpid(), {number})"))
-    assert str(error) == f"the worker was killed by signal {number}"
+    assert str(error) == f"the worker was killed by signal {number} while starting"
 
 
 def test_a_worker_that_exits(request_for: Request) -> None:
     error = failure(request_for("raise SystemExit(7)"))
     assert isinstance(error, WorkerFailed)
-    assert str(error) == "the worker ended with exit code 7 and no reply"
+    assert str(error) == "the worker ended with exit code 7 and no reply while starting"
     assert error.detail == ""
 
 
 def test_half_a_reply_is_none(request_for: Request) -> None:
     error = failure(request_for("""send('{"type": "result", "run"')"""))
-    assert str(error) == "the worker ended with exit code 0 and no reply"
+    assert str(error) == "the worker ended with exit code 0 and no reply while starting"
 
 
 def test_a_worker_that_hangs_is_stopped(request_for: Request, temporary: Path) -> None:
@@ -145,6 +145,20 @@ def test_a_worker_that_hangs_is_stopped(request_for: Request, temporary: Path) -
     assert isinstance(error, WorkerFailed)
     assert str(error).startswith("the worker did not finish within 0.5 s and was stopped")
     assert error.detail == "the end of its log:\nwaiting"
+
+
+def test_a_worker_that_hangs_shows_where(request_for: Request) -> None:
+    body = """
+import faulthandler
+faulthandler.enable()
+def stuck():
+    send('{"type": "progress", "phase": "trace"}\\n')
+    time.sleep(60)
+stuck()
+"""
+    error = failure(request_for(body), timeout=0.5)
+    assert "while building and tracing the model" in str(error)
+    assert " in stuck" in error.detail
 
 
 def test_a_worker_that_reports_forever_is_stopped(request_for: Request) -> None:
@@ -338,4 +352,4 @@ def test_an_interpreter_that_cannot_be_run(tmp_path: Path, temporary: Path) -> N
 
 def test_a_program_that_is_no_python(temporary: Path) -> None:
     request = CompileRequest("s", {}, None, Variant("v", python="/bin/false"), "cpu", None)
-    assert str(failure(request)) == "the worker ended with exit code 1 and no reply"
+    assert str(failure(request)) == "the worker ended with exit code 1 and no reply while starting"
