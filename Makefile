@@ -1,4 +1,4 @@
-# make setup, test, demo, lint, fidelity, bench, clean.
+# make setup, test, demo, lint, architectures, fidelity, bench, clean.
 #
 # Another torch:       make test TORCH=2.15.0 TRITON=3.9.0 VENV=.venv-2.15
 # Another Python:      make setup PYTHON=python3.12
@@ -23,7 +23,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 STAMP := $(VENV)/.setup-torch-$(TORCH)-triton-$(TRITON)
 EXPORT_BIN := export PATH="$(abspath $(BIN)):$$PATH";
 
-.PHONY: setup test lint demo fidelity bench clean
+.PHONY: setup test lint demo architectures fidelity bench clean
 
 setup: $(STAMP)
 
@@ -57,6 +57,12 @@ demo: setup
 	echo "\$$ $${command[*]}"; \
 	code=0; "$${command[@]}" || code=$$?; \
 	test $$code -le 1 || exit $$code
+
+# Ten architectures of a public model library, without a GPU.
+architectures: setup
+	@$(BIN)/python -c 'import transformers' 2> /dev/null || \
+	  $(PIP) install --quiet -c constraints.txt 'transformers==5.17.0'
+	$(BIN)/python bench/offline.py --jobs $(JOBS)
 
 # On a machine with a GPU: the same kernels with and without it.
 fidelity: setup

@@ -8,10 +8,9 @@ shared memory must equal what the driver reports for every candidate launch conf
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import inspect
 import json
 import os
+import runpy
 import sys
 import time
 from collections import Counter
@@ -81,12 +80,7 @@ def shipped_cases() -> Iterator[Case]:
 
 
 def architecture_cases() -> Iterator[Case]:
-    spec = importlib.util.spec_from_file_location("architectures", ARCHITECTURES)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    functions = inspect.getmembers(module, inspect.isfunction)
-    for name in sorted(n for n, f in functions if f.__module__ == spec.name and n[0] != "_"):
+    for name in sorted(runpy.run_path(str(ARCHITECTURES))["ARCHITECTURES"]):
         for mode in ("forward", "training"):
             reference = f"{ARCHITECTURES}:{name}"
             yield Case("architectures", f"{name} {mode}", reference, {"mode": mode})
