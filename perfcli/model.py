@@ -168,7 +168,8 @@ class Access:
     line: int
     """1-based line in the kernel's source."""
     loop: int
-    """Number of the outermost loop that holds it, in source order from 1; 0 outside loops."""
+    """Number of the outermost loop that holds it, in source order from 1; 0 outside loops. Sweeps
+    (``SourceFacts.passes``) are those of the innermost loop instead."""
     depth: int
     """How many loops enclose it."""
     masked: bool = False
@@ -189,7 +190,8 @@ class SourceFacts:
     loops: int
     accesses: tuple[Access, ...]
     passes: Mapping[str, int]
-    """For each pointer read: in how many separate sweeps (a loop, or the code outside loops)."""
+    """For each pointer read: in how many separate sweeps. A sweep is the innermost loop around a
+    load, or the code outside loops."""
     buffers_read: int
     buffers_written: int
     vector_loads: int | None = None
@@ -225,6 +227,9 @@ class Candidate:
     global_loads: Mapping[str, int] = field(default_factory=dict)
     """Bits moved per thread ("128", "64", "32", "16", "8") to number of LDG instructions."""
     global_stores: Mapping[str, int] = field(default_factory=dict)
+    tma_loads: int | None = None
+    """Instructions that move a whole tile for the block (TMA)."""
+    tma_stores: int | None = None
     lines: Mapping[str, LineCounts] = field(default_factory=dict)
     """1-based line of the kernel's source (as text, a JSON key) to what it became."""
     blocks_per_sm: int | None = None
@@ -366,7 +371,8 @@ class Run:
     launches: tuple[Launch, ...]
     graphs: tuple[GraphFacts, ...]
     externs: tuple[ExternCall, ...]
-    graph_breaks: tuple[str, ...] = ()
+    graph_breaks: Mapping[str, int] = field(default_factory=dict)
+    """Why Dynamo gave up on a part of the model, in one line, to how often."""
     compile_seconds: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     fingerprint: str = ""

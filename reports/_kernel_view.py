@@ -59,16 +59,25 @@ def _of_source(kernel: KernelFacts) -> Iterator[tuple[str, str]]:
         yield "stores", f"{facts.stores}{_vector(facts.vector_stores)}"
         yield "atomics", str(facts.atomics)
         yield "reductions", str(facts.reductions)
+        if facts.parallel_regions is not None:
+            yield "parallel", units.plural(facts.parallel_regions, "OpenMP region")
         yield "buffers", f"{facts.buffers_read} read, {facts.buffers_written} written"
         again = [f"{name} ×{n}" for name, n in facts.passes.items() if n > 1]
         if again:
             yield "read again", units.printable(", ".join(again))
     if kernel.bytes_moved is not None:
         bytes_read, written = units.size(kernel.bytes_read), units.size(kernel.bytes_written)
-        yield "bytes", f"{bytes_read} read, {written} written, per launch"
+        yield "bytes", f"{bytes_read} read, {written} written, per launch{_swept(kernel)}"
     if kernel.lower_bound_seconds is not None:
         bound = units.seconds(kernel.lower_bound_seconds)
         yield "lower bound", f"{bound} per launch, at the target's bandwidth"
+
+
+def _swept(kernel: KernelFacts) -> str:
+    """Said where going over a buffer again adds to the bytes."""
+    if kernel.bytes_swept in (None, kernel.bytes_moved):
+        return ""
+    return f"; {units.size(kernel.bytes_swept)} with every sweep"
 
 
 def _vector(number: int | None) -> str:
@@ -92,6 +101,10 @@ def _of_binary(chosen: Candidate | None) -> Iterator[tuple[str, str]]:
     said = [f"{name} {_widths(found)}" for name, found in widths if found]
     if said:
         yield "by width", "; ".join(said)
+    tiles = [("load", chosen.tma_loads), ("store", chosen.tma_stores)]
+    moved = [units.plural(number, name) for name, number in tiles if number]
+    if moved:
+        yield "whole tiles", f"{', '.join(moved)} (TMA)"
 
 
 def _widths(found: Mapping[str, int]) -> str:

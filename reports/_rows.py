@@ -111,6 +111,10 @@ def cells(kernels: Sequence[KernelFacts]) -> dict[str, str]:
 _SECONDARY = ("loads_in_loops", "graphs", "graph_breaks")
 
 
+# What a group of kernels is weighed by, in order.
+_COSTS = ("spilled_words", "bytes_moved", "bytes_swept", "loads")
+
+
 def total_rows(comparison: Comparison) -> list[TotalRow]:
     return [_total(c) for c in comparison.totals if c.delta != 0 or c.metric not in _SECONDARY]
 
@@ -130,11 +134,11 @@ def _total(change: Change) -> TotalRow:
 
 def changed_groups(comparison: Comparison) -> list[KernelGroup]:
     """Groups that differ in code or numbers, the costliest first: added spilled words, then
-    bytes, then loads. Where the run got better, what it gained most from comes first."""
+    bytes, sweeps, then loads. Where the run got better, what it gained most from comes first."""
     sign = 1 if comparison.outcome == "better" else -1
 
     def cost(group: KernelGroup) -> tuple[float, ...]:
-        return tuple(sign * _delta(group, m) for m in ("spilled_words", "bytes_moved", "loads"))
+        return tuple(sign * _delta(group, m) for m in _COSTS)
 
     return sorted((g for g in comparison.groups if _changed(g)), key=cost)
 
@@ -209,8 +213,9 @@ def _deltas(group: KernelGroup) -> dict[str, tuple[str, Outcome]]:
 
 
 def _worst(group: KernelGroup) -> Outcome:
-    """The outcome by what costs most and changed: spills, bytes, then loads."""
-    for metric in ("spilled_words", "bytes_moved", "loads"):
+    """The outcome by what costs most and changed: spills, bytes, sweeps, then
+    loads."""
+    for metric in _COSTS:
         for change in group.changes:
             if change.metric == metric and change.outcome != "same":
                 return change.outcome
@@ -226,6 +231,39 @@ def question(run: Run) -> str:
     parts += ["dynamic shapes"] if run.dynamic else []
     parts += [" ".join(f"{name}={value}" for name, value in run.params.items())]
     return units.printable(" · ".join(part for part in parts if part))
+
+
+def graph_breaks(run: Run) -> list[str]:
+    """Why Dynamo gave up, the most frequent reason first: ``12 × Unsupported method call``."""
+    ordered = sorted(run.graph_breaks.items(), key=lambda item: -item[1])
+    return [units.printable(f"{units.count(number)} × {reason}") for reason, number in ordered]
+
+
+def changed_breaks(comparison: Comparison) -> list[str]:
+    """The reasons that Dynamo gave up more or less often for: ``0 → 12 × Unsupported method``."""
+    base, head = comparison.base.graph_breaks, comparison.head.graph_breaks
+    return [
+        units.printable(f"{base.get(reason, 0)} → {head.get(reason, 0)} × {reason}")
+        for reason in {**base, **head}
+        if base.get(reason) != head.get(reason)
+    ]
+
+
+def without_kernels(run: Run) -> str:
+    """One line about a run that has no kernels, with the reason where the run knows one."""
+    if run.kernels:
+        return ""
+    why = [] if run.graphs else ["no graph was compiled"]
+    externs = sum(extern.count for extern in run.externs)
+    if externs:
+        why.append(f"{units.plural(externs, 'extern call')} and nothing else")
+    breaks = graph_breaks(run)
+    if breaks:
+        more = f" (and {units.plural(len(breaks) - 1, 'other reason')})" if breaks[1:] else ""
+        why.append(f"graph breaks: {breaks[0]}{more}")
+    elif run.notes:
+        why.append("the notes may say why")
+    return ": ".join(["torch.compile made no kernels", *(["; ".join(why)] if why else [])])
 
 
 def variant(run: Run) -> str:

@@ -30,6 +30,8 @@ def comparison_view(
         return Group(line)  # print joins bare texts and forgets that this one must not wrap
     parts: list[RenderableType] = [verdict(comparison), Text(""), _sides(comparison), Text("")]
     parts += [_Totals(comparison), Text("")]
+    breaks = [Text(f"graph breaks: {change}") for change in _rows.changed_breaks(comparison)]
+    parts += [*breaks, Text("")] if breaks else []
     groups = _rows.changed_groups(comparison)
     if groups:
         parts += [Text("Kernels that changed, costliest first", style="bold")]
@@ -124,7 +126,7 @@ def _add_group(table: KernelTable, group: _rows.GroupRows) -> None:
 def _closing(comparison: Comparison, places: Sequence[tuple[str, str]]) -> list[RenderableType]:
     """Where the runs are, and what to type next."""
     stored = [
-        (side, Text(path))
+        (side, Text(units.printable(path)))
         for side, (_, path) in zip(("base", "head"), places, strict=False)
         if path
     ]
@@ -140,7 +142,7 @@ def _closing(comparison: Comparison, places: Sequence[tuple[str, str]]) -> list[
 
 def _to_paste(command: str) -> Text:
     """Never wrapped: it would be pasted in two lines."""
-    return Text(command, no_wrap=True, overflow="ignore")
+    return Text(units.printable(command), no_wrap=True, overflow="ignore")
 
 
 def _look_closer(comparison: Comparison, places: Sequence[tuple[str, str]]) -> list[str]:
@@ -161,7 +163,7 @@ def _look_closer(comparison: Comparison, places: Sequence[tuple[str, str]]) -> l
 def run_view(run: Run, path: str = "", reference: str = "", brief: bool = False) -> RenderableType:
     """One run alone: what was compiled, and its kernels; in brief how to name it."""
     if brief:
-        return Text(reference)
+        return Text(units.printable(reference))
     return Group(
         *_run_head(run),
         _Listing(run, range(len(run.kernels))),
@@ -178,21 +180,25 @@ def _run_head(run: Run) -> list[RenderableType]:
     launches = sum(kernel.launches for kernel in run.kernels)
     spilled = [k.spilled_words for k in run.kernels if k.spilled_words is not None]
     externs = sum(extern.count for extern in run.externs)
+    breaks = sum(run.graph_breaks.values())
     facts = [
         units.plural(len(run.kernels), "kernel"),
         units.plural(launches, "launch", "launches"),
         units.plural(externs, "extern call"),
         *([units.plural(sum(spilled), "spilled word")] if spilled else []),
         units.plural(len(run.graphs), "graph"),
-        *([units.plural(len(run.graph_breaks), "graph break")] if run.graph_breaks else []),
+        *([units.plural(breaks, "graph break")] if breaks else []),
     ]
     seconds = sum(run.compile_seconds.values())
-    notes = [Text(units.printable(f"note: {note}"), style="yellow") for note in run.notes]
+    notes = [f"graph break: {reason}" for reason in _rows.graph_breaks(run)]
+    notes += [units.printable(f"note: {note}") for note in run.notes]
+    nothing = _rows.without_kernels(run)
     return [
+        *([Text(nothing, style="bold yellow")] if nothing else []),
         Text(", ".join(facts), style="bold"),
         Text(_rows.question(run)),
         Text(f"{_rows.variant(run)} · compiled in {units.seconds(seconds)}"),
-        *notes,
+        *(Text(note, style="yellow") for note in notes),
         Text(""),
     ]
 
@@ -200,7 +206,7 @@ def _run_head(run: Run) -> list[RenderableType]:
 def _run_end(run: Run, path: str, reference: str) -> list[RenderableType]:
     parts: list[RenderableType] = [Text("")]
     if path:
-        parts.append(Text(f"stored as {path}", overflow="fold"))
+        parts.append(Text(units.printable(f"stored as {path}"), overflow="fold"))
     if reference and run.kernels:
         worst = max(
             range(len(run.kernels)),

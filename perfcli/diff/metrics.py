@@ -3,12 +3,14 @@
 Sums run over kernels as generated (static); ``bytes_moved``, ``bytes_swept``,
 ``lower_bound_seconds`` and ``launches`` over launches, so for one step. ``registers``,
 ``shared_bytes``, ``stack_bytes`` are those of the worst kernel. What a kernel can't tell (None) is
-left out of its sum; a metric whose number of unknowns differs between the sides can't be judged.
+left out of its sum; a sum that leaves out other kernels on one side than on the other can't be
+judged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -26,6 +28,7 @@ class Metric:
     of: OfKernel
     fold: Literal["sum", "max", "min"] = "sum"
     better: Literal["lower", "higher"] = "lower"
+    per_launch: bool = False
 
 
 def _source(field: str) -> OfKernel:
@@ -36,12 +39,14 @@ def _best(field: str) -> OfKernel:
     return lambda k: None if k.best is None else getattr(k.best, field)
 
 
-def _times_launches(field: str) -> OfKernel:
+def _step(field: str) -> Metric:
+    """A field of one launch, summed over a step's launches."""
+
     def value(kernel: KernelFacts) -> Value:
         one: Value = getattr(kernel, field)
         return None if one is None else one * kernel.launches
 
-    return value
+    return Metric(field, value, per_launch=True)
 
 
 KERNEL_METRICS = (
@@ -55,9 +60,9 @@ KERNEL_METRICS = (
     Metric("registers", _best("registers"), "max"),
     Metric("shared_bytes", _best("shared_bytes"), "max"),
     Metric("occupancy", _best("occupancy"), "min", "higher"),
-    Metric("bytes_moved", _times_launches("bytes_moved")),
-    Metric("bytes_swept", _times_launches("bytes_swept")),
-    Metric("lower_bound_seconds", _times_launches("lower_bound_seconds")),
+    _step("bytes_moved"),
+    _step("bytes_swept"),
+    _step("lower_bound_seconds"),
 )
 
 # What makes a run worse or better, in order of weight, and by how much of the base it has to
@@ -73,16 +78,22 @@ DECIDING: dict[str, float] = {
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """One metric over some kernels, and how many of them did not know it."""
+    """One metric over some kernels, and which of them did not know it: source to how often it
+    is missing from the sum."""
 
     value: Value
-    unknown: int
+    unknown: Mapping[str, int]
 
 
 def fold(metric: Metric, kernels: Iterable[KernelFacts]) -> Folded:
-    values = [metric.of(kernel) for kernel in kernels]
-    known = [value for value in values if value is not None]
-    unknown = len(values) - len(known)
+    known: list[float] = []
+    unknown: Counter[str] = Counter()
+    for kernel in kernels:
+        value = metric.of(kernel)
+        if value is None:
+            unknown[kernel.source_hash] += kernel.launches if metric.per_launch else 1
+        else:
+            known.append(value)
     if metric.fold == "sum":
         return Folded(sum(known) if known else None, unknown)
     return Folded((max if metric.fold == "max" else min)(known, default=None), unknown)
@@ -112,7 +123,7 @@ def totals(base: Run, head: Run) -> tuple[Change, ...]:
         change("peak_memory_bytes", _peak_memory(base), _peak_memory(head), sure=same_torch),
         change("extern_calls", _extern_calls(base), _extern_calls(head)),
         change("graphs", len(base.graphs), len(head.graphs)),
-        change("graph_breaks", len(base.graph_breaks), len(head.graph_breaks)),
+        change("graph_breaks", _graph_breaks(base), _graph_breaks(head)),
     )
     known = [c for c in whole if not (c.base is None and c.head is None)]
     of_kernels = [c for c in changes(base.kernels, head.kernels) if c.metric != "occupancy"]
@@ -121,6 +132,10 @@ def totals(base: Run, head: Run) -> tuple[Change, ...]:
 
 def _extern_calls(run: Run) -> int:
     return sum(extern.count for extern in run.externs)
+
+
+def _graph_breaks(run: Run) -> int:
+    return sum(run.graph_breaks.values())
 
 
 def _peak_memory(run: Run) -> Value:

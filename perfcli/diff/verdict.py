@@ -8,8 +8,15 @@ from perfcli import units
 from perfcli.diff.metrics import DECIDING
 from perfcli.model import Change, KernelFacts, KernelGroup, Outcome, Run
 
+# Not bytes swept: they need a source that can be read as well, and say more than bytes moved only
+# where a kernel goes over a buffer several times.
 _MUST_BE_KNOWN = ("spilled_words", "bytes_moved")
-_SHORT = {"spilled_words": "spills", "bytes_moved": "bytes", "peak_memory_bytes": "peak memory"}
+_SHORT = {
+    "spilled_words": "spills",
+    "bytes_moved": "bytes",
+    "bytes_swept": "bytes swept",
+    "peak_memory_bytes": "peak memory",
+}
 
 
 def judge(

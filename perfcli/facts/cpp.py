@@ -21,8 +21,8 @@ def cpp_facts(source: str) -> SourceFacts:
 
     An access goes to memory when it addresses one of the kernel's arguments; scratch buffers on
     the stack do not count. Static counts: the vectorised loop's main and tail body both count,
-    the tail's accesses (``C10_UNLIKELY``) as masked. A pass over a buffer is an innermost loop
-    here: the outer ones, over rows, stand for what is a Triton kernel's grid. Reductions are the
+    the tail's accesses (``C10_UNLIKELY``) as masked. A pass over a buffer is an innermost loop:
+    the outer ones, over rows, stand for what is a Triton kernel's grid. Reductions are the
     accumulators that Inductor declares. Element ``p[i]`` is a scalar access; ``loadu``,
     ``store``, masks and transposed tiles move vectors.
 
@@ -33,10 +33,9 @@ def cpp_facts(source: str) -> SourceFacts:
     start, pointers = _find_kernel(tokens)
     walk = Walk(tokens, matching_brackets(tokens), {name: name for name in pointers})
     walk.statement(start)
-    facts = summarize(walk.accesses, reductions=walk.reductions, loops=walk.loops)
+    facts = summarize(walk.accesses, walk.sweeps, reductions=walk.reductions, loops=walk.loops)
     return replace(
         facts,
-        passes={pointer: len(where) for pointer, where in walk.sweeps.items()},
         vector_loads=sum(a.kind == "load" and bool(a.vectorized) for a in walk.accesses),
         vector_stores=sum(a.kind == "store" and bool(a.vectorized) for a in walk.accesses),
         parallel_regions=walk.parallel_regions,

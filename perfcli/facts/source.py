@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from perfcli.errors import UnreadableSource
 from perfcli.facts.triton_names import import_aliases
@@ -19,9 +19,11 @@ def triton_facts(source: str, name: str) -> SourceFacts:
     user wrote. Static counts: a load in a loop is one load; both branches of an ``if`` count; a
     ``@triton.jit`` function of the same text counts as often as it is called, on the line of the
     outermost call. Of the library's own functions only those that Inductor gives pointers to are
-    known (``triton_names.LIBRARY_EFFECTS``). ``buffers_read`` counts distinct pointers that are
-    loaded, ``buffers_written`` those stored or updated atomically, so an ``in_out_ptr`` counts in
-    both when it is both; accesses whose pointer could not be traced are in neither.
+    known (``triton_names.LIBRARY_EFFECTS``). A pass over a buffer is an innermost loop that loads
+    it: a persistent kernel's outer loop, over rows, stands for the grid. ``buffers_read``
+    counts distinct pointers that are loaded, ``buffers_written`` those stored or updated
+    atomically, so an ``in_out_ptr`` counts in both when it is both; accesses whose pointer could
+    not be traced are in neither.
 
     Raises:
         UnreadableSource: the text is no Python, or holds no such kernel.
@@ -37,11 +39,17 @@ def triton_facts(source: str, name: str) -> SourceFacts:
     kernel = _find_kernel(functions, name)
     walk = Walk(functions, import_aliases(module))
     walk.function(kernel, _pointer_arguments(kernel))
-    return summarize(walk.accesses, reductions=walk.reductions, loops=walk.loops)
+    return summarize(walk.accesses, walk.sweeps, reductions=walk.reductions, loops=walk.loops)
 
 
-def summarize(accesses: Sequence[Access], *, reductions: int, loops: int) -> SourceFacts:
-    """The counts that follow from the list of accesses."""
+def summarize(
+    accesses: Sequence[Access],
+    sweeps: Mapping[str, Collection[int]],
+    *,
+    reductions: int,
+    loops: int,
+) -> SourceFacts:
+    """The counts that follow from the list of accesses, and from which sweeps load a buffer."""
     loads = [a for a in accesses if a.kind == "load"]
     stores = [a for a in accesses if a.kind == "store"]
     return SourceFacts(
@@ -53,18 +61,10 @@ def summarize(accesses: Sequence[Access], *, reductions: int, loops: int) -> Sou
         reductions=reductions,
         loops=loops,
         accesses=tuple(accesses),
-        passes=_passes(loads),
+        passes={pointer: len(where) for pointer, where in sweeps.items()},
         buffers_read=len({a.pointer for a in loads if a.pointer}),
         buffers_written=len({a.pointer for a in accesses if a.kind != "load" and a.pointer}),
     )
-
-
-def _passes(loads: Sequence[Access]) -> dict[str, int]:
-    sweeps: dict[str, set[int]] = {}
-    for access in loads:
-        if access.pointer:
-            sweeps.setdefault(access.pointer, set()).add(access.loop)
-    return {pointer: len(where) for pointer, where in sweeps.items()}
 
 
 def _jit_functions(module: ast.Module) -> dict[str, ast.FunctionDef]:

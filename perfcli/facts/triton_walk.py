@@ -31,6 +31,10 @@ class Walk:
     loops: int = 0
     outermost_loops: int = 0
     depth: int = 0
+    sweep: int = 0
+    """The innermost loop around; 0 outside loops."""
+    sweeps: dict[str, set[int]] = field(default_factory=dict)
+    """Kernel argument to the sweeps that load it."""
     call_line: int | None = None
     """Line of the outermost call that is being inlined."""
     inlining: list[str] = field(default_factory=list)
@@ -92,18 +96,26 @@ class Walk:
 
     def loop(self, body: Sequence[ast.stmt], env: Environment, tests: Sequence[ast.expr]) -> None:
         """A loop's body, once. A ``while``'s condition runs as often as the body does."""
-        self.enter_loop()
+        outer = self.enter_loop()
         for test in tests:
             self.evaluate(test, env)
         before = dict(env)
         self.block(body, env)
         merge(env, before)
-        self.depth -= 1
+        self.leave_loop(outer)
 
-    def enter_loop(self) -> None:
+    def enter_loop(self) -> int:
+        """The sweep to go back to behind the loop."""
+        outer = self.sweep
         self.loops += 1
         self.outermost_loops += self.depth == 0
         self.depth += 1
+        self.sweep = self.loops
+        return outer
+
+    def leave_loop(self, outer: int) -> None:
+        self.depth -= 1
+        self.sweep = outer
 
     def branches(self, node: ast.If, env: Environment) -> None:
         """Both branches, as if both ran: which one does is decided when Triton compiles."""
@@ -183,10 +195,13 @@ class Walk:
         return base
 
     def access(self, kind: Kind, address: Value, line: int, masked: bool) -> None:
+        pointer = address.pointers[0] if address.pointers else ""
+        if kind == "load" and pointer:
+            self.sweeps.setdefault(pointer, set()).add(self.sweep)
         self.accesses.append(
             Access(
                 kind=kind,
-                pointer=address.pointers[0] if address.pointers else "",
+                pointer=pointer,
                 line=self.call_line or line,
                 loop=self.outermost_loops if self.depth else 0,
                 depth=self.depth,
@@ -204,15 +219,14 @@ class Walk:
         """What a library helper does, which has at most one loop that touches memory."""
         for in_loop in (False, True):
             chosen = [e for e in effects if e.in_loop == in_loop]
-            if in_loop and chosen:
-                self.enter_loop()
+            outer = self.enter_loop() if in_loop and chosen else self.sweep
             for effect in chosen:
                 positional = arguments[effect.argument : effect.argument + 1]
                 address = positional[0] if positional else keywords.get(effect.name, NOTHING)
                 if address.pointers:
                     self.access(effect.kind, address, line, masked=True)
             if in_loop and chosen:
-                self.depth -= 1
+                self.leave_loop(outer)
 
     def inline(
         self,

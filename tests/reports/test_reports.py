@@ -180,6 +180,17 @@ def test_runs_that_are_not_stored_have_no_commands() -> None:
     assert "Stored" not in text
 
 
+def test_graph_breaks_that_came_or_went_are_shown_with_their_reasons() -> None:
+    base = run([kernel("a")], graph_breaks={"print": 2, "item": 1})
+    head = run([kernel("a")], graph_breaks={"item": 1, "len\x1b": 12})
+    lines = shown(screen().comparison(compare(base, head))).splitlines()
+    assert [line for line in lines if line.startswith("graph breaks:")] == [
+        "graph breaks: 2 → 0 × print",
+        "graph breaks: 0 → 12 × len�",
+    ]
+    assert any(line.split()[:5] == ["graph", "breaks", "3", "13", "+10"] for line in lines)
+
+
 def test_unchanged_kernels_take_one_line() -> None:
     same = compare(
         run([kernel("a", "1"), kernel("b", "2")]), run([kernel("a", "1"), kernel("b", "2")])
@@ -229,16 +240,62 @@ def test_a_kernel_without_source_binary_or_origins() -> None:
     assert "registers" not in text
 
 
+def test_tiles_are_shown_where_there_are_any() -> None:
+    made = spilling()
+    assert "TMA" not in shown(screen().kernel(0, made, None))
+    best = made.best
+    assert best is not None
+    tiled = replace(made, candidates=(replace(best, tma_loads=2, tma_stores=0),))
+    assert "whole tiles    2 loads (TMA)\n" in shown(screen().kernel(0, tiled, None))
+
+
+def test_a_cpu_kernels_vectors_and_parallel_regions() -> None:
+    facts = spilling().source_facts
+    assert facts is not None
+    facts = replace(facts, vector_loads=16, vector_stores=2, parallel_regions=1)
+    cpu = replace(spilling(), language="cpp", candidates=(), source_facts=facts)
+    lines = [" ".join(line.split()) for line in shown(screen().kernel(0, cpu, None)).splitlines()]
+    assert "loads 17, 14 in 1 loop, 16 vectorised" in lines
+    assert "stores 3, 2 vectorised" in lines
+    assert "parallel 1 OpenMP region" in lines
+
+
+def test_bytes_of_every_sweep() -> None:
+    swept = kernel("a", read=2000, written=1000, bytes_swept=5000)
+    text = shown(screen().kernel(0, swept, None))
+    assert "2 kB read, 1 kB written, per launch; 5 kB with every sweep" in text
+    assert "sweep" not in shown(screen().kernel(0, replace(swept, bytes_swept=3000), None))
+
+
 def test_a_run() -> None:
     made = replace(
         worse().head,
         notes=("a [bold]note[/bold] with \x1b[31m",),
-        graph_breaks=("print",),
+        graph_breaks={"builtin: print": 1, "Unsupported [b]method\x1b[31m": 11},
         compile_seconds={"trace": 4.0, "kernels": 8.5},
     )
     text = shown(screen().run(made, ".perfcli/runs/head-id.json", "head-id"))
     assert "\x1b" not in text
+    assert ", 12 graph breaks\n" in text
     check("run_100.txt", text)
+
+
+def test_a_run_without_kernels_says_why() -> None:
+    nothing = run([], graph_breaks={"item": 1, "print": 3}, externs=(ExternCall("aten.mm", "", 2),))
+    first = shown(screen().run(nothing), 200).splitlines()[0]
+    assert first == (
+        "torch.compile made no kernels: no graph was compiled; 2 extern calls and nothing else; "
+        "graph breaks: 3 × print (and 1 other reason)"
+    )
+
+
+def test_paths_and_ids_are_shown_without_escapes() -> None:
+    places = [("base\x1b[31m", "a/\x1b[31m.json"), ("head\x1b[31m", "b/\x1b[31m.json")]
+    assert "\x1b" not in shown(screen().comparison(worse(), places))
+    for brief in (False, True):
+        one = screen().run(worse().head, "a/\x1b[31m.json", "head\x1b[31m", brief=brief)
+        assert "\x1b" not in shown(one)
+        assert "head�[31m" in shown(one)
 
 
 def test_json() -> None:

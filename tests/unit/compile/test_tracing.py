@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 from torch._dynamo import config as dynamo_config  # noqa: E402
 from torch._inductor import config as inductor_config  # noqa: E402
 
-from perfcli.compile.tracing import backward, set_options  # noqa: E402
+from perfcli.compile.tracing import backward, first_lines, set_options  # noqa: E402
 from perfcli.errors import CompileFailed, UserCodeFailed  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -51,3 +51,12 @@ def test_other_outputs_get_gradients_of_one() -> None:
 def test_nothing_to_back_propagate() -> None:
     with pytest.raises(UserCodeFailed, match="mode=forward"):
         backward([torch.ones(1), 3, None])
+
+
+def test_graph_breaks_are_counted_by_the_first_line_of_their_reason() -> None:
+    reasons = {
+        "Unsupported call\n  Explanation: one": 3,
+        "Unsupported call\n  Explanation: two": 4,
+        "x" * 1000: 1,
+    }
+    assert first_lines(reasons) == {"Unsupported call": 7, "x" * 200: 1}

@@ -10,7 +10,7 @@ from handmade import ENVIRONMENT, H100, kernel, run
 
 from perfcli.diff.compare import compare
 from perfcli.errors import NotComparable, PerfcliError
-from perfcli.model import Change, Comparison, ExternCall
+from perfcli.model import Change, Comparison, ExternCall, KernelFacts, Run
 
 
 def total(comparison: Comparison, metric: str) -> Change:
@@ -218,7 +218,53 @@ def test_differences_of_the_environment() -> None:
 def test_extern_calls_and_breaks_are_totals() -> None:
     externs = (ExternCall("aten.mm", "forward 0", 3), ExternCall("aten.bmm", "forward 0", 1))
     base = run([kernel("a", "mul")], externs=externs)
-    head = run([kernel("a", "mul")], externs=externs[:1], graph_breaks=("print",))
+    head = run([kernel("a", "mul")], externs=externs[:1], graph_breaks={"print": 12, "item": 1})
     comparison = compare(base, head)
     assert total(comparison, "extern_calls").delta == -1
-    assert total(comparison, "graph_breaks").outcome == "worse"
+    assert total(comparison, "graph_breaks") == Change("graph_breaks", 0, 13, "worse")
+
+
+def test_equally_many_unknown_kernels_have_to_be_the_same_ones() -> None:
+    def side(known: str, unknown: str) -> list[KernelFacts]:
+        return [kernel(known, known), kernel(unknown, unknown, read=None, written=None)]
+
+    base, head = run(side("a", "b")), run(side("b", "a"))
+    assert total(compare(base, head), "bytes_moved").outcome == "unknown"
+    assert compare(base, head).outcome == "unknown"
+    same = run([*side("a", "b"), kernel("c", "c", read=None, written=None)])
+    assert total(compare(same, same), "bytes_moved").outcome == "same"
+
+
+def test_an_unknown_kernel_that_is_launched_more_often_moves_more() -> None:
+    def side(launches: int) -> Run:
+        unknown = kernel("b", "b", read=None, written=None, launches=launches)
+        return run([kernel("a", "a"), unknown])
+
+    assert total(compare(side(1), side(2)), "bytes_moved").outcome == "unknown"
+    assert total(compare(side(1), side(2)), "spilled_words").outcome == "same"
+
+
+def test_one_more_sweep_over_the_same_bytes_is_worse() -> None:
+    base = run([kernel("a", "softmax", bytes_swept=1500)])
+    head = run([kernel("a", "softmax", text="three sweeps", bytes_swept=2500)])
+    comparison = compare(base, head)
+    assert total(comparison, "bytes_moved").outcome == "same"
+    assert comparison.outcome == "worse"
+    assert comparison.reason == (
+        "bytes swept 1.5 kB → 2.5 kB (+66.7 %): a changed "
+        "(1 kernel, 2 loads → 1 kernel, 2 loads, +1 kB)"
+    )
+    assert compare(head, base).outcome == "better"
+
+
+def test_sweeps_that_are_not_known_leave_the_verdict_to_the_bytes() -> None:
+    base = run([kernel("a", "m", bytes_swept=1500), kernel("b", "n", bytes_swept=1500)])
+    head = run([kernel("a", "m", text="x"), kernel("b", "n", bytes_swept=1500)])
+    comparison = compare(base, head)
+    assert total(comparison, "bytes_swept").outcome == "unknown"
+    assert comparison.outcome == "same"
+    assert comparison.reason == (
+        "1 group of kernels changed, but neither spills nor bytes (bytes swept can't be compared)"
+    )
+    both = compare(base, run([kernel("a", "m", text="x", bytes_swept=1500), base.kernels[1]]))
+    assert both.reason == ("1 group of kernels changed, but neither spills, bytes nor bytes swept")

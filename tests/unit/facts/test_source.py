@@ -304,3 +304,34 @@ def test_renaming_and_formatting_change_nothing() -> None:
     other = source.replace(name, "k").replace("tmp", "value").replace("    ", "  ")
     a, b = triton_facts(source, name), triton_facts(other, "k")
     assert a == b
+
+
+PERSISTENT = """
+for row in tl.range(tl.program_id(0), n, 132):
+    total = tl.zeros([B], tl.float32)
+    for c in range(0, B, 64):
+        total += tl.load(a + row * B + c)
+    for c in range(0, B, 64):
+        x = tl.load(a + row * B + c) + tl.load(b + c)
+        tl.store(out + row * B + c, x * total)
+"""
+
+
+def test_a_persistent_kernels_sweeps_are_its_inner_loops() -> None:
+    f = facts(PERSISTENT)
+    assert f.passes == {"a": 2, "b": 1}
+    assert {(x.loop, x.depth) for x in f.accesses} == {(1, 2)}, "the outermost loop's number"
+
+
+def test_a_loop_goes_on_behind_the_one_that_it_holds() -> None:
+    f = facts(
+        """
+for row in range(n):
+    x = tl.load(a + row)
+    for c in range(B):
+        x += tl.load(b + c)
+    x += tl.load(a + row)
+x += tl.load(b)
+"""
+    )
+    assert f.passes == {"a": 1, "b": 2}
