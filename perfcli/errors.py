@@ -17,12 +17,6 @@ class PerfcliError(Exception):
         self.detail = detail
 
 
-class NotEnoughEvidence(PerfcliError):
-    """The question can't be answered with what was measured."""
-
-    exit_code = 3
-
-
 class NotComparable(PerfcliError):
     """Two runs, or a run and a baseline, that must not be compared; or a baseline is missing."""
 

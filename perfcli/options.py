@@ -8,13 +8,13 @@ Values are typed against the torch that will be used (``catalogue``), never agai
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from perfcli import knobs, option_types
-from perfcli.catalogue import MODULES, UNKNOWN, Catalogue, Entry, load_catalogue
+from perfcli.catalogue import UNKNOWN, Catalogue, Entry, load_catalogue
 from perfcli.errors import PerfcliError
 from perfcli.model import OptionValue, Variant
 
@@ -22,14 +22,12 @@ __all__ = [
     "Assignment",
     "Catalogue",
     "Entry",
-    "by_module",
     "find",
     "load_catalogue",
     "make_variant",
     "parse_assignment",
     "parse_value",
     "toggle",
-    "toggle_variants",
 ]
 
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
@@ -185,26 +183,3 @@ def toggle(entry: Entry) -> tuple[OptionValue, OptionValue]:
         f"{option_types.describe(entry.type)} and {why}: give both sides with "
         f"-a {entry.name}=… -b {entry.name}=…"
     )
-
-
-def toggle_variants(catalogue: Catalogue, name: str) -> tuple[Variant, Variant]:
-    """Base and head for ``--toggle NAME``; the option is set on both sides, so that each stored
-    run says what it had.
-
-    Raises:
-        PerfcliError: as ``find`` and ``toggle``.
-    """
-    entry = find(catalogue, name)
-    base, head = toggle(entry)
-    return Variant("base", {entry.name: base}), Variant("head", {entry.name: head})
-
-
-def by_module(options: Mapping[str, OptionValue]) -> dict[str, dict[str, OptionValue]]:
-    """Options sorted to the configuration modules they belong to, under their names there:
-    ``{"torch._inductor.config": {"triton.cudagraphs": True}}``."""
-    result: dict[str, dict[str, OptionValue]] = {}
-    for name, value in options.items():
-        prefix = next((p for p in MODULES if p and name.startswith(p)), "")
-        module = f"torch.{MODULES[prefix]}.config"
-        result.setdefault(module, {})[name.removeprefix(prefix)] = value
-    return result

@@ -88,12 +88,6 @@ def read(path: Path) -> Run:
     return _decode(_open(path).run, Run, path)
 
 
-def read_bundle(path: Path) -> Bundle:
-    """The run with all its texts, packed."""
-    file = _open(path)
-    return Bundle(_decode(file.run, Run, path), _decode(file.blobs, dict[str, str], path))
-
-
 def read_blob(path: Path, blob: BlobId) -> str:
     """One text of a run, unpacked."""
     blobs = _decode(_open(path).blobs, dict[str, msgspec.Raw], path)

@@ -12,7 +12,7 @@ import msgspec
 
 from perfcli.errors import PerfcliError
 from perfcli.model import Bundle
-from perfcli.runfile import Header, read, read_blob, read_bundle, read_header, write
+from perfcli.runfile import Header, read, read_blob, read_header, write
 
 __all__ = [
     "FOLDER",
@@ -23,7 +23,6 @@ __all__ = [
     "new_id",
     "read",
     "read_blob",
-    "read_bundle",
     "runs",
     "save",
     "write",

@@ -315,21 +315,12 @@ def test_variables_that_torch_reads_elsewhere_are_fine(catalogue: Catalogue) -> 
 
 
 def test_toggle(catalogue: Catalogue) -> None:
-    base, head = options.toggle_variants(catalogue, "triton.mix_order_reduction")
-    assert base.options == {"triton.mix_order_reduction": True}
-    assert head.options == {"triton.mix_order_reduction": False}
+    entry = options.find(catalogue, "triton.mix_order_reduction")
+    assert options.toggle(entry) == (True, False)
     with pytest.raises(PerfcliError, match=r"yes-or-no.*-a trailing=… -b trailing=…"):
         options.toggle(catalogue.entries["trailing"])
     with pytest.raises(PerfcliError, match="its default is not known"):
         options.toggle(catalogue.entries["unknowable"])
-
-
-def test_options_go_to_their_modules() -> None:
-    assert options.by_module({"triton.x": 1, "dynamo.y": 2, "functorch.z": 3, "w": 4}) == {
-        "torch._inductor.config": {"triton.x": 1, "w": 4},
-        "torch._dynamo.config": {"y": 2},
-        "torch._functorch.config": {"z": 3},
-    }
 
 
 ASK_TORCH = """

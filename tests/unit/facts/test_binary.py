@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from perfcli.errors import PerfcliError
-from perfcli.facts.binary import find_tools, read_cubin, read_resources
+from perfcli.facts.binary import find_tools, read_cubin
 from perfcli.facts.elf import sections
 
 SOURCE = Path(__file__).parents[2] / "fixtures" / "triton_kernels.py"
@@ -139,7 +139,7 @@ def test_resources_are_those_of_the_tool(spilling: Any, tools: Path, tmp_path: P
     path.write_bytes(cubin)
     command = [str(tools / "cuobjdump"), "-res-usage", str(path)]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    found = read_resources(cubin, tools)
+    found = read_cubin(cubin, tools, "kernel.py")
     assert f"REG:{found.registers} STACK:{found.stack_bytes} " in text
     assert found.stack_bytes > 0
     assert found.shared_bytes == 0, "the 1 KiB that the system reserves is not the kernel's"
@@ -232,14 +232,14 @@ def test_missing_tools(tmp_path: Path) -> None:
 def test_a_failing_tool(tmp_path: Path) -> None:
     write_tool(tmp_path, "cuobjdump", "echo no such thing >&2; exit 3")
     with pytest.raises(PerfcliError, match=r"cuobjdump cannot read .* \(exit status 3\)") as error:
-        read_resources(b"", tmp_path)
+        read_cubin(b"", tmp_path, "kernel.py")
     assert error.value.detail == "no such thing"
 
 
 def test_a_tool_that_says_something_else(tmp_path: Path) -> None:
     write_tool(tmp_path, "cuobjdump", "echo hello")
     with pytest.raises(PerfcliError, match="expected REG, STACK and SHARED"):
-        read_resources(b"", tmp_path)
+        read_cubin(b"", tmp_path, "kernel.py")
 
 
 def test_no_cubin() -> None:

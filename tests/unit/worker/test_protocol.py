@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from handmade import H100
 
-from perfcli.errors import CompileFailed, NotEnoughEvidence, PerfcliError, UserCodeFailed
+from perfcli.errors import CompileFailed, PerfcliError, UnreadableSource, UserCodeFailed
 from perfcli.model import CompileRequest, Target, Variant
 from perfcli.worker.protocol import decode_dataclass, encode, error_message
 
@@ -127,7 +127,7 @@ def test_errors_keep_kind_message_and_detail() -> None:
 
 
 def test_an_error_that_the_parent_does_not_expect_is_a_plain_one() -> None:
-    assert error_message(NotEnoughEvidence("no"))["kind"] == PerfcliError.__name__
+    assert error_message(UnreadableSource("no"))["kind"] == PerfcliError.__name__
 
 
 def test_requests_are_decoded_without_any_installed_package() -> None:
