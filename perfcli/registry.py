@@ -39,14 +39,19 @@ def declared(package: str, name: str, kind: type[Declared]) -> Declared:
     """The one ``kind`` that ``<package>/<name>.py`` declares; dashes and underscores are equal.
 
     Raises:
-        PerfcliError: no such file, with the nearest names.
+        PerfcliError: no such file, with the nearest names; or it declares none or several.
     """
     known = names(package)
     if public(name) not in known:
         raise PerfcliError(f"no {package.removesuffix('s')} {name!r}: {suggestion(name, known)}")
     module = import_module(f"perfcli.{package}.{internal(name)}")
-    (value,) = (v for v in vars(module).values() if isinstance(v, kind))
-    return value
+    found = {attribute: v for attribute, v in vars(module).items() if isinstance(v, kind)}
+    if len(found) != 1:
+        raise PerfcliError(
+            f"{package}/{internal(name)}.py has to declare one {kind.__name__}, "
+            f"it declares {', '.join(found) or 'none'}"
+        )
+    return next(iter(found.values()))
 
 
 def scenario(reference: str) -> Scenario:

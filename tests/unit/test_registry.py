@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,23 @@ def test_every_scenario_is_named_like_its_file_and_has_both_presets(name: str) -
     for preset in scenario.presets:
         registry.resolve_params(scenario, preset, {})
         assert set(scenario.presets[preset]) <= set(scenario.parameters)
+
+
+@pytest.mark.parametrize(
+    ("body", "found"), [("", "none"), ("A = Scenario('a', '', {}, {}, print)\nB = A\n", "A, B")]
+)
+def test_a_file_declares_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, found: str
+) -> None:
+    package = import_module("perfcli.scenarios")
+    monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
+    (tmp_path / "half_done.py").write_text(f"from perfcli.model import Scenario\n{body}")
+    monkeypatch.delitem(sys.modules, "perfcli.scenarios.half_done", raising=False)
+    with pytest.raises(PerfcliError) as raised:
+        registry.scenario("half-done")
+    assert str(raised.value) == (
+        f"scenarios/half_done.py has to declare one Scenario, it declares {found}"
+    )
 
 
 def test_an_unknown_scenario_gets_the_nearest() -> None:
