@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,13 +59,15 @@ def write_comparison(comparison: Comparison, path: Path | None) -> None:
         write_text(registry.declared("reports", "json", Report).render(comparison), path)
 
 
-def write_document(kind: str, document: Any, path: Path | None) -> None:
-    """Any of the model's types as JSON, field by field: ``{"perfcli": kind, kind: …}``."""
+def write_document(kind: str, fields: Mapping[str, Any], path: Path | None) -> None:
+    """What all of perfcli's JSON but a comparison looks like: ``{"perfcli": kind, "format": 1, …``
+    and the fields. Values may be any of the model's types; what JSON does not know is written as
+    ``repr`` does. Raises PerfcliError where the file can't be written."""
     if path is None:
         return
     import msgspec
 
-    text = msgspec.json.encode({"perfcli": kind, "format": 1, kind: document})
+    text = msgspec.json.encode({"perfcli": kind, "format": 1, **fields}, enc_hook=repr)
     write_text(msgspec.json.format(text, indent=1).decode() + "\n", path)
 
 

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 
 import perfcli
-from perfcli import environment, options, registry, targets
+from perfcli import environment, options, registry, targets, userfile
 from perfcli.environment import Interpreter
 from perfcli.errors import PerfcliError
 from perfcli.model import CompileRequest, Device, Scalar, Target, Variant
@@ -187,9 +187,9 @@ def _scenario_hash(reference: str) -> str:
     """Of a user's file; shipped ones are part of perfcli's own code."""
     if not registry.is_user_file(reference):
         return ""
-    path = Path(reference.rpartition(":")[0] if not Path(reference).exists() else reference)
+    path, _ = userfile.split(reference)
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
     except OSError:
         return ""  # the worker says what is wrong with it
 

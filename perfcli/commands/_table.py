@@ -1,14 +1,9 @@
-"""Tables and JSON on their way out: rich in a terminal, plain aligned columns in a pipe."""
+"""Tables on their way out: rich in a terminal, plain aligned columns in a pipe."""
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
-
-from perfcli.commands._output import write_text
+from collections.abc import Sequence
 
 WIDTH, PADDED = 100, 60
 
@@ -60,14 +55,3 @@ def _stacked(row: Sequence[str]) -> Sequence[str]:
     """The last cell below the first, where a terminal has no room for it."""
     first = f"{row[0]}\n  {row[-1]}" if row[-1] else row[0]
     return (first, *row[1:-1])
-
-
-def write_json(path: Path, kind: str, document: Mapping[str, Any]) -> None:
-    """Write a document to a file, or to stdout where the path is ``-``; it opens like all of
-    perfcli's files, ``{"perfcli": kind, "format": 1, …``.
-
-    Raises:
-        PerfcliError: the file can't be written.
-    """
-    whole = {"perfcli": kind, "format": 1, **document}
-    write_text(json.dumps(whole, indent=1, ensure_ascii=False, default=repr) + "\n", path)

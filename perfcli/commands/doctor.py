@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import sys
 from typing import Annotated
 
 import typer
 
-from perfcli.commands import _table
+from perfcli.commands import _output
 from perfcli.commands._arguments import Json
 from perfcli.errors import PerfcliError
 
@@ -29,9 +28,7 @@ def doctor(
 
     found = list(checks.examine(python, os.environ))
     failed = [check for check in found if check.status == "failed"]
-    if json is not None:
-        rows = [dataclasses.asdict(check) for check in found]
-        _table.write_json(json, "doctor", {"ok": not failed, "checks": rows})
+    _output.write_document("doctor", {"ok": not failed, "checks": found}, json)
     if str(json) != "-":
         color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         sys.stdout.write(checks.render(found, color=color))

@@ -65,14 +65,14 @@ def inspect_kernel(
     how = _obtain.How(fresh, timeout, fake)
     found = _obtain.stored_or_compiled(question, side, how, Notes(quiet))
     if kernel is None:
-        _output.write_document("kernels", found.run.kernels, json)
+        _output.write_document("kernels", {"kernels": found.run.kernels}, json)
         _output.show(_output.screen().listing(found.run, range(len(found.run.kernels))), json)
         return 0
     number = choose(found.run.kernels, kernel)
     facts = found.run.kernels[number]
     if candidate is not None and candidate >= len(facts.candidates):
         raise PerfcliError(f"{facts.name} has {len(facts.candidates)} candidates, numbered from 0")
-    _output.write_document("kernel", facts, json)
+    _output.write_document("kernel", {"kernel": facts}, json)
     if forms:
         _output.print_text(found.text(_blob(facts, forms[0], candidate)), json)
         return 0

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from typing import Annotated
 
 import typer
 
-from perfcli.commands import _table
+from perfcli.commands import _output, _table
 from perfcli.commands._arguments import Json
 from perfcli.errors import PerfcliError
 
@@ -54,9 +53,8 @@ def _search(pattern: str, python: str | None, json: Json) -> None:
         torch, entries = knob_listing.newest()
         sys.stderr.write(f"no torch here: these are Inductor's options in torch {torch}\n")
     found = knob_listing.search(entries, pattern)
-    if json is not None:
-        rows = [knob_listing.document(entry) for entry in found]
-        _table.write_json(json, "knobs", {"torch": torch, "options": rows})
+    rows = [knob_listing.document(entry) for entry in found]
+    _output.write_document("knobs", {"torch": torch, "options": rows}, json)
     if str(json) == "-":
         return
     if len(found) == 1:
@@ -72,9 +70,8 @@ def _diff(pattern: str, before: str, after: str, json: Json) -> None:
 
     before, after = known_release(before), known_release(after)
     found = knob_listing.changes(before, after, pattern)
-    if json is not None:
-        rows = [dataclasses.asdict(change) for change in found]
-        _table.write_json(json, "knob-changes", {"from": before, "to": after, "changes": rows})
+    fields = {"from": before, "to": after, "changes": found}
+    _output.write_document("knob-changes", fields, json)
     if str(json) == "-":
         return
     if not found:

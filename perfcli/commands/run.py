@@ -40,7 +40,7 @@ def run(
     side = Side(tuple(option or ()), python)
     how = _obtain.How(fresh, timeout, fake)
     (found,) = _obtain.compiled(question, [side], how, Notes(quiet))
-    _output.write_document("run", found.run, json)
+    _output.write_document("run", {"run": found.run}, json)
     screen = _output.screen()
     view = screen.run(found.run, found.shown_path, found.reference, brief=quiet)
     _output.show(view, json)

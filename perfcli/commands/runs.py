@@ -24,15 +24,16 @@ def runs(
     """List the runs stored in this folder (.perfcli/runs), oldest first."""
     from rich.text import Text
 
-    from perfcli import store
+    from perfcli import store, units
     from perfcli.commands import _output
 
     headers = [
         stored.header for stored in store.runs() if scenario in (None, stored.header.scenario)
     ]
-    _output.write_document("runs", headers, json)
+    _output.write_document("runs", {"runs": headers}, json)
     if quiet:
-        _output.show(Text("\n".join(header.id for header in headers)), json) if headers else None
+        ids = "\n".join(units.printable(header.id) for header in headers)
+        _output.show(Text(ids), json) if headers else None
     elif headers:
         _output.show(_table(headers), json)
     else:
@@ -56,11 +57,11 @@ def _table(headers: list[Header]) -> Table:
         table.add_column(title, justify="right")
     for header in headers:
         table.add_row(
-            header.id,
+            Text(units.printable(header.id)),
             Text(units.printable(header.scenario)),
             Text(units.printable(header.variant)),
-            header.target or header.device,
-            header.torch,
+            Text(units.printable(header.target or header.device)),
+            Text(units.printable(header.torch)),
             units.count(header.kernels),
             units.count(header.spilled_words),
         )

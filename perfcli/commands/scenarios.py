@@ -30,7 +30,8 @@ def scenarios(
 
     names = registry.names("scenarios") if name is None else [name]
     found = [registry.scenario(each) for each in names]
-    _output.write_document("scenarios", [_document(each) for each in found], json)
+    documents = [_document(each) for each in found]
+    _output.write_document("scenarios", {"scenarios": documents}, json)
     _output.show(_list(found) if name is None else _detail(found[0]), json)
     return 0
 

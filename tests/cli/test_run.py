@@ -280,3 +280,48 @@ def test_an_untested_torch_is_warned_about(perfcli: Any, monkeypatch: pytest.Mon
     result = perfcli("run", "rmsnorm")
     assert result.code == 0
     assert "warning: torch 2.13.0 is untested" in result.err
+
+
+# --- foreign text, and runs of nothing -------------------------------------------------------
+
+
+def test_what_a_run_file_says_is_shown_without_escapes(perfcli: Any) -> None:
+    perfcli("run", "rmsnorm")
+    (stored,) = store.runs()
+    evil = "\\u001b[31m"
+    text = stored.path.read_text().replace('"2.13.0"', f'"2.13.0{evil}"')
+    text = text.replace(stored.header.id, f"{stored.header.id}{evil}")
+    stored.path.write_text(text.replace('"h100"', f'"h100{evil}"'))
+    for arguments in (["runs"], ["runs", "--quiet"], ["compare", *[str(stored.path)] * 2]):
+        out = perfcli(*arguments).out
+        assert stored.header.id in out
+        assert "\x1b" not in out
+    assert "h100�[31m" in perfcli("runs").out
+
+
+def test_a_run_without_kernels_says_so(perfcli: Any) -> None:
+    Path("model.py").write_text("def build(): ...\n")
+    result = perfcli("run", "model.py", "-p", "layers=0")
+    assert result.code == 0
+    first, second, *_ = result.out.splitlines()
+    assert first == "torch.compile made no kernels: the notes may say why"
+    assert second.startswith("0 kernels")
+
+
+def test_a_users_file_is_hashed_as_it_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("model.py").write_text("1")
+    Path("model.py:build").write_text("not what is imported")
+    assert _request._scenario_hash("model.py:build") == _request._scenario_hash("model.py") != ""
+
+
+@pytest.mark.parametrize(
+    "command", [["knobs", "max_reads"], ["doctor"], ["runs"], ["scenarios"], ["run", "softmax"]]
+)
+def test_all_json_opens_alike(perfcli: Any, command: list[str]) -> None:
+    perfcli(*command, "--json", "out.json")
+    text = Path("out.json").read_text()
+    assert text.startswith('{\n "perfcli": "')
+    assert list(json.loads(text))[:2] == ["perfcli", "format"]
