@@ -8,6 +8,7 @@ shared memory must equal what the driver reports for every candidate launch conf
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import os
 import runpy
@@ -28,6 +29,8 @@ from perfcli.model import Bundle, Candidate, CompileRequest, KernelFacts, Scalar
 from perfcli.worker.process import compile_in_process
 
 ARCHITECTURES = Path(__file__).with_name("architectures.py")
+CORNER_CASES = Path(__file__).with_name("corner_cases.py")
+GROUPS = ("shipped", "architectures", "corner cases")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +82,17 @@ def shipped_cases() -> Iterator[Case]:
     yield Case("shipped", "softmax split", "softmax", {"rows": 4, "columns": 1048576})
 
 
-def architecture_cases() -> Iterator[Case]:
-    for name in sorted(runpy.run_path(str(ARCHITECTURES))["ARCHITECTURES"]):
-        for mode in ("forward", "training"):
-            reference = f"{ARCHITECTURES}:{name}"
-            yield Case("architectures", f"{name} {mode}", reference, {"mode": mode})
+def model_cases() -> Iterator[Case]:
+    names = sorted(runpy.run_path(str(ARCHITECTURES))["ARCHITECTURES"])
+    functions = runpy.run_path(str(CORNER_CASES)).items()
+    corners = sorted(n for n, f in functions if inspect.isfunction(f) and n[0] != "_")
+    for group, file, chosen in (
+        ("architectures", ARCHITECTURES, names),
+        ("corner cases", CORNER_CASES, corners),
+    ):
+        for name in chosen:
+            for mode in ("forward", "training"):
+                yield Case(group, f"{name} {mode}", f"{file}:{name}", {"mode": mode})
 
 
 def run_case(case: Case, target: Target, jobs: int) -> Outcome:
@@ -253,7 +262,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("fidelity.json"))
     parser.add_argument("--page", type=Path, help="write the table as Markdown, docs/fidelity.md")
     parser.add_argument("--only", default="", help="cases whose name contains this")
-    parser.add_argument("--group", choices=("shipped", "architectures"))
+    parser.add_argument("--group", choices=GROUPS)
     parser.add_argument("--parallel", type=int, default=max((os.cpu_count() or 2) // 2, 1))
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
@@ -261,7 +270,7 @@ def main() -> int:
         print("make fidelity needs a GPU: none found here", file=sys.stderr)
         return 2
     target = targets.this_gpu()
-    cases = [*shipped_cases(), *architecture_cases()]
+    cases = [*shipped_cases(), *model_cases()]
     cases = [c for c in cases if options.only in c.name and options.group in (None, c.group)]
     outcomes: list[Outcome] = []
     with ThreadPoolExecutor(options.parallel) as threads:
@@ -271,7 +280,7 @@ def main() -> int:
     if options.page is not None:
         options.page.write_text(page(json.loads(options.out.read_text())))
     print("\n".join(_line(o) for o in outcomes))
-    for group in ("shipped", "architectures"):
+    for group in GROUPS:
         chosen = [o for o in outcomes if o.case.group == group]
         bodies = sum(o.kernels for o in chosen)
         same = sum(o.identical + o.name_only for o in chosen)
