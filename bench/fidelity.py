@@ -192,7 +192,7 @@ def _key(candidate: Candidate) -> str:
 
 
 def _numbers(candidate: Candidate) -> tuple[Any, ...]:
-    return (candidate.registers, candidate.spilled_words, candidate.shared_bytes)
+    return (candidate.registers, candidate.local_words, candidate.shared_bytes)
 
 
 def _is_faithful(o: Outcome) -> bool:

@@ -219,6 +219,8 @@ class Candidate:
     num_stages: int
     registers: int | None = None
     stack_bytes: int | None = None
+    local_array_bytes: int | None = None
+    """The part of the stack that is the program's own arrays (``sin`` and ``cos``), not spills."""
     shared_bytes: int | None = None
     local_loads: int | None = None
     local_stores: int | None = None
@@ -244,9 +246,18 @@ class Candidate:
     error: str = ""
 
     @property
-    def spilled_words(self) -> int | None:
+    def local_words(self) -> int | None:
         """32-bit words per thread in local memory, what the driver reports as ``n_spills``."""
         return None if self.stack_bytes is None else self.stack_bytes // 4
+
+    @property
+    def spilled_words(self) -> int | None:
+        """Of these, the words that registers were spilled into: the stack less the program's own
+        arrays, which it holds in units of 8 bytes."""
+        if self.stack_bytes is None:
+            return None
+        arrays = -(-(self.local_array_bytes or 0) // 8) * 8
+        return max(self.stack_bytes - arrays, 0) // 4
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,10 @@ from perfcli.compile.ptxas import ptxas_version, select_ptxas
 from perfcli.errors import CompileFailed, PerfcliError
 from perfcli.facts.binary import BinaryFacts, find_tools, read_cubin
 from perfcli.facts.occupancy import occupancy
+from perfcli.facts.ptx import local_array_bytes
 from perfcli.model import Candidate, LineCounts, Target
 
-FORMAT = 5
+FORMAT = 6
 """Of the cache entries: raise it when a fact is added or counted differently."""
 
 
@@ -115,6 +116,7 @@ def _candidate(
         num_stages=config.num_stages,
         registers=fact.registers,
         stack_bytes=fact.stack_bytes,
+        local_array_bytes=local_array_bytes(kernel.asm["ptx"]),
         shared_bytes=shared,
         local_loads=fact.local_loads,
         local_stores=fact.local_stores,
