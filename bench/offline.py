@@ -128,7 +128,7 @@ def page(found: Sequence[Outcome], target: Target) -> str:
         "| " + " | ".join(HEADER) + " |",
         "| --- | --- | ---: | ---: | ---: | ---: | ---: |",
     ]
-    lines += ["| " + " | ".join(cells(outcome)).replace("\n", " ") + " |" for outcome in found]
+    lines += ["| " + " | ".join(map(_escaped, cells(outcome))) + " |" for outcome in found]
     lines += [
         "",
         "*Graph breaks* are counted by reason and occurrence. *Seconds* are one worker's, from "
@@ -142,6 +142,10 @@ def page(found: Sequence[Outcome], target: Target) -> str:
     found_kinds = kinds(found).most_common()
     lines += [f"* {kind} ({count} of {len(done)} runs)" for kind, count in found_kinds] or ["None."]
     return "\n".join(lines) + "\n"
+
+
+def _escaped(cell: str) -> str:
+    return cell.replace("|", "\\|")
 
 
 def main() -> int:
