@@ -1,5 +1,5 @@
 """Compiles every architecture of architectures.py for an H100, forward and training, without a
-GPU and with nothing cached: ``make architectures``. Ends with 1 where one fails or yields no
+GPU and with an empty cache: ``make architectures``. Ends with 1 where one fails or yields no
 kernel. It is not the fidelity check: nothing is held against a real device here.
 """
 
@@ -132,11 +132,12 @@ def page(found: Sequence[Outcome], target: Target) -> str:
     lines += [
         "",
         "*Graph breaks* are counted by reason and occurrence. *Seconds* are one worker's, from "
-        "its start to its result, kernels not cached; the machine had other users.",
+        "its start to its result; the cache was empty before the first; the machine had other "
+        "users.",
         "",
         "## Notes",
         "",
-        "What a run says about choices that only the device can make; N is a number.",
+        "What a run assumed, or left to run as it is; N is a number.",
         "",
     ]
     found_kinds = kinds(found).most_common()
