@@ -89,6 +89,8 @@ def stored(reference: str) -> Obtained:
     """A run by its file, id, or beginning of its id. Raises PerfcliError where there is none."""
     path = store.locate(reference)
     if path is None:
+        if reference.endswith(".json"):
+            raise PerfcliError(f"no stored run {reference!r}: there is no such file")
         if registry.is_user_file(reference) or public(reference) in registry.names("scenarios"):
             raise PerfcliError(
                 f"{reference} is a scenario, not a stored run: compare it alone, with -a and -b"
@@ -104,12 +106,33 @@ def stored_or_compiled(question: Question, side: Side, how: How, notes: Notes) -
     if not known and not reference.endswith(".py"):
         path = store.locate(reference)
         if path is not None or reference.endswith(".json") or reference[:1].isdigit():
+            _check_stored_alone(question, side)
             return stored(reference)
     return compiled(question, [side], how, notes)[0]
 
 
+def _is_stored_run(reference: str) -> bool:
+    if registry.is_user_file(reference) or public(reference) in registry.names("scenarios"):
+        return False
+    return reference.endswith(".json") or store.locate(reference) is not None
+
+
+def _check_stored_alone(question: Question, side: Side) -> None:
+    chosen = (question.params, question.preset, question.target, question.device)
+    if any(chosen) or question.dynamic or side != Side():
+        raise PerfcliError(
+            f"{question.scenario} is a stored run, shown as it is: leave out the options for "
+            "compiling"
+        )
+
+
 def compiled(question: Question, sides: Sequence[Side], how: How, notes: Notes) -> list[Obtained]:
     """Runs of all sides, compiled or found. Raises PerfcliError for what the user got wrong."""
+    if _is_stored_run(question.scenario):
+        raise PerfcliError(
+            f"{question.scenario} is a stored run, not a scenario: compare takes two of them, "
+            "inspect-kernel one"
+        )
     place = workshop(how, question.device)
     if how.toggle:
         sides = toggle_sides(how.toggle, sides, place.probe)

@@ -140,6 +140,11 @@ def _params(question: Question) -> tuple[dict[str, Scalar], str | None]:
     may run the file and knows them."""
     given: dict[str, Scalar] = dict(_split(text) for text in question.params)
     if registry.is_user_file(question.scenario):
+        path, _ = userfile.split(question.scenario)
+        if not Path(path).is_file():
+            raise PerfcliError(
+                f"there is no file {path}: expected path/to/file.py or path/to/file.py:name"
+            )
         return given, question.preset
     scenario = registry.scenario(question.scenario)
     return registry.resolve_params(scenario, question.preset, given), None

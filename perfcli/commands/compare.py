@@ -65,8 +65,10 @@ def compare(
     from perfcli.commands import _obtain, _output
     from perfcli.commands._progress import Notes
     from perfcli.commands._request import Question, Side
+    from perfcli.diff.compare import check_allowed
     from perfcli.diff.compare import compare as compare_runs
 
+    check_allowed(allow or ())
     notes = Notes(quiet)
     if head is not None:
         compiling = (a, b, toggle, a_python, b_python, param, preset, target, device)

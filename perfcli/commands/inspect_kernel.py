@@ -13,6 +13,7 @@ from perfcli.errors import PerfcliError
 
 if TYPE_CHECKING:
     from perfcli.commands._obtain import Obtained
+    from perfcli.commands._progress import Notes
     from perfcli.model import BlobId, Candidate, KernelFacts
 
 Flag = Annotated[bool, typer.Option(help="Print this text alone.")]
@@ -63,7 +64,8 @@ def inspect_kernel(
     question = Question(run, tuple(param or ()), preset, target, device, dynamic, jobs)
     side = Side(tuple(option or ()), python)
     how = _obtain.How(fresh, timeout, fake)
-    found = _obtain.stored_or_compiled(question, side, how, Notes(quiet))
+    notes = Notes(quiet)
+    found = _obtain.stored_or_compiled(question, side, how, notes)
     if kernel is None:
         _output.write_document("kernels", {"kernels": found.run.kernels}, json)
         _output.show(_output.screen().listing(found.run, range(len(found.run.kernels))), json)
@@ -76,7 +78,8 @@ def inspect_kernel(
     if forms:
         _output.print_text(found.text(_blob(facts, forms[0], candidate)), json)
         return 0
-    view = _output.screen().kernel(number, facts, _source(found, facts), candidate)
+    text = _source(found, facts, notes)
+    view = _output.screen().kernel(number, facts, text, candidate)
     _output.show(view, json)
     return 0
 
@@ -121,8 +124,9 @@ def _blob(facts: KernelFacts, form: str, candidate: int | None) -> BlobId:
     return blob
 
 
-def _source(found: Obtained, facts: KernelFacts) -> str | None:
+def _source(found: Obtained, facts: KernelFacts, notes: Notes) -> str | None:
     try:
         return found.text(facts.source)
-    except PerfcliError:
+    except PerfcliError as error:
+        notes.warn(f"the source is not shown: {error}")
         return None

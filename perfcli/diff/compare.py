@@ -21,6 +21,7 @@ def compare(base: Run, head: Run, allow: Collection[str] = ()) -> Comparison:
     Raises NotComparable when they differ in an aspect that is not in ``allow``, PerfcliError when
     there is nothing to compare.
     """
+    check_allowed(allow)
     _check_aspects(base, head, allow)
     if not base.kernels and not head.kernels:
         raise PerfcliError(
@@ -40,17 +41,27 @@ def compare(base: Run, head: Run, allow: Collection[str] = ()) -> Comparison:
     )
     all_totals = totals(base, head)
     outcome, reason = judge(base, head, all_totals, groups)
-    differences = tuple(_differences(base, head))
+    differences = (*_allowed(base, head), *_differences(base, head))
     return Comparison(base, head, all_totals, groups, outcome, reason, differences)
 
 
 # --- comparable? -----------------------------------------------------------------------------
 
 
-def _check_aspects(base: Run, head: Run, allow: Collection[str]) -> None:
+def check_allowed(allow: Collection[str]) -> None:
+    """Raises PerfcliError for what is no aspect, before anything is compiled for it."""
     unknown = sorted(set(allow) - set(ASPECTS))
     if unknown:
         raise PerfcliError(f"can't allow {unknown[0]!r} to differ: one of {', '.join(ASPECTS)}")
+
+
+def _allowed(base: Run, head: Run) -> tuple[str, ...]:
+    """What differs in the question itself, and was allowed to: never left unsaid."""
+    found = (_aspect_differs(aspect, base, head) for aspect in ASPECTS)
+    return tuple(text for text in found if text)
+
+
+def _check_aspects(base: Run, head: Run, allow: Collection[str]) -> None:
     found = {aspect: _aspect_differs(aspect, base, head) for aspect in ASPECTS}
     differing = {aspect: text for aspect, text in found.items() if text and aspect not in allow}
     if differing:

@@ -1,0 +1,68 @@
+"""What a user names: a stored run, a scenario, a file that is not there; and what is allowed."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from perfcli import store
+
+
+def test_a_run_file_that_is_not_there(perfcli: Any) -> None:
+    perfcli("run", "softmax")
+    (run,) = (stored.header.id for stored in store.runs())
+    result = perfcli("compare", run, "bad/nope.json")
+    assert (result.code, result.complaint) == (
+        2,
+        "perfcli: no stored run 'bad/nope.json': there is no such file",
+    )
+
+
+def test_one_stored_run_is_no_comparison(perfcli: Any) -> None:
+    perfcli("run", "softmax")
+    (run,) = (stored.header.id for stored in store.runs())
+    for command in ("compare", "run"):
+        result = perfcli(command, run)
+        assert result.code == 2
+        assert f"{run} is a stored run, not a scenario" in result.complaint
+
+
+def test_a_model_file_that_is_not_there(perfcli: Any) -> None:
+    result = perfcli("run", "nope.py:model")
+    assert result.code == 2
+    assert "there is no file nope.py" in result.complaint
+
+
+def test_what_cannot_be_allowed_is_said_before_compiling(perfcli: Any) -> None:
+    result = perfcli("compare", "softmax", "--toggle", "online_softmax", "--allow", "foo")
+    assert result.code == 2
+    assert "can't allow 'foo'" in result.complaint
+    assert store.runs() == []
+
+
+def test_what_was_allowed_is_not_hidden(perfcli: Any) -> None:
+    perfcli("run", "softmax", "--target", "b200")
+    perfcli("run", "softmax", "--target", "l40s")
+    base, head = (stored.header.id for stored in store.runs())
+    result = perfcli("compare", base, head, "--allow", "target")
+    assert re.search(r"target b200 .* → l40s", result.out.replace("\n", " "))
+
+
+def test_options_for_compiling_do_not_go_with_a_stored_run(perfcli: Any) -> None:
+    perfcli("run", "softmax")
+    (run,) = (stored.header.id for stored in store.runs())
+    result = perfcli("inspect-kernel", run, "0", "--target", "a100")
+    assert result.code == 2
+    assert "leave out the options for compiling" in result.complaint
+
+
+def test_a_damaged_text_is_said(perfcli: Any) -> None:
+    perfcli("run", "softmax")
+    (stored,) = store.runs()
+    text = stored.path.read_text()
+    name = store.read(stored.path).kernels[0].source
+    stored.path.write_text(re.sub(rf'("{name}":")[^"]{{8}}', r"\1AAAAAAAA", text))
+    result = perfcli("inspect-kernel", stored.header.id, "0")
+    assert result.code == 0
+    assert "the source is not shown" in result.err
+    assert "damaged" in result.err
