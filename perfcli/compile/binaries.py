@@ -40,7 +40,7 @@ class Compiled:
 
 def compile_kernel(source: str, name: str, target: Target, cache_dir: Path) -> Compiled:
     """Compiles (or finds) every candidate of the kernel. A kernel that Triton refuses comes back
-    with ``error`` and no candidates: the rest of the run goes on."""
+    with ``error`` and no candidates."""
     path = _cache_path(source, name, target, cache_dir)
     found = _read(path)
     if found is not None:

@@ -39,21 +39,24 @@ def build(request: CompileRequest, mode: Any) -> Built:
     device = torch.device(request.device)
     try:
         with mode, device, _skipped_initialisers():
-            scenario = registry.scenario(request.scenario)
-            params = registry.resolve_params(scenario, request.preset, request.params)
-            workload = registry.build(scenario, params)
-        return Built(scenario, params, to_device(workload, mode, device))
+            built = users_workload(request)
+        return replace(built, workload=to_device(built.workload, mode, device))
     except UserCodeFailed as fake_failure:
         try:
             with _on_cpu(request.device), _skipped_initialisers():
-                scenario = registry.scenario(request.scenario)
-                params = registry.resolve_params(scenario, request.preset, request.params)
-                workload = registry.build(scenario, params)
+                built = users_workload(request)
         except UserCodeFailed as failure:
             # The failure with real tensors is the one the user can act on.
             raise failure from fake_failure
         note = "the model's code reads values while it is built: built on the CPU, then moved"
-        return Built(scenario, params, to_device(workload, mode, device), (note,))
+        return replace(built, workload=to_device(built.workload, mode, device), notes=(note,))
+
+
+def users_workload(request: CompileRequest) -> Built:
+    """What the user's code makes of the request, on whichever device is the default."""
+    scenario = registry.scenario(request.scenario)
+    params = registry.resolve_params(scenario, request.preset, request.params)
+    return Built(scenario, params, registry.build(scenario, params))
 
 
 def to_device(workload: Workload, mode: Any, device: Any) -> Workload:

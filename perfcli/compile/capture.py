@@ -67,7 +67,7 @@ class Capture:
     def graph_of(self, lowering: Any) -> CapturedGraph:
         """The record of a ``GraphLowering``, made on first sight."""
         # A branch of a conditional or an invoked region is written into its parent's wrapper.
-        if hasattr(lowering, "parent"):
+        if _is_subgraph(lowering):
             return self.graph_of(lowering.parent)
         # Kept on the lowering itself: an id can come back once its object is gone.
         found = getattr(lowering, "_perfcli_graph", None)
@@ -98,6 +98,11 @@ class Capture:
     def launch_list(self) -> list[Launch]:
         """The launches of one step, in order: each graph's list as often as it was called."""
         return [launch for graph in self.call_order for launch in graph.launches]
+
+
+def _is_subgraph(lowering: Any) -> bool:
+    """Whether it is a ``SubgraphLowering``: only these have a parent."""
+    return hasattr(lowering, "parent")
 
 
 def _direction(lowering: Any) -> Literal["forward", "backward", "inference"]:
@@ -157,9 +162,7 @@ def _launches(capture: Capture) -> list[Launch]:
     """Where the next launch goes: a subgraph keeps its own, to be put in wherever it is called."""
     from torch._inductor.virtualized import V
 
-    if not hasattr(V.graph, "parent"):
-        return capture.graph_of(V.graph).launches
-    return _body(V.graph)
+    return _body(V.graph) if _is_subgraph(V.graph) else capture.graph_of(V.graph).launches
 
 
 def _body(subgraph: Any) -> list[Launch]:
@@ -175,17 +178,16 @@ def _hook_scheduled(capture: Capture, original: Any) -> Any:
 
     @functools.wraps(original)
     def define(self: Any, src_code: str, nodes: Any, kernel: Any = None, *rest: Any) -> Any:
-        known = set(_current_graph(capture).kernels)
+        kernels = _current_graph(capture).kernels
+        before = len(kernels)
         capture._scheduled.append((nodes, kernel))
         try:
             name = original(self, src_code, nodes, kernel, *rest)
         finally:
             capture._scheduled.pop()
-        record = _current_graph(capture).kernels.get(name)
-        if record is not None:
-            record.add_origins(nodes)
-            if name in known:  # the same text once more, with other buffers
-                record.uses.append(traffic.bytes_moved(kernel))
+        if name in kernels and len(kernels) == before:  # the same text again, other buffers
+            kernels[name].add_origins(nodes)
+            kernels[name].uses.append(traffic.bytes_moved(kernel))
         return name
 
     return define
@@ -291,7 +293,7 @@ def _hook_schedule(capture: Capture, original: Any) -> Any:
 
         graph = _current_graph(capture)
         # A subgraph's own peak is none of its parent's.
-        peak = None if hasattr(V.graph, "parent") else traffic.peak_memory(self)
+        peak = None if _is_subgraph(V.graph) else traffic.peak_memory(self)
         if peak is not None:
             graph.facts = replace(graph.facts, peak_memory_bytes=peak)
         return original(self)
@@ -302,9 +304,7 @@ def _hook_schedule(capture: Capture, original: Any) -> Any:
 def _hook_lowering(capture: Capture, original: Any) -> Any:
     @functools.wraps(original)
     def run(self: Any, *args: Any) -> Any:
-        from torch._inductor.graph import SubgraphLowering
-
-        if not isinstance(self, SubgraphLowering):
+        if not _is_subgraph(self):
             capture._lowering = self
         return original(self, *args)
 

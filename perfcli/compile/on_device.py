@@ -7,31 +7,28 @@ from __future__ import annotations
 
 from typing import Any
 
-from perfcli import registry
 from perfcli.compile import tracing
 from perfcli.compile.binaries import Compiled
-from perfcli.compile.building import Built
+from perfcli.compile.building import Built, users_workload
 from perfcli.compile.capture import Capture, capturing
 from perfcli.compile.definition import Definition
 from perfcli.errors import PerfcliError
 from perfcli.model import Candidate, CompileRequest
 
 
-def trace(request: CompileRequest, on_kernel: Any) -> tuple[Capture, Built, tracing.Traced]:
+def trace(request: CompileRequest) -> tuple[Capture, Built, tracing.Traced]:
     """Builds, compiles and runs one step of the request on ``cuda``."""
     import torch
 
     if not torch.cuda.is_available():
         raise PerfcliError("no GPU here: torch.cuda.is_available() is False")
     with torch.device("cuda"):
-        scenario = registry.scenario(request.scenario)
-        params = registry.resolve_params(scenario, request.preset, request.params)
-        workload = registry.build(scenario, params)
-    capture = Capture(on_kernel)
+        built = users_workload(request)
+    capture = Capture()
     with capturing(capture, finish=None):
-        traced = tracing.run(workload, capture, request.dynamic, tracing.backward)
+        traced = tracing.run(built.workload, capture, request.dynamic, tracing.backward)
         torch.cuda.synchronize()
-    return capture, Built(scenario, params, workload), traced
+    return capture, built, traced
 
 
 def driver_facts(definition: Definition) -> Compiled:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -37,7 +36,7 @@ class KernelPool:
         self._target, self._cache_dir = target, cache_dir
         self._futures: dict[str, Future[KernelResult]] = {}
         context = multiprocessing.get_context("fork")
-        self._executor = ProcessPoolExecutor(jobs, mp_context=context, initializer=_start)
+        self._executor = ProcessPoolExecutor(jobs, mp_context=context, initializer=prepare_process)
         self._executor.submit(os.getpid).result()  # forks all of them now
 
     def submit(self, definition: Definition) -> None:
@@ -51,9 +50,6 @@ class KernelPool:
 
     def total(self) -> int:
         return len(self._futures)
-
-    def unfinished(self) -> Iterator[Future[KernelResult]]:
-        return (future for future in list(self._futures.values()) if not future.done())
 
     def result(self, definition: Definition) -> KernelResult:
         """Waits for a kernel's result. Raises ``WorkerFailed`` where a process was killed."""
@@ -84,7 +80,3 @@ def examine(definition: Definition, target: Target | None, cache_dir: Path) -> K
         return KernelResult(source_facts, Compiled((), {}), note)
     compiled = compile_kernel(definition.source, definition.name, target, cache_dir)
     return KernelResult(source_facts, compiled, note)
-
-
-def _start() -> None:
-    prepare_process()

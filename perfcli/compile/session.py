@@ -83,7 +83,7 @@ def _on_device(session: Session) -> Bundle:
 
     tracing.set_options(session.request.variant.options)
     with session.phase("trace"):
-        capture, built, traced = on_device.trace(session.request, lambda _: None)
+        capture, built, traced = on_device.trace(session.request)
     return _finish(session, capture, built, traced, on_device.DriverFacts())
 
 
