@@ -20,7 +20,17 @@ from perfcli.errors import PerfcliError
 Command = Callable[..., int]
 
 # Module in perfcli.commands, which holds a function of the same name; --help keeps this order.
-COMMANDS = ("compare", "run", "inspect_kernel", "runs", "scenarios", "knobs", "doctor")
+COMMANDS = (
+    "compare",
+    "explain",
+    "inspect_kernel",
+    "run",
+    "runs",
+    "scenarios",
+    "rules",
+    "knobs",
+    "doctor",
+)
 
 INTERRUPTED = 128 + signal.SIGINT
 BROKEN_PIPE = 128 + signal.SIGPIPE

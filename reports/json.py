@@ -135,7 +135,13 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "headline": finding.headline,
         "evidence": list(finding.evidence),
         "advice": finding.advice,
-        "patch": dict(finding.patch),
+        "metric": finding.metric or None,
+        "amount": finding.amount,
+        "location": finding.origin.location if finding.origin else None,
+        "line": finding.origin.code if finding.origin else None,
+        "appearance": finding.appearance,
+        "side": "base" if finding.on_base else "head",
+        "cures": [{"options": dict(c.options), "why": c.why} for c in finding.cures],
         "proven": finding.proven,
     }
 

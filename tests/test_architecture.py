@@ -22,8 +22,9 @@ FOUND_BY_NAME = ("kernels", "scenarios", "reports")
 LAYERS = (
     "perfcli model errors units names blobs _probe",
     "facts diff driver tracebacks parameters runfile option_types catalogue knobs environment",
-    "userfile targets options store knob_listing",
+    "userfile targets options store knob_listing rules",
     "registry",
+    "diagnosis",
     "compile",
     "worker",
     "checks",
@@ -186,7 +187,7 @@ def test_every_module_has_a_layer() -> None:
         (torch_misplaced, "perfcli/facts/planted.py", "def f():\n    import triton"),
         (torch_misplaced, "perfcli/compile/planted.py", "import torch._inductor"),
         (torch_misplaced, "scenarios/planted.py", "from torch import nn"),
-        (strange_in_worker, "perfcli/model.py", "import msgspec"),
+        (strange_in_worker, "perfcli/blobs.py", "import msgspec"),
         (strange_in_worker, "scenarios/planted.py", "from rich.text import Text"),
     ],
 )

@@ -160,7 +160,17 @@ def _split(text: str) -> tuple[str, str]:
 # --- has anything changed? -------------------------------------------------------------------
 
 # Parts of perfcli that can't change what a run holds.
-_HARMLESS = ("commands", "diff", "reports", "cli.py", "runfile.py", "store.py", "units.py")
+_HARMLESS = (
+    "commands",
+    "diff",
+    "reports",
+    "rules",
+    "cli.py",
+    "diagnosis.py",
+    "runfile.py",
+    "store.py",
+    "units.py",
+)
 
 
 def fingerprint(request: CompileRequest, interpreter: Interpreter) -> str:

@@ -65,6 +65,7 @@ def compare(
     from perfcli.commands import _obtain, _output
     from perfcli.commands._progress import Notes
     from perfcli.commands._request import Question, Side
+    from perfcli.diagnosis import diagnose
     from perfcli.diff.compare import check_allowed
     from perfcli.diff.compare import compare as compare_runs
 
@@ -81,7 +82,7 @@ def compare(
         question = Question(base, tuple(param or ()), preset, target, device, dynamic, jobs)
         pair = [Side(tuple(a or ()), a_python), Side(tuple(b or ()), b_python)]
         sides = _obtain.compiled(question, pair, _obtain.How(fresh, timeout, fake, toggle), notes)
-    comparison = compare_runs(sides[0].run, sides[1].run, allow or ())
+    comparison = diagnose(compare_runs(sides[0].run, sides[1].run, allow or ()))
     _output.write_comparison(comparison, json)
     places = [(side.reference, side.shown_path) for side in sides]
     screen = _output.screen()

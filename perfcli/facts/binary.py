@@ -194,7 +194,16 @@ def _lines(code: Iterable[Instruction], source_file: str) -> dict[str, LineCount
         own = [line for name, line in instruction.places if name == source_file]
         if role and own:
             counters.setdefault(own[-1], Counter())[role] += 1
-    return {str(line): LineCounts(**counters[line]) for line in sorted(counters)}
+    return {str(line): _line_counts(counters[line]) for line in sorted(counters)}
+
+
+def _line_counts(counted: Mapping[str, int]) -> LineCounts:
+    return LineCounts(
+        counted["global_loads"],
+        counted["global_stores"],
+        counted["local_loads"],
+        counted["local_stores"],
+    )
 
 
 def _role(instruction: Instruction) -> str | None:

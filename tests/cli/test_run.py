@@ -213,7 +213,7 @@ def test_other_packages_are_another_fingerprint() -> None:
 
 def test_the_code_hash_reads_the_code() -> None:
     files = {path.name for path in _request._code_files()}
-    assert {"model.py", "capture.py", "gqa_transformer.py", "shim.cpp"} <= files
+    assert {"kernel.py", "capture.py", "gqa_transformer.py", "shim.cpp"} <= files
     assert not {"cli.py", "terminal.py", Path(compare.__file__).name} & files
 
 

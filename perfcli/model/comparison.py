@@ -1,0 +1,63 @@
+"""Two runs, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from perfcli.model.finding import Change, Finding
+from perfcli.model.run import Run
+from perfcli.model.values import Outcome, Relation
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Kernels of both sides that compute the same thing, as indices into ``Run.kernels``."""
+
+    base: tuple[int, ...]
+    head: tuple[int, ...]
+    relation: Relation
+    method: str
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True)
+class KernelGroup:
+    match: Match
+    changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The only thing that reports and the gate see."""
+
+    base: Run
+    head: Run
+    totals: tuple[Change, ...]
+    groups: tuple[KernelGroup, ...]
+    outcome: Outcome
+    reason: str
+    differences: tuple[str, ...] = ()
+    """How the environments differ."""
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A format of ``reports/``: ``render`` gives the whole text of a file, ending in a newline."""
+
+    name: str
+    suffix: str
+    render: Callable[[Comparison], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """What ``reports/terminal.py`` shows; each function gives something that rich can print."""
+
+    comparison: Callable[..., Any]
+    run: Callable[..., Any]
+    kernel: Callable[..., Any]
+    listing: Callable[..., Any]
+    explanation: Callable[..., Any]

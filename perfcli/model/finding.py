@@ -1,0 +1,90 @@
+"""What a rule has to say, and what became of its advice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from perfcli.model.kernel import Origin
+from perfcli.model.values import OptionValue, Outcome, Severity
+
+Appearance = Literal["", "new", "worse", "same", "better", "gone"]
+TrialOutcome = Literal["helps", "helps at a cost", "does not help", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One number on both sides."""
+
+    metric: str
+    base: float | None
+    head: float | None
+    outcome: Outcome
+
+    @property
+    def delta(self) -> float | None:
+        return None if self.base is None or self.head is None else self.head - self.base
+
+
+@dataclass(frozen=True, slots=True)
+class Cure:
+    """Options that a finding proposes to compile with, and what they do."""
+
+    options: Mapping[str, OptionValue]
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A cure, compiled: the finding's own amount before and after, and what else changed."""
+
+    cure: Cure
+    outcome: TrialOutcome
+    before: float | None = None
+    after: float | None = None
+    changes: tuple[Change, ...] = ()
+    """Totals of the run that decide a verdict and changed."""
+    reason: str = ""
+    """Why it failed, where it did."""
+    run: str = ""
+    """The stored run's id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One diagnosis: evidence in numbers, advice, cures to try where there are any."""
+
+    code: str
+    severity: Severity
+    headline: str
+    kernels: tuple[int, ...] = ()
+    """Indices into the run's kernels; empty for what concerns the whole run."""
+    evidence: tuple[str, ...] = ()
+    advice: str = ""
+    cures: tuple[Cure, ...] = ()
+    origin: Origin | None = None
+    """Where in the user's model it comes from."""
+    metric: str = ""
+    """What ``amount`` counts, a metric's name: ``spilled_words``."""
+    amount: float | None = None
+    """How bad it is, in units of ``metric``; less is better."""
+    subject: str = ""
+    """Tells findings of one code apart where they name no kernels."""
+    on_base: bool = False
+    """In a comparison: the kernels are the base's, because the finding is gone."""
+    appearance: Appearance = ""
+    """In a comparison: what became of it from base to head."""
+    trials: tuple[Trial, ...] = ()
+    shown: bool | None = None
+    """Whether the evidence itself proves the advice (another launch configuration, compiled)."""
+    source_lines: Mapping[str, str] = field(default_factory=dict)
+    """Lines of the kernel's source that the evidence names: number to text."""
+
+    @property
+    def proven(self) -> bool | None:
+        """True where a cure was compiled and helps, False where all were and none does, None
+        where none was tried."""
+        if self.shown or any(t.outcome.startswith("helps") for t in self.trials):
+            return True
+        return False if self.trials else self.shown

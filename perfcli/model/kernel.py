@@ -1,0 +1,213 @@
+"""What a kernel is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from perfcli.model.values import BlobId, KernelKind
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """An FX node that a kernel computes, as Inductor's scheduler recorded it."""
+
+    node: str
+    op: str
+    """ATen operator, ``aten.mul.Tensor``; empty where the node has none."""
+    module: str = ""
+    """Path of the ``nn.Module``, ``blocks.3.attn``."""
+    shape: tuple[int | str, ...] = ()
+    location: str = ""
+    """``file:line`` in the user's model."""
+    code: str = ""
+    """That line's text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One load, store or atomic in a kernel's source."""
+
+    kind: Literal["load", "store", "atomic"]
+    pointer: str
+    """The kernel argument it addresses, ``in_ptr0``; empty where it could not be traced."""
+    line: int
+    """1-based line in the kernel's source."""
+    loop: int
+    """Number of the outermost loop that holds it, in source order from 1; 0 outside loops. Sweeps
+    (``SourceFacts.passes``) are those of the innermost loop instead."""
+    depth: int
+    """How many loops enclose it."""
+    masked: bool = False
+    vectorized: bool | None = None
+    """C++ only: whether the access moves a whole vector register."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFacts:
+    """What a kernel's source says, counted on its syntax tree."""
+
+    loads: int
+    loads_in_loops: int
+    stores: int
+    stores_in_loops: int
+    atomics: int
+    reductions: int
+    loops: int
+    accesses: tuple[Access, ...]
+    passes: Mapping[str, int]
+    """For each pointer read: in how many separate sweeps. A sweep is the innermost loop around a
+    load, or the code outside loops."""
+    buffers_read: int
+    buffers_written: int
+    held_copies: tuple[str, ...] = ()
+    """Pointers to half-precision values that are held as float32 across a reduction: loaded once,
+    their copy used before and after it."""
+    vector_loads: int | None = None
+    vector_stores: int | None = None
+    parallel_regions: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LineCounts:
+    """Memory instructions of one source line in the machine code (static counts)."""
+
+    global_loads: int = 0
+    global_stores: int = 0
+    local_loads: int = 0
+    local_stores: int = 0
+    text: str = ""
+    """The line itself, where registers are spilled or filled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One launch configuration of a kernel, compiled. Bytes are per thread for the stack, per
+    block for shared memory; counts are static instruction counts in the SASS."""
+
+    config: Mapping[str, int]
+    num_warps: int
+    num_stages: int
+    registers: int | None = None
+    stack_bytes: int | None = None
+    local_array_bytes: int | None = None
+    """The part of the stack that is the program's own arrays (``sin`` and ``cos``), not spills."""
+    shared_bytes: int | None = None
+    local_loads: int | None = None
+    local_stores: int | None = None
+    local_loads_in_loops: int | None = None
+    local_stores_in_loops: int | None = None
+    global_loads: Mapping[str, int] = field(default_factory=dict)
+    """Bits moved per thread ("128", "64", "32", "16", "8") to number of LDG instructions."""
+    global_stores: Mapping[str, int] = field(default_factory=dict)
+    tma_loads: int | None = None
+    """Instructions that move a whole tile for the block (TMA)."""
+    tma_stores: int | None = None
+    lines: Mapping[str, LineCounts] = field(default_factory=dict)
+    """1-based line of the kernel's source (as text, a JSON key) to what it became."""
+    blocks_per_sm: int | None = None
+    occupancy: float | None = None
+    """Theoretical occupancy, resident warps over the maximum, 0 to 1."""
+    occupancy_limit: str = ""
+    """What limits it: ``registers``, ``shared memory``, ``warps`` or ``blocks``."""
+    binary_hash: str | None = None
+    ttgir: BlobId | None = None
+    ptx: BlobId | None = None
+    sass: BlobId | None = None
+    error: str = ""
+
+    @property
+    def local_words(self) -> int | None:
+        """32-bit words per thread in local memory, what the driver reports as ``n_spills``."""
+        return None if self.stack_bytes is None else self.stack_bytes // 4
+
+    @property
+    def spilled_words(self) -> int | None:
+        """Of these, the words that registers were spilled into: the stack less the program's own
+        arrays, which it holds in units of 8 bytes."""
+        if self.stack_bytes is None:
+            return None
+        arrays = -(-(self.local_array_bytes or 0) // 8) * 8
+        return max(self.stack_bytes - arrays, 0) // 4
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """What one pointer argument of a kernel addresses, as Inductor knows it."""
+
+    argument: str
+    """``in_ptr0``."""
+    name: str
+    """Inductor's name, ``buf12`` or ``primals_3``: the same in all kernels of one graph."""
+    role: Literal["input", "output", "inplace", "workspace"]
+    dtype: str
+    """``bfloat16``."""
+    shape: tuple[int, ...]
+    """Hints where sizes are dynamic."""
+    stride: tuple[int, ...]
+    bytes: int
+    """Of its elements, no more than the kernel has points."""
+    graph_input: bool = False
+    """An input, parameter or saved value: not made by another kernel of this graph."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelFacts:
+    """Everything known about one generated (or user-written) kernel of one graph."""
+
+    name: str
+    kind: KernelKind
+    language: Literal["triton", "cpp"]
+    graph: str
+    """The graph that launches it: ``forward 0``, ``backward 1`` …"""
+    launches: int
+    """How often one step launches it."""
+    origins: tuple[Origin, ...]
+    source: BlobId
+    source_hash: str
+    """SHA-256 of the source with the kernel's own name taken out."""
+    source_facts: SourceFacts | None
+    bytes_read: int | None = None
+    bytes_written: int | None = None
+    bytes_swept: int | None = None
+    """Bytes read and written if every sweep over a buffer goes to memory again: what a row that
+    no cache holds costs."""
+    lower_bound_seconds: float | None = None
+    candidates: tuple[Candidate, ...] = ()
+    alternatives: tuple[Candidate, ...] = ()
+    """Launch configurations that Inductor did not consider, compiled because its own spill."""
+    buffers: tuple[Buffer, ...] = ()
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """The iteration space: ``x``, ``y``, ``z``, and ``r0_``, ``r1_`` that are reduced over."""
+    dynamic_sizes: tuple[str, ...] = ()
+    """Which of the sizes are symbols in the generated code; ``sizes`` has their hints."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def best(self) -> Candidate | None:
+        """The candidate with the fewest spilled words, then registers: a lower bound on what any
+        launch configuration of this kernel costs, since the autotuner's winner is not known
+        without a device (and Inductor drops candidates that spill when others do not). One whose
+        block does not fit on a multiprocessor is never launched: it only counts where none fits."""
+        known = [c for c in self.candidates if c.registers is not None]
+        known = [c for c in known if c.blocks_per_sm != 0] or known
+        return min(known, key=lambda c: (c.stack_bytes or 0, c.registers or 0), default=None)
+
+    @property
+    def spilled_words(self) -> int | None:
+        return self.best.spilled_words if self.best else None
+
+    @property
+    def bytes_moved(self) -> int | None:
+        if self.bytes_read is None or self.bytes_written is None:
+            return None
+        return self.bytes_read + self.bytes_written
+
+    @property
+    def binary_hash(self) -> str | None:
+        """One text for all candidates' binaries, or None where one is missing."""
+        hashes = [c.binary_hash for c in self.candidates]
+        if not hashes or None in hashes:
+            return None
+        return "+".join(sorted(h for h in hashes if h))

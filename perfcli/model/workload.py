@@ -1,0 +1,126 @@
+"""What to compile, and for what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from perfcli.model.values import Device, Mode, OptionValue, Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A device to compile for. Sizes in bytes, bandwidth in bytes/s, peaks in operations/s."""
+
+    name: str
+    description: str
+    vendor: Literal["nvidia", "amd", "cpu"]
+    capability: tuple[int, int]
+    sm_count: int
+    registers_per_sm: int
+    max_threads_per_sm: int
+    max_threads_per_block: int
+    max_blocks_per_sm: int
+    warp_size: int
+    shared_bytes_per_sm: int
+    shared_bytes_per_block: int
+    shared_bytes_per_block_optin: int
+    reserved_shared_bytes_per_block: int
+    l2_bytes: int
+    memory_bytes: int
+    bandwidth: float
+    peak_flops: Mapping[str, float]
+    source: str
+    clock_khz: int = 0
+    """Highest SM clock."""
+    memory_clock_khz: int = 0
+    memory_bus_bits: int = 0
+
+    @property
+    def arch(self) -> str:
+        return f"sm_{self.capability[0]}{self.capability[1]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One side of a comparison: Inductor options, environment, interpreter."""
+
+    name: str
+    options: Mapping[str, OptionValue] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    python: str | None = None
+    patches: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of a scenario; its type is the type of its default."""
+
+    default: Scalar
+    help: str = ""
+    choices: tuple[Scalar, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What a scenario's ``build`` returns: something to compile and what to call it with.
+
+    ``call`` is a module or function; the inputs are tensors or plain values, on any device.
+    ``autocast`` names the dtype of an ambient autocast around the call and its backward.
+    """
+
+    call: Callable[..., Any]
+    inputs: tuple[Any, ...]
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    mode: Mode = "forward"
+    autocast: str | None = None
+    reference: Callable[..., Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """Compiled like this, a scenario raises exactly these findings; ``codes`` empty: none."""
+
+    codes: tuple[str, ...]
+    preset: str = "full"
+    params: Mapping[str, Scalar] = field(default_factory=dict)
+    options: Mapping[str, OptionValue] = field(default_factory=dict)
+    dynamic: bool = False
+    target: str = "h100"
+    compared: bool = False
+    """Not one run's findings but those of a comparison with the default options."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A question about generated code, and how to build the model that answers it."""
+
+    name: str
+    question: str
+    parameters: Mapping[str, Parameter]
+    presets: Mapping[str, Mapping[str, Scalar]]
+    build: Callable[[Any], Workload]
+    toggles: tuple[str, ...] = ()
+    expects: tuple[Expectation, ...] = ()
+    tolerance: Mapping[str, float] = field(default_factory=dict)
+    origin: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CompileRequest:
+    """Everything a worker needs to compile one variant of one scenario."""
+
+    scenario: str
+    """A shipped name, or ``path/to/file.py`` with an optional ``:name``."""
+    params: Mapping[str, Scalar]
+    preset: str | None
+    variant: Variant
+    device: Device
+    target: Target | None
+    dynamic: bool = False
+    jobs: int = 1
+    cache_dir: str = ""
+    """Folder of the shim and of compiled kernels, shared by all runs."""
+    on_device: bool = False
+    """Compile and run on the real GPU, with nothing stood in for (the fidelity check)."""

@@ -1,0 +1,37 @@
+"""What several rules need to say where and what."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from perfcli.model import Candidate, KernelFacts, Origin, Run
+
+_REDUCTIONS = (
+    "sum", "mean", "amax", "amin", "max", "min", "var", "std", "prod", "norm", "softmax",
+    "logsumexp", "argmax", "argmin",
+)  # fmt: skip
+
+
+def numbered(run: Run) -> Iterator[tuple[int, KernelFacts, Candidate]]:
+    """Kernels of which machine code is known, with their index and their best candidate."""
+    for number, kernel in enumerate(run.kernels):
+        if kernel.best is not None:
+            yield number, kernel, kernel.best
+
+
+def origin_of(kernel: KernelFacts) -> Origin | None:
+    """The FX node that stands for a kernel: its largest reduction on a line of the model, else
+    its largest node there."""
+    known = [origin for origin in kernel.origins if origin.location] or list(kernel.origins)
+    return max(known, key=_weight, default=None)
+
+
+def _weight(origin: Origin) -> tuple[bool, int]:
+    return is_reduction(origin.op), math.prod(s for s in origin.shape if isinstance(s, int))
+
+
+def is_reduction(op: str) -> bool:
+    """Whether an ATen operator, ``aten.sum.dim_IntList``, reduces."""
+    name = op.removeprefix("aten.").removeprefix("prims.").split(".")[0]
+    return any(word in name for word in _REDUCTIONS)
