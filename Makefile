@@ -1,4 +1,4 @@
-# make setup, test, demo, lint, architectures, fidelity, bench, clean.
+# make setup, test, demo, lint, architectures, rules-audit, fidelity, bench, clean.
 #
 # Another torch:       make test TORCH=2.15.0 TRITON=3.9.0 VENV=.venv-2.15
 # Another Python:      make setup PYTHON=python3.12
@@ -23,7 +23,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 STAMP := $(VENV)/.setup-torch-$(TORCH)-triton-$(TRITON)
 EXPORT_BIN := export PATH="$(abspath $(BIN)):$$PATH";
 
-.PHONY: setup test lint demo architectures fidelity bench clean
+.PHONY: setup test lint demo architectures rules-audit fidelity bench clean
 
 setup: $(STAMP)
 
@@ -63,6 +63,10 @@ architectures: setup
 	@$(BIN)/python -c 'import transformers' 2> /dev/null || \
 	  $(PIP) install --quiet -c constraints.txt 'transformers==5.17.0'
 	$(BIN)/python bench/offline.py --jobs $(JOBS)
+
+# Every finding of the rules over all scenarios, presets and targets; half an hour on 2 cores.
+rules-audit: setup
+	$(BIN)/python bench/rules_audit.py --jobs $(JOBS)
 
 # On a machine with a GPU: the same kernels with and without it.
 fidelity: setup

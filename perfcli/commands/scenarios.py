@@ -11,7 +11,7 @@ from perfcli.commands import _arguments as args
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from perfcli.model import Scenario
+    from perfcli.model import Expectation, Scenario
 
 
 def scenarios(
@@ -48,7 +48,7 @@ def _document(scenario: Scenario) -> dict[str, Any]:
         "parameters": parameters,
         "presets": presets,
         "toggles": list(scenario.toggles),
-        "expects": list(scenario.expects),
+        "expects": scenario.expects,
         "origin": scenario.origin,
     }
 
@@ -88,11 +88,23 @@ def _detail(scenario: Scenario) -> RenderableType:
         )
     lines = [Text(scenario.name, style="bold"), Text(scenario.question), Text("")]
     closing = [Text("")]
+    closing += [Text(_promise(expected)) for expected in scenario.expects]
     if scenario.toggles:
         closing.append(Text(f"worth toggling: {', '.join(scenario.toggles)}"))
     if scenario.origin:
         closing.append(Text(f"from: {scenario.origin}"))
     return Group(*lines, parameters, *closing)
+
+
+def _promise(expected: Expectation) -> str:
+    """``-p rows=4 --preset full: raises PC201``."""
+    settings = {**expected.params, **expected.options}
+    how = [f"{name}={_show(value)}" for name, value in settings.items()]
+    how += ["dynamic shapes"] if expected.dynamic else []
+    how += [f"for {expected.target}"]
+    against = " against the default" if expected.compared else ""
+    raises = ", ".join(expected.codes) or "nothing"
+    return f"{expected.preset} {' '.join(how)}{against}: raises {raises} (perfcli rules CODE)"
 
 
 def _show(value: object) -> str:
