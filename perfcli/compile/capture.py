@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from perfcli.compile import provenance, traffic
+from perfcli.compile import buffers, provenance, traffic
 from perfcli.compile.definition import Definition, parse_definition
 from perfcli.errors import CompileFailed
 from perfcli.model import GraphFacts, Launch, Origin
@@ -26,6 +26,8 @@ class CapturedKernel:
     origins: tuple[Origin, ...] = ()
     uses: list[traffic.Moved] = field(default_factory=list)
     """What each place that launches it moves: the same text can work on other buffers."""
+    operands: buffers.Operands = buffers.NOTHING
+    """Of its first use."""
 
     def add_origins(self, nodes: Any) -> None:
         """Identical sources share one kernel: its origins are those of all its uses."""
@@ -180,7 +182,9 @@ def _hook_scheduled(capture: Capture, original: Any) -> Any:
     def define(self: Any, src_code: str, nodes: Any, kernel: Any = None, *rest: Any) -> Any:
         kernels = _current_graph(capture).kernels
         before = len(kernels)
-        capture._scheduled.append((nodes, kernel))
+        # The C++ backend keeps the arguments of its kernels in a group.
+        group = getattr(self, "kernel_group", None)
+        capture._scheduled.append((nodes, kernel or getattr(group, "args", None)))
         try:
             name = original(self, src_code, nodes, kernel, *rest)
         finally:
@@ -204,8 +208,10 @@ def _hook_definition(capture: Capture, original: Any) -> Any:
             graph.opaque.add(kernel_name)
         elif kernel_name not in graph.kernels:
             nodes, kernel = capture._scheduled[-1] if capture._scheduled else (None, None)
-            moved = traffic.bytes_moved(kernel) if kernel is not None else traffic.UNKNOWN
-            record = CapturedKernel(kernel_name, definition, uses=[moved])
+            record = CapturedKernel(kernel_name, definition, uses=[traffic.UNKNOWN])
+            if kernel is not None:
+                record.uses = [traffic.bytes_moved(kernel)]
+                record.operands = buffers.operands(kernel)
             if nodes is not None:
                 record.origins = provenance.origins(nodes)
             graph.kernels[kernel_name] = record
@@ -250,7 +256,10 @@ def _hook_extern(capture: Capture, original: Any) -> Any:
             before = len(launches)
             result = original(self, scheduler_node)
             for launch in launches[before:]:
-                graph.kernels[launch.name].add_origins(node)
+                written = graph.kernels[launch.name]
+                written.add_origins(node)
+                if written.operands == buffers.NOTHING:
+                    written.operands = buffers.user_operands(node)
             return result
         subgraphs = _subgraphs(node)
         if subgraphs:

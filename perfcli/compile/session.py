@@ -222,6 +222,9 @@ def _facts(
         bytes_swept=bytes_swept(moved, use.arguments, result.source_facts),
         lower_bound_seconds=lower_bound_seconds(moved, target) if target else None,
         candidates=result.compiled.candidates,
+        buffers=kernel.operands.buffers,
+        sizes=kernel.operands.sizes,
+        dynamic_sizes=kernel.operands.dynamic_sizes,
         notes=(result.note,) if result.note else (),
     )
 

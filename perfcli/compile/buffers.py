@@ -1,0 +1,141 @@
+"""What a kernel's pointer arguments address and how large its iteration space is, as Inductor
+knows it where the kernel is defined. Seen with torch 2.11 to 2.15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from perfcli.model import Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """Empty where Inductor says nothing about the kernel."""
+
+    buffers: tuple[Buffer, ...] = ()
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    dynamic_sizes: tuple[str, ...] = ()
+
+
+NOTHING = Operands()
+
+
+def operands(kernel: Any) -> Operands:
+    """Of a generated kernel (or of a C++ kernel's arguments alone, which is what its backend
+    hands on), once its text is final."""
+    try:
+        numels = _numels(kernel)
+        args = getattr(kernel, "args", kernel)
+        points = _hint(_product(numels.values())) if numels else None
+        return Operands(
+            tuple(_buffers(args, points)),
+            {prefix: _hint(numel) for prefix, numel in numels.items()},
+            tuple(prefix for prefix, numel in numels.items() if not _is_constant(numel)),
+        )
+    except Exception:  # facts about a kernel: whatever they stumble over, the kernel is fine
+        return NOTHING
+
+
+def user_operands(node: Any) -> Operands:
+    """Of a call of a kernel that the user wrote (``ir.UserDefinedTritonKernel``). What it writes
+    counts as in place: Inductor hands it a buffer that exists."""
+    try:
+        written = {buffer.get_name() for buffer in node.mutable_args}
+        tensors = {k: v for k, v in node.kwargs.items() if hasattr(v, "get_stride")}
+        return Operands(
+            tuple(
+                _buffer(
+                    argument, t.get_name(), "inplace" if t.get_name() in written else "input", t
+                )
+                for argument, t in tensors.items()
+            )
+        )
+    except Exception:  # as above
+        return NOTHING
+
+
+def _numels(kernel: Any) -> dict[str, Any]:
+    """Without the reduction dimension of size 1 that pointwise kernels carry along."""
+    reduces = getattr(kernel, "inside_reduction", False)
+    numels = getattr(kernel, "numels", {}) or {}
+    return {k: v for k, v in numels.items() if reduces or not k.startswith("r") or v != 1}
+
+
+def _buffers(args: Any, points: int | None) -> Iterator[Buffer]:
+    from torch._inductor.virtualized import V
+
+    for argument, name, role in _named(args):
+        yield _buffer(argument, name, role, V.graph.try_get_buffer(name), points)
+    for workspace in args.workspace_args:
+        count = _hint(workspace.count)
+        yield Buffer(
+            argument=workspace.inner_name,
+            name=workspace.outer_name,
+            role="workspace",
+            dtype=_dtype(workspace.dtype),
+            shape=(count,),
+            stride=(1,),
+            bytes=count * workspace.dtype.itemsize,
+        )
+
+
+Role = Literal["input", "output", "inplace"]
+
+
+def _named(args: Any) -> Iterator[tuple[str, str, Role]]:
+    """Argument, Inductor's name and role of what was not removed, in the order of the signature
+    (``KernelArgs.python_argdefs``). A buffer that is overwritten goes by its last name, under
+    which the kernels that follow read it."""
+    inplace = {id(b): b for b in args.inplace_buffers.values() if hasattr(b, "other_names")}
+    for buffer in inplace.values():
+        yield buffer.inner_name, buffer.other_names[-1], "inplace"
+    overwritten = {name for buffer in inplace.values() for name in buffer.other_names}
+    roles: Iterable[tuple[Role, Mapping[str, Any]]] = (
+        ("input", args.input_buffers),
+        ("output", args.output_buffers),
+    )
+    for role, named in roles:
+        for name, argument in named.items():
+            if isinstance(argument, str) and name not in overwritten:
+                yield argument, name, role
+
+
+def _buffer(argument: str, name: str, role: Role, node: Any, points: int | None = None) -> Buffer:
+    from torch._inductor.virtualized import V
+
+    dtype = V.graph.get_dtype(name)
+    numel = _hint(V.graph.get_numel(name))
+    return Buffer(
+        argument=argument,
+        name=name,
+        role=role,
+        dtype=_dtype(dtype),
+        shape=tuple(map(_hint, node.get_size())),
+        stride=tuple(map(_hint, node.get_stride())),
+        bytes=(numel if points is None else min(numel, points)) * dtype.itemsize,
+        graph_input=name in V.graph.graph_inputs or name in V.graph.constants,
+    )
+
+
+def _dtype(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _hint(size: Any) -> int:
+    from torch._inductor.virtualized import V
+
+    return int(V.graph.sizevars.optimization_hint(size))
+
+
+def _is_constant(size: Any) -> bool:
+    return isinstance(size, int) or bool(size.is_number)
+
+
+def _product(values: Iterable[Any]) -> Any:
+    result: Any = 1
+    for value in values:
+        result = result * value
+    return result

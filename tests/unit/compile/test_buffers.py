@@ -1,0 +1,98 @@
+"""What kernels' arguments address: counted by hand from the models and their sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import pytest
+
+from perfcli.compile.buffers import NOTHING, operands, user_operands
+from perfcli.model import Buffer, KernelFacts, Run
+
+Compile = Callable[..., Run]
+TRAINING = (("mode", "training"),)
+ROWS, COLUMNS, BF16, F32 = 128, 2048, 2, 4  # the smoke preset
+
+
+def by_argument(kernel: KernelFacts) -> dict[str, Buffer]:
+    return {buffer.argument: buffer for buffer in kernel.buffers}
+
+
+def test_what_fails_is_unknown() -> None:
+    assert operands(SimpleNamespace(numels={"x": None})) == NOTHING
+    assert user_operands(SimpleNamespace()) == NOTHING
+
+
+@pytest.mark.torch
+def test_a_reduction_over_rows(compile_run: Compile) -> None:
+    (kernel,) = compile_run("rmsnorm", preset="smoke").kernels
+    assert kernel.sizes == {"x": ROWS, "r0_": COLUMNS}
+    assert kernel.dynamic_sizes == ()
+    matrix = ("bfloat16", (ROWS, COLUMNS), (COLUMNS, 1), ROWS * COLUMNS * BF16)
+    assert kernel.buffers == (
+        Buffer("in_ptr0", "arg0_1", "input", *matrix, graph_input=True),
+        Buffer("in_ptr1", "arg1_1", "input", "bfloat16", (COLUMNS,), (1,), COLUMNS * BF16, True),
+        Buffer("out_ptr1", "buf1", "output", *matrix),
+    )
+    read = sum(b.bytes for b in kernel.buffers if b.role == "input")
+    assert read == kernel.bytes_read
+
+
+@pytest.mark.torch
+def test_a_mix_order_kernel_has_a_workspace(compile_run: Compile) -> None:
+    shape = (("rows", 8192), ("columns", 1024), ("mode", "training"))
+    kernels = compile_run("rmsnorm", params=shape).kernels
+    (kernel,) = (k for k in kernels if k.kind == "mix-order-reduction")
+    assert kernel.sizes == {"x": 8192, "r0_": 1024}
+    (workspace,) = (b for b in kernel.buffers if b.role == "workspace")
+    # One partial sum of a row per block of RSPLIT_SIZE rows, in float32.
+    (split,) = {c.config["RSPLIT_SIZE"] for c in kernel.candidates} or {0}
+    assert (workspace.argument, workspace.dtype) == ("ws_ptr", "float32")
+    assert workspace.shape == (8192 // split * 1024,)
+    assert workspace.bytes == 8192 // split * 1024 * F32
+
+
+@pytest.mark.torch
+def test_arguments_are_those_of_the_source(compile_run: Compile) -> None:
+    shape = (("rows", 8192), ("columns", 1024), ("mode", "training"))
+    for kernel in compile_run("rmsnorm", params=shape).kernels:
+        assert kernel.source_facts is not None
+        used = {access.pointer for access in kernel.source_facts.accesses}
+        assert used == set(by_argument(kernel)), kernel.name
+
+
+@pytest.mark.torch
+def test_a_buffer_has_one_name_in_all_kernels(compile_run: Compile) -> None:
+    run = compile_run("sizes.py", dynamic=True, params=TRAINING)
+    first, second = (k for k in run.kernels if k.graph == "backward 0")
+    assert by_argument(first)["out_ptr0"].name == by_argument(second)["in_ptr1"].name
+    assert not by_argument(second)["in_ptr1"].graph_input
+    assert by_argument(second)["in_ptr0"].graph_input  # saved by the forward
+
+
+@pytest.mark.torch
+def test_symbols_have_hints(compile_run: Compile) -> None:
+    run = compile_run("sizes.py", dynamic=True, params=TRAINING)
+    softmax, *_, columns = run.kernels
+    assert (softmax.sizes, softmax.dynamic_sizes) == ({"x": 33, "r0_": 512}, ("x",))
+    assert (columns.sizes, columns.dynamic_sizes) == ({"x": 512, "r0_": 33}, ("r0_",))
+    assert by_argument(softmax)["in_ptr0"].shape == (33, 512)
+
+
+@pytest.mark.torch
+def test_a_kernel_written_by_hand(compile_run: Compile) -> None:
+    written, generated = compile_run("written_kernel.py").kernels
+    roles = {name: b.role for name, b in by_argument(written).items()}
+    assert roles == {"left": "input", "right": "input", "out": "inplace"}
+    assert {b.bytes for b in written.buffers} == {100 * 1000 * F32}
+    # A pointwise kernel reduces over nothing.
+    assert generated.sizes == {"x": 100 * 1000}
+
+
+@pytest.mark.torch
+def test_a_kernel_in_cpp(compile_run: Compile) -> None:
+    (kernel,) = compile_run("softmax", None, preset="smoke").kernels
+    assert kernel.sizes == {}
+    sizes = {b.role: b.bytes for b in kernel.buffers if b.dtype == "bfloat16"}
+    assert sizes == {"input": ROWS * COLUMNS * BF16, "output": ROWS * COLUMNS * BF16}
