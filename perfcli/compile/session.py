@@ -79,9 +79,10 @@ def _offline(session: Session) -> Bundle:
 def _on_device(session: Session) -> Bundle:
     with session.phase("import"):
         _import_inductor()
-    from perfcli.compile import on_device, tracing
+    from perfcli.compile import on_device, settings, tracing
 
     tracing.set_options(session.request.variant.options)
+    settings.reset_counters()
     with session.phase("trace"):
         capture, built, traced = on_device.trace(session.request)
     return _finish(session, capture, built, traced, on_device.DriverFacts())
@@ -142,7 +143,7 @@ def _import_inductor() -> None:
 def _trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
     from torch._subclasses import FakeTensorMode
 
-    from perfcli.compile import decisions, recurrent, tracing
+    from perfcli.compile import decisions, recurrent, settings, tracing
     from perfcli.compile.building import build
 
     def on_kernel(kernel: CapturedKernel) -> None:
@@ -154,6 +155,7 @@ def _trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
     capture = Capture(on_kernel)
     assumptions = decisions.install(mode)
     recurrent.install(assumptions)
+    settings.reset_counters()
     traced = tracing.trace_offline(built.workload, mode, capture, session.request.dynamic)
     session.notes += assumptions.notes()
     _raise_failures(session.keep)
@@ -230,6 +232,7 @@ def _facts(
 
 
 def _run(session: Session, capture: Capture, built: Any, kernels: tuple[KernelFacts, ...]) -> Run:
+    from perfcli.compile import settings
     from perfcli.compile.versions import environment
 
     request = session.request
@@ -251,6 +254,8 @@ def _run(session: Session, capture: Capture, built: Any, kernels: tuple[KernelFa
         externs=_externs(launches),
         compile_seconds=session.seconds,
         notes=tuple(session.notes),
+        settings=settings.settings(),
+        counters=settings.counters(),
         sources=user_sources(),
     )
 

@@ -1,0 +1,83 @@
+"""What this torch had set, and what Inductor counted while it compiled: for the rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perfcli.model import OptionValue
+
+WATCHED = (
+    "online_softmax",
+    "split_reductions",
+    "unroll_reductions_threshold",
+    "triton.persistent_reductions",
+    "triton.cooperative_reductions",
+    "triton.multi_kernel",
+    "triton.mix_order_reduction",
+    "triton.mix_order_reduction_max_reads",
+    "triton.mix_order_reduction_allow_multi_stages",
+    "triton.mix_order_reduction_autotune_split_size",
+    "triton.mix_order_reduction_initial_xblock",
+    "triton.mix_order_reduction_non_strict_mode",
+    "triton.mix_order_reduction_split_size",
+    "triton.nested_reduction",
+    "triton.max_tiles",
+    "triton.spill_threshold",
+    "triton.tile_reductions",
+    "realize_acc_reads_threshold",
+    "_realize_acc_reads_threshold_default",
+    "realize_acc_reads_size_threshold",
+    "realize_opcount_threshold",
+    "realize_reads_threshold",
+    "max_fusion_size",
+    "max_fusion_unique_io_buffers",
+    "score_fusion_memory_threshold",
+    "fusion_memory_timeline_peak_memory_increase_gb",
+    "fusion_memory_timeline_peak_memory_pct_threshold",
+    "loop_ordering_after_fusion",
+    "loop_reindexing_after_fusion",
+    "combo_kernels",
+    "shape_padding",
+    "comprehensive_padding",
+    "padding_alignment_bytes",
+    "padding_stride_threshold",
+    "coordinate_descent_tuning",
+    "max_autotune",
+    "max_autotune_pointwise",
+)
+"""Inductor's options that rules speak of, in any of torch 2.8 to 2.15. From 2.13 on
+``_realize_acc_reads_threshold_default`` counts where ``realize_acc_reads_threshold`` is None."""
+
+_NOT_A_COUNT = {"num_bytes_accessed"}
+
+
+def settings() -> dict[str, OptionValue]:
+    """Values of the watched options, as they are now; what this torch lacks is not there."""
+    import torch._inductor.config as config
+
+    found = {name: _value(config, name) for name in WATCHED if name in config._config}
+    plain = (bool, int, float, str, type(None))
+    return {name: value for name, value in found.items() if isinstance(value, plain)}
+
+
+def _value(config: Any, name: str) -> Any:
+    for part in name.split("."):
+        config = getattr(config, part)
+    return config
+
+
+def reset_counters() -> None:
+    from torch._inductor import metrics
+
+    metrics.reset()
+
+
+def counters() -> dict[str, int]:
+    """Inductor's own since the reset, where they are not zero (``torch._inductor.metrics``)."""
+    from torch._inductor import metrics
+
+    return {
+        name: value
+        for name, value in sorted(vars(metrics).items())
+        if type(value) is int and value > 0 and name not in _NOT_A_COUNT
+    }
