@@ -13,7 +13,7 @@ from perfcli import targets
 from perfcli.model import Bundle, CompileRequest, Run, Variant
 from perfcli.worker.process import ProcessExecutor
 
-MODELS = Path(__file__).parents[2] / "fixtures" / "models"
+MODELS = Path(__file__).parents[1] / "fixtures" / "models"
 TIMEOUT_SECONDS = 300
 
 Compile = Callable[..., Run]
