@@ -1,0 +1,130 @@
+"""A sum of many large terms keeps all of them in memory.
+
+What it sees: a kernel that reads more than 8 intermediate buffers of one size, none of which a
+later kernel reads again. They all have to exist when it starts. Added one after the other, two of
+them and the sum would do. It is told where the rest makes at least a quarter of the run's peak
+memory, as Inductor estimates it. 8 is the number of reads that Inductor itself allows
+(`realize_acc_reads_threshold`). Forward graphs of a training step are left out: what they make is
+mostly kept for the backward, fused or not.
+
+Why it costs: memory, for what is often little time. 16 terms of 8192 × 8192 floats take 4.3 GB
+instead of 0.8 GB (pytorch#157563); in pytorch#138685 a fusion raised the peak from 4.591 to
+8.886 GB and took the step from 7.75 to 7.72 ms.
+
+What to try: `max_fusion_unique_io_buffers=4` (torch 2.10 or later) limits what one kernel may read
+and write; with `realize_acc_reads_threshold=2` it also limits what one expression may read.
+`realize_acc_reads_size_threshold` limits the bytes. It worked in torch 2.9; since 2.10 it has no
+part in the scheduler any more, which fuses again what the lowering kept apart. Seen with torch
+2.13 on `accumulate`: 16 terms whatever it is set to, 8 with the first, 3 with the first two.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from perfcli import units
+from perfcli.model import Buffer, Cure, Finding, KernelFacts, OptionValue, Rule, Run
+from perfcli.rules._evidence import origin_of
+
+READS = 8
+SHARE = 0.25
+SIZE, COUNT = "realize_acc_reads_size_threshold", "realize_acc_reads_threshold"
+IO = "max_fusion_unique_io_buffers"
+
+
+def check(run: Run) -> Iterator[Finding]:
+    peaks = [g.peak_memory_bytes for g in run.graphs if g.peak_memory_bytes is not None]
+    directions = {g.name: g.direction for g in run.graphs}
+    for number, kernel in enumerate(run.kernels):
+        if not peaks or directions.get(kernel.graph, "forward") == "forward":
+            continue
+        terms = _terms(run, number)
+        needed = _written(kernel, terms) + 2
+        if len(terms) > READS and _sum(terms[needed:]) >= SHARE * max(peaks):
+            yield _finding(run, number, terms, needed, max(peaks))
+
+
+def _terms(run: Run, number: int) -> list[Buffer]:
+    """The largest set of equally large buffers that only wait for this kernel."""
+    kernel = run.kernels[number]
+    later = _read_later(run, kernel)
+    same: dict[tuple[str, int], list[Buffer]] = defaultdict(list)
+    for buffer in kernel.buffers:
+        read = buffer.role in ("input", "inplace")
+        if read and not buffer.graph_input and buffer.name not in later:
+            same[buffer.dtype, buffer.bytes].append(buffer)
+    return max(same.values(), key=_sum, default=[])
+
+
+def _read_later(run: Run, kernel: KernelFacts) -> set[str]:
+    """Buffers that kernels launched after this one read: alive with or without it."""
+    order = [launch.name for launch in run.launches if launch.graph == kernel.graph]
+    after = set(order[order.index(kernel.name) + 1 :]) if kernel.name in order else set()
+    return {
+        buffer.name
+        for other in run.kernels
+        if other.graph == kernel.graph and other.name != kernel.name and other.name in after
+        for buffer in other.buffers
+        if buffer.role != "output"
+    }
+
+
+def _written(kernel: KernelFacts, terms: list[Buffer]) -> int:
+    size = terms[0].bytes if terms else 0
+    return sum(b.bytes == size and b.role in ("output", "inplace") for b in kernel.buffers)
+
+
+def _sum(buffers: list[Buffer]) -> int:
+    return sum(buffer.bytes for buffer in buffers)
+
+
+def _finding(run: Run, number: int, terms: list[Buffer], needed: int, peak: int) -> Finding:
+    kernel, each = run.kernels[number], terms[0].bytes
+    total = _sum(terms)
+    return Finding(
+        code=RULE.code,
+        severity="warning",
+        headline=f"{kernel.name} needs {len(terms)} terms at the same time, {units.size(total)} "
+        f"of the peak memory of {units.size(peak)}",
+        kernels=(number,),
+        evidence=(
+            f"{len(terms)} intermediate buffers of {units.size(each)} have no later reader "
+            f"among the kernels: {units.percent(total / peak)} of the peak",
+            f"added one at a time, {needed} would do: {units.size(needed * each)}",
+            *_without_effect(run.settings),
+        ),
+        advice="limit what one kernel may read, or add the terms in place",
+        cures=tuple(_cures(run.settings, each)),
+        origin=origin_of(kernel),
+        metric="peak_memory_bytes",
+        amount=total - needed * each,
+    )
+
+
+def _without_effect(settings: Mapping[str, OptionValue]) -> Iterator[str]:
+    # The limit on buffers came with the release that took the other out of the scheduler, 2.10.
+    if settings.get(SIZE) is not None and IO in settings:
+        yield (
+            f"{SIZE} is set to {settings[SIZE]}, and did not prevent it: since torch 2.10 the "
+            "scheduler does not heed it"
+        )
+
+
+def _cures(settings: Mapping[str, OptionValue], each: int) -> Iterator[Cure]:
+    if _above(settings, SIZE, 2 * each):
+        only = ", in the lowering only" if IO in settings else ""
+        yield Cure({SIZE: 2 * each}, f"no more than two terms' bytes in one expression{only}")
+    if _above(settings, IO, 4):
+        yield Cure({IO: 4}, "no more than four buffers in one kernel where it is a choice")
+        if _above(settings, COUNT, 2):
+            yield Cure({IO: 4, COUNT: 2}, "and no more than two reads in one expression")
+
+
+def _above(settings: Mapping[str, OptionValue], name: str, limit: int) -> bool:
+    """Whether this torch has the option, and no such limit yet."""
+    value = settings.get(name)
+    return name in settings and (value is None or (isinstance(value, int) and value > limit))
+
+
+RULE = Rule("PC301", "accumulated reads raise peak memory", __doc__, of_run=check)
