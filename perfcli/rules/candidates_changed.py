@@ -1,0 +1,143 @@
+"""The autotuner chooses among other launch configurations, or among other binaries of the same.
+
+What it sees: a kernel that is matched with one kernel of the other run, does the same (equal
+source; or, where options written into the source differ, equal loads and stores in every line),
+and has another list of launch configurations, or an equal list of which some binaries differ
+because ptxas or triton do. What a configuration becomes is compared by its best binary: the one
+with the fewest spilled words, then registers. Which one wins on the device is not known here, so
+it is the list that changed, not the winner. It is a warning where the best binary spills more, or
+needs more registers so that fewer warps are resident; otherwise it is worth knowing.
+
+Why it costs: a list without the configuration that used to win is slower with nothing else
+changed. In pytorch#194736 `max_autotune` dropped the default configuration of a persistent
+reduction: 4.832 → 5.856 µs.
+
+What to try: with the list in view, take back the option that changed it (`max_autotune`,
+`max_autotune_pointwise`, `coordinate_descent_tuning`), or compare the two compilers on one torch.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from perfcli import units
+from perfcli.model import Candidate, Comparison, Finding, KernelFacts, Rule
+from perfcli.rules._evidence import origin_of
+
+Config: TypeAlias = str
+Lists: TypeAlias = tuple[tuple[Config, ...], tuple[Config, ...]]
+"""Dropped and added."""
+SHOWN = 4
+
+
+def check(comparison: Comparison) -> Iterator[Finding]:
+    """One finding for all kernels that lost and got the same configurations."""
+    changed: dict[Lists, list[tuple[int, int]]] = defaultdict(list)
+    for ours, theirs in _equal_kernels(comparison):
+        before = _binaries(comparison.base.kernels[ours])
+        after = _binaries(comparison.head.kernels[theirs])
+        dropped = tuple(c for c in before if c not in after)
+        added = tuple(c for c in after if c not in before)
+        if before and after and (dropped or added or _differ(before, after)):
+            changed[dropped, added].append((ours, theirs))
+    for lists, pairs in changed.items():
+        yield _finding(comparison, lists, pairs)
+
+
+def _equal_kernels(comparison: Comparison) -> Iterator[tuple[int, int]]:
+    for group in comparison.groups:
+        if len(group.match.base) == len(group.match.head) == 1:
+            ours, theirs = group.match.base[0], group.match.head[0]
+            if _same_code(comparison.base.kernels[ours], comparison.head.kernels[theirs]):
+                yield ours, theirs
+
+
+def _same_code(ours: KernelFacts, theirs: KernelFacts) -> bool:
+    if ours.source_hash == theirs.source_hash:
+        return True
+    known = ours.source_facts is not None and bool(ours.source_facts.accesses)
+    facts = ours.kind == theirs.kind and ours.source_facts == theirs.source_facts
+    return known and facts and ours.sizes == theirs.sizes and ours.bytes_moved == theirs.bytes_moved
+
+
+def _binaries(kernel: KernelFacts) -> dict[Config, str | None]:
+    return {_config(candidate): candidate.binary_hash for candidate in kernel.candidates}
+
+
+def _config(candidate: Candidate) -> Config:
+    blocks = [f"{name}={value}" for name, value in sorted(candidate.config.items())]
+    warps = units.plural(candidate.num_warps, "warp")
+    return " ".join([*blocks, warps, units.plural(candidate.num_stages, "stage")])
+
+
+def _differ(before: dict[Config, str | None], after: dict[Config, str | None]) -> bool:
+    return any(None not in (h, after[c]) and h != after[c] for c, h in before.items())
+
+
+# --- what it did -----------------------------------------------------------------------------
+
+
+def _finding(comparison: Comparison, lists: Lists, pairs: list[tuple[int, int]]) -> Finding:
+    kernels = [(comparison.base.kernels[b], comparison.head.kernels[h]) for b, h in pairs]
+    worse = [pair for pair in kernels if _worse(pair[0].best, pair[1].best)]
+    shown = sorted(kernels, key=lambda pair: pair not in worse)
+    where = shown[0][1].name
+    others = f" and {units.plural(len(kernels) - 1, 'other kernel')}" if len(kernels) > 1 else ""
+    what = (
+        "launch configurations to choose from" if any(lists) else "machine code from equal source"
+    )
+    return Finding(
+        code=RULE.code,
+        severity="warning" if worse else "info",
+        headline=f"other {what}: {where}{others}"
+        + (f", the best of {units.count(len(worse))} got worse" if worse else ""),
+        kernels=tuple(head for _, head in pairs),
+        evidence=(*_listed(lists), *(_best(*pair) for pair in shown[:SHOWN])),
+        advice=_advice(comparison, lists),
+        origin=origin_of(shown[0][1]),
+        subject="; ".join(_listed(lists)),
+    )
+
+
+def _worse(before: Candidate | None, after: Candidate | None) -> bool:
+    if before is None or after is None:
+        return False
+    if (after.spilled_words or 0) != (before.spilled_words or 0):
+        return (after.spilled_words or 0) > (before.spilled_words or 0)
+    more = (after.registers or 0) > (before.registers or 0)
+    return more and (after.occupancy or 0.0) < (before.occupancy or 0.0)
+
+
+def _listed(lists: Lists) -> Iterator[str]:
+    for word, configs in zip(("dropped", "added"), lists, strict=True):
+        if configs:
+            more = f" and {len(configs) - SHOWN} more" if len(configs) > SHOWN else ""
+            yield f"{word}: {'; '.join(configs[:SHOWN])}{more}"
+
+
+def _best(before: KernelFacts, after: KernelFacts) -> str:
+    return f"{after.name}: best {_numbers(before.best)} → {_numbers(after.best)}"
+
+
+def _numbers(best: Candidate | None) -> str:
+    if best is None:
+        return "not known"
+    spills = units.plural(best.spilled_words or 0, "spilled word")
+    return f"{units.count(best.registers)} registers, {spills}"
+
+
+def _advice(comparison: Comparison, lists: Lists) -> str:
+    if any(lists):
+        return "take back the option or the release that changed the list, or measure both lists"
+    base, head = comparison.base.environment, comparison.head.environment
+    tools = [
+        f"{name} {getattr(base, name)} → {getattr(head, name)}"
+        for name in ("triton", "ptxas")
+        if getattr(base, name) != getattr(head, name)
+    ]
+    return f"the compiler made it: {', '.join(tools)}" if tools else ""
+
+
+RULE = Rule("PC401", "launch configurations changed", __doc__, of_comparison=check)
