@@ -1,0 +1,132 @@
+"""Other library operators are called than before.
+
+What it sees: the calls of operators that Inductor has no code for (`aten.mm`, attention,
+convolutions), per step, differ between two runs: one attention backend replaced by another, `mm` by
+`bmm`, or an operator that became generated kernels. Overloads (`aten.mm.out`) count as their
+operator. It is a warning where an operator is called less often, none of its kind more often, and
+generated kernels do its work instead: they name it as their origin, or, for attention, they are
+more or move more bytes. Otherwise it is worth knowing.
+
+Why it costs: a library operator is tuned for its work, and a fused one keeps in registers what
+several kernels write to memory: attention without a fused backend writes the whole matrix of
+scores. Bytes and lower bounds of a report are those of generated kernels, so that what moves from
+or to an operator looks like a gain or a loss there.
+
+What to try: look for what the operator needs and no longer has: a dtype, a head size, a mask, an
+alignment (docs/facts.md, "Which attention a GPU takes"). `inspect-kernel` shows the model's line.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from perfcli import units
+from perfcli.model import Comparison, Finding, KernelFacts, Rule, Run
+
+FAMILIES = (
+    ("attention", ("attention", "sdpa")),
+    ("matrix product", ("mm", "bmm", "addmm", "baddbmm", "matmul", "linear")),
+    ("convolution", ("convolution", "conv")),
+)
+
+
+def check(comparison: Comparison) -> Iterator[Finding]:
+    base, head = _calls(comparison.base), _calls(comparison.head)
+    for direction in dict.fromkeys((*base, *head)):
+        ours, theirs = base.get(direction, Counter()), head.get(direction, Counter())
+        if ours != theirs:
+            yield _finding(comparison, direction, ours, theirs)
+
+
+def _calls(run: Run) -> dict[str, Counter[str]]:
+    """For each direction, how often an operator is called."""
+    counted: dict[str, Counter[str]] = {}
+    for extern in run.externs:
+        direction = extern.graph.split(" ")[0]
+        counted.setdefault(direction, Counter())[operator(extern.op)] += extern.count
+    return counted
+
+
+def operator(op: str) -> str:
+    """``aten.mm`` of ``aten.mm.out`` and of ``extern_kernels.mm``."""
+    parts = op.replace("::", ".").split(".")
+    known = "aten" if parts[0] == "extern_kernels" else parts[0]
+    return ".".join([known, *parts[1:2]])
+
+
+def family(op: str) -> str:
+    """What can stand in for an operator; itself where nothing is known to."""
+    name = op.split(".")[-1].strip("_")
+    for title, words in FAMILIES:
+        if name in words or (title == "attention" and any(word in name for word in words)):
+            return title
+    return op
+
+
+def _finding(
+    comparison: Comparison, direction: str, ours: Counter[str], theirs: Counter[str]
+) -> Finding:
+    moved = sorted({*ours, *theirs}, key=lambda op: (theirs[op] - ours[op], op))
+    differ = [f"{op} {ours[op]} → {theirs[op]}" for op in moved if ours[op] != theirs[op]]
+    lost = _lost(comparison, direction, ours, theirs)
+    verb = f"{', '.join(lost)} became generated kernels" if lost else "calls other operators"
+    return Finding(
+        code=RULE.code,
+        severity="warning" if lost else "info",
+        headline=f"{direction} {verb}: {', '.join(differ)}",
+        evidence=tuple(_generated(comparison, direction)) if lost else (),
+        advice="find out what it no longer accepts: dtype, size, mask, alignment" if lost else "",
+        subject=direction,
+    )
+
+
+def _lost(
+    comparison: Comparison, direction: str, ours: Counter[str], theirs: Counter[str]
+) -> list[str]:
+    """Operators whose kind is called less often, while kernels took their work over."""
+    kinds = {family(op): op for op in sorted(ours)}
+    base = [k for k in comparison.base.kernels if k.graph.split(" ")[0] == direction]
+    head = [k for k in comparison.head.kernels if k.graph.split(" ")[0] == direction]
+    return [
+        title
+        for title in kinds
+        if _of(theirs, title) < _of(ours, title) and _taken_over(title, base, head)
+    ]
+
+
+def _of(calls: Counter[str], title: str) -> int:
+    return sum(count for op, count in calls.items() if family(op) == title)
+
+
+def _taken_over(title: str, base: list[KernelFacts], head: list[KernelFacts]) -> bool:
+    if title == "attention":  # its parts' operators don't name it
+        return _bytes(head) > _bytes(base) or len(head) > len(base)
+    return _originating(title, head) > _originating(title, base)
+
+
+def _originating(title: str, kernels: list[KernelFacts]) -> int:
+    return sum(
+        kernel.launches
+        for kernel in kernels
+        if any(family(operator(origin.op)) == title for origin in kernel.origins if origin.op)
+    )
+
+
+def _bytes(kernels: list[KernelFacts]) -> int:
+    return sum((kernel.bytes_moved or 0) * kernel.launches for kernel in kernels)
+
+
+def _generated(comparison: Comparison, direction: str) -> Iterator[str]:
+    sides = [
+        [k for k in run.kernels if k.graph.split(" ")[0] == direction]
+        for run in (comparison.base, comparison.head)
+    ]
+    before, after = (
+        units.plural(sum(k.launches for k in side), "launch", "launches") for side in sides
+    )
+    yield f"generated kernels: {before} → {after}"
+    yield f"their bytes: {units.size(_bytes(sides[0]))} → {units.size(_bytes(sides[1]))}"
+
+
+RULE = Rule("PC402", "library operators changed", __doc__, of_comparison=check)
