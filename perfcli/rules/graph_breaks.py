@@ -1,0 +1,74 @@
+"""The model is not one graph: Dynamo gave up in the middle, or on a whole function.
+
+What it sees: the reasons that Dynamo counted while it traced the model, each with how often, and
+functions that it left to run eagerly as a whole. A reason is its first line.
+
+Why it costs: nothing is fused across a break, every value that is alive at one is written to
+memory, and Python runs between the graphs. What runs eagerly makes no kernels: it is missing from
+every number of the report.
+
+What to try: `torch.compile(model, fullgraph=True)` stops at the first break and shows its line;
+`TORCH_LOGS=graph_breaks` prints all of them with their stacks. For `.item()` there is
+`dynamo.capture_scalar_outputs`, for `nonzero` and its like
+`dynamo.capture_dynamic_output_shape_ops`: both keep the value inside of the graph, unknown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from perfcli import units
+from perfcli.model import Cure, Finding, Rule, Run
+
+LEFT = re.compile(r"Dynamo left (\d+) of (\d+) functions to run eagerly(?:: (.*))?")
+"""The note of ``compile/tracing.py``."""
+_CURES = (
+    ("Tensor.item", "dynamo.capture_scalar_outputs"),
+    ("Dynamic shape operator", "dynamo.capture_dynamic_output_shape_ops"),
+)
+_ADVICE = (
+    "fullgraph=True stops at the first break and shows its line; TORCH_LOGS=graph_breaks prints all"
+)
+
+
+def check(run: Run) -> Iterator[Finding]:
+    for reason, number in run.graph_breaks.items():
+        yield Finding(
+            code=RULE.code,
+            severity="warning",
+            headline=f"{units.plural(number, 'graph break')}: {reason}",
+            evidence=(f"{units.plural(len(run.graphs), 'graph')} compiled",),
+            advice=_ADVICE,
+            cures=_cures(run, reason),
+            metric="graph_breaks",
+            amount=number,
+            subject=reason,
+        )
+    for note in run.notes:
+        left = LEFT.match(note)
+        if left:
+            yield _eager(int(left[1]), int(left[2]), left[3] or "")
+
+
+def _cures(run: Run, reason: str) -> tuple[Cure, ...]:
+    return tuple(
+        Cure({option: True}, "keeps the value inside of the graph")
+        for words, option in _CURES
+        if words in reason and run.settings.get(option) is False
+    )
+
+
+def _eager(left: int, total: int, why: str) -> Finding:
+    return Finding(
+        code=RULE.code,
+        severity="warning",
+        headline=f"{left} of {units.plural(total, 'function')} run eagerly, without kernels",
+        evidence=(why,) if why else (),
+        advice=_ADVICE,
+        subject="functions left to run eagerly",
+        amount=left,
+    )
+
+
+RULE = Rule("PC403", "graph breaks", __doc__, of_run=check)
