@@ -1,23 +1,27 @@
 """Which kernels of two runs compute the same thing.
 
-Identical code first, then what the kernels compute: FX nodes, or operators with module and
-shape where node names can't be compared. Names of kernels are the last resort: they and their
-numbers change with every fusion. Every kernel of both sides ends up in exactly one match.
+Identical code first, then kernels that look alike, then whatever shares work: FX nodes, or
+operators with module and shape where node names can't be compared. Names of kernels are the last
+resort: they and their numbers change with every fusion. Every kernel of both sides ends up in
+exactly one match.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from perfcli.diff.overlap import Groups, Work, connect
+from perfcli.diff import pairs
+from perfcli.diff.overlap import Edge, Work, connect
+from perfcli.diff.work import Kernels, Pieces, direction, nodes, operators
 from perfcli.model import KernelFacts, Match, Relation
 
-Kernels: TypeAlias = Sequence[KernelFacts]
-Pair: TypeAlias = tuple[int, int]
-KeyOf: TypeAlias = Callable[[KernelFacts], Hashable]
+# How far a method is trusted, times how much of the work is shared.
+_TRUST = {"nodes": 1.0, "operators": 0.8}
+# The share of look-alikes, at least: the same sorts of work.
+_ALIKE = 0.5
 
 
 def match(base: Kernels, head: Kernels, nodes_agree: bool = True) -> tuple[Match, ...]:
@@ -25,140 +29,80 @@ def match(base: Kernels, head: Kernels, nodes_agree: bool = True) -> tuple[Match
 
     ``nodes_agree`` says that a node's name means the same on both sides: same torch, same graphs.
     """
-    left, right = list(range(len(base))), list(range(len(head)))
-    found: list[Match] = []
-
-    def take(matches: Sequence[Match]) -> None:
-        found.extend(matches)
-        taken_base = {index for m in matches for index in m.base}
-        taken_head = {index for m in matches for index in m.head}
-        left[:] = [index for index in left if index not in taken_base]
-        right[:] = [index for index in right if index not in taken_head]
-
-    for related in (True, False) if nodes_agree else (False,):
-        for method, key in (("binary", _binary), ("source", _source)):
-            pairs = _equal_pairs(base, head, left, right, key, related)
-            confidence = 1.0 if related or not nodes_agree else 0.9
-            take([_pair(base, head, pair, method, confidence) for pair in pairs])
-        if related:
-            take(_overlapping(base, head, left, right, "nodes"))
-    take(_overlapping(base, head, left, right, "operators"))
-    take(_same_names(base, head, left, right))
-    take([Match((index,), (), "gone", "none", 1.0) for index in left])
-    take([Match((), (index,), "new", "none", 1.0) for index in right])
-    return tuple(sorted(found, key=_order))
+    here = _Matching(base, head, list(range(len(base))), list(range(len(head))))
+    for method in ("nodes", "operators") if nodes_agree else ("operators",):
+        here.take_identical(here.pieces(method), 1.0)
+        if method == "operators":
+            pieces = here.pieces(method)
+            here.take_pairs(pairs.equal_work(*here.sides(), pieces), method, pieces)
+        pieces = here.pieces(method)
+        here.take_pairs(pairs.look_alikes(*here.sides(), pieces), method, pieces)
+        here.take_overlapping(here.pieces(method), method)
+        here.take_identical(None, 0.9)
+    here.take(_same_names(*here.sides()))
+    here.take([Match((index,), (), "gone", "none", 1.0) for index in here.left])
+    here.take([Match((), (index,), "new", "none", 1.0) for index in here.right])
+    return tuple(sorted(here.found, key=_order))
 
 
 def _order(found: Match) -> tuple[bool, int]:
     return (not found.base, min(found.base or found.head))
 
 
-def direction(kernel: KernelFacts) -> str:
-    """``forward`` of ``forward 0``."""
-    return kernel.graph.split(" ")[0]
+@dataclass
+class _Matching:
+    """Two runs' kernels, those that are left to match, and what was found."""
+
+    base: Kernels
+    head: Kernels
+    left: list[int]
+    right: list[int]
+    found: list[Match] = field(default_factory=list)
+
+    def sides(self) -> tuple[Kernels, Kernels, list[int], list[int]]:
+        return self.base, self.head, self.left, self.right
+
+    def pieces(self, method: str) -> tuple[Pieces, Pieces]:
+        """The work of the kernels that are left."""
+        if method == "operators":
+            return operators(*self.sides())
+        ours = {index: nodes(self.base[index]) for index in self.left}
+        return ours, {index: nodes(self.head[index]) for index in self.right}
+
+    def take(self, matches: Iterable[Match]) -> None:
+        for match in matches:
+            self.found.append(match)
+        taken_base = {index for m in self.found for index in m.base}
+        taken_head = {index for m in self.found for index in m.head}
+        self.left = [index for index in self.left if index not in taken_base]
+        self.right = [index for index in self.right if index not in taken_head]
+
+    def take_identical(self, pieces: tuple[Pieces, Pieces] | None, confidence: float) -> None:
+        for method, key in (("binary", pairs.binary), ("source", pairs.source)):
+            edges = pairs.identical(*self.sides(), key, pieces)
+            self.take([self._identical(edge, method, confidence) for edge in edges])
+
+    def take_pairs(self, edges: Sequence[Edge], method: str, pieces: tuple[Pieces, Pieces]) -> None:
+        def confidence(edge: Edge) -> float:
+            ours, theirs = pieces[0][edge[0]], pieces[1][edge[1]]
+            return _TRUST[method] * max(len(ours & theirs) / len(ours | theirs), _ALIKE)
+
+        self.take(
+            [Match((b,), (h,), "changed", method, round(confidence((b, h)), 3)) for b, h in edges]
+        )
+
+    def take_overlapping(self, pieces: tuple[Pieces, Pieces], method: str) -> None:
+        ours = {n: Work(mine, self.base[n].launches) for n, mine in pieces[0].items()}
+        theirs = {n: Work(mine, self.head[n].launches) for n, mine in pieces[1].items()}
+        self.take([_group(*group, method) for group in connect(ours, theirs)])
+
+    def _identical(self, pair: Edge, method: str, confidence: float) -> Match:
+        ours, theirs = self.base[pair[0]].binary_hash, self.head[pair[1]].binary_hash
+        differ = ours is not None and theirs is not None and ours != theirs
+        return Match((pair[0],), (pair[1],), "changed" if differ else "same", method, confidence)
 
 
-# --- identical code --------------------------------------------------------------------------
-
-
-def _binary(kernel: KernelFacts) -> Hashable:
-    return kernel.binary_hash and (direction(kernel), kernel.binary_hash)
-
-
-def _source(kernel: KernelFacts) -> Hashable:
-    return (direction(kernel), kernel.source_hash)
-
-
-def _nodes(kernel: KernelFacts) -> frozenset[tuple[str, str, str]]:
-    return frozenset((kernel.graph, o.node, o.op) for o in kernel.origins)
-
-
-def _equal_pairs(
-    base: Kernels, head: Kernels, left: list[int], right: list[int], key: KeyOf, related: bool
-) -> list[Pair]:
-    """Pairs with an equal, known key; several with the same key by what they compute, then by
-    graph, then in order. With ``related``, only those that share a node or have none."""
-    buckets: dict[Hashable, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
-    for side, (kernels, indices) in enumerate(((base, left), (head, right))):
-        for index in indices:
-            if key(kernels[index]):
-                buckets[key(kernels[index])][side].append(index)
-    return [
-        pair
-        for ours, theirs in buckets.values()
-        if ours and theirs
-        for pair in _pair_bucket(base, head, ours, theirs, related)
-    ]
-
-
-def _pair_bucket(
-    base: Kernels, head: Kernels, ours: list[int], theirs: list[int], related: bool
-) -> list[Pair]:
-    pairs: list[Pair] = []
-    finer_to_coarser: tuple[KeyOf, ...] = (_nodes, lambda k: k.graph, lambda k: None)
-    for affinity in finer_to_coarser:
-        waiting: dict[Hashable, list[int]] = defaultdict(list)
-        for index in theirs:
-            waiting[affinity(head[index])].append(index)
-        for index in list(ours):
-            partners = waiting[affinity(base[index])]
-            partner = next((p for p in partners if _may(base[index], head[p], related)), None)
-            if partner is not None:
-                partners.remove(partner)
-                ours.remove(index)
-                theirs.remove(partner)
-                pairs.append((index, partner))
-    return pairs
-
-
-def _may(ours: KernelFacts, theirs: KernelFacts, related: bool) -> bool:
-    if not related or not ours.origins or not theirs.origins:
-        return True
-    return not _nodes(ours).isdisjoint(_nodes(theirs))
-
-
-def _pair(base: Kernels, head: Kernels, pair: Pair, method: str, confidence: float) -> Match:
-    ours, theirs = base[pair[0]].binary_hash, head[pair[1]].binary_hash
-    differ = ours is not None and theirs is not None and ours != theirs
-    return Match((pair[0],), (pair[1],), "changed" if differ else "same", method, confidence)
-
-
-# --- overlapping work ------------------------------------------------------------------------
-
-# How far a method is trusted, times how much of the work is shared.
-_TRUST = {"nodes": 1.0, "operators": 0.8}
-
-
-def _overlapping(
-    base: Kernels, head: Kernels, left: list[int], right: list[int], method: str
-) -> list[Match]:
-    keys = _node_keys if method == "nodes" else _operator_keys
-    groups = connect(keys(base, left), keys(head, right))
-    return [_group(ours, theirs, method, shared) for ours, theirs, shared in groups]
-
-
-def _node_keys(kernels: Kernels, indices: list[int]) -> Groups:
-    return {index: Work(_nodes(kernels[index]), kernels[index].launches) for index in indices}
-
-
-def _operator_keys(kernels: Kernels, indices: list[int]) -> Groups:
-    """Operator, module and shape, numbered in order of first appearance: the second layer's
-    second addition is the same on both sides whatever its node is called."""
-    numbers: dict[Hashable, dict[Hashable, int]] = defaultdict(dict)
-    keys: dict[int, Work] = {}
-    for index in indices:
-        kernel = kernels[index]
-        mine = []
-        for origin in kernel.origins:
-            if origin.op:
-                kind = (direction(kernel), origin.op, origin.module, origin.shape)
-                seen = numbers[kind]
-                mine.append((kind, seen.setdefault((kernel.graph, origin.node), len(seen))))
-        keys[index] = Work(frozenset(mine), kernel.launches)
-    return keys
-
-
-def _group(ours: list[int], theirs: list[int], method: str, shared: float) -> Match:
+def _group(ours: list[int], theirs: list[int], shared: float, method: str) -> Match:
     relations: Mapping[tuple[bool, bool], Relation] = {
         (False, False): "changed",
         (False, True): "split",

@@ -8,7 +8,7 @@ they only decide for members that have no witness.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -27,79 +27,122 @@ class Work:
 Groups: TypeAlias = Mapping[int, Work]
 
 # More than a third. A member follows its witnesses to where at least this share of a go's went;
-# without any it joins the member that holds most of its pieces. Either way the smaller of the two
+# without any it joins who took over this share of its pieces. Either way the smaller of the two
 # has this share in common with the other: one recomputed node does not make a new kernel the heir
-# of one that is gone.
+# of one that is gone. A kernel dealt evenly into three or more is found by most of its pieces.
 LEAST_SHARE = 0.34
+MOST = 0.5
 
 
 def connect(base: Groups, head: Groups) -> Iterator[tuple[list[int], list[int], float]]:
     """Yield groups of members of both sides that share work, with the share they have in common
     (pieces on both sides over pieces on either). Members that share nothing are left out."""
-    base_owners, head_owners = _owners(base), _owners(head)
-    edges = _witnessed(base, base_owners, head_owners)
-    edges |= _swap(_witnessed(head, head_owners, base_owners))
-    edges = _with_enough_in_common(edges, base, head)
+    base_owners = owners({b: work.pieces for b, work in base.items()})
+    head_owners = owners({h: work.pieces for h, work in head.items()})
+    went_base = _witnesses(base, base_owners, head_owners)
+    went_head = _witnesses(head, head_owners, base_owners)
+    edges = _followed(base, went_base) | _swap(_followed(head, went_head))
+    edges = {(b, h) for b, h in edges if _enough(base[b], head[h])}
+    edges |= _dealt(base, went_base, edges) | _swap(_dealt(head, went_head, _swap(edges)))
     linked_base, linked_head = {b for b, _ in edges}, {h for _, h in edges}
-    joining = _contained({b: base[b] for b in base if b not in linked_base}, head, head_owners)
-    joining |= _swap(
-        _contained({h: head[h] for h in head if h not in linked_head}, base, base_owners)
-    )
-    edges |= _with_enough_in_common(joining, base, head)
-    for ours, theirs in _components(edges):
+    lonely_base = {b: base[b] for b in base if b not in linked_base}
+    lonely_head = {h: head[h] for h in head if h not in linked_head}
+    joining = _joining(lonely_base, head, head_owners, _explained(_swap(edges), base))
+    joining |= _swap(_joining(lonely_head, base, base_owners, _explained(edges, head)))
+    edges |= {edge for edge in joining if _enough(base[edge[0]], head[edge[1]])}
+    for ours, theirs in components(edges):
         left: frozenset[Hashable] = frozenset().union(*(base[b].pieces for b in ours))
         right: frozenset[Hashable] = frozenset().union(*(head[h].pieces for h in theirs))
         yield ours, theirs, len(left & right) / len(left | right)
 
 
-def _owners(groups: Groups) -> dict[Hashable, list[int]]:
-    owners: dict[Hashable, list[int]] = defaultdict(list)
-    for member, work in groups.items():
-        for piece in work.pieces:
-            owners[piece].append(member)
-    return owners
+def owners(members: Mapping[int, frozenset[Hashable]]) -> dict[Hashable, list[int]]:
+    """Piece of work to the members that do it."""
+    found: dict[Hashable, list[int]] = defaultdict(list)
+    for member, pieces in members.items():
+        for piece in pieces:
+            found[piece].append(member)
+    return found
 
 
 def _swap(edges: set[Edge]) -> set[Edge]:
     return {(right, left) for left, right in edges}
 
 
-def _witnessed(
+def _witnesses(
     groups: Groups,
     owners: Mapping[Hashable, list[int]],
     others: Mapping[Hashable, list[int]],
+) -> dict[int, Counter[int]]:
+    """How many of each member's pieces that nobody else has went to whom."""
+    found: dict[int, Counter[int]] = {member: Counter() for member in groups}
+    for piece, (member, *more) in owners.items():
+        holders = others.get(piece, ())
+        if len(holders) == 1 and not more:
+            found[member][holders[0]] += 1
+    return found
+
+
+def _followed(groups: Groups, went: Mapping[int, Counter[int]]) -> set[Edge]:
+    return {
+        (member, holder)
+        for member, counts in went.items()
+        for holder, count in counts.items()
+        if count >= counts.total() * LEAST_SHARE / groups[member].goes
+    }
+
+
+def _dealt(groups: Groups, went: Mapping[int, Counter[int]], edges: set[Edge]) -> set[Edge]:
+    """Members that went to many in equal parts, none of them large."""
+    linked = {member for member, _ in edges}
+    found = set()
+    for member, counts in went.items():
+        most = max(counts.values(), default=0)
+        holders = [holder for holder, count in counts.items() if count == most]
+        if member not in linked and most * len(holders) >= len(groups[member].pieces) * MOST:
+            found |= {(member, holder) for holder in holders}
+    return found
+
+
+def _enough(ours: Work, theirs: Work) -> bool:
+    smaller = min(len(ours.pieces), len(theirs.pieces))
+    return len(ours.pieces & theirs.pieces) >= smaller * LEAST_SHARE
+
+
+def _explained(edges: set[Edge], others: Groups) -> Mapping[int, Set[Hashable]]:
+    """For each member the work of all that it is linked to."""
+    found: dict[int, set[Hashable]] = defaultdict(set)
+    for member, other in edges:
+        found[member] |= others[other].pieces
+    return found
+
+
+def _joining(
+    lonely: Groups,
+    others: Groups,
+    owners: Mapping[Hashable, list[int]],
+    explained: Mapping[int, Set[Hashable]],
 ) -> set[Edge]:
-    edges = set()
-    for member, work in groups.items():
-        went: Counter[int] = Counter()
-        for piece in work.pieces:
-            holders = others.get(piece, ())
-            if len(holders) == 1 and len(owners[piece]) == 1:
-                went[holders[0]] += 1
-        least = went.total() * LEAST_SHARE / work.goes
-        edges |= {(member, holder) for holder, count in went.items() if count >= least}
-    return edges
-
-
-def _with_enough_in_common(edges: set[Edge], base: Groups, head: Groups) -> set[Edge]:
-    def enough(ours: frozenset[Hashable], theirs: frozenset[Hashable]) -> bool:
-        return len(ours & theirs) >= min(len(ours), len(theirs)) * LEAST_SHARE
-
-    return {(b, h) for b, h in edges if enough(base[b].pieces, head[h].pieces)}
-
-
-def _contained(lonely: Groups, others: Groups, owners: Mapping[Hashable, list[int]]) -> set[Edge]:
+    """Whom members without a witness join: who does all of their work, or took over enough of it.
+    What another's partners did all along it has not taken over."""
     edges = set()
     for member, work in lonely.items():
         shared = Counter(owner for piece in work.pieces for owner in owners.get(piece, ()))
+        fresh = {o: len(work.pieces & others[o].pieces - explained.get(o, set())) for o in shared}
         # The closest in size wins a tie: the kernel itself rather than one that swallowed it.
-        best = max(shared, key=lambda o: (shared[o], -len(others[o].pieces), -o), default=None)
-        if best is not None and shared[best] >= len(work.pieces) * LEAST_SHARE / work.goes:
+        best = max(
+            shared, key=lambda o: (fresh[o], shared[o], -len(others[o].pieces), -o), default=None
+        )
+        if best is None:
+            continue
+        enough = fresh[best] >= len(work.pieces) * LEAST_SHARE / work.goes
+        if shared[best] == len(work.pieces) or enough:
             edges.add((member, best))
     return edges
 
 
-def _components(edges: set[Edge]) -> Iterator[tuple[list[int], list[int]]]:
+def components(edges: set[Edge]) -> Iterator[tuple[list[int], list[int]]]:
+    """The connected parts, each as its members of either side, in order."""
     neighbours: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
     for left, right in edges:
         neighbours[0, left].append((1, right))
