@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from perfcli.compile import backport
 from perfcli.model import OptionValue
 
 WATCHED = (
@@ -48,16 +49,26 @@ WATCHED = (
 """Inductor's options that rules speak of, in any of torch 2.8 to 2.15. From 2.13 on
 ``_realize_acc_reads_threshold_default`` counts where ``realize_acc_reads_threshold`` is None."""
 
+WATCHED_OF_DYNAMO = ("capture_scalar_outputs", "capture_dynamic_output_shape_ops")
+
 _NOT_A_COUNT = {"num_bytes_accessed"}
 
 
 def settings() -> dict[str, OptionValue]:
     """Values of the watched options, as they are now; what this torch lacks is not there."""
-    import torch._inductor.config as config
+    import torch._dynamo.config as dynamo
+    import torch._inductor.config as inductor
 
-    found = {name: _value(config, name) for name in WATCHED if name in config._config}
+    watched = (("", inductor, WATCHED), ("dynamo.", dynamo, WATCHED_OF_DYNAMO))
+    found = {
+        prefix + name: _value(config, name)
+        for prefix, config, names in watched
+        for name in names
+        if name in config._config
+    }
     plain = (bool, int, float, str, type(None))
-    return {name: value for name, value in found.items() if isinstance(value, plain)}
+    own = {name: value for name, value in found.items() if isinstance(value, plain)}
+    return own | backport.settings()
 
 
 def _value(config: Any, name: str) -> Any:

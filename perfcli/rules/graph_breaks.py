@@ -23,10 +23,13 @@ from perfcli.model import Cure, Finding, Rule, Run
 
 LEFT = re.compile(r"Dynamo left (\d+) of (\d+) functions to run eagerly(?:: (.*))?")
 """The note of ``compile/tracing.py``."""
-_CURES = (
-    ("Tensor.item", "dynamo.capture_scalar_outputs"),
-    ("Dynamic shape operator", "dynamo.capture_dynamic_output_shape_ops"),
-)
+_CURES = {
+    "Unsupported Tensor.item() call with capture_scalar_outputs=False": (
+        "dynamo.capture_scalar_outputs"
+    ),
+    "Dynamic shape operator": "dynamo.capture_dynamic_output_shape_ops",
+}
+"""Reasons in the words of torch 2.11 to 2.15."""
 _ADVICE = (
     "fullgraph=True stops at the first break and shows its line; TORCH_LOGS=graph_breaks prints all"
 )
@@ -52,11 +55,10 @@ def check(run: Run) -> Iterator[Finding]:
 
 
 def _cures(run: Run, reason: str) -> tuple[Cure, ...]:
-    return tuple(
-        Cure({option: True}, "keeps the value inside of the graph")
-        for words, option in _CURES
-        if words in reason and run.settings.get(option) is False
-    )
+    option = _CURES.get(reason, "")
+    if run.settings.get(option) is not False:
+        return ()
+    return (Cure({option: True}, "keeps the value inside of the graph"),)
 
 
 def _eager(left: int, total: int, why: str) -> Finding:

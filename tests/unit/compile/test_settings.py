@@ -20,6 +20,7 @@ def test_settings_are_the_options_as_set(compile_run: Compile) -> None:
     assert settings["triton.mix_order_reduction"] is False
     assert settings["triton.persistent_reductions"] is True
     assert settings["realize_acc_reads_size_threshold"] is None
+    assert settings["dynamo.capture_scalar_outputs"] is False
     assert "no_such_option" not in settings
 
 
@@ -40,8 +41,11 @@ def test_what_was_not_counted_is_not_there(compile_run: Compile) -> None:
 
 
 def test_only_what_this_torch_has() -> None:
-    import torch._inductor.config as config
+    import torch._dynamo.config as dynamo
+    import torch._inductor.config as inductor
 
-    from perfcli.compile.settings import WATCHED, settings
+    from perfcli.compile.settings import WATCHED, WATCHED_OF_DYNAMO, settings
 
-    assert set(settings()) == {name for name in WATCHED if name in config._config}
+    known = {name for name in WATCHED if name in inductor._config}
+    known |= {f"dynamo.{name}" for name in WATCHED_OF_DYNAMO if name in dynamo._config}
+    assert set(settings()) == known
