@@ -26,7 +26,7 @@ def installed(torch_dir: Path) -> dict[str, dict[str, str]]:
     options = {
         entry.name: entry.default
         for entry in catalogue.entries.values()
-        if not entry.name.startswith(("dynamo.", "functorch."))
+        if not entry.name.startswith(("dynamo.", "functorch.")) and not entry.note
     }
     return {catalogue.torch.partition("+")[0]: options}
 

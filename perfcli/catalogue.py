@@ -19,6 +19,7 @@ from pathlib import Path
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
+from perfcli import backports
 from perfcli._probe import assigned
 from perfcli.errors import PerfcliError
 
@@ -43,6 +44,8 @@ class Entry:
     flags: tuple[str, ...] = ()
     """Those of them that take 0 or 1."""
     doc: str = ""
+    note: str = ""
+    """Where it comes from, if not from this torch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,8 @@ class Catalogue:
 
 @functools.lru_cache(maxsize=8)
 def load_catalogue(torch_dir: Path) -> Catalogue:
-    """Read the options of the torch in ``torch_dir`` (the package's folder).
+    """Read the options of the torch in ``torch_dir`` (the package's folder), and add those that
+    perfcli brings to it.
 
     Raises:
         PerfcliError: a configuration file is missing or can't be parsed.
@@ -69,6 +73,10 @@ def load_catalogue(torch_dir: Path) -> Catalogue:
         path = torch_dir / package / "config.py"
         for entry in read_config(_read(path), str(path), version):
             entries[prefix + entry.name] = replace(entry, name=prefix + entry.name)
+    for name, backport in backports.applying(version, entries).items():
+        entries[name] = Entry(
+            name, backport.type, "None", None, doc=backport.doc, note=backport.note
+        )
     variables: dict[str, Entry] = {}
     for entry in entries.values():
         for variable in entry.env:

@@ -81,6 +81,7 @@ def document(entry: Entry) -> dict[str, Any]:
         "since": releases.since(entry.name),
         "releases": list(releases.versions_having(entry.name)),
         "documentation": entry.doc,
+        "note": entry.note,
     }
 
 
@@ -91,6 +92,7 @@ def details(torch: str, entry: Entry) -> str:
         "default": default_text(entry),
         "variable": ", ".join(entry.env),
         "torch": ", ".join(releases.versions_having(entry.name)),
+        "note": entry.note,
     }
     text = f"{entry.name} (torch {torch})\n"
     text += "".join(f"  {name:9}{value}\n" for name, value in lines.items() if value)
@@ -98,10 +100,23 @@ def details(torch: str, entry: Entry) -> str:
 
 
 def option_rows(entries: Iterable[Entry]) -> list[tuple[str, ...]]:
-    """Option, type, default, first release, variables."""
+    """Option, type, default, first release, variables; of an option that this torch has from
+    perfcli, that in place of the release."""
     return [
-        (e.name, e.type, default_text(e), releases.since(e.name), " ".join(e.env)) for e in entries
+        (
+            e.name,
+            e.type,
+            default_text(e),
+            "perfcli" if e.note else releases.since(e.name),
+            " ".join(e.env),
+        )
+        for e in entries
     ]
+
+
+def notes(entries: Iterable[Entry]) -> str:
+    """One line for each option that this torch does not have by itself."""
+    return "".join(f"{entry.name}: {entry.note}\n" for entry in entries if entry.note)
 
 
 def changes(before: str, after: str, pattern: str) -> list[releases.KnobChange]:

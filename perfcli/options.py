@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perfcli import knobs, option_types
+from perfcli import backports, knobs, option_types
 from perfcli.catalogue import UNKNOWN, Catalogue, Entry, load_catalogue
 from perfcli.errors import PerfcliError
 from perfcli.model import OptionValue, Variant
@@ -89,10 +89,12 @@ def find(catalogue: Catalogue, name: str) -> Entry:
     if entry is not None:
         return entry
     versions = knobs.versions_having(_short(name))
+    refusal = backports.refusal(_short(name), catalogue.torch)
     if versions:
         raise PerfcliError(
             f"torch {catalogue.torch} has no option {name!r}: torch {', '.join(versions)} "
             f"{'has' if len(versions) == 1 else 'have'} it"
+            f"{'; ' + refusal if refusal else ''}"
         )
     near = knobs.nearest(_short(name), catalogue.entries)
     hint = f"did you mean {' or '.join(near)}?" if near else "perfcli knobs PATTERN searches them"
@@ -140,6 +142,30 @@ def make_variant(
             entry = find(catalogue, assignment.name)
             options[entry.name] = parse_value(entry, assignment.text)
     return Variant(name, options, env, python, tuple(patches))
+
+
+def check_device(variant: Variant, catalogue: Catalogue, device: str) -> None:
+    """Backported options are about Triton's kernels.
+
+    Raises:
+        PerfcliError: the device is the CPU, for which Inductor writes C++.
+    """
+    for name in variant.options:
+        if device == "cpu" and catalogue.entries[name].note:
+            raise PerfcliError(
+                f"{name} limits Triton kernels, and --device cpu makes none: leave it out, or "
+                "compile for a GPU with --target"
+            )
+
+
+def defaults(variant: Variant, catalogue: Catalogue) -> dict[str, OptionValue]:
+    """Those of a variant's options that are set to what they are anyway."""
+    found: dict[str, OptionValue] = {}
+    for name, value in variant.options.items():
+        default = catalogue.entries[name].value
+        if type(value) is type(default) and value == default:
+            found[name] = value
+    return found
 
 
 def _check_variable(catalogue: Catalogue, assignment: Assignment) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from perfcli import environment, registry, store
 from perfcli.blobs import unpack
 from perfcli.commands._progress import Notes, Reporter
-from perfcli.commands._request import Job, Question, Side, make_jobs, toggle_sides
+from perfcli.commands._request import Job, Question, Side, already_default, make_jobs, toggle_sides
 from perfcli.environment import Interpreter
 from perfcli.errors import Interrupted, PerfcliError
 from perfcli.model import BlobId, Bundle, Run
@@ -142,6 +142,8 @@ def compiled(question: Question, sides: Sequence[Side], how: How, notes: Notes) 
             "both sides are the same: say what differs with -a OPT=VAL, -b OPT=VAL, "
             "--toggle OPT, or --b-python"
         )
+    if len(jobs) > 1 and (said := already_default(jobs)):
+        notes.warn(f"both sides are the same: {said}")
     return obtain(jobs, place.executor, how.fresh, notes)
 
 

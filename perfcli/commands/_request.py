@@ -65,6 +65,7 @@ def make_jobs(question: Question, sides: Sequence[Side], probe: Probe) -> list[J
         if side.assignments:
             catalogue = options.load_catalogue(interpreter.torch_dir)
             variant = options.make_variant("", side.assignments, catalogue, python=side.python)
+            options.check_device(variant, catalogue, shared.device)
         # Named as typed; started by its path, since a virtual environment's folder will do.
         path = interpreter.path if side.python else None
         variant = replace(variant, name=describe(variant), python=path)
@@ -85,6 +86,24 @@ def toggle_sides(toggle: str, sides: Sequence[Side], probe: Probe) -> list[Side]
         assignment = f"{entry.name}={str(options.toggle(entry)[number]).lower()}"
         added.append(replace(side, assignments=(*side.assignments, assignment)))
     return added
+
+
+def already_default(jobs: Sequence[Job]) -> str:
+    """What to say where two sides differ in nothing but options set to their default; else
+    empty."""
+    own: list[object] = []
+    said: dict[str, None] = {}
+    for job in jobs:
+        variant, interpreter = job.request.variant, job.interpreter
+        catalogue = options.load_catalogue(interpreter.torch_dir) if variant.options else None
+        usual = options.defaults(variant, catalogue) if catalogue else {}
+        rest = {name: value for name, value in variant.options.items() if name not in usual}
+        own.append((interpreter, rest, dict(variant.env), variant.patches))
+        said |= dict.fromkeys(
+            f"{name}={_show(value)} is the default of torch {interpreter.torch} already"
+            for name, value in usual.items()
+        )
+    return " and ".join(said) if said and own[0] == own[-1] else ""
 
 
 def describe(variant: Variant) -> str:

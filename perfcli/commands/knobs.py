@@ -62,6 +62,7 @@ def _search(pattern: str, python: str | None, json: Json) -> None:
         return
     headers = ("option", "type", "default", "since", "variable")
     _table.show(headers, knob_listing.option_rows(found), stack_last=True)
+    sys.stderr.write(knob_listing.notes(found))
 
 
 def _diff(pattern: str, before: str, after: str, json: Json) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+from perfcli.compile import backport
 from perfcli.compile.capture import Capture, CapturedGraph, capturing
 from perfcli.compile.decisions import wants_device
 from perfcli.compile.outputs import fake_call
@@ -41,6 +42,9 @@ def set_options(options: Mapping[str, OptionValue]) -> None:
         config = modules.get(prefix, torch._inductor.config)
         key = name.removeprefix(prefix)
         if key not in config._config:
+            if name == backport.MAX_READS:
+                backport.install(value)
+                continue
             raise CompileFailed(f"this torch has no option {name}")
         setattr(_owner(config, key), key.rsplit(".", 1)[-1], value)
 
@@ -103,7 +107,7 @@ def run(workload: Workload, capture: Capture, dynamic: bool, back: Callable[[Any
     except Exception as error:
         raise _explained(error, capture) from error
     breaks = first_lines(counters["graph_break"])
-    return Traced(breaks, _skipped_frames(counters))
+    return Traced(breaks, (*_skipped_frames(counters), *backport.notes()))
 
 
 def _skipped_frames(counters: Any) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from perfcli import environment, knob_listing
+from perfcli.catalogue import load_catalogue
 from perfcli.cli import main
 from perfcli.commands import _table
 from perfcli.errors import PerfcliError
@@ -174,3 +175,23 @@ def test_a_terminal_gets_at_most_100_columns(
 def test_long_cells_do_not_widen_the_others() -> None:
     text = _table.plain(("a", "b"), [("x" * 80, "1"), ("y", "2")])
     assert text.splitlines() == ["a  b", "x" * 80 + "  1", "y  2"]
+
+
+def test_what_perfcli_brings_says_so(torch_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """torch 2.11 has mix-order reduction, and no option to limit it."""
+    config = torch_dir / "_inductor" / "config.py"
+    config.write_text("class triton:\n    mix_order_reduction = True\n")
+    load_catalogue.cache_clear()
+    assert main(["knobs", "triton"]) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines()[2].split() == [
+        "triton.mix_order_reduction_max_reads",
+        *("int", "|", "None", "none", "perfcli"),
+    ]
+    note = "from perfcli: torch 2.13's option, backported"
+    assert err == f"triton.mix_order_reduction_max_reads: {note}\n"
+    assert main(["knobs", "max_reads", "--json", "-"]) == 0
+    (option,) = json.loads(capsys.readouterr().out)["options"]
+    assert (option["note"], option["type"], option["default"]) == (note, "int | None", None)
+    assert main(["knobs", "max_reads"]) == 0
+    assert f"  note     {note}\n" in capsys.readouterr().out

@@ -296,7 +296,7 @@ def test_a_variant_from_assignments(catalogue: Catalogue) -> None:
         ("onlin_softmax=1", r"did you mean online_softmax\?"),
         ("qqqqq=1", "perfcli knobs PATTERN"),
         (
-            "triton.mix_order_reduction_max_reads=1",
+            "triton.nested_reduction=1",
             r"torch 2\.11\.0\+cpu has no option .*: torch 2\.13\.0, 2\.14\.1, 2\.15\.0 have it",
         ),
         ("TORCHINDUCTOR_ONLINE_SOFTMAX=false", "needs 0 or 1, got 'false'"),
@@ -362,3 +362,89 @@ def test_the_installed_torch_agrees() -> None:
     assert wrong == {}
     unknown = [name for name, entry in mine.items() if entry.value is UNKNOWN]
     assert len(unknown) < 12
+
+
+# --- options that perfcli brings -------------------------------------------------------------
+
+MAX_READS = "triton.mix_order_reduction_max_reads"
+SWITCH = "class triton:\n    mix_order_reduction = True\n"
+
+
+def torch_of(folder: Path, version: str, inductor: str = SWITCH) -> Catalogue:
+    """A torch of which only the configuration files exist."""
+    for package, text in {"_inductor": inductor, "_dynamo": "", "_functorch": ""}.items():
+        (folder / package).mkdir()
+        (folder / package / "config.py").write_text(text)
+    (folder / "version.py").write_text(f"__version__ = '{version}'\n")
+    return load_catalogue(folder)
+
+
+@pytest.mark.parametrize(
+    "version", ["2.10.0", "2.11.0+cu130", "2.12.1", "2.11.0a0+git1234567", "2.12.0.dev20260301"]
+)
+def test_the_read_limit_is_brought_to_releases_without_it(tmp_path: Path, version: str) -> None:
+    catalogue = torch_of(tmp_path, version)
+    entry = options.find(catalogue, MAX_READS)
+    assert entry.note == "from perfcli: torch 2.13's option, backported"
+    assert (entry.type, entry.value, entry.env) == ("int | None", None, ())
+    limited = options.make_variant("v", [f"{MAX_READS}=10"], catalogue)
+    assert limited.options == {MAX_READS: 10}
+    assert options.defaults(limited, catalogue) == {}
+    unlimited = options.make_variant("v", [f"{MAX_READS}=none"], catalogue)
+    assert unlimited.options == options.defaults(unlimited, catalogue) == {MAX_READS: None}
+    with pytest.raises(PerfcliError, match="needs a whole number or none, got 'many'"):
+        options.make_variant("v", [f"{MAX_READS}=many"], catalogue)
+
+
+def test_torchs_own_read_limit_stays_torchs(tmp_path: Path) -> None:
+    own = torch_of(tmp_path, "2.13.0", SWITCH + "    mix_order_reduction_max_reads = 10\n")
+    entry = options.find(own, MAX_READS)
+    assert (entry.note, entry.type, entry.value) == ("", "int", 10)
+
+
+@pytest.mark.parametrize(
+    ("version", "inductor", "why"),
+    [
+        ("2.9.1+cpu", "", "torch 2.9.1+cpu has no mix-order reduction to limit"),
+        ("2.10.0a0+git1", "", "torch 2.10.0a0+git1 has no mix-order reduction to limit"),
+        ("2.13.0.dev20260401", SWITCH, "torch 2.13.0.dev20260401 is neither"),
+        ("nightly", SWITCH, "which release torch nightly is, is not known"),
+    ],
+)
+def test_where_the_read_limit_does_not_apply(
+    tmp_path: Path, version: str, inductor: str, why: str
+) -> None:
+    with pytest.raises(PerfcliError) as caught:
+        options.find(torch_of(tmp_path, version, inductor), MAX_READS)
+    assert str(caught.value) == (
+        f"torch {version} has no option '{MAX_READS}': torch 2.13.0, 2.14.1, 2.15.0 have it; "
+        f"perfcli brings torch 2.13's to torch 2.10 to 2.12; {why}"
+    )
+
+
+def test_the_read_limit_is_refused_for_the_cpu(tmp_path: Path) -> None:
+    catalogue = torch_of(tmp_path, "2.11.0", SWITCH + "trailing = 3\n")
+    limited = options.make_variant("v", [f"{MAX_READS}=10"], catalogue)
+    options.check_device(limited, catalogue, "cuda")
+    with pytest.raises(PerfcliError, match=r"limits Triton kernels, and --device cpu makes none"):
+        options.check_device(limited, catalogue, "cpu")
+    options.check_device(options.make_variant("v", ["trailing=4"], catalogue), catalogue, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("assignment", "is_default"),
+    [
+        ("trailing=3", True),
+        ("trailing=4", False),
+        ("debug=false", True),
+        ("debug=true", False),
+        ("remote=none", True),
+        ("unknowable=true", False),  # not known without torch
+        ("ratio=1.5", True),
+    ],
+)
+def test_options_set_to_their_default(
+    catalogue: Catalogue, assignment: str, is_default: bool
+) -> None:
+    variant = options.make_variant("v", [assignment], catalogue)
+    assert (options.defaults(variant, catalogue) == variant.options) is is_default
