@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from perfcli.compile import tracing
-from perfcli.compile.binaries import Compiled
 from perfcli.compile.building import Built, users_workload
 from perfcli.compile.capture import Capture, capturing
 from perfcli.compile.definition import Definition
+from perfcli.compile.kernel_cache import Compiled
 from perfcli.errors import PerfcliError
 from perfcli.model import Candidate, CompileRequest
 

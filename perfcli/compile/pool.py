@@ -12,8 +12,9 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfcli.compile.binaries import Compiled, compile_kernel, prepare_process
+from perfcli.compile.binaries import compile_kernel, prepare_process
 from perfcli.compile.definition import Definition
+from perfcli.compile.kernel_cache import Compiled
 from perfcli.errors import UnreadableSource, WorkerFailed
 from perfcli.facts.cpp import cpp_facts
 from perfcli.facts.source import triton_facts
@@ -78,5 +79,5 @@ def examine(definition: Definition, target: Target | None, cache_dir: Path) -> K
         source_facts, note = None, f"its source could not be read: {error}"
     if target is None or definition.language == "cpp":
         return KernelResult(source_facts, Compiled((), {}), note)
-    compiled = compile_kernel(definition.source, definition.name, target, cache_dir)
+    compiled = compile_kernel(definition, target, cache_dir)
     return KernelResult(source_facts, compiled, note)

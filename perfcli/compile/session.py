@@ -224,6 +224,7 @@ def _facts(
         bytes_swept=bytes_swept(moved, use.arguments, result.source_facts),
         lower_bound_seconds=lower_bound_seconds(moved, target) if target else None,
         candidates=result.compiled.candidates,
+        alternatives=result.compiled.alternatives,
         buffers=kernel.operands.buffers,
         sizes=kernel.operands.sizes,
         dynamic_sizes=kernel.operands.dynamic_sizes,

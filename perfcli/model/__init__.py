@@ -14,6 +14,7 @@ from perfcli.model.kernel import (
     LineCounts,
     Origin,
     SourceFacts,
+    best_candidate,
 )
 from perfcli.model.rule import Rule
 from perfcli.model.run import Bundle, Environment, ExternCall, GraphFacts, Launch, Run
@@ -80,4 +81,5 @@ __all__ = [
     "TrialOutcome",
     "Variant",
     "Workload",
+    "best_candidate",
 ]

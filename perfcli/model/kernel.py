@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -64,6 +64,8 @@ class SourceFacts:
     held_copies: tuple[str, ...] = ()
     """Pointers to half-precision values that are held as float32 across a reduction: loaded once,
     their copy used before and after it."""
+    online_softmax: bool | None = None
+    """Triton only: whether a maximum and a sum of exponentials are taken in one sweep."""
     vector_loads: int | None = None
     vector_stores: int | None = None
     parallel_regions: int | None = None
@@ -132,6 +134,13 @@ class Candidate:
         return max(self.stack_bytes - arrays, 0) // 4
 
 
+def best_candidate(candidates: Sequence[Candidate]) -> Candidate | None:
+    """As ``KernelFacts.best`` says."""
+    known = [c for c in candidates if c.registers is not None]
+    known = [c for c in known if c.blocks_per_sm != 0] or known
+    return min(known, key=lambda c: (c.stack_bytes or 0, c.registers or 0), default=None)
+
+
 @dataclass(frozen=True, slots=True)
 class Buffer:
     """What one pointer argument of a kernel addresses, as Inductor knows it."""
@@ -190,9 +199,7 @@ class KernelFacts:
         launch configuration of this kernel costs, since the autotuner's winner is not known
         without a device (and Inductor drops candidates that spill when others do not). One whose
         block does not fit on a multiprocessor is never launched: it only counts where none fits."""
-        known = [c for c in self.candidates if c.registers is not None]
-        known = [c for c in known if c.blocks_per_sm != 0] or known
-        return min(known, key=lambda c: (c.stack_bytes or 0, c.registers or 0), default=None)
+        return best_candidate(self.candidates)
 
     @property
     def spilled_words(self) -> int | None:

@@ -57,3 +57,36 @@ def test_without_the_read_limit_one_kernel_spills_heavily(compile_run: Compile) 
     assert worst.source_facts.loads >= 17
     assert best(worst).registers == 255
     assert (best(worst).stack_bytes or 0) > 300
+
+
+def test_other_configurations_of_that_kernel_do_not_spill(compile_run: Compile) -> None:
+    run = example(compile_run, (MAX_READS, 1000))
+    worst = max(run.kernels, key=lambda kernel: kernel.spilled_words or 0)
+    # The best of Inductor's is XBLOCK 4 with 2 warps; one thing changed in each.
+    own = best(worst)
+    spilled = {(c.config["XBLOCK"], c.num_warps): c.spilled_words for c in worst.alternatives}
+    x, warps = own.config["XBLOCK"], own.num_warps
+    assert spilled[(1, warps)] == 0
+    assert spilled[(x, 2 * warps)] == 0
+    assert all(c.error == "" for c in worst.alternatives)
+    known = {(c.config["XBLOCK"], c.config["NUM_STAGES"], c.num_warps) for c in worst.candidates}
+    tried = [(c.config["XBLOCK"], c.config["NUM_STAGES"], c.num_warps) for c in worst.alternatives]
+    assert len(set(tried)) == len(tried) <= 8
+    assert known.isdisjoint(tried)
+
+
+def test_lines_that_spill_are_quoted(compile_run: Compile) -> None:
+    run = example(compile_run, (MAX_READS, 1000))
+    worst = max(run.kernels, key=lambda kernel: kernel.spilled_words or 0)
+    lines = best(worst).lines
+    quoted = {number: counts.text for number, counts in lines.items() if counts.text}
+    assert quoted
+    assert set(quoted) == {n for n, c in lines.items() if c.local_loads or c.local_stores}
+    assert any(text.startswith("tmp") for text in quoted.values())
+
+
+def test_default_kernels_that_are_fine_are_left_alone(compile_run: Compile) -> None:
+    run = example(compile_run)
+    for kernel in run.kernels:
+        low = (best(kernel).occupancy or 0) <= 0.125
+        assert bool(kernel.alternatives) == bool(best(kernel).spilled_words or low), kernel.name
