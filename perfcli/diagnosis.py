@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+import traceback
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar
 
 from perfcli import registry
-from perfcli.errors import PerfcliError
+from perfcli.errors import PerfcliError, RuleFailed
 from perfcli.model import Appearance, Comparison, Finding, Rule, Run
 from perfcli.names import suggestion
 
 _SEVERITIES = ("error", "warning", "info")
 _APPEARANCES = ("new", "worse", "", "gone", "better", "same")
+
+Looked = TypeVar("Looked", Run, Comparison)
 
 
 @functools.cache
@@ -32,17 +37,35 @@ def rule(wanted: str) -> Rule:
 
 
 def explain(run: Run) -> tuple[Finding, ...]:
-    """The findings of one run alone, the gravest first."""
-    return tuple(sorted((f for r in rules() for f in r.of_run(run)), key=_order))
+    """The findings of one run alone, the gravest first. Raises RuleFailed."""
+    found = (f for r in rules() for f in _asked(r, r.of_run, run, f"run {run.id}"))
+    return tuple(sorted(found, key=_order))
 
 
 def diagnose(comparison: Comparison) -> Comparison:
     """The comparison with its findings: what head has and what base had, and what only the two
-    together show. New and worse ones come first."""
-    head, base = explain(comparison.head), explain(comparison.base)
-    between = [f for r in rules() for f in r.of_comparison(comparison)]
+    together show. New and worse ones come first. Raises RuleFailed."""
+    base, head = explain(comparison.base), explain(comparison.head)
+    where = f"runs {comparison.base.id} and {comparison.head.id}"
+    between = (f for r in rules() for f in _asked(r, r.of_comparison, comparison, where))
     found = [*between, *_both_sides(comparison, base, head)]
     return replace(comparison, findings=tuple(sorted(found, key=_order)))
+
+
+def _asked(
+    rule: Rule, ask: Callable[[Looked], Iterable[Finding]], looked: Looked, where: str
+) -> list[Finding]:
+    """What one rule says. A rule that raises is a fault of ours and must be heard of: a report
+    that quietly lacks its findings would be taken for a clean one."""
+    try:
+        return list(ask(looked))
+    except Exception as error:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        raise RuleFailed(
+            f"internal error: rule {rule.code} ({rule.title}) failed on {where}: "
+            f"{type(error).__name__}: {error} ({Path(frame.filename).name}:{frame.lineno}); "
+            "PERFCLI_DEBUG=1 shows where it comes from"
+        ) from error
 
 
 def _order(finding: Finding) -> tuple[int, int, float]:
@@ -56,34 +79,69 @@ def _order(finding: Finding) -> tuple[int, int, float]:
 # --- the same finding on both sides ----------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Findings about the same, as indices into those of base and head: one code, and kernels that
+    were matched. A split kernel's finding may go on as two, those of fused kernels as one."""
+
+    base: list[int] = field(default_factory=list)
+    head: list[int] = field(default_factory=list)
+
+
+def families(
+    comparison: Comparison, base: Sequence[Finding], head: Sequence[Finding]
+) -> list[Family]:
+    """Every finding of both sides, in exactly one family. Findings without kernels belong together
+    by their subject; those that name the base's kernels on both sides, by these."""
+    family_of: dict[Hashable, Family] = {}
+    matches = [group.match for group in comparison.groups]
+    base_groups = {index: number for number, m in enumerate(matches) for index in m.base}
+    head_groups = {index: number for number, m in enumerate(matches) for index in m.head}
+    for number, finding in enumerate(base):
+        _joined(family_of, _keys(finding, base_groups)).base.append(number)
+    for number, finding in enumerate(head):
+        _joined(family_of, _keys(finding, head_groups)).head.append(number)
+    return list({id(family): family for family in family_of.values()}.values())
+
+
+def _keys(finding: Finding, groups: Mapping[int, int]) -> list[Hashable]:
+    """Findings that share one of these are about the same."""
+    if not finding.kernels:
+        return [(finding.code, "subject", finding.subject)]
+    if finding.on_base:
+        return [(finding.code, "kernel", index) for index in finding.kernels]
+    return [(finding.code, "group", groups.get(index)) for index in finding.kernels]
+
+
+def _joined(family_of: dict[Hashable, Family], keys: Sequence[Hashable]) -> Family:
+    """The one family of all these keys; what belonged to several of them goes together."""
+    first, *others = {id(f): f for key in keys if (f := family_of.get(key))}.values() or [Family()]
+    for other in others:
+        first.base.extend(other.base)
+        first.head.extend(other.head)
+        keys = [*keys, *(key for key, family in family_of.items() if family is other)]
+    family_of.update(dict.fromkeys(keys, first))
+    return first
+
+
+def amount(findings: Iterable[Finding]) -> float:
+    """How bad several findings are together."""
+    return sum(finding.amount or 0.0 for finding in findings)
+
+
 def _both_sides(
     comparison: Comparison, base: Sequence[Finding], head: Sequence[Finding]
 ) -> Iterator[Finding]:
-    waiting = list(base)
-    for finding in head:
-        before = [f for f in base if same_finding(comparison, f, finding)]
-        waiting = [f for f in waiting if f not in before]
-        yield replace(finding, appearance=_appearance(before, finding))
-    for finding in waiting:
-        yield replace(finding, appearance="gone", on_base=True)
+    for family in families(comparison, base, head):
+        ours, theirs = [base[n] for n in family.base], [head[n] for n in family.head]
+        for finding in theirs:
+            yield replace(finding, appearance=_appearance(ours, theirs))
+        if not theirs:
+            yield from (replace(f, appearance="gone", on_base=True) for f in ours)
 
 
-def same_finding(comparison: Comparison, base: Finding, head: Finding) -> bool:
-    """Whether two sides' findings are about the same: one code, and kernels that were matched, or
-    one subject."""
-    if base.code != head.code:
-        return False
-    if not base.kernels and not head.kernels:
-        return base.subject == head.subject
-    return any(
-        not set(group.match.base).isdisjoint(base.kernels)
-        and not set(group.match.head).isdisjoint(head.kernels)
-        for group in comparison.groups
-    )
-
-
-def _appearance(before: Sequence[Finding], now: Finding) -> Appearance:
+def _appearance(before: Sequence[Finding], now: Sequence[Finding]) -> Appearance:
     if not before:
         return "new"
-    was, is_ = sum(f.amount or 0.0 for f in before), now.amount or 0.0
+    was, is_ = amount(before), amount(now)
     return "worse" if is_ > was else "better" if is_ < was else "same"

@@ -39,6 +39,10 @@ class UnreadableSource(PerfcliError):
     """A kernel's source that does not parse, or does not hold the kernel."""
 
 
+class RuleFailed(PerfcliError):
+    """A rule raised where it should have looked: a fault of perfcli. All else stands."""
+
+
 class Interrupted(PerfcliError):
     """Ctrl-C; the message says what was finished and kept."""
 

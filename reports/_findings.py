@@ -1,46 +1,98 @@
-"""Findings on the screen: what is wrong, the evidence, what to do, and whether it helped."""
+"""Findings on the screen: those of a comparison, of a run, of a kernel."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
 from perfcli import units
-from perfcli.model import Comparison, Finding, Run, Severity
+from perfcli.model import Comparison, Finding, Run
 
-STYLES: dict[Severity, str] = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
+from . import _rows
+from ._finding import STYLES, WORDS, Full, OneLine, Short
+
+MOST_COMMANDS = 3
 
 
-def findings_view(comparison: Comparison) -> list[RenderableType]:
-    """What changed for the worse or the better; what both sides have takes one line."""
-    shown = [f for f in comparison.findings if f.appearance not in ("same", "better")]
-    both = len(comparison.findings) - len(shown)
-    parts: list[RenderableType] = []
-    if shown:
-        parts += [Text(""), Text("Findings", style="bold")]
-        for finding in shown:
-            run = comparison.base if finding.on_base else comparison.head
-            parts += _finding(finding, run)
+# --- of a comparison -------------------------------------------------------------------------
+
+
+def findings_view(comparison: Comparison, head: str = "") -> list[RenderableType]:
+    """New and worse ones in full, what was cured in a line each, what both sides have in one.
+    ``head``: how to name the head's run, empty where it is not stored."""
+    shown = [f for f in comparison.findings if f.appearance in ("new", "worse", "")]
+    gone = [f for f in comparison.findings if f.appearance == "gone"]
+    both = [f for f in comparison.findings if f.appearance in ("same", "better")]
+    if not comparison.findings:
+        return []
+    parts: list[RenderableType] = [Text(""), Text("Findings", style="bold")]
+    parts += [Full(f, comparison.base if f.on_base else comparison.head) for f in shown]
+    parts += [OneLine("fixed", finding, comparison.base) for finding in gone]
     if both:
-        parts += [Text(f"{units.plural(both, 'finding')} on both sides", style="dim")]
+        parts.append(_on_both_sides(both, head))
     return parts
 
 
-def explanation_view(run: Run, findings: Sequence[Finding], reference: str = "") -> RenderableType:
-    """The findings of one run."""
-    parts: list[RenderableType] = [Text(units.plural(len(findings), "finding"), style="bold")]
-    for finding in findings:
-        parts += _finding(finding, run)
+def _on_both_sides(both: Sequence[Finding], head: str) -> Text:
+    better = sum(finding.appearance == "better" for finding in both)
+    text = f"{units.plural(len(both), 'finding')} on both sides"
+    text += f", {better} of them better" if better else ""
+    text += f": perfcli explain {head}" if head else ""
+    return Text(units.printable(text), style="dim", no_wrap=True, overflow="ignore")
+
+
+# --- of a run --------------------------------------------------------------------------------
+
+
+def explanation_view(
+    run: Run, findings: Sequence[Finding], reference: str = "", brief: bool = False
+) -> RenderableType:
+    """The findings of one run, by kernel; in brief how many there are."""
+    summary = Text(_summary(run, findings), style="bold")
+    if brief:
+        return summary
+    parts: list[RenderableType] = [summary]
+    nothing = _rows.without_kernels(run)
+    parts += [Text(nothing, style="bold yellow")] if nothing else []
+    parts += [Text(_rows.question(run)), Text(_rows.variant(run))]
+    for first, *others in _by_kernel(findings):
+        parts += [Text(""), Full(first, run), *(Short(other, run) for other in others)]
+    parts += _closing(findings, reference)
     return Group(*parts)
 
 
-def _finding(finding: Finding, run: Run) -> Iterator[RenderableType]:
-    yield Text.assemble(
-        (f"{finding.code} ", STYLES[finding.severity]), units.printable(finding.headline)
-    )
-    for line in (*finding.evidence, finding.advice):
-        if line:
-            yield Padding(Text(units.printable(line)), (0, 0, 0, 4))
+def kernel_findings_view(run: Run, findings: Sequence[Finding]) -> RenderableType:
+    """The findings of one kernel, all in full."""
+    if not findings:
+        return Group()
+    return Group(Text(""), Text("Findings", style="bold"), *(Full(f, run) for f in findings))
+
+
+def _summary(run: Run, findings: Sequence[Finding]) -> str:
+    """``2 errors, 1 warning in 35 kernels``."""
+    numbers = {s: sum(f.severity == s for f in findings) for s in STYLES}
+    counted = [units.plural(n, *WORDS[s]) for s, n in numbers.items() if n]
+    where = units.plural(len(run.kernels), "kernel")
+    return f"{', '.join(counted) or 'no findings'} in {where}"
+
+
+def _by_kernel(findings: Sequence[Finding]) -> list[list[Finding]]:
+    """In the order of the gravest of each kernel; what concerns no kernel stands alone."""
+    blocks: dict[object, list[Finding]] = {}
+    for number, finding in enumerate(findings):
+        key = finding.kernels[0] if finding.kernels else ("alone", number)
+        blocks.setdefault(key, []).append(finding)
+    return list(blocks.values())
+
+
+def _closing(findings: Sequence[Finding], reference: str) -> list[RenderableType]:
+    kernels = dict.fromkeys(f.kernels[0] for f in findings if f.kernels)
+    commands = [f"perfcli inspect-kernel {reference} {n}" for n in kernels] if reference else []
+    commands = commands[:MOST_COMMANDS]
+    commands += [f"perfcli rules {findings[0].code}"] if findings else []
+    if not commands:
+        return []
+    lines = [Text(units.printable(c), no_wrap=True, overflow="ignore") for c in commands]
+    return [Text(""), Text("Look closer", style="bold"), *lines]

@@ -119,7 +119,7 @@ def _origins(origins: tuple[Origin, ...]) -> RenderableType:
         lines.setdefault((origin.location, origin.code), []).append(origin)
     parts: list[RenderableType] = []
     for (location, code), found in list(lines.items())[:MOST_LINES]:
-        place = units.printable(f"{_short(location)}  " if location else "")
+        place = units.printable(f"{short_location(location)}  " if location else "")
         parts.append(Text.assemble((place, "dim"), units.printable(code or "no line of the model")))
         operators = ", ".join(dict.fromkeys(_operator(origin) for origin in found))
         modules = ", ".join(dict.fromkeys(o.module for o in found if o.module))
@@ -135,7 +135,7 @@ def _operator(origin: Origin) -> str:
     return f"{operator} {'×'.join(str(size) for size in origin.shape)}".rstrip()
 
 
-def _short(location: str) -> str:
+def short_location(location: str) -> str:
     """The file and its folder: enough to find it, and a third of the width."""
     parts = location.split("/")
     return location if len(parts) <= 3 else "…/" + "/".join(parts[-2:])

@@ -14,16 +14,19 @@ from perfcli.model import (
     Candidate,
     Change,
     Comparison,
+    Cure,
     Finding,
     KernelFacts,
     KernelGroup,
     Report,
     Run,
+    Trial,
 )
 
 # History of the schema.
 # 1  first version
-FORMAT = 1
+# 2  a finding's "patch" became "cures", several changes to try
+FORMAT = 2
 
 
 def render(comparison: Comparison) -> str:
@@ -141,9 +144,27 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "line": finding.origin.code if finding.origin else None,
         "appearance": finding.appearance,
         "side": "base" if finding.on_base else "head",
-        "cures": [{"options": dict(c.options), "why": c.why} for c in finding.cures],
+        "source_lines": dict(finding.source_lines),
+        "cures": [_cure(cure) for cure in finding.cures],
+        "trials": [_trial(trial) for trial in finding.trials],
         "proven": finding.proven,
     }
 
 
-REPORT = Report("json", ".json", render)
+def _cure(cure: Cure) -> dict[str, Any]:
+    return {"options": dict(cure.options), "why": cure.why}
+
+
+def _trial(trial: Trial) -> dict[str, Any]:
+    return {
+        **_cure(trial.cure),
+        "outcome": trial.outcome,
+        "before": trial.before,
+        "after": trial.after,
+        "changes": {change.metric: _change(change) for change in trial.changes},
+        "reason": trial.reason or None,
+        "run": trial.run or None,
+    }
+
+
+REPORT = Report("json", ".json", render, _finding)

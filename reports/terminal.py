@@ -12,7 +12,7 @@ from perfcli import units
 from perfcli.model import Comparison, Outcome, Run, Screen
 
 from . import _rows
-from ._findings import explanation_view, findings_view
+from ._findings import explanation_view, findings_view, kernel_findings_view
 from ._kernel_view import kernel_view
 from ._tables import KernelTable, kernel_table, plain_table
 
@@ -38,7 +38,7 @@ def comparison_view(
         parts += [Text("Kernels that changed, costliest first", style="bold")]
         parts += [_Groups(comparison)]
     parts += [Text(_rows.unchanged(comparison), style="dim")] if _rows.unchanged(comparison) else []
-    parts += findings_view(comparison)
+    parts += findings_view(comparison, places[1][0] if places else "")
     parts += _closing(comparison, places)
     return Group(*parts)
 
@@ -236,4 +236,11 @@ class _Listing:
         yield table.table
 
 
-SCREEN = Screen(comparison_view, run_view, kernel_view, listing_view, explanation_view)
+SCREEN = Screen(
+    comparison_view,
+    run_view,
+    kernel_view,
+    listing_view,
+    explanation_view,
+    kernel_findings_view,
+)

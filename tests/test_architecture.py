@@ -25,6 +25,7 @@ LAYERS = (
     "userfile targets options store knob_listing rules",
     "registry",
     "diagnosis",
+    "trials",
     "compile",
     "worker",
     "checks",

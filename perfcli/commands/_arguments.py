@@ -42,6 +42,10 @@ Quiet: TypeAlias = Annotated[
     bool, typer.Option("--quiet", "-q", help="Only the result in one line, no progress.")
 ]
 Fake: TypeAlias = Annotated[bool, typer.Option("--fake", hidden=True)]
+TryFixes: TypeAlias = Annotated[
+    bool,
+    typer.Option("--try-fixes", help="Compile what the findings propose and show if it helps."),
+]
 Options: TypeAlias = Annotated[
     list[str] | None,
     typer.Option("-o", "--option", metavar="OPT=VAL", help="An Inductor option, or a variable."),

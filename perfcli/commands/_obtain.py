@@ -178,10 +178,10 @@ def _compile(
                 found[number] = made
                 stored.append(made)
     except KeyboardInterrupt as error:
-        raise Interrupted(f"interrupted; {_what_is_kept(stored)}") from error
+        raise Interrupted(f"interrupted; {what_is_kept(stored)}") from error
     except PerfcliError as error:
         if stored:
-            notes.say(_what_is_kept(stored))
+            notes.say(what_is_kept(stored))
         raise error
 
 
@@ -201,7 +201,8 @@ def _keep(bundle: Bundle, job: Job, notes: Notes) -> Obtained:
         return Obtained(run, None, bundle)
 
 
-def _what_is_kept(stored: Sequence[Obtained]) -> str:
+def what_is_kept(stored: Sequence[Obtained]) -> str:
+    """``default is stored as .perfcli/runs/….json``, of each."""
     kept = [f"{made.run.variant.name} is stored as {made.path}" for made in stored if made.path]
     return "; ".join(kept) or "nothing was finished"
 
@@ -216,13 +217,14 @@ def _reuse(job: Job, notes: Notes) -> Obtained | None:
     except PerfcliError as error:
         notes.warn(f"{error}; compiling again")
         return None
-    if not all(_unchanged(path, digest) for path, digest in run.sources.items()):
+    if not all(unchanged(path, digest) for path, digest in run.sources.items()):
         return None
     notes.say(f"{run.variant.name}: nothing changed since run {run.id}; --fresh compiles again")
     return Obtained(run, known.path)
 
 
-def _unchanged(path: str, digest: str) -> bool:
+def unchanged(path: str, digest: str) -> bool:
+    """Whether a file still has this SHA-256."""
     try:
         return hashlib.sha256(Path(path).read_bytes()).hexdigest() == digest
     except OSError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from perfcli.errors import PerfcliError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from perfcli.model import Comparison, Outcome, Screen
+    from perfcli.model import Comparison, Finding, Outcome, Screen
 
 # In a pipe nobody tells the width; a log that wraps at 80 is worse than a wide one.
 PIPE_COLUMNS = 100
@@ -57,6 +57,15 @@ def write_comparison(comparison: Comparison, path: Path | None) -> None:
 
     if path is not None:
         write_text(registry.declared("reports", "json", Report).render(comparison), path)
+
+
+def plain_findings(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+    """Findings as they stand in the JSON of a comparison."""
+    from perfcli import registry
+    from perfcli.model import Report
+
+    plain = registry.declared("reports", "json", Report).finding
+    return [plain(finding) for finding in findings] if plain else []
 
 
 def write_document(kind: str, fields: Mapping[str, Any], path: Path | None) -> None:

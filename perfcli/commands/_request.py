@@ -14,7 +14,7 @@ import perfcli
 from perfcli import environment, options, registry, targets, userfile
 from perfcli.environment import Interpreter
 from perfcli.errors import PerfcliError
-from perfcli.model import CompileRequest, Device, Scalar, Target, Variant
+from perfcli.model import CompileRequest, Device, Run, Scalar, Target, Variant
 
 DEFAULT_TARGET = "h100"
 
@@ -136,6 +136,22 @@ def _shared_request(question: Question) -> CompileRequest:
     )
 
 
+def recompile(run: Run, variant: Variant, jobs: int | None = None) -> CompileRequest:
+    """What compiles a stored run's question again, in another variant. A user's file resolves
+    the parameters once more: those of the run are all of them, typed."""
+    return CompileRequest(
+        scenario=run.scenario,
+        params=run.params,
+        preset=None,
+        variant=variant,
+        device=run.device,
+        target=run.target,
+        dynamic=run.dynamic,
+        jobs=jobs or len(os.sched_getaffinity(0)),
+        cache_dir=str(environment.cache_dir()),
+    )
+
+
 def choose_device(device: str | None, target: str | None) -> tuple[Device, Target | None]:
     """The device and target that are meant: cuda where there is a GPU, else a target without one.
 
@@ -188,6 +204,7 @@ _HARMLESS = (
     "diagnosis.py",
     "runfile.py",
     "store.py",
+    "trials.py",
     "units.py",
 )
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from perfcli.commands import _arguments as args
-from perfcli.errors import PerfcliError
+from perfcli.errors import PerfcliError, RuleFailed
 
 Assignments = list[str] | None
 
@@ -50,6 +51,7 @@ def compare(
             help="Compare though this differs: scenario, params, mode, device, target, dynamic.",
         ),
     ] = None,
+    try_fixes: args.TryFixes = False,
     jobs: args.Jobs = None,
     timeout: args.Timeout = None,
     fresh: args.Fresh = False,
@@ -62,7 +64,7 @@ def compare(
     A run is a file or the beginning of its id (perfcli runs lists them). Exit code: 0 no worse,
     1 worse, 2 error, 3 can't tell, 4 not comparable.
     """
-    from perfcli.commands import _obtain, _output
+    from perfcli.commands import _obtain, _output, _trials
     from perfcli.commands._progress import Notes
     from perfcli.commands._request import Question, Side
     from perfcli.diagnosis import diagnose
@@ -71,6 +73,7 @@ def compare(
 
     check_allowed(allow or ())
     notes = Notes(quiet)
+    how = _obtain.How(fresh, timeout, fake, toggle)
     if head is not None:
         compiling = (a, b, toggle, a_python, b_python, param, preset, target, device)
         if any(compiling) or dynamic or fresh:
@@ -81,10 +84,25 @@ def compare(
     else:
         question = Question(base, tuple(param or ()), preset, target, device, dynamic, jobs)
         pair = [Side(tuple(a or ()), a_python), Side(tuple(b or ()), b_python)]
-        sides = _obtain.compiled(question, pair, _obtain.How(fresh, timeout, fake, toggle), notes)
-    comparison = diagnose(compare_runs(sides[0].run, sides[1].run, allow or ()))
+        sides = _obtain.compiled(question, pair, how, notes)
+    comparison = compare_runs(sides[0].run, sides[1].run, allow or ())
+    broken: RuleFailed | None = None
+    try:
+        comparison = diagnose(comparison)
+    except RuleFailed as error:
+        broken = error  # said after the report, which stands without its findings
+    if try_fixes:
+        patient = _trials.Patient(sides[1], comparison.findings, sides[0])
+        tried = _trials.try_fixes(patient, how, jobs, notes, _trials.came_with_head)
+        comparison = replace(comparison, findings=tried)
     _output.write_comparison(comparison, json)
     places = [(side.reference, side.shown_path) for side in sides]
     screen = _output.screen()
     _output.show(screen.comparison(comparison, places, brief=quiet), json)
+    if not quiet and not try_fixes:
+        references = [reference for reference, _ in places]
+        findings = comparison.findings
+        _trials.show_hint(["compare", *references], findings, json, _trials.came_with_head)
+    if broken:
+        raise broken
     return _output.EXIT_CODES[comparison.outcome]

@@ -7,12 +7,14 @@ from typing import Annotated
 import typer
 
 from perfcli.commands import _arguments as args
+from perfcli.errors import PerfcliError
 
 
 def explain(
     run: Annotated[
         str, typer.Argument(metavar="SCENARIO|RUN", help="What to compile, or a stored run.")
     ],
+    try_fixes: args.TryFixes = False,
     option: args.Options = None,
     python: args.Python = None,
     param: args.Params = None,
@@ -27,9 +29,13 @@ def explain(
     quiet: args.Quiet = False,
     fake: args.Fake = False,
 ) -> int:
-    """Say what is wrong with the kernels of one run, why it costs, and what to try."""
+    """Say what is wrong with the kernels of one run, why it costs, and what to try.
+
+    perfcli rules CODE has more about a finding. Exit code: 0 whatever is found, 2 error, also
+    where the run has no kernels.
+    """
     from perfcli import diagnosis
-    from perfcli.commands import _obtain, _output
+    from perfcli.commands import _obtain, _output, _trials
     from perfcli.commands._progress import Notes
     from perfcli.commands._request import Question, Side
 
@@ -38,6 +44,17 @@ def explain(
     how = _obtain.How(fresh, timeout, fake)
     found = _obtain.stored_or_compiled(question, Side(tuple(option or ()), python), how, notes)
     findings = diagnosis.explain(found.run)
-    _output.write_document("explanation", {"findings": findings}, json)
-    _output.show(_output.screen().explanation(found.run, findings, found.reference), json)
+    if try_fixes:
+        findings = _trials.try_fixes(_trials.Patient(found, findings), how, jobs, notes)
+    plain = {"run": found.run.id, "findings": _output.plain_findings(findings)}
+    _output.write_document("explanation", plain, json)
+    view = _output.screen().explanation(found.run, findings, found.reference, brief=quiet)
+    _output.show(view, json)
+    if not quiet and not try_fixes:
+        _trials.show_hint(["explain", found.reference], findings, json)
+    if not found.run.kernels:
+        raise PerfcliError(
+            "nothing to explain: the run has no generated kernel (only extern operators, or "
+            "nothing was compiled)"
+        )
     return 0

@@ -35,6 +35,7 @@ def inspect_kernel(
         int | None,
         typer.Option(metavar="N", min=0, help="A launch configuration. [default: the best]"),
     ] = None,
+    try_fixes: args.TryFixes = False,
     option: args.Options = None,
     python: args.Python = None,
     param: args.Params = None,
@@ -54,13 +55,18 @@ def inspect_kernel(
 
     Without KERNEL it lists the kernels and their numbers.
     """
-    from perfcli.commands import _obtain, _output
+    from perfcli import diagnosis
+    from perfcli.commands import _obtain, _output, _trials
     from perfcli.commands._progress import Notes
     from perfcli.commands._request import Question, Side
 
     forms = [name for name, on in _forms(source, ttgir, ptx, sass) if on]
     if len(forms) > 1:
         raise PerfcliError(f"one text at a time: --{forms[0]} or --{forms[1]}")
+    if try_fixes and (kernel is None or forms):
+        raise PerfcliError(
+            "--try-fixes goes with the report of one KERNEL: perfcli explain tries all of a run's"
+        )
     question = Question(run, tuple(param or ()), preset, target, device, dynamic, jobs)
     side = Side(tuple(option or ()), python)
     how = _obtain.How(fresh, timeout, fake)
@@ -74,13 +80,24 @@ def inspect_kernel(
     facts = found.run.kernels[number]
     if candidate is not None and candidate >= len(facts.candidates):
         raise PerfcliError(f"{facts.name} has {len(facts.candidates)} candidates, numbered from 0")
-    _output.write_document("kernel", {"kernel": facts}, json)
     if forms:
+        _output.write_document("kernel", {"kernel": facts}, json)
         _output.print_text(found.text(_blob(facts, forms[0], candidate)), json)
         return 0
     text = _source(found, facts, notes)
-    view = _output.screen().kernel(number, facts, text, candidate)
-    _output.show(view, json)
+    _output.show(_output.screen().kernel(number, facts, text, candidate), json)
+    everything = diagnosis.explain(found.run)  # what a rule of ours gets wrong comes after the view
+    if try_fixes:
+        patient = _trials.Patient(found, everything)
+        everything = _trials.try_fixes(patient, how, jobs, notes, lambda f: number in f.kernels)
+    findings = [finding for finding in everything if number in finding.kernels]
+    plain = {"kernel": facts, "findings": _output.plain_findings(findings)}
+    _output.write_document("kernel", plain, json)
+    if findings:
+        _output.show(_output.screen().kernel_findings(found.run, findings), json)
+    if not quiet and not try_fixes:
+        command = ["inspect-kernel", found.reference, str(number)]
+        _trials.show_hint(command, findings, json)
     return 0
 
 

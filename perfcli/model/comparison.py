@@ -50,6 +50,8 @@ class Report:
     name: str
     suffix: str
     render: Callable[[Comparison], str]
+    finding: Callable[[Finding], dict[str, Any]] | None = None
+    """One finding, in formats that others put into documents of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +63,4 @@ class Screen:
     kernel: Callable[..., Any]
     listing: Callable[..., Any]
     explanation: Callable[..., Any]
+    kernel_findings: Callable[..., Any]

@@ -3,8 +3,9 @@ tested without torch (hidden ``--fake``, or ``PERFCLI_FAKE=1``).
 
 The made-up model has one forward and four backward kernels per layer. A read limit above 10
 (``triton.mix_order_reduction_max_reads``) fuses three of the backward kernels of the first layer
-into one that spills. ``PERFCLI_FAKE=user:1`` plants a failure in request 1: ``user``, ``compile``,
-``killed``, ``hang`` or ``interrupt``.
+into one that spills, unless ``triton.mix_order_reduction`` is off, which makes the sums read more.
+``PERFCLI_FAKE=user:1`` plants a failure in request 1: ``user``, ``compile``, ``killed``, ``hang``
+or ``interrupt``; ``user:NAME`` in requests that set the option NAME.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from perfcli.worker.executor import Progress
 
 FAILURES = ("user", "compile", "killed", "hang", "interrupt")
 _MAX_READS = "triton.mix_order_reduction_max_reads"
+_MIX_ORDER = "triton.mix_order_reduction"
 
 
 class FakeExecutor:
@@ -47,7 +49,7 @@ class FakeExecutor:
     def __init__(self, plan: str = "1") -> None:
         failure, _, request = plan.partition(":")
         self.failure = failure if failure in FAILURES else None
-        self.failing = int(request or 0)
+        self.failing = request or "0"
 
     def compile(
         self, requests: Sequence[CompileRequest], progress: Callable[[Progress], None]
@@ -55,7 +57,7 @@ class FakeExecutor:
         for number, request in enumerate(requests):
             progress(Progress(number, "import", 0, None, "importing torch"))
             progress(Progress(number, "trace", 0, None, "tracing"))
-            if self.failure and number == self.failing:
+            if self.failure and self.failing in (str(number), *request.variant.options):
                 raise _failure(self.failure, request)
             bundle = made_up(request)
             total = len(bundle.run.kernels)
@@ -96,10 +98,13 @@ def made_up(request: CompileRequest) -> Bundle:
     layers = request.params.get("layers", 3)
     layers = int(layers) if isinstance(layers, int | str) and str(layers).isdigit() else 3
     blobs: dict[str, str] = {}
-    limit = request.variant.options.get(_MAX_READS, 10)
-    over_fused = isinstance(limit, int) and limit > 10
+    settings = {_MAX_READS: 10, _MIX_ORDER: True, **request.variant.options}
+    limit, mix_order = settings[_MAX_READS], settings[_MIX_ORDER] is True
+    over_fused = mix_order and isinstance(limit, int) and limit > 10
     kernels = [
-        made for layer in range(layers) for made in _layer(layer, over_fused and layer == 0, blobs)
+        made
+        for layer in range(layers)
+        for made in _layer(layer, over_fused and layer == 0, mix_order, blobs)
     ]
     kernels.sort(key=lambda kernel: kernel.graph, reverse=True)
     if request.device == "cpu":
@@ -127,15 +132,18 @@ def made_up(request: CompileRequest) -> Bundle:
         ),
         compile_seconds={"trace": 1.5, "kernels": 2.5},
         notes=("made up by the fake executor",),
+        settings={name: settings[name] for name in (_MAX_READS, _MIX_ORDER)},
     )
     return Bundle(run, blobs)
 
 
-def _layer(layer: int, over_fused: bool, blobs: dict[str, str]) -> Iterator[KernelFacts]:
+def _layer(
+    layer: int, over_fused: bool, mix_order: bool, blobs: dict[str, str]
+) -> Iterator[KernelFacts]:
     yield _kernel(
         f"triton_red_fused_rms_norm_{layer}", layer, "forward 0", 3, 1, ["rms_norm"], blobs
     )
-    backward = (("mul", 5), ("add", 5), ("sum", 4))
+    backward = (("mul", 5), ("add", 5), ("sum", 4 if mix_order else 8))
     if over_fused:
         yield _kernel(
             f"triton_red_fused_add_mul_rms_norm_sum_{layer}",

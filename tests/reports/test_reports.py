@@ -303,7 +303,7 @@ def test_json() -> None:
     text = report.render(worse())
     assert text.endswith("}\n")
     document = json.loads(text)
-    assert document["format"] == 1
+    assert document["format"] == 2
     numbers = [k["number"] for group in document["groups"] for k in group["base"]]
     assert sorted(numbers) == list(range(7))
     check("comparison.json", text)

@@ -1,0 +1,101 @@
+"""Cures on the screen: what to compile with, whether it helped, and how to apply it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+
+from rich.text import Text
+
+from perfcli import units
+from perfcli.model import Cure, Finding, OptionValue, Trial, TrialOutcome
+
+_STYLES: dict[TrialOutcome, str] = {
+    "helps": "bold green",
+    "helps at a cost": "bold yellow",
+    "does not help": "bold",
+    "failed": "bold red",
+}
+# Each of these says what bytes moved say already, where these are known.
+_SAID_BY_BYTES = ("bytes_swept", "lower_bound_seconds")
+_MODULES = {"dynamo.": "torch._dynamo.config.", "functorch.": "torch._functorch.config."}
+
+
+def cure_lines(finding: Finding, brief: bool = False) -> Iterator[Text]:
+    """Each cure in a line, or what came of trying it; those that help first, with how to apply
+    them unless ``brief``."""
+    tried = sorted(finding.trials, key=lambda trial: list(_STYLES).index(trial.outcome))
+    for trial in tried:
+        yield _tried(trial, finding.metric)
+        if trial.outcome.startswith("helps") and not brief:
+            yield Text(f"to apply: {_applied(trial.cure)}", style="dim")
+    if not tried:
+        for cure in finding.cures:
+            why = f": {cure.why}" if cure.why else ""
+            yield Text.assemble((f"cure {_assignments(cure.options)}", "green"), why)
+
+
+def _tried(trial: Trial, metric: str) -> Text:
+    word = "helps" if trial.outcome.startswith("helps") else trial.outcome
+    return Text.assemble(
+        (f"tried {_assignments(trial.cure.options)}: ", ""),
+        (word, _STYLES[trial.outcome]),
+        _result(trial, metric),
+        (f" (costs {_costs(trial)})" if trial.outcome == "helps at a cost" else "", "yellow"),
+    )
+
+
+def _result(trial: Trial, metric: str) -> str:
+    """What became of the finding's own number, and why it failed where it did."""
+    text = ""
+    if trial.before is not None and trial.after is not None:
+        write = units.writer(metric)
+        text = f": {units.title(metric)} {write(trial.before)} → {write(trial.after)}"
+    elif trial.outcome.startswith("helps"):
+        text = ": the finding is gone"
+    return f"{text}{', ' if text else ': '}{trial.reason}" if trial.reason else text
+
+
+def _costs(trial: Trial) -> str:
+    """``+1.62 GB bytes moved, +6.8 %``."""
+    worse = [change for change in trial.changes if change.outcome == "worse"]
+    if any(change.metric == "bytes_moved" for change in worse):
+        worse = [change for change in worse if change.metric not in _SAID_BY_BYTES]
+    return "; ".join(
+        ", ".join(
+            filter(
+                None,
+                (
+                    f"{units.signed(units.writer(c.metric), c.delta)} {units.title(c.metric)}",
+                    units.relative(c.base, c.head),
+                ),
+            )
+        )
+        for c in worse
+    )
+
+
+def _assignments(options: Mapping[str, OptionValue]) -> str:
+    return " ".join(f"{name}={_written(value)}" for name, value in options.items())
+
+
+def _written(value: OptionValue) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _applied(cure: Cure) -> str:
+    """On perfcli's command line, and in the user's program."""
+    typed = " ".join(f"-o {name}={_written(value)}" for name, value in cure.options.items())
+    inductor = {n: v for n, v in cure.options.items() if not n.startswith(tuple(_MODULES))}
+    python = [f"torch.compile(model, options={_literal(inductor)})"] if inductor else []
+    for name, value in cure.options.items():
+        python += [
+            f"{module}{name.removeprefix(prefix)} = {value!r}"
+            for prefix, module in _MODULES.items()
+            if name.startswith(prefix)
+        ]
+    return f"{typed}, or {'; '.join(python)}"
+
+
+def _literal(options: Mapping[str, OptionValue]) -> str:
+    return "{" + ", ".join(f'"{name}": {value!r}' for name, value in options.items()) + "}"

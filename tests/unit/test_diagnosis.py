@@ -1,0 +1,170 @@
+"""Findings of both sides held together: over split, fused, regrouped and repeated kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from handmade import kernel, run
+
+from perfcli import diagnosis
+from perfcli.diff.compare import compare
+from perfcli.errors import PerfcliError, RuleFailed
+from perfcli.model import Appearance, Comparison, Finding, KernelFacts, Rule, Run
+
+
+def spills(made: Run) -> Iterator[Finding]:
+    for number, each in enumerate(made.kernels):
+        if each.spilled_words:
+            yield Finding(
+                "PC901",
+                "warning",
+                f"{each.name} spills",
+                kernels=(number,),
+                metric="spilled_words",
+                amount=each.spilled_words,
+            )
+
+
+def breaks(made: Run) -> Iterator[Finding]:
+    for reason, number in made.graph_breaks.items():
+        yield Finding("PC902", "info", reason, subject=reason, amount=number)
+
+
+def fewer(comparison: Comparison) -> Iterator[Finding]:
+    if len(comparison.head.kernels) < len(comparison.base.kernels):
+        yield Finding("PC903", "error", "fewer kernels")
+
+
+RULES = (
+    Rule("PC901", "spills", "", of_run=spills),
+    Rule("PC902", "breaks", "", of_run=breaks),
+    Rule("PC903", "fewer", "", of_comparison=fewer),
+)
+
+
+@pytest.fixture(autouse=True)
+def planted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(diagnosis, "rules", lambda: RULES)
+
+
+def k(name: str, nodes: str, words: int, **more: Any) -> KernelFacts:
+    return kernel(name, *nodes.split(), stack=4 * words, text=f"{name} {words}", **more)
+
+
+def appearances(
+    base: list[KernelFacts], head: list[KernelFacts]
+) -> list[tuple[Appearance, str, float | None]]:
+    found = diagnosis.diagnose(compare(run(base), run(head))).findings
+    return [(f.appearance, f.headline.split()[0], f.amount) for f in found if f.code == "PC901"]
+
+
+def test_one_to_one() -> None:
+    base = [k("a", "1", 2), k("b", "2", 2), k("c", "3", 2), k("d", "4", 2), k("e", "5", 0)]
+    head = [k("a", "1", 2), k("b", "2", 5), k("c", "3", 1), k("d", "4", 0), k("e", "5", 9)]
+    assert appearances(base, head) == [
+        ("new", "e", 9),
+        ("worse", "b", 5),
+        ("gone", "d", 2),
+        ("better", "c", 1),
+        ("same", "a", 2),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "what"),
+    [(46, 46, "same"), (50, 50, "worse"), (60, 10, "better"), (92, 0, "same"), (80, 20, "worse")],
+)
+def test_a_split_kernels_findings_count_together(left: int, right: int, what: str) -> None:
+    """Each part alone spills less than 92; only the sum tells."""
+    found = appearances([k("a", "1 2", 92)], [k("b", "1", left), k("c", "2", right)])
+    assert found == [(what, n, w) for n, w in (("b", left), ("c", right)) if w]
+
+
+@pytest.mark.parametrize(("words", "what"), [(10, "worse"), (9, "same"), (8, "better")])
+def test_fused_kernels_findings_become_one(words: int, what: str) -> None:
+    base = [k("a", "1", 4), k("b", "2", 5), k("c", "3", 0)]
+    assert appearances(base, [k("d", "1 2 3", words)]) == [(what, "d", words)]
+    assert [a for a, *_ in appearances(base, [k("d", "1 2 3", 0)])] == ["gone", "gone"]
+
+
+def test_regrouped_kernels_findings_go_with_their_group() -> None:
+    base = [k("a", "1 2", 6), k("b", "3 4", 6), k("far", "9", 7)]
+    head = [k("c", "1 3", 5), k("d", "2 4", 5), k("far", "9", 7)]
+    assert appearances(base, head) == [("better", "c", 5), ("better", "d", 5), ("same", "far", 7)]
+
+
+def test_repeated_kernels_are_matched_one_by_one() -> None:
+    """The same code in each layer: a finding of the third layer is not the first's."""
+    base = [k(f"layer_{n}", f"{n}", 3) for n in range(4)]
+    head = [k(f"layer_{n}", f"{n}", 8 if n == 2 else 3) for n in range(4)]
+    assert appearances(base, head)[0] == ("worse", "layer_2", 8)
+    assert [a for a, *_ in appearances(base, head)] == ["worse", "same", "same", "same"]
+
+
+def test_an_unmatched_kernels_finding_is_new_although_another_has_the_code() -> None:
+    base, head = [k("a", "1", 3), k("x", "7", 0)], [k("a", "1", 3), k("b", "2", 3)]
+    assert appearances(base, head) == [("new", "b", 3), ("same", "a", 3)]
+
+
+def test_a_finding_of_several_kernels_goes_on_in_all_their_groups() -> None:
+    found = [Finding("PC1", "info", "x", kernels=(0, 2)), Finding("PC1", "info", "y", kernels=(1,))]
+    three = [k("a", "1", 0), k("b", "2", 0), k("c", "3", 0)]
+    comparison = compare(run(three), run(three))
+    assert [(f.base, f.head) for f in diagnosis.families(comparison, found, found)] == [
+        ([0], [0]),
+        ([1], [1]),
+    ]
+    bridge = [Finding("PC1", "info", "z", kernels=(1, 2))]
+    (family,) = diagnosis.families(comparison, found, bridge)
+    assert (sorted(family.base), family.head) == ([0, 1], [0])
+
+
+def test_no_code_is_held_against_another() -> None:
+    one, other = (Finding(code, "info", "x", kernels=(0,)) for code in ("PC1", "PC2"))
+    comparison = compare(run([k("a", "1", 0)]), run([k("a", "1", 0)]))
+    assert len(diagnosis.families(comparison, [one], [other])) == 2
+
+
+def test_findings_without_kernels_are_told_apart_by_subject() -> None:
+    base = run([k("a", "1", 0)], graph_breaks={"print": 2, "item": 1})
+    head = run([k("a", "1", 0)], graph_breaks={"print": 3, "len": 1})
+    found = diagnosis.diagnose(compare(base, head)).findings
+    assert [(f.appearance, f.subject, f.on_base) for f in found] == [
+        ("new", "len", False),
+        ("worse", "print", False),
+        ("gone", "item", True),
+    ]
+
+
+def test_what_only_two_runs_show_has_no_appearance_and_comes_after_what_is_new() -> None:
+    base, head = [k("a", "1", 0), k("b", "2", 0)], [k("c", "1 2", 4)]
+    found = diagnosis.diagnose(compare(run(base), run(head))).findings
+    assert [(f.appearance, f.code) for f in found] == [("new", "PC901"), ("", "PC903")]
+
+
+def test_a_run_alone_has_the_gravest_first() -> None:
+    made = run([k("a", "1", 3), k("b", "2", 8)], graph_breaks={"print": 99})
+    assert [f.headline for f in diagnosis.explain(made)] == ["b spills", "a spills", "print"]
+
+
+def test_a_rule_that_raises_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: object) -> Iterator[Finding]:
+        yield Finding("PC999", "info", "said before it broke")
+        raise KeyError("nonsense")
+
+    bad = Rule("PC999", "a broken rule", "", of_run=broken)
+    monkeypatch.setattr(diagnosis, "rules", lambda: (*RULES, bad))
+    with pytest.raises(RuleFailed) as error:
+        diagnosis.explain(run([k("a", "1", 3)], id="261121-1"))
+    assert str(error.value).startswith(
+        "internal error: rule PC999 (a broken rule) failed on run 261121-1: KeyError: 'nonsense' "
+        "(test_diagnosis.py:"
+    )
+
+
+def test_rules_by_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert diagnosis.rule("pc902").title == "breaks"
+    with pytest.raises(PerfcliError, match="did you mean"):
+        diagnosis.rule("PC909")
