@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from perfcli.facts.occupancy import occupancy
 from perfcli.model import (
     Candidate,
     Environment,
@@ -53,6 +54,24 @@ def digest(text: str) -> str:
 def origins(*nodes: str) -> tuple[Origin, ...]:
     """Each node its own operator, so that only equal nodes have anything in common."""
     return tuple(Origin(node=node, op=f"aten.{node}.default") for node in nodes)
+
+
+def candidate(warps: int = 4, *, registers: int | None = 32, **more: Any) -> Candidate:
+    """One launch configuration on the H100: what fits on a multiprocessor follows from it."""
+    given: dict[str, Any] = {
+        "config": {"XBLOCK": 128},
+        "num_stages": 1,
+        "stack_bytes": 0,
+        "shared_bytes": 0,
+        "tma_loads": 0,
+    }
+    given.update(more)
+    if registers is not None:
+        fits = occupancy(H100, registers, given["shared_bytes"], warps)
+        given.setdefault("blocks_per_sm", fits.blocks_per_sm)
+        given.setdefault("occupancy", fits.fraction)
+        given.setdefault("occupancy_limit", fits.limit)
+    return Candidate(num_warps=warps, registers=registers, **given)
 
 
 def kernel(

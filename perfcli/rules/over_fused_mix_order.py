@@ -1,0 +1,80 @@
+"""A mix-order kernel has taken in more than its registers can hold.
+
+What it sees: a kernel that reduces over rows and over columns in one pass (`mix_order_reduction`,
+on since torch 2.10), reads more than 10 buffers, and pays for it: it spills more than 16 words
+(why 16: PC101), or what its few resident warps can have in flight does not use the memory's
+bandwidth (PC104). 10 is torch's own limit since 2.13 (`triton.mix_order_reduction_max_reads`,
+pytorch#179423, #179494); 2.10 to 2.12 have none. Torch counts the buffers that the fused nodes
+read by name; here it is the kernel's arguments, so that values made and read inside are not
+counted.
+
+More than 10 reads alone are no finding, nor is low occupancy. Torch asks its limit only when it
+adds to a mix-order kernel, not about the two kernels it first makes one of: by default
+`gqa-transformer -p layers=3 -p batch=48 -p learned=true` has one that reads 15 buffers, with 202
+registers and 4 warps per multiprocessor. On an H100 it moves 2.86 TB/s of 3.0 that a copy reaches,
+because its loads are pipelined through 112,800 B of shared memory: nothing to cure (triton 3.6,
+2026-11-21).
+
+Why it costs: all values of a row of every buffer are alive at once. 9 mix-order kernels with 6 to
+19 loads made a training step 6 % slower (pytorch#179423). The two passes over memory that the
+fusion saves are smaller than the spills' cost.
+
+What to try: the limit, where it is higher or none (`compile` gives torch 2.10 to 2.12 the same
+option), or no mix-order kernels at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from perfcli import units
+from perfcli.model import Candidate, Finding, KernelFacts, Rule, Run
+from perfcli.rules import _launches
+from perfcli.rules._evidence import numbered, origin_of
+from perfcli.rules.low_occupancy import reachable
+
+
+def check(run: Run) -> Iterator[Finding]:
+    for number, kernel, best in numbered(run):
+        reads = _launches.buffers_read(kernel) or 0
+        if kernel.kind != "mix-order-reduction" or reads <= _launches.MAX_READS_DEFAULT:
+            continue
+        starved = (reachable(run, kernel) or 1.0) < 1.0
+        if _launches.spills_substantially(best) or starved:
+            yield _finding(run, number, kernel, best, reads)
+
+
+def _finding(run: Run, number: int, kernel: KernelFacts, best: Candidate, reads: int) -> Finding:
+    words = best.spilled_words or 0
+    warps = _launches.resident_warps(best)
+    cost = (
+        f"spills {units.plural(words, 'word')} per thread"
+        if words > _launches.SPILLS_THAT_MATTER
+        else f"leaves {units.count(warps)} warps per multiprocessor"
+    )
+    return Finding(
+        code=RULE.code,
+        severity="error" if words > _launches.SPILLS_THAT_MATTER else "warning",
+        headline=f"{kernel.name} fuses {reads} reads into one mix-order pass and {cost}",
+        kernels=(number,),
+        evidence=(
+            f"{reads} buffers read, torch's limit is {_launches.MAX_READS_DEFAULT}; "
+            f"in this run {_limit(run)}",
+            f"{units.count(best.registers)} registers, {units.plural(words, 'spilled word')}, "
+            f"{units.exact_bytes(best.shared_bytes)} shared memory",
+            _launches.residency(best),
+        ),
+        advice="limit what mix-order kernels may read, or switch them off",
+        cures=_launches.mix_order_cures(run, reads),
+        metric="spilled_words" if words > _launches.SPILLS_THAT_MATTER else "occupancy",
+        amount=words if words > _launches.SPILLS_THAT_MATTER else 1 - (best.occupancy or 0),
+        origin=origin_of(kernel),
+    )
+
+
+def _limit(run: Run) -> str:
+    limit = run.settings.get(_launches.MAX_READS)
+    return f"it is {limit}" if isinstance(limit, int) and limit > 0 else "there is none"
+
+
+RULE = Rule("PC103", "over-fused mix-order kernel", __doc__, of_run=check)
