@@ -1,0 +1,104 @@
+"""The launch configuration makes a kernel spill, not what was fused.
+
+What it sees: a kernel that spills more than 16 words in every configuration that Inductor
+considers (why 16: PC101), and another one that perfcli compiled as well (2 to 8 times the warps, a
+smaller block), which spills at most a tenth and keeps as many warps resident. The source is the
+same: the proof is in the binary. Not seen: whether it is the fastest, which takes a device.
+
+Why it costs: the warps of a reduction follow from the length of its row, not from how many values
+are alive. A mix-order kernel over 512 columns gets 2 warps and 4 rows at a time, 32 elements per
+thread of everything it reads: with 11 fp32 reads it spills 456 B, with 4 warps or one row at a
+time nothing (triton 3.6, sm_90). pytorch#185814: 16,384 columns, one row at a time, are 4.4 times
+slower than with more. On an H100 a persistent reduction with 58 spilled words takes 32 % longer
+than with twice the warps.
+
+What to try: there is no option of Inductor that sets one kernel's warps.
+`coordinate_descent_tuning` and `max_autotune` search configurations on a device. Or fuse less:
+PC101 and PC103 name options.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from perfcli import units
+from perfcli.model import Candidate, Finding, KernelFacts, Rule, Run
+from perfcli.rules import _launches
+from perfcli.rules._evidence import numbered, origin_of
+
+REMAINS = 0.1
+
+
+def check(run: Run) -> Iterator[Finding]:
+    for number, kernel, best in numbered(run):
+        better = _better(kernel, best) if _launches.spills_substantially(best) else None
+        if better:
+            yield _finding(number, kernel, best, better)
+
+
+def _better(kernel: KernelFacts, best: Candidate) -> Candidate | None:
+    """The alternative that spills least; of equal ones the smallest change, then most warps."""
+    warps = _launches.resident_warps(best)
+    fit = [
+        other
+        for other in kernel.alternatives
+        if not other.error
+        and other.spilled_words is not None
+        and other.spilled_words <= REMAINS * (best.spilled_words or 0)
+        and (_launches.resident_warps(other) or 0) >= max(warps or 0, 1)
+    ]
+    return min(fit, key=lambda other: _rank(best, other), default=None)
+
+
+def _rank(best: Candidate, other: Candidate) -> tuple[int, int, int]:
+    return (
+        other.spilled_words or 0,
+        len(_changes(best, other)),
+        -(_launches.resident_warps(other) or 0),
+    )
+
+
+def _changes(best: Candidate, other: Candidate) -> list[str]:
+    """``2 → 8 warps``, ``XBLOCK 4 → 1``."""
+    found = []
+    if best.num_warps != other.num_warps:
+        found.append(f"{best.num_warps} → {other.num_warps} warps")
+    if best.num_stages != other.num_stages:
+        found.append(f"{best.num_stages} → {other.num_stages} stages")
+    names = sorted({*best.config, *other.config})
+    changed = [n for n in names if best.config.get(n) != other.config.get(n)]
+    return found + [f"{n} {best.config.get(n, '–')} → {other.config.get(n, '–')}" for n in changed]
+
+
+def _finding(number: int, kernel: KernelFacts, best: Candidate, other: Candidate) -> Finding:
+    words, remain = best.spilled_words or 0, other.spilled_words or 0
+    what = ", ".join(_changes(best, other))
+    left = "spills nothing" if not remain else f"spills {units.plural(remain, 'word')}"
+    return Finding(
+        code=RULE.code,
+        severity="warning",
+        headline=f"{kernel.name} {left} with {what}, now {units.plural(words, 'word')}",
+        kernels=(number,),
+        evidence=(
+            _described("Inductor's", best),
+            _described(f"with {what}", other),
+        ),
+        advice="no option sets one kernel's warps; on a device coordinate_descent_tuning or "
+        "max_autotune searches them",
+        metric="spilled_words",
+        amount=words,
+        origin=origin_of(kernel),
+        shown=True,
+    )
+
+
+def _described(which: str, candidate: Candidate) -> str:
+    return (
+        f"{which}: {units.count(candidate.registers)} registers, "
+        f"{units.plural(candidate.spilled_words or 0, 'spilled word')}, "
+        f"{units.plural(_launches.resident_warps(candidate) or 0, 'resident warp')} "
+        f"per multiprocessor, {units.exact_bytes(candidate.shared_bytes)} shared memory"
+    )
+
+
+RULE = Rule("PC106", "launch configuration at fault rather than fusion", __doc__, of_run=check)

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from typing import Any
+
+from handmade import candidate, kernel, run
+
+from perfcli.model import Candidate, Finding
+from perfcli.rules.launch_configuration import RULE
+
+CONFIG = {"XBLOCK": 4, "RSPLIT_SIZE": 64}
+OWN = candidate(2, registers=255, stack_bytes=368, shared_bytes=112928, config=CONFIG)
+
+
+def other(warps: int = 2, registers: int = 150, **more: Any) -> Candidate:
+    return candidate(warps, registers=registers, **{"config": CONFIG, **more})
+
+
+def found(*alternatives: Candidate, own: Candidate = OWN) -> list[Finding]:
+    one = kernel("triton_per_fused_0", candidates=(own,), alternatives=alternatives)
+    return list(RULE.of_run(run([one])))
+
+
+def test_more_warps_spill_nothing() -> None:
+    (finding,) = found(other(8, 90))
+    assert finding.headline == ("triton_per_fused_0 spills nothing with 2 → 8 warps, now 92 words")
+    assert finding.evidence == (
+        "Inductor's: 255 registers, 92 spilled words, "
+        "4 resident warps per multiprocessor, 112,928 B shared memory",
+        "with 2 → 8 warps: 90 registers, 0 spilled words, "
+        "16 resident warps per multiprocessor, 0 B shared memory",
+    )
+    assert finding.proven is True
+    assert finding.cures == ()
+    assert (finding.metric, finding.amount) == ("spilled_words", 92)
+
+
+def test_a_smaller_block() -> None:
+    (finding,) = found(other(config={"XBLOCK": 1, "RSPLIT_SIZE": 64}))
+    assert "spills nothing with XBLOCK 4 → 1" in finding.headline
+
+
+def test_the_smaller_change_is_named_and_of_these_the_one_with_more_warps() -> None:
+    both = other(8, 64, config={"XBLOCK": 1, "RSPLIT_SIZE": 64})
+    (finding,) = found(both, other(4, 140), other(8, 90))
+    assert "with 2 → 8 warps" in finding.headline
+
+
+def test_a_tenth_may_remain() -> None:
+    (finding,) = found(other(4, stack_bytes=36))
+    assert "spills 9 words with 2 → 4 warps" in finding.headline
+    assert found(other(4, stack_bytes=40)) == []
+
+
+def test_not_at_the_cost_of_resident_warps() -> None:
+    assert found(other(2, 255, shared_bytes=200000)) == []
+    assert found(other(4, blocks_per_sm=0)) == []
+
+
+def test_a_few_spilled_words_are_no_reason() -> None:
+    assert found(other(8), own=candidate(2, registers=255, stack_bytes=64)) == []
+
+
+def test_low_occupancy_alone_is_no_reason() -> None:
+    """Measured: 4 resident warps moved as much as 24 of another configuration."""
+    assert found(other(8), own=candidate(2, registers=202, shared_bytes=112800)) == []
+
+
+def test_what_failed_to_compile_shows_nothing() -> None:
+    assert found(other(8, error="out of resource")) == []
+    assert found(other(8, stack_bytes=None)) == []
+    assert found() == []
