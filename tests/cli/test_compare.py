@@ -45,6 +45,18 @@ def test_an_improvement_and_no_change_are_exit_code_0(perfcli: Any) -> None:
     assert (same.code, same.out[:4]) == (0, "SAME")
 
 
+def test_a_side_set_to_the_default_is_told(perfcli: Any) -> None:
+    for way in (["-b", f"{MAX_READS}=10"], ["--toggle", f"{MAX_READS}=10"]):
+        result = perfcli("compare", "rmsnorm", *way)
+        assert (result.code, result.out[:4]) == (0, "SAME")
+        said = f"both sides are the same: {MAX_READS}=10 is the default of torch 2.13.0 already"
+        assert said in result.err
+    both = perfcli("compare", "rmsnorm", "-a", f"{MAX_READS}=10", "-b", f"{MAX_READS}=1000")
+    assert "default of torch" not in both.err
+    other = perfcli("compare", "rmsnorm", "-b", f"{MAX_READS}=9")
+    assert "default of torch" not in other.err
+
+
 def test_the_report_names_the_runs_and_the_next_command(perfcli: Any) -> None:
     result = perfcli(*WORSE)
     base, head = stored_ids()
