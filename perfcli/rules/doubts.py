@@ -1,11 +1,11 @@
 """What the numbers of a report rest on that is weaker than usual.
 
-What it sees, in one run: kernels whose machine code is not known, launch configurations that did
+What it sees: in one run, kernels whose machine code is not known, launch configurations that did
 not compile, kernels whose bytes Inductor does not tell, and what was assumed because there is no
-device or no value to look at (padding, sizes, values, branches). In a comparison as well: kernels
-matched by their names or by little else, another torch, triton or ptxas, and differences that were
-allowed with `--allow`. One finding for each kind. It is a warning where the metric that the
-verdict names rests on it.
+device or no value to look at (padding, sizes, values, branches). In a comparison also kernels
+matched by their names or by less than half of their work, changed kernels without FX nodes,
+another torch, triton or ptxas, and differences that were allowed with `--allow`. One finding for
+each kind; a warning where the metric that the verdict names rests on it.
 
 Why it costs: nothing. But a number that leaves something out can look better than it is.
 
