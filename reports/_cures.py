@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from rich.text import Text
 
@@ -21,22 +21,31 @@ _SAID_BY_BYTES = ("bytes_swept", "lower_bound_seconds")
 _MODULES = {"dynamo.": "torch._dynamo.config.", "functorch.": "torch._functorch.config."}
 
 
-def cure_lines(finding: Finding, brief: bool = False) -> Iterator[Text]:
+def cure_lines(finding: Finding, said: Collection[str] = ()) -> Iterator[Text]:
     """Each cure in a line, or what came of trying it; those that help first, with how to apply
-    them unless ``brief``."""
+    them unless that is ``said`` already."""
     tried = sorted(finding.trials, key=lambda trial: list(_STYLES).index(trial.outcome))
     for trial in tried:
         yield _tried(trial, finding.metric)
-        if trial.outcome.startswith("helps") and not brief:
-            yield Text(f"to apply: {_applied(trial.cure)}", style="dim")
+        if _helps(trial) and applied(trial.cure) not in said:
+            yield Text(f"to apply: {applied(trial.cure)}", style="dim")
     if not tried:
         for cure in finding.cures:
             why = f": {cure.why}" if cure.why else ""
             yield Text.assemble((f"cure {_assignments(cure.options)}", "green"), why)
 
 
+def said_by(finding: Finding) -> list[str]:
+    """How to apply what helps, as its lines say it."""
+    return [applied(trial.cure) for trial in finding.trials if _helps(trial)]
+
+
+def _helps(trial: Trial) -> bool:
+    return trial.outcome.startswith("helps")
+
+
 def _tried(trial: Trial, metric: str) -> Text:
-    word = "helps" if trial.outcome.startswith("helps") else trial.outcome
+    word = "helps" if _helps(trial) else trial.outcome
     return Text.assemble(
         (f"tried {_assignments(trial.cure.options)}: ", ""),
         (word, _STYLES[trial.outcome]),
@@ -51,7 +60,7 @@ def _result(trial: Trial, metric: str) -> str:
     if trial.before is not None and trial.after is not None:
         write = units.writer(metric)
         text = f": {units.title(metric)} {write(trial.before)} → {write(trial.after)}"
-    elif trial.outcome.startswith("helps"):
+    elif _helps(trial):
         text = ": the finding is gone"
     return f"{text}{', ' if text else ': '}{trial.reason}" if trial.reason else text
 
@@ -83,7 +92,7 @@ def _written(value: OptionValue) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _applied(cure: Cure) -> str:
+def applied(cure: Cure) -> str:
     """On perfcli's command line, and in the user's program."""
     typed = " ".join(f"-o {name}={_written(value)}" for name, value in cure.options.items())
     inductor = {n: v for n, v in cure.options.items() if not n.startswith(tuple(_MODULES))}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -33,6 +33,8 @@ class Full:
 
     finding: Finding
     run: Run
+    said: Collection[str] = ()
+    """How to apply what: said by findings above."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         finding, width = self.finding, options.max_width
@@ -40,7 +42,7 @@ class Full:
         body = [Text(line) for line in (*_unnamed(finding, self.run), *finding.evidence)]
         body += [*_model_line(finding), *_source_lines(finding, width - INDENT)]
         body += [Text(f"→ {finding.advice}")] if finding.advice else []
-        yield from _indented([*body, *cure_lines(finding)], console, width)
+        yield from _indented([*body, *cure_lines(finding, self.said)], console, width)
 
 
 @dataclass(frozen=True)
@@ -49,11 +51,12 @@ class Short:
 
     finding: Finding
     run: Run
+    said: Collection[str] = ()
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         finding = self.finding
         yield from _headline(finding, self.run, console, options.max_width)
-        body = [*map(Text, finding.evidence[:1]), *cure_lines(finding, brief=True)]
+        body = [*map(Text, finding.evidence[:1]), *cure_lines(finding, self.said)]
         yield from _indented(body, console, options.max_width)
 
 

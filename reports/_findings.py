@@ -11,6 +11,7 @@ from perfcli import units
 from perfcli.model import Comparison, Finding, Run
 
 from . import _rows
+from ._cures import said_by
 from ._finding import STYLES, WORDS, Full, OneLine, Short
 
 MOST_COMMANDS = 3
@@ -28,7 +29,10 @@ def findings_view(comparison: Comparison, head: str = "") -> list[RenderableType
     if not comparison.findings:
         return []
     parts: list[RenderableType] = [Text(""), Text("Findings", style="bold")]
-    parts += [Full(f, comparison.base if f.on_base else comparison.head) for f in shown]
+    said = _Said()
+    for finding in shown:
+        run = comparison.base if finding.on_base else comparison.head
+        parts.append(Full(finding, run, said.before(finding)))
     parts += [OneLine("fixed", finding, comparison.base) for finding in gone]
     if both:
         parts.append(_on_both_sides(both, head))
@@ -57,8 +61,10 @@ def explanation_view(
     nothing = _rows.without_kernels(run)
     parts += [Text(nothing, style="bold yellow")] if nothing else []
     parts += [Text(_rows.question(run)), Text(_rows.variant(run))]
+    said = _Said()
     for first, *others in _by_kernel(findings):
-        parts += [Text(""), Full(first, run), *(Short(other, run) for other in others)]
+        parts += [Text(""), Full(first, run, said.before(first))]
+        parts += [Short(other, run, said.before(other)) for other in others]
     parts += _closing(findings, reference)
     return Group(*parts)
 
@@ -67,7 +73,22 @@ def kernel_findings_view(run: Run, findings: Sequence[Finding]) -> RenderableTyp
     """The findings of one kernel, all in full."""
     if not findings:
         return Group()
-    return Group(Text(""), Text("Findings", style="bold"), *(Full(f, run) for f in findings))
+    said = _Said()
+    shown = [Full(finding, run, said.before(finding)) for finding in findings]
+    return Group(Text(""), Text("Findings", style="bold"), *shown)
+
+
+class _Said:
+    """How to apply a cure is said once, by the first finding that it helps."""
+
+    def __init__(self) -> None:
+        self._all: frozenset[str] = frozenset()
+
+    def before(self, finding: Finding) -> frozenset[str]:
+        """What was said before this finding, which says its own."""
+        before = self._all
+        self._all = before.union(said_by(finding))
+        return before
 
 
 def _summary(run: Run, findings: Sequence[Finding]) -> str:

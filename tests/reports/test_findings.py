@@ -1,0 +1,190 @@
+"""How findings look, against golden files; ``PERFCLI_UPDATE_GOLDEN=1`` writes them anew."""
+
+from __future__ import annotations
+
+import io
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from handmade import kernel, run
+from rich.console import Console, RenderableType
+
+from perfcli import registry
+from perfcli.diff.metrics import change
+from perfcli.model import Comparison, Cure, Finding, Origin, Run, Screen, Trial, Variant
+
+GOLDEN = Path(__file__).parent / "golden"
+LIMIT = "triton.mix_order_reduction_max_reads"
+FUSED = "triton_per_fused__to_copy__unsafe_view_add_div_expand_mul_pow_select_sum_view_17"
+CURE = Cure({LIMIT: 10}, "keeps reductions with more reads apart")
+NONE_AT_ALL = Cure({"triton.mix_order_reduction": False}, "no mix-order kernels")
+DYNAMO = Cure({"dynamo.capture_scalar_outputs": True}, "captures what item() returns")
+PLAIN = Cure({"triton.persistent_reductions": False})
+
+
+def screen() -> Screen:
+    return registry.declared("reports", "terminal", Screen)
+
+
+def shown(renderable: RenderableType, width: int = 100, colour: bool = False) -> str:
+    console = Console(
+        file=io.StringIO(),
+        width=width,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        force_terminal=colour,
+        color_system="standard" if colour else None,
+    )
+    with console.capture() as capture:
+        console.print(renderable, crop=False)
+    return "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines())
+
+
+def check(name: str, text: str) -> None:
+    path = GOLDEN / name
+    if os.environ.get("PERFCLI_UPDATE_GOLDEN"):
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+def made() -> Run:
+    kernels = [kernel("triton_poi_fused_add_0"), kernel(FUSED), kernel("triton_red_fused_sum_2")]
+    return run(kernels, id="head-id", variant=Variant(f"{LIMIT}=1000"))
+
+
+def findings(tried: bool = False) -> tuple[Finding, ...]:
+    over_fused = Finding(
+        "PC103",
+        "error",
+        f"{FUSED} fuses 17 reads into one mix-order pass and spills 92 words per thread",
+        kernels=(1,),
+        evidence=("17 reads, torch's limit is 10", "255 registers, 92 STL and 92 LDL"),
+        advice="keep Inductor's read limit; what the fusion saves in bytes the spills cost in time",
+        cures=(CURE, NONE_AT_ALL, PLAIN),
+        metric="spilled_words",
+        amount=92,
+        origin=Origin(
+            "sum_7", "aten.sum", "", (48,), "/home/me/project/models/gpt.py:31", "return x * self.w"
+        ),
+        source_lines={
+            "43": "        tmp1 = tl.load(in_ptr1 + (r0_1 + 512*x0), None, "
+            "eviction_policy='evict_first').to(tl.float32)",
+            "112": "        tmp9 = tl.exp(tmp8)",
+        },
+    )
+    spills = Finding(
+        "PC101",
+        "warning",
+        f"{FUSED} spills 92 words per thread",
+        kernels=(1,),
+        evidence=("368 B of stack", "175 instructions in loops"),
+        advice="fuse less",
+        cures=(CURE,),
+        metric="spilled_words",
+        amount=92,
+    )
+    breaks = Finding(
+        "PC403",
+        "info",
+        "Dynamo gave up 12 times: Unsupported method call",
+        evidence=("12 × Tensor.item()",),
+        cures=(DYNAMO,),
+        subject="item",
+    )
+    several = Finding(
+        "PC104", "info", "2 kernels have few blocks", kernels=(0, 2), evidence=("12.5 %",)
+    )
+    found = (over_fused, spills, several, breaks)
+    return tuple(map(_tried, found)) if tried else found
+
+
+def _tried(finding: Finding) -> Finding:
+    moved = change("bytes_moved", 22.2e9, 23.82e9)
+    swept = change("bytes_swept", 22.2e9, 23.82e9)
+    bound = change("lower_bound_seconds", 6.63e-3, 7.11e-3)
+    spilled = change("spilled_words", 94, 2)
+    memory = change("peak_memory_bytes", 7.9e9, 8.1e9)
+    costs = (spilled, moved, swept, bound)
+    results = {
+        LIMIT: Trial(CURE, "helps at a cost", 92, 2, costs),
+        "triton.mix_order_reduction": Trial(
+            NONE_AT_ALL, "helps at a cost", 92, 0, (*costs, memory)
+        ),
+        "triton.persistent_reductions": Trial(
+            PLAIN, "does not help", 92, 92, reason="the same kernels are generated"
+        ),
+        "dynamo.capture_scalar_outputs": Trial(DYNAMO, "helps"),
+    }
+    return replace(finding, trials=tuple(results[next(iter(c.options))] for c in finding.cures))
+
+
+def compared(tried: bool = True) -> Comparison:
+    """New, worse, gone, better and the same."""
+    appearances = ("new", "worse", "", "better")
+    found = [
+        replace(f, appearance=appearance)  # type: ignore[arg-type]
+        for f, appearance in zip(findings(tried), appearances, strict=True)
+    ]
+    found.insert(3, replace(findings()[1], appearance="gone", on_base=True, severity="error"))
+    found.append(replace(findings()[3], appearance="same"))
+    base = replace(made(), id="base-id")
+    return Comparison(base, made(), (), (), "worse", "x", (), tuple(found))
+
+
+def of_comparison(width: int, colour: bool = False) -> str:
+    places = [("base-id", ""), ("head-id", "")]
+    text = shown(screen().comparison(compared(), places), width, colour)
+    start = text.index("Findings")
+    return text[start - text[:start][::-1].index("\n") :]
+
+
+@pytest.mark.parametrize("width", [60, 100, 160])
+def test_an_explanation(width: int) -> None:
+    text = shown(screen().explanation(made(), findings(), "head-id"), width)
+    check(f"explanation_{width}.txt", text)
+    assert max(map(len, text.splitlines())) <= width
+
+
+@pytest.mark.parametrize("width", [60, 100, 160])
+def test_those_of_a_comparison(width: int) -> None:
+    text = of_comparison(width)
+    check(f"findings_{width}.txt", text)
+    wrapped, _, _ = text.partition("2 findings on both sides")  # a command stays on its line
+    assert max(map(len, wrapped.splitlines())) <= width
+    assert wrapped.count(f'options={{"{LIMIT}": 10}}') == 1
+
+
+def test_colours() -> None:
+    check("findings_colours.txt", of_comparison(100, colour=True))
+
+
+@pytest.mark.parametrize("width", range(40, 200, 7))
+def test_no_width_breaks_them(width: int) -> None:
+    for tried in (False, True):
+        text = shown(screen().explanation(made(), findings(tried)), width)
+        words = max(len(word) for word in text.split())
+        assert max(map(len, text.splitlines())) <= max(width, words + 6)
+
+
+def test_a_kernels_own_are_all_in_full() -> None:
+    text = shown(screen().kernel_findings(made(), findings()[:2]))
+    assert text.startswith("\nFindings\nerror PC103  1 triton_per_")
+    assert "    368 B of stack\n    175 instructions in loops\n    → fuse less\n" in text
+
+
+def test_only_a_comparison_without_findings_has_no_heading() -> None:
+    text = shown(screen().comparison(replace(compared(), findings=())))
+    assert "Findings" not in text
+    assert "head-id" not in of_comparison(100).replace("perfcli explain head-id", "")
+
+
+def test_runs_that_are_not_stored_have_no_command() -> None:
+    text = shown(screen().comparison(compared(), [("", ""), ("", "")]))
+    assert "2 findings on both sides, 1 of them better\n" in text
+    assert "perfcli explain" not in text
+    alone = shown(screen().explanation(made(), findings()))
+    assert "inspect-kernel" not in alone
+    assert alone.endswith("Look closer\nperfcli rules PC103\n")
