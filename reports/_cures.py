@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from rich.text import Text
 
 from perfcli import units
-from perfcli.model import Cure, Finding, OptionValue, Trial, TrialOutcome
+from perfcli.model import Finding, OptionValue, Trial, TrialOutcome
 
 _STYLES: dict[TrialOutcome, str] = {
     "helps": "bold green",
@@ -27,8 +27,8 @@ def cure_lines(finding: Finding, said: Collection[str] = ()) -> Iterator[Text]:
     tried = sorted(finding.trials, key=lambda trial: list(_STYLES).index(trial.outcome))
     for trial in tried:
         yield _tried(trial, finding.metric)
-        if _helps(trial) and applied(trial.cure) not in said:
-            yield Text(f"to apply: {applied(trial.cure)}", style="dim")
+        if _helps(trial) and applied(trial) not in said:
+            yield Text(f"to apply: {applied(trial)}", style="dim")
     if not tried:
         for cure in finding.cures:
             why = f": {cure.why}" if cure.why else ""
@@ -37,7 +37,7 @@ def cure_lines(finding: Finding, said: Collection[str] = ()) -> Iterator[Text]:
 
 def said_by(finding: Finding) -> list[str]:
     """How to apply what helps, as its lines say it."""
-    return [applied(trial.cure) for trial in finding.trials if _helps(trial)]
+    return [applied(trial) for trial in finding.trials if _helps(trial)]
 
 
 def _helps(trial: Trial) -> bool:
@@ -92,17 +92,21 @@ def _written(value: OptionValue) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def applied(cure: Cure) -> str:
+def applied(trial: Trial) -> str:
     """On perfcli's command line, and in the user's program."""
-    typed = " ".join(f"-o {name}={_written(value)}" for name, value in cure.options.items())
-    inductor = {n: v for n, v in cure.options.items() if not n.startswith(tuple(_MODULES))}
+    given = trial.cure.options
+    typed = " ".join(f"-o {name}={_written(value)}" for name, value in given.items())
+    elsewhere = (*_MODULES, *trial.brought)
+    inductor = {n: v for n, v in given.items() if not n.startswith(elsewhere)}
     python = [f"torch.compile(model, options={_literal(inductor)})"] if inductor else []
-    for name, value in cure.options.items():
+    for name, value in given.items():
         python += [
             f"{module}{name.removeprefix(prefix)} = {value!r}"
             for prefix, module in _MODULES.items()
             if name.startswith(prefix)
         ]
+        if name in trial.brought:
+            python.append(f"from perfcli.compile import backport; backport.install({value!r})")
     return f"{typed}, or {'; '.join(python)}"
 
 

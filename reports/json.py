@@ -164,6 +164,7 @@ def _trial(trial: Trial) -> dict[str, Any]:
         "changes": {change.metric: _change(change) for change in trial.changes},
         "reason": trial.reason or None,
         "run": trial.run or None,
+        "brought": list(trial.brought),
     }
 
 

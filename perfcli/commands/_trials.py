@@ -11,10 +11,12 @@ from perfcli import options, registry, trials, units, userfile
 from perfcli.commands import _obtain, _output
 from perfcli.commands._obtain import How, Obtained
 from perfcli.commands._progress import Notes
-from perfcli.commands._request import Job, Probe, describe, fingerprint, recompile
+from perfcli.commands._request import Job, describe, fingerprint, recompile
+from perfcli.environment import Interpreter
 from perfcli.errors import Interrupted, PerfcliError
-from perfcli.model import Cure, Finding, Run, Trial
+from perfcli.model import Cure, Finding, Run, Trial, Variant
 from perfcli.names import public
+from perfcli.options import Catalogue
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +74,8 @@ def try_fixes(
     findings = tuple(patient.findings)
     if not proposals(findings, wanted):
         return findings
-    compiler = _Compiler(patient, replace(how, fresh=False), jobs, notes)
     try:
+        compiler = _Compiler(patient, replace(how, fresh=False), jobs, notes)
         compiler.check()
     except PerfcliError as error:
         notes.warn(f"fixes are not tried: {error}")
@@ -94,13 +96,15 @@ class _Compiler:
         self._jobs = jobs
         self._notes = notes
         self._place = _obtain.workshop(how, self._run.device)
+        self._interpreter = self._place.probe(self._run.variant.python)
+        self._catalogue = options.load_catalogue(self._interpreter.torch_dir)
         self._attempts: dict[str, trials.Attempt | str] = {}
         self._stored = [made for made in (patient.base, patient.head) if made]
 
     def check(self) -> None:
         """Raises PerfcliError, with what to do, where the run can't be compiled again."""
         check_unchanged(self._run)
-        check_torch(self._run, self._place.probe)
+        check_torch(self._run, self._interpreter)
 
     def tried(self, finding: Finding) -> Finding:
         return replace(finding, trials=tuple(self._trial(finding, c) for c in finding.cures))
@@ -111,7 +115,10 @@ class _Compiler:
         made = self._attempts[_key(cure)]
         if isinstance(made, str):
             return trials.failed(cure, made)
-        return trials.judge(finding, cure, made)
+        return replace(trials.judge(finding, cure, made), brought=self._brought(cure))
+
+    def _brought(self, cure: Cure) -> tuple[str, ...]:
+        return tuple(n for n in cure.options if options.find(self._catalogue, n).note)
 
     def _attempt(self, cure: Cure) -> trials.Attempt | str:
         """The cure compiled and looked at, or why it could not be."""
@@ -126,7 +133,10 @@ class _Compiler:
             return str(error)
 
     def _compiled(self, cure: Cure) -> Obtained:
-        job = job_of(self._run, cure, self._jobs, self._place.probe)
+        variant = cured(self._run.variant, cure, self._catalogue)
+        options.check_device(variant, self._catalogue, self._run.device)
+        request = recompile(self._run, variant, self._jobs)
+        job = Job(request, fingerprint(request, self._interpreter), self._interpreter)
         try:
             (found,) = _obtain.obtain([job], self._place.executor, False, self._notes)
         except Interrupted as error:
@@ -139,30 +149,25 @@ class _Compiler:
 # --- the run again, with other options -------------------------------------------------------
 
 
-def job_of(run: Run, cure: Cure, jobs: int | None, probe: Probe) -> Job:
-    """The run's own request with a cure's options added. Raises PerfcliError where this torch has
-    none of that name."""
-    interpreter = probe(run.variant.python)
-    catalogue = options.load_catalogue(interpreter.torch_dir)
+def cured(variant: Variant, cure: Cure, catalogue: Catalogue) -> Variant:
+    """The variant with a cure's options added. Raises PerfcliError where this torch has none of
+    that name."""
     texts = [f"{name}={_written(value)}" for name, value in cure.options.items()]
     added = options.make_variant("", texts, catalogue)
-    variant = replace(
-        run.variant,
-        options={**run.variant.options, **added.options},
-        env={**run.variant.env, **added.env},
-        patches=tuple(dict.fromkeys((*run.variant.patches, *added.patches))),
+    both = replace(
+        variant,
+        options={**variant.options, **added.options},
+        env={**variant.env, **added.env},
     )
-    request = recompile(run, replace(variant, name=describe(variant)), jobs)
-    return Job(request, fingerprint(request, interpreter), interpreter)
+    return replace(both, name=describe(both))
 
 
 def _written(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def check_torch(run: Run, probe: Probe) -> None:
-    """Raises PerfcliError where the interpreter is gone or has another torch than the run's."""
-    interpreter = probe(run.variant.python)
+def check_torch(run: Run, interpreter: Interpreter) -> None:
+    """Raises PerfcliError where the interpreter has another torch than the run's."""
     had = {"torch": run.environment.torch, "triton": run.environment.triton}
     has = {"torch": interpreter.torch, "triton": interpreter.triton}
     for name, version in had.items():

@@ -49,6 +49,8 @@ class Trial:
     """Why it failed, where it did."""
     run: str = ""
     """The stored run's id."""
+    brought: tuple[str, ...] = ()
+    """Which of the cure's options this torch lacks: perfcli brought them (``backports``)."""
 
 
 @dataclass(frozen=True, slots=True)

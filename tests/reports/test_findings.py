@@ -188,3 +188,13 @@ def test_runs_that_are_not_stored_have_no_command() -> None:
     alone = shown(screen().explanation(made(), findings()))
     assert "inspect-kernel" not in alone
     assert alone.endswith("Look closer\nperfcli rules PC103\n")
+
+
+def test_an_option_that_perfcli_brings_is_applied_by_perfcli() -> None:
+    trial = Trial(CURE, "helps", 92, 0, brought=(LIMIT,))
+    finding = replace(findings()[0], trials=(trial,))
+    text = " ".join(shown(screen().explanation(made(), [finding])).split())
+    assert (
+        f"to apply: -o {LIMIT}=10, or from perfcli.compile import backport; backport.install(10)"
+    ) in text
+    assert "torch.compile(" not in text
