@@ -8,20 +8,24 @@ exactly one match.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from perfcli.diff import pairs
 from perfcli.diff.overlap import Edge, Work, connect
-from perfcli.diff.work import Kernels, Pieces, direction, nodes, operators
+from perfcli.diff.work import Both, Kernels, Operators, direction, nodes
 from perfcli.model import KernelFacts, Match, Relation
 
 # How far a method is trusted, times how much of the work is shared.
 _TRUST = {"nodes": 1.0, "operators": 0.8}
 # The share of look-alikes, at least: the same sorts of work.
 _ALIKE = 0.5
+# Nodes that have the same names on both sides and are not found again were most likely dropped:
+# then operators have to have this share in common.
+_FALLBACK = 0.5
 
 
 def match(base: Kernels, head: Kernels, nodes_agree: bool = True) -> tuple[Match, ...]:
@@ -30,14 +34,18 @@ def match(base: Kernels, head: Kernels, nodes_agree: bool = True) -> tuple[Match
     ``nodes_agree`` says that a node's name means the same on both sides: same torch, same graphs.
     """
     here = _Matching(base, head, list(range(len(base))), list(range(len(head))))
-    for method in ("nodes", "operators") if nodes_agree else ("operators",):
-        here.take_identical(here.pieces(method), 1.0)
-        if method == "operators":
-            pieces = here.pieces(method)
-            here.take_pairs(pairs.equal_work(*here.sides(), pieces), method, pieces)
+    methods = ("nodes", "operators") if nodes_agree else ("operators",)
+    for method in methods:
+        if not here.left or not here.right:
+            break
         pieces = here.pieces(method)
-        here.take_pairs(pairs.look_alikes(*here.sides(), pieces), method, pieces)
-        here.take_overlapping(here.pieces(method), method)
+        here.take_identical(pieces, 1.0)
+        if method == "operators":
+            here.take_pairs(pairs.equal_work(*here.sides(), pieces), method, pieces)
+            pieces = here.pieces(method)
+        alike = pairs.look_alikes(*here.sides(), pieces, here.settled(pieces))
+        here.take_pairs(alike, method, pieces)
+        here.take_overlapping(pieces, method, _FALLBACK if method != methods[0] else 0.0)
         here.take_identical(None, 0.9)
     here.take(_same_names(*here.sides()))
     here.take([Match((index,), (), "gone", "none", 1.0) for index in here.left])
@@ -59,30 +67,51 @@ class _Matching:
     right: list[int]
     found: list[Match] = field(default_factory=list)
 
+    @functools.cached_property
+    def nodes(self) -> Both:
+        return dict(enumerate(map(nodes, self.base))), dict(enumerate(map(nodes, self.head)))
+
+    @functools.cached_property
+    def operators(self) -> Operators:
+        return Operators(self.base, self.head)
+
     def sides(self) -> tuple[Kernels, Kernels, list[int], list[int]]:
         return self.base, self.head, self.left, self.right
 
-    def pieces(self, method: str) -> tuple[Pieces, Pieces]:
-        """The work of the kernels that are left."""
+    def pieces(self, method: str) -> Both:
+        """The work of all kernels."""
         if method == "operators":
-            return operators(*self.sides())
-        ours = {index: nodes(self.base[index]) for index in self.left}
-        return ours, {index: nodes(self.head[index]) for index in self.right}
+            return self.operators.pieces(self.left, self.right)
+        return self.nodes
 
-    def take(self, matches: Iterable[Match]) -> None:
-        for match in matches:
-            self.found.append(match)
-        taken_base = {index for m in self.found for index in m.base}
-        taken_head = {index for m in self.found for index in m.head}
+    def settled(self, pieces: Both) -> Set[Hashable]:
+        """Work that matched kernels of both sides do: it was there all along, and says nothing
+        about where it went."""
+        matched = [
+            (set(every) - set(left), mine)
+            for every, left, mine in zip(
+                (range(len(self.base)), range(len(self.head))),
+                (self.left, self.right),
+                pieces,
+                strict=True,
+            )
+        ]
+        ours, theirs = ({p for n in done for p in mine[n]} for done, mine in matched)
+        return ours & theirs
+
+    def take(self, matches: Sequence[Match]) -> None:
+        self.found += matches
+        taken_base = {index for m in matches for index in m.base}
+        taken_head = {index for m in matches for index in m.head}
         self.left = [index for index in self.left if index not in taken_base]
         self.right = [index for index in self.right if index not in taken_head]
 
-    def take_identical(self, pieces: tuple[Pieces, Pieces] | None, confidence: float) -> None:
+    def take_identical(self, pieces: Both | None, confidence: float) -> None:
         for method, key in (("binary", pairs.binary), ("source", pairs.source)):
             edges = pairs.identical(*self.sides(), key, pieces)
             self.take([self._identical(edge, method, confidence) for edge in edges])
 
-    def take_pairs(self, edges: Sequence[Edge], method: str, pieces: tuple[Pieces, Pieces]) -> None:
+    def take_pairs(self, edges: Sequence[Edge], method: str, pieces: Both) -> None:
         def confidence(edge: Edge) -> float:
             ours, theirs = pieces[0][edge[0]], pieces[1][edge[1]]
             return _TRUST[method] * max(len(ours & theirs) / len(ours | theirs), _ALIKE)
@@ -91,10 +120,11 @@ class _Matching:
             [Match((b,), (h,), "changed", method, round(confidence((b, h)), 3)) for b, h in edges]
         )
 
-    def take_overlapping(self, pieces: tuple[Pieces, Pieces], method: str) -> None:
-        ours = {n: Work(mine, self.base[n].launches) for n, mine in pieces[0].items()}
-        theirs = {n: Work(mine, self.head[n].launches) for n, mine in pieces[1].items()}
-        self.take([_group(*group, method) for group in connect(ours, theirs)])
+    def take_overlapping(self, pieces: Both, method: str, least: float) -> None:
+        ours = {n: Work(pieces[0][n], self.base[n].launches) for n in self.left}
+        theirs = {n: Work(pieces[1][n], self.head[n].launches) for n in self.right}
+        groups = connect(ours, theirs, self.settled(pieces))
+        self.take([_group(*group, method) for group in groups if group[2] >= least])
 
     def _identical(self, pair: Edge, method: str, confidence: float) -> Match:
         ours, theirs = self.base[pair[0]].binary_hash, self.head[pair[1]].binary_hash

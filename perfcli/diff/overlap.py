@@ -34,21 +34,24 @@ LEAST_SHARE = 0.34
 MOST = 0.5
 
 
-def connect(base: Groups, head: Groups) -> Iterator[tuple[list[int], list[int], float]]:
+def connect(
+    base: Groups, head: Groups, settled: Set[Hashable] = frozenset()
+) -> Iterator[tuple[list[int], list[int], float]]:
     """Yield groups of members of both sides that share work, with the share they have in common
-    (pieces on both sides over pieces on either). Members that share nothing are left out."""
+    (pieces on both sides over pieces on either). Members that share nothing are left out.
+    ``settled`` pieces are done elsewhere on both sides, and are no witnesses."""
     base_owners = owners({b: work.pieces for b, work in base.items()})
     head_owners = owners({h: work.pieces for h, work in head.items()})
-    went_base = _witnesses(base, base_owners, head_owners)
-    went_head = _witnesses(head, head_owners, base_owners)
+    went_base = _witnesses(base, base_owners, head_owners, settled)
+    went_head = _witnesses(head, head_owners, base_owners, settled)
     edges = _followed(base, went_base) | _swap(_followed(head, went_head))
     edges = {(b, h) for b, h in edges if _enough(base[b], head[h])}
     edges |= _dealt(base, went_base, edges) | _swap(_dealt(head, went_head, _swap(edges)))
     linked_base, linked_head = {b for b, _ in edges}, {h for _, h in edges}
     lonely_base = {b: base[b] for b in base if b not in linked_base}
     lonely_head = {h: head[h] for h in head if h not in linked_head}
-    joining = _joining(lonely_base, head, head_owners, _explained(_swap(edges), base))
-    joining |= _swap(_joining(lonely_head, base, base_owners, _explained(edges, head)))
+    joining = _joining(lonely_base, head, head_owners, _explained(_swap(edges), base), settled)
+    joining |= _swap(_joining(lonely_head, base, base_owners, _explained(edges, head), settled))
     edges |= {edge for edge in joining if _enough(base[edge[0]], head[edge[1]])}
     for ours, theirs in components(edges):
         left: frozenset[Hashable] = frozenset().union(*(base[b].pieces for b in ours))
@@ -73,12 +76,13 @@ def _witnesses(
     groups: Groups,
     owners: Mapping[Hashable, list[int]],
     others: Mapping[Hashable, list[int]],
+    settled: Set[Hashable],
 ) -> dict[int, Counter[int]]:
     """How many of each member's pieces that nobody else has went to whom."""
     found: dict[int, Counter[int]] = {member: Counter() for member in groups}
     for piece, (member, *more) in owners.items():
         holders = others.get(piece, ())
-        if len(holders) == 1 and not more:
+        if len(holders) == 1 and not more and piece not in settled:
             found[member][holders[0]] += 1
     return found
 
@@ -122,13 +126,15 @@ def _joining(
     others: Groups,
     owners: Mapping[Hashable, list[int]],
     explained: Mapping[int, Set[Hashable]],
+    settled: Set[Hashable],
 ) -> set[Edge]:
     """Whom members without a witness join: who does all of their work, or took over enough of it.
     What another's partners did all along it has not taken over."""
     edges = set()
     for member, work in lonely.items():
         shared = Counter(owner for piece in work.pieces for owner in owners.get(piece, ()))
-        fresh = {o: len(work.pieces & others[o].pieces - explained.get(o, set())) for o in shared}
+        new = work.pieces - settled
+        fresh = {o: len(new & others[o].pieces - explained.get(o, set())) for o in shared}
         # The closest in size wins a tie: the kernel itself rather than one that swallowed it.
         best = max(
             shared, key=lambda o: (fresh[o], shared[o], -len(others[o].pieces), -o), default=None

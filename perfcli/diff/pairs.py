@@ -7,16 +7,15 @@ layers to a fusion is still that kernel, not a part of the fused one.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence, Set
 from typing import TypeAlias
 
 from perfcli.diff.overlap import Edge, components, owners
-from perfcli.diff.work import Kernels, Pieces, direction, kinds, kinds_per_launch
+from perfcli.diff.work import Both, Kernels, direction, kinds, kinds_per_launch
 from perfcli.model import KernelFacts
 
 KeyOf: TypeAlias = Callable[[KernelFacts], Hashable]
 Indices: TypeAlias = Sequence[int]
-Both: TypeAlias = tuple[Pieces, Pieces]
 
 
 def binary(kernel: KernelFacts) -> Hashable:
@@ -60,18 +59,23 @@ def equal_work(
 
 
 def look_alikes(
-    base: Kernels, head: Kernels, left: Indices, right: Indices, pieces: Both
+    base: Kernels,
+    head: Kernels,
+    left: Indices,
+    right: Indices,
+    pieces: Both,
+    settled: Set[Hashable] = frozenset(),
 ) -> list[Edge]:
     """Pairs with the same sorts of work per launch, among kernels that share work which nobody
     else does, where these are as many on either side."""
     mine = {n: kinds_per_launch(base[n]) for n in left}
     yours = {n: kinds_per_launch(head[n]) for n in right}
-    holders = owners(pieces[1])
+    holders = owners({n: pieces[1][n] for n in right})
     edges = {
         (ours[0], theirs[0])
-        for piece, ours in owners(pieces[0]).items()
+        for piece, ours in owners({n: pieces[0][n] for n in left}).items()
         for theirs in (holders.get(piece, ()),)
-        if len(ours) == 1 == len(theirs)
+        if len(ours) == 1 == len(theirs) and piece not in settled
         if mine[ours[0]] and mine[ours[0]] == yours[theirs[0]]
     }
     pairs: list[Edge] = []

@@ -7,15 +7,17 @@ order of the graph: the second addition of the third layer, whatever its node is
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from perfcli.model import KernelFacts, Origin
 
 Kernels: TypeAlias = Sequence[KernelFacts]
 Pieces: TypeAlias = Mapping[int, frozenset[Hashable]]
+Both: TypeAlias = tuple[Pieces, Pieces]
 _Kind: TypeAlias = tuple[str, str, str, str, tuple[int | str, ...]]
 
 _NUMBER = re.compile(r"_(\d+)$")
@@ -53,54 +55,87 @@ def _stem(node: str) -> str:
     return _NUMBER.sub("", node)
 
 
-def _place(node: tuple[str, str]) -> tuple[int, ...]:
+class Operators:
+    """The operators of two runs' kernels, read once."""
+
+    def __init__(self, base: Kernels, head: Kernels) -> None:
+        self._entries = [[_entries(kernel) for kernel in side] for side in (base, head)]
+        self._numbers = _numbering(*self._entries)
+        self._pieces = [
+            {n: _numbered(entries, numbers) for n, entries in enumerate(side)}
+            for side, numbers in zip(self._entries, self._numbers, strict=True)
+        ]
+
+    def pieces(self, left: Sequence[int], right: Sequence[int]) -> Both:
+        """Operators, numbered through the graph, for all kernels. Where a sort of node is there
+        more often on one side, numbers through the whole graph mean nothing: it is numbered among
+        the kernels that are left (by their indices), and if that fails in each kernel alone."""
+        unsure = [
+            {
+                n: self._entries[side][n]
+                for n in indices
+                if any(entry not in self._numbers[side] for entry in self._entries[side][n])
+            }
+            for side, indices in enumerate((left, right))
+        ]
+        rest = _numbering(*(some.values() for some in unsure))
+        ours, theirs = (
+            {
+                **self._pieces[side],
+                **{n: _numbered(e, self._numbers[side], rest[side]) for n, e in some.items()},
+            }
+            for side, some in enumerate(unsure)
+        )
+        return ours, theirs
+
+
+_Entry: TypeAlias = tuple[_Kind, str, str]
+_Numbers: TypeAlias = Mapping[_Entry, int]
+
+
+def _entries(kernel: KernelFacts) -> list[_Entry]:
+    return [(_kind(kernel, o), kernel.graph, o.node) for o in kernel.origins if o.op]
+
+
+def _found(kernels: Iterable[Sequence[_Entry]]) -> dict[_Kind, list[_Entry]]:
+    found: dict[_Kind, list[_Entry]] = defaultdict(list)
+    for entry in dict.fromkeys(itertools.chain.from_iterable(kernels)):
+        found[entry[0]].append(entry)
+    return found
+
+
+def _numbering(*sides: Iterable[Sequence[_Entry]]) -> list[_Numbers]:
+    """Each side's nodes with their numbers, of the kinds that are equally many."""
+    found = [_found(side) for side in sides]
+    ours, theirs = found
+    return [
+        {
+            entry: number
+            for kind, nodes in side.items()
+            if len(ours.get(kind, ())) == len(theirs.get(kind, ()))
+            for number, entry in enumerate(sorted(nodes, key=_place) if nodes[1:] else nodes)
+        }
+        for side in found
+    ]
+
+
+def _place(entry: _Entry) -> tuple[int, ...]:
     """Where a node of a graph stands among those of its stem: tracing numbers them in order."""
-    numbers = [_NUMBER.search(text) for text in (node[0].replace(" ", "_"), node[1])]
+    numbers = [_NUMBER.search(text) for text in (entry[1].replace(" ", "_"), entry[2])]
     return tuple(int(found[1]) if found else 0 for found in numbers)
 
 
-def operators(
-    base: Kernels, head: Kernels, left: Sequence[int], right: Sequence[int]
-) -> tuple[Pieces, Pieces]:
-    """Operators, numbered through the graph. A sort of node that is there more often on one side
-    has lost its numbering: it is numbered in each kernel alone, and so tells less."""
-    ours, theirs = _found(base, left), _found(head, right)
-    kept = {kind for kind in ours if len(ours[kind]) == len(theirs.get(kind, ()))}
-    return _numbered(base, left, ours, kept), _numbered(head, right, theirs, kept)
-
-
-_Nodes: TypeAlias = Mapping[_Kind, Mapping[tuple[str, str], int]]
-
-
-def _found(kernels: Kernels, indices: Sequence[int]) -> _Nodes:
-    """The nodes of each kind, and the number of each."""
-    found: dict[_Kind, set[tuple[str, str]]] = defaultdict(set)
-    for index in indices:
-        graph = kernels[index].graph
-        for origin in kernels[index].origins:
-            if origin.op:
-                found[_kind(kernels[index], origin)].add((graph, origin.node))
-    return {
-        kind: {node: n for n, node in enumerate(sorted(nodes, key=_place))}
-        for kind, nodes in found.items()
-    }
-
-
-def _numbered(
-    kernels: Kernels, indices: Sequence[int], numbers: _Nodes, kept: Set[_Kind]
-) -> Pieces:
-    pieces: dict[int, frozenset[Hashable]] = {}
-    for index in indices:
-        alone: Counter[_Kind] = Counter()
-        mine: set[Hashable] = set()
-        for origin in kernels[index].origins:
-            if not origin.op:
-                continue
-            kind = _kind(kernels[index], origin)
-            if kind in kept:
-                mine.add((kind, numbers[kind][kernels[index].graph, origin.node]))
-            else:
-                mine.add((kind, "alone", alone[kind]))
-                alone[kind] += 1
-        pieces[index] = frozenset(mine)
-    return pieces
+def _numbered(entries: Sequence[_Entry], *ways: _Numbers) -> frozenset[Hashable]:
+    """Each node by the first way that has it, else by its number in this kernel."""
+    alone: Counter[_Kind] = Counter()
+    pieces: set[Hashable] = set()
+    for entry in entries:
+        kind = entry[0]
+        for way, numbers in enumerate(ways):
+            if entry in numbers:
+                pieces.add((kind, way, numbers[entry]))
+                break
+        else:
+            pieces.add((kind, "alone", alone[kind]))
+            alone[kind] += 1
+    return frozenset(pieces)
