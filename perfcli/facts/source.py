@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from perfcli.errors import UnreadableSource
+from perfcli.facts.held_copies import held_copies
 from perfcli.facts.triton_names import import_aliases
 from perfcli.facts.triton_values import NOTHING, Value
 from perfcli.facts.triton_walk import Walk
@@ -37,9 +39,15 @@ def triton_facts(source: str, name: str) -> SourceFacts:
         ) from None
     functions = _jit_functions(module)
     kernel = _find_kernel(functions, name)
-    walk = Walk(functions, import_aliases(module))
+    aliases = import_aliases(module)
+    walk = Walk(functions, aliases)
     walk.function(kernel, _pointer_arguments(kernel))
-    return summarize(walk.accesses, walk.sweeps, reductions=walk.reductions, loops=walk.loops)
+    facts = summarize(walk.accesses, walk.sweeps, reductions=walk.reductions, loops=walk.loops)
+    return replace(
+        facts,
+        online_softmax=walk.online_softmax,
+        held_copies=held_copies(kernel, _signature(kernel), aliases),
+    )
 
 
 def summarize(

@@ -15,6 +15,9 @@ Kind = Literal["load", "store", "atomic"]
 LANGUAGE = "triton.language"
 HELPERS = "torch._inductor.runtime.triton_helpers"
 
+# online_softmax_combine, online_softmax_combine_with_sum, online_softmax_reduce.
+ONLINE_SOFTMAX = f"{HELPERS}.online_softmax_"
+
 # Names that generated code and the documentation's examples use; a kernel's text taken without
 # its module has no imports to say so.
 DEFAULT_ALIASES = {"tl": LANGUAGE, "triton": "triton", "triton_helpers": HELPERS}

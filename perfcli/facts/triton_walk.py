@@ -28,6 +28,7 @@ class Walk:
     aliases: dict[str, str]
     accesses: list[Access] = field(default_factory=list)
     reductions: int = 0
+    online_softmax: bool = False
     loops: int = 0
     outermost_loops: int = 0
     depth: int = 0
@@ -180,6 +181,7 @@ class Walk:
             self.effects(triton_names.LIBRARY_EFFECTS[name], arguments, keywords, node.lineno)
             return NOTHING
         self.reductions += triton_names.is_reduction(name)
+        self.online_softmax |= name.startswith(triton_names.ONLINE_SOFTMAX)
         return passed_through(name, arguments, keywords)
 
     def method(self, node: ast.Call, env: Environment) -> Value:

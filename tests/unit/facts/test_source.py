@@ -76,6 +76,14 @@ def test_agrees_with_inductors_own_counts(name: str) -> None:
     assert f.reductions + PAIRS.get(name, 0) == int(theirs["num_reduction"])
 
 
+@pytest.mark.parametrize(
+    ("name", "online"), [("softmax_online", True), ("softmax_three_sweeps", False)]
+)
+def test_a_maximum_and_a_sum_at_once(name: str, online: bool) -> None:
+    source = inductor(name)
+    assert triton_facts(source, kernel_name(source)).online_softmax is online
+
+
 def test_comments_strings_and_dead_helpers_do_not_count() -> None:
     f = facts(
         '''
