@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping
 
 from rich.text import Text
 
@@ -21,9 +21,9 @@ _SAID_BY_BYTES = ("bytes_swept", "lower_bound_seconds")
 _MODULES = {"dynamo.": "torch._dynamo.config.", "functorch.": "torch._functorch.config."}
 
 
-def cure_lines(finding: Finding, said: Collection[str] = ()) -> Iterator[Text]:
-    """Each cure in a line, or what came of trying it; those that help first, with how to apply
-    them unless that is ``said`` already."""
+def cure_lines(finding: Finding, said: Collection[Hashable] = ()) -> Iterator[Text]:
+    """Each cure in a line, or what came of trying it; those that help first. How to
+    apply them, and what they do, is left out where it is ``said`` already."""
     tried = sorted(finding.trials, key=lambda trial: list(_STYLES).index(trial.outcome))
     for trial in tried:
         yield _tried(trial, finding.metric)
@@ -31,13 +31,15 @@ def cure_lines(finding: Finding, said: Collection[str] = ()) -> Iterator[Text]:
             yield Text(f"to apply: {applied(trial)}", style="dim")
     if not tried:
         for cure in finding.cures:
-            why = f": {cure.why}" if cure.why else ""
-            yield Text.assemble((f"cure {_assignments(cure.options)}", "green"), why)
+            proposal = f"cure {_assignments(cure.options)}"
+            why = f": {cure.why}" if cure.why and proposal not in said else ""
+            yield Text.assemble((proposal, "green"), why)
 
 
 def said_by(finding: Finding) -> list[str]:
-    """How to apply what helps, as its lines say it."""
-    return [applied(trial) for trial in finding.trials if _helps(trial)]
+    """What need not be said twice: how to apply what helps, and what a cure does."""
+    helping = [applied(trial) for trial in finding.trials if _helps(trial)]
+    return [*helping, *(f"cure {_assignments(cure.options)}" for cure in finding.cures)]
 
 
 def _helps(trial: Trial) -> bool:

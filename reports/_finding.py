@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -12,7 +12,7 @@ from rich.text import Text
 from perfcli import units
 from perfcli.model import Finding, Run, Severity
 
-from ._cures import cure_lines
+from ._cures import cure_lines, said_by
 from ._kernel_view import short_location
 
 STYLES: dict[Severity, str] = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
@@ -33,14 +33,15 @@ class Full:
 
     finding: Finding
     run: Run
-    said: Collection[str] = ()
-    """How to apply what: said by findings above."""
+    said: Collection[Hashable] = ()
+    """What findings above say already (``says``)."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         finding, width = self.finding, options.max_width
         yield from _headline(finding, self.run, console, width)
         body = [Text(line) for line in (*_unnamed(finding, self.run), *finding.evidence)]
-        body += [*_model_line(finding), *_source_lines(finding, width - INDENT)]
+        body += [*_model_line(finding, self.said)]
+        body += [*_source_lines(finding, self.said, width - INDENT)]
         body += [Text(f"→ {finding.advice}")] if finding.advice else []
         yield from _indented([*body, *cure_lines(finding, self.said)], console, width)
 
@@ -51,7 +52,7 @@ class Short:
 
     finding: Finding
     run: Run
-    said: Collection[str] = ()
+    said: Collection[Hashable] = ()
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         finding = self.finding
@@ -143,14 +144,26 @@ def _unnamed(finding: Finding, run: Run) -> Iterator[str]:
 # --- lines of the model and of the kernel ----------------------------------------------------
 
 
-def _model_line(finding: Finding) -> Iterator[Text]:
-    origin = finding.origin
-    if origin is not None and origin.location:
-        yield Text.assemble((f"{short_location(origin.location)}  ", "dim"), origin.code)
+def says(finding: Finding) -> set[Hashable]:
+    """What need not be said again below: how to apply a cure, and lines of the same kernels."""
+    places = {(finding.kernels, _place(finding))}
+    lines = {(finding.kernels, number) for number in finding.source_lines}
+    return {*said_by(finding), *places, *lines}
 
 
-def _source_lines(finding: Finding, width: int) -> Iterator[Text]:
+def _place(finding: Finding) -> str:
+    return finding.origin.location if finding.origin else ""
+
+
+def _model_line(finding: Finding, said: Collection[Hashable]) -> Iterator[Text]:
+    origin, place = finding.origin, _place(finding)
+    if origin is not None and place and (finding.kernels, place) not in said:
+        yield Text.assemble((f"{short_location(place)}  ", "dim"), origin.code)
+
+
+def _source_lines(finding: Finding, said: Collection[Hashable], width: int) -> Iterator[Text]:
     for number, text in finding.source_lines.items():
-        line = Text.assemble((f"{number:>5}  ", "dim"), (text.strip(), "cyan"))
-        line.truncate(width, overflow="ellipsis")
-        yield line
+        if (finding.kernels, number) not in said:
+            line = Text.assemble((f"{number:>5}  ", "dim"), (text.strip(), "cyan"))
+            line.truncate(width, overflow="ellipsis")
+            yield line

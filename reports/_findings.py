@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -11,8 +11,7 @@ from perfcli import units
 from perfcli.model import Comparison, Finding, Run
 
 from . import _rows
-from ._cures import said_by
-from ._finding import STYLES, WORDS, Full, OneLine, Short
+from ._finding import STYLES, WORDS, Full, OneLine, Short, says
 
 MOST_COMMANDS = 3
 
@@ -79,15 +78,15 @@ def kernel_findings_view(run: Run, findings: Sequence[Finding]) -> RenderableTyp
 
 
 class _Said:
-    """How to apply a cure is said once, by the first finding that it helps."""
+    """What the first finding of a kernel says the others need not say again."""
 
     def __init__(self) -> None:
-        self._all: frozenset[str] = frozenset()
+        self._all: frozenset[Hashable] = frozenset()
 
-    def before(self, finding: Finding) -> frozenset[str]:
+    def before(self, finding: Finding) -> frozenset[Hashable]:
         """What was said before this finding, which says its own."""
         before = self._all
-        self._all = before.union(said_by(finding))
+        self._all = before | says(finding)
         return before
 
 

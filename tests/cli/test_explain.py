@@ -45,7 +45,7 @@ def test_the_first_line_counts_and_the_gravest_comes_first(perfcli: Any) -> None
         "    cure triton.mix_order_reduction=false: no mix-order reductions",
         "warning PC902  3 triton_red_fused_add_mul_rms_norm_sum_0 has few blocks",
         "    12.5 % occupancy",
-        f"    cure {MAX_READS}=10: keeps reductions with more reads apart",
+        f"    cure {MAX_READS}=10",
     ]
 
 
