@@ -22,6 +22,7 @@ from perfcli.environment import Interpreter
 from perfcli.errors import CompileFailed, UserCodeFailed, WorkerFailed
 from perfcli.model import (
     Access,
+    Buffer,
     Bundle,
     Candidate,
     CompileRequest,
@@ -217,7 +218,17 @@ def _kernel(
         bytes_written=stores * moved,
         lower_bound_seconds=size / 3.35e12,
         candidates=tuple(_candidate(name, warps, loads, stores, stack, blobs) for warps in (4, 8)),
+        buffers=tuple(_buffers(name, layer, loads, stores)),
+        sizes={"x": 48 * 2048, "r0_": 512},
     )
+
+
+def _buffers(name: str, layer: int, loads: int, stores: int) -> Iterator[Buffer]:
+    matrix = ("bfloat16", (48 * 2048, 512), (512, 1), 2 * 48 * 2048 * 512)
+    for n in range(loads):
+        yield Buffer(f"in_ptr{n}", f"primals_{20 * layer + n}", "input", *matrix, graph_input=True)
+    for n in range(stores):
+        yield Buffer(f"out_ptr{n}", f"buf_{name}_{n}", "output", *matrix)
 
 
 def _candidate(
@@ -238,7 +249,7 @@ def _candidate(
         local_stores_in_loops=0,
         global_loads={"128": loads},
         global_stores={"128": stores},
-        lines={str(3 + n): LineCounts(1, 0, local if n == 0 else 0, 0) for n in range(loads)},
+        lines={str(3 + n): _line(n, local if n == 0 else 0) for n in range(loads)},
         blocks_per_sm=8,
         occupancy=0.125 if stack else 0.5,
         occupancy_limit="registers",
@@ -247,6 +258,11 @@ def _candidate(
         ptx=_keep(f"// ptx of {name}, {warps} warps\n", blobs),
         sass=_keep(f"// sass of {name}, {warps} warps\n", blobs),
     )
+
+
+def _line(number: int, local_loads: int) -> LineCounts:
+    text = f"tmp{number} = tl.load(in_ptr{number} + x0)" if local_loads else ""
+    return LineCounts(1, 0, local_loads, 0, text)
 
 
 def _keep(text: str, blobs: dict[str, str]) -> str:

@@ -6,14 +6,27 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
+import msgspec
 import pytest
 from handmade import H100
 
 from perfcli.errors import CompileFailed, PerfcliError, UnreadableSource, UserCodeFailed
-from perfcli.model import CompileRequest, Target, Variant
+from perfcli.model import (
+    Buffer,
+    Candidate,
+    CompileRequest,
+    KernelFacts,
+    LineCounts,
+    Origin,
+    Run,
+    SourceFacts,
+    Target,
+    Variant,
+)
+from perfcli.worker.fake import made_up
 from perfcli.worker.protocol import decode_dataclass, encode, error_message
 
 VARIANT = Variant(
@@ -47,6 +60,33 @@ def test_each_dataclass_of_a_request_comes_back_equal(value: Any) -> None:
     assert again == value
     # Equality alone would take a list for a tuple's place, or a dict for a dataclass's.
     assert repr(again) == repr(value)
+
+
+def test_a_run_comes_back_equal() -> None:
+    run = made_up(REQUEST).run
+    spilling = KernelFacts(
+        name="k",
+        kind="mix-order-reduction",
+        language="triton",
+        graph="backward 0",
+        launches=1,
+        origins=(Origin("add", "aten.add.Tensor", shape=(48, "s0")),),
+        source="a",
+        source_hash="b",
+        source_facts=SourceFacts(1, 0, 0, 0, 0, 0, 0, (), {}, 1, 0, held_copies=("in_ptr0",)),
+        candidates=(Candidate({"XBLOCK": 4}, 2, 1, lines={"7": LineCounts(0, 0, 1, 0, "text")}),),
+        alternatives=(Candidate({"XBLOCK": 1}, 2, 1, error="refused"),),
+        buffers=(Buffer("ws_ptr", "workspace_0", "workspace", "float32", (512,), (1,), 2048),),
+        sizes={"x": 98304, "r0_": 512},
+        dynamic_sizes=("x",),
+    )
+    settings: dict[str, Any] = {"online_softmax": True, "max_fusion_size": 64, "triton.x": None}
+    counters = {"codegen_mix_order_reduction": 2}
+    run = replace(run, kernels=(*run.kernels, spilling), settings=settings, counters=counters)
+    line = encode({"value": run})
+    assert repr(decode_dataclass(Run, json.loads(line)["value"])) == repr(run)
+    # What the parent does, which has msgspec.
+    assert msgspec.json.decode(line, type=dict[str, Run])["value"] == run
 
 
 def test_the_request_has_no_field_that_these_tests_leave_at_its_default() -> None:
