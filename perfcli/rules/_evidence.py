@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 
 from perfcli.model import Candidate, KernelFacts, Origin, Run
@@ -35,3 +36,9 @@ def is_reduction(op: str) -> bool:
     """Whether an ATen operator, ``aten.sum.dim_IntList``, reduces."""
     name = op.removeprefix("aten.").removeprefix("prims.").split(".")[0]
     return any(word in name for word in _REDUCTIONS)
+
+
+def torch_version(run: Run) -> tuple[int, int]:
+    """``(2, 11)`` of ``2.11.0+cu130``; ``(0, 0)`` where it is something else."""
+    found = re.match(r"(\d+)\.(\d+)", run.environment.torch)
+    return (int(found[1]), int(found[2])) if found else (0, 0)

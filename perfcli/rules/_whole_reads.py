@@ -1,0 +1,50 @@
+"""Which buffers a reduction reads whole, and whether a second sweep over a row finds it in L2."""
+
+from __future__ import annotations
+
+import math
+
+from perfcli.model import Buffer, Candidate, KernelFacts, Run
+
+
+def points_of(kernel: KernelFacts) -> int | None:
+    """Points of the iteration space; None where it is not known."""
+    return math.prod(kernel.sizes.values()) if kernel.sizes else None
+
+
+def reduced(kernel: KernelFacts) -> int:
+    """Elements that one result is reduced from; 1 for what does not reduce."""
+    return math.prod(size for name, size in kernel.sizes.items() if name.startswith("r"))
+
+
+def whole_reads(kernel: KernelFacts) -> list[Buffer]:
+    """What a looped reduction reads one element of at each of its points; neither what is
+    broadcast, nor partial results that one block holds at once."""
+    points = points_of(kernel)
+    if kernel.kind != "reduction" or points is None:
+        return []
+    return [
+        buffer
+        for buffer in kernel.buffers
+        # A split rounds its chunks up, so that a kernel has a few points too many.
+        if buffer.role in ("input", "inplace") and math.prod(buffer.shape) * 2 > points
+    ]
+
+
+def in_flight(run: Run, kernel: KernelFacts, again: int) -> int | None:
+    """Bytes of ``again``, the bytes that the whole kernel reads again, that belong to the rows
+    that are being reduced at the same time: what a cache must hold for a second sweep to find
+    them. Of the launch configuration that needs least; None where one is not known."""
+    rows = math.prod(size for name, size in kernel.sizes.items() if not name.startswith("r"))
+    if run.target is None or not rows or not kernel.candidates:
+        return None
+    together = [_rows_together(c, run.target.sm_count) for c in kernel.candidates]
+    known = [n for n in together if n is not None]
+    return again * min(rows, *known) // rows if len(known) == len(together) else None
+
+
+def _rows_together(candidate: Candidate, sms: int) -> int | None:
+    if not candidate.blocks_per_sm:
+        return None
+    blocks = [size for name, size in candidate.config.items() if name in ("XBLOCK", "YBLOCK")]
+    return candidate.blocks_per_sm * sms * math.prod(blocks)
