@@ -53,12 +53,14 @@ def explanation_view(
     run: Run, findings: Sequence[Finding], reference: str = "", brief: bool = False
 ) -> RenderableType:
     """The findings of one run, by kernel; in brief how many there are."""
+    nothing = _rows.without_kernels(run)
     summary = Text(_summary(run, findings), style="bold")
+    if nothing and not findings:
+        summary = Text(nothing, style="bold yellow")
     if brief:
         return summary
     parts: list[RenderableType] = [summary]
-    nothing = _rows.without_kernels(run)
-    parts += [Text(nothing, style="bold yellow")] if nothing else []
+    parts += [Text(nothing, style="bold yellow")] if nothing and findings else []
     parts += [Text(_rows.question(run)), Text(_rows.variant(run))]
     said = _Said()
     for first, *others in _by_kernel(findings):

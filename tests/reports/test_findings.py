@@ -13,7 +13,7 @@ from rich.console import Console, RenderableType
 
 from perfcli import registry
 from perfcli.diff.metrics import change
-from perfcli.model import Comparison, Cure, Finding, Origin, Run, Screen, Trial, Variant
+from perfcli.model import Comparison, Cure, ExternCall, Finding, Origin, Run, Screen, Trial, Variant
 
 GOLDEN = Path(__file__).parent / "golden"
 LIMIT = "triton.mix_order_reduction_max_reads"
@@ -198,3 +198,15 @@ def test_an_option_that_perfcli_brings_is_applied_by_perfcli() -> None:
         f"to apply: -o {LIMIT}=10, or from perfcli.compile import backport; backport.install(10)"
     ) in text
     assert "torch.compile(" not in text
+
+
+def test_a_run_without_kernels_is_not_one_without_findings() -> None:
+    nothing = run([], externs=(ExternCall("aten.mm", "", 1),))
+    for brief in (False, True):
+        text = shown(screen().explanation(nothing, (), brief=brief))
+        assert text.splitlines()[0] == (
+            "torch.compile made no kernels: no graph was compiled; 1 extern call and nothing else"
+        )
+    both = shown(screen().explanation(nothing, findings()[3:])).splitlines()
+    assert both[0] == "1 note in 0 kernels"
+    assert both[1].startswith("torch.compile made no kernels")
