@@ -1,16 +1,24 @@
 """The launch configuration makes a kernel spill, not what was fused.
 
 What it sees: a kernel that spills more than 16 words in every configuration that Inductor
-considers (why 16: PC101), and another one that perfcli compiled as well (2 to 8 times the warps, a
-smaller block), which spills at most a tenth and keeps as many warps resident. The source is the
-same: the proof is in the binary. Not seen: whether it is the fastest, which takes a device.
+considers (why 16: PC101), and another one that perfcli compiled as well (more warps, a smaller
+block), which spills at most a tenth and keeps as many warps resident. The source is the same, the
+proof is in the binary. That it is faster is likely and not proven: that takes a device. Of a
+mix-order kernel only one row at a time (XBLOCK 1) counts. More warps on several rows end the spills
+as well and were slower than these on an H100, each sum over rows then goes from warp to warp.
 
 Why it costs: the warps of a reduction follow from the length of its row, not from how many values
 are alive. A mix-order kernel over 512 columns gets 2 warps and 4 rows at a time, 32 elements per
-thread of everything it reads: with 11 fp32 reads it spills 456 B, with 4 warps or one row at a
-time nothing (triton 3.6, sm_90). pytorch#185814: 16,384 columns, one row at a time, are 4.4 times
-slower than with more. On an H100 a persistent reduction with 58 spilled words takes 32 % longer
-than with twice the warps.
+thread of everything it reads. Measured on an H100, the machine code of triton 3.7.1 for the kernel
+of `gqa-transformer -p layers=3 -p batch=48 -p learned=true` without a read limit (2026-11-21):
+
+    2 warps, 4 rows   92 spilled words   583 µs   Inductor's
+    2 warps, 1 row     0                 536 µs
+    4 warps, 1 row     0                 534 µs
+    4 warps, 4 rows    0                 818 µs   not proposed
+
+A persistent reduction with 58 spilled words took 32 % longer than with twice the warps.
+pytorch#185814 is the opposite: one row at a time of 16,384 columns, 4.4 times too slow.
 
 What to try: there is no option of Inductor that sets one kernel's warps.
 `coordinate_descent_tuning` and `max_autotune` search configurations on a device. Or fuse less:
@@ -39,10 +47,12 @@ def check(run: Run) -> Iterator[Finding]:
 def _better(kernel: KernelFacts, best: Candidate) -> Candidate | None:
     """The alternative that spills least; of equal ones the smallest change, then most warps."""
     warps = _launches.resident_warps(best)
+    rows = kernel.kind == "mix-order-reduction"
     fit = [
         other
         for other in kernel.alternatives
         if not other.error
+        and not (rows and other.config.get("XBLOCK") != 1)
         and other.spilled_words is not None
         and other.spilled_words <= REMAINS * (best.spilled_words or 0)
         and (_launches.resident_warps(other) or 0) >= max(warps or 0, 1)

@@ -15,12 +15,16 @@ registers and 4 warps per multiprocessor. On an H100 it moves 2.86 TB/s of 3.0 t
 because its loads are pipelined through 112,800 B of shared memory: nothing to cure (triton 3.6,
 2026-11-21).
 
-Why it costs: all values of a row of every buffer are alive at once. 9 mix-order kernels with 6 to
-19 loads made a training step 6 % slower (pytorch#179423). The two passes over memory that the
-fusion saves are smaller than the spills' cost.
+Why it costs: all values of a row of every buffer are alive at once, and what does not fit is
+spilled in each iteration. 9 mix-order kernels with 6 to 19 loads made a training step 6 % slower
+(pytorch#179423). How much fusing less gains is another question: it reads memory again. In the
+example above with `max_reads=1000` one kernel reads 16 buffers and spills 92 words. On an H100 it
+takes 583 µs, 536 µs without the spills in another launch configuration (PC106); with the limit
+all kernels together move 23.8 GB instead of 22.2, 0.5 ms of bandwidth. `--try-fixes` shows both.
 
-What to try: the limit, where it is higher or none (`compile` gives torch 2.10 to 2.12 the same
-option), or no mix-order kernels at all.
+What to try: another launch configuration, if PC106 names one and the kernel can be tuned; the
+limit, where it is higher or none (perfcli gives torch 2.10 to 2.12 the same option); no mix-order
+kernels at all.
 """
 
 from __future__ import annotations
@@ -64,7 +68,8 @@ def _finding(run: Run, number: int, kernel: KernelFacts, best: Candidate, reads:
             f"{units.exact_bytes(best.shared_bytes)} shared memory",
             _launches.residency(best),
         ),
-        advice="limit what mix-order kernels may read, or switch them off",
+        advice="limit what mix-order kernels may read, or switch them off; both read memory "
+        "again, so weigh the spilled words against the bytes moved",
         cures=_launches.mix_order_cures(run, reads),
         metric="spilled_words" if words > _launches.SPILLS_THAT_MATTER else "occupancy",
         amount=words if words > _launches.SPILLS_THAT_MATTER else 1 - (best.occupancy or 0),

@@ -4,9 +4,9 @@ What it sees: in every launch configuration of a kernel, the assembler put some 
 thread into local memory (spilled words, 4 bytes each; the stack in the kernel's binary, less the
 program's own arrays such as the 8 words of `sin` and `cos`, triton#1756). Up to 16 words are worth
 knowing, more are a warning: 16 is the limit over which Inductor itself drops a configuration
-(`spill_threshold`), and an H100 agrees. Of kernels that move 0.4 to 1.6 GB, with and without
-spills in otherwise equal configurations, 2 to 14 words cost 0 to 4 % of the time, 26 and 28 words
-5 to 9 %, 58 words 32 %, 96 words 45 %, 500 words 530 %.
+(`spill_threshold`), and an H100 agrees. Of kernels that move 0.4 to 1.6 GB, against the fastest
+of 12 to 18 configurations of each, those with 2 to 14 words took 0 to 4 % longer, 26 and 28 words
+5 to 9 %, 58 words 32 %, 92 to 98 words 9 to 48 %, 520 words 530 % (triton 3.6, 2026-11-21).
 
 Why it costs: a spilled word is stored and loaded again through the L1 cache, by every thread. The
 255 registers that spill are all taken as well, so that few blocks share a multiprocessor.
