@@ -1,0 +1,340 @@
+"""Do the cures that findings propose help on a real GPU? Times pairs of variants, interleaved, and
+prints a table: ``python bench/cures_on_device.py --out FILE --page FILE``.
+
+Each case compiles its variants for real in this process and alternates them in random order, round
+by round, with a flushed L2; it prints the median of the step's device time (CUDA events), the
+interquartile range, the peak of allocated memory, and the time of the slowest generated kernel
+(torch.profiler). Needs torch with CUDA. It is the check of the rules' advice, no part of perfcli.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import random
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROUNDS = 30
+SEED = 20261121
+
+
+@dataclass(frozen=True)
+class Side:
+    """One variant of a case."""
+
+    name: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    dynamic: bool = False
+    warps: int | None = None
+    """Warps of mix-order kernels, in place of Inductor's own choice."""
+    xblock: int | None = None
+    """XBLOCK of mix-order kernels."""
+
+
+@dataclass(frozen=True)
+class Case:
+    rule: str
+    scenario: str
+    sides: tuple[Side, ...]
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+
+MIX_ORDER = {"layers": 3, "batch": 48, "learned": True}
+LIMIT = "triton.mix_order_reduction_max_reads"
+
+CASES = (
+    Case(
+        "PC101, PC103, PC106",
+        "gqa-transformer",
+        (
+            Side("no read limit"),
+            Side("at most 10 reads", options={LIMIT: 10}),
+            Side("mix-order off", options={"triton.mix_order_reduction": False}),
+            Side("no limit, 4 warps", warps=4),
+            Side("no limit, 8 warps", warps=8),
+            Side("no limit, XBLOCK 1", xblock=1),
+        ),
+        MIX_ORDER,
+    ),
+    Case(
+        "PC103",
+        "rmsnorm",
+        (Side("mix-order"), Side("mix-order off", options={"triton.mix_order_reduction": False})),
+        {"mode": "training"},
+    ),
+    Case(
+        "PC201, PC205",
+        "softmax",
+        (Side("split"), Side("no split", options={"split_reductions": False})),
+        {"rows": 4, "columns": 1048576},
+    ),
+    Case(
+        "PC205",
+        "layernorm",
+        (Side("split"), Side("no split", options={"split_reductions": False})),
+        {"rows": 8, "columns": 1048576},
+    ),
+    Case("PC202", "softmax", (Side("static"), Side("dynamic", dynamic=True))),
+    Case(
+        "PC203",
+        "softmax",
+        (
+            Side("online"),
+            Side("three passes", options={"online_softmax": False}),
+            Side("multi-kernel", options={"triton.multi_kernel": 1}),
+        ),
+    ),
+    Case(
+        "PC203",
+        "rmsnorm",
+        (Side("default"), Side("multi-kernel", options={"triton.multi_kernel": 1})),
+    ),
+    Case(
+        "PC204",
+        "softmax",
+        (Side("50257 columns", {"columns": 50257}), Side("50264 columns", {"columns": 50264})),
+    ),
+    Case(
+        "PC204",
+        "cross-entropy",
+        (Side("50257 columns", {"columns": 50257}), Side("50264 columns", {"columns": 50264})),
+    ),
+    Case(
+        "PC301",
+        "accumulate",
+        (
+            Side("default"),
+            Side("size threshold", options={"realize_acc_reads_size_threshold": 2 << 28}),
+            Side("4 buffers", options={"max_fusion_unique_io_buffers": 4}),
+            Side(
+                "4 buffers, threshold 2",
+                options={"max_fusion_unique_io_buffers": 4, "realize_acc_reads_threshold": 2},
+            ),
+        ),
+    ),
+)
+
+
+@dataclass
+class Ready:
+    """A compiled variant and what was measured of it."""
+
+    side: Side
+    step: Callable[[], None]
+    seconds: list[float] = field(default_factory=list)
+    peak_bytes: int = 0
+    """Above what was allocated before the step."""
+    kernels: list[tuple[str, float]] = field(default_factory=list)
+    """Generated kernels by device time, microseconds per step, slowest first."""
+
+
+def prepare(case: Case, side: Side) -> Ready:
+    """Builds, compiles and warms up one variant."""
+    import torch
+    from torch._inductor.compile_fx import compile_fx
+
+    from perfcli import registry
+
+    scenario = registry.scenario(case.scenario)
+    params = registry.resolve_params(scenario, None, {**case.params, **side.params})
+    torch.manual_seed(SEED)
+    with torch.device("cuda"):
+        workload = registry.build(scenario, params)
+    dynamic = True if side.dynamic else None
+    training = workload.mode == "training"
+
+    def compiled_step(call: Any) -> Callable[[], None]:
+        def step() -> None:
+            kind = workload.autocast and getattr(torch, workload.autocast)
+            scope = torch.autocast("cuda", dtype=kind) if kind else contextlib.nullcontext()
+            with scope, torch.set_grad_enabled(training):
+                out = call(*workload.inputs, **workload.kwargs)
+            if training:
+                out.backward(torch.ones_like(out))
+                forget_gradients(workload)
+
+        return step
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        """One of its own per variant: Dynamo keeps compiled code by backend."""
+        return compile_fx(graph, inputs)
+
+    step = compiled_step(torch.compile(workload.call, backend=backend, dynamic=dynamic))
+    with chosen(side):
+        for _ in range(3):
+            step()
+        torch.cuda.synchronize()
+    return Ready(side, step)
+
+
+def forget_gradients(workload: Any) -> None:
+    if hasattr(workload.call, "parameters"):
+        for parameter in workload.call.parameters():
+            parameter.grad = None
+    for value in workload.inputs:
+        if hasattr(value, "grad"):
+            value.grad = None
+
+
+@contextlib.contextmanager
+def chosen(side: Side) -> Iterator[None]:
+    """Compiles with the variant's options and launch configurations."""
+    import torch._inductor.config as inductor
+    from torch._inductor.runtime import triton_heuristics
+
+    options = dict(side.options)
+    limit = options.pop(LIMIT, None)
+    if limit is not None and LIMIT in inductor._config:
+        options[LIMIT] = limit
+        limit = None
+    original = triton_heuristics.CachingAutotuner.__init__
+
+    def init(self: Any, fn: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, fn, *args, **kwargs)
+        if "RSPLIT_SIZE" in fn.arg_names:
+            for config in self.configs:
+                config.num_warps = side.warps or config.num_warps
+                if side.xblock and "XBLOCK" in config.kwargs:
+                    config.kwargs["XBLOCK"] = side.xblock
+
+    triton_heuristics.CachingAutotuner.__init__ = init
+    inductor.force_disable_caches = True
+    try:
+        with inductor.patch(options), limited(limit):
+            yield
+    finally:
+        triton_heuristics.CachingAutotuner.__init__ = original
+
+
+@contextlib.contextmanager
+def limited(limit: int | None) -> Iterator[None]:
+    """The read limit on a torch that has none."""
+    if limit is None:
+        yield
+        return
+    from perfcli.compile import backport
+
+    undo = backport.install(limit)
+    try:
+        yield
+    finally:
+        undo()
+
+
+def measure(ready: Sequence[Ready], rounds: int) -> None:
+    import torch
+
+    flush = torch.empty(256 << 20, dtype=torch.int8, device="cuda")
+    order = random.Random(SEED)
+    for one in ready:
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        one.step()
+        torch.cuda.synchronize()
+        one.peak_bytes = torch.cuda.max_memory_allocated() - before
+    for _ in range(rounds):
+        for one in order.sample(list(ready), len(ready)):
+            flush.zero_()
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            torch.cuda.synchronize()
+            start.record()
+            one.step()
+            end.record()
+            torch.cuda.synchronize()
+            one.seconds.append(start.elapsed_time(end) / 1e3)
+    for one in ready:
+        one.kernels = profiled(one.step)
+
+
+def profiled(step: Callable[[], None], steps: int = 5) -> list[tuple[str, float]]:
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        for _ in range(steps):
+            step()
+    found = [
+        (event.key, event.device_time_total / steps)
+        for event in profiler.key_averages()
+        if event.key.startswith("triton_")
+    ]
+    return sorted(found, key=lambda item: -item[1])
+
+
+def report(case: Case, ready: Sequence[Ready]) -> list[dict[str, Any]]:
+    first = statistics.median(ready[0].seconds)
+    rows = []
+    for one in ready:
+        low, middle, high = statistics.quantiles(one.seconds, n=4)
+        rows.append(
+            {
+                "rules": case.rule,
+                "scenario": case.scenario,
+                "params": dict(case.params),
+                "variant": one.side.name,
+                "median_ms": middle * 1e3,
+                "iqr_ms": (high - low) * 1e3,
+                "change": middle / first - 1,
+                "peak_bytes": one.peak_bytes,
+                "generated_us": sum(t for _, t in one.kernels),
+                "kernels": len(one.kernels),
+                "slowest": one.kernels[:5],
+            }
+        )
+    return rows
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
+    lines = [
+        "| rules | scenario | variant | step, median | IQR | change | peak memory | "
+        "generated kernels |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for row in rows:
+        params = " ".join(f"{k}={v}" for k, v in row["params"].items())
+        lines.append(
+            f"| {row['rules']} | {row['scenario']} {params} | {row['variant']} "
+            f"| {row['median_ms']:.3f} ms | {row['iqr_ms']:.3f} | {row['change']:+.1%} "
+            f"| {row['peak_bytes'] / 1e9:.2f} GB | {row['kernels']}, "
+            f"{row['generated_us'] / 1e3:.3f} ms |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--out", type=Path, required=True, help="all numbers, JSON")
+    parser.add_argument("--page", type=Path, required=True, help="the table, Markdown")
+    parser.add_argument("--only", default="", help="rules or scenarios that hold this text")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    arguments = parser.parse_args()
+    import torch
+    import torch._dynamo
+
+    rows: list[dict[str, Any]] = []
+    device = f"{torch.cuda.get_device_name()}, torch {torch.__version__}"
+    for case in CASES:
+        if arguments.only not in f"{case.rule} {case.scenario}":
+            continue
+        try:
+            ready = [prepare(case, side) for side in case.sides]
+            measure(ready, arguments.rounds)
+            rows += report(case, ready)
+        except Exception as error:  # one case must not lose the others
+            print(f"{case.rule} {case.scenario}: {type(error).__name__}: {error}"[:2000])
+        torch._dynamo.reset()
+        torch.cuda.empty_cache()
+        arguments.out.write_text(json.dumps({"device": device, "rows": rows}, indent=1))
+        arguments.page.write_text(f"{device}\n\n{table(rows)}")
+    print(arguments.page.read_text())
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
