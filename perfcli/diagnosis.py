@@ -15,7 +15,10 @@ from perfcli.model import Appearance, Comparison, Finding, Rule, Run
 from perfcli.names import suggestion
 
 _SEVERITIES = ("error", "warning", "info")
-_APPEARANCES = ("new", "worse", "", "gone", "better", "same")
+_STAGES: Mapping[Appearance, int] = {
+    "new": 0, "worse": 0, "": 0, "gone": 1, "better": 2, "same": 2,
+}  # fmt: skip
+_APPEARANCES = tuple(_STAGES)
 
 Looked = TypeVar("Looked", Run, Comparison)
 
@@ -44,7 +47,7 @@ def explain(run: Run) -> tuple[Finding, ...]:
 
 def diagnose(comparison: Comparison) -> Comparison:
     """The comparison with its findings: what head has and what base had, and what only the two
-    together show. New and worse ones come first. Raises RuleFailed."""
+    together show. What came with the head comes first. Raises RuleFailed."""
     base, head = explain(comparison.base), explain(comparison.head)
     where = f"runs {comparison.base.id} and {comparison.head.id}"
     between = (f for r in rules() for f in _asked(r, r.of_comparison, comparison, where))
@@ -68,10 +71,14 @@ def _asked(
         ) from error
 
 
-def _order(finding: Finding) -> tuple[int, int, float]:
+def _order(finding: Finding) -> tuple[int, int, int, str, float]:
+    """What came with the head, what is gone, what stayed; in each the gravest first. Amounts are
+    only compared within one code: others count something else."""
     return (
-        _APPEARANCES.index(finding.appearance),
+        _STAGES[finding.appearance],
         _SEVERITIES.index(finding.severity),
+        _APPEARANCES.index(finding.appearance),
+        finding.code,
         -(finding.amount or 0.0),
     )
 

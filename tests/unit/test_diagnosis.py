@@ -138,10 +138,35 @@ def test_findings_without_kernels_are_told_apart_by_subject() -> None:
     ]
 
 
-def test_what_only_two_runs_show_has_no_appearance_and_comes_after_what_is_new() -> None:
-    base, head = [k("a", "1", 0), k("b", "2", 0)], [k("c", "1 2", 4)]
-    found = diagnosis.diagnose(compare(run(base), run(head))).findings
-    assert [(f.appearance, f.code) for f in found] == [("new", "PC901"), ("", "PC903")]
+def test_what_came_with_the_head_is_first_and_the_gravest_of_it() -> None:
+    """What only two runs show has no appearance."""
+    base, head = [k("a", "1", 0), k("b", "2", 0), k("x", "9", 3)], [k("c", "1 2", 4)]
+    breaks = {"print": 99}
+    found = diagnosis.diagnose(
+        compare(run(base), run(head, graph_breaks=breaks)),
+    ).findings
+    assert [(f.appearance, f.code) for f in found] == [
+        ("", "PC903"),
+        ("new", "PC901"),
+        ("new", "PC902"),
+        ("gone", "PC901"),
+    ]
+
+
+def test_amounts_of_different_codes_are_not_compared() -> None:
+    found = [
+        Finding(code, "info", "x", subject=str(amount), amount=amount)
+        for code, amount in (("PC302", 10.0**9), ("PC101", 2.0), ("PC101", 92.0))
+    ]
+    rule = Rule("PC101", "", "", of_run=lambda _: found)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(diagnosis, "rules", lambda: (rule,))
+        ordered = diagnosis.explain(run([k("a", "1", 0)]))
+    assert [(f.code, f.amount) for f in ordered] == [
+        ("PC101", 92),
+        ("PC101", 2),
+        ("PC302", 10**9),
+    ]
 
 
 def test_a_run_alone_has_the_gravest_first() -> None:
