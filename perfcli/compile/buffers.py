@@ -5,10 +5,10 @@ knows it where the kernel is defined. Seen with torch 2.11 to 2.15.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from perfcli.model import Buffer
+from perfcli.model import Buffer, SourceFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,20 @@ def user_operands(node: Any) -> Operands:
         )
     except Exception:  # as above
         return NOTHING
+
+
+def as_used(buffers: tuple[Buffer, ...], facts: SourceFacts | None) -> tuple[Buffer, ...]:
+    """With the role of what is never loaded corrected: Inductor also calls it in place when a
+    kernel overwrites what it made itself, and what a user's kernel only stores."""
+    if facts is None or any(not access.pointer for access in facts.accesses):
+        return buffers
+    loaded = {access.pointer for access in facts.accesses if access.kind != "store"}
+    return tuple(
+        replace(buffer, role="output")
+        if buffer.role == "inplace" and buffer.argument not in loaded
+        else buffer
+        for buffer in buffers
+    )
 
 
 def _numels(kernel: Any) -> dict[str, Any]:

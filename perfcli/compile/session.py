@@ -15,6 +15,7 @@ from typing import Any
 
 from perfcli.blobs import blob_id, pack
 from perfcli.compile import shim, traffic
+from perfcli.compile.buffers import as_used
 from perfcli.compile.capture import Capture, CapturedGraph, CapturedKernel
 from perfcli.compile.sources import user_sources
 from perfcli.errors import CompileFailed
@@ -225,7 +226,7 @@ def _facts(
         lower_bound_seconds=lower_bound_seconds(moved, target) if target else None,
         candidates=result.compiled.candidates,
         alternatives=result.compiled.alternatives,
-        buffers=kernel.operands.buffers,
+        buffers=as_used(kernel.operands.buffers, result.source_facts),
         sizes=kernel.operands.sizes,
         dynamic_sizes=kernel.operands.dynamic_sizes,
         notes=(result.note,) if result.note else (),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
-from perfcli.compile.buffers import NOTHING, operands, user_operands
-from perfcli.model import Buffer, KernelFacts, Run
+from perfcli.compile.buffers import NOTHING, as_used, operands, user_operands
+from perfcli.model import Access, Buffer, KernelFacts, Run, SourceFacts
 
 Compile = Callable[..., Run]
 TRAINING = (("mode", "training"),)
@@ -22,6 +23,31 @@ def by_argument(kernel: KernelFacts) -> dict[str, Buffer]:
 def test_what_fails_is_unknown() -> None:
     assert operands(SimpleNamespace(numels={"x": None})) == NOTHING
     assert user_operands(SimpleNamespace()) == NOTHING
+
+
+def test_only_what_is_loaded_is_in_place() -> None:
+    names = ("in_out_ptr0", "in_out_ptr1", "in_out_ptr2")
+    buffers = tuple(Buffer(name, name, "inplace", "float32", (8,), (1,), 32) for name in names)
+    accesses = (
+        Access("load", "in_out_ptr0", 1, 0, 0),
+        Access("store", "in_out_ptr0", 2, 0, 0),
+        Access("store", "in_out_ptr1", 3, 0, 0),
+        Access("atomic", "in_out_ptr2", 4, 0, 0),
+    )
+    facts = SourceFacts(1, 0, 2, 0, 1, 0, 0, accesses, {}, 1, 3)
+    assert [b.role for b in as_used(buffers, facts)] == ["inplace", "output", "inplace"]
+    assert as_used(buffers, None) == buffers
+    untraced = replace(facts, accesses=(*accesses, Access("load", "", 5, 0, 0)))
+    assert as_used(buffers, untraced) == buffers
+
+
+@pytest.mark.torch
+def test_a_buffer_made_and_overwritten_in_one_kernel_is_an_output(compile_run: Compile) -> None:
+    shape = (("rows", 8192), ("columns", 1024), ("mode", "training"))
+    forward = compile_run("rmsnorm", params=shape).kernels[0]
+    # The mean of squares becomes its inverse root in place, and is never loaded.
+    assert by_argument(forward)["in_out_ptr0"].role == "output"
+    assert by_argument(forward)["in_out_ptr0"].shape == (8192, 1)
 
 
 @pytest.mark.torch
@@ -84,7 +110,7 @@ def test_symbols_have_hints(compile_run: Compile) -> None:
 def test_a_kernel_written_by_hand(compile_run: Compile) -> None:
     written, generated = compile_run("written_kernel.py").kernels
     roles = {name: b.role for name, b in by_argument(written).items()}
-    assert roles == {"left": "input", "right": "input", "out": "inplace"}
+    assert roles == {"left": "input", "right": "input", "out": "output"}
     assert {b.bytes for b in written.buffers} == {100 * 1000 * F32}
     # A pointwise kernel reduces over nothing.
     assert generated.sizes == {"x": 100 * 1000}
