@@ -148,7 +148,8 @@ class Buffer:
     argument: str
     """``in_ptr0``."""
     name: str
-    """Inductor's name, ``buf12`` or ``primals_3``: the same in all kernels of one graph."""
+    """Inductor's name, ``buf12`` or ``primals_3``: the same in all kernels of one graph. What is
+    overwritten goes by the name under which the kernels after it read it."""
     role: Literal["input", "output", "inplace", "workspace"]
     dtype: str
     """``bfloat16``."""
