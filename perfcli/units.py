@@ -41,6 +41,8 @@ def percent(fraction: float | None) -> str:
     if fraction is None:
         return NOT_KNOWN
     value = fraction * 100
+    if 0 < abs(value) < 0.01:
+        return "<0.01 %"
     return f"{value:,.0f} %" if abs(value) >= 999.5 else f"{value:.3g} %"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -58,6 +59,8 @@ class GroupRows:
     deltas: Mapping[str, tuple[str, Outcome]]
     outcome: Outcome
     rows: tuple[KernelRow, ...]
+    note: str = ""
+    """What changed, where no number says it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,32 @@ def cells(kernels: Sequence[KernelFacts]) -> dict[str, str]:
         value = column.total(known) if known else None
         found[column.title] = units.writer(column.metric)(value)
     return found
+
+
+def shorten(name: str, room: int) -> str:
+    """The number at a name's end tells kernels apart, so its middle gives way."""
+    if len(name) <= room:
+        return name
+    keep = (room - 1) // 2
+    return f"{name[:keep]}…{name[-(room - 1 - keep) :]}"
+
+
+def shortened(text: str, names: Sequence[str], room: int, least: int) -> str:
+    """A text whose kernel names give way, no further than ``least``, until it fits into ``room``
+    columns."""
+    known = sorted({name for name in names if name in text}, key=lambda name: -len(name))
+    if not known or len(text) <= room:
+        return text
+    pattern = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, known))})(?!\w)")
+    found = pattern.findall(text)
+    left = room - (len(text) - sum(map(len, found)))
+    share = least
+    for number, name in enumerate(sorted(found, key=len)):  # short ones leave room for long ones
+        share = max(left // (len(found) - number), least)
+        if len(name) > share:
+            break
+        left -= len(name)
+    return pattern.sub(lambda match: shorten(match[0], share), text)
 
 
 # --- a comparison ----------------------------------------------------------------------------
@@ -157,6 +186,17 @@ def unchanged(comparison: Comparison) -> str:
     return f"{units.plural(number, 'kernel')} did not change" if number else ""
 
 
+def without_provenance(comparison: Comparison) -> str:
+    """One line about kernels that are left to their names."""
+    named = sum(g.match.method == "name" for g in comparison.groups)
+    number = sum(not k.origins for run in (comparison.base, comparison.head) for k in run.kernels)
+    if not number:
+        return ""
+    how = "matched by name" if named else "matched by their code alone"
+    has = "has" if number == 1 else "have"
+    return f"{units.plural(number, 'kernel')} {has} no provenance: {how}"
+
+
 # Below this confidence a match is said to be a guess.
 _DOUBT = 0.4
 
@@ -166,6 +206,7 @@ def group_rows(group: KernelGroup, comparison: Comparison) -> GroupRows:
     head = [(index, comparison.head.kernels[index]) for index in group.match.head]
     return GroupRows(
         headline=_headline(group, [kernel for _, kernel in (*base, *head)]),
+        note=_unseen(group, [k for _, k in base], [k for _, k in head]),
         deltas=_deltas(group),
         outcome=_worst(group),
         rows=(*_side_rows("base", base), *_side_rows("head", head)),
@@ -195,10 +236,41 @@ def _headline(group: KernelGroup, kernels: Sequence[KernelFacts]) -> str:
         "fused": f"fused {len(match.base)} → 1",
         "regrouped": f"regrouped {len(match.base)} → {len(match.head)}",
     }
+    word = words[match.relation]
     if match.confidence < _DOUBT:
-        return f"{words[match.relation]} (a guess, by {match.method})"
+        return f"{word} (a guess, by {match.method})"
     graphs = {units.printable(kernel.graph) for kernel in kernels}
-    return f"{words[match.relation]}, {graphs.pop()}" if len(graphs) == 1 else words[match.relation]
+    return f"{word}, {graphs.pop()}" if len(graphs) == 1 else word
+
+
+_COUNTED: tuple[tuple[str, Callable[[Candidate], object]], ...] = (
+    ("instructions", lambda c: (c.global_loads, c.global_stores, c.tma_loads, c.tma_stores)),
+    ("spill instructions", lambda c: (c.local_loads, c.local_stores)),
+    ("warps", lambda c: c.num_warps),
+    ("stages", lambda c: c.num_stages),
+    ("block sizes", lambda c: dict(c.config)),
+)
+
+
+def _unseen(group: KernelGroup, base: Sequence[KernelFacts], head: Sequence[KernelFacts]) -> str:
+    """What changed in one kernel where no number of the table says it."""
+    if len(base) != 1 or len(head) != 1 or _deltas(group):
+        return ""
+    ours, theirs = base[0], head[0]
+    if ours.launches != theirs.launches:
+        return f"{ours.launches} → {units.plural(theirs.launches, 'launch', 'launches')}"
+    if group.match.relation == "same":
+        return ""
+    if ours.source_hash == theirs.source_hash:
+        return "same source, other machine code"
+    if ours.kind != theirs.kind:
+        return f"{ours.kind} → {theirs.kind}"
+    found = []
+    if ours.best and theirs.best:
+        found = [name for name, of in _COUNTED if of(ours.best) != of(theirs.best)]
+    if len(ours.candidates) != len(theirs.candidates):
+        found.append("launch configurations")
+    return f"same numbers, other {found[0] if found else 'code'}"
 
 
 def _deltas(group: KernelGroup) -> dict[str, tuple[str, Outcome]]:
@@ -229,7 +301,9 @@ def question(run: Run) -> str:
     """What was compiled, in one line."""
     parts = [run.scenario, run.mode, run.target.name if run.target else run.device]
     parts += ["dynamic shapes"] if run.dynamic else []
-    parts += [" ".join(f"{name}={value}" for name, value in run.params.items())]
+    # The mode is said already, unless the parameter of that name is another thing.
+    given = [(n, v) for n, v in run.params.items() if (n, v) != ("mode", run.mode)]
+    parts += [" ".join(f"{name}={value}" for name, value in given)]
     return units.printable(" · ".join(part for part in parts if part))
 
 

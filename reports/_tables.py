@@ -23,6 +23,8 @@ class KernelTable:
 
     table: Table
     titles: tuple[str, ...]
+    hidden: tuple[str, ...]
+    """Columns that there was no room for."""
     name_width: int
 
     def add(self, prefix: str, name: Text, cells: Mapping[str, Text | str]) -> None:
@@ -48,7 +50,8 @@ def kernel_table(width: int) -> KernelTable:
     for title in titles:
         table.add_column(title, justify="right", no_wrap=True, min_width=_WIDTHS[title])
     name_width = width - sum(_WIDTHS[title] + _PADDING for title in titles)
-    return KernelTable(table, tuple(titles), name_width)
+    hidden = tuple(c.title for c in _rows.COLUMNS if c.title not in titles)
+    return KernelTable(table, tuple(titles), hidden, name_width)
 
 
 def plain_table() -> Table:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
 from perfcli import units
-from perfcli.model import Comparison, Outcome, Run, Screen
+from perfcli.model import Comparison, Run, Screen
 
 from . import _rows
 from ._findings import explanation_view, findings_view, kernel_findings_view
 from ._kernel_view import kernel_view
 from ._tables import KernelTable, kernel_table, plain_table
+from ._verdict import STYLES, FirstLines, sentence
 
-STYLES: dict[Outcome, str] = {"worse": "red", "better": "green", "same": "", "unknown": "yellow"}
 MOST_GROUPS = 25
 
 
@@ -26,10 +26,10 @@ def comparison_view(
     """The whole report, or in brief its first line. ``places``: for base and head how to name the
     run (empty where it is not stored), and its file."""
     if brief:
-        line = verdict(comparison)
+        line = sentence(comparison)
         line.no_wrap, line.overflow = True, "ignore"
         return Group(line)  # print joins bare texts and forgets that this one must not wrap
-    parts: list[RenderableType] = [verdict(comparison), Text(""), _sides(comparison), Text("")]
+    parts: list[RenderableType] = [FirstLines(comparison), Text(""), _sides(comparison), Text("")]
     parts += [_Totals(comparison), Text("")]
     breaks = [Text(f"graph breaks: {change}") for change in _rows.changed_breaks(comparison)]
     parts += [*breaks, Text("")] if breaks else []
@@ -37,17 +37,11 @@ def comparison_view(
     if groups:
         parts += [Text("Kernels that changed, costliest first", style="bold")]
         parts += [_Groups(comparison)]
-    parts += [Text(_rows.unchanged(comparison), style="dim")] if _rows.unchanged(comparison) else []
+    ends = (_rows.unchanged(comparison), _rows.without_provenance(comparison))
+    parts += [Text(line, style="dim") for line in ends if line]
     parts += findings_view(comparison, places[1][0] if places else "")
     parts += _closing(comparison, places)
     return Group(*parts)
-
-
-def verdict(comparison: Comparison) -> Text:
-    """The first line."""
-    style = f"bold {STYLES[comparison.outcome]}".strip()
-    word = Text(_rows.VERDICTS[comparison.outcome], style=style)
-    return Text.assemble(word, "  ", units.printable(comparison.reason))
 
 
 def _sides(comparison: Comparison) -> RenderableType:
@@ -100,6 +94,7 @@ class _Groups:
         for group in groups[:MOST_GROUPS]:
             _add_group(table, _rows.group_rows(group, self.comparison))
         yield table.table
+        yield from _hidden(table)
         if len(groups) > MOST_GROUPS:
             yield Text(f"… and {len(groups) - MOST_GROUPS} more: --json FILE has them all")
 
@@ -111,6 +106,11 @@ _PARTS: dict[_rows.Part, tuple[str, str]] = {
 }
 
 
+def _hidden(table: KernelTable) -> Iterator[Text]:
+    if table.hidden:
+        yield Text(f"hidden at this width: {', '.join(table.hidden)}", style="dim")
+
+
 def _add_group(table: KernelTable, group: _rows.GroupRows) -> None:
     style = f"bold {STYLES[group.outcome]}".strip()
     deltas = {
@@ -118,6 +118,8 @@ def _add_group(table: KernelTable, group: _rows.GroupRows) -> None:
         for title, (text, outcome) in group.deltas.items()
     }
     table.add("", Text(group.headline, style=style), deltas)
+    if group.note:
+        table.add("   ", Text(group.note, style="italic"), {})
     for row in group.rows:
         sign, style = _PARTS[row.part]
         number = f" {row.number:>3}  " if row.number is not None else "  "
@@ -234,6 +236,7 @@ class _Listing:
             row = _rows.kernel_row(number, kernel)
             table.add(f"{number:>4}  ", Text(row.name), row.cells)
         yield table.table
+        yield from _hidden(table)
 
 
 SCREEN = Screen(

@@ -55,7 +55,7 @@ def inspect_kernel(
 
     Without KERNEL it lists the kernels and their numbers.
     """
-    from perfcli import diagnosis
+    from perfcli import diagnosis, units
     from perfcli.commands import _obtain, _output, _trials
     from perfcli.commands._progress import Notes
     from perfcli.commands._request import Question, Side
@@ -79,7 +79,8 @@ def inspect_kernel(
     number = choose(found.run.kernels, kernel)
     facts = found.run.kernels[number]
     if candidate is not None and candidate >= len(facts.candidates):
-        raise PerfcliError(f"{facts.name} has {len(facts.candidates)} candidates, numbered from 0")
+        has = units.plural(len(facts.candidates), "candidate")
+        raise PerfcliError(f"{facts.name} has {has}, numbered from 0")
     if forms:
         _output.write_document("kernel", {"kernel": facts}, json)
         _output.print_text(found.text(_blob(facts, forms[0], candidate)), json)

@@ -7,7 +7,7 @@ from pathlib import PurePath
 
 from perfcli.diff.match import match
 from perfcli.diff.metrics import changes, totals
-from perfcli.diff.verdict import judge
+from perfcli.diff.verdict import besides, judge
 from perfcli.errors import NotComparable, PerfcliError
 from perfcli.model import Comparison, KernelGroup, Run
 
@@ -40,9 +40,19 @@ def compare(base: Run, head: Run, allow: Collection[str] = ()) -> Comparison:
         for found in matches
     )
     all_totals = totals(base, head)
-    outcome, reason = judge(base, head, all_totals, groups)
+    outcome, reason, because = judge(base, head, all_totals, groups)
     differences = (*_allowed(base, head), *_differences(base, head))
-    return Comparison(base, head, all_totals, groups, outcome, reason, differences)
+    return Comparison(
+        base,
+        head,
+        all_totals,
+        groups,
+        outcome,
+        reason,
+        differences,
+        because=because,
+        besides=besides(base, head),
+    )
 
 
 # --- comparable? -----------------------------------------------------------------------------

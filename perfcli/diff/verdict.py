@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from perfcli import units
 from perfcli.diff.metrics import DECIDING
-from perfcli.model import Change, KernelFacts, KernelGroup, Outcome, Run
+from perfcli.model import Because, Change, KernelFacts, KernelGroup, Outcome, Run
 
 # Not bytes swept: they need a source that can be read as well, and say more than bytes moved only
 # where a kernel goes over a buffer several times.
 _MUST_BE_KNOWN = ("spilled_words", "bytes_moved")
+_LISTED = 3
 _SHORT = {
     "spilled_words": "spills",
     "bytes_moved": "bytes",
@@ -21,27 +24,64 @@ _SHORT = {
 
 def judge(
     base: Run, head: Run, totals: Sequence[Change], groups: Sequence[KernelGroup]
-) -> tuple[Outcome, str]:
+) -> tuple[Outcome, str, Because | None]:
     """Worse if any deciding metric got worse, else unknown if spills or bytes can't be told, else
-    better if any got better, else the same."""
+    better if any got better, else the same. With the reason in a sentence, and in its parts where
+    a metric decided."""
     deciding = [c for name in DECIDING for c in totals if c.metric == name]
     worse = [c for c in deciding if c.outcome == "worse"]
     better = [c for c in deciding if c.outcome == "better"]
-    unsure = [c for c in deciding if c.outcome == "unknown" and c.metric in _MUST_BE_KNOWN]
-    identical = all(g.match.relation == "same" for g in groups)
-    if worse:
-        return "worse", _because(worse[0], base, head, groups, better)
-    if unsure:
-        return "unknown", _unsure(unsure[0].metric, "one side")
-    if not identical and head.device == "cuda" and _absent("spilled_words", deciding):
-        return "unknown", _unsure("spilled_words", "both sides")
-    if better:
-        return "better", _because(better[0], base, head, groups, worse)
-    if identical:
-        return "same", _identical(head)
+    doubt = _doubt(deciding, groups, head)
+    if worse or (better and not doubt):
+        first, against = (worse, better) if worse else (better, worse)
+        because = _because(first[0], base, head, groups, against)
+        return ("worse" if worse else "better"), _sentence(because), because
+    if doubt:
+        return "unknown", doubt, None
+    but = "".join(f", but {text}" for text in [" and ".join(besides(base, head))] if text)
+    if all(g.match.relation == "same" for g in groups):
+        return "same", _identical(head) + but, None
     if all(c.outcome == "unknown" for c in deciding):
-        return "unknown", "nothing that decides can be compared: no spills, bytes or memory"
-    return "same", _unaffected(deciding, groups)
+        return (
+            "unknown",
+            "nothing that decides can be compared: no spills, bytes or memory",
+            None,
+        )
+    return "same", _unaffected(deciding, groups) + but.replace(", but", "; but"), None
+
+
+def _doubt(deciding: Sequence[Change], groups: Sequence[KernelGroup], head: Run) -> str:
+    """Why better or the same can't be said."""
+    unsure = [c for c in deciding if c.outcome == "unknown" and c.metric in _MUST_BE_KNOWN]
+    if unsure:
+        return _unsure(unsure[0].metric, "one side")
+    identical = all(g.match.relation == "same" for g in groups)
+    if not identical and head.device == "cuda" and _absent("spilled_words", deciding):
+        return _unsure("spilled_words", "both sides")
+    return ""
+
+
+def besides(base: Run, head: Run) -> tuple[str, ...]:
+    """What changed apart from kernels: ``extern calls 43 → 42 (aten.mm −1)``."""
+    found = []
+    ours, theirs = (_extern_calls(run) for run in (base, head))
+    moved = {op: theirs[op] - ours[op] for op in {**ours, **theirs} if theirs[op] != ours[op]}
+    if moved:
+        listed = [f"{op} {units.signed(units.count, n)}" for op, n in moved.items()]
+        more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
+        numbers = f"{units.count(ours.total())} → {units.count(theirs.total())}"
+        found.append(f"extern calls {numbers} ({', '.join(listed[:_LISTED])}{more})")
+    breaks = [sum(run.graph_breaks.values()) for run in (base, head)]
+    if base.graph_breaks != head.graph_breaks:
+        found.append(f"graph breaks {breaks[0]} → {breaks[1]}")
+    return tuple(found)
+
+
+def _extern_calls(run: Run) -> Counter[str]:
+    calls: Counter[str] = Counter()
+    for extern in run.externs:
+        calls[extern.op] += extern.count
+    return calls
 
 
 def describe(group: KernelGroup, base: Run, head: Run) -> str:
@@ -92,44 +132,64 @@ def _because(
     head: Run,
     groups: Sequence[KernelGroup],
     against: Sequence[Change],
-) -> str:
+) -> Because:
     """The metric that decides, the group that adds most to it, and what speaks against it."""
     write = units.writer(change.metric)
     text = f"{units.title(change.metric)} {write(change.base)} → {write(change.head)}"
     share = units.relative(change.base, change.head)
     text += f" ({share})" if share and change.metric != "spilled_words" else ""
+    found = Because(text)
     worst = _most_to_blame(change, groups)
     if worst is not None:
-        text += f": {_blame(worst, change.metric, base, head)}"
-    if against:
-        other = against[0]
+        moved = units.signed(write, _delta(groups[worst], change.metric))
+        found = replace(
+            found,
+            group=worst,
+            kernel=_to_look_at(groups[worst], base, head),
+            how=_how(groups[worst]),
+            sums=f"{describe(groups[worst], base, head)}, {moved} {units.title(change.metric)}",
+        )
+    for other in against[:1]:
         moved = units.signed(units.writer(other.metric), other.delta)
-        text += f", though {units.title(other.metric)} {moved}"
-    return text
+        found = replace(found, though=f"{units.title(other.metric)} {moved}")
+    return found
 
 
-def _most_to_blame(change: Change, groups: Sequence[KernelGroup]) -> KernelGroup | None:
+def _sentence(because: Because) -> str:
+    text = because.change
+    if because.kernel:
+        text += f": {because.kernel} {because.how} ({because.sums})"
+    return f"{text}, though {because.though}" if because.though else text
+
+
+def _most_to_blame(change: Change, groups: Sequence[KernelGroup]) -> int | None:
     sign = 1 if (change.delta or 0) > 0 else -1
     moved = [(sign * _delta(group, change.metric), -n) for n, group in enumerate(groups)]
     most, place = max(moved, default=(0.0, 0))
-    return groups[-place] if most > 0 else None
+    return -place if most > 0 else None
 
 
 def _delta(group: KernelGroup, metric: str) -> float:
     return next((c.delta or 0.0 for c in group.changes if c.metric == metric), 0.0)
 
 
-def _blame(group: KernelGroup, metric: str, base: Run, head: Run) -> str:
+def _to_look_at(group: KernelGroup, base: Run, head: Run) -> str:
     named = [head.kernels[index] for index in group.match.head] or [
         base.kernels[index] for index in group.match.base
     ]
-    name = max(named, key=lambda k: (k.spilled_words or 0, k.bytes_moved or 0)).name
-    moved = units.signed(units.writer(metric), _delta(group, metric))
-    verb = {
+    return max(named, key=lambda k: (k.spilled_words or 0, k.bytes_moved or 0)).name
+
+
+def _how(group: KernelGroup) -> str:
+    return {
         "new": "is new",
         "gone": "is gone",
         "fused": f"fuses {len(group.match.base)} kernels",
         "split": f"comes from a split into {len(group.match.head)} kernels",
-        "regrouped": "was regrouped",
+        "regrouped": f"was regrouped with others ({_ratio(group)})",
+        "same": "is the same code, launched another number of times",
     }.get(group.match.relation, "changed")
-    return f"{name} {verb} ({describe(group, base, head)}, {moved})"
+
+
+def _ratio(group: KernelGroup) -> str:
+    return f"{len(group.match.base)} → {len(group.match.head)}"

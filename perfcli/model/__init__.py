@@ -4,7 +4,7 @@ A ``Run`` is what one compilation of one scenario yielded; a ``Comparison`` is a
 made from two runs. ``None`` always means "not known", never zero.
 """
 
-from perfcli.model.comparison import Comparison, KernelGroup, Match, Report, Screen
+from perfcli.model.comparison import Because, Comparison, KernelGroup, Match, Report, Screen
 from perfcli.model.finding import Appearance, Change, Cure, Finding, Trial, TrialOutcome
 from perfcli.model.kernel import (
     Access,
@@ -42,6 +42,7 @@ from perfcli.model.workload import (
 __all__ = [
     "Access",
     "Appearance",
+    "Because",
     "BlobId",
     "Buffer",
     "Bundle",

@@ -29,6 +29,24 @@ class KernelGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class Because:
+    """A verdict's reason in its parts, where a metric decided it."""
+
+    change: str
+    """``spilled words 2 → 94``."""
+    group: int | None = None
+    """Index into ``Comparison.groups``: what adds most to it."""
+    kernel: str = ""
+    """The group's kernel to look at."""
+    how: str = ""
+    """``fuses 2 kernels``."""
+    sums: str = ""
+    """``2 kernels, 21 loads → 1 kernel, 17 loads, +92 spilled words``."""
+    though: str = ""
+    """What speaks against it: ``bytes moved −1.62 GB``."""
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """The only thing that reports and the gate see."""
 
@@ -41,6 +59,9 @@ class Comparison:
     differences: tuple[str, ...] = ()
     """How the environments differ."""
     findings: tuple[Finding, ...] = ()
+    because: Because | None = None
+    besides: tuple[str, ...] = ()
+    """What changed apart from kernels: extern calls, graph breaks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from handmade import ENVIRONMENT, kernel, run
@@ -20,13 +21,17 @@ from perfcli.diff.compare import compare
 from perfcli.model import (
     Candidate,
     Comparison,
+    Cure,
     ExternCall,
+    Finding,
     KernelFacts,
     LineCounts,
     Origin,
     Report,
     Screen,
     SourceFacts,
+    Trial,
+    TrialOutcome,
     Variant,
 )
 
@@ -307,3 +312,144 @@ def test_json() -> None:
     numbers = [k["number"] for group in document["groups"] for k in group["base"]]
     assert sorted(numbers) == list(range(7))
     check("comparison.json", text)
+
+
+# --- the first lines -------------------------------------------------------------------------
+
+
+def first_lines(comparison: Comparison, width: int = 100) -> list[str]:
+    text = shown(screen().comparison(comparison, PLACES), width)
+    return text.split("\n\n", maxsplit=1)[0].splitlines()
+
+
+def blamed(**more: Any) -> Finding:
+    kernel_name = worse().head.kernels[0].name
+    return Finding("PC103", "error", f"{kernel_name} fuses 17 reads", (0,), **more)
+
+
+def test_the_first_lines_name_the_kernels_the_cause_and_the_cure() -> None:
+    cure = Cure({"triton.mix_order_reduction_max_reads": 10})
+    findings = (
+        blamed(appearance="same"),
+        blamed(appearance="gone", on_base=True),
+        blamed(appearance="new", cures=(cure,)),
+    )
+    lines = first_lines(replace(worse(), findings=findings))
+    assert lines[0] == (
+        "WORSE  spilled words 0 → 92: "
+        "triton_red_fused__to_copy_a…e_layer_norm_backward_sum_4 fuses 3 kernels"
+    )
+    assert lines[1] == "sum     3 kernels, 14 loads → 1 kernel, 17 loads, +92 spilled words"
+    assert lines[2].startswith("from    triton_red_fused…to_copy_mul_sum_4 (6 loads), ")
+    assert lines[-2:] == [
+        "cause   PC103 it fuses 17 reads",
+        "cure    triton.mix_order_reduction_max_reads=10",
+    ]
+    assert len(lines) <= 6
+
+
+@pytest.mark.parametrize(
+    ("outcome", "says"),
+    [
+        ("helps", "cure    a=false (proven)"),
+        ("helps at a cost", "cure    a=false (proven, at a cost)"),
+        ("does not help", "cure    none found: what was tried does not help"),
+    ],
+)
+def test_a_cure_that_was_tried(outcome: TrialOutcome, says: str) -> None:
+    finding = blamed(appearance="new", trials=(Trial(Cure({"a": False}), outcome),))
+    assert first_lines(replace(worse(), findings=(finding,)))[-1] == says
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 160, 300])
+def test_no_first_line_is_too_long_or_broken_in_a_name(width: int) -> None:
+    finding = blamed(appearance="new")
+    lines = first_lines(replace(worse(), findings=(finding,)), width)
+    assert max(map(len, lines)) <= max(width, 40)
+    assert sum("_sum_4 fuses" in line or line.endswith("_sum_4") for line in lines) >= 1
+
+
+def test_extern_calls_and_breaks_are_said_beside_identical_kernels() -> None:
+    mm = ExternCall("aten.mm", "forward 0", 12)
+    base = run([kernel("a", "1")], externs=(mm,))
+    head = run([kernel("a", "1")], externs=(replace(mm, count=11),), graph_breaks={"item": 3})
+    (line,) = first_lines(compare(base, head))
+    assert line == (
+        "SAME  the only kernel is identical, but extern calls 12 → 11 (aten.mm −1) and "
+        "graph breaks 0 → 3"
+    )
+    grown = run([kernel("a", "1", stack=8, text="x")], externs=(replace(mm, count=13),))
+    assert "besides extern calls 12 → 13 (aten.mm +1)" in first_lines(compare(base, grown))
+
+
+# --- what changed and what did not -----------------------------------------------------------
+
+
+def test_two_kernels_of_220_are_named() -> None:
+    def node(layer: int, role: int) -> tuple[Origin, ...]:
+        module = f"blocks.{layer}.part_{role}"
+        return tuple(
+            Origin(f"{op}_{11 * layer + role}", f"aten.{op}.default", module, (8, 512))
+            for op in ("mul", "add", "rsqrt")
+        )
+
+    base = [
+        kernel(f"triton_red_fused_add_mul_{11 * layer + role}", origins=node(layer, role))
+        for layer in range(20)
+        for role in range(11)
+    ]
+    # Renamed and in another order, as any change to fusion does it.
+    head = [
+        replace(k, name=f"triton_red_fused_add_mul_{(n + 37) % 220}") for n, k in enumerate(base)
+    ]
+    other = replace(base[0].candidates[0], registers=64, stack_bytes=16, binary_hash="other")
+    for number in (17, 141):
+        head[number] = replace(head[number], candidates=(other,), source_hash=f"other {number}")
+    changed = {base[17].name, base[141].name, head[17].name, head[141].name}
+    text = shown(screen().comparison(compare(run(base), run(head[::-1])), PLACES))
+    rows = [line.split() for line in text.splitlines() if line.startswith(("− ", "+ "))]
+    assert {row[2] for row in rows} == changed
+    assert len(rows) == 4
+    assert "218 kernels did not change" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"source_hash": "x"}, "same numbers, other code"),
+        ({}, "same source, other machine code"),
+        ({"kind": "reduction", "source_hash": "x"}, "pointwise → reduction"),
+        ({"num_warps": 8, "source_hash": "x"}, "same numbers, other warps"),
+        ({"launches": 3, "same": True}, "1 → 3 launches"),
+    ],
+)
+def test_a_change_that_no_number_shows_is_said(change: dict[str, Any], says: str) -> None:
+    base = kernel("a", "1", read=None, written=None)
+    warps = change.pop("num_warps", 4)
+    same = change.pop("same", False)
+    candidate = replace(base.candidates[0], num_warps=warps)
+    if not same:
+        candidate = replace(candidate, binary_hash="other")
+    head = replace(base, candidates=(candidate,), **change)
+    assert says in shown(screen().comparison(compare(run([base]), run([head])), PLACES))
+
+
+def test_kernels_without_provenance_are_counted() -> None:
+    base = [kernel("triton_poi_fused_mul_3"), kernel("b", "1")]
+    head = [kernel("triton_poi_fused_mul_4", stack=8), kernel("b", "1")]
+    text = shown(screen().comparison(compare(run(base), run(head)), PLACES))
+    assert "2 kernels have no provenance: matched by name" in text
+
+
+def test_columns_without_room_are_said_to_be_hidden() -> None:
+    assert "hidden" not in shown(screen().comparison(worse(), PLACES), 100)
+    assert "hidden at this width: shared, occup.\n" in shown(
+        screen().comparison(worse(), PLACES), 80
+    )
+
+
+def test_the_mode_is_said_once() -> None:
+    one = run([kernel("a", "1")], params={"rows": 1, "mode": "training"})
+    text = shown(screen().run(one), 200)
+    assert text.count("training") == 1
+    assert "rows=1" in text

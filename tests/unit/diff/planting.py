@@ -20,8 +20,10 @@ from perfcli.model import KernelFacts, Origin, Relation
 Expected = tuple[frozenset[str], frozenset[str], Relation]
 
 OPERATORS = ("mul", "add", "sub", "exp", "pow", "neg", "sum", "mean")
-# Told apart only by their order, modules' names apart: what is dropped can't be known.
-NEED_MODULES = ("drop", "add")
+# Without modules and names operators tell kernels apart by their order alone: what was dropped
+# can't be known. With names, one that was dropped and one that was added, in one model without
+# modules, with the same operators, may be one kernel whose nodes were made anew.
+AMBIGUOUS = ("drop", "add")
 CHANGES = (
     *("keep", "recompile", "rewrite", "merge", "split", "regroup", "drop", "add"),
     "lose a layer",
@@ -76,9 +78,12 @@ class Planter:
     def plant(self, changes: Sequence[str]) -> Planted:
         waiting = self.model()
         self.dice.shuffle(waiting)
-        for change in changes:
-            if self.nodes_agree or self.modules or change not in NEED_MODULES:
-                getattr(self, change.replace(" ", "_"))(waiting)
+        clear = [c for c in changes if self.modules or c not in AMBIGUOUS]
+        if self.nodes_agree and not self.modules:
+            only = self.dice.choice(AMBIGUOUS)
+            clear = [c for c in changes if c == only or c not in AMBIGUOUS]
+        for change in clear:
+            getattr(self, change.replace(" ", "_"))(waiting)
         while waiting:
             self.keep(waiting)
         return self.runs()

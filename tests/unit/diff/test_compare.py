@@ -40,7 +40,7 @@ def test_a_fused_kernel_that_spills_is_the_reason() -> None:
     comparison = compare(run(base), run(head, id="head"))
     assert comparison.outcome == "worse"
     assert comparison.reason == (
-        "spilled words 0 → 92: big fuses 3 kernels (3 kernels, 14 loads → 1 kernel, 17 loads, +92)"
+        "spilled words 0 → 92: big fuses 3 kernels (3 kernels, 14 loads → 1 kernel, 17 loads, +92 spilled words)"
         ", though bytes moved −3 kB"
     )
     assert total(comparison, "spilled_words") == Change("spilled_words", 0, 92, "worse")
@@ -252,7 +252,7 @@ def test_one_more_sweep_over_the_same_bytes_is_worse() -> None:
     assert comparison.outcome == "worse"
     assert comparison.reason == (
         "bytes swept 1.5 kB → 2.5 kB (+66.7 %): a changed "
-        "(1 kernel, 2 loads → 1 kernel, 2 loads, +1 kB)"
+        "(1 kernel, 2 loads → 1 kernel, 2 loads, +1 kB bytes swept)"
     )
     assert compare(head, base).outcome == "better"
 

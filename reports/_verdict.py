@@ -1,0 +1,171 @@
+"""The first lines of a comparison: what is worse, through which kernel, why, and the cure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.text import Text
+
+from perfcli import units
+from perfcli.model import Comparison, Finding, KernelFacts, OptionValue, Outcome
+
+from . import _rows
+
+STYLES: dict[Outcome, str] = {"worse": "red", "better": "green", "same": "", "unknown": "yellow"}
+LABEL = 8
+LEAST_NAME = 20
+MOST_NAMES = 4
+
+
+def sentence(comparison: Comparison) -> Text:
+    """The verdict and its whole reason."""
+    return Text.assemble(_word(comparison), "  ", units.printable(comparison.reason))
+
+
+def _word(comparison: Comparison) -> Text:
+    style = f"bold {STYLES[comparison.outcome]}".strip()
+    return Text(_rows.VERDICTS[comparison.outcome], style=style)
+
+
+@dataclass(frozen=True)
+class FirstLines:
+    """The verdict, and where one group of kernels is to blame what became of it and why. Names of
+    kernels give way in the middle, so that no line is broken in one."""
+
+    comparison: Comparison
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width = options.max_width
+        word = _word(self.comparison)
+        yield from _line(word, *self._first(), width, word.cell_len + 2)
+        for label, text, names in self._rest():
+            yield from _line(Text(label, style="dim"), text, names, width, LABEL)
+
+    def _first(self) -> tuple[str, Sequence[str]]:
+        because = self.comparison.because
+        if because is None:
+            return self.comparison.reason, ()
+        if because.kernel:
+            return f"{because.change}: {because.kernel} {because.how}", [because.kernel]
+        return because.change, ()
+
+    def _rest(self) -> Iterator[tuple[str, str, Sequence[str]]]:
+        comparison, because = self.comparison, self.comparison.because
+        if because is not None:
+            if because.sums:
+                yield "sum", because.sums, ()
+            yield from self._swallowed()
+            if because.though:
+                yield "though", because.though, ()
+            for text in comparison.besides:
+                yield "besides", text, ()
+        elif comparison.outcome == "unknown":
+            for text in comparison.besides:
+                yield "besides", text, ()
+        finding = cause(comparison)
+        if finding is not None:
+            names = [comparison.head.kernels[n].name for n in finding.kernels]
+            yield "cause", f"{finding.code} {_of_it(finding.headline, self._first()[1])}", names
+            cured = _cure(finding)
+            if cured:
+                yield "cure", cured, ()
+
+    def _swallowed(self) -> Iterator[tuple[str, str, Sequence[str]]]:
+        """By name what a fused kernel was made of, or a split one became."""
+        because = self.comparison.because
+        if because is None or because.group is None:
+            return
+        match = self.comparison.groups[because.group].match
+        ours = [self.comparison.base.kernels[n] for n in match.base]
+        theirs = [self.comparison.head.kernels[n] for n in match.head]
+        if len(ours) > 1:
+            yield "from", *_listed(ours)
+        if len(theirs) > 1:
+            yield "into", *_listed(theirs)
+
+
+def _of_it(headline: str, names: Sequence[str]) -> str:
+    """A headline about the kernel that the line above names."""
+    for name in names:
+        if headline.startswith(f"{name} "):
+            return f"it {headline.removeprefix(name).lstrip()}"
+    return headline
+
+
+def _listed(kernels: Sequence[KernelFacts]) -> tuple[str, Sequence[str]]:
+    shown = kernels[:MOST_NAMES]
+    parts = [f"{k.name}{_loads(k)}" for k in shown]
+    more = f" and {len(kernels) - len(shown)} more" if len(kernels) > len(shown) else ""
+    return ", ".join(parts) + more, [k.name for k in shown]
+
+
+def _loads(kernel: KernelFacts) -> str:
+    facts = kernel.source_facts
+    return f" ({units.plural(facts.loads, 'load')})" if facts else ""
+
+
+def cause(comparison: Comparison) -> Finding | None:
+    """The gravest new or worse finding of the kernels that are to blame, where it got worse."""
+    because = comparison.because
+    if comparison.outcome != "worse" or because is None or because.group is None:
+        return None
+    blamed = set(comparison.groups[because.group].match.head)
+    found = (
+        f
+        for f in comparison.findings
+        if not f.on_base and f.appearance in ("new", "worse") and blamed.intersection(f.kernels)
+    )
+    return min(found, key=lambda f: _SEVERITIES.index(f.severity), default=None)
+
+
+_SEVERITIES = ("error", "warning", "info")
+
+
+def _cure(finding: Finding) -> str:
+    """The options that help, or those to try."""
+    for trial in finding.trials:
+        if trial.outcome.startswith("helps"):
+            cost = ", at a cost" if trial.outcome == "helps at a cost" else ""
+            return f"{_written(trial.cure.options)} (proven{cost})"
+    if finding.trials:
+        return "none found: what was tried does not help"
+    for cure in finding.cures[:1]:
+        return _written(cure.options) + (" (proven)" if finding.proven else "")
+    return ""
+
+
+def _written(options: Mapping[str, OptionValue]) -> str:
+    return " ".join(
+        f"{name}={value if isinstance(value, str) else json.dumps(value)}"
+        for name, value in options.items()
+    )
+
+
+# --- lines -----------------------------------------------------------------------------------
+
+
+def _line(label: Text, text: str, names: Sequence[str], width: int, indent: int) -> Iterator[Text]:
+    """One line if names can make it so, else several below each other behind the label."""
+    room = max(width - indent, 24)
+    shown = _rows.shortened(text, names, room, LEAST_NAME)
+    if len(shown) > room:  # it takes several lines anyway: names need not give way so far
+        shown = _rows.shortened(text, names, room, max(room // 2 - 12, LEAST_NAME))
+    lines = _wrapped(units.printable(shown), room)
+    for number, line in enumerate(lines):
+        start = label if number == 0 else Text()
+        yield Text.assemble(start, " " * (indent - start.cell_len), line)
+
+
+def _wrapped(text: str, room: int) -> list[str]:
+    """At spaces, but not between a kernel and its loads; what is longer than a line sticks out."""
+    lines = [""]
+    for word in re.split(r" (?!\()(?!loads?\))", text):
+        if lines[-1] and len(lines[-1]) + 1 + len(word) > room:
+            lines.append(word)
+        else:
+            lines[-1] = f"{lines[-1]} {word}" if lines[-1] else word
+    return lines
