@@ -75,6 +75,7 @@ fidelity: setup
 bench: setup
 	$(BIN)/python bench/startup.py
 	$(BIN)/python bench/stored_runs.py
+	$(BIN)/python bench/matching.py
 	$(BIN)/python bench/full_run.py
 
 clean:

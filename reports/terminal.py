@@ -30,6 +30,7 @@ def comparison_view(
         line.no_wrap, line.overflow = True, "ignore"
         return Group(line)  # print joins bare texts and forgets that this one must not wrap
     parts: list[RenderableType] = [FirstLines(comparison), Text(""), _sides(comparison), Text("")]
+    parts += _without_kernels(comparison)
     parts += [_Totals(comparison), Text("")]
     breaks = [Text(f"graph breaks: {change}") for change in _rows.changed_breaks(comparison)]
     parts += [*breaks, Text("")] if breaks else []
@@ -42,6 +43,12 @@ def comparison_view(
     parts += findings_view(comparison, places[1][0] if places else "")
     parts += _closing(comparison, places)
     return Group(*parts)
+
+
+def _without_kernels(comparison: Comparison) -> list[RenderableType]:
+    sides = (("base", comparison.base), ("head", comparison.head))
+    why = [f"{side}: {nothing}" for side, run in sides if (nothing := _rows.without_kernels(run))]
+    return [*(Text(line, style="bold yellow") for line in why), Text("")] if why else []
 
 
 def _sides(comparison: Comparison) -> RenderableType:

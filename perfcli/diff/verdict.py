@@ -25,9 +25,14 @@ _SHORT = {
 def judge(
     base: Run, head: Run, totals: Sequence[Change], groups: Sequence[KernelGroup]
 ) -> tuple[Outcome, str, Because | None]:
-    """Worse if any deciding metric got worse, else unknown if spills or bytes can't be told, else
+    """Unknown where one side has no kernels at all: its work is done elsewhere, uncounted. Worse
+    if any deciding metric got worse, else unknown if spills or bytes can't be told, else
     better if any got better, else the same. With the reason in a sentence, and in its parts where
     a metric decided."""
+    for side, run, other in (("base", base, head), ("head", head, base)):
+        if not run.kernels:
+            number = units.plural(len(other.kernels), "kernel")
+            return "unknown", f"the {side} has no generated kernel, the other side {number}", None
     deciding = [c for name in DECIDING for c in totals if c.metric == name]
     worse = [c for c in deciding if c.outcome == "worse"]
     better = [c for c in deciding if c.outcome == "better"]

@@ -283,6 +283,77 @@ def test_unlike_runs_are_exit_code_4(perfcli: Any) -> None:
     assert perfcli("compare", base, head, "--allow", "rows").code == 2
 
 
+@pytest.mark.parametrize(
+    ("other", "says", "allow"),
+    [
+        (("softmax",), "scenario rmsnorm → softmax; parameter ", ("scenario", "params", "mode")),
+        (("rmsnorm", "-p", "rows=8"), "parameter rows 32768 → 8", ("params",)),
+        (("rmsnorm", "--target", "a100"), "h100 (sm_90, 132 SMs) → a100 (sm_80,", ("target",)),
+        (("rmsnorm", "--dynamic"), "dynamic off → on", ("dynamic",)),
+        (("rmsnorm", "--target", "a100", "--dynamic"), "; dynamic off", ("target", "dynamic")),
+    ],
+)
+def test_what_differs_and_how_to_compare_anyway(
+    perfcli: Any, other: tuple[str, ...], says: str, allow: tuple[str, ...]
+) -> None:
+    perfcli("run", "rmsnorm")
+    perfcli("run", *other)
+    base, head = stored_ids()
+    result = perfcli("compare", base, head)
+    assert (result.code, result.out) == (4, "")
+    assert says in result.complaint
+    given = result.complaint.partition("(compare anyway: ")[2].rstrip(")").split()
+    assert set(given[1::2]) <= set(allow)
+    allowed = perfcli("compare", base, head, *given)
+    assert allowed.code in (0, 1)
+    assert "apart" in allowed.out  # said, though allowed
+
+
+def test_a_run_of_another_mode_is_not_comparable(perfcli: Any) -> None:
+    perfcli("run", "rmsnorm")
+    (base,) = stored_ids()
+    text = Path(f".perfcli/runs/{base}.json").read_text()
+    assert '"mode":"training"' in text
+    Path("other.json").write_text(text.replace('"mode":"training"', '"mode":"forward"', 1))
+    document = json.loads(Path("other.json").read_text())
+    document["run"]["mode"] = "forward"
+    Path("other.json").write_text(json.dumps(document))
+    result = perfcli("compare", base, "other.json")
+    assert result.code == 4
+    assert "mode training → forward (compare anyway: --allow mode)" in result.complaint
+
+
+def test_kernels_without_provenance_are_matched_by_name_and_said_so(perfcli: Any) -> None:
+    perfcli(*WORSE)
+    paths = [Path(f".perfcli/runs/{identity}.json") for identity in stored_ids()]
+    number = 0
+    for path in paths:
+        document = json.loads(path.read_text())
+        kernels = document["run"]["kernels"]
+        number += len(kernels)
+        for kernel in kernels:
+            kernel["origins"] = []
+            if path is paths[1] and "leaky" in kernel["name"]:
+                kernel["source_hash"] += "other"
+                for candidate in kernel["candidates"]:
+                    candidate["binary_hash"] += "other"
+        path.write_text(json.dumps(document))
+    result = perfcli("compare", *map(str, paths))
+    assert result.code == 1
+    assert f"{number} kernels have no provenance: matched by name" in result.out
+    assert "changed (a guess, by name)" in result.out
+
+
+@pytest.mark.parametrize("empty", [0, 1])
+def test_no_kernels_on_one_side(perfcli: Any, empty: int) -> None:
+    perfcli("run", "gqa-transformer", "-p", f"layers={0 if empty == 0 else 1}")
+    perfcli("run", "gqa-transformer", "-p", f"layers={1 if empty == 0 else 0}")
+    result = perfcli("compare", *stored_ids(), "--allow", "params")
+    assert result.code == 3
+    side = "base" if empty == 0 else "head"
+    assert f"{side}: torch.compile made no kernels" in result.out
+
+
 def test_no_kernels_on_either_side_is_exit_code_2(perfcli: Any) -> None:
     perfcli("compare", "gqa-transformer", "-p", "layers=0", "-b", f"{MAX_READS}=9")
     result = perfcli("compare", *stored_ids())

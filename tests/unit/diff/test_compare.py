@@ -163,7 +163,10 @@ def test_runs_without_kernels() -> None:
     with pytest.raises(PerfcliError, match="nothing to compare") as caught:
         compare(run([]), run([]))
     assert caught.value.exit_code == 2
-    assert compare(run([]), run([kernel("a", "mul")])).outcome == "worse"
+    for sides in (([], [kernel("a", "mul")]), ([kernel("a", "mul")], [])):
+        one = compare(run(sides[0]), run(sides[1]))
+        assert one.outcome == "unknown"
+        assert "has no generated kernel, the other side 1 kernel" in one.reason
 
 
 @pytest.mark.parametrize(
