@@ -10,8 +10,8 @@ from perfcli.diff.metrics import DECIDING
 from perfcli.model import Comparison, Finding, KernelFacts, Match
 from perfcli.rules._doubts import CODE_METRICS, KERNEL_DOUBTS, NAMED, doubt, named
 
-LOW_CONFIDENCE = 0.5
-"""By nodes: half of the work is shared."""
+LOW_CONFIDENCE = 0.4
+"""Half of the work is shared by operators, which are trusted with 0.8 (``diff/match.py``)."""
 _QUESTION = ("parameter", *ASPECTS)
 """How a difference begins that had to be allowed."""
 _TOTALS_HOLD = "the totals do not depend on it"

@@ -3,11 +3,11 @@
 What it sees: a kernel that reads more than 8 intermediate buffers of one size, none of which a
 later kernel reads again. They all have to exist when it starts. Added one after the other, two of
 them and the sum would do. It is told where the rest makes at least a quarter of the run's peak
-memory, as Inductor estimates it. 8 is the number of reads that Inductor itself allows
-(`realize_acc_reads_threshold`). Forward graphs of a training step are left out: what they make is
-mostly kept for the backward, fused or not.
+memory, as Inductor estimates it, and 1 % of the device's (800 MB of 80 GB). 8 is the number of
+reads that Inductor itself allows (`realize_acc_reads_threshold`). Forward graphs of a training
+step are left out: what they make is mostly kept for the backward, fused or not.
 
-Why it costs: memory, for what is often little time. 16 terms of 8192 × 8192 floats take 4.3 GB
+Why it costs: memory, for what is often little time. 15 terms of 8192 × 8192 floats take 4.0 GB
 instead of 0.8 GB (pytorch#157563); in pytorch#138685 a fusion raised the peak from 4.591 to
 8.886 GB and took the step from 7.75 to 7.72 ms.
 
@@ -15,7 +15,7 @@ What to try: `max_fusion_unique_io_buffers=4` (torch 2.10 or later) limits what 
 and write; with `realize_acc_reads_threshold=2` it also limits what one expression may read.
 `realize_acc_reads_size_threshold` limits the bytes. It worked in torch 2.9; since 2.10 it has no
 part in the scheduler any more, which fuses again what the lowering kept apart. Seen with torch
-2.13 on `accumulate`: 16 terms whatever it is set to, 8 with the first, 3 with the first two.
+2.13 on `accumulate`: 15 terms whatever it is set to, 8 with the first, 3 with the first two.
 """
 
 from __future__ import annotations
@@ -29,19 +29,24 @@ from perfcli.rules._evidence import origin_of
 
 READS = 8
 SHARE = 0.25
+OF_DEVICE = 0.01
 SIZE, COUNT = "realize_acc_reads_size_threshold", "realize_acc_reads_threshold"
 IO = "max_fusion_unique_io_buffers"
 
 
 def check(run: Run) -> Iterator[Finding]:
     peaks = [g.peak_memory_bytes for g in run.graphs if g.peak_memory_bytes is not None]
+    # The CPU's memory is not known: a quarter of the peak has to do.
+    least = OF_DEVICE * run.target.memory_bytes if run.target else 0
     directions = {g.name: g.direction for g in run.graphs}
     for number, kernel in enumerate(run.kernels):
         if not peaks or directions.get(kernel.graph, "forward") == "forward":
             continue
         terms = _terms(run, number)
         needed = _written(kernel, terms) + 2
-        if len(terms) > READS and _sum(terms[needed:]) >= SHARE * max(peaks):
+        spared = _sum(terms[needed:])
+        much = spared >= SHARE * max(peaks) and spared >= least
+        if len(terms) > READS and much:
             yield _finding(run, number, terms, needed, max(peaks))
 
 

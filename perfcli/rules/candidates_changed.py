@@ -2,11 +2,12 @@
 
 What it sees: a kernel that is matched with one kernel of the other run, does the same (equal
 source; or, where options written into the source differ, equal loads and stores in every line),
-and has another list of launch configurations, or an equal list of which some binaries differ
-because ptxas or triton do. What a configuration becomes is compared by its best binary: the one
-with the fewest spilled words, then registers. Which one wins on the device is not known here, so
-it is the list that changed, not the winner. It is a warning where the best binary spills more, or
-needs more registers so that fewer warps are resident; otherwise it is worth knowing.
+and has another list of launch configurations, or an equal list of which the best binary has other
+registers or spills, because ptxas or triton differ. What a configuration becomes is compared by
+its best binary: the one with the fewest spilled words, then registers. Which one wins on the
+device is not known here, so it is the list that changed, not the winner. It is a warning where the
+best binary spills more, or needs more registers so that fewer warps are resident; otherwise it is
+worth knowing.
 
 Why it costs: a list without the configuration that used to win is slower with nothing else
 changed. In pytorch#194736 `max_autotune` dropped the default configuration of a persistent
@@ -40,8 +41,10 @@ def check(comparison: Comparison) -> Iterator[Finding]:
         after = _binaries(comparison.head.kernels[theirs])
         dropped = tuple(c for c in before if c not in after)
         added = tuple(c for c in after if c not in before)
-        if before and after and (dropped or added or _differ(before, after)):
-            changed[dropped, added].append((ours, theirs))
+        same_list = not (dropped or added)
+        if not (before and after) or (same_list and not _other_binaries(comparison, ours, theirs)):
+            continue
+        changed[dropped, added].append((ours, theirs))
     for lists, pairs in changed.items():
         yield _finding(comparison, lists, pairs)
 
@@ -72,8 +75,11 @@ def _config(candidate: Candidate) -> Config:
     return " ".join([*blocks, warps, units.plural(candidate.num_stages, "stage")])
 
 
-def _differ(before: dict[Config, str | None], after: dict[Config, str | None]) -> bool:
-    return any(None not in (h, after[c]) and h != after[c] for c, h in before.items())
+def _other_binaries(comparison: Comparison, ours: int, theirs: int) -> bool:
+    """Whether equal configurations became others in what can be told of them."""
+    base, head = comparison.base.kernels[ours], comparison.head.kernels[theirs]
+    known = None not in (base.binary_hash, head.binary_hash)
+    return known and _numbers(base.best) != _numbers(head.best)
 
 
 # --- what it did -----------------------------------------------------------------------------

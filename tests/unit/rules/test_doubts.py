@@ -129,7 +129,7 @@ def test_kernels_matched_by_name_alone() -> None:
     assert found["no provenance"].amount == 2
 
 
-@pytest.mark.parametrize(("confidence", "weak"), [(0.49, True), (0.5, False)])
+@pytest.mark.parametrize(("confidence", "weak"), [(0.39, True), (0.4, False)])
 def test_little_shared_work(confidence: float, weak: bool) -> None:
     comparison = sides([kernel("k", "add", text="a")], [kernel("k", "add", text="b")])
     (group,) = comparison.groups
