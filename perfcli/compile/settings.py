@@ -21,6 +21,7 @@ WATCHED = (
     "triton.mix_order_reduction_initial_xblock",
     "triton.mix_order_reduction_non_strict_mode",
     "triton.mix_order_reduction_split_size",
+    "triton.dynamic_disable_pipelining",
     "triton.nested_reduction",
     "triton.max_tiles",
     "triton.spill_threshold",

@@ -1,15 +1,16 @@
 """A persistent reduction holds float32 copies of half-precision inputs.
 
-What it sees: a kernel that loads a whole row of a half-precision input once, turns it into float32,
-and uses that copy before and after the reduction, in two cases: it spills more than 16 words (a
-warning; why 16: PC101), or registers leave too few warps to use the memory's bandwidth (PC104) and
-without the copies at least one more block would fit (worth knowing). How many registers the copies
-take is an estimate: R0_BLOCK × XBLOCK / threads elements of each are in one thread, as float32 one
-register each, as packed halves a half.
+What it sees: a persistent reduction that loads a whole row of a half-precision input once, turns
+it into float32, and uses that copy before and after the reduction, in two cases: it spills more
+than 16 words (a warning; why 16: PC101), or registers leave too few warps to use the memory's
+bandwidth (PC104) and without the copies at least one more block would fit (worth knowing). How many
+registers the copies take is an estimate: R0_BLOCK × XBLOCK / threads elements of each are in one
+thread, as float32 one register each, as packed halves a half. Of a mix-order kernel, which holds
+copies as well, PC103 and PC106 say what is to be said.
 
-Held copies alone are no finding. On an H100 three such kernels of `gqa-transformer` (512 columns,
-20 to 28 of 64 warps resident for their registers) move 2.84 to 2.88 of the 3.0 TB/s that a copy
-reaches, at most 1 % less than with the best of 16 launch configurations.
+Held copies alone are no finding. On an H100 three persistent reductions of `gqa-transformer` (512
+columns, 20 to 28 of 64 warps resident for their registers) move 2.84 to 2.88 of the 3.0 TB/s that
+a copy reaches, at most 1 % less than with the best of 16 launch configurations.
 
 Why it costs: a float32 copy takes twice the registers of the value that was loaded. Registers
 decide how long a row can be held at all, and how many blocks share a multiprocessor.
@@ -35,7 +36,7 @@ def check(run: Run) -> Iterator[Finding]:
     for number, kernel, best in numbered(run):
         copies = kernel.source_facts.held_copies if kernel.source_facts else ()
         each = _elements(run, kernel, best)
-        if not copies or not each:
+        if kernel.kind != "persistent-reduction" or not copies or not each:
             continue
         freed = len(copies) * each // 2
         more = _blocks_without(run, best, freed)

@@ -58,12 +58,13 @@ def reachable(run: Run, kernel: KernelFacts) -> float | None:
     target, best = run.target, kernel.best
     if target is None or best is None or kernel.kind not in GENERATED:
         return None
-    if best.occupancy_limit not in ("registers", "shared memory"):
-        return None
+    if best.occupancy_limit not in ("registers", "shared memory") or not best.blocks_per_sm:
+        return None  # what cannot be launched at all is PC105
     if not _launches.larger_than_l2(run, kernel) or not _fills(target, kernel, best):
         return None
     needed = _launches.needed_in_flight(target, kernel)
-    possible = [_launches.possible_in_flight(target, c) for c in kernel.candidates if not c.error]
+    usable = [c for c in kernel.candidates if not c.error and c.blocks_per_sm != 0]
+    possible = [_launches.possible_in_flight(target, c) for c in usable]
     known = [value for value in possible if value is not None]
     if not needed or len(known) < len(possible) or not known:
         return None

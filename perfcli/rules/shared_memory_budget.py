@@ -3,8 +3,11 @@
 What it sees: launch configurations that ask for more than a block can have (232,448 B on Hopper,
 101,376 B on Ada; 1,024 B more are reserved for each block and are not the program's), or that the
 compiler gave up as out of resources. It is an error where no configuration is left that fits: one
-of several is dropped by the autotuner and costs nothing. A kernel that fits within 3 % of the limit
-is worth knowing: with one more input of its tile, or on a device with less, it does not.
+of several is dropped by the autotuner and costs nothing. Where such a kernel is pipelined, torch
+2.13 and later compile it again without (`triton.dynamic_disable_pipelining`): then it is a warning,
+and what other rules say of its configurations is said of code that never runs. A kernel that fits
+within 3 % of the limit is worth knowing: with one more input of its tile, or on a device with
+less, it does not.
 
 Why it costs: nothing shows until the launch, which fails (`OutOfResources`). A loop that is
 pipelined needs (`num_stages` − 1) × the bytes of all its tiles, and a little (triton 3.6 on
@@ -27,6 +30,7 @@ from perfcli.rules._evidence import origin_of
 
 NEARLY = 0.97
 STAGES = "triton.mix_order_reduction_allow_multi_stages"
+RETRIES = "triton.dynamic_disable_pipelining"
 _OUT = re.compile(r"out of resource|OutOfResources", re.IGNORECASE)
 
 
@@ -51,23 +55,48 @@ def _exceeded(run: Run, number: int, kernel: KernelFacts, limit: int) -> Finding
     sizes = [c.shared_bytes for c in kernel.candidates if c.shared_bytes]
     least = min(sizes, default=None)
     errors = {c.error.splitlines()[0] for c in kernel.candidates if c.error}
+    retried = _retried(run, kernel)
+    what = "is compiled again without its pipeline" if retried else "cannot be launched"
+    needs = units.exact_bytes(least) if least else "more than that"
     return Finding(
         code=RULE.code,
-        severity="error",
-        headline=f"{kernel.name} cannot be launched: its block needs "
-        f"{units.exact_bytes(least) if least else 'more'} of shared memory"
-        f"{'' if least else ' than there is'}, a block can have {units.exact_bytes(limit)}",
+        severity="warning" if retried else "error",
+        headline=f"{kernel.name} {what}: a block can have {units.exact_bytes(limit)} of shared "
+        f"memory and needs {needs}",
         kernels=(number,),
         evidence=(
             f"{units.plural(len(kernel.candidates), 'launch configuration')}, none fits",
+            *(_without_pipeline(kernel) if retried else ()),
             *sorted(errors),
         ),
         advice="fewer stages, a smaller block, or fewer inputs in one kernel",
-        cures=_cures(run, kernel),
+        cures=_cures(run, kernel, retried),
         metric="shared_bytes",
         amount=least,
         origin=origin_of(kernel),
     )
+
+
+def _retried(run: Run, kernel: KernelFacts) -> bool:
+    """Whether Inductor compiles a kernel anew with one stage when none of its own fits."""
+    return run.settings.get(RETRIES) is True and any(_pipelined(c) for c in kernel.candidates)
+
+
+def _pipelined(candidate: Candidate) -> bool:
+    return candidate.num_stages > 1 or candidate.config.get("NUM_STAGES", 1) > 1
+
+
+def _without_pipeline(kernel: KernelFacts) -> Iterator[str]:
+    """What perfcli knows of the code that runs in the end, if it was among the alternatives."""
+    for other in kernel.alternatives:
+        if other.num_warps == kernel.candidates[-1].num_warps and not other.error:
+            config = {**kernel.candidates[-1].config, "NUM_STAGES": 1}
+            if other.config == config and "NUM_STAGES" in kernel.candidates[-1].config:
+                yield (
+                    f"without: {units.count(other.registers)} registers, "
+                    f"{units.plural(other.spilled_words or 0, 'spilled word')}, "
+                    f"{units.exact_bytes(other.shared_bytes)} shared memory"
+                )
 
 
 def _nearly(run: Run, number: int, kernel: KernelFacts, best: Candidate, limit: int) -> Finding:
@@ -89,10 +118,13 @@ def _nearly(run: Run, number: int, kernel: KernelFacts, best: Candidate, limit: 
     )
 
 
-def _cures(run: Run, kernel: KernelFacts) -> tuple[Cure, ...]:
-    if kernel.kind == "mix-order-reduction" and run.settings.get(STAGES):
-        return (Cure({STAGES: False}, "keeps no tiles in flight in shared memory"),)
-    return ()
+def _cures(run: Run, kernel: KernelFacts, retried: bool) -> tuple[Cure, ...]:
+    if kernel.kind != "mix-order-reduction":
+        return ()
+    stages = run.settings.get(STAGES) and not retried
+    cure = Cure({STAGES: False}, "keeps no tiles in flight in shared memory")
+    smaller = _launches.mix_order_cures(run, _launches.buffers_read(kernel) or 0)
+    return (cure, *smaller) if stages else smaller
 
 
 RULE = Rule("PC105", "shared-memory budget exceeded or only just met", __doc__, of_run=check)

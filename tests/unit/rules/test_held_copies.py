@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from handmade import candidate, kernel, run
 
 from perfcli.model import Candidate, Finding
@@ -12,13 +13,17 @@ NARROW = {"32": 4}
 
 
 def found(
-    one: Candidate, *copies: str, columns: int | None = 4096, read: int = 10**9
+    one: Candidate,
+    *copies: str,
+    columns: int | None = 4096,
+    read: int = 10**9,
+    kind: Any = "persistent-reduction",
 ) -> list[Finding]:
     made = kernel("triton_per_fused_0", candidates=(one,), read=read, written=0)
     assert made.source_facts is not None
     facts = replace(made.source_facts, held_copies=copies)
     sizes = {"x": 10**6} | ({"r0_": columns} if columns else {})
-    made = replace(made, kind="persistent-reduction", source_facts=facts, sizes=sizes)
+    made = replace(made, kind=kind, source_facts=facts, sizes=sizes)
     return list(RULE.of_run(run([made])))
 
 
@@ -75,3 +80,8 @@ def test_no_copies_or_no_known_row() -> None:
 
 def test_a_small_kernel_waits_for_its_launch() -> None:
     assert found(own(200, global_loads=NARROW), "in_ptr0", "in_ptr1", read=10**6) == []
+
+
+@pytest.mark.parametrize("kind", ["mix-order-reduction", "reduction", "user"])
+def test_only_persistent_reductions(kind: str) -> None:
+    assert found(own(255, stack_bytes=400), "in_ptr0", kind=kind) == []

@@ -97,6 +97,10 @@ def test_limited_by_neither_registers_nor_shared_memory() -> None:
     assert found(candidate(1, registers=16, global_loads={"16": 1})) == []
 
 
+def test_what_cannot_be_launched_is_another_rule() -> None:
+    assert found(candidate(8, registers=40, shared_bytes=300000, global_loads={"32": 1})) == []
+
+
 def test_without_a_target_nothing_is_known() -> None:
     assert found(candidate(8, **SHORT), target=None) == []
 

@@ -31,13 +31,15 @@ def mix_order(reads: int, *candidates: Candidate, **more: Any) -> KernelFacts:
     return kernel("triton_per_fused_mul_sum_17", "sum", **given)
 
 
-def found(one: KernelFacts, torch: str = "2.13.0", **settings: Any) -> list[Finding]:
+def found(
+    one: KernelFacts, settings: dict[str, Any] | None = None, torch: str = "2.13.0"
+) -> list[Finding]:
     environment = replace(ENVIRONMENT, torch=torch)
-    return list(RULE.of_run(run([one], settings=settings, environment=environment)))
+    return list(RULE.of_run(run([one], settings=settings or {}, environment=environment)))
 
 
 def test_seventeen_reads_that_spill() -> None:
-    (finding,) = found(mix_order(17), **{MAX_READS: 1000, MIX_ORDER: True})
+    (finding,) = found(mix_order(17), {MAX_READS: 1000, MIX_ORDER: True})
     assert finding.headline == (
         "triton_per_fused_mul_sum_17 fuses 17 reads into one mix-order pass "
         "and spills 92 words per thread"
@@ -69,7 +71,7 @@ def test_many_reads_and_few_warps_without_a_cost_are_no_finding() -> None:
 
 def test_many_reads_whose_loads_cannot_use_the_bandwidth() -> None:
     starved = candidate(2, registers=202, shared_bytes=112800, global_loads={"16": 16})
-    (finding,) = found(mix_order(16, starved, read=10**9, written=0), **{MAX_READS: 10})
+    (finding,) = found(mix_order(16, starved, read=10**9, written=0), {MAX_READS: 10})
     assert finding.headline.endswith("leaves 4 warps per multiprocessor")
     assert finding.severity == "warning"
     assert (finding.metric, finding.amount) == ("occupancy", 0.9375)
@@ -89,7 +91,7 @@ def test_other_kernels_may_read_what_they_like() -> None:
     ("torch", "cures"), [("2.11.0+cu130", 2), ("2.12.1", 2), ("2.9.1", 1), ("2.13.0", 1)]
 )
 def test_the_limit_is_proposed_where_perfcli_brings_it(torch: str, cures: int) -> None:
-    (finding,) = found(mix_order(17), torch, **{MIX_ORDER: True})
+    (finding,) = found(mix_order(17), {MIX_ORDER: True}, torch)
     assert len(finding.cures) == cures
     assert "in this run there is none" in finding.evidence[0]
 

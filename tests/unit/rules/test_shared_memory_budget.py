@@ -24,8 +24,8 @@ def test_a_block_that_no_multiprocessor_can_hold() -> None:
     assert over.blocks_per_sm == 0
     (finding,) = found(over, kind="mix-order-reduction", settings={STAGES: True})
     assert finding.headline == (
-        "triton_per_fused_0 cannot be launched: its block needs 237,568 B of shared memory, "
-        "a block can have 232,448 B"
+        "triton_per_fused_0 cannot be launched: a block can have 232,448 B of shared memory "
+        "and needs 237,568 B"
     )
     assert finding.severity == "error"
     assert finding.evidence == ("1 launch configuration, none fits",)
@@ -39,6 +39,25 @@ def test_no_cure_where_the_option_is_missing_or_off() -> None:
         (finding,) = found(over, kind="mix-order-reduction", settings=settings)
         assert finding.cures == ()
     assert found(over, settings={STAGES: True})[0].cures == ()
+
+
+def test_a_pipeline_is_dropped_since_torch_2_13() -> None:
+    """An L40S in miniature: the over-fused kernel of gqa-transformer needs 112,928 B."""
+    config = {"XBLOCK": 4, "RSPLIT_SIZE": 64, "NUM_STAGES": 3}
+    over = candidate(2, registers=255, shared_bytes=300000, config=config)
+    single = candidate(2, registers=255, stack_bytes=408, config={**config, "NUM_STAGES": 1})
+    given: dict[str, Any] = {"kind": "mix-order-reduction", "alternatives": (single,)}
+    settings = {STAGES: True, "triton.dynamic_disable_pipelining": True}
+    (finding,) = found(over, settings=settings, **given)
+    assert finding.severity == "warning"
+    assert "is compiled again without its pipeline" in finding.headline
+    assert finding.evidence[1] == ("without: 255 registers, 102 spilled words, 0 B shared memory")
+    assert finding.cures == ()
+    for settings in ({}, {"triton.dynamic_disable_pipelining": False}):
+        assert found(over, settings=settings, **given)[0].severity == "error"
+    settings = {"triton.dynamic_disable_pipelining": True}
+    one = candidate(2, shared_bytes=300000, config={**config, "NUM_STAGES": 1})
+    assert found(one, settings=settings, **given)[0].severity == "error"
 
 
 def test_the_least_of_those_that_do_not_fit() -> None:
