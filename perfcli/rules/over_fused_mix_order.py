@@ -20,7 +20,9 @@ spilled in each iteration. 9 mix-order kernels with 6 to 19 loads made a trainin
 (pytorch#179423). How much fusing less gains is another question: it reads memory again. In the
 example above with `max_reads=1000` one kernel reads 16 buffers and spills 92 words. On an H100 it
 takes 583 µs, 536 µs without the spills in another launch configuration (PC106); with the limit
-all kernels together move 23.8 GB instead of 22.2, 0.5 ms of bandwidth. `--try-fixes` shows both.
+all kernels together move 23.8 GB instead of 22.2, 0.5 ms of bandwidth. Timed on that GPU with torch
+2.11, the limit makes the generated kernels 2.6 % slower, in spite of the spills (docs/cures.md).
+That is why this is a warning and no error; `--try-fixes` shows spilled words and bytes.
 
 What to try: another launch configuration, if PC106 names one and the kernel can be tuned; the
 limit, where it is higher or none (perfcli gives torch 2.10 to 2.12 the same option); no mix-order
@@ -58,7 +60,7 @@ def _finding(run: Run, number: int, kernel: KernelFacts, best: Candidate, reads:
     )
     return Finding(
         code=RULE.code,
-        severity="error" if words > _launches.SPILLS_THAT_MATTER else "warning",
+        severity="warning",
         headline=f"{kernel.name} fuses {reads} reads into one mix-order pass and {cost}",
         kernels=(number,),
         evidence=(

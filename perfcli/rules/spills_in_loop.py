@@ -1,9 +1,9 @@
 """Registers are spilled inside a loop.
 
 What it sees: instructions of a kernel's loop that load from or store to local memory (LDL, STL),
-in the configuration that spills least. Arrays of the program itself (`sin`, `cos`) use the same
-instructions: without spilled words nothing is said. Up to 16 spilled words are worth knowing, more
-are a warning (why 16: PC101).
+in the configuration that spills least, where it spills more than 16 words (why 16: PC101, which
+tells of fewer). Arrays of the program itself (`sin`, `cos`) use the same instructions and are not
+counted as spilled.
 
 Why it costs: each iteration pays, and so does each thread. A thread that waits for its own spilled
 values does not ask for the next ones from memory.
@@ -26,7 +26,7 @@ from perfcli.rules.register_spills import worst_lines
 
 def check(run: Run) -> Iterator[Finding]:
     for number, kernel, best in numbered(run):
-        if best.spilled_words and _in_loops(best):
+        if _launches.spills_substantially(best) and _in_loops(best):
             yield _finding(number, kernel, best)
 
 
@@ -36,11 +36,10 @@ def _in_loops(candidate: Candidate) -> int:
 
 def _finding(number: int, kernel: KernelFacts, best: Candidate) -> Finding:
     stores, loads = best.local_stores_in_loops or 0, best.local_loads_in_loops or 0
-    much = _launches.spills_substantially(best)
     lines = worst_lines(best)
     return Finding(
         code=RULE.code,
-        severity="warning" if much else "info",
+        severity="warning",
         headline=f"{kernel.name} touches spilled registers "
         f"{units.plural(stores + loads, 'time')} in its loop",
         kernels=(number,),
@@ -49,9 +48,7 @@ def _finding(number: int, kernel: KernelFacts, best: Candidate) -> Finding:
             f"{units.count(best.local_loads)}",
             f"{units.plural(best.spilled_words or 0, 'spilled word')} per thread",
         ),
-        advice="let each thread hold less: fewer accumulators, a smaller block or more warps"
-        if much
-        else "few: they cost little",
+        advice="let each thread hold less: fewer accumulators, a smaller block or more warps",
         metric="local_accesses_in_loops",
         amount=stores + loads,
         origin=origin_of(kernel),

@@ -52,7 +52,7 @@ def by_code(run: Run) -> dict[str, list[Finding]]:
 
 def test_by_default_two_spilled_words_are_worth_knowing(compile_run: Compile) -> None:
     found = by_code(compile_run("gqa-transformer", "h200", params=PARAMS, options=()))
-    assert {code for code in found if found[code]} <= {"PC101", "PC102"}
+    assert {code for code in found if found[code]} <= {"PC101"}
     assert {f.severity for some in found.values() for f in some} <= {"info"}
     assert all((f.amount or 0) <= 4 for f in found["PC101"])
 
@@ -61,7 +61,7 @@ def test_without_the_read_limit_one_kernel_is_over_fused(compile_run: Compile) -
     run = compile_run("gqa-transformer", "h200", params=PARAMS, options=((MAX_READS, 1000),))
     found = by_code(run)
     (fused,) = found["PC103"]
-    assert fused.severity == "error"
+    assert fused.severity == "warning"
     assert (fused.amount or 0) > 75
     assert [dict(cure.options) for cure in fused.cures] == [{MAX_READS: 10}, {MIX_ORDER: False}]
     (number,) = fused.kernels

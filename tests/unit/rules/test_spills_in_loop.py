@@ -35,9 +35,9 @@ def test_each_iteration_pays() -> None:
     assert finding.source_lines == {"20": "tmp5 = tmp3 + tmp4"}
 
 
-def test_a_few_words_are_worth_knowing() -> None:
-    (finding,) = found(8, 0, 1)
-    assert (finding.severity, finding.amount) == ("info", 1)
+def test_a_few_words_do_not_matter() -> None:
+    assert found(64, 9, 9) == []
+    assert len(found(72, 9, 9)) == 1
 
 
 def test_outside_loops_is_another_rule() -> None:
@@ -46,4 +46,4 @@ def test_outside_loops_is_another_rule() -> None:
 
 
 def test_arrays_of_the_program_are_not_spills() -> None:
-    assert found(32, 4, 4, local_array_bytes=28) == []
+    assert found(96, 4, 4, local_array_bytes=96) == []
