@@ -12,6 +12,8 @@ from perfcli.model import Change, Comparison, Cure, Finding, KernelFacts, Run, T
 
 # A cure that leaves more than this of a finding's amount is none.
 MOST_LEFT = 0.5
+# A kernel adds to it, but only a whole run has it: what a cure does to it is read off the totals.
+OF_THE_RUN = "peak_memory_bytes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +50,12 @@ def judge(finding: Finding, cure: Cure, made: Attempt) -> Trial:
     same: of a kernel's parts, where the cure splits it."""
     before, after = _about_the_same(finding, made)
     outcome, reason = _outcome(finding, before, after, made)
-    counted = finding.amount is not None
+    was, is_ = _amounts(finding, before, after, made)
     return Trial(
         cure,
         outcome,
-        before=diagnosis.amount(before) if counted else None,
-        after=diagnosis.amount(after) if counted and outcome != "failed" else None,
+        before=was,
+        after=is_ if outcome != "failed" else None,
         changes=_deciding(made.comparison),
         reason=reason,
         run=made.comparison.head.id,
@@ -65,11 +67,31 @@ def failed(cure: Cure, reason: str) -> Trial:
     return Trial(cure, "failed", reason=reason)
 
 
+def _amounts(
+    finding: Finding, before: Sequence[Finding], after: Sequence[Finding], made: Attempt
+) -> tuple[float | None, float | None]:
+    if finding.amount is None:
+        return None, None
+    peak = _whole(finding, made)
+    if peak is None:
+        return diagnosis.amount(before), diagnosis.amount(after)
+    # Equal kernels need equal memory, whatever is estimated for what they keep to themselves.
+    return peak.base, peak.base if _unchanged(made) else peak.head
+
+
+def _whole(finding: Finding, made: Attempt) -> Change | None:
+    totals = made.comparison.totals if finding.metric == OF_THE_RUN else ()
+    return next((change for change in totals if change.metric == OF_THE_RUN), None)
+
+
+def _unchanged(made: Attempt) -> bool:
+    return all(group.match.relation == "same" for group in made.comparison.groups)
+
+
 def _outcome(
     finding: Finding, before: Sequence[Finding], after: Sequence[Finding], made: Attempt
 ) -> tuple[TrialOutcome, str]:
-    unchanged = all(group.match.relation == "same" for group in made.comparison.groups)
-    if unchanged and finding.kernels:
+    if _unchanged(made) and finding.kernels:
         return "does not help", "the same kernels are generated"
     if unknown := _not_known(finding, made.comparison):
         return "failed", f"the machine code of {unknown} is not known"
@@ -78,6 +100,9 @@ def _outcome(
     was, is_ = ([f for f in s if f.code == finding.code] for s in (made.before, made.after))
     if is_ and _weight(is_) >= _weight(was):
         return "does not help", "other kernels have it instead"
+    peak = _whole(finding, made)
+    if peak is not None and peak.outcome != "better":
+        return "does not help", "the peak is elsewhere"
     costs = any(change.outcome == "worse" for change in _deciding(made.comparison))
     return ("helps at a cost" if costs else "helps"), ""
 

@@ -51,6 +51,21 @@ def more_bytes(comparison: Comparison) -> Iterator[Finding]:
         )
 
 
+def memory(made: Run) -> Iterator[Finding]:
+    """Of the run's peak, what one kernel adds."""
+    for number, each in enumerate(made.kernels):
+        if each.source_facts and each.source_facts.loads > 10:
+            yield Finding(
+                "PC905",
+                "warning",
+                each.name,
+                kernels=(number,),
+                cures=(CURE,),
+                metric="peak_memory_bytes",
+                amount=3 * GB,
+            )
+
+
 def _both(comparison: Comparison) -> tuple[Run, Run]:
     return comparison.base, comparison.head
 
@@ -62,6 +77,7 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
         Rule("PC902", "", "", of_run=many_loads),
         Rule("PC903", "", "", of_run=breaks),
         Rule("PC904", "", "", of_comparison=more_bytes),
+        Rule("PC905", "", "", of_run=memory),
     )
     monkeypatch.setattr(diagnosis, "rules", lambda: found)
 
@@ -177,3 +193,14 @@ def test_proven() -> None:
     tried = [trials.failed(CURE, "no lowering"), Trial(CURE, "does not help")]
     assert replace(finding, trials=tuple(tried)).proven is False
     assert replace(finding, trials=(*tried, Trial(CURE, "helps at a cost"))).proven is True
+
+
+def test_what_a_kernel_adds_to_the_peak_is_read_off_the_runs_peak() -> None:
+    parts = [k("a", "1", read=5 * GB), k("b", "2 3", read=4 * GB), k("far", "9")]
+    head = run(OVER_FUSED, peak=4 * GB)
+    trial = judged(head, run(parts, peak=2 * GB), "PC905")
+    assert (trial.outcome, trial.before, trial.after) == ("helps", 4 * GB, 2 * GB)
+    trial = judged(head, run(parts, peak=4 * GB), "PC905")
+    assert (trial.outcome, trial.reason) == ("does not help", "the peak is elsewhere")
+    trial = judged(head, run(OVER_FUSED, peak=7 * GB), "PC905")
+    assert (trial.outcome, trial.after) == ("does not help", 4 * GB)
