@@ -40,8 +40,8 @@ def test_a_fused_kernel_that_spills_is_the_reason() -> None:
     comparison = compare(run(base), run(head, id="head"))
     assert comparison.outcome == "worse"
     assert comparison.reason == (
-        "spilled words 0 → 92: big fuses 3 kernels (3 kernels, 14 loads → 1 kernel, 17 loads, +92 spilled words)"
-        ", though bytes moved −3 kB"
+        "spilled words 0 → 92: big fuses 3 kernels "
+        "(3 kernels, 14 loads → 1 kernel, 17 loads, +92 spilled words), though bytes moved −3 kB"
     )
     assert total(comparison, "spilled_words") == Change("spilled_words", 0, 92, "worse")
     assert total(comparison, "kernels").head == 2
