@@ -163,8 +163,9 @@ def test_runs_without_kernels() -> None:
     with pytest.raises(PerfcliError, match="nothing to compare") as caught:
         compare(run([]), run([]))
     assert caught.value.exit_code == 2
-    for sides in (([], [kernel("a", "mul")]), ([kernel("a", "mul")], [])):
-        one = compare(run(sides[0]), run(sides[1]))
+    nothing, something = run([]), run([kernel("a", "mul")])
+    for base, head in ((nothing, something), (something, nothing)):
+        one = compare(base, head)
         assert one.outcome == "unknown"
         assert "has no generated kernel, the other side 1 kernel" in one.reason
 
