@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 
-from perfcli.model import Buffer, Candidate, KernelFacts, Run
+from perfcli.model import Buffer, Candidate, KernelFacts, KernelKind, Run
 
 
 def points_of(kernel: KernelFacts) -> int | None:
@@ -17,17 +18,21 @@ def reduced(kernel: KernelFacts) -> int:
     return math.prod(size for name, size in kernel.sizes.items() if name.startswith("r"))
 
 
-def whole_reads(kernel: KernelFacts) -> list[Buffer]:
-    """What a looped reduction reads one element of at each of its points; neither what is
-    broadcast, nor partial results that one block holds at once."""
+LOOPED: tuple[KernelKind, ...] = ("reduction",)
+ANY_REDUCTION: tuple[KernelKind, ...] = ("reduction", "persistent-reduction")
+
+
+def whole_reads(kernel: KernelFacts, kinds: Collection[KernelKind] = LOOPED) -> list[Buffer]:
+    """What a kernel of these kinds (looped reductions) reads one element of at each of its
+    points: neither what is broadcast nor what is gathered from a larger buffer."""
     points = points_of(kernel)
-    if kernel.kind != "reduction" or points is None:
+    if kernel.kind not in kinds or points is None:
         return []
     return [
         buffer
         for buffer in kernel.buffers
         # A split rounds its chunks up, so that a kernel has a few points too many.
-        if buffer.role in ("input", "inplace") and math.prod(buffer.shape) * 2 > points
+        if buffer.role in ("input", "inplace") and points / 2 < math.prod(buffer.shape) <= points
     ]
 
 
