@@ -294,18 +294,20 @@ def extern_name(node: Any) -> str:
 
 
 def _hook_schedule(capture: Capture, original: Any) -> Any:
-    """``Scheduler.codegen``: the schedule is final, so its peak memory can be estimated."""
+    """``Scheduler.codegen``: the schedule is final, and then which buffers live inside of kernels:
+    its peak memory can be estimated."""
 
     @functools.wraps(original)
     def codegen(self: Any) -> Any:
         from torch._inductor.virtualized import V
 
-        graph = _current_graph(capture)
+        generated = original(self)
         # A subgraph's own peak is none of its parent's.
         peak = None if _is_subgraph(V.graph) else traffic.peak_memory(self)
         if peak is not None:
+            graph = _current_graph(capture)
             graph.facts = replace(graph.facts, peak_memory_bytes=peak)
-        return original(self)
+        return generated
 
     return codegen
 

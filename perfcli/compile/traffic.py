@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 
@@ -98,19 +98,30 @@ def _product(values: Any) -> Any:
 
 def peak_memory(scheduler: Any) -> int | None:
     """Inductor's own estimate (``memory.prepare_planning_info``) of the peak bytes that the
-    schedule's buffers and freeable inputs take; None where this torch has no estimate."""
+    schedule's buffers and freeable inputs take; None where this torch has no estimate.
+
+    Asked after code was generated: the estimate counts every buffer of the schedule, and only then
+    it is known which of them live inside of a kernel and are never allocated.
+    """
     try:
-        from torch._inductor.memory import prepare_planning_info
+        from torch._inductor import memory
         from torch._inductor.virtualized import V
         from torch.utils._ordered_set import OrderedSet
 
-        peak, _ = prepare_planning_info(
+        outputs = OrderedSet(V.graph.get_output_names())
+        peak, freeable_inputs = memory.prepare_planning_info(
             scheduler.nodes,
             scheduler.name_to_buf,
             scheduler.name_to_fused_node,
             OrderedSet(V.graph.graph_inputs.keys()),
-            OrderedSet(V.graph.get_output_names()),
+            outputs,
         )
+        inside = V.graph.removed_buffers | V.graph.inplaced_to_remove
+        for name in inside & OrderedSet(scheduler.name_to_buf):
+            buffer = scheduler.name_to_buf[name]
+            buffer.mpi_buffer = replace(buffer.mpi_buffer, size_alloc=0, size_free=0)
+        if inside:
+            peak, _ = memory.estimate_peak_memory(scheduler.nodes, freeable_inputs, outputs)
     except Exception:
         return None
     return int(peak)
