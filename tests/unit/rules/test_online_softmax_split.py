@@ -42,7 +42,7 @@ def test_rows_enough_for_every_multiprocessor_need_no_split() -> None:
 
 @pytest.mark.parametrize(
     ("rows", "columns", "settings"),
-    [(131, 49152, SETTINGS), (140, 131072, SETTINGS), (263, 49152, {"split_reductions": False})],
+    [(64, 131072, SETTINGS), (140, 131072, SETTINGS), (263, 49152, {"split_reductions": False})],
 )
 def test_no_cure_that_loses_or_is_set(rows: int, columns: int, settings: dict[str, Any]) -> None:
     (finding,) = found(split_softmax(rows, columns), settings=settings)

@@ -1,0 +1,127 @@
+"""A reduction is split on one side only, and the other way was better.
+
+What it sees, in a comparison: kernels of one FX node that reduce the same rows in two stages
+(chunks, then one partial result per chunk) on one side and in one stage on the other, where head's
+way is the slower one by this estimate. In one stage a block has one row or a few, and a
+multiprocessor's share of the memory bandwidth: with fewer blocks than multiprocessors the others
+are idle, with a few more than a multiple of them most wait for the last. In two stages all of them
+work, but there are more kernels (2.5 µs each) and sometimes more bytes. It is an error where the
+estimate doubles.
+
+Why it costs: on an H100 with torch 2.11, LayerNorm of bfloat16: 4 rows of 1,048,576 take 18 µs
+split and 258 µs in one stage (estimated: 13 and 248), 64 of 131,072 take 25 and 51; but 263 rows of
+50,304 take 42 µs split and 32 in one stage. A LayerNorm with an amax took 116 times as long
+without splits (pytorch #109765).
+
+What to try: `split_reductions=True` where a split was lost with the option (off, or kept off by
+`triton.cooperative_reductions`, pytorch #179859); `split_reductions=False` where one was gained:
+it holds for the whole model. Thresholds of Inductor's own: torch 2.8 to 2.12 split fewer than
+2 rows for each multiprocessor of more than 8,192 elements; later ones split less on Blackwell
+(PR #179729, #188579). Another number of rows, if it is yours to choose, decides too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from perfcli import units
+from perfcli.model import Comparison, Cure, Finding, Rule, Run
+from perfcli.rules._evidence import origin_of
+from perfcli.rules._splits import (
+    Split,
+    blocks_of,
+    related,
+    split_seconds,
+    splits,
+    unsplit,
+    unsplit_seconds,
+)
+
+
+def check(comparison: Comparison) -> Iterator[Finding]:
+    base, head = comparison.base, comparison.head
+    for split, number, ours, theirs in _one_sided(base, head):
+        after, before = _in_one_stage(head, number, theirs), _in_two_stages(base, ours, theirs)
+        if after and before and after > before:
+            yield _finding(head, (number,), split, (before, after), _split_on(head))
+    for split, number, theirs, ours in _one_sided(head, base):
+        before, after = _in_one_stage(base, number, ours), _in_two_stages(head, theirs, ours)
+        if after and before and after > before:
+            both = (split.first, split.second)
+            yield _finding(head, both, split, (before, after), _split_off(head))
+
+
+def _one_sided(run: Run, other: Run) -> Iterator[tuple[Split, int, list[int], list[int]]]:
+    """What is split in one run only: the split, the kernel of the other run that does the same in
+    one stage, and on both sides the kernels that share FX nodes with that. Not by the match: a
+    kernel that only uses the result shares its nodes and may be taken for the partner."""
+    done: set[int] = set()
+    for split in splits(run):
+        number = unsplit(other, split, run.kernels[split.first])
+        if number is not None and number not in done:
+            done.add(number)
+            kernel = other.kernels[number]
+            yield split, number, related(run, kernel), related(other, kernel)
+
+
+def _in_one_stage(run: Run, number: int, kernels: Sequence[int]) -> float | None:
+    swept = _swept(run, kernels)
+    return None if swept is None else unsplit_seconds(run, swept, blocks_of(run.kernels[number]))
+
+
+def _in_two_stages(run: Run, kernels: Sequence[int], fewer: Sequence[int]) -> float | None:
+    swept = _swept(run, kernels)
+    return None if swept is None else split_seconds(run, swept, len(kernels) - len(fewer))
+
+
+def _swept(run: Run, kernels: Sequence[int]) -> int | None:
+    swept = [run.kernels[n].bytes_swept for n in kernels]
+    known = [bytes for bytes in swept if bytes is not None]
+    return sum(known) if len(known) == len(swept) else None
+
+
+def _finding(
+    head: Run,
+    kernels: tuple[int, ...],
+    split: Split,
+    seconds: tuple[float, float],
+    cures: tuple[Cure, ...],
+) -> Finding:
+    kernel = head.kernels[kernels[0]]
+    before, after = seconds
+    what = "now split" if len(kernels) > 1 else "no longer split"
+    sms = head.target.sm_count if head.target else 0
+    return Finding(
+        code=RULE.code,
+        severity="error" if after >= 2 * before else "warning",
+        headline=f"{kernel.name} reduces {units.plural(split.rows, 'row')} of up to "
+        f"{units.count(split.length)} {what}: at least {units.seconds(after)} instead of "
+        f"{units.seconds(before)}",
+        kernels=kernels,
+        evidence=(
+            f"{units.plural(split.chunks, 'chunk')} per row where it is split",
+            f"{units.plural(blocks_of(kernel), 'block')} for {sms} multiprocessors in head",
+        ),
+        advice="" if cures else "another number of rows, or the torch that decided otherwise",
+        cures=cures,
+        metric="lower_bound_seconds",
+        amount=after,
+        origin=origin_of(kernel),
+    )
+
+
+def _split_on(head: Run) -> tuple[Cure, ...]:
+    if head.settings.get("split_reductions") is False:
+        return (Cure({"split_reductions": True}, "reduces a row with several blocks"),)
+    if head.settings.get("triton.cooperative_reductions") is True:
+        return (Cure({"triton.cooperative_reductions": False}, "lets Inductor split again"),)
+    return ()
+
+
+def _split_off(head: Run) -> tuple[Cure, ...]:
+    if head.settings.get("split_reductions") is True:
+        return (Cure({"split_reductions": False}, "reduces a row in one block"),)
+    return ()
+
+
+RULE = Rule("PC205", "split reduction", __doc__, of_comparison=check)
