@@ -36,6 +36,19 @@ def whole_reads(kernel: KernelFacts, kinds: Collection[KernelKind] = LOOPED) -> 
     ]
 
 
+def row_stride(kernel: KernelFacts, buffer: Buffer) -> int | None:
+    """Elements from one row to the next where the kernel reduces the buffer's last dimensions and
+    these are contiguous; else None."""
+    length = 1
+    for size, stride in zip(reversed(buffer.shape), reversed(buffer.stride), strict=True):
+        if length == reduced(kernel):
+            return stride
+        if stride != length:
+            return None
+        length *= size
+    return None
+
+
 def in_flight(run: Run, kernel: KernelFacts, again: int) -> int | None:
     """Bytes of ``again``, the bytes that the whole kernel reads again, that belong to the rows
     that are being reduced at the same time: what a cache must hold for a second sweep to find

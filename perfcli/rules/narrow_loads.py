@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from perfcli import units
 from perfcli.model import Access, Buffer, Candidate, Finding, KernelFacts, Rule, Run
 from perfcli.rules._evidence import origin_of
-from perfcli.rules._whole_reads import ANY_REDUCTION, reduced, whole_reads
+from perfcli.rules._whole_reads import ANY_REDUCTION, reduced, row_stride, whole_reads
 
 WIDEST = 16
 GOOD_ROW = 128
@@ -48,7 +48,7 @@ def check(run: Run) -> Iterator[Finding]:
 
 
 def _is_narrow(kernel: KernelFacts, buffer: Buffer) -> bool:
-    stride = _row_stride(kernel, buffer)
+    stride = row_stride(kernel, buffer)
     itemsize = ITEMSIZE.get(buffer.dtype)
     if stride is None or itemsize is None or not kernel.candidates:
         return False
@@ -69,19 +69,6 @@ def _unit(kernel: KernelFacts, stride: int, itemsize: int) -> int:
     return math.gcd(WIDEST, reduced(kernel) * itemsize, stride * itemsize)
 
 
-def _row_stride(kernel: KernelFacts, buffer: Buffer) -> int | None:
-    """Elements from one row to the next where the kernel reduces the buffer's last dimensions and
-    these are contiguous; else None."""
-    length = 1
-    for size, stride in zip(reversed(buffer.shape), reversed(buffer.stride), strict=True):
-        if length == reduced(kernel):
-            return stride
-        if stride != length:
-            return None
-        length *= size
-    return None
-
-
 def _narrow_each(kernel: KernelFacts, candidate: Candidate, unit: int, itemsize: int) -> int:
     """Load instructions for one load of the source, one for each ``unit`` bytes of a thread's
     elements; 0 where a thread has not even one such unit too many."""
@@ -97,7 +84,7 @@ def _narrow(candidate: Candidate, unit: int) -> int:
 
 def _finding(number: int, kernel: KernelFacts, buffer: Buffer) -> Finding:
     itemsize = ITEMSIZE[buffer.dtype]
-    length, stride = reduced(kernel), _row_stride(kernel, buffer) or 0
+    length, stride = reduced(kernel), row_stride(kernel, buffer) or 0
     unit = _unit(kernel, stride, itemsize)
     best = kernel.best or kernel.candidates[0]
     widths = sorted(best.global_loads.items(), key=lambda item: -int(item[0]))
