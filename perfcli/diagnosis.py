@@ -41,8 +41,8 @@ def rule(wanted: str) -> Rule:
 
 def explain(run: Run) -> tuple[Finding, ...]:
     """The findings of one run alone, the gravest first. Raises RuleFailed."""
-    found = (f for r in rules() for f in _asked(r, r.of_run, run, f"run {run.id}"))
-    return tuple(sorted(found, key=_order))
+    found = [f for r in rules() for f in _asked(r, r.of_run, run, f"run {run.id}")]
+    return tuple(sorted(_explained(found), key=_order))
 
 
 def diagnose(comparison: Comparison) -> Comparison:
@@ -71,12 +71,26 @@ def _asked(
         ) from error
 
 
-def _order(finding: Finding) -> tuple[int, int, int, str, float]:
-    """What came with the head, what is gone, what stayed; in each the gravest first. Amounts are
-    only compared within one code: others count something else."""
+def _explained(findings: Sequence[Finding]) -> Iterator[Finding]:
+    """The findings, those marked that are consequences of others about the same kernel."""
+    explains = {each.code: each.explains for each in rules()}
+    for finding in findings:
+        causes = [
+            other.code
+            for other in findings
+            if finding.code in explains.get(other.code, ())
+            and not set(finding.kernels).isdisjoint(other.kernels)
+        ]
+        yield replace(finding, explained_by=causes[0]) if causes else finding
+
+
+def _order(finding: Finding) -> tuple[int, int, bool, int, str, float]:
+    """What came with the head, what is gone, what stayed; in each the gravest first, causes before
+    consequences. Amounts are only compared within one code: others count something else."""
     return (
         _STAGES[finding.appearance],
         _SEVERITIES.index(finding.severity),
+        bool(finding.explained_by),
         _APPEARANCES.index(finding.appearance),
         finding.code,
         -(finding.amount or 0.0),

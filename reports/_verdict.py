@@ -109,7 +109,8 @@ def _loads(kernel: KernelFacts) -> str:
 
 
 def cause(comparison: Comparison) -> Finding | None:
-    """The gravest new or worse finding of the kernels that are to blame, where it got worse."""
+    """The first new or worse finding of the kernels that are to blame, where it got worse: they
+    come gravest first, causes before consequences."""
     because = comparison.because
     if comparison.outcome != "worse" or because is None or because.group is None:
         return None
@@ -119,10 +120,7 @@ def cause(comparison: Comparison) -> Finding | None:
         for f in comparison.findings
         if not f.on_base and f.appearance in ("new", "worse") and blamed.intersection(f.kernels)
     )
-    return min(found, key=lambda f: _SEVERITIES.index(f.severity), default=None)
-
-
-_SEVERITIES = ("error", "warning", "info")
+    return next(found, None)
 
 
 def _cure(finding: Finding) -> str:

@@ -143,6 +143,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "location": finding.origin.location if finding.origin else None,
         "line": finding.origin.code if finding.origin else None,
         "appearance": finding.appearance,
+        "explained_by": finding.explained_by or None,
         "side": "base" if finding.on_base else "head",
         "source_lines": dict(finding.source_lines),
         "cures": [_cure(cure) for cure in finding.cures],

@@ -77,6 +77,8 @@ class Finding:
     """In a comparison: the kernels are the base's, because the finding is gone."""
     appearance: Appearance = ""
     """In a comparison: what became of it from base to head."""
+    explained_by: str = ""
+    """The code of another finding about the same kernel that this one is a consequence of."""
     trials: tuple[Trial, ...] = ()
     shown: bool | None = None
     """Whether the evidence itself proves the advice (another launch configuration, compiled)."""

@@ -23,5 +23,7 @@ class Rule:
     title: str
     documentation: str | None
     """The file's docstring: what it sees, why it costs, what to try."""
+    explains: tuple[str, ...] = ()
+    """Codes of findings about the same kernel that are consequences of this one."""
     of_run: Callable[[Run], Iterable[Finding]] = _nothing
     of_comparison: Callable[[Comparison], Iterable[Finding]] = _nothing

@@ -102,5 +102,9 @@ def _finding(
 
 
 RULE = Rule(
-    "PC107", "persistent reduction with float32 copies of half inputs", __doc__, of_run=check
+    "PC107",
+    "persistent reduction with float32 copies of half inputs",
+    __doc__,
+    explains=("PC104",),
+    of_run=check,
 )

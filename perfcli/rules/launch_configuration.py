@@ -111,4 +111,10 @@ def _described(which: str, candidate: Candidate) -> str:
     )
 
 
-RULE = Rule("PC106", "launch configuration at fault rather than fusion", __doc__, of_run=check)
+RULE = Rule(
+    "PC106",
+    "launch configuration at fault rather than fusion",
+    __doc__,
+    explains=("PC101", "PC102"),
+    of_run=check,
+)

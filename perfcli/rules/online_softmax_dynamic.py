@@ -91,4 +91,10 @@ def _narrow_loads(kernel: KernelFacts) -> Iterator[str]:
         yield f"its widest load is {max(widths)} bits"
 
 
-RULE = Rule("PC202", "online softmax lost to a dynamic dimension", __doc__, of_run=check)
+RULE = Rule(
+    "PC202",
+    "online softmax lost to a dynamic dimension",
+    __doc__,
+    explains=("PC203",),
+    of_run=check,
+)

@@ -98,4 +98,4 @@ def _cures(run: Run, softmax: Softmax) -> tuple[Cure, ...]:
     return (Cure({"split_reductions": False}, why),) if whole < split else ()
 
 
-RULE = Rule("PC201", "online softmax lost to a split", __doc__, of_run=check)
+RULE = Rule("PC201", "online softmax lost to a split", __doc__, explains=("PC203",), of_run=check)

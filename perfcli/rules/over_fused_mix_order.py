@@ -84,4 +84,10 @@ def _limit(run: Run) -> str:
     return f"it is {limit}" if isinstance(limit, int) and limit > 0 else "there is none"
 
 
-RULE = Rule("PC103", "over-fused mix-order kernel", __doc__, of_run=check)
+RULE = Rule(
+    "PC103",
+    "over-fused mix-order kernel",
+    __doc__,
+    explains=("PC101", "PC102", "PC104"),
+    of_run=check,
+)

@@ -169,6 +169,22 @@ def test_amounts_of_different_codes_are_not_compared() -> None:
     ]
 
 
+def test_causes_come_before_their_consequences_about_the_same_kernel(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def over_fused(made: Run) -> Iterator[Finding]:
+        yield Finding("PC999", "warning", "over-fused", kernels=(0,))
+
+    cause = Rule("PC999", "over-fused", "", explains=("PC901",), of_run=over_fused)
+    monkeypatch.setattr(diagnosis, "rules", lambda: (*RULES, cause))
+    found = diagnosis.explain(run([k("a", "1", 3), k("b", "2", 8)]))
+    assert [(f.code, f.kernels, f.explained_by) for f in found] == [
+        ("PC901", (1,), ""),
+        ("PC999", (0,), ""),
+        ("PC901", (0,), "PC999"),
+    ]
+
+
 def test_a_run_alone_has_the_gravest_first() -> None:
     made = run([k("a", "1", 3), k("b", "2", 8)], graph_breaks={"print": 99})
     assert [f.headline for f in diagnosis.explain(made)] == ["b spills", "a spills", "print"]
