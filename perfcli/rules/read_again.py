@@ -112,7 +112,7 @@ def _in_time(run: Run, extra: int) -> str:
 
 def _cached(held: int | None, l2: int) -> Iterator[str]:
     if held is not None:
-        fits = "more than" if held > l2 else "which can stay in"
+        fits = "more than" if held > l2 else "much of"
         yield f"{units.size(held)} of it are in use at once, {fits} the L2 cache's {units.size(l2)}"
 
 

@@ -1,6 +1,6 @@
 """A reduction is split on one side only, and the other way was better.
 
-What it sees, in a comparison: kernels of one FX node that reduce the same rows in two stages
+What it sees: in a comparison, kernels of one FX node that reduce the same rows in two stages
 (chunks, then one partial result per chunk) on one side and in one stage on the other, where head's
 way is the slower one by this estimate. In one stage a block has one row or a few, and a
 multiprocessor's share of the memory bandwidth: with fewer blocks than multiprocessors the others
