@@ -51,9 +51,7 @@ def test_the_launch_configuration_that_needs_least_counts() -> None:
     fewer = replace(wide.candidates[0], blocks_per_sm=2)
     (finding,) = found(replace(wide, candidates=(*wide.candidates, fewer)))
     assert finding.severity == "info"
-    assert "34.6 MB of it are in use at once, much of the L2 cache's 52.4 MB" in (
-        finding.evidence
-    )
+    assert "34.6 MB of it are in use at once, much of the L2 cache's 52.4 MB" in (finding.evidence)
 
 
 def test_rows_that_l2_holds_are_fine() -> None:
