@@ -14,6 +14,7 @@ from perfcli.model import Finding, Run, Severity
 
 from ._cures import cure_lines, said_by
 from ._kernel_view import short_location
+from ._names import shorten
 
 STYLES: dict[Severity, str] = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
 WORDS: dict[Severity, tuple[str, str]] = {
@@ -115,7 +116,7 @@ def _shortened(finding: Finding, run: Run, room: int) -> str:
     others = len(finding.headline) - sum(map(len, found))
     prefixes = sum(len(f"{names[name]} ") for name in found)
     share = max((room - others - prefixes) // len(found), LEAST_NAME)
-    text = pattern.sub(lambda m: f"{names[m[0]]} {_shorten(m[0], share)}", finding.headline)
+    text = pattern.sub(lambda m: f"{names[m[0]]} {shorten(m[0], share)}", finding.headline)
     return units.printable(text)
 
 
@@ -123,14 +124,6 @@ def _names(finding: Finding, run: Run) -> Mapping[str, int]:
     """Full name to number, the longest first."""
     known = {run.kernels[n].name: n for n in finding.kernels if n < len(run.kernels)}
     return dict(sorted(known.items(), key=lambda item: -len(item[0])))
-
-
-def _shorten(name: str, room: int) -> str:
-    """The number at a name's end tells kernels apart, so its middle gives way."""
-    if len(name) <= room:
-        return name
-    keep = (room - 1) // 2
-    return f"{name[:keep]}…{name[-(room - 1 - keep) :]}"
 
 
 def _unnamed(finding: Finding, run: Run) -> Iterator[str]:

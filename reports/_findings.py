@@ -10,7 +10,7 @@ from rich.text import Text
 from perfcli import units
 from perfcli.model import Comparison, Finding, Run
 
-from . import _rows
+from . import _run_lines
 from ._finding import STYLES, WORDS, Full, OneLine, Short, says
 
 MOST_COMMANDS = 3
@@ -53,7 +53,7 @@ def explanation_view(
     run: Run, findings: Sequence[Finding], reference: str = "", brief: bool = False
 ) -> RenderableType:
     """The findings of one run, by kernel; in brief how many there are."""
-    nothing = _rows.without_kernels(run)
+    nothing = _run_lines.without_kernels(run)
     summary = Text(_summary(run, findings), style="bold")
     if nothing and not findings:
         summary = Text(nothing, style="bold yellow")
@@ -61,7 +61,7 @@ def explanation_view(
         return summary
     parts: list[RenderableType] = [summary]
     parts += [Text(nothing, style="bold yellow")] if nothing and findings else []
-    parts += [Text(_rows.question(run)), Text(_rows.variant(run))]
+    parts += [Text(_run_lines.question(run)), Text(_run_lines.variant(run))]
     said = _Said()
     for first, *others in _by_kernel(findings):
         parts += [Text(""), Full(first, run, said.before(first))]

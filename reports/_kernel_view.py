@@ -13,7 +13,7 @@ from rich.text import Text
 from perfcli import units
 from perfcli.model import Candidate, KernelFacts, LineCounts, Origin
 
-from . import _rows
+from ._kernel_rows import occupancy
 from ._tables import plain_table
 
 MOST_LINES = 30
@@ -96,7 +96,7 @@ def _of_binary(chosen: Candidate | None) -> Iterator[tuple[str, str]]:
         spilled += f", {inside} in loops" if inside else ""
     yield "spilled words", spilled
     yield "shared memory", units.exact_bytes(chosen.shared_bytes)
-    yield "occupancy", _rows.occupancy(chosen)
+    yield "occupancy", occupancy(chosen)
     widths = [("LDG", chosen.global_loads), ("STG", chosen.global_stores)]
     said = [f"{name} {_widths(found)}" for name, found in widths if found]
     if said:
@@ -161,7 +161,7 @@ def _candidates(kernel: KernelFacts, chosen: Candidate | None) -> RenderableType
             units.count(candidate.local_stores),
             units.count(candidate.local_loads),
             units.exact_bytes(candidate.shared_bytes),
-            _rows.occupancy(candidate),
+            occupancy(candidate),
         )
     return table
 

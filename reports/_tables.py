@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from . import _rows
+from perfcli import units
+
+from ._kernel_rows import COLUMNS
 
 # A kernel's name needs this much; columns that leave it less are left out, the last ones first.
 LEAST_NAME = 30
@@ -40,7 +42,7 @@ class KernelTable:
 def kernel_table(width: int) -> KernelTable:
     titles: list[str] = []
     left = width - LEAST_NAME
-    for column in _rows.COLUMNS:
+    for column in COLUMNS:
         left -= _WIDTHS[column.title] + _PADDING
         if left < 0:
             break
@@ -50,10 +52,20 @@ def kernel_table(width: int) -> KernelTable:
     for title in titles:
         table.add_column(title, justify="right", no_wrap=True, min_width=_WIDTHS[title])
     name_width = width - sum(_WIDTHS[title] + _PADDING for title in titles)
-    hidden = tuple(c.title for c in _rows.COLUMNS if c.title not in titles)
+    hidden = tuple(c.title for c in COLUMNS if c.title not in titles)
     return KernelTable(table, tuple(titles), hidden, name_width)
 
 
 def plain_table() -> Table:
     """Columns two spaces apart: the box's own and one of padding."""
     return Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False)
+
+
+def hidden(table: KernelTable) -> Iterator[Text]:
+    if table.hidden:
+        yield Text(f"hidden at this width: {', '.join(table.hidden)}", style="dim")
+
+
+def to_paste(command: str) -> Text:
+    """Never wrapped: it would be pasted in two lines."""
+    return Text(units.printable(command), no_wrap=True, overflow="ignore")

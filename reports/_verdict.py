@@ -13,7 +13,8 @@ from rich.text import Text
 from perfcli import units
 from perfcli.model import Comparison, Finding, KernelFacts, OptionValue, Outcome
 
-from . import _rows
+from . import _total_rows
+from ._names import shortened
 
 STYLES: dict[Outcome, str] = {"worse": "red", "better": "green", "same": "", "unknown": "yellow"}
 LABEL = 8
@@ -28,7 +29,7 @@ def sentence(comparison: Comparison) -> Text:
 
 def _word(comparison: Comparison) -> Text:
     style = f"bold {STYLES[comparison.outcome]}".strip()
-    return Text(_rows.VERDICTS[comparison.outcome], style=style)
+    return Text(_total_rows.VERDICTS[comparison.outcome], style=style)
 
 
 @dataclass(frozen=True)
@@ -149,9 +150,9 @@ def _written(options: Mapping[str, OptionValue]) -> str:
 def _line(label: Text, text: str, names: Sequence[str], width: int, indent: int) -> Iterator[Text]:
     """One line if names can make it so, else several below each other behind the label."""
     room = max(width - indent, 24)
-    shown = _rows.shortened(text, names, room, LEAST_NAME)
+    shown = shortened(text, names, room, LEAST_NAME)
     if len(shown) > room:  # it takes several lines anyway: names need not give way so far
-        shown = _rows.shortened(text, names, room, max(room // 2 - 12, LEAST_NAME))
+        shown = shortened(text, names, room, max(room // 2 - 12, LEAST_NAME))
     lines = _wrapped(units.printable(shown), room)
     for number, line in enumerate(lines):
         start = label if number == 0 else Text()

@@ -184,7 +184,7 @@ def test_every_module_has_a_layer() -> None:
         (found_by_name, "perfcli/commands/planted.py", "from perfcli.scenarios import softmax"),
         (found_by_name, "reports/planted.py", "from perfcli.store import read"),
         (cycles, "perfcli/diff/overlap.py", "from perfcli.diff.match import match"),
-        (cycles, "reports/_rows.py", "from . import terminal"),
+        (cycles, "reports/_tables.py", "from . import terminal"),
         (torch_misplaced, "perfcli/facts/planted.py", "def f():\n    import triton"),
         (torch_misplaced, "perfcli/compile/planted.py", "import torch._inductor"),
         (torch_misplaced, "scenarios/planted.py", "from torch import nn"),

@@ -1,0 +1,154 @@
+"""Kernels that belong together as rows: what became of them, then each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from perfcli import units
+from perfcli.model import Candidate, Comparison, KernelFacts, KernelGroup, Outcome
+
+from ._kernel_rows import COLUMNS, KernelRow, Part, cells, kernel_row
+
+# What a group of kernels is weighed by, in order.
+_COSTS = ("spilled_words", "bytes_moved", "bytes_swept", "loads")
+
+# Below this confidence a match is said to be a guess.
+_DOUBT = 0.4
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRows:
+    """Kernels that belong together: how they changed, then each. ``deltas`` has what the whole
+    group gained, by column, with its sign; nothing for a group that is on one side only."""
+
+    headline: str
+    deltas: Mapping[str, tuple[str, Outcome]]
+    outcome: Outcome
+    rows: tuple[KernelRow, ...]
+    note: str = ""
+    """What changed, where no number says it."""
+
+
+def changed_groups(comparison: Comparison) -> list[KernelGroup]:
+    """Groups that differ in code or numbers, the costliest first: added spilled words, then
+    bytes, sweeps, then loads. Where the run got better, what it gained most from comes first."""
+    sign = 1 if comparison.outcome == "better" else -1
+
+    def cost(group: KernelGroup) -> tuple[float, ...]:
+        return tuple(sign * _delta(group, m) for m in _COSTS)
+
+    return sorted((g for g in comparison.groups if _changed(g)), key=cost)
+
+
+def _changed(group: KernelGroup) -> bool:
+    return group.match.relation != "same" or any(c.delta for c in group.changes)
+
+
+def _delta(group: KernelGroup, metric: str) -> float:
+    return next((c.delta or 0.0 for c in group.changes if c.metric == metric), 0.0)
+
+
+def unchanged(comparison: Comparison) -> str:
+    """One line for all that stayed: ``17 kernels did not change``."""
+    number = sum(len(g.match.head) for g in comparison.groups if not _changed(g))
+    return f"{units.plural(number, 'kernel')} did not change" if number else ""
+
+
+def without_provenance(comparison: Comparison) -> str:
+    """One line about kernels that are left to their names."""
+    named = sum(g.match.method == "name" for g in comparison.groups)
+    number = sum(not k.origins for run in (comparison.base, comparison.head) for k in run.kernels)
+    if not number:
+        return ""
+    how = "matched by name" if named else "matched by their code alone"
+    has = "has" if number == 1 else "have"
+    return f"{units.plural(number, 'kernel')} {has} no provenance: {how}"
+
+
+def group_rows(group: KernelGroup, comparison: Comparison) -> GroupRows:
+    base = [(index, comparison.base.kernels[index]) for index in group.match.base]
+    head = [(index, comparison.head.kernels[index]) for index in group.match.head]
+    return GroupRows(
+        headline=_headline(group, [kernel for _, kernel in (*base, *head)]),
+        note=_unseen(group, [k for _, k in base], [k for _, k in head]),
+        deltas=_deltas(group),
+        outcome=_worst(group),
+        rows=(*_side_rows("base", base), *_side_rows("head", head)),
+    )
+
+
+def _side_rows(part: Part, kernels: Sequence[tuple[int, KernelFacts]]) -> tuple[KernelRow, ...]:
+    rows = [kernel_row(index, kernel, part) for index, kernel in kernels]
+    if len(kernels) > 1:
+        rows.append(KernelRow("sum", None, "together", cells([kernel for _, kernel in kernels])))
+    return tuple(rows)
+
+
+def _headline(group: KernelGroup, kernels: Sequence[KernelFacts]) -> str:
+    match = group.match
+    words = {
+        "changed": "changed",
+        "same": "same code",
+        "new": "new",
+        "gone": "gone",
+        "split": f"split 1 → {len(match.head)}",
+        "fused": f"fused {len(match.base)} → 1",
+        "regrouped": f"regrouped {len(match.base)} → {len(match.head)}",
+    }
+    word = words[match.relation]
+    if match.confidence < _DOUBT:
+        return f"{word} (a guess, by {match.method})"
+    graphs = {units.printable(kernel.graph) for kernel in kernels}
+    return f"{word}, {graphs.pop()}" if len(graphs) == 1 else word
+
+
+_COUNTED: tuple[tuple[str, Callable[[Candidate], object]], ...] = (
+    ("instructions", lambda c: (c.global_loads, c.global_stores, c.tma_loads, c.tma_stores)),
+    ("spill instructions", lambda c: (c.local_loads, c.local_stores)),
+    ("warps", lambda c: c.num_warps),
+    ("stages", lambda c: c.num_stages),
+    ("block sizes", lambda c: dict(c.config)),
+)
+
+
+def _unseen(group: KernelGroup, base: Sequence[KernelFacts], head: Sequence[KernelFacts]) -> str:
+    """What changed in one kernel where no number of the table says it."""
+    if len(base) != 1 or len(head) != 1 or _deltas(group):
+        return ""
+    ours, theirs = base[0], head[0]
+    if ours.launches != theirs.launches:
+        return f"{ours.launches} → {units.plural(theirs.launches, 'launch', 'launches')}"
+    if group.match.relation == "same":
+        return ""
+    if ours.source_hash == theirs.source_hash:
+        return "same source, other machine code"
+    if ours.kind != theirs.kind:
+        return f"{ours.kind} → {theirs.kind}"
+    found = []
+    if ours.best and theirs.best:
+        found = [name for name, of in _COUNTED if of(ours.best) != of(theirs.best)]
+    if len(ours.candidates) != len(theirs.candidates):
+        found.append("launch configurations")
+    return f"same numbers, other {found[0] if found else 'code'}"
+
+
+def _deltas(group: KernelGroup) -> dict[str, tuple[str, Outcome]]:
+    if not group.match.base or not group.match.head:
+        return {}
+    changes = {c.metric: c for c in group.changes if c.delta}
+    return {
+        column.title: (units.signed(units.writer(column.metric), change.delta), change.outcome)
+        for column in COLUMNS
+        if (change := changes.get(column.metric)) is not None
+    }
+
+
+def _worst(group: KernelGroup) -> Outcome:
+    """The outcome by what costs most and changed: spills, bytes, sweeps, then
+    loads."""
+    for metric in _COSTS:
+        for change in group.changes:
+            if change.metric == metric and change.outcome != "same":
+                return change.outcome
+    return "same"

@@ -1,0 +1,77 @@
+"""A kernel as a row of numbers: which columns there are, in order of importance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from perfcli import units
+from perfcli.model import Candidate, KernelFacts
+
+Part = Literal["base", "head", "sum"]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRow:
+    """One kernel, or the sum of several. ``number`` is how a user names it to inspect-kernel."""
+
+    part: Part
+    number: int | None
+    name: str
+    cells: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A number of one kernel, and the metric of a group that it goes with."""
+
+    title: str
+    metric: str
+    of: Callable[[KernelFacts], float | None]
+    total: Callable[[Sequence[float]], float] = sum
+
+
+def _source(field: str) -> Callable[[KernelFacts], float | None]:
+    return lambda k: None if k.source_facts is None else getattr(k.source_facts, field)
+
+
+def _best(field: str) -> Callable[[KernelFacts], float | None]:
+    return lambda k: None if k.best is None else getattr(k.best, field)
+
+
+def _step_bytes(kernel: KernelFacts) -> float | None:
+    return None if kernel.bytes_moved is None else kernel.bytes_moved * kernel.launches
+
+
+# In order of importance: a narrow screen shows the first ones.
+COLUMNS = (
+    Column("loads", "loads", _source("loads")),
+    Column("stores", "stores", _source("stores")),
+    Column("spilled", "spilled_words", lambda k: k.spilled_words),
+    Column("regs", "registers", _best("registers"), max),
+    Column("bytes", "bytes_moved", _step_bytes),
+    Column("shared", "shared_bytes", _best("shared_bytes"), max),
+    Column("occup.", "occupancy", _best("occupancy"), min),
+)
+
+
+def cells(kernels: Sequence[KernelFacts]) -> dict[str, str]:
+    """Column title to text; of several kernels the sum, or the worst."""
+    found = {}
+    for column in COLUMNS:
+        known = [value for kernel in kernels if (value := column.of(kernel)) is not None]
+        value = column.total(known) if known else None
+        found[column.title] = units.writer(column.metric)(value)
+    return found
+
+
+def kernel_row(number: int, kernel: KernelFacts, part: Part = "head") -> KernelRow:
+    launches = f" ×{kernel.launches}" if kernel.launches != 1 else ""
+    return KernelRow(part, number, units.printable(kernel.name) + launches, cells([kernel]))
+
+
+def occupancy(candidate: Candidate) -> str:
+    """``12.5 % (registers)``."""
+    limit = f" ({candidate.occupancy_limit})" if candidate.occupancy_limit else ""
+    return units.percent(candidate.occupancy) + (limit if candidate.occupancy is not None else "")

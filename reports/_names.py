@@ -1,0 +1,32 @@
+"""Names of kernels where there is little room: their middle gives way."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+
+def shorten(name: str, room: int) -> str:
+    """The number at a name's end tells kernels apart, so its middle gives way."""
+    if len(name) <= room:
+        return name
+    keep = (room - 1) // 2
+    return f"{name[:keep]}…{name[-(room - 1 - keep) :]}"
+
+
+def shortened(text: str, names: Sequence[str], room: int, least: int) -> str:
+    """A text whose kernel names give way, no further than ``least``, until it fits into ``room``
+    columns."""
+    known = sorted({name for name in names if name in text}, key=lambda name: -len(name))
+    if not known or len(text) <= room:
+        return text
+    pattern = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, known))})(?!\w)")
+    found = pattern.findall(text)
+    left = room - (len(text) - sum(map(len, found)))
+    share = least
+    for number, name in enumerate(sorted(found, key=len)):  # short ones leave room for long ones
+        share = max(left // (len(found) - number), least)
+        if len(name) > share:
+            break
+        left -= len(name)
+    return pattern.sub(lambda match: shorten(match[0], share), text)
