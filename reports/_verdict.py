@@ -70,7 +70,9 @@ class FirstLines:
         finding = cause(comparison)
         if finding is not None:
             names = [comparison.head.kernels[n].name for n in finding.kernels]
-            yield "cause", f"{finding.code} {_of_it(finding.headline, self._first()[1])}", names
+            if because is None or not because.change.startswith(finding.code):  # else it is said
+                text = f"{finding.code} {_of_it(finding.headline, self._first()[1])}"
+                yield "cause", text, names
             cured = _cure(finding)
             if cured:
                 yield "cure", cured, ()
@@ -119,7 +121,7 @@ def cause(comparison: Comparison) -> Finding | None:
     found = (
         f
         for f in comparison.findings
-        if not f.on_base and f.appearance in ("new", "worse") and blamed.intersection(f.kernels)
+        if not f.on_base and f.appearance in ("", "new", "worse") and blamed.intersection(f.kernels)
     )
     return next(found, None)
 

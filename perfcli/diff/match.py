@@ -11,13 +11,13 @@ from __future__ import annotations
 import functools
 import re
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Sequence, Set
+from dataclasses import dataclass, field, replace
 
-from perfcli.diff import pairs
+from perfcli.diff import absorb, pairs
 from perfcli.diff.overlap import Edge, Work, connect
 from perfcli.diff.work import Both, Kernels, Operators, direction, nodes
-from perfcli.model import KernelFacts, Match, Relation
+from perfcli.model import KernelFacts, Match
 
 # How far a method is trusted, times how much of the work is shared.
 _TRUST = {"nodes": 1.0, "operators": 0.8}
@@ -47,6 +47,7 @@ def match(base: Kernels, head: Kernels, nodes_agree: bool = True) -> tuple[Match
         here.take_pairs(alike, method, pieces)
         here.take_overlapping(pieces, method, _FALLBACK if method != methods[0] else 0.0)
         here.take_identical(None, 0.9)
+    here.take_absorbed(here.nodes if nodes_agree else here.pieces("operators"))
     here.take(_same_names(*here.sides()))
     here.take([Match((index,), (), "gone", "none", 1.0) for index in here.left])
     here.take([Match((), (index,), "new", "none", 1.0) for index in here.right])
@@ -126,6 +127,17 @@ class _Matching:
         groups = connect(ours, theirs, self.settled(pieces))
         self.take([_group(*group, method) for group in groups if group[2] >= least])
 
+    def take_absorbed(self, pieces: Both) -> None:
+        ours, theirs = pieces
+        grown = absorb.absorbed(self.found, self.base, self.head, ours, theirs)
+        grown = absorb.swapped(
+            absorb.absorbed(absorb.swapped(grown), self.head, self.base, theirs, ours)
+        )
+        changed = [m for m, before in zip(grown, self.found, strict=True) if m != before]
+        kept = [m for m, before in zip(grown, self.found, strict=True) if m == before]
+        self.found = kept
+        self.take([replace(m, relation=absorb.relation(m.base, m.head)) for m in changed])
+
     def _identical(self, pair: Edge, method: str, confidence: float) -> Match:
         ours, theirs = self.base[pair[0]].binary_hash, self.head[pair[1]].binary_hash
         differ = ours is not None and theirs is not None and ours != theirs
@@ -133,13 +145,7 @@ class _Matching:
 
 
 def _group(ours: list[int], theirs: list[int], shared: float, method: str) -> Match:
-    relations: Mapping[tuple[bool, bool], Relation] = {
-        (False, False): "changed",
-        (False, True): "split",
-        (True, False): "fused",
-        (True, True): "regrouped",
-    }
-    relation = relations[len(ours) > 1, len(theirs) > 1]
+    relation = absorb.relation(ours, theirs)
     return Match(tuple(ours), tuple(theirs), relation, method, round(_TRUST[method] * shared, 3))
 
 

@@ -11,7 +11,17 @@ from handmade import kernel, run
 from perfcli import diagnosis
 from perfcli.diff.compare import compare
 from perfcli.errors import PerfcliError, RuleFailed
-from perfcli.model import Appearance, Comparison, Finding, KernelFacts, Rule, Run
+from perfcli.model import (
+    Appearance,
+    Because,
+    Comparison,
+    Finding,
+    KernelFacts,
+    Outcome,
+    Rule,
+    Run,
+    Severity,
+)
 
 
 def spills(made: Run) -> Iterator[Finding]:
@@ -209,3 +219,30 @@ def test_rules_by_code(monkeypatch: pytest.MonkeyPatch) -> None:
     assert diagnosis.rule("pc902").title == "breaks"
     with pytest.raises(PerfcliError, match="did you mean"):
         diagnosis.rule("PC909")
+
+
+@pytest.mark.parametrize(("severity", "outcome"), [("error", "worse"), ("warning", "better")])
+def test_a_new_error_decides_the_verdict(
+    severity: Severity, outcome: Outcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fewer bytes, but most of the device idle."""
+
+    def idle(made: Run) -> Iterator[Finding]:
+        if made.id == "head":
+            yield Finding("PC999", severity, "b leaves 124 SMs idle", kernels=(0,))
+
+    monkeypatch.setattr(diagnosis, "rules", lambda: (Rule("PC999", "idle", "", of_run=idle),))
+    base, head = [k("a", "1", 0, read=4000)], [k("b", "1", 0, read=1000)]
+    found = diagnosis.diagnose(compare(run(base), run(head, id="head")))
+    assert found.outcome == outcome
+    if outcome == "worse":
+        assert found.reason == (
+            "PC999 b leaves 124 SMs idle, though bytes moved 4.5 kB → 1.5 kB (−66.7 %)"
+        )
+        assert found.because == Because(
+            "PC999",
+            group=0,
+            kernel="b",
+            how="leaves 124 SMs idle",
+            though="bytes moved 4.5 kB → 1.5 kB (−66.7 %)",
+        )
