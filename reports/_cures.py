@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Hashable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 
+from rich.console import RenderableType
 from rich.text import Text
 
 from perfcli import units
-from perfcli.model import Finding, OptionValue, Trial, TrialOutcome
+from perfcli.model import Change, Finding, OptionValue, Trial, TrialOutcome
+
+from ._lines import HANGING, Hanging
 
 _STYLES: dict[TrialOutcome, str] = {
     "helps": "bold green",
@@ -21,25 +24,54 @@ _SAID_BY_BYTES = ("bytes_swept", "lower_bound_seconds")
 _MODULES = {"dynamo.": "torch._dynamo.config.", "functorch.": "torch._functorch.config."}
 
 
-def cure_lines(finding: Finding, said: Collection[Hashable] = ()) -> Iterator[Text]:
-    """Each cure in a line, or what came of trying it; those that help first. How to
-    apply them, and what they do, is left out where it is ``said`` already."""
-    tried = sorted(finding.trials, key=lambda trial: list(_STYLES).index(trial.outcome))
-    for trial in tried:
-        yield _tried(trial, finding.metric)
+def cure_lines(
+    finding: Finding, indent: int, said: Collection[Hashable] = ()
+) -> Iterator[RenderableType]:
+    """Each cure in a line, or what came of trying it with what it costs and how to apply it
+    below; those that help first. How to apply them, and what they do, is left out where it is
+    ``said`` already."""
+    for trial in in_order(finding.trials):
+        yield Hanging(_tried(trial, finding.metric), indent)
+        if trial.outcome == "helps at a cost":
+            yield Hanging(Text(f"costs {costs(trial)}", style="yellow"), indent + HANGING)
         if _helps(trial) and applied(trial) not in said:
-            yield Text(f"to apply: {applied(trial)}", style="dim")
-    if not tried:
+            yield _to_apply(trial, indent + HANGING)
+    if not finding.trials:
         for cure in finding.cures:
-            proposal = f"cure {_assignments(cure.options)}"
+            proposal = f"cure {assignments(cure.options)}"
             why = f": {cure.why}" if cure.why and proposal not in said else ""
-            yield Text.assemble((proposal, "green"), why)
+            yield Hanging(Text.assemble((proposal, "green"), why), indent)
+
+
+def _to_apply(trial: Trial, indent: int) -> Text:
+    """Never wrapped: it is to be pasted."""
+    text = units.printable(f"{' ' * indent}to apply: {applied(trial)}")
+    return Text(text, style="dim", no_wrap=True, overflow="ignore")
+
+
+def own_cures(finding: Finding, cause: Finding) -> str:
+    """What a consequence's cures come to, where its cause does not say the same: ``; tried
+    triton.persistent_reductions=false: does not help``."""
+    known = {(assignments(t.cure.options), t.outcome) for t in cause.trials}
+    tried = [t for t in finding.trials if (assignments(t.cure.options), t.outcome) not in known]
+    if tried:
+        return "".join(f"; {_tried(t, finding.metric).plain}" for t in in_order(tried))
+    offered = {
+        assignments(cure.options) for cure in (*cause.cures, *(t.cure for t in cause.trials))
+    }
+    own = (assignments(cure.options) for cure in finding.cures if not finding.trials)
+    return "".join(f"; cure {each}" for each in own if each not in offered)
+
+
+def in_order(trials: Iterable[Trial]) -> list[Trial]:
+    """Those that help first."""
+    return sorted(trials, key=lambda trial: list(_STYLES).index(trial.outcome))
 
 
 def said_by(finding: Finding) -> list[str]:
     """What need not be said twice: how to apply what helps, and what a cure does."""
     helping = [applied(trial) for trial in finding.trials if _helps(trial)]
-    return [*helping, *(f"cure {_assignments(cure.options)}" for cure in finding.cures)]
+    return [*helping, *(f"cure {assignments(cure.options)}" for cure in finding.cures)]
 
 
 def _helps(trial: Trial) -> bool:
@@ -49,10 +81,9 @@ def _helps(trial: Trial) -> bool:
 def _tried(trial: Trial, metric: str) -> Text:
     word = "helps" if _helps(trial) else trial.outcome
     return Text.assemble(
-        (f"tried {_assignments(trial.cure.options)}: ", ""),
+        (f"tried {assignments(trial.cure.options)}: ", ""),
         (word, _STYLES[trial.outcome]),
         _result(trial, metric),
-        (f" (costs {_costs(trial)})" if trial.outcome == "helps at a cost" else "", "yellow"),
     )
 
 
@@ -67,26 +98,22 @@ def _result(trial: Trial, metric: str) -> str:
     return f"{text}{', ' if text else ': '}{trial.reason}" if trial.reason else text
 
 
-def _costs(trial: Trial) -> str:
-    """``+1.62 GB bytes moved, +6.8 %``."""
+def costs(trial: Trial) -> str:
+    """What got worse: ``+1.62 GB bytes moved (+6.8 %)``."""
     worse = [change for change in trial.changes if change.outcome == "worse"]
     if any(change.metric == "bytes_moved" for change in worse):
         worse = [change for change in worse if change.metric not in _SAID_BY_BYTES]
-    return "; ".join(
-        ", ".join(
-            filter(
-                None,
-                (
-                    f"{units.signed(units.writer(c.metric), c.delta)} {units.title(c.metric)}",
-                    units.relative(c.base, c.head),
-                ),
-            )
-        )
-        for c in worse
-    )
+    return ", ".join(map(_cost, worse))
 
 
-def _assignments(options: Mapping[str, OptionValue]) -> str:
+def _cost(change: Change) -> str:
+    text = f"{units.signed(units.writer(change.metric), change.delta)} {units.title(change.metric)}"
+    share = units.relative(change.base, change.head)
+    return f"{text} ({share})" if share else text
+
+
+def assignments(options: Mapping[str, OptionValue]) -> str:
+    """As they are given to ``-o``."""
     return " ".join(f"{name}={_written(value)}" for name, value in options.items())
 
 
@@ -95,9 +122,8 @@ def _written(value: OptionValue) -> str:
 
 
 def applied(trial: Trial) -> str:
-    """On perfcli's command line, and in the user's program."""
+    """In the user's program; for perfcli's command line the option stands above."""
     given = trial.cure.options
-    typed = " ".join(f"-o {name}={_written(value)}" for name, value in given.items())
     elsewhere = (*_MODULES, *trial.brought)
     inductor = {n: v for n, v in given.items() if not n.startswith(elsewhere)}
     python = [f"torch.compile(model, options={_literal(inductor)})"] if inductor else []
@@ -109,7 +135,7 @@ def applied(trial: Trial) -> str:
         ]
         if name in trial.brought:
             python.append(f"from perfcli.compile import backport; backport.install({value!r})")
-    return f"{typed}, or {'; '.join(python)}"
+    return "; ".join(python)
 
 
 def _literal(options: Mapping[str, OptionValue]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -12,8 +12,10 @@ from rich.text import Text
 from perfcli import units
 from perfcli.model import Finding, Run, Severity
 
-from ._cures import cure_lines, said_by
+from ._blocks import Placed
+from ._cures import cure_lines, own_cures, said_by
 from ._kernel_view import short_location
+from ._lines import Hanging
 from ._names import shorten
 
 STYLES: dict[Severity, str] = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
@@ -23,43 +25,32 @@ WORDS: dict[Severity, tuple[str, str]] = {
     "info": ("note", "notes"),
 }
 INDENT = 4
-HANGING = 2
 # Of a kernel's name, as in the tables.
 LEAST_NAME = 30
 
 
 @dataclass(frozen=True)
 class Full:
-    """Headline, evidence, lines of the model and the kernel, advice, cures and their trials."""
+    """Headline, evidence, what follows from it, lines of the model and the kernel, advice, cures
+    and their trials."""
 
-    finding: Finding
+    placed: Placed
     run: Run
     said: Collection[Hashable] = ()
     """What findings above say already (``says``)."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        finding, width = self.finding, options.max_width
-        yield from _headline(finding, self.run, console, width)
-        body = [Text(line) for line in (*_unnamed(finding, self.run), *finding.evidence)]
+        finding, room = self.placed.finding, options.max_width - INDENT
+        yield _headline(self.placed, self.run, options.max_width)
+        body = [Text(line) for line in _unnamed(finding, self.run)]
+        body += _evidence(finding, room)
+        body += _consequences(self.placed, self.run)
         body += [*_model_line(finding, self.said)]
-        body += [*_source_lines(finding, self.said, width - INDENT)]
-        body += [Text(f"→ {finding.advice}")] if finding.advice else []
-        yield from _indented([*body, *cure_lines(finding, self.said)], console, width)
-
-
-@dataclass(frozen=True)
-class Short:
-    """A further finding of the same kernel."""
-
-    finding: Finding
-    run: Run
-    said: Collection[Hashable] = ()
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        finding = self.finding
-        yield from _headline(finding, self.run, console, options.max_width)
-        body = [*map(Text, finding.evidence[:1]), *cure_lines(finding, self.said)]
-        yield from _indented(body, console, options.max_width)
+        body += [*_source_lines(finding, self.said, room)]
+        if finding.advice and _advice(finding) not in self.said:
+            body.append(Text(f"→ {finding.advice}"))
+        yield from (Hanging(line, INDENT) for line in body)
+        yield from cure_lines(finding, INDENT, self.said)
 
 
 @dataclass(frozen=True)
@@ -78,27 +69,39 @@ class OneLine:
         yield line
 
 
-def _indented(lines: Iterable[Text], console: Console, width: int) -> Iterator[Text]:
-    for line in lines:
-        safe = Text(units.printable(line.plain), line.style, spans=line.spans)
-        yield from _hanging(safe, console, width, INDENT)
-
-
-def _headline(finding: Finding, run: Run, console: Console, width: int) -> Iterator[Text]:
+def _headline(placed: Placed, run: Run, width: int) -> Hanging:
+    finding = placed.finding
     appearance = f"{finding.appearance} " if finding.appearance else ""
-    label = f"{appearance}{WORDS[finding.severity][0]} {finding.code}  "
-    text = _shortened(finding, run, width - len(label))
-    line = Text.assemble((label, STYLES[finding.severity]), (text, "bold"))
-    yield from _hanging(line, console, width, 0)
+    label = f"{appearance}{_coded(finding)}  "
+    text = _of_it(finding, run) if placed.named else ""
+    text = text or _shortened(finding, run, width - len(label))
+    return Hanging(Text.assemble((label, STYLES[finding.severity]), (text, "bold")))
 
 
-def _hanging(line: Text, console: Console, width: int, indent: int) -> Iterator[Text]:
-    """Further lines are indented more, so that the next thing said is seen to be another."""
-    room = width - indent
-    lines = [line] if line.cell_len <= room else line.wrap(console, max(room - HANGING, 20))
-    for number, part in enumerate(lines):
-        part.rstrip()
-        yield Text.assemble(" " * (indent + (HANGING if number else 0)), part)
+def _coded(finding: Finding) -> str:
+    return f"{WORDS[finding.severity][0]} {finding.code}"
+
+
+def _consequences(placed: Placed, run: Run) -> Iterator[Text]:
+    """A line each: what they rest on and what cures them is said of their cause. Cures that it
+    doesn't have, or that come to something else, are theirs to say."""
+    cause = placed.finding
+    for finding in placed.consequences:
+        appearance = f"{finding.appearance} " if finding.appearance != cause.appearance else ""
+        text = _of_it(finding, run) or _shortened(finding, run, 0)
+        label = (f"hence {appearance}{_coded(finding)}", STYLES[finding.severity])
+        yield Text.assemble(label, f"  {text}{own_cures(finding, cause)}")
+
+
+def _evidence(finding: Finding, width: int) -> Iterator[Text]:
+    """Each in a line; one about a line of the kernel with that line."""
+    for evidence in finding.evidence:
+        match = re.match(r"line (\d+): ", evidence)
+        code = finding.source_lines.get(match[1]) if match else None
+        line = Text.assemble(evidence, (f"  {code.strip()}" if code else "", "cyan"))
+        if code:
+            line.truncate(width, overflow="ellipsis")
+        yield line
 
 
 # --- kernels' names --------------------------------------------------------------------------
@@ -134,14 +137,27 @@ def _unnamed(finding: Finding, run: Run) -> Iterator[str]:
         yield f"{'kernel' if len(finding.kernels) == 1 else 'kernels'} {numbers}"
 
 
+def _of_it(finding: Finding, run: Run) -> str:
+    """The headline about a kernel that is named above; empty where it doesn't begin with it."""
+    for name in _names(finding, run):
+        if len(finding.kernels) == 1 and finding.headline.startswith(f"{name} "):
+            return units.printable(f"it {finding.headline.removeprefix(name).lstrip()}")
+    return ""
+
+
 # --- lines of the model and of the kernel ----------------------------------------------------
 
 
 def says(finding: Finding) -> set[Hashable]:
-    """What need not be said again below: how to apply a cure, and lines of the same kernels."""
+    """What need not be said again below: how to apply a cure, and of the same kernels advice and
+    lines."""
     places = {(finding.kernels, _place(finding))}
     lines = {(finding.kernels, number) for number in finding.source_lines}
-    return {*said_by(finding), *places, *lines}
+    return {*said_by(finding), *places, *lines, _advice(finding)}
+
+
+def _advice(finding: Finding) -> Hashable:
+    return (finding.kernels, "advice", finding.advice)
 
 
 def _place(finding: Finding) -> str:
@@ -155,8 +171,10 @@ def _model_line(finding: Finding, said: Collection[Hashable]) -> Iterator[Text]:
 
 
 def _source_lines(finding: Finding, said: Collection[Hashable], width: int) -> Iterator[Text]:
+    """Those that no evidence is about."""
+    about = " ".join(finding.evidence)
     for number, text in finding.source_lines.items():
-        if (finding.kernels, number) not in said:
+        if (finding.kernels, number) not in said and f"line {number}: " not in about:
             line = Text.assemble((f"{number:>5}  ", "dim"), (text.strip(), "cyan"))
             line.truncate(width, overflow="ellipsis")
             yield line

@@ -11,7 +11,8 @@ from perfcli import units
 from perfcli.model import Comparison, Finding, Run
 
 from . import _run_lines
-from ._finding import STYLES, WORDS, Full, OneLine, Short, says
+from ._blocks import Placed, blocks
+from ._finding import STYLES, WORDS, Full, OneLine, says
 
 MOST_COMMANDS = 3
 
@@ -29,9 +30,9 @@ def findings_view(comparison: Comparison, head: str = "") -> list[RenderableType
         return []
     parts: list[RenderableType] = [Text(""), Text("Findings", style="bold")]
     said = _Said()
-    for finding in shown:
-        run = comparison.base if finding.on_base else comparison.head
-        parts.append(Full(finding, run, said.before(finding)))
+    for placed in _all(shown):
+        run = comparison.base if placed.finding.on_base else comparison.head
+        parts.append(Full(placed, run, said.before(placed.finding)))
     parts += [OneLine("fixed", finding, comparison.base) for finding in gone]
     if both:
         parts.append(_on_both_sides(both, head))
@@ -63,19 +64,18 @@ def explanation_view(
     parts += [Text(nothing, style="bold yellow")] if nothing and findings else []
     parts += [Text(_run_lines.question(run)), Text(_run_lines.variant(run))]
     said = _Said()
-    for first, *others in _by_kernel(findings):
-        parts += [Text(""), Full(first, run, said.before(first))]
-        parts += [Short(other, run, said.before(other)) for other in others]
+    for block in blocks(findings):
+        parts += [Text(""), *(Full(each, run, said.before(each.finding)) for each in block)]
     parts += _closing(findings, reference)
     return Group(*parts)
 
 
 def kernel_findings_view(run: Run, findings: Sequence[Finding]) -> RenderableType:
-    """The findings of one kernel, all in full."""
+    """The findings of one kernel."""
     if not findings:
         return Group()
     said = _Said()
-    shown = [Full(finding, run, said.before(finding)) for finding in findings]
+    shown = [Full(placed, run, said.before(placed.finding)) for placed in _all(findings)]
     return Group(Text(""), Text("Findings", style="bold"), *shown)
 
 
@@ -100,13 +100,8 @@ def _summary(run: Run, findings: Sequence[Finding]) -> str:
     return f"{', '.join(counted) or 'no findings'} in {where}"
 
 
-def _by_kernel(findings: Sequence[Finding]) -> list[list[Finding]]:
-    """In the order of the gravest of each kernel; what concerns no kernel stands alone."""
-    blocks: dict[object, list[Finding]] = {}
-    for number, finding in enumerate(findings):
-        key = finding.kernels[0] if finding.kernels else ("alone", number)
-        blocks.setdefault(key, []).append(finding)
-    return list(blocks.values())
+def _all(findings: Sequence[Finding]) -> list[Placed]:
+    return [placed for block in blocks(findings) for placed in block]
 
 
 def _closing(findings: Sequence[Finding], reference: str) -> list[RenderableType]:

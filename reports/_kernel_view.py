@@ -1,24 +1,24 @@
-"""One kernel on the screen: facts, where it comes from, its candidates, and its source with what
-each line became in machine code."""
+"""One kernel on the screen: facts, where it comes from, its candidates, and its source."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-from rich.console import Group, RenderableType
-from rich.padding import Padding
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
 from perfcli import units
-from perfcli.model import Candidate, KernelFacts, LineCounts, Origin
+from perfcli.model import Candidate, KernelFacts, Origin
 
 from ._kernel_rows import occupancy
+from ._lines import Hanging
+from ._names import folded
+from ._source_view import Source
 from ._tables import plain_table
 
 MOST_LINES = 30
-# Inductor's decorators hold whole dictionaries; --source prints them in full.
-LONGEST_LINE = 160
 
 
 def kernel_view(
@@ -27,7 +27,7 @@ def kernel_view(
     """``candidate`` chooses whose line counts stand beside the source; default: the best."""
     chosen = kernel.best if candidate is None else kernel.candidates[candidate]
     parts: list[RenderableType] = [
-        Text(f"{number}  {units.printable(kernel.name)}", style="bold", overflow="fold"),
+        _Title(number, kernel.name),
         _facts(kernel, chosen),
     ]
     parts += [Text(units.printable(f"note: {note}"), style="yellow") for note in kernel.notes]
@@ -36,8 +36,22 @@ def kernel_view(
     if kernel.candidates:
         parts += [Text(""), Text("Candidates", style="bold"), _candidates(kernel, chosen)]
     if source is not None:
-        parts += [Text(""), Text("Source", style="bold"), _source(source, chosen)]
+        parts += [Text(""), Text("Source", style="bold"), Source(source, chosen)]
     return Group(*parts)
+
+
+@dataclass(frozen=True)
+class _Title:
+    """A name is longer than a narrow screen is wide: it goes on below, broken between words."""
+
+    number: int
+    name: str
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        label = f"{self.number}  "
+        for part in folded(units.printable(self.name), options.max_width - len(label)):
+            yield Text(label + part, style="bold", overflow="fold")
+            label = " " * len(label)
 
 
 def _facts(kernel: KernelFacts, chosen: Candidate | None) -> RenderableType:
@@ -119,12 +133,12 @@ def _origins(origins: tuple[Origin, ...]) -> RenderableType:
         lines.setdefault((origin.location, origin.code), []).append(origin)
     parts: list[RenderableType] = []
     for (location, code), found in list(lines.items())[:MOST_LINES]:
-        place = units.printable(f"{short_location(location)}  " if location else "")
-        parts.append(Text.assemble((place, "dim"), units.printable(code or "no line of the model")))
+        place = f"{short_location(location)}  " if location else ""
+        parts.append(Hanging(Text.assemble((place, "dim"), code or "no line of the model")))
         operators = ", ".join(dict.fromkeys(_operator(origin) for origin in found))
         modules = ", ".join(dict.fromkeys(o.module for o in found if o.module))
         text = Text.assemble(operators, (f"  in {modules}" if modules else "", "dim"))
-        parts.append(Padding(Text(units.printable(text.plain), spans=text.spans), (0, 0, 0, 4)))
+        parts.append(Hanging(text, 4))
     if len(lines) > MOST_LINES:
         parts.append(Text(f"… and {len(lines) - MOST_LINES} more lines", style="dim"))
     return Group(*parts)
@@ -164,30 +178,3 @@ def _candidates(kernel: KernelFacts, chosen: Candidate | None) -> RenderableType
             occupancy(candidate),
         )
     return table
-
-
-_GUTTER = "{:>4} {:>4} {:>4} {:>4}"
-
-
-def _source(source: str, chosen: Candidate | None) -> RenderableType:
-    """Each line behind its LDG, STG, LDL and STL instructions; spills in red."""
-    lines = chosen.lines if chosen else {}
-    text = Text(no_wrap=True, overflow="ignore")
-    if lines:
-        text.append(_GUTTER.format("LDG", "STG", "LDL", "STL") + "\n", style="dim")
-    for number, line in enumerate(units.printable(source).expandtabs(4).splitlines(), 1):
-        counts = lines.get(str(number), LineCounts())
-        spills = counts.local_loads or counts.local_stores
-        if lines:
-            text.append(_gutter(counts), style="bold red" if spills else "cyan")
-            text.append("!" if spills else " ", style="bold red")
-        text.append(f"{number:>4} ", style="dim")
-        cut = line if len(line) <= LONGEST_LINE else line[: LONGEST_LINE - 1] + "…"
-        text.append(cut + "\n", style="red" if spills else "")
-    text.right_crop(1)
-    return text
-
-
-def _gutter(counts: LineCounts) -> str:
-    numbers = (counts.global_loads, counts.global_stores, counts.local_loads, counts.local_stores)
-    return _GUTTER.format(*(n or "" for n in numbers))

@@ -30,3 +30,14 @@ def shortened(text: str, names: Sequence[str], room: int, least: int) -> str:
             break
         left -= len(name)
     return pattern.sub(lambda match: shorten(match[0], share), text)
+
+
+def folded(name: str, room: int) -> list[str]:
+    """A whole name in lines of at most ``room`` columns, broken before underscores where it has
+    some."""
+    lines = [""]
+    for word in re.findall(r"_*[^_]+_*$|_*[^_]+|_+$", name):
+        if lines[-1] and len(lines[-1]) + len(word) > room:
+            lines.append("")
+        lines[-1] += word
+    return lines

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from perfcli import units
-from perfcli.model import Comparison, Finding, KernelFacts, OptionValue, Outcome
+from perfcli.model import Comparison, Finding, KernelFacts, Outcome
 
 from . import _total_rows
+from ._cures import assignments, costs, in_order
 from ._names import shortened
 
 STYLES: dict[Outcome, str] = {"worse": "red", "better": "green", "same": "", "unknown": "yellow"}
 LABEL = 8
 LEAST_NAME = 20
+LEAST_BROKEN = 30
 MOST_NAMES = 4
 
 
@@ -112,38 +113,32 @@ def _loads(kernel: KernelFacts) -> str:
 
 
 def cause(comparison: Comparison) -> Finding | None:
-    """The first new or worse finding of the kernels that are to blame, where it got worse: they
-    come gravest first, causes before consequences."""
+    """The first new or worse finding of the kernels that are to blame, where it got worse, and
+    that is no consequence of another: they come gravest first."""
     because = comparison.because
     if comparison.outcome != "worse" or because is None or because.group is None:
         return None
     blamed = set(comparison.groups[because.group].match.head)
-    found = (
+    found = [
         f
         for f in comparison.findings
-        if not f.on_base and f.appearance in ("", "new", "worse") and blamed.intersection(f.kernels)
-    )
-    return next(found, None)
+        if not f.on_base and f.appearance in ("new", "worse") and blamed.intersection(f.kernels)
+    ]
+    codes = {finding.code for finding in found}
+    return next((f for f in found if f.explained_by not in codes), found[0] if found else None)
 
 
 def _cure(finding: Finding) -> str:
-    """The options that help, or those to try."""
-    for trial in finding.trials:
+    """The options that help, with what they cost, or those to try."""
+    for trial in in_order(finding.trials):
         if trial.outcome.startswith("helps"):
-            cost = ", at a cost" if trial.outcome == "helps at a cost" else ""
-            return f"{_written(trial.cure.options)} (proven{cost})"
+            cost = f", costs {costs(trial)}" if trial.outcome == "helps at a cost" else ""
+            return f"{assignments(trial.cure.options)} (proven){cost}"
     if finding.trials:
         return "none found: what was tried does not help"
     for cure in finding.cures[:1]:
-        return _written(cure.options) + (" (proven)" if finding.proven else "")
+        return assignments(cure.options) + (" (proven)" if finding.proven else "")
     return ""
-
-
-def _written(options: Mapping[str, OptionValue]) -> str:
-    return " ".join(
-        f"{name}={value if isinstance(value, str) else json.dumps(value)}"
-        for name, value in options.items()
-    )
 
 
 # --- lines -----------------------------------------------------------------------------------
@@ -154,7 +149,7 @@ def _line(label: Text, text: str, names: Sequence[str], width: int, indent: int)
     room = max(width - indent, 24)
     shown = shortened(text, names, room, LEAST_NAME)
     if len(shown) > room:  # it takes several lines anyway: names need not give way so far
-        shown = shortened(text, names, room, max(room // 2 - 12, LEAST_NAME))
+        shown = shortened(text, names, room, max(room // 2 - 12, LEAST_BROKEN))
     lines = _wrapped(units.printable(shown), room)
     for number, line in enumerate(lines):
         start = label if number == 0 else Text()

@@ -85,6 +85,7 @@ def findings(tried: bool = False) -> tuple[Finding, ...]:
         cures=(CURE,),
         metric="spilled_words",
         amount=92,
+        explained_by="PC103",
     )
     breaks = Finding(
         "PC403",
@@ -152,9 +153,15 @@ def test_an_explanation(width: int) -> None:
 def test_those_of_a_comparison(width: int) -> None:
     text = of_comparison(width)
     check(f"findings_{width}.txt", text)
-    wrapped, _, _ = text.partition("2 findings on both sides")  # a command stays on its line
-    assert max(map(len, wrapped.splitlines())) <= width
-    assert wrapped.count(f'options={{"{LIMIT}": 10}}') == 1
+    findings, _, _ = text.partition("2 findings on both sides")
+    wrapped = [line for line in findings.splitlines() if not to_paste(line)]
+    assert max(map(len, wrapped)) <= width
+    assert findings.count(f'torch.compile(model, options={{"{LIMIT}": 10}})\n') == 1
+
+
+def to_paste(line: str) -> bool:
+    """Such a line is not wrapped."""
+    return line.lstrip().startswith("to apply: ")
 
 
 def test_colours() -> None:
@@ -166,13 +173,71 @@ def test_no_width_breaks_them(width: int) -> None:
     for tried in (False, True):
         text = shown(screen().explanation(made(), findings(tried)), width)
         words = max(len(word) for word in text.split())
-        assert max(map(len, text.splitlines())) <= max(width, words + 6)
+        wrapped = [line for line in text.splitlines() if not to_paste(line)]
+        assert max(map(len, wrapped)) <= max(width, words + 8)
 
 
-def test_a_kernels_own_are_all_in_full() -> None:
+def test_a_kernels_own() -> None:
     text = shown(screen().kernel_findings(made(), findings()[:2]))
     assert text.startswith("\nFindings\nerror PC103  1 triton_per_")
-    assert "    368 B of stack\n    175 instructions in loops\n    → fuse less\n" in text
+    assert "    hence warning PC101  it spills 92 words per thread\n" in text
+    assert "368 B of stack" not in text
+
+
+def of_run(*found: Finding) -> list[str]:
+    return shown(screen().explanation(made(), found)).splitlines()[4:]
+
+
+def test_a_consequence_stands_below_its_cause_even_if_it_is_graver() -> None:
+    cause, spills = findings()[:2]
+    lines = of_run(replace(spills, severity="error"), replace(cause, severity="warning"))
+    assert lines[0].startswith("warning PC103  1 triton_per_")
+    assert lines.count("    hence error PC101  it spills 92 words per thread") == 1
+
+
+def test_a_finding_is_no_consequence_of_what_is_not_shown_with_it() -> None:
+    cause, spills = findings()[:2]
+    elsewhere = replace(cause, kernels=(0,))
+    for shown_before in ((), (elsewhere,)):
+        lines = of_run(*shown_before, spills)
+        start = next(n for n, line in enumerate(lines) if line.startswith("warning PC101  1 "))
+        assert lines[start + 1] == "    368 B of stack"
+
+
+def test_findings_that_explain_each_other_are_both_shown() -> None:
+    cause, spills = findings()[:2]
+    text = "\n".join(of_run(replace(cause, explained_by="PC101"), spills))
+    assert "PC103  1 triton_per_" in text
+    assert "warning PC101  it spills 92 words per thread\n    368 B of stack" in text
+
+
+def test_a_consequence_says_what_its_cause_does_not() -> None:
+    cause, spills = findings()[:2]
+    other = Cure({"max_autotune": True})
+    (line,) = [x for x in of_run(cause, replace(spills, cures=(CURE, other))) if "hence" in x]
+    assert line.endswith("it spills 92 words per thread; cure max_autotune=true")
+    tried, left = findings(tried=True)[:2]
+    useless = Trial(CURE, "does not help", 92, 91)
+    text = " ".join(" ".join(of_run(tried, replace(left, trials=(useless,)))).split())
+    assert f"; tried {LIMIT}=10: does not help: spilled words 92 → 91 …/models" in text
+
+
+def test_the_second_finding_of_a_kernel_does_not_name_it_again() -> None:
+    cause, spills = findings()[:2]
+    lines = of_run(cause, replace(spills, explained_by=""))
+    assert "warning PC101  it spills 92 words per thread" in lines
+
+
+def test_evidence_about_a_line_stands_beside_it() -> None:
+    spills = replace(
+        findings()[1],
+        evidence=("line 7: 40 STL, 0 LDL",),
+        source_lines={"7": "    tmp1 = tl.exp(tmp0)", "9": "    tmp2 = tmp1"},
+    )
+    lines = of_run(spills)
+    assert "    line 7: 40 STL, 0 LDL  tmp1 = tl.exp(tmp0)" in lines
+    assert "        9  tmp2 = tmp1" in lines
+    assert sum("tl.exp" in line for line in lines) == 1
 
 
 def test_only_a_comparison_without_findings_has_no_heading() -> None:
@@ -194,9 +259,7 @@ def test_an_option_that_perfcli_brings_is_applied_by_perfcli() -> None:
     trial = Trial(CURE, "helps", 92, 0, brought=(LIMIT,))
     finding = replace(findings()[0], trials=(trial,))
     text = " ".join(shown(screen().explanation(made(), [finding])).split())
-    assert (
-        f"to apply: -o {LIMIT}=10, or from perfcli.compile import backport; backport.install(10)"
-    ) in text
+    assert ("to apply: from perfcli.compile import backport; backport.install(10)") in text
     assert "torch.compile(" not in text
 
 

@@ -18,6 +18,7 @@ from rich.console import Console, RenderableType
 
 from perfcli import registry
 from perfcli.diff.compare import compare
+from perfcli.diff.metrics import change
 from perfcli.model import (
     Candidate,
     Comparison,
@@ -238,6 +239,27 @@ def test_a_kernel() -> None:
     check("kernel_100.txt", shown(screen().kernel(4, spilling(), SOURCE)))
 
 
+@pytest.mark.parametrize("width", [40, 60, 100])
+def test_a_kernels_name_and_source_fit(width: int) -> None:
+    """All of the name, part of the source: --source has all of it."""
+    name = "triton_per_fused__to_copy_add_div_embedding_dense_backward_expand_mul_pow_sum_17"
+    text = shown(screen().kernel(29, replace(spilling(), name=name), SOURCE), width)
+    title, _, _ = text.partition("\nwhat ")
+    assert title.replace("\n    ", "") == f"29  {name}"
+    assert all(len(line) <= width for line in title.splitlines())
+    _, _, source = text.partition("\nSource\n")
+    assert max(map(len, source.splitlines())) <= width
+    assert "tl.store(" in source
+
+
+def test_bytes_swept_are_a_row_where_they_say_more_than_the_bytes_moved() -> None:
+    moved = change("bytes_moved", 2e9, 3e9)
+    for swept, rows in ((moved, 0), (change("bytes_swept", 2e9, 4e9), 1)):
+        totals = (moved, replace(swept, metric="bytes_swept"))
+        text = shown(screen().comparison(replace(worse(), totals=totals)))
+        assert text.count("bytes swept ") == rows
+
+
 def test_a_kernel_without_source_binary_or_origins() -> None:
     bare = replace(kernel("mystery"), source_facts=None, candidates=(), bytes_read=None)
     text = shown(screen().kernel(0, bare, None))
@@ -352,13 +374,26 @@ def test_the_first_lines_name_the_kernels_the_cause_and_the_cure() -> None:
     ("outcome", "says"),
     [
         ("helps", "cure    a=false (proven)"),
-        ("helps at a cost", "cure    a=false (proven, at a cost)"),
+        ("helps at a cost", "cure    a=false (proven), costs +1 GB bytes moved (+50 %)"),
         ("does not help", "cure    none found: what was tried does not help"),
     ],
 )
 def test_a_cure_that_was_tried(outcome: TrialOutcome, says: str) -> None:
-    finding = blamed(appearance="new", trials=(Trial(Cure({"a": False}), outcome),))
+    moved = change("bytes_moved", 2e9, 3e9)
+    trial = Trial(Cure({"a": False}), outcome, changes=(moved,))
+    finding = blamed(appearance="new", trials=(trial,))
     assert first_lines(replace(worse(), findings=(finding,)))[-1] == says
+
+
+def test_the_cause_is_no_consequence_however_grave() -> None:
+    name = worse().head.kernels[0].name
+    spills = Finding("PC101", "error", f"{name} spills", (0,), explained_by="PC103")
+    cause = replace(blamed(), severity="warning")
+    found = tuple(replace(finding, appearance="new") for finding in (spills, cause))
+    lines = first_lines(replace(worse(), findings=found))
+    assert lines[-1] == "cause   PC103 it fuses 17 reads"
+    alone = first_lines(replace(worse(), findings=found[:1]))
+    assert alone[-1] == "cause   PC101 it spills"
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 160, 300])
