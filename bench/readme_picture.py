@@ -14,6 +14,7 @@ from pathlib import Path
 from rich.console import Console
 
 from perfcli import registry, store
+from perfcli.diagnosis import diagnose
 from perfcli.diff.compare import compare
 from perfcli.model import Screen
 
@@ -27,7 +28,7 @@ def main() -> int:
     parser.add_argument("base", type=Path)
     parser.add_argument("head", type=Path)
     arguments = parser.parse_args()
-    comparison = compare(store.read(arguments.base), store.read(arguments.head), ())
+    comparison = diagnose(compare(store.read(arguments.base), store.read(arguments.head), ()))
     console = Console(
         record=True,
         width=COLUMNS,
@@ -38,6 +39,7 @@ def main() -> int:
         emoji=False,
     )
     console.print(registry.declared("reports", "terminal", Screen).comparison(comparison))
+    console.print()  # or the last line touches the frame
     drawing = console.export_svg(title=TITLE, unique_id="perfcli")
     # Nothing is fetched when it is shown: the viewer's own monospaced font does.
     drawing = re.sub(r"@font-face \{.*?\}\s*", "", drawing, flags=re.DOTALL)

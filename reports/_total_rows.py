@@ -33,17 +33,13 @@ _SECONDARY = ("loads_in_loops", "graphs", "graph_breaks")
 
 def total_rows(comparison: Comparison) -> list[TotalRow]:
     """Without those that say what another says, or nothing."""
-    moved = next((_sides(c) for c in comparison.totals if c.metric == "bytes_moved"), None)
-    return [
-        _total(change)
-        for change in comparison.totals
-        if (change.delta != 0 or change.metric not in _SECONDARY)
-        and not (change.metric == "bytes_swept" and _sides(change) == moved)
-    ]
+    rows = [_total(c) for c in comparison.totals if c.delta != 0 or c.metric not in _SECONDARY]
+    moved = next((_numbers(row) for row in rows if row.metric == "bytes_moved"), None)
+    return [row for row in rows if row.metric != "bytes_swept" or _numbers(row) != moved]
 
 
-def _sides(change: Change) -> tuple[float | None, float | None]:
-    return change.base, change.head
+def _numbers(row: TotalRow) -> tuple[str, str, str, str]:
+    return row.base, row.head, row.delta, row.relative
 
 
 def _total(change: Change) -> TotalRow:
