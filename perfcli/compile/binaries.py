@@ -19,6 +19,7 @@ from perfcli.compile.candidate import candidate_of, refused, with_texts
 from perfcli.compile.definition import Definition
 from perfcli.compile.kernel_cache import Compiled
 from perfcli.compile.ptxas import select_ptxas
+from perfcli.compile.unpipelined import add_unpipelined, fits
 from perfcli.errors import CompileFailed, PerfcliError
 from perfcli.facts.binary import BinaryFacts, find_tools, read_cubin
 from perfcli.model import Candidate, KernelKind, Target
@@ -72,7 +73,8 @@ def _compile(definition: Definition, target: Target) -> Compiled:
     tuner = kernel.tuner
     tuner.precompile(warm_cache_only=True)
     facts = [kernel.read(result) for result in tuner.compile_results]
-    facts += [kernel.read(result) for result in _scaled_results(tuner, facts)]
+    facts += [kernel.read(result) for result in add_unpipelined(tuner, target)]
+    facts += [kernel.read(result) for result in _scaled_results(kernel, facts)]
     results = list(zip(tuner.compile_results, facts, strict=True))
     candidates = [kernel.candidate(result, fact) for result, fact in results]
     blobs: dict[str, str] = {}
@@ -119,12 +121,14 @@ def _alternatives(
             yield refused(config, error)
 
 
-def _scaled_results(tuner: Any, facts: list[BinaryFacts]) -> list[Any]:
+def _scaled_results(kernel: _Kernel, facts: list[BinaryFacts]) -> list[Any]:
     """The configurations that Inductor adds once it knows the registers of the first ones
-    (``dynamic_scale_rblock``): on a device the driver tells it, here the cubin does."""
+    (``dynamic_scale_rblock``): on a device the driver tells it, here the cubin does. A binary
+    that the driver refused has none."""
+    tuner = kernel.tuner
     known = len(tuner.compile_results)
     for result, fact in zip(tuner.compile_results, facts, strict=True):
-        result.kernel.n_regs = fact.registers
+        result.kernel.n_regs = fact.registers if fits(result, kernel.target) else None
     tuner._make_launchers = lambda: None  # launchers need a device
     tuner._dynamic_scale_rblock()
     return list(tuner.compile_results[known:])

@@ -21,6 +21,10 @@ FORMAT = 7
 """Of the entries: raise it when a fact is added or counted differently, or when other launch
 configurations are compiled. 7: text of lines that spill, alternatives."""
 
+REVISION = 1
+"""Of what is kept of kernels with a configuration that does not fit on the target: theirs alone
+are compiled again when it is raised. 1: compiled again without a pipeline."""
+
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
@@ -57,6 +61,8 @@ def read(path: Path) -> Compiled | None:
     try:
         data = json.loads(zlib.decompress(path.read_bytes()))
         candidates, alternatives = map(_candidates, (data["candidates"], data["alternatives"]))
+        if data.get("revision", 0) < REVISION and any(c.blocks_per_sm == 0 for c in candidates):
+            return None
         return Compiled(candidates, data["blobs"], alternatives=alternatives)
     except (OSError, ValueError, KeyError, TypeError, zlib.error):
         return None
@@ -77,7 +83,8 @@ def write(path: Path, compiled: Compiled) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_suffix(f".{os.getpid()}")
-        temporary.write_bytes(zlib.compress(json.dumps(asdict(compiled)).encode(), 1))
+        data = {**asdict(compiled), "revision": REVISION}
+        temporary.write_bytes(zlib.compress(json.dumps(data).encode(), 1))
         os.replace(temporary, path)
     except OSError:
         return

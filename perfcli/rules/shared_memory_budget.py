@@ -4,10 +4,9 @@ What it sees: launch configurations that ask for more than a block can have (232
 101,376 B on Ada; 1,024 B more are reserved for each block and are not the program's), or that the
 compiler gave up as out of resources. It is an error where no configuration is left that fits: one
 of several is dropped by the autotuner and costs nothing. Where such a kernel is pipelined, torch
-2.13 and later compile it again without (`triton.dynamic_disable_pipelining`): then it is a warning,
-and what other rules say of its configurations is said of code that never runs. A kernel that fits
-within 3 % of the limit is worth knowing: with one more input of its tile, or on a device with
-less, it does not.
+2.13 and later compile it again without (`triton.dynamic_disable_pipelining`) and launch that: then
+it is a warning. A kernel that fits within 3 % of the limit is worth knowing: with one more input of
+its tile, or on a device with less, it does not.
 
 Why it costs: nothing shows until the launch, which fails (`OutOfResources`). A loop that is
 pipelined needs (`num_stages` − 1) × the bytes of all its tiles, and a little (triton 3.6 on
@@ -42,6 +41,10 @@ def check(run: Run) -> Iterator[Finding]:
         best = kernel.best
         if all(_exceeds(candidate, limit) for candidate in kernel.candidates):
             yield _exceeded(run, number, kernel, limit)
+            continue
+        retried = _retried(run, kernel, limit)
+        if retried:
+            yield _exceeded(run, number, kernel, limit, retried)
         elif best and NEARLY * limit < (best.shared_bytes or 0) <= limit:
             yield _nearly(run, number, kernel, best, limit)
 
@@ -51,11 +54,11 @@ def _exceeds(candidate: Candidate, limit: int) -> bool:
     return out or (candidate.shared_bytes or 0) > limit
 
 
-def _exceeded(run: Run, number: int, kernel: KernelFacts, limit: int) -> Finding:
-    sizes = [c.shared_bytes for c in kernel.candidates if c.shared_bytes]
-    least = min(sizes, default=None)
-    errors = {c.error.splitlines()[0] for c in kernel.candidates if c.error}
-    retried = _retried(run, kernel)
+def _exceeded(
+    run: Run, number: int, kernel: KernelFacts, limit: int, retried: Candidate | None = None
+) -> Finding:
+    over = [c for c in kernel.candidates if _exceeds(c, limit)]
+    least = min((c.shared_bytes for c in over if c.shared_bytes), default=None)
     what = "is compiled again without its pipeline" if retried else "cannot be launched"
     needs = units.exact_bytes(least) if least else "more than that"
     return Finding(
@@ -65,38 +68,45 @@ def _exceeded(run: Run, number: int, kernel: KernelFacts, limit: int) -> Finding
         f"memory and needs {needs}",
         kernels=(number,),
         evidence=(
-            f"{units.plural(len(kernel.candidates), 'launch configuration')}, none fits",
-            *(_without_pipeline(kernel) if retried else ()),
-            *sorted(errors),
+            f"{units.plural(len(over), 'launch configuration')}, none fits",
+            *((_without_pipeline(retried),) if retried else ()),
+            *sorted({c.error.splitlines()[0] for c in over if c.error}),
         ),
         advice="fewer stages, a smaller block, or fewer inputs in one kernel",
-        cures=_cures(run, kernel, retried),
+        cures=_cures(run, kernel, retried is not None),
         metric="shared_bytes",
         amount=least,
         origin=origin_of(kernel),
     )
 
 
-def _retried(run: Run, kernel: KernelFacts) -> bool:
-    """Whether Inductor compiles a kernel anew with one stage when none of its own fits."""
-    return run.settings.get(RETRIES) is True and any(_pipelined(c) for c in kernel.candidates)
+def _retried(run: Run, kernel: KernelFacts, limit: int) -> Candidate | None:
+    """What Inductor compiled anew with one stage because none of its own configurations fits:
+    then all that fit have one stage, and one of them only in that differs from one that does
+    not."""
+    fitting = [c for c in kernel.candidates if not _exceeds(c, limit)]
+    over = [c for c in kernel.candidates if _exceeds(c, limit) and _pipelined(c)]
+    if run.settings.get(RETRIES) is not True or any(_pipelined(c) for c in fitting):
+        return None
+    tiles = [_tile(candidate) for candidate in over]
+    return next((c for c in fitting if _tile(c) in tiles), None)
 
 
 def _pipelined(candidate: Candidate) -> bool:
     return candidate.num_stages > 1 or candidate.config.get("NUM_STAGES", 1) > 1
 
 
-def _without_pipeline(kernel: KernelFacts) -> Iterator[str]:
-    """What perfcli knows of the code that runs in the end, if it was among the alternatives."""
-    for other in kernel.alternatives:
-        if other.num_warps == kernel.candidates[-1].num_warps and not other.error:
-            config = {**kernel.candidates[-1].config, "NUM_STAGES": 1}
-            if other.config == config and "NUM_STAGES" in kernel.candidates[-1].config:
-                yield (
-                    f"without: {units.count(other.registers)} registers, "
-                    f"{units.plural(other.spilled_words or 0, 'spilled word')}, "
-                    f"{units.exact_bytes(other.shared_bytes)} shared memory"
-                )
+def _tile(candidate: Candidate) -> tuple[int, dict[str, int]]:
+    config = {k: v for k, v in candidate.config.items() if k != "NUM_STAGES"}
+    return candidate.num_warps, config
+
+
+def _without_pipeline(candidate: Candidate) -> str:
+    return (
+        f"without: {units.count(candidate.registers)} registers, "
+        f"{units.plural(candidate.spilled_words or 0, 'spilled word')}, "
+        f"{units.exact_bytes(candidate.shared_bytes)} shared memory"
+    )
 
 
 def _nearly(run: Run, number: int, kernel: KernelFacts, best: Candidate, limit: int) -> Finding:

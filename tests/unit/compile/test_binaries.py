@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from handmade import H100
@@ -13,6 +14,7 @@ pytest.importorskip("torch")
 from perfcli.compile import kernel_cache
 from perfcli.compile.candidate import LINE_CHARACTERS, candidate_of, refused, with_text
 from perfcli.compile.kernel_cache import Compiled
+from perfcli.compile.unpipelined import add_unpipelined
 from perfcli.facts.binary import BinaryFacts
 from perfcli.model import Candidate, LineCounts
 
@@ -68,3 +70,66 @@ def test_the_cache_gives_back_what_it_got(tmp_path: Path) -> None:
     kernel_cache.write(tmp_path / "a" / "entry", compiled)
     assert kernel_cache.read(tmp_path / "a" / "entry") == compiled
     assert kernel_cache.read(tmp_path / "none") is None
+
+
+def test_an_older_entry_of_what_does_not_fit_is_no_entry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry, small = tmp_path / "over", tmp_path / "small"
+    over = Compiled((Candidate({}, 4, 3, registers=32, blocks_per_sm=0),), {})
+    fits = Compiled((Candidate({}, 4, 3, registers=32, blocks_per_sm=1),), {})
+    kernel_cache.write(entry, over)
+    assert kernel_cache.read(entry) == over
+    kernel_cache.write(small, fits)
+    monkeypatch.setattr(kernel_cache, "REVISION", kernel_cache.REVISION + 1)
+    assert kernel_cache.read(entry) is None
+    assert kernel_cache.read(small) == fits
+
+
+class Tuner:
+    """``CachingAutotuner`` as torch 2.13 has it, as far as it is asked."""
+
+    def __init__(self, *results: Any, retries: bool = True) -> None:
+        self.compile_results = list(results)
+        self.inductor_meta = {"dynamic_disable_pipelining": retries}
+
+    def compile_by_disabling_pipelining(self, config: Any) -> None:
+        raise NotImplementedError
+
+    def _precompile_config(self, config: Any) -> Any:
+        return compiled(0, config.num_stages, **config.kwargs)
+
+
+def compiled(shared: int, stages: int, **kwargs: int) -> Any:
+    config = SimpleNamespace(kwargs=kwargs, num_warps=4, num_stages=stages)
+    kernel = SimpleNamespace(metadata=SimpleNamespace(shared=shared))
+    return SimpleNamespace(config=config, kernel=kernel)
+
+
+OVER = H100.shared_bytes_per_block_optin + 1
+
+
+def test_the_last_that_does_not_fit_loses_its_pipeline() -> None:
+    tuner = Tuner(compiled(OVER, 4, XBLOCK=8), compiled(OVER, 3, XBLOCK=4, NUM_STAGES=3))
+    (again,) = add_unpipelined(tuner, H100)
+    assert again is tuner.compile_results[-1]
+    assert (again.config.kwargs, again.config.num_stages) == ({"XBLOCK": 4, "NUM_STAGES": 1}, 1)
+    assert tuner.compile_results[1].config.num_stages == 3
+
+
+@pytest.mark.parametrize(
+    "tuner",
+    [
+        Tuner(compiled(OVER, 3), compiled(OVER - 1, 3)),  # one fits
+        Tuner(compiled(OVER, 3), compiled(OVER, 1)),  # the last has no pipeline
+        Tuner(compiled(OVER, 3), retries=False),
+    ],
+)
+def test_no_second_try(tuner: Tuner) -> None:
+    assert list(add_unpipelined(tuner, H100)) == []
+
+
+def test_torch_before_2_13_does_not_try_again() -> None:
+    given = Tuner(compiled(OVER, 3))
+    old = SimpleNamespace(compile_results=given.compile_results, inductor_meta={})
+    assert list(add_unpipelined(old, H100)) == []

@@ -10,6 +10,7 @@ from perfcli.rules.shared_memory_budget import RULE
 
 LIMIT = 232448
 STAGES = "triton.mix_order_reduction_allow_multi_stages"
+RETRIES = "triton.dynamic_disable_pipelining"
 
 
 def found(*candidates: Candidate, **more: Any) -> list[Finding]:
@@ -46,18 +47,41 @@ def test_a_pipeline_is_dropped_since_torch_2_13() -> None:
     config = {"XBLOCK": 4, "RSPLIT_SIZE": 64, "NUM_STAGES": 3}
     over = candidate(2, registers=255, shared_bytes=300000, config=config)
     single = candidate(2, registers=255, stack_bytes=408, config={**config, "NUM_STAGES": 1})
-    given: dict[str, Any] = {"kind": "mix-order-reduction", "alternatives": (single,)}
-    settings = {STAGES: True, "triton.dynamic_disable_pipelining": True}
-    (finding,) = found(over, settings=settings, **given)
+    given: dict[str, Any] = {"kind": "mix-order-reduction"}
+    settings = {STAGES: True, RETRIES: True}
+    (finding,) = found(over, single, settings=settings, **given)
     assert finding.severity == "warning"
     assert "is compiled again without its pipeline" in finding.headline
-    assert finding.evidence[1] == ("without: 255 registers, 102 spilled words, 0 B shared memory")
+    assert "needs 300,000 B" in finding.headline
+    assert finding.evidence == (
+        "1 launch configuration, none fits",
+        "without: 255 registers, 102 spilled words, 0 B shared memory",
+    )
     assert finding.cures == ()
-    for settings in ({}, {"triton.dynamic_disable_pipelining": False}):
-        assert found(over, settings=settings, **given)[0].severity == "error"
-    settings = {"triton.dynamic_disable_pipelining": True}
-    one = candidate(2, shared_bytes=300000, config={**config, "NUM_STAGES": 1})
-    assert found(one, settings=settings, **given)[0].severity == "error"
+
+
+def test_what_does_not_fit_without_its_pipeline_either() -> None:
+    config = {"XBLOCK": 4, "NUM_STAGES": 3}
+    over = candidate(2, shared_bytes=300000, config=config)
+    single = candidate(2, shared_bytes=250000, config={**config, "NUM_STAGES": 1})
+    for settings in ({RETRIES: True}, {RETRIES: False}, {}):
+        assert found(over, settings=settings)[0].severity == "error"
+    (finding,) = found(over, single, settings={RETRIES: True})
+    assert finding.severity == "error"
+    assert "cannot be launched" in finding.headline
+
+
+def test_one_of_several_is_dropped_without_a_second_try() -> None:
+    """Only what has the tile of one that does not fit, and where no pipeline fits, was retried."""
+    over = candidate(2, shared_bytes=300000, config={"XBLOCK": 4, "NUM_STAGES": 3})
+    other_tile = candidate(2, config={"XBLOCK": 2, "NUM_STAGES": 1})
+    pipelined = candidate(2, config={"XBLOCK": 2, "NUM_STAGES": 3})
+    same_tile = candidate(2, config={"XBLOCK": 4, "NUM_STAGES": 1})
+    settings = {RETRIES: True}
+    assert found(over, other_tile, settings=settings) == []
+    assert found(over, pipelined, same_tile, settings=settings) == []
+    assert found(over, same_tile, settings={RETRIES: False}) == []
+    assert len(found(over, same_tile, settings=settings)) == 1
 
 
 def test_the_least_of_those_that_do_not_fit() -> None:
