@@ -22,6 +22,9 @@ _KINDS: dict[str, KernelKind] = {
     "user_autotune": "user",
 }
 
+# In ``inductor_meta`` of a combo kernel, whose heuristic can be that of its largest part.
+_COMBO = "combo_grid_meta"
+
 # Inductor notes it in the source even where it shortens the name to ``triton_``.
 _FULL_NAME = re.compile(r"'kernel_name': '[^']*'")
 
@@ -75,5 +78,11 @@ def triton_kind(source: str, name: str) -> KernelKind:
                 return "mix-order-reduction"
             for decorator in node.decorator_list:
                 if isinstance(decorator, ast.Call) and isinstance(decorator.func, ast.Attribute):
+                    if _names(decorator, _COMBO):
+                        return "combo"
                     return _KINDS.get(decorator.func.attr, "other")
     return "other"
+
+
+def _names(tree: ast.AST, text: str) -> bool:
+    return any(isinstance(node, ast.Constant) and node.value == text for node in ast.walk(tree))

@@ -9,7 +9,8 @@ from typing import Any
 
 from perfcli.compile import tracing
 from perfcli.compile.building import Built, users_workload
-from perfcli.compile.capture import Capture, capturing
+from perfcli.compile.capture import capturing
+from perfcli.compile.captured import Capture
 from perfcli.compile.definition import Definition
 from perfcli.compile.kernel_cache import Compiled
 from perfcli.errors import PerfcliError

@@ -26,6 +26,19 @@ def origins(scheduled: Any) -> tuple[Origin, ...]:
     return tuple(_origin(n) for n in sorted(nodes, key=_position) if n.op == "call_function")
 
 
+def parts(scheduled: Any, kernel: Any) -> Any:
+    """The scheduler nodes that one kernel computes. Several kernels are made of a combo (or
+    ``foreach``) node: what each computes is what its own parts were made for."""
+    from torch._inductor.scheduler import ForeachKernelSchedulerNode
+
+    if not isinstance(scheduled, list | tuple):
+        return scheduled
+    if not any(isinstance(node, ForeachKernelSchedulerNode) for node in scheduled):
+        return scheduled
+    kernels = getattr(kernel, "sub_kernels", None) or [kernel]
+    return [node for part in kernels for node in part.features.node_schedule]
+
+
 def _position(node: Any) -> int:
     """Index of a node in its graph; kept on the graph, which is frozen by now."""
     graph = node.graph

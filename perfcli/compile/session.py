@@ -16,7 +16,7 @@ from typing import Any
 from perfcli.blobs import blob_id, pack
 from perfcli.compile import shim, traffic
 from perfcli.compile.buffers import as_used
-from perfcli.compile.capture import Capture, CapturedGraph, CapturedKernel
+from perfcli.compile.captured import Capture, CapturedGraph, CapturedKernel
 from perfcli.compile.sources import user_sources
 from perfcli.errors import CompileFailed
 from perfcli.facts.traffic import bytes_swept, lower_bound_seconds

@@ -12,7 +12,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from perfcli.compile import backport
-from perfcli.compile.capture import Capture, CapturedGraph, capturing
+from perfcli.compile.capture import capturing
+from perfcli.compile.captured import Capture, CapturedGraph
 from perfcli.compile.decisions import wants_device
 from perfcli.compile.outputs import fake_call
 from perfcli.errors import CompileFailed, UserCodeFailed

@@ -21,14 +21,17 @@ UNKNOWN = Moved(None, None)
 def bytes_moved(kernel: Any) -> Moved:
     """Bytes read and written by a generated kernel, each buffer (or the slices of it that are
     touched) once: ``SIMDKernel.estimate_kernel_num_bytes`` for the sum, its outputs for the
-    writes. Unknown for kernels that Inductor has no estimate for."""
+    writes; for a combo kernel, which has no estimate, its arguments. Unknown for all others."""
     estimate = getattr(kernel, "estimate_kernel_num_bytes", None)
-    if estimate is None:
+    combo = hasattr(kernel, "sub_kernels")
+    if estimate is None and not combo:
         return UNKNOWN
     try:
-        total = int(estimate()) + _bytes_overlooked(kernel)
         written = _bytes_written(kernel)
         arguments = _bytes_by_argument(kernel)
+        if estimate is None:
+            return Moved(sum(arguments.values()), written, arguments)
+        total = int(estimate()) + _bytes_overlooked(kernel)
     except Exception:  # an estimate: whatever it stumbles over, the kernel itself is fine
         return UNKNOWN
     return Moved(total - written, written, arguments) if total >= written else UNKNOWN
@@ -81,12 +84,21 @@ def _bytes_of(names: list[str], kernel: Any) -> int:
     from torch._inductor.virtualized import V
 
     sizes = V.graph.sizevars
-    upper = int(sizes.optimization_hint(_product(kernel.numels.values())))
     total = 0
     for name in names:
-        numel = min(int(sizes.optimization_hint(V.graph.get_numel(name))), upper)
-        total += numel * get_dtype_size(V.graph.get_dtype(name))
+        numel = int(sizes.optimization_hint(V.graph.get_numel(name)))
+        total += min(numel, _points(name, kernel)) * get_dtype_size(V.graph.get_dtype(name))
     return total
+
+
+def _points(name: str, kernel: Any) -> int:
+    """Of the iteration space; of a combo kernel's, those parts that work on the buffer."""
+    from torch._inductor.virtualized import V
+
+    parts = getattr(kernel, "sub_kernels", None)
+    if parts is not None:
+        return sum(_points(name, p) for p in parts if name in p.features.buf_accesses())
+    return int(V.graph.sizevars.optimization_hint(_product(kernel.numels.values())))
 
 
 def _product(values: Any) -> Any:

@@ -115,6 +115,7 @@ def test_other_code_under_the_same_name_is_another() -> None:
         ("@triton_heuristics.persistent_reduction(a=1)", "x, RSPLIT_SIZE", "mix-order-reduction"),
         ("@triton_heuristics.template(num_stages=3)", "x", "template"),
         ("@triton_heuristics.foreach(num_warps=8)", "x", "combo"),
+        ("@triton_heuristics.pointwise(inductor_meta={'combo_grid_meta': {}})", "x", "combo"),
         ("@triton_heuristics.user_autotune(configs=[])", "x", "user"),
         ("@triton_heuristics.from_the_future(a=1)", "x", "other"),
         ("@triton.jit", "x", "other"),

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from perfcli.blobs import blob_id, unpack
+from perfcli.diff.compare import compare
 from perfcli.errors import CompileFailed, PerfcliError, UserCodeFailed
 from perfcli.model import Bundle, KernelFacts, Run
+from perfcli.rules import shared_memory_budget
 
 pytestmark = pytest.mark.torch
 
@@ -251,6 +253,47 @@ def test_an_option_that_this_torch_lacks(compile_run: Compile) -> None:
     with pytest.raises(CompileFailed) as raised:
         compile_run("softmax", preset="smoke", options=(("triton.no_such_thing", 1),))
     assert str(raised.value) == "this torch has no option triton.no_such_thing"
+
+
+def test_independent_operations_in_one_combo_kernel(compile_run: Compile) -> None:
+    apart = compile_run("independent.py")
+    together = compile_run("independent.py", options=(("combo_kernels", True),))
+    assert [k.kind for k in apart.kernels] == ["pointwise"] * 3
+    (combo,) = together.kernels
+    assert combo.kind == "combo"
+    assert [o.op for o in combo.origins] == [o.op for k in apart.kernels for o in k.origins]
+    matrices = (64 + 128 + 192) * 1000 * 4
+    assert (combo.bytes_read, combo.bytes_written) == (matrices, matrices)
+    assert sorted(b.bytes for b in combo.buffers if b.role == "input") == [
+        rows * 1000 * 4 for rows in (64, 128, 192)
+    ]
+    (group,) = compare(apart, together).groups
+    assert (group.match.relation, len(group.match.base), group.match.head) == ("fused", 3, (0,))
+
+
+def test_what_does_not_fit_is_compiled_again_without_its_pipeline(compile_run: Compile) -> None:
+    shape = (*TRAINING, ("rows", 32768), ("columns", 8192), ("dtype", "float32"))
+    run = compile_run("rmsnorm", "l40s", params=shape)
+    (kernel,) = by_graph(run)["backward 0"]
+    assert run.target
+    over, again = kernel.candidates
+    assert (over.shared_bytes or 0) > run.target.shared_bytes_per_block_optin
+    assert over.blocks_per_sm == 0
+    assert over.config["NUM_STAGES"] > 1
+    assert again.config == {**over.config, "NUM_STAGES": 1}
+    assert kernel.best == again
+    (finding,) = shared_memory_budget.RULE.of_run(run)
+    assert (finding.severity, finding.amount) == ("warning", over.shared_bytes)
+
+
+def test_an_option_keeps_it_from_being_compiled_again(compile_run: Compile) -> None:
+    shape = (*TRAINING, ("rows", 32768), ("columns", 8192), ("dtype", "float32"))
+    options = (("triton.dynamic_disable_pipelining", False),)
+    run = compile_run("rmsnorm", "l40s", params=shape, options=options)
+    (kernel,) = by_graph(run)["backward 0"]
+    assert [c.blocks_per_sm for c in kernel.candidates] == [0]
+    (finding,) = shared_memory_budget.RULE.of_run(run)
+    assert finding.severity == "error"
 
 
 # --- what goes wrong -------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 from handmade import ENVIRONMENT, H100, kernel, run
 
 from perfcli.compile import decisions
-from perfcli.compile.capture import Capture, CapturedGraph
+from perfcli.compile.captured import Capture, CapturedGraph
 from perfcli.diff.compare import compare
 from perfcli.model import Candidate, Comparison, Finding, GraphFacts, KernelFacts, Run
 from perfcli.rules.doubts import RULE
