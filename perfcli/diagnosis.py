@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from perfcli import registry
+from perfcli.diff.metrics import DECIDING
 from perfcli.errors import PerfcliError, RuleFailed
 from perfcli.model import Appearance, Because, Comparison, Finding, Rule, Run
 from perfcli.names import suggestion
@@ -196,4 +197,6 @@ def _appearance(before: Sequence[Finding], now: Sequence[Finding]) -> Appearance
     if not before:
         return "new"
     was, is_ = amount(before), amount(now)
-    return "worse" if is_ > was else "better" if is_ < was else "same"
+    if abs(is_ - was) <= was * DECIDING.get(now[0].metric, 0.0):
+        return "same"
+    return "worse" if is_ > was else "better"

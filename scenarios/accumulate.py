@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from perfcli.model import Parameter, Scenario, Workload
+from perfcli.model import Expectation, Parameter, Scenario, Workload
 
 from ._dtypes import FLOATS, TOLERANCE, torch_dtype
 
@@ -55,6 +55,16 @@ SCENARIO = Scenario(
         "max_fusion_unique_io_buffers=4",
         "max_fusion_size=1",
         "realize_acc_reads_size_threshold=268435456",
+    ),
+    expects=(
+        Expectation(("PC301",)),
+        Expectation((), options={"max_fusion_unique_io_buffers": 4}),
+        # Too few terms for either threshold.
+        Expectation((), params={"repeats": 5}),
+        Expectation(
+            (), params={"repeats": 5}, options={"realize_acc_reads_threshold": 16}, compared=True
+        ),
+        Expectation((), preset="smoke"),
     ),
     # Every term is rounded, and the error of one is carried into the next.
     tolerance={dtype: 8 * bound for dtype, bound in TOLERANCE.items()},

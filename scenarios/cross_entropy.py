@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from perfcli.model import Scenario, Workload
+from perfcli.model import Expectation, Scenario, Workload
 
 from ._dtypes import TOLERANCE
 from ._rows import PRESETS, matrix, parameters
@@ -44,6 +44,12 @@ SCENARIO = Scenario(
         "online_softmax",
         "split_reductions",
         "triton.multi_kernel=1",
+    ),
+    expects=(
+        Expectation(("PC204",)),
+        Expectation(("PC204",), params={"mode": "training"}),
+        Expectation((), params={"columns": 50304}),
+        Expectation((), preset="smoke"),
     ),
     tolerance=TOLERANCE,
     origin="https://github.com/pytorch/pytorch/issues/148402",

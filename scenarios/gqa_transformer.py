@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from perfcli.errors import PerfcliError
-from perfcli.model import Parameter, Scenario, Workload
+from perfcli.model import Expectation, Parameter, Scenario, Workload
 
 from ._dtypes import FLOATS, default_dtype
 
@@ -71,6 +71,9 @@ def _check(params: Mapping[str, Any]) -> None:
         )
 
 
+REPORTED = {"layers": 3, "batch": 48, "learned": True}
+"""Three layers of the model of pytorch #179423, in the batch of its profile."""
+
 SCENARIO = Scenario(
     name="gqa-transformer",
     question="Which reductions of the backward are fused, and do the fused kernels spill?",
@@ -117,6 +120,18 @@ SCENARIO = Scenario(
         "triton.mix_order_reduction",
         "triton.persistent_reductions",
         "loop_ordering_after_fusion",
+    ),
+    expects=(
+        Expectation(()),
+        # Two words that some configuration spills outside of any loop.
+        Expectation(("PC101",), params=REPORTED),
+        Expectation(
+            ("PC101", "PC102", "PC103", "PC106"),
+            params=REPORTED,
+            options={"triton.mix_order_reduction_max_reads": 1000},
+            compared=True,
+        ),
+        Expectation((), preset="smoke"),
     ),
     # One loss, about log(vocabulary), through some rounding in every layer.
     tolerance={"bfloat16": 2e-2, "float16": 5e-3, "float32": 1e-5, "float64": 1e-12},

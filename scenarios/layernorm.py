@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from perfcli.model import Scenario, Workload
+from perfcli.model import Expectation, Scenario, Workload
 
 from ._dtypes import TOLERANCE
 from ._rows import PRESETS, matrix, parameters, vector
@@ -43,6 +43,17 @@ SCENARIO = Scenario(
         "triton.mix_order_reduction",
         "split_reductions",
         "triton.multi_kernel=1",
+    ),
+    expects=(
+        Expectation(()),
+        Expectation((), params={"mode": "training"}),
+        Expectation(
+            ("PC205",),
+            params={"rows": 8, "columns": 1048576},
+            options={"split_reductions": False},
+            compared=True,
+        ),
+        Expectation((), preset="smoke"),
     ),
     tolerance=TOLERANCE,
 )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from perfcli.model import Scenario, Workload
+from perfcli.model import Expectation, Scenario, Workload
 
 from ._dtypes import TOLERANCE
 from ._rows import PRESETS, matrix, parameters, vector
@@ -42,6 +42,25 @@ SCENARIO = Scenario(
     toggles=(
         "triton.mix_order_reduction",
         "triton.multi_kernel=1",
+    ),
+    expects=(
+        Expectation(()),
+        Expectation((), params={"mode": "training"}),
+        # The kernel that was left of the unmixed sum shares one cast with another: a guess (PC901).
+        Expectation(
+            ("PC206", "PC901"),
+            params={"mode": "training"},
+            options={"triton.mix_order_reduction": False},
+            compared=True,
+        ),
+        # Fewer rows than Inductor mixes: the option changes nothing.
+        Expectation(
+            (),
+            params={"mode": "training", "rows": 4095, "columns": 768},
+            options={"triton.mix_order_reduction": False},
+            compared=True,
+        ),
+        Expectation((), preset="smoke"),
     ),
     tolerance=TOLERANCE,
     origin="https://github.com/pytorch/pytorch/issues/179711",

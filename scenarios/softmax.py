@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from perfcli.model import Scenario, Workload
+from perfcli.model import Expectation, Scenario, Workload
 
 from ._dtypes import TOLERANCE
 from ._rows import PRESETS, matrix, parameters
@@ -41,6 +41,17 @@ SCENARIO = Scenario(
         "online_softmax",
         "split_reductions",
         "triton.persistent_reductions",
+    ),
+    expects=(
+        # Twice over rows that no cache holds: once for both statistics, once for the result.
+        Expectation(("PC203",)),
+        Expectation(("PC203",), params={"mode": "training"}),
+        Expectation(("PC202", "PC203"), dynamic=True),
+        Expectation(("PC203",), options={"online_softmax": False}, compared=True),
+        Expectation((), preset="smoke"),
+        # Rows of 1024 are held in registers, online or not.
+        Expectation((), params={"columns": 1024}),
+        Expectation((), params={"columns": 1024}, options={"online_softmax": False}, compared=True),
     ),
     tolerance=TOLERANCE,
     origin="https://github.com/pytorch/pytorch/pull/127011",

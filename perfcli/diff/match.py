@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence, Set
 from dataclasses import dataclass, field, replace
 
@@ -23,6 +23,8 @@ from perfcli.model import KernelFacts, Match
 _TRUST = {"nodes": 1.0, "operators": 0.8}
 # The share of look-alikes, at least: the same sorts of work.
 _ALIKE = 0.5
+# Nothing else is there to match.
+_ALONE = 0.9
 # Nodes that have the same names on both sides and are not found again were most likely dropped:
 # then operators have to have this share in common.
 _FALLBACK = 0.5
@@ -51,7 +53,7 @@ def match(base: Kernels, head: Kernels, nodes_agree: bool = True) -> tuple[Match
     here.take(_same_names(*here.sides()))
     here.take([Match((index,), (), "gone", "none", 1.0) for index in here.left])
     here.take([Match((), (index,), "new", "none", 1.0) for index in here.right])
-    return tuple(sorted(here.found, key=_order))
+    return tuple(sorted(map(here.surely, here.found), key=_order))
 
 
 def _order(found: Match) -> tuple[bool, int]:
@@ -75,6 +77,10 @@ class _Matching:
     @functools.cached_property
     def operators(self) -> Operators:
         return Operators(self.base, self.head)
+
+    @functools.cached_property
+    def per_graph(self) -> Counter[str]:
+        return Counter(kernel.graph for kernel in (*self.base, *self.head))
 
     def sides(self) -> tuple[Kernels, Kernels, list[int], list[int]]:
         return self.base, self.head, self.left, self.right
@@ -137,6 +143,15 @@ class _Matching:
         kept = [m for m, before in zip(grown, self.found, strict=True) if m == before]
         self.found = kept
         self.take([replace(m, relation=absorb.relation(m.base, m.head)) for m in changed])
+
+    def surely(self, found: Match) -> Match:
+        """A graph's only kernels of both sides belong together, however little they share."""
+        if len(found.base) != 1 or len(found.head) != 1:
+            return found
+        ours, theirs = self.base[found.base[0]].graph, self.head[found.head[0]].graph
+        if ours != theirs or self.per_graph[ours] != 2:
+            return found
+        return replace(found, confidence=max(found.confidence, _ALONE))
 
     def _identical(self, pair: Edge, method: str, confidence: float) -> Match:
         ours, theirs = self.base[pair[0]].binary_hash, self.head[pair[1]].binary_hash

@@ -352,3 +352,14 @@ def test_two_thousand_kernels_take_less_than_two_seconds() -> None:
     found = match(base, head)
     assert time.process_time() - started < 2
     assert len(found) == 2000
+
+
+def test_a_graphs_only_kernels_belong_together_however_little_they_share() -> None:
+    """Softmax online and not: one of six nodes is the same."""
+    base = kernel("online", "prepare", "div", text="1")
+    head = kernel("plain", "amax", "sub", "exp", "sum", "div", text="2")
+    (found,) = match([base], [head])
+    assert (found.relation, found.method, found.confidence) == ("changed", "nodes", 0.9)
+    other = kernel("other", "relu")
+    (found, _) = match([base, other], [head, other])
+    assert found.confidence < 0.2
