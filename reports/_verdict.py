@@ -122,7 +122,7 @@ def cause(comparison: Comparison) -> Finding | None:
     found = [
         f
         for f in comparison.findings
-        if not f.on_base and f.appearance in ("new", "worse") and blamed.intersection(f.kernels)
+        if not f.on_base and f.appearance in ("", "new", "worse") and blamed.intersection(f.kernels)
     ]
     codes = {finding.code for finding in found}
     return next((f for f in found if f.explained_by not in codes), found[0] if found else None)

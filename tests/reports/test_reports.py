@@ -394,6 +394,8 @@ def test_the_cause_is_no_consequence_however_grave() -> None:
     assert lines[-1] == "cause   PC103 it fuses 17 reads"
     alone = first_lines(replace(worse(), findings=found[:1]))
     assert alone[-1] == "cause   PC101 it spills"
+    of_both = first_lines(replace(worse(), findings=(replace(cause, appearance=""),)))
+    assert of_both[-1] == "cause   PC103 it fuses 17 reads"
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 160, 300])
