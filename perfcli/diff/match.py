@@ -146,7 +146,7 @@ class _Matching:
 
     def surely(self, found: Match) -> Match:
         """A graph's only kernels of both sides belong together, however little they share."""
-        if len(found.base) != 1 or len(found.head) != 1:
+        if len(found.base) != 1 or len(found.head) != 1 or found.method not in _TRUST:
             return found
         ours, theirs = self.base[found.base[0]].graph, self.head[found.head[0]].graph
         if ours != theirs or self.per_graph[ours] != 2:
