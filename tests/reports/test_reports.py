@@ -229,8 +229,10 @@ def test_what_got_better_comes_first_where_the_run_got_better() -> None:
 
 
 def test_a_doubtful_match_says_so() -> None:
-    base = [kernel("triton_poi_fused_mul_3")]
-    head = [kernel("triton_poi_fused_mul_4", stack=8)]
+    """Not where they are all that the graph has: then they belong together."""
+    other = kernel("triton_poi_fused_add_0")
+    base = [kernel("triton_poi_fused_mul_3"), other]
+    head = [kernel("triton_poi_fused_mul_4", stack=8), other]
     text = shown(screen().comparison(compare(run(base), run(head)), PLACES))
     assert "changed (a guess, by name)" in text
 
