@@ -116,6 +116,18 @@ def test_bytes_that_are_not_known_say_nothing() -> None:
     assert found(split(8, 1048576, 128), unknown) == []
 
 
+def test_kernels_that_use_the_sum_have_blocks_of_their_own() -> None:
+    """A mean over few losses, beside the kernel over all logits that shares its FX node."""
+    logits = reduction(
+        "triton_red_fused_log_softmax_0",
+        (matrix(32768, 50257),),
+        {"x": 32768, "r0_": 50257},
+        origins=VARIANCE,
+        bytes_swept=3_290_000_000,
+    )
+    assert found([logits, *split(1, 32768, 4)], [logits, *whole(1, 32768)], OFF) == []
+
+
 def test_splits_that_cooperative_reductions_keep_off() -> None:
     settings = {"split_reductions": True, "triton.cooperative_reductions": True}
     (finding,) = found(split(8, 1048576, 128), whole(8, 1048576), settings)
