@@ -5,7 +5,8 @@ convolutions), per step, differ between two runs: one attention backend replaced
 `bmm`, or an operator that became generated kernels. Overloads (`aten.mm.out`) count as their
 operator. It is a warning where an operator is called less often, none of its kind more often, and
 generated kernels do its work instead: they name it as their origin, or, for attention, they are
-more or move more bytes. Otherwise it is worth knowing.
+more or move more bytes. A template (`max_autotune`) is not meant: the autotuner chose it. Otherwise
+it is worth knowing.
 
 Why it costs: a library operator is tuned for its work, and a fused one keeps in registers what
 several kernels write to memory: attention without a fused backend writes the whole matrix of
@@ -109,7 +110,8 @@ def _originating(title: str, kernels: list[KernelFacts]) -> int:
     return sum(
         kernel.launches
         for kernel in kernels
-        if any(family(operator(origin.op)) == title for origin in kernel.origins if origin.op)
+        if kernel.kind != "template"  # chosen in the operator's place, not left over from it
+        and any(family(operator(origin.op)) == title for origin in kernel.origins if origin.op)
     )
 
 

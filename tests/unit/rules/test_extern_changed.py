@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -62,6 +63,12 @@ def test_a_product_that_kernels_compute_now() -> None:
     (finding,) = found(calls(mm=4), calls(mm=2), theirs=[product(2, "aten.add.Tensor")])
     assert finding.severity == "info"
     (finding,) = found(calls(mm=4), calls(bmm=4), theirs=[product(2)])
+    assert finding.severity == "info"
+
+
+def test_a_template_was_chosen() -> None:
+    template = replace(product(2), kind="template")
+    (finding,) = found(calls(mm=4), calls(mm=2), theirs=[template])
     assert finding.severity == "info"
 
 
