@@ -93,7 +93,9 @@ def _severity(held: int | None, l2: int, cause: str) -> Severity | None:
 
 def _cause(run: Run, kernel: KernelFacts) -> tuple[str, tuple[Cure, ...]]:
     """An option that is off and would save a sweep."""
-    softmax = any("softmax" in origin.op for origin in kernel.origins)
+    # A softmax's backward has no maximum: its two sweeps are a sum and the result.
+    ops = [origin.op for origin in kernel.origins]
+    softmax = any("softmax" in op and "backward" not in op for op in ops)
     if softmax and run.settings.get("online_softmax") is False:
         why = "takes a softmax's maximum and sum in one sweep"
         return "online_softmax is off", (Cure({"online_softmax": True}, why),)

@@ -7,7 +7,7 @@ import pytest
 from handmade import run
 from handmade_reductions import ONLINE, matrix, reduction, source
 
-from perfcli.model import Finding, KernelFacts
+from perfcli.model import Finding, KernelFacts, Origin
 from perfcli.rules.read_again import RULE
 
 ROWS = 8192
@@ -65,6 +65,12 @@ def test_online_softmax_that_is_off_is_the_cause(setting: bool) -> None:
     assert finding.severity == ("warning" if setting else "error")
     options = [dict(cure.options) for cure in finding.cures]
     assert options == ([] if setting else [{"online_softmax": True}])
+
+
+def test_a_softmaxs_backward_takes_no_maximum() -> None:
+    backward = Origin("sum_1", "aten._softmax_backward_data.default")
+    (finding,) = found(kernel(65536, 2, origins=(backward,)), settings={"online_softmax": False})
+    assert (finding.severity, finding.cures) == ("warning", ())
 
 
 @pytest.mark.parametrize(
