@@ -86,21 +86,25 @@ def _finding(number: int, kernel: KernelFacts, buffer: Buffer) -> Finding:
     itemsize = ITEMSIZE[buffer.dtype]
     length, stride = reduced(kernel), row_stride(kernel, buffer) or 0
     unit = _unit(kernel, stride, itemsize)
+    if length * itemsize % WIDEST:
+        what, part, wrong = f"of {units.count(length)} are", "rows", length
+    else:
+        what, part, wrong = f"{units.count(stride)} elements apart start at", "the stride", stride
     best = kernel.best or kernel.candidates[0]
     widths = sorted(best.global_loads.items(), key=lambda item: -int(item[0]))
     return Finding(
         code=RULE.code,
         severity="warning" if kernel.kind == "reduction" else "info",
         headline=f"{kernel.name} loads {units.size(buffer.bytes)} {8 * unit} bits at a time: rows "
-        f"of {units.count(length)} are no multiple of 16 bytes",
+        f"{what} no multiple of 16 bytes",
         kernels=(number,),
         evidence=(
             "LDG instructions: " + ", ".join(f"{n} of {bits} bits" for bits, n in widths),
-            f"{buffer.argument}: rows of {units.exact_bytes(length * itemsize)} "
-            f"({length * itemsize % WIDEST} more than a multiple of 16), "
-            f"{units.exact_bytes(stride * itemsize)} apart",
+            f"{buffer.argument}: rows of {units.exact_bytes(length * itemsize)}, "
+            f"{units.exact_bytes(stride * itemsize)} apart: "
+            f"{wrong * itemsize % WIDEST} more than a multiple of 16",
         ),
-        advice=f"pad rows from {units.count(length)} to {_padded(length, itemsize)} elements",
+        advice=f"pad {part} from {units.count(wrong)} to {_padded(wrong, itemsize)} elements",
         metric="narrow_loads",
         amount=_narrow(best, unit),
         origin=origin_of(kernel),

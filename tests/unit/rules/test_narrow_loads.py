@@ -34,7 +34,7 @@ def test_rows_of_an_odd_vocabulary() -> None:
     )
     assert finding.evidence == (
         "LDG instructions: 4 of 16 bits",
-        "in_ptr0: rows of 100,514 B (2 more than a multiple of 16), 100,514 B apart",
+        "in_ptr0: rows of 100,514 B, 100,514 B apart: 2 more than a multiple of 16",
     )
     assert finding.advice == "pad rows from 50,257 to 50,264 or 50,304 elements"
     assert finding.amount == 4
@@ -43,6 +43,18 @@ def test_rows_of_an_odd_vocabulary() -> None:
 def test_a_padded_stride_leaves_the_mask() -> None:
     (finding,) = found(kernel(stride=50304))
     assert "100,608 B apart" in finding.evidence[1]
+
+
+def test_a_stride_that_starts_rows_anywhere() -> None:
+    (finding,) = found(kernel(50304, stride=50305))
+    assert finding.headline == (
+        "triton_red_fused_0 loads 51.5 MB 16 bits at a time: "
+        "rows 50,305 elements apart start at no multiple of 16 bytes"
+    )
+    assert finding.evidence[1] == (
+        "in_ptr0: rows of 100,608 B, 100,610 B apart: 2 more than a multiple of 16"
+    )
+    assert finding.advice == "pad the stride from 50,305 to 50,312 or 50,368 elements"
 
 
 def test_rows_in_registers_are_only_worth_knowing() -> None:
