@@ -135,7 +135,8 @@ def _cure(finding: Finding) -> str:
             cost = f", costs {costs(trial)}" if trial.outcome == "helps at a cost" else ""
             return f"{assignments(trial.cure.options)} (proven){cost}"
     if finding.trials:
-        return "none found: what was tried does not help"
+        failed = all(trial.outcome == "failed" for trial in finding.trials)
+        return f"none found: what was tried {'failed' if failed else 'does not help'}"
     for cure in finding.cures[:1]:
         return assignments(cure.options) + (" (proven)" if finding.proven else "")
     return ""

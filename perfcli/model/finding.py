@@ -87,8 +87,8 @@ class Finding:
 
     @property
     def proven(self) -> bool | None:
-        """True where a cure was compiled and helps, False where all were and none does, None
-        where none was tried."""
+        """True where a cure was compiled and helps, False where some were and none does, None
+        where none was."""
         if self.shown or any(t.outcome.startswith("helps") for t in self.trials):
             return True
-        return False if self.trials else self.shown
+        return False if any(t.outcome != "failed" for t in self.trials) else self.shown

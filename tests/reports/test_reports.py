@@ -378,6 +378,7 @@ def test_the_first_lines_name_the_kernels_the_cause_and_the_cure() -> None:
         ("helps", "cure    a=false (proven)"),
         ("helps at a cost", "cure    a=false (proven), costs +1 GB bytes moved (+50 %)"),
         ("does not help", "cure    none found: what was tried does not help"),
+        ("failed", "cure    none found: what was tried failed"),
     ],
 )
 def test_a_cure_that_was_tried(outcome: TrialOutcome, says: str) -> None:

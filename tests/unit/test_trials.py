@@ -190,6 +190,7 @@ def test_gone_findings_of_the_comparison_do_not_count() -> None:
 def test_proven() -> None:
     (finding,) = spills(run([k("a", "1", 4)]))
     assert finding.proven is None
+    assert replace(finding, trials=(trials.failed(CURE, "no lowering"),)).proven is None
     tried = [trials.failed(CURE, "no lowering"), Trial(CURE, "does not help")]
     assert replace(finding, trials=tuple(tried)).proven is False
     assert replace(finding, trials=(*tried, Trial(CURE, "helps at a cost"))).proven is True
