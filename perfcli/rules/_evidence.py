@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 from perfcli.model import Candidate, KernelFacts, Origin, Run
 
-_REDUCTIONS = (
+_REDUCTIONS = frozenset((
     "sum", "mean", "amax", "amin", "max", "min", "var", "std", "prod", "norm", "softmax",
     "logsumexp", "argmax", "argmin",
-)  # fmt: skip
+))  # fmt: skip
 
 
 def numbered(run: Run) -> Iterator[tuple[int, KernelFacts, Candidate]]:
@@ -34,8 +34,8 @@ def _weight(origin: Origin) -> tuple[bool, int]:
 
 def is_reduction(op: str) -> bool:
     """Whether an ATen operator, ``aten.sum.dim_IntList``, reduces."""
-    name = op.removeprefix("aten.").removeprefix("prims.").split(".")[0]
-    return any(word in name for word in _REDUCTIONS)
+    words = op.removeprefix("aten.").removeprefix("prims.").split(".")[0].split("_")
+    return "clamp" not in words and not _REDUCTIONS.isdisjoint(words)
 
 
 def torch_version(run: Run) -> tuple[int, int]:
