@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from perfcli import units
+from perfcli import backports, units
 from perfcli.model import Candidate, Cure, KernelFacts, Run, Target
 
 SPILLS_THAT_MATTER = 16
@@ -15,7 +15,7 @@ more words."""
 MAX_READS = "triton.mix_order_reduction_max_reads"
 MAX_READS_DEFAULT = 10
 MIX_ORDER = "triton.mix_order_reduction"
-_BACKPORTED = ("2.10.", "2.11.", "2.12.")
+PERSISTENT = "triton.persistent_reductions"
 
 # Seconds that a load from memory takes while the memory is idle. 9.0 is measured: one 16-byte load
 # in flight per thread of one to four warps on every multiprocessor. The others are the pointer
@@ -75,11 +75,21 @@ def possible_in_flight(target: Target, candidate: Candidate) -> float | None:
     return float(blocks * min(asked * threads, room))
 
 
+def register_cures(run: Run, kernel: KernelFacts) -> tuple[Cure, ...]:
+    """Options that let each thread hold less."""
+    if kernel.kind == "mix-order-reduction":
+        return mix_order_cures(run, buffers_read(kernel) or 0)
+    if kernel.kind == "persistent-reduction" and run.settings.get(PERSISTENT):
+        return (Cure({PERSISTENT: False}, "reduces in a loop over parts of the row"),)
+    return ()
+
+
 def mix_order_cures(run: Run, reads: int) -> tuple[Cure, ...]:
     """Options that keep a mix-order kernel smaller, or from being made."""
     cures = []
     limit = run.settings.get(MAX_READS)
-    known = MAX_READS in run.settings or run.environment.torch.startswith(_BACKPORTED)
+    brought = backports.applying(run.environment.torch, run.settings)
+    known = MAX_READS in run.settings or MAX_READS in brought
     limited = isinstance(limit, int) and 0 < limit <= MAX_READS_DEFAULT
     if known and not limited and reads > MAX_READS_DEFAULT:
         why = (

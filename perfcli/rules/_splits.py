@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from perfcli.model import KernelFacts, Run
-from perfcli.rules._whole_reads import ANY_REDUCTION, reduced
+from perfcli.rules._whole_reads import ANY_REDUCTION, reduced, rows_of
 
 KERNEL_SECONDS = 2.5e-6
 """What a kernel costs besides its bytes: launch, ramp, tail."""
@@ -40,8 +40,8 @@ def splits(run: Run) -> Iterator[Split]:
         chunks = reduced(two)
         for first in sorted({writers[key] for key in read if key in writers} - {second}):
             one = run.kernels[first]
-            if chunks > 1 and _rows(one) == _rows(two) * chunks:
-                yield Split(first, second, _rows(two), reduced(one) * chunks, chunks)
+            if chunks > 1 and rows_of(one) == rows_of(two) * chunks:
+                yield Split(first, second, rows_of(two), reduced(one) * chunks, chunks)
 
 
 def unsplit(run: Run, split: Split, first: KernelFacts) -> int | None:
@@ -49,7 +49,7 @@ def unsplit(run: Run, split: Split, first: KernelFacts) -> int | None:
     stage; None where there is none."""
     for number in related(run, first):
         kernel = run.kernels[number]
-        same_rows = kernel.kind in ANY_REDUCTION and _rows(kernel) == split.rows
+        same_rows = kernel.kind in ANY_REDUCTION and rows_of(kernel) == split.rows
         rounding = split.length * (1 - 1 / (2 * split.chunks))
         if same_rows and rounding <= reduced(kernel) <= split.length:
             return number
@@ -86,9 +86,5 @@ def split_seconds(run: Run, kernel_bytes: int, more_kernels: int) -> float | Non
 
 def blocks_of(kernel: KernelFacts) -> int:
     """Blocks that a kernel starts, with the candidate that starts most of them."""
-    rows = _rows(kernel)
+    rows = rows_of(kernel)
     return max((-(-rows // c.config.get("XBLOCK", 1)) for c in kernel.candidates), default=0)
-
-
-def _rows(kernel: KernelFacts) -> int:
-    return math.prod(size for name, size in kernel.sizes.items() if not name.startswith("r"))

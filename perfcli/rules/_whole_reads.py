@@ -18,6 +18,11 @@ def reduced(kernel: KernelFacts) -> int:
     return math.prod(size for name, size in kernel.sizes.items() if name.startswith("r"))
 
 
+def rows_of(kernel: KernelFacts) -> int:
+    """Results of a reduction: points of the iteration space that are not reduced over."""
+    return math.prod(size for name, size in kernel.sizes.items() if not name.startswith("r"))
+
+
 LOOPED: tuple[KernelKind, ...] = ("reduction",)
 ANY_REDUCTION: tuple[KernelKind, ...] = ("reduction", "persistent-reduction")
 
@@ -53,7 +58,7 @@ def in_flight(run: Run, kernel: KernelFacts, again: int) -> int | None:
     """Bytes of ``again``, the bytes that the whole kernel reads again, that belong to the rows
     that are being reduced at the same time: what a cache must hold for a second sweep to find
     them. Of the launch configuration that needs least; None where one is not known."""
-    rows = math.prod(size for name, size in kernel.sizes.items() if not name.startswith("r"))
+    rows = rows_of(kernel)
     if run.target is None or not rows or not kernel.candidates:
         return None
     together = [_rows_together(c, run.target.sm_count) for c in kernel.candidates]

@@ -36,10 +36,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perfcli import units
-from perfcli.model import Candidate, Cure, Finding, KernelFacts, Rule, Run, Target
+from perfcli.model import Candidate, Finding, KernelFacts, Rule, Run, Target
 from perfcli.rules import _launches
 from perfcli.rules._evidence import numbered, origin_of
-from perfcli.rules.register_spills import PERSISTENT
 
 GENERATED = ("pointwise", "reduction", "persistent-reduction", "mix-order-reduction", "combo")
 _BLOCKS = (("x", "XBLOCK"), ("y", "YBLOCK"), ("z", "ZBLOCK"))
@@ -100,7 +99,7 @@ def _finding(
             f"per multiprocessor, {units.exact_bytes(_needed(target, kernel))} needed",
         ),
         advice="let each thread hold less, or load more at once",
-        cures=_cures(run, kernel),
+        cures=_launches.register_cures(run, kernel),
         metric="occupancy",
         amount=1 - (best.occupancy or 0.0),
         origin=origin_of(kernel),
@@ -109,14 +108,6 @@ def _finding(
 
 def _needed(target: Target, kernel: KernelFacts) -> int:
     return round(_launches.needed_in_flight(target, kernel) or 0)
-
-
-def _cures(run: Run, kernel: KernelFacts) -> tuple[Cure, ...]:
-    if kernel.kind == "mix-order-reduction":
-        return _launches.mix_order_cures(run, _launches.buffers_read(kernel) or 0)
-    if kernel.kind == "persistent-reduction" and run.settings.get(PERSISTENT):
-        return (Cure({PERSISTENT: False}, "reduces in a loop over parts of the row"),)
-    return ()
 
 
 RULE = Rule("PC104", "occupancy lost to registers or shared memory", __doc__, of_run=check)

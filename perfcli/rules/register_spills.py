@@ -22,11 +22,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perfcli import units
-from perfcli.model import Candidate, Cure, Finding, KernelFacts, Rule, Run
+from perfcli.model import Candidate, Finding, KernelFacts, Rule, Run
 from perfcli.rules import _launches
 from perfcli.rules._evidence import numbered, origin_of
-
-PERSISTENT = "triton.persistent_reductions"
 
 
 def check(run: Run) -> Iterator[Finding]:
@@ -57,7 +55,7 @@ def _finding(run: Run, number: int, kernel: KernelFacts, best: Candidate) -> Fin
         advice="try smaller fusions or another launch configuration"
         if much
         else f"no more than {_launches.SPILLS_THAT_MATTER} words cost little",
-        cures=_cures(run, kernel) if much else (),
+        cures=_launches.register_cures(run, kernel) if much else (),
         metric="spilled_words",
         amount=words,
         origin=origin_of(kernel),
@@ -70,14 +68,6 @@ def worst_lines(candidate: Candidate) -> list[str]:
     touched = {n: c.local_loads + c.local_stores for n, c in candidate.lines.items()}
     worst = sorted((n for n in touched if touched[n]), key=lambda n: (-touched[n], int(n)))
     return worst[:3]
-
-
-def _cures(run: Run, kernel: KernelFacts) -> tuple[Cure, ...]:
-    if kernel.kind == "mix-order-reduction":
-        return _launches.mix_order_cures(run, _launches.buffers_read(kernel) or 0)
-    if kernel.kind == "persistent-reduction" and run.settings.get(PERSISTENT):
-        return (Cure({PERSISTENT: False}, "reduces in a loop over parts of the row"),)
-    return ()
 
 
 RULE = Rule("PC101", "register spills", __doc__, of_run=check)

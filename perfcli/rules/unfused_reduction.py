@@ -20,14 +20,13 @@ What to try: the option that keeps them apart, at Inductor's default.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 from perfcli import units
 from perfcli.model import Buffer, Cure, Finding, KernelFacts, OptionValue, Rule, Run
 from perfcli.rules._dependencies import independent
 from perfcli.rules._evidence import origin_of, torch_version
-from perfcli.rules._whole_reads import ANY_REDUCTION, reduced, row_stride, whole_reads
+from perfcli.rules._whole_reads import ANY_REDUCTION, reduced, row_stride, rows_of, whole_reads
 
 SHARE = 0.1
 MIX_ORDER = "triton.mix_order_reduction"
@@ -74,7 +73,7 @@ def _moved(one: KernelFacts, two: KernelFacts) -> int:
 
 def _cause(run: Run, one: KernelFacts, two: KernelFacts) -> dict[str, OptionValue]:
     """The options to set for the two to be fused; empty where no option keeps them apart."""
-    if _rows(one) == _rows(two) and reduced(one) == reduced(two):
+    if rows_of(one) == rows_of(two) and reduced(one) == reduced(two):
         return _too_large(run, one, two)
     rows = all(row_stride(one, buffer) is not None for buffer in _shared(one, two))
     if rows and run.settings.get(MIX_ORDER) is False and _mixes(run, one, two):
@@ -95,8 +94,8 @@ def _too_large(run: Run, one: KernelFacts, two: KernelFacts) -> dict[str, Option
 def _mixes(run: Run, inner: KernelFacts, outer: KernelFacts) -> bool:
     """Whether Inductor would take both into one mix-order kernel, as far as shapes and reads say:
     its ``MixOrderReduction.can_fuse``."""
-    rows, columns = _rows(inner), reduced(inner)
-    chunks, left = divmod(_rows(outer), columns)
+    rows, columns = rows_of(inner), reduced(inner)
+    chunks, left = divmod(rows_of(outer), columns)
     along_columns = not left and chunks and -(-rows // chunks) == reduced(outer)
     ratio = 1 if torch_version(run) >= ANY_RATIO_SINCE else 2
     limit = run.settings.get("triton.mix_order_reduction_max_reads")
@@ -109,10 +108,6 @@ def _mixes(run: Run, inner: KernelFacts, outer: KernelFacts) -> bool:
         and any(o.node.startswith("sum") for o in outer.origins)
         and not (isinstance(limit, int) and len(reads) > limit)
     )
-
-
-def _rows(kernel: KernelFacts) -> int:
-    return math.prod(size for name, size in kernel.sizes.items() if not name.startswith("r"))
 
 
 def _names(kernel: KernelFacts) -> set[str]:
