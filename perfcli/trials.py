@@ -45,9 +45,9 @@ def _present(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def judge(finding: Finding, cure: Cure, made: Attempt) -> Trial:
-    """Whether the finding, one of ``made.before``, is gone or at most half as bad, and which
-    totals that decide a verdict changed. Amounts are those of all findings that are about the
-    same: of a kernel's parts, where the cure splits it."""
+    """Whether the finding, one of ``made.before``, is gone, at most half as bad, or an error that
+    is only worth knowing now, and which totals that decide a verdict changed. Amounts are those of
+    all findings that are about the same: of a kernel's parts, where the cure splits it."""
     before, after = _about_the_same(finding, made)
     outcome, reason = _outcome(finding, before, after, made)
     was, is_ = _amounts(finding, before, after, made)
@@ -116,7 +116,9 @@ def _about_the_same(finding: Finding, made: Attempt) -> tuple[list[Finding], lis
 
 
 def _shrinks(before: Sequence[Finding], after: Sequence[Finding], most: float) -> bool:
-    return not after or _weight(after) <= _weight(before) * most
+    # A kernel that can be launched again may still need nearly as much shared memory.
+    cured = any(f.severity == "error" for f in before) and all(f.severity == "info" for f in after)
+    return cured or not after or _weight(after) <= _weight(before) * most
 
 
 def _weight(findings: Sequence[Finding]) -> float:

@@ -11,7 +11,7 @@ from handmade import kernel, run
 
 from perfcli import diagnosis, trials
 from perfcli.diff.compare import compare
-from perfcli.model import Comparison, Cure, Finding, KernelFacts, Rule, Run, Trial
+from perfcli.model import Comparison, Cure, Finding, KernelFacts, Rule, Run, Severity, Trial
 
 CURE = Cure({"triton.mix_order_reduction_max_reads": 10})
 GB = 10**9
@@ -51,6 +51,17 @@ def more_bytes(comparison: Comparison) -> Iterator[Finding]:
         )
 
 
+def blocks(made: Run) -> Iterator[Finding]:
+    """Stack stands for shared memory, of which there are 400 B."""
+    for number, each in enumerate(made.kernels):
+        words = each.spilled_words or 0
+        if words > 90:
+            severity: Severity = "error" if words > 100 else "info"
+            yield Finding(
+                "PC906", severity, each.name, kernels=(number,), metric="words", amount=words
+            )
+
+
 def memory(made: Run) -> Iterator[Finding]:
     """Of the run's peak, what one kernel adds."""
     for number, each in enumerate(made.kernels):
@@ -78,6 +89,7 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
         Rule("PC903", "", "", of_run=breaks),
         Rule("PC904", "", "", of_comparison=more_bytes),
         Rule("PC905", "", "", of_run=memory),
+        Rule("PC906", "", "", of_run=blocks),
     )
     monkeypatch.setattr(diagnosis, "rules", lambda: found)
 
@@ -117,6 +129,12 @@ def test_half_must_go(left: int, helps: bool) -> None:
     tried = [k("a", "1 2 3", left, read=9 * GB), k("far", "9")]
     trial = judged(run(OVER_FUSED), run(tried))
     assert (trial.outcome == "helps", trial.after) == (helps, left)
+
+
+@pytest.mark.parametrize(("left", "outcome"), [(99, "helps"), (101, "does not help")])
+def test_an_error_that_is_only_worth_knowing_now(left: int, outcome: str) -> None:
+    head = run([k("a", "1 2 3", 110)])
+    assert judged(head, run([k("a", "1 2 3", left)]), "PC906").outcome == outcome
 
 
 def test_parts_are_counted_together() -> None:
