@@ -6,6 +6,7 @@ block), which spills at most a tenth and keeps as many warps resident. The sourc
 proof is in the binary. That it is faster is likely and not proven: that takes a device. Of a
 mix-order kernel only one row at a time (XBLOCK 1) counts. More warps on several rows end the spills
 as well and were slower than these on an H100, each sum over rows then goes from warp to warp.
+Of a hand-written kernel or a template only the warps may differ: its grid may not follow its block.
 
 Why it costs: the warps of a reduction follow from the length of its row, not from how many values
 are alive. A mix-order kernel over 512 columns gets 2 warps and 4 rows at a time, 32 elements per
@@ -33,6 +34,7 @@ from perfcli import units
 from perfcli.model import Candidate, Finding, KernelFacts, Rule, Run
 from perfcli.rules import _launches
 from perfcli.rules._evidence import numbered, origin_of
+from perfcli.rules.low_occupancy import GENERATED
 
 REMAINS = 0.1
 
@@ -48,11 +50,14 @@ def _better(kernel: KernelFacts, best: Candidate) -> Candidate | None:
     """The alternative that spills least; of equal ones the smallest change, then most warps."""
     warps = _launches.resident_warps(best)
     rows = kernel.kind == "mix-order-reduction"
+    # The grid of a kernel that Inductor did not write need not follow its block.
+    ours = kernel.kind in GENERATED
     fit = [
         other
         for other in kernel.alternatives
         if not other.error
         and not (rows and other.config.get("XBLOCK") != 1)
+        and (ours or other.config == best.config)
         and other.spilled_words is not None
         and other.spilled_words <= REMAINS * (best.spilled_words or 0)
         and (_launches.resident_warps(other) or 0) >= max(warps or 0, 1)
@@ -81,6 +86,7 @@ def _changes(best: Candidate, other: Candidate) -> list[str]:
 
 
 def _finding(number: int, kernel: KernelFacts, best: Candidate, other: Candidate) -> Finding:
+    whose = "Inductor's" if kernel.kind in GENERATED else "now"
     words, remain = best.spilled_words or 0, other.spilled_words or 0
     what = ", ".join(_changes(best, other))
     left = "spills nothing" if not remain else f"spills {units.plural(remain, 'word')}"
@@ -90,11 +96,13 @@ def _finding(number: int, kernel: KernelFacts, best: Candidate, other: Candidate
         headline=f"{kernel.name} {left} with {what}, now {units.plural(words, 'word')}",
         kernels=(number,),
         evidence=(
-            _described("Inductor's", best),
+            _described(whose, best),
             _described(f"with {what}", other),
         ),
         advice="no option sets one kernel's warps; on a device coordinate_descent_tuning or "
-        "max_autotune searches them",
+        "max_autotune searches them"
+        if kernel.kind in GENERATED
+        else f"give the kernel a configuration with {what}",
         metric="spilled_words",
         amount=words,
         origin=origin_of(kernel),

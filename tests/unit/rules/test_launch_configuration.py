@@ -39,6 +39,13 @@ def test_a_smaller_block() -> None:
     assert "spills nothing with XBLOCK 4 → 1" in finding.headline
 
 
+def test_a_hand_written_kernel_keeps_its_block() -> None:
+    assert found(other(config={"XBLOCK": 1, "RSPLIT_SIZE": 64}), kind="user") == []
+    (finding,) = found(other(8, 90), kind="user")
+    assert finding.evidence[0].startswith("now: 255 registers")
+    assert finding.advice == "give the kernel a configuration with 2 → 8 warps"
+
+
 def test_the_smaller_change_is_named_and_of_these_the_one_with_more_warps() -> None:
     both = other(8, 64, config={"XBLOCK": 1, "RSPLIT_SIZE": 64})
     (finding,) = found(both, other(4, 140), other(8, 90))
