@@ -97,7 +97,7 @@ def _detail(scenario: Scenario) -> RenderableType:
 
 
 def _promise(expected: Expectation) -> str:
-    """``-p rows=4 --preset full: raises PC201``."""
+    """``full rows=4 for h100: raises PC201 (perfcli rules CODE)``."""
     settings = {**expected.params, **expected.options}
     how = [f"{name}={_show(value)}" for name, value in settings.items()]
     how += ["dynamic shapes"] if expected.dynamic else []
