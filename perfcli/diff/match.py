@@ -128,8 +128,8 @@ class _Matching:
         )
 
     def take_overlapping(self, pieces: Both, method: str, least: float) -> None:
-        ours = {n: Work(pieces[0][n], self.base[n].launches) for n in self.left}
-        theirs = {n: Work(pieces[1][n], self.head[n].launches) for n in self.right}
+        ours = {n: _work(self.base[n], pieces[0][n]) for n in self.left}
+        theirs = {n: _work(self.head[n], pieces[1][n]) for n in self.right}
         groups = connect(ours, theirs, self.settled(pieces))
         self.take([_group(*group, method) for group in groups if group[2] >= least])
 
@@ -162,6 +162,11 @@ class _Matching:
 def _group(ours: list[int], theirs: list[int], shared: float, method: str) -> Match:
     relation = absorb.relation(ours, theirs)
     return Match(tuple(ours), tuple(theirs), relation, method, round(_TRUST[method] * shared, 3))
+
+
+def _work(kernel: KernelFacts, pieces: frozenset[Hashable]) -> Work:
+    # One that the device may choose (triton.multi_kernel) is launched no time.
+    return Work(pieces, max(kernel.launches, 1))
 
 
 # --- names -----------------------------------------------------------------------------------

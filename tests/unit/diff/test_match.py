@@ -219,6 +219,14 @@ def test_same_names_with_other_provenance_do_not_match() -> None:
     assert len(match([kernel("triton_poi_0", "mul")], [kernel("triton_poi_1", "add")])) == 2
 
 
+def test_a_kernel_that_the_device_did_not_choose() -> None:
+    """The second form of a multi-kernel: the same nodes, launched no time."""
+    looped, held = kernel("looped", "a", "b"), kernel("held", "a", "b", launches=0)
+    head = [kernel("one", "a", "b", "c")]
+    assert groups([looped, held], head) == {group("looped held", "one", "fused")}
+    assert groups([held], head) == {group("held", "one", "changed")}
+
+
 def test_nothing_against_nothing() -> None:
     assert match([], []) == ()
 
