@@ -1,12 +1,13 @@
 """A reduction is split on one side only, and the other way was better.
 
 What it sees: in a comparison, kernels of one FX node that reduce the same rows in two stages
-(chunks, then one partial result per chunk) on one side and in one stage on the other, where all
-kernels of that node take a tenth longer or more in head by this estimate. In one stage a block has
-one row or a few, and a multiprocessor's share of the memory bandwidth: with fewer blocks than
-multiprocessors the others are idle, with a few more than a multiple of them most wait for the last.
-In two stages all of them work, but there are more kernels (2.5 µs each) and sometimes more bytes.
-It is an error where the estimate doubles.
+(chunks, then one partial result per chunk) on one side and in one stage on the other, where they
+and the node's kernels behind them take a tenth longer or more in head by this estimate. In one
+stage a block has one row or a few, and a multiprocessor's share of the memory bandwidth: with fewer
+blocks than multiprocessors the others are idle, with a few more than a multiple of them most wait
+for the last. In two stages all of them work, but there are more kernels (2.5 µs each) and sometimes
+more bytes. It is an error where the estimate doubles and that is 0.5 % or more of all kernels'
+lower bound.
 
 Why it costs: on an H100 with torch 2.11, LayerNorm of bfloat16: 4 rows of 1,048,576 take 18 µs
 split and 258 µs in one stage (estimated: 13 and 248), 64 of 131,072 take 25 and 51; but 263 rows of
@@ -25,7 +26,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from perfcli import units
-from perfcli.model import Comparison, Cure, Finding, Rule, Run
+from perfcli.diff.metrics import DECIDING
+from perfcli.model import Comparison, Cure, Finding, KernelFacts, Rule, Run
 from perfcli.rules._evidence import origin_of
 from perfcli.rules._splits import (
     Split,
@@ -62,8 +64,28 @@ def _one_sided(run: Run, other: Run) -> Iterator[tuple[Split, int, list[int], li
         number = unsplit(other, split, run.kernels[split.first])
         if number is not None and number not in done:
             done.add(number)
-            kernel = other.kernels[number]
-            yield split, number, related(run, kernel), related(other, kernel)
+            nodes = other.kernels[number]
+            yield (
+                split,
+                number,
+                _with(run, split.first, nodes),
+                _with(other, number, nodes),
+            )
+
+
+def _with(run: Run, reducing: int, nodes: KernelFacts) -> list[int]:
+    """Kernels that share FX nodes with a reduction, but for those that it reads from: what they
+    gained or lost is no matter of its split."""
+    read = {b.name for b in run.kernels[reducing].buffers if b.role in ("input", "inplace")}
+    return [
+        number
+        for number in related(run, nodes)
+        if number == reducing or read.isdisjoint(_written(run.kernels[number]))
+    ]
+
+
+def _written(kernel: KernelFacts) -> set[str]:
+    return {b.name for b in kernel.buffers if b.role in ("output", "inplace")}
 
 
 def _in_one_stage(run: Run, number: int, kernels: Sequence[int]) -> float | None:
@@ -97,11 +119,12 @@ def _finding(
 ) -> Finding:
     kernel = head.kernels[kernels[0]]
     before, after = seconds
+    lost = (after - before) * kernel.launches
     what = "now split" if len(kernels) > 1 else "no longer split"
     sms = head.target.sm_count if head.target else 0
     return Finding(
         code=RULE.code,
-        severity="error" if after >= 2 * before else "warning",
+        severity="error" if after >= 2 * before and _decides(head, lost) else "warning",
         headline=f"{kernel.name} reduces {units.plural(split.rows, 'row')} of up to "
         f"{units.count(split.length)} {what}: at least {units.seconds(after)} instead of "
         f"{units.seconds(before)}",
@@ -116,6 +139,12 @@ def _finding(
         amount=after,
         origin=origin_of(kernel),
     )
+
+
+def _decides(head: Run, lost: float) -> bool:
+    """Whether as much more of the lower bound would be called worse."""
+    known = [(k.lower_bound_seconds or 0.0) * k.launches for k in head.kernels]
+    return lost > DECIDING["lower_bound_seconds"] * sum(known)
 
 
 def _split_on(head: Run) -> tuple[Cure, ...]:

@@ -128,6 +128,42 @@ def test_kernels_that_use_the_sum_have_blocks_of_their_own() -> None:
     assert found([logits, *split(1, 32768, 4)], [logits, *whole(1, 32768)], OFF) == []
 
 
+def test_what_the_reduction_reads_from_is_no_matter_of_its_split() -> None:
+    """Without online softmax the logits are read twice, whether the mean of losses is split or
+    not."""
+    largest = replace(matrix(32768, 1, name="buf9", role="output"))
+
+    def logits(sweeps: int) -> KernelFacts:
+        return reduction(
+            "triton_red_fused_log_softmax_0",
+            (matrix(32768, 50257), largest),
+            {"x": 32768, "r0_": 50257},
+            origins=VARIANCE,
+            bytes_swept=sweeps * 3_290_000_000,
+        )
+
+    def reading(kernels: list[KernelFacts]) -> list[KernelFacts]:
+        first, *others = kernels
+        read = replace(largest, role="input")
+        return [replace(first, buffers=(*first.buffers, read)), *others]
+
+    base = [logits(1), *reading(whole(1, 32768))]
+    head = [logits(2), *reading(split(1, 32768, 4))]
+    assert found(base, head) == []
+
+
+def test_a_small_part_of_the_step_is_no_error() -> None:
+    far = reduction(
+        "triton_red_fused_far_0",
+        (matrix(8, 8),),
+        {"x": 8, "r0_": 8},
+        origins=origins("far"),
+        lower_bound_seconds=0.1,
+    )
+    (finding,) = found([*split(8, 1048576, 128), far], [*whole(8, 1048576), far], OFF)
+    assert finding.severity == "warning"
+
+
 def test_splits_that_cooperative_reductions_keep_off() -> None:
     settings = {"split_reductions": True, "triton.cooperative_reductions": True}
     (finding,) = found(split(8, 1048576, 128), whole(8, 1048576), settings)
