@@ -1,5 +1,6 @@
-"""Every finding that the rules raise over all scenarios, presets, modes and targets, held against
-what a person said of each (bench/rules_judged.toml), as a page: ``make rules-audit``.
+"""Every finding that the rules raise over all scenarios, presets, modes and targets, and over each
+toggle compared with the default options, held against what a person said of each
+(bench/rules_judged.toml), as a page: ``make rules-audit``.
 
 Compiled runs are kept in ``--runs`` so that changed rules are audited in seconds. Ends with 1 where
 a finding is judged wrong, has not been judged, or a scenario does not keep its promise
@@ -16,12 +17,12 @@ import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from perfcli import diagnosis, registry, runfile, targets, units
+from perfcli import diagnosis, environment, registry, runfile, targets, units
 from perfcli.diff.compare import compare
 from perfcli.errors import PerfcliError
 from perfcli.model import CompileRequest, Expectation, Finding, Run, Scenario, Variant
@@ -153,24 +154,31 @@ class Seen:
 
 
 def findings(runs: Mapping[Case, Run]) -> list[Seen]:
-    seen: dict[tuple[str, str, str], Seen] = {}
+    """Of one run, and what only its comparison with the default options shows, both ways. Another
+    severity is another finding."""
+    seen: dict[tuple[str, ...], Seen] = {}
     for case, run in runs.items():
-        for finding in diagnosis.explain(run):
-            kernel = _stems(finding, run)
-            known = seen.setdefault(
-                (finding.code, case.what, kernel),
-                Seen(
-                    finding.code,
-                    finding.severity,
-                    case.what,
-                    kernel,
-                    finding.headline,
-                    finding.evidence,
-                ),
+        found = [(case.what, finding, run) for finding in diagnosis.explain(run)]
+        base = runs.get(replace(case, options={})) if case.options else None
+        if base:
+            found += _between(f"{case.what} against default", base, run)
+            found += _between(f"default against {case.what}", run, base)
+        for what, finding, named in found:
+            kernel = _stems(finding, named)
+            one = Seen(
+                finding.code, finding.severity, what, kernel, finding.headline, finding.evidence
             )
+            known = seen.setdefault((one.key, one.severity), one)
             if case.target not in known.targets:
                 known.targets.append(case.target)
-    return sorted(seen.values(), key=lambda s: (s.code, s.what, s.kernel))
+    return sorted(seen.values(), key=lambda s: (s.code, s.what, s.kernel, s.severity))
+
+
+def _between(what: str, base: Run, head: Run) -> list[tuple[str, Finding, Run]]:
+    if not base.kernels and not head.kernels:
+        return []
+    found = diagnosis.diagnose(compare(base, head)).findings
+    return [(what, f, base if f.on_base else head) for f in found if not f.appearance]
 
 
 def _stems(finding: Finding, run: Run) -> str:
@@ -271,7 +279,7 @@ def main() -> int:
     parser.add_argument("--targets", default=",".join(targets.TARGETS))
     parser.add_argument("--only", default="", help="cases whose words hold this text")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--cache", default=os.path.expanduser("~/.cache/perfcli"))
+    parser.add_argument("--cache", default=str(environment.cache_dir()))
     arguments = parser.parse_args()
     arguments.runs.mkdir(parents=True, exist_ok=True)
     runs: dict[Case, Run] = {}
