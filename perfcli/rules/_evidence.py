@@ -15,9 +15,11 @@ _REDUCTIONS = frozenset((
 
 
 def numbered(run: Run) -> Iterator[tuple[int, KernelFacts, Candidate]]:
-    """Kernels of which machine code is known, with their index and their best candidate."""
+    """Kernels of which machine code is known, with their index and their best candidate. Left out
+    is what is never launched: another form of a kernel (``triton.multi_kernel``), which the device
+    takes only if it is the faster one."""
     for number, kernel in enumerate(run.kernels):
-        if kernel.best is not None:
+        if kernel.best is not None and kernel.launches:
             yield number, kernel, kernel.best
 
 

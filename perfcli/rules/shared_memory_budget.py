@@ -36,7 +36,7 @@ _OUT = re.compile(r"out of resource|OutOfResources", re.IGNORECASE)
 def check(run: Run) -> Iterator[Finding]:
     limit = run.target.shared_bytes_per_block_optin if run.target else None
     for number, kernel in enumerate(run.kernels):
-        if not limit or not kernel.candidates:
+        if not limit or not kernel.candidates or not kernel.launches:
             continue
         best = kernel.best
         if all(_exceeds(candidate, limit) for candidate in kernel.candidates):

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from handmade import kernel
+from handmade import kernel, run
 
 from perfcli.model import Origin
-from perfcli.rules._evidence import is_reduction, origin_of
+from perfcli.rules._evidence import is_reduction, numbered, origin_of
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,11 @@ from perfcli.rules._evidence import is_reduction, origin_of
 )
 def test_operators_that_reduce(op: str, reduces: bool) -> None:
     assert is_reduction(op) is reduces
+
+
+def test_what_is_never_launched_or_not_compiled_is_left_out() -> None:
+    given = [kernel("other form", launches=0), kernel("unknown", registers=None), kernel("k")]
+    assert [(number, each.name) for number, each, _ in numbered(run(given))] == [(2, "k")]
 
 
 def test_a_kernel_is_known_by_its_largest_reduction_in_the_model() -> None:

@@ -124,6 +124,10 @@ def test_only_just() -> None:
     assert (finding.metric, finding.amount) == ("shared_bytes", 229376)
 
 
+def test_another_form_of_a_kernel_that_is_not_launched() -> None:
+    assert found(candidate(shared_bytes=LIMIT + 1), launches=0) == []
+
+
 def test_without_target_or_candidates_nothing_is_known() -> None:
     assert found() == []
     given = run([kernel("k", candidates=(candidate(shared_bytes=LIMIT + 1),))], target=None)
