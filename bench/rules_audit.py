@@ -3,8 +3,8 @@ toggle compared with the default options, held against what a person said of eac
 (bench/rules_judged.toml), as a page: ``make rules-audit``.
 
 Compiled runs are kept in ``--runs`` so that changed rules are audited in seconds. Ends with 1 where
-a finding is judged wrong, has not been judged, or a scenario does not keep its promise
-(``Scenario.expects``).
+a finding is judged wrong, has not been judged, a scenario does not keep its promise
+(``Scenario.expects``), or something does not compile.
 """
 
 from __future__ import annotations
@@ -202,7 +202,8 @@ def promises(runs: Mapping[Case, Run]) -> Iterator[tuple[str, str, str, bool]]:
         scenario = registry.scenario(name)
         for promise in scenario.expects:
             case = _promised(scenario, promise)
-            if case not in runs:
+            needed = {case, _default_of(scenario, promise)} if promise.compared else {case}
+            if not needed <= runs.keys():
                 continue
             raised = _raised(case, runs, promise, scenario)
             promised = " ".join(sorted(promise.codes)) or "none"
@@ -300,7 +301,7 @@ def main() -> int:
     broken = [row for row in promises(runs) if not row[3]]
     bad = [text for text in judged if not text or text.startswith("wrong")]
     print(f"{len(seen)} findings, {len(bad)} wrong or not looked at; {len(broken)} broken promises")
-    return 1 if bad or broken else 0
+    return 1 if bad or broken or failures else 0
 
 
 if __name__ == "__main__":
