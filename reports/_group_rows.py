@@ -81,7 +81,8 @@ def group_rows(group: KernelGroup, comparison: Comparison) -> GroupRows:
 def _side_rows(part: Part, kernels: Sequence[tuple[int, KernelFacts]]) -> tuple[KernelRow, ...]:
     rows = [kernel_row(index, kernel, part) for index, kernel in kernels]
     if len(kernels) > 1:
-        rows.append(KernelRow("sum", None, "together", cells([kernel for _, kernel in kernels])))
+        launched = [kernel for _, kernel in kernels if kernel.launches]  # as the totals count
+        rows.append(KernelRow("sum", None, "together", cells(launched)))
     return tuple(rows)
 
 

@@ -4,7 +4,8 @@ Sums run over kernels as generated (static); ``bytes_moved``, ``bytes_swept``,
 ``lower_bound_seconds`` and ``launches`` over launches, so for one step. ``registers``,
 ``shared_bytes``, ``stack_bytes`` are those of the worst kernel. What a kernel can't tell (None) is
 left out of its sum; a sum that leaves out other kernels on one side than on the other can't be
-judged.
+judged. Kernels that are never launched, other forms of one that is (``triton.multi_kernel``),
+count nowhere.
 """
 
 from __future__ import annotations
@@ -85,10 +86,16 @@ class Folded:
     unknown: Mapping[str, int]
 
 
+def launched(kernels: Iterable[KernelFacts]) -> list[KernelFacts]:
+    """Those that a step launches: what another form of a kernel would cost, nobody pays."""
+    return [kernel for kernel in kernels if kernel.launches]
+
+
 def fold(metric: Metric, kernels: Iterable[KernelFacts]) -> Folded:
+    """One metric over the kernels that are launched."""
     known: list[float] = []
     unknown: Counter[str] = Counter()
-    for kernel in kernels:
+    for kernel in launched(kernels):
         value = metric.of(kernel)
         if value is None:
             unknown[kernel.source_hash] += kernel.launches if metric.per_launch else 1
@@ -101,6 +108,7 @@ def fold(metric: Metric, kernels: Iterable[KernelFacts]) -> Folded:
 
 def changes(base: Sequence[KernelFacts], head: Sequence[KernelFacts]) -> tuple[Change, ...]:
     """Every metric that either side knows."""
+    base, head = launched(base), launched(head)
     found = []
     for metric in KERNEL_METRICS:
         left, right = fold(metric, base), fold(metric, head)

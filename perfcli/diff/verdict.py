@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from perfcli import units
-from perfcli.diff.metrics import DECIDING
+from perfcli.diff.metrics import DECIDING, launched
 from perfcli.model import Because, Change, KernelFacts, KernelGroup, Outcome, Run
 
 # Not bytes swept: they need a source that can be read as well, and say more than bytes moved only
@@ -99,7 +99,7 @@ def describe(group: KernelGroup, base: Run, head: Run) -> str:
 def _side(kernels: Sequence[KernelFacts]) -> str:
     if not kernels:
         return "nothing"
-    facts = [k.source_facts for k in kernels if k.source_facts]
+    facts = [k.source_facts for k in launched(kernels) if k.source_facts]
     loads = f", {units.plural(sum(f.loads for f in facts), 'load')}" if facts else ""
     return units.plural(len(kernels), "kernel") + loads
 
@@ -182,6 +182,7 @@ def _to_look_at(group: KernelGroup, base: Run, head: Run) -> str:
     named = [head.kernels[index] for index in group.match.head] or [
         base.kernels[index] for index in group.match.base
     ]
+    named = launched(named) or named
     return max(named, key=lambda k: (k.spilled_words or 0, k.bytes_moved or 0)).name
 
 

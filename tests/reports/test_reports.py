@@ -228,6 +228,17 @@ def test_what_got_better_comes_first_where_the_run_got_better() -> None:
     assert names[0] == "k5"
 
 
+def test_together_leaves_out_what_is_never_launched() -> None:
+    base = [kernel("a", "mul", loads=6), kernel("b", "add", loads=5)]
+    base.append(kernel("held", "mul", "add", loads=90, launches=0))
+    head = [kernel("big", "mul", "add", loads=17)]
+    comparison = compare(run(base), run(head, id="head"))
+    (group,) = [g for g in comparison.groups if len(g.match.base) == 3]
+    whole = replace(comparison, groups=(group,))
+    (together,) = [line for line in shown(screen().comparison(whole)).splitlines() if "Σ" in line]
+    assert together.split()[2] == "11"
+
+
 def test_a_doubtful_match_says_so() -> None:
     """Not where they are all that the graph has: then they belong together."""
     other = kernel("triton_poi_fused_add_0")

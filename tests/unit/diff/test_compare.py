@@ -65,6 +65,24 @@ def test_more_launches_of_identical_code_are_worse() -> None:
     assert compare(base, head).outcome == "worse"
 
 
+def test_a_form_that_is_never_launched_costs_nothing() -> None:
+    """``triton.multi_kernel`` generates a second form, which the device may choose."""
+    looped = kernel("looped", "a", "b", loads=3)
+    held = kernel("held", "a", "b", launches=0, loads=9, stack=400, registers=255, shared=5000)
+    for pair in (([looped], [looped, held]), ([looped, held], [looped])):
+        base, head = run(pair[0]), run(pair[1], id="head")
+        comparison = compare(base, head)
+        assert comparison.outcome == "same"
+        assert all(c.delta == 0 for c in comparison.totals)
+        assert [c.delta for group in comparison.groups for c in group.changes if c.delta] == []
+        rows = [n for group in comparison.groups for n in (*group.match.base, *group.match.head)]
+        assert len(rows) == 3
+    spills = replace(looped, candidates=held.candidates, source_hash="other")
+    comparison = compare(run([looped, held]), run([spills, held], id="head"))
+    assert total(comparison, "spilled_words") == Change("spilled_words", 0, 100, "worse")
+    assert total(comparison, "kernels") == Change("kernels", 1, 1, "same")
+
+
 def test_peak_memory_has_its_own_tolerance() -> None:
     def at(peak: int, text: str) -> Comparison:
         return compare(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -56,6 +57,8 @@ def check_conserved(
         for side, kernels in (("base", base), ("head", head)):
             total = sum(getattr(c, side) or 0 for c in of_groups)
             assert total == pytest.approx(fold(metric, kernels).value or 0, rel=1e-12)
+            of_launched = sum(metric.of(k) or 0 for k in kernels if k.launches)
+            assert total == pytest.approx(of_launched, rel=1e-12)
 
 
 @pytest.mark.parametrize("nodes_agree", [True, False])
@@ -72,5 +75,25 @@ def test_planted_changes_are_found_and_none_is_invented(nodes_agree: bool) -> No
         matches = match(case.base, case.head, nodes_agree)
         check_conserved(case.base, case.head, matches)
         assert found(case, matches) == case.expected
+
+    check()
+
+
+def test_forms_that_are_never_launched_are_in_no_sum() -> None:
+    @given(planted(True), st.integers(0, 2**40))
+    @settings(
+        max_examples=50,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    def check(case: Planted, seed: int) -> None:
+        dice = random.Random(seed)
+        base, head = (
+            [replace(k, launches=0) if dice.random() < 0.3 else k for k in side]
+            for side in (case.base, case.head)
+        )
+        check_conserved(base, head, match(base, head, True))
 
     check()
