@@ -5,8 +5,9 @@ convolutions), per step, differ between two runs: one attention backend replaced
 `bmm`, or an operator that became generated kernels. Overloads (`aten.mm.out`) count as their
 operator. It is a warning where an operator is called less often, none of its kind more often, and
 generated kernels do its work instead: they name it as their origin, or, for attention, they are
-more or move more bytes. A template (`max_autotune`) is not meant: the autotuner chose it. Otherwise
-it is worth knowing.
+more or move more bytes and what it is made of appears: more calls of `mm`, `bmm` or `baddbmm`, or
+more launches of kernels that compute a softmax (not a loss's `log_softmax`). A template
+(`max_autotune`) is not meant: the autotuner chose it. Otherwise it is worth knowing.
 
 Why it costs: a library operator is tuned for its work, and a fused one keeps in registers what
 several kernels write to memory: attention without a fused backend writes the whole matrix of
@@ -92,7 +93,7 @@ def _lost(
     return [
         title
         for title in kinds
-        if _of(theirs, title) < _of(ours, title) and _taken_over(title, base, head)
+        if _of(theirs, title) < _of(ours, title) and _taken_over(title, (ours, theirs), base, head)
     ]
 
 
@@ -100,10 +101,30 @@ def _of(calls: Counter[str], title: str) -> int:
     return sum(count for op, count in calls.items() if family(op) == title)
 
 
-def _taken_over(title: str, base: list[KernelFacts], head: list[KernelFacts]) -> bool:
-    if title == "attention":  # its parts' operators don't name it
-        return _bytes(head) > _bytes(base) or len(head) > len(base)
+def _taken_over(
+    title: str,
+    calls: tuple[Counter[str], Counter[str]],
+    base: list[KernelFacts],
+    head: list[KernelFacts],
+) -> bool:
+    ours, theirs = calls
+    if title == "attention":  # its parts don't name it
+        grown = _bytes(head) > _bytes(base) or len(head) > len(base)
+        return grown and (_products(theirs) > _products(ours) or _softmax(head) > _softmax(base))
     return _originating(title, head) > _originating(title, base)
+
+
+def _products(calls: Counter[str]) -> int:
+    return sum(calls[f"aten.{name}"] for name in ("mm", "bmm", "baddbmm"))
+
+
+def _softmax(kernels: list[KernelFacts]) -> int:
+    return sum(k.launches for k in kernels if _computes_softmax(k))
+
+
+def _computes_softmax(kernel: KernelFacts) -> bool:
+    ops = [origin.op for origin in kernel.origins if "softmax" in origin.op]
+    return bool(ops) and not any("log_softmax" in op for op in ops)
 
 
 def _originating(title: str, kernels: list[KernelFacts]) -> int:

@@ -52,6 +52,34 @@ def test_attention_that_falls_apart_is_a_warning() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("head", "op", "severity"),
+    [
+        ({}, "aten.add.Tensor", "info"),
+        ({}, "aten._softmax.default", "warning"),
+        ({}, "prims.prepare_softmax_online.default", "warning"),
+        ({}, "aten._log_softmax.default", "info"),
+        ({"bmm": 1}, "aten.add.Tensor", "warning"),
+        ({"baddbmm": 1}, "aten.add.Tensor", "warning"),
+        ({"addmm": 1}, "aten.add.Tensor", "info"),
+    ],
+)
+def test_attention_is_lost_where_its_parts_appear(
+    head: dict[str, int], op: str, severity: str
+) -> None:
+    """A layer fewer with another kernel somewhere else is no attention that fell apart."""
+    more = kernel("more", origins=(Origin("node", op),), read=10**9)
+    (finding,) = found(calls(flash=3), calls(flash=2, **head), theirs=[more])
+    assert finding.severity == severity
+
+
+def test_a_softmax_that_was_there_is_no_lost_attention() -> None:
+    softmax = kernel("softmax", origins=(Origin("node", "aten._softmax.default"),))
+    more = kernel("more", "add", read=10**9)
+    (finding,) = found(calls(flash=3), calls(flash=2), [softmax], [softmax, more])
+    assert finding.severity == "info"
+
+
 def product(launches: int, op: str = "aten.mm.default") -> KernelFacts:
     return kernel("triton_red_fused_mm_0", launches=launches, origins=(Origin("mm", op),))
 
