@@ -7,6 +7,9 @@ between them, and a shared read would save a tenth of their bytes or more. It is
 where an option is the cause: `triton.mix_order_reduction` off, where Inductor's conditions hold
 (rows x columns >= 5 * 2^20, rows >= 4,096, rows >= 2 x columns before torch 2.15, columns <=
 16,384, sums only), or `max_fusion_size` or `max_fusion_unique_io_buffers` too low for the two.
+`max_fusion_size` (64) limits the scheduler's nodes of a kernel; a run does not have these, and the
+FX nodes that the two kernels compute count in their place. These are mostly more, so that the
+option may be blamed wrongly where the kernels come near it.
 Nothing is said where one kernel would read more buffers than Inductor's limit allows
 (`triton.mix_order_reduction_max_reads`): that fusion is not missed.
 
@@ -83,7 +86,8 @@ def _cause(run: Run, one: KernelFacts, two: KernelFacts) -> dict[str, OptionValu
 
 def _too_large(run: Run, one: KernelFacts, two: KernelFacts) -> dict[str, OptionValue]:
     size = run.settings.get("max_fusion_size")
-    if isinstance(size, int) and size < MAX_FUSION_SIZE:
+    nodes = sum(len({origin.node for origin in kernel.origins}) for kernel in (one, two))
+    if isinstance(size, int) and size < min(nodes, MAX_FUSION_SIZE):
         return {"max_fusion_size": MAX_FUSION_SIZE}
     buffers = run.settings.get("max_fusion_unique_io_buffers")
     if isinstance(buffers, int) and len(_names(one) | _names(two)) > buffers:

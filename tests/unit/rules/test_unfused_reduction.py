@@ -122,6 +122,7 @@ def test_no_finding_across_a_library_operator_or_graphs() -> None:
     ("settings", "cure"),
     [
         ({"max_fusion_size": 1}, {"max_fusion_size": 64}),
+        ({"max_fusion_size": 2}, None),  # one node each
         ({"max_fusion_unique_io_buffers": 3}, {"max_fusion_unique_io_buffers": None}),
         ({"max_fusion_unique_io_buffers": 4}, None),
         ({"max_fusion_size": 64, "max_fusion_unique_io_buffers": None}, None),
