@@ -5,7 +5,10 @@ later kernel reads again. They all have to exist when it starts. Added one after
 them and the sum would do. It is told where the rest makes at least a quarter of the run's peak
 memory, as Inductor estimates it, and 1 % of the device's (800 MB of 80 GB). 8 is the number of
 reads that Inductor itself allows (`realize_acc_reads_threshold`). Forward graphs of a training
-step are left out: what they make is mostly kept for the backward, fused or not.
+step are left out: what they make is mostly kept for the backward, fused or not. What a library
+operator reads (`aten.mm`) is not known: where some are called after the kernel in its graph, the
+evidence says so, since a term that one of them reads could not be spared. On `accumulate` none is:
+its matrix products, which read each other's results, have all run when the kernel starts.
 
 Why it costs: memory, for what is often little time. 15 terms of 8192 × 8192 floats take 4.0 GB
 instead of 0.8 GB (pytorch#157563); in pytorch#138685 a fusion raised the peak from 4.591 to
@@ -20,16 +23,18 @@ part in the scheduler any more, which fuses again what the lowering kept apart. 
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
 from perfcli import units
-from perfcli.model import Buffer, Cure, Finding, KernelFacts, OptionValue, Rule, Run
+from perfcli.model import Buffer, Cure, Finding, KernelFacts, Launch, OptionValue, Rule, Run
 from perfcli.rules._evidence import origin_of
 
 READS = 8
 SHARE = 0.25
 OF_DEVICE = 0.01
+OPERATORS = 3
+"""So many are listed by name."""
 SIZE, COUNT = "realize_acc_reads_size_threshold", "realize_acc_reads_threshold"
 IO = "max_fusion_unique_io_buffers"
 
@@ -64,8 +69,7 @@ def _terms(run: Run, number: int) -> list[Buffer]:
 
 def _read_later(run: Run, kernel: KernelFacts) -> set[str]:
     """Buffers that kernels launched after this one read: alive with or without it."""
-    order = [launch.name for launch in run.launches if launch.graph == kernel.graph]
-    after = set(order[order.index(kernel.name) + 1 :]) if kernel.name in order else set()
+    after = {launch.name for launch in _after(run, kernel) if not launch.extern}
     return {
         buffer.name
         for other in run.kernels
@@ -73,6 +77,13 @@ def _read_later(run: Run, kernel: KernelFacts) -> set[str]:
         for buffer in other.buffers
         if buffer.role != "output"
     }
+
+
+def _after(run: Run, kernel: KernelFacts) -> list[Launch]:
+    """What its graph launches after the kernel's first launch."""
+    order = [launch for launch in run.launches if launch.graph == kernel.graph]
+    own = Launch(kernel.graph, kernel.name)
+    return order[order.index(own) + 1 :] if own in order else []
 
 
 def _written(kernel: KernelFacts, terms: list[Buffer]) -> int:
@@ -97,6 +108,7 @@ def _finding(run: Run, number: int, terms: list[Buffer], needed: int, peak: int)
             f"{len(terms)} intermediate buffers of {units.size(each)} have no later reader "
             f"among the kernels: {units.percent(total / peak)} of the peak",
             f"added one at a time, {needed} would do: {units.size(needed * each)}",
+            *_operators_after(run, kernel),
             *_without_effect(run.settings),
         ),
         advice="limit what one kernel may read, or add the terms in place",
@@ -105,6 +117,17 @@ def _finding(run: Run, number: int, terms: list[Buffer], needed: int, peak: int)
         metric="peak_memory_bytes",
         amount=total - needed * each,
     )
+
+
+def _operators_after(run: Run, kernel: KernelFacts) -> Iterator[str]:
+    called = Counter(launch.name for launch in _after(run, kernel) if launch.extern)
+    if called:
+        listed = ", ".join(f"{number} {op}" for op, number in called.most_common(OPERATORS))
+        more = ", …" if len(called) > OPERATORS else ""
+        yield (
+            f"not known: whether library operators that are called later ({listed}{more}) read "
+            "terms, which these would keep in memory"
+        )
 
 
 def _without_effect(settings: Mapping[str, OptionValue]) -> Iterator[str]:

@@ -89,6 +89,23 @@ def test_so_does_what_a_later_kernel_reads() -> None:
     assert len(found([summing(16), reader], launches=order)) == 1
 
 
+def test_what_later_operators_read_is_not_known() -> None:
+    own = summing(16)
+    product = Launch("inference 0", "aten.mm", extern=True)
+    others = [Launch("inference 0", f"aten.op{n}", extern=True) for n in range(3)]
+    elsewhere = Launch("inference 1", "aten.mm", extern=True)
+    kernel_launch = Launch("inference 0", own.name)
+    (before,) = found([own], launches=(product, kernel_launch, elsewhere))
+    assert len(before.evidence) == 2
+    (after,) = found([own], launches=(product, kernel_launch, product, product))
+    assert after.evidence[2] == (
+        "not known: whether library operators that are called later (2 aten.mm) read terms, which "
+        "these would keep in memory"
+    )
+    (many,) = found([own], launches=(kernel_launch, product, product, *others))
+    assert "(2 aten.mm, 1 aten.op0, 1 aten.op1, …)" in many.evidence[2]
+
+
 def test_each_term_written_on_its_own_is_no_sum() -> None:
     written = tuple(buffer(f"out{n}", "output") for n in range(15))
     assert found([summing(16, *written)], peak=32 * TERM) == []
@@ -145,6 +162,8 @@ def real(compile_run: Compile, *options: tuple[str, Any]) -> list[Finding]:
 def test_the_scenario_is_cured_by_the_limit_on_buffers_alone(compile_run: Compile) -> None:
     (finding,) = real(compile_run)
     assert finding.amount == 12 * 8192 * 8192 * 4
+    # The products that read the terms come before.
+    assert not any("not known" in line for line in finding.evidence)
     assert finding.origin is not None
     assert finding.origin.code == "total = total + x"
     by_bytes, by_buffers, both = finding.cures
