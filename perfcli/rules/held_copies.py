@@ -95,8 +95,8 @@ def _finding(
         ),
         advice="convert again after the reduction instead of holding the copy, in a kernel of "
         "your own; no option of Inductor does it (pytorch#179711)",
-        metric="spilled_words" if spills else "occupancy",
-        amount=words if spills else 1 - (best.occupancy or 0.0),
+        metric="registers",
+        amount=freed,
         origin=origin_of(kernel),
     )
 

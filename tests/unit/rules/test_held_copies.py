@@ -43,7 +43,7 @@ def test_a_kernel_that_spills_for_its_copies() -> None:
         "about 32 registers of 255 per thread would be free if they stayed half precision",
         "2 blocks of 4 warps per multiprocessor (12.5 % occupancy), limited by registers",
     )
-    assert (finding.metric, finding.amount) == ("spilled_words", 100)
+    assert (finding.metric, finding.amount) == ("registers", 32)
     assert finding.cures == ()
 
 
@@ -54,7 +54,7 @@ def test_another_block_would_fit_where_the_memory_idles() -> None:
         "and fits 2 blocks per multiprocessor, not 3"
     )
     assert finding.severity == "info"
-    assert (finding.metric, finding.amount) == ("occupancy", 0.875)
+    assert (finding.metric, finding.amount) == ("registers", 48)
 
 
 def test_copies_that_cost_no_bandwidth_are_no_finding() -> None:
