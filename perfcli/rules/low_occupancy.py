@@ -21,8 +21,9 @@ reached 65 % of 3.35 TB/s, 4,096 B 38 %, 32,768 B 90 %.
 Occupancy itself is no measure: 14 kernels with 4 to 28 of 64 warps resident (6 to 44 %) all moved
 2.67 to 2.88 of the 3.0 TB/s that a copy reaches on that H100 (torch 2.13's sources, triton 3.6,
 2026-11-21). Left out are kernels that move less than the L2 cache holds (they wait for their
-launch, not for the memory; 16 µs on an H100), kernels too small to fill the device, TMA loads,
-matmul templates and hand-written kernels (which may wait for tensor cores instead).
+launch, not for the memory; 16 µs on an H100), kernels too small to fill the device or of unknown
+size, TMA loads, matmul templates and hand-written kernels (which may wait for tensor cores
+instead).
 
 Why it costs: with fewer bytes in flight than needed the memory idles, in that proportion.
 
@@ -71,13 +72,13 @@ def reachable(run: Run, kernel: KernelFacts) -> float | None:
 
 
 def _fills(target: Target, kernel: KernelFacts, candidate: Candidate) -> bool:
-    """Whether there are as many blocks as the device can hold, as far as sizes are known."""
+    """Whether there are as many blocks as the device can hold; not where sizes are unknown."""
     config = {**candidate.config}
     config["XBLOCK"] = config.get("RSPLIT_SIZE", config.get("XBLOCK", 1))
     blocks = 1
     for size, block in _BLOCKS:
         blocks *= -(-kernel.sizes.get(size, 1) // config.get(block, 1))
-    return not kernel.sizes or blocks >= target.sm_count * (candidate.blocks_per_sm or 0)
+    return bool(kernel.sizes) and blocks >= target.sm_count * (candidate.blocks_per_sm or 0)
 
 
 def _finding(

@@ -20,7 +20,7 @@ def found(*candidates: Candidate, read: int = 10**9, **more: Any) -> list[Findin
         candidates=candidates,
         read=read,
         written=more.pop("written", 0),
-        **{"kind": "persistent-reduction", **more},
+        **{"kind": "persistent-reduction", "sizes": {"x": 10**6, "r0_": 1024}, **more},
     )
     return list(RULE.of_run(run([one], target=target, settings=settings)))
 
@@ -80,6 +80,7 @@ def test_a_kernel_that_does_not_fill_the_device_is_left_out() -> None:
     config = {"XBLOCK": 4}
     assert found(candidate(8, **SHORT, config=config), sizes={"x": 131 * 4, "r0_": 10**6}) == []
     assert len(found(candidate(8, **SHORT, config=config), sizes={"x": 132 * 4})) == 1
+    assert found(candidate(8, **SHORT, config=config), sizes={}) == []
 
 
 @pytest.mark.parametrize("kind", ["template", "user", "cpp", "other"])

@@ -26,6 +26,7 @@ def mix_order(reads: int, *candidates: Candidate, **more: Any) -> KernelFacts:
         "kind": "mix-order-reduction",
         "candidates": candidates or (SPILLS,),
         "buffers": (*buffers, *others),
+        "sizes": {"x": 98304, "r0_": 512},
         **more,
     }
     return kernel("triton_per_fused_mul_sum_17", "sum", **given)
