@@ -87,7 +87,7 @@ class _Walk:
         base = self.evaluate(function.value)
         if function.attr != "to":
             return base | inner
-        if ast.unparse(node.args[0]) == "tl.float32":
+        if _target_dtype(node) == "tl.float32":
             return _Value(single=base.half | base.single, reduced=base.reduced)
         return _Value(reduced=base.reduced)  # rounded: what is kept may be the smaller one
 
@@ -121,6 +121,14 @@ def held_copies(
     for statement in kernel.body:
         walk.statement(statement)
     return tuple(name for name in types if name in walk.held)
+
+
+def _target_dtype(conversion: ast.Call) -> str:
+    """``tl.float32`` of ``x.to(tl.float32)`` and of ``x.to(dtype=tl.float32)``; empty where it
+    says none."""
+    named = [keyword.value for keyword in conversion.keywords if keyword.arg == "dtype"]
+    given = [*conversion.args[:1], *named]
+    return ast.unparse(given[0]) if given else ""
 
 
 def _loads(kernel: ast.FunctionDef) -> Iterator[tuple[str, ast.expr]]:

@@ -86,6 +86,21 @@ def test_what_is_not_held(what: str, before: str, after: str) -> None:
     assert held(BODY.replace(before, after)) == (), what
 
 
+@pytest.mark.parametrize(
+    ("conversion", "expected"),
+    [
+        ("dtype=tl.float32", ("in_ptr0",)),
+        ("dtype=tl.float32, bitcast=False", ("in_ptr0",)),
+        ("dtype=tl.bfloat16", ()),
+        ("", ()),
+    ],
+)
+def test_a_conversion_that_names_its_argument(conversion: str, expected: object) -> None:
+    body = BODY.replace("tmp1 = tmp0.to(tl.float32)", f"tmp1 = tmp0.to({conversion})")
+    assert body != BODY
+    assert held(body) == expected
+
+
 def test_rows_of_float32_are_no_copies() -> None:
     assert held(BODY, kind="*fp32") == ()
 
