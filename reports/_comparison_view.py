@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -156,5 +157,5 @@ def _look_closer(comparison: Comparison, places: Sequence[tuple[str, str]]) -> l
         match = groups[0].match
         for reference, indices in zip(references, (match.base, match.head), strict=True):
             if reference and indices:
-                commands.append(f"perfcli inspect-kernel {reference} {indices[0]}")
+                commands.append(f"perfcli inspect-kernel {shlex.quote(reference)} {indices[0]}")
     return commands[::-1]

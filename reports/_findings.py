@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Hashable, Sequence
 
 from rich.console import Group, RenderableType
@@ -43,7 +44,7 @@ def _on_both_sides(both: Sequence[Finding], head: str) -> Text:
     better = sum(finding.appearance == "better" for finding in both)
     text = f"{units.plural(len(both), 'finding')} on both sides"
     text += f", {better} of them better" if better else ""
-    text += f": perfcli explain {head}" if head else ""
+    text += f": perfcli explain {shlex.quote(head)}" if head else ""
     return Text(units.printable(text), style="dim", no_wrap=True, overflow="ignore")
 
 
@@ -106,7 +107,8 @@ def _all(findings: Sequence[Finding]) -> list[Placed]:
 
 def _closing(findings: Sequence[Finding], reference: str) -> list[RenderableType]:
     kernels = dict.fromkeys(f.kernels[0] for f in findings if f.kernels)
-    commands = [f"perfcli inspect-kernel {reference} {n}" for n in kernels] if reference else []
+    inspect = f"perfcli inspect-kernel {shlex.quote(reference)}"
+    commands = [f"{inspect} {n}" for n in kernels] if reference else []
     commands = commands[:MOST_COMMANDS]
     commands += [f"perfcli rules {findings[0].code}"] if findings else []
     if not commands:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -67,7 +68,9 @@ def _run_end(run: Run, path: str, reference: str) -> list[RenderableType]:
             range(len(run.kernels)),
             key=lambda n: (run.kernels[n].spilled_words or 0, run.kernels[n].bytes_moved or 0),
         )
-        parts.append(to_paste(f"look closer: perfcli inspect-kernel {reference} {worst}"))
+        parts.append(
+            to_paste(f"look closer: perfcli inspect-kernel {shlex.quote(reference)} {worst}")
+        )
     return parts
 
 

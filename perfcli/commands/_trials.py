@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -61,7 +62,7 @@ def show_hint(
     from rich.text import Text
 
     does = f"compiles {units.plural(number, 'proposed change')}"
-    command = f"perfcli {' '.join(arguments)} --try-fixes  # {does}"
+    command = f"perfcli {shlex.join(arguments)} --try-fixes  # {does}"
     line = Text(units.printable(command), no_wrap=True, overflow="ignore")
     _output.show(Group(line), json_file)
 

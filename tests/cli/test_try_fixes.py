@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,33 @@ def test_without_it_the_report_ends_with_the_command(perfcli: Any) -> None:
     better = perfcli("compare", *OPTIONS, "-a", f"{MAX_READS}=1000")
     assert "--try-fixes" not in better.out
     assert "fixed PC901  3 triton_red_fuse" in better.out
+
+
+def moved_runs() -> list[str]:
+    """The stored runs, in a folder that needs quotes."""
+    Path("my runs").mkdir()
+    paths = [stored.path for stored in store.runs()]
+    return [str(path.rename(Path("my runs") / path.name)) for path in paths]
+
+
+def suggested(out: str) -> list[list[str]]:
+    """The commands of a report, as a shell takes them apart."""
+    found = [line[line.index("perfcli ") :] for line in out.splitlines() if "perfcli " in line]
+    return [shlex.split(command, comments=True)[1:] for command in found]
+
+
+def test_commands_quote_what_a_shell_would_take_apart(perfcli: Any) -> None:
+    perfcli(*WORSE)
+    base, head = moved_runs()
+    result = perfcli("compare", base, head)
+    commands = suggested(result.out)
+    assert ["compare", base, head, "--try-fixes"] in commands
+    assert ["explain", head] in commands
+    assert ["inspect-kernel", head, "3"] in commands
+    of_run = perfcli("explain", head)
+    assert ["inspect-kernel", head, "3"] in suggested(of_run.out)
+    for argv in [*commands, *suggested(of_run.out)]:
+        assert perfcli(*argv).code in (0, 1), argv
 
 
 def test_inspect_kernel_tries_what_names_the_kernel(perfcli: Any) -> None:

@@ -320,6 +320,11 @@ def test_a_run() -> None:
     check("run_100.txt", text)
 
 
+def test_a_runs_command_quotes_its_path() -> None:
+    text = shown(screen().run(worse().head, "my runs/a.json", "my runs/a.json"))
+    assert "look closer: perfcli inspect-kernel 'my runs/a.json' " in text
+
+
 def test_a_run_without_kernels_says_why() -> None:
     nothing = run([], graph_breaks={"item": 1, "print": 3}, externs=(ExternCall("aten.mm", "", 2),))
     first = shown(screen().run(nothing), 200).splitlines()[0]
