@@ -17,7 +17,7 @@ from perfcli.commands._request import Job, Question, Side, already_default, make
 from perfcli.environment import Interpreter
 from perfcli.errors import Interrupted, PerfcliError
 from perfcli.model import BlobId, Bundle, Run
-from perfcli.names import public
+from perfcli.names import public, suggestion
 from perfcli.worker.executor import Executor
 
 FAKE = "PERFCLI_FAKE"
@@ -60,7 +60,7 @@ class How:
     fresh: bool = False
     timeout: float | None = None
     fake: bool = False
-    toggle: str | None = None
+    toggles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,15 @@ def stored_or_compiled(question: Question, side: Side, how: How, notes: Notes) -
         if path is not None or reference.endswith(".json") or reference[:1].isdigit():
             _check_stored_alone(question, side)
             return stored(reference)
+        if not registry.is_user_file(reference) and not Path(f"{reference}.py").is_file():
+            raise PerfcliError(_neither(reference))
     return compiled(question, [side], how, notes)[0]
+
+
+def _neither(reference: str) -> str:
+    near = suggestion(reference, registry.names("scenarios"))
+    stop = "" if near.endswith("?") else ";"
+    return f"no scenario and no stored run {reference!r}: {near}{stop} perfcli runs lists the runs"
 
 
 def _is_stored_run(reference: str) -> bool:
@@ -134,8 +142,8 @@ def compiled(question: Question, sides: Sequence[Side], how: How, notes: Notes) 
             "inspect-kernel one"
         )
     place = workshop(how, question.device)
-    if how.toggle:
-        sides = toggle_sides(how.toggle, sides, place.probe)
+    for toggle in how.toggles:
+        sides = toggle_sides(toggle, sides, place.probe)
     jobs = make_jobs(question, sides, place.probe)
     if len(jobs) > 1 and len({job.fingerprint for job in jobs}) == 1:
         raise PerfcliError(

@@ -27,7 +27,7 @@ def compare(
         Assignments, typer.Option("-b", metavar="OPT=VAL", help="An option of the head.")
     ] = None,
     toggle: Annotated[
-        str | None,
+        Assignments,
         typer.Option(
             metavar="OPT[=VAL]",
             help="Base: an option's default; head: the value, or the other of yes and no.",
@@ -59,8 +59,9 @@ def compare(
     quiet: args.Quiet = False,
     fake: args.Fake = False,
 ) -> int:
-    """Compile a scenario in two variants, or read two stored runs, and say what got worse.
+    """Say what got worse between two variants or stored runs.
 
+    Two variants of a scenario are compiled (-a, -b, --toggle), stored runs are read.
     A run is a file or the beginning of its id (perfcli runs lists them). Exit code: 0 no worse,
     1 worse, 2 error, 3 can't tell, 4 not comparable.
     """
@@ -73,7 +74,7 @@ def compare(
 
     check_allowed(allow or ())
     notes = Notes(quiet)
-    how = _obtain.How(fresh, timeout, fake, toggle)
+    how = _obtain.How(fresh, timeout, fake, tuple(toggle or ()))
     if head is not None:
         compiling = (a, b, toggle, a_python, b_python, param, preset, target, device)
         if any(compiling) or dynamic or fresh:

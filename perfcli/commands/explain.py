@@ -29,8 +29,9 @@ def explain(
     quiet: args.Quiet = False,
     fake: args.Fake = False,
 ) -> int:
-    """Say what is wrong with the kernels of one run, why it costs, and what to try.
+    """Say what is wrong with the kernels of one run.
 
+    Findings with their evidence, why it costs, and what to try.
     perfcli rules CODE has more about a finding. Exit code: 0 whatever is found, 2 error, also
     where the run has no kernels.
     """
@@ -53,8 +54,5 @@ def explain(
     if not quiet and not try_fixes:
         _trials.show_hint(["explain", found.reference], findings, json)
     if not found.run.kernels:
-        raise PerfcliError(
-            "nothing to explain: the run has no generated kernel (only extern operators, or "
-            "nothing was compiled)"
-        )
+        raise PerfcliError("nothing to explain")  # the report's first line has said why
     return 0

@@ -57,6 +57,14 @@ def test_a_side_set_to_the_default_is_told(perfcli: Any) -> None:
     assert "default of torch" not in other.err
 
 
+def test_all_toggles_are_applied(perfcli: Any) -> None:
+    toggles = ("--toggle", "online_softmax=false", "--toggle", "split_reductions")
+    assert perfcli("compare", "rmsnorm", *toggles).code == 0
+    base, head = (stored.header.variant for stored in store.runs())
+    assert base == "split_reductions=true"
+    assert head == "online_softmax=false split_reductions=false"
+
+
 def test_the_report_names_the_runs_and_the_next_command(perfcli: Any) -> None:
     result = perfcli(*WORSE)
     base, head = stored_ids()

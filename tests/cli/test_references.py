@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 from perfcli import store
+from perfcli.cli import COMMANDS
 
 
 def test_a_run_file_that_is_not_there(perfcli: Any) -> None:
@@ -66,3 +70,26 @@ def test_a_damaged_text_is_said(perfcli: Any) -> None:
     assert result.code == 0
     assert "the source is not shown" in result.err
     assert "damaged" in result.err
+
+
+@pytest.mark.parametrize("command", ["explain", "inspect-kernel"])
+def test_what_is_neither_scenario_nor_run(perfcli: Any, command: str) -> None:
+    unknown = perfcli(command, "nosuchrun")
+    assert unknown.code == 2
+    assert unknown.complaint == (
+        "perfcli: no scenario and no stored run 'nosuchrun': known: accumulate, cross-entropy, "
+        "gqa-transformer, layernorm, rmsnorm, softmax; perfcli runs lists the runs"
+    )
+    typo = perfcli(command, "sofmax")
+    assert (
+        "stored run 'sofmax': did you mean softmax? perfcli runs lists the runs" in typo.complaint
+    )
+    Path("mine.py").touch()
+    assert "did you mean the file mine.py?" in perfcli(command, "mine").complaint
+
+
+def test_the_list_of_commands_is_not_cut_off(perfcli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    listed = perfcli("--help").out.partition("Commands:\n")[2].splitlines()
+    assert len(listed) == len(COMMANDS)
+    assert not [line for line in listed if "..." in line or len(line) > 80]
