@@ -117,6 +117,15 @@ def evaluate(name: str, default: str) -> Entry:
     return replace(read_config(f"option = {default}")[0], name=name)
 
 
+def default_text(entry: Entry) -> str:
+    """The default's value as it would be typed, or its expression where no value is known."""
+    if entry.value is UNKNOWN:
+        return entry.default
+    if isinstance(entry.value, bool) or entry.value is None:
+        return str(entry.value).lower()
+    return repr(entry.value)
+
+
 def _resolve_alias(entry: Entry, entries: Mapping[str, Entry]) -> Entry:
     if not isinstance(entry.value, _Config):
         return entry

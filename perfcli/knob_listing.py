@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from perfcli import knobs as releases
-from perfcli.catalogue import UNKNOWN, Entry, evaluate, load_catalogue
+from perfcli.catalogue import UNKNOWN, Entry, default_text, evaluate, load_catalogue
 from perfcli.environment import probe
 from perfcli.errors import PerfcliError
 
@@ -58,15 +58,6 @@ def matches(text: str, pattern: str) -> bool:
 def is_private(name: str) -> bool:
     """Whether torch marks the option as its own, ``_profile_var``."""
     return name.rpartition(".")[2].startswith("_")
-
-
-def default_text(entry: Entry) -> str:
-    """The default's value as it would be typed, or its expression where no value is known."""
-    if entry.value is UNKNOWN:
-        return entry.default
-    if isinstance(entry.value, bool) or entry.value is None:
-        return str(entry.value).lower()
-    return repr(entry.value)
 
 
 def document(entry: Entry) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from perfcli import backports, knobs, option_types
-from perfcli.catalogue import UNKNOWN, Catalogue, Entry, load_catalogue
+from perfcli.catalogue import UNKNOWN, Catalogue, Entry, default_text, load_catalogue
 from perfcli.errors import PerfcliError
 from perfcli.model import OptionValue, Variant
 
@@ -203,7 +203,9 @@ def toggle(entry: Entry) -> tuple[OptionValue, OptionValue]:
     value: Any = entry.value
     if isinstance(value, bool):
         return value, not value
-    why = "its default is not known" if value is UNKNOWN else f"its default is {entry.default}"
+    why = (
+        "its default is not known" if value is UNKNOWN else f"its default is {default_text(entry)}"
+    )
     raise PerfcliError(
         f"--toggle is for yes-or-no options; {entry.name} needs "
         f"{option_types.describe(entry.type)} and {why}: give both sides with "

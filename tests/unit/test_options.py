@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from perfcli import options
-from perfcli.catalogue import UNKNOWN, Catalogue, Entry, load_catalogue, read_config
+from perfcli.catalogue import UNKNOWN, Catalogue, Entry, evaluate, load_catalogue, read_config
 from perfcli.errors import PerfcliError
 
 CONFIG = """
@@ -319,6 +319,8 @@ def test_toggle(catalogue: Catalogue) -> None:
     assert options.toggle(entry) == (True, False)
     with pytest.raises(PerfcliError, match=r"yes-or-no.*-a trailing=… -b trailing=…"):
         options.toggle(catalogue.entries["trailing"])
+    with pytest.raises(PerfcliError, match=r"a whole number and its default is 0: give"):
+        options.toggle(evaluate("multi", "int(os.environ.get('TORCHINDUCTOR_MULTI', '0'))"))
     with pytest.raises(PerfcliError, match="its default is not known"):
         options.toggle(catalogue.entries["unknowable"])
 
