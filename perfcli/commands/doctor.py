@@ -20,9 +20,10 @@ def doctor(
     ] = None,
     json: Json = None,
 ) -> int:
-    """Check torch, triton and its tools, the C++ compiler, folders, GPU, disk and memory.
+    """Check what is installed, and say what is missing.
 
-    Ends with 0, or with 2 where something that is needed is missing.
+    torch, triton and its tools, the C++ compiler, folders, GPU, disk and memory. Ends with 0, or
+    with 2 where something that is needed is missing.
     """
     from perfcli import checks
 

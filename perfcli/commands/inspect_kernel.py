@@ -50,10 +50,11 @@ def inspect_kernel(
     quiet: args.Quiet = False,
     fake: args.Fake = False,
 ) -> int:
-    """Show one kernel: what it loads, stores and spills, which lines of the model it comes from,
-    its launch configurations, and its source beside the memory instructions of each line.
+    """Show one kernel: loads, stores, spills and source.
 
-    Without KERNEL it lists the kernels and their numbers.
+    What it loads, stores and spills, which lines of the model it comes from, its launch
+    configurations, and its source beside the memory instructions of each line. Without KERNEL
+    it lists the kernels and their numbers.
     """
     from perfcli import diagnosis, units
     from perfcli.commands import _obtain, _output, _trials

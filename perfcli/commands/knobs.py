@@ -30,10 +30,11 @@ def knobs(
     ] = None,
     json: Json = None,
 ) -> int:
-    """Search torch's options: type, default, environment variable, and since which release.
+    """Search torch's options, or compare two releases.
 
-    These are the options that -a, -b and --toggle take. dynamo. and functorch. lead to those of
-    torch._dynamo and torch._functorch; all others are torch._inductor's.
+    Type, default, environment variable, and since which release. These are the options that -a,
+    -b and --toggle take. dynamo. and functorch. lead to those of torch._dynamo and
+    torch._functorch; all others are torch._inductor's.
     """
     if diff is None:
         _search(pattern, python, json)

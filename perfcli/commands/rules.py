@@ -27,7 +27,10 @@ def rules(
         typer.Option(metavar="FILE", help="Write the documentation of all as a page; - is stdout."),
     ] = None,
 ) -> int:
-    """List the rules, or explain one: what it sees, why it costs, and what to try."""
+    """List the rules of the findings, or explain one.
+
+    With a code: what it sees, why it costs, and what to try.
+    """
     from perfcli import diagnosis
     from perfcli.commands import _output
 

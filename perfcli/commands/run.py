@@ -28,9 +28,9 @@ def run(
     quiet: args.Quiet = False,
     fake: args.Fake = False,
 ) -> int:
-    """Compile one variant of a scenario, store the run, and list its kernels.
+    """Compile one variant of a scenario and list its kernels.
 
-    With --quiet it prints the run's id alone.
+    The run is stored. With --quiet it prints the run's id alone.
     """
     from perfcli.commands import _obtain, _output
     from perfcli.commands._progress import Notes

@@ -23,7 +23,10 @@ def runs(
     json: args.Json = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the ids.")] = False,
 ) -> int:
-    """List the runs stored in this folder (.perfcli/runs), oldest first."""
+    """List the runs stored in this folder, oldest first.
+
+    They are files in .perfcli/runs.
+    """
     from rich.text import Text
 
     from perfcli import store, units

@@ -20,10 +20,11 @@ def scenarios(
     ] = None,
     json: args.Json = None,
 ) -> int:
-    """List the shipped scenarios; with a name its parameters and presets.
+    """List the shipped scenarios, or show one in detail.
 
-    A file of your own works as well: path/to/file.py[:name], with a Scenario or just a function
-    that returns (module or function, inputs).
+    With a name: its parameters and presets. A file of your own works as well:
+    path/to/file.py[:name], with a Scenario or just a function that returns (module or function,
+    inputs).
     """
     from perfcli import registry
     from perfcli.commands import _output
