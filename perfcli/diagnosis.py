@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from perfcli import registry
+from perfcli.diff import objection
 from perfcli.diff.metrics import DECIDING
 from perfcli.errors import PerfcliError, RuleFailed
-from perfcli.model import Appearance, Because, Comparison, Finding, Rule, Run
+from perfcli.model import Appearance, Comparison, Finding, Rule, Run
 from perfcli.names import suggestion
 
 _SEVERITIES = ("error", "warning", "info")
@@ -32,10 +33,13 @@ def rules() -> tuple[Rule, ...]:
 
 
 def rule(wanted: str) -> Rule:
-    """A rule by its code, in any case. Raises PerfcliError, with the nearest, where there is
-    none."""
+    """A rule by its code, in any case. Raises PerfcliError, with those that begin so or else the
+    nearest, where there is none."""
     known = {found.code: found for found in rules()}
     if wanted.upper() not in known:
+        begin = [code for code in known if code.startswith(wanted.upper())]
+        if begin:
+            raise PerfcliError(f"no rule {wanted!r}: {', '.join(begin)} begin so")
         raise PerfcliError(f"no rule {wanted!r}: {suggestion(wanted.upper(), known)}")
     return known[wanted.upper()]
 
@@ -53,38 +57,7 @@ def diagnose(comparison: Comparison) -> Comparison:
     where = f"runs {comparison.base.id} and {comparison.head.id}"
     between = (f for r in rules() for f in _asked(r, r.of_comparison, comparison, where))
     found = tuple(sorted([*between, *_both_sides(comparison, base, head)], key=_order))
-    return replace(_judged(comparison, found), findings=found)
-
-
-def _judged(comparison: Comparison, found: Sequence[Finding]) -> Comparison:
-    """Worse, whatever the totals say, where the head has a new error: a reduction that leaves most
-    of the device idle moves fewer bytes than the split one that takes a tenth of its time."""
-    errors = (f for f in found if f.severity == "error" and f.appearance in ("", "new", "worse"))
-    error = next((f for f in errors if not f.on_base), None)
-    if error is None or comparison.outcome == "worse":
-        return comparison
-    against = comparison.because.change if comparison.because else ""
-    though = f", though {against}" if against else ""
-    return replace(
-        comparison,
-        outcome="worse",
-        reason=f"{error.code} {error.headline}{though}",
-        because=_because(comparison, error, against),
-    )
-
-
-def _because(comparison: Comparison, error: Finding, against: str) -> Because:
-    groups = (
-        number
-        for number, group in enumerate(comparison.groups)
-        if not set(group.match.head).isdisjoint(error.kernels)
-    )
-    names = [comparison.head.kernels[number].name for number in error.kernels[:1]]
-    name = next((n for n in names if error.headline.startswith(f"{n} ")), "")
-    how = error.headline.removeprefix(name).lstrip()
-    if not name:
-        return Because(f"{error.code} {how}", next(groups, None), though=against)
-    return Because(error.code, next(groups, None), name, how, though=against)
+    return replace(objection.judged(comparison, found), findings=found)
 
 
 def _asked(

@@ -116,7 +116,9 @@ def _positional(inputs: Any) -> tuple[Any, ...]:
 def _described(value: Any) -> str:
     if isinstance(value, tuple):
         return f"a tuple of {len(value)}"
-    return "nothing" if value is None else f"a {type(value).__name__}"
+    kind = type(value).__name__
+    article = "an" if kind[0].lower() in "aeiou" else "a"
+    return "nothing" if value is None else f"{article} {kind}"
 
 
 def _wrong(scenario: Scenario, what: str) -> UserCodeFailed:

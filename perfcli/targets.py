@@ -36,8 +36,8 @@ def get(name: str) -> Target:
     if name.lower() in TARGETS:
         return TARGETS[name.lower()]
     near = difflib.get_close_matches(name.lower(), [*TARGETS, THIS_GPU], n=2, cutoff=0.5)
-    hint = f"did you mean {' or '.join(near)}? " if near else ""
-    raise PerfcliError(f"no target {name!r}: {hint}Known: {', '.join([*TARGETS, THIS_GPU])}")
+    hint = f"did you mean {' or '.join(near)}? Known" if near else "known"
+    raise PerfcliError(f"no target {name!r}: {hint}: {', '.join([*TARGETS, THIS_GPU])}")
 
 
 def has_gpu() -> bool:

@@ -130,7 +130,7 @@ def test_what_a_function_may_return(
         ("None", "it returned nothing"),
         ("abs", "it returned a builtin_function_or_method"),
         ("(abs,)", "it returned a tuple of 1"),
-        ("abs, (), 3", "its third item is a int"),
+        ("abs, (), 3", "its third item is an int"),
         ("3, ()", "'int' cannot be called"),
         ("abs, (), 'train'", "mode 'train' is neither"),
     ],
