@@ -64,23 +64,27 @@ class Case:
 
 
 def cases(chosen: Sequence[str]) -> Iterator[Case]:
-    """Each scenario in each preset and mode for each target; its promises; and, for one target,
-    dynamic shapes and each toggle."""
+    """Each scenario in each preset and mode, and as its promises have it, for each target; and,
+    for one target, with dynamic shapes and each toggle."""
     for name in registry.names("scenarios"):
         scenario = registry.scenario(name)
-        modes = scenario.parameters["mode"].choices if "mode" in scenario.parameters else ()
         for target in chosen:
             for preset in scenario.presets:
-                for mode in modes or (None,):
-                    yield Case(name, target, preset, {"mode": mode} if mode else {})
+                yield Case(name, target, preset)
+                yield from (Case(name, target, preset, {"mode": m}) for m in _other_modes(scenario))
+            for promise in scenario.expects:
+                yield replace(_promised(scenario, promise), target=target)
+                if promise.compared:
+                    yield replace(_default_of(scenario, promise), target=target)
         yield Case(name, FIRST_TARGET, dynamic=True)
         for toggle in scenario.toggles:
             option, _, value = toggle.partition("=")
             yield Case(name, FIRST_TARGET, options={option: _value(option, value)})
-        for promise in scenario.expects:
-            yield _promised(scenario, promise)
-            if promise.compared:
-                yield _default_of(scenario, promise)
+
+
+def _other_modes(scenario: Scenario) -> list[Any]:
+    mode = scenario.parameters.get("mode")
+    return [choice for choice in mode.choices if choice != mode.default] if mode else []
 
 
 def _value(option: str, text: str) -> Any:
@@ -285,7 +289,8 @@ def main() -> int:
     arguments.runs.mkdir(parents=True, exist_ok=True)
     runs: dict[Case, Run] = {}
     failures: dict[Case, str] = {}
-    wanted = [c for c in cases(arguments.targets.split(",")) if arguments.only in c.what]
+    listed = dict.fromkeys(cases(arguments.targets.split(",")))
+    wanted = [case for case in listed if arguments.only in case.what]
     for number, case in enumerate(wanted, 1):
         print(f"{number}/{len(wanted)}  {case.what}  {case.target}", flush=True)
         result = compiled(case, arguments.runs, arguments.jobs, arguments.cache)
