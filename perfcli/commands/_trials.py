@@ -10,9 +10,10 @@ from pathlib import Path
 
 from perfcli import options, registry, trials, units, userfile
 from perfcli.commands import _obtain, _output
+from perfcli.commands._fingerprint import fingerprint
 from perfcli.commands._obtain import How, Obtained
 from perfcli.commands._progress import Notes
-from perfcli.commands._request import Job, describe, fingerprint, recompile
+from perfcli.commands._request import Job, describe, recompile
 from perfcli.environment import Interpreter
 from perfcli.errors import Interrupted, PerfcliError
 from perfcli.model import Cure, Finding, Run, Trial, Variant

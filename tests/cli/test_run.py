@@ -12,7 +12,7 @@ import pytest
 
 import perfcli as package
 from perfcli import cli, environment, store
-from perfcli.commands import _obtain, _request, compare
+from perfcli.commands import _fingerprint, _obtain, _request, compare
 from perfcli.commands._progress import Notes, Reporter
 from perfcli.worker.executor import Progress
 
@@ -187,7 +187,7 @@ def test_what_decides_a_run_is_in_its_fingerprint(monkeypatch: pytest.MonkeyPatc
         fingerprint(device="cpu"),
         fingerprint(dynamic=True),
     }
-    monkeypatch.setattr(_request, "code_hash", lambda: "other code")
+    monkeypatch.setattr(_fingerprint, "code_hash", lambda: "other code")
     others.add(fingerprint())
     assert len(others) == 8
 
@@ -208,11 +208,11 @@ def test_other_packages_are_another_fingerprint() -> None:
     (job,) = _request.make_jobs(_request.Question("rmsnorm"), [_request.Side()], fake_interpreter)
     for change in ({"torch": "2.15.0"}, {"triton": "3.9.0"}, {"distributions": "x"}):
         other = replace(fake_interpreter(), **change)  # type: ignore[arg-type]
-        assert _request.fingerprint(job.request, other) != job.fingerprint
+        assert _fingerprint.fingerprint(job.request, other) != job.fingerprint
 
 
 def test_the_code_hash_reads_the_code() -> None:
-    files = {path.name for path in _request._code_files()}
+    files = {path.name for path in _fingerprint._code_files()}
     assert {"kernel.py", "capture.py", "gqa_transformer.py", "shim.cpp"} <= files
     assert not {"cli.py", "terminal.py", Path(compare.__file__).name} & files
 
@@ -314,7 +314,11 @@ def test_a_users_file_is_hashed_as_it_is_imported(
     monkeypatch.chdir(tmp_path)
     Path("model.py").write_text("1")
     Path("model.py:build").write_text("not what is imported")
-    assert _request._scenario_hash("model.py:build") == _request._scenario_hash("model.py") != ""
+    assert (
+        _fingerprint._scenario_hash("model.py:build")
+        == _fingerprint._scenario_hash("model.py")
+        != ""
+    )
 
 
 @pytest.mark.parametrize(
