@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from perfcli.blobs import blob_id, pack
-from perfcli.compile import shim, traffic
-from perfcli.compile.buffers import as_used
-from perfcli.compile.captured import Capture, CapturedGraph, CapturedKernel
+from perfcli.compile import shim
+from perfcli.compile.captured import Capture, CapturedKernel
+from perfcli.compile.collecting import Report, collect
 from perfcli.compile.sources import user_sources
 from perfcli.errors import CompileFailed
-from perfcli.facts.traffic import bytes_swept, lower_bound_seconds
 from perfcli.model import (
     Bundle,
     CompileRequest,
@@ -27,11 +25,7 @@ from perfcli.model import (
     KernelFacts,
     Launch,
     Run,
-    Target,
 )
-
-Report = Callable[[str, int, "int | None"], None]
-"""Told of progress: phase, done, total."""
 
 
 @dataclass(slots=True)
@@ -92,7 +86,7 @@ def _on_device(session: Session) -> Bundle:
 def _finish(session: Session, capture: Capture, built: Any, traced: Any, pool: Any) -> Bundle:
     session.notes += [*built.notes, *traced.notes, *capture.notes()]
     with session.phase("kernels"):
-        kernels, blobs = _collect(session, capture, pool)
+        kernels, blobs = collect(capture, pool, session.request.target, session.report)
     run = _run(session, capture, built, kernels)
     return Bundle(replace(run, graph_breaks=traced.graph_breaks), blobs)
 
@@ -168,69 +162,6 @@ def _raise_failures(stand_ins: tuple[Any, ...]) -> None:
     for stand_in in stand_ins:
         if failure := getattr(stand_in, "failure", ""):
             raise CompileFailed("attention's backend could not be chosen", detail=failure)
-
-
-def _collect(
-    session: Session, capture: Capture, pool: Any
-) -> tuple[tuple[KernelFacts, ...], dict[str, str]]:
-    kernels: list[KernelFacts] = []
-    blobs: dict[str, str] = {}
-    total = sum(len(g.kernels) for g in capture.graphs)
-    for graph in capture.graphs:
-        for kernel in graph.kernels.values():
-            result = pool.result(kernel.definition)
-            _raise_uncompiled(kernel, graph, result, session.request.target)
-            blobs.update(result.compiled.blobs)
-            source = kernel.definition.source
-            blobs[blob_id(source)] = pack(source)
-            kernels.append(_facts(kernel, graph, result, session.request.target))
-            session.report("kernels", len(kernels), total)
-    return tuple(kernels), blobs
-
-
-def _raise_uncompiled(
-    kernel: CapturedKernel, graph: CapturedGraph, result: Any, target: Target | None
-) -> None:
-    """A kernel that Triton refuses is refused on the device as well."""
-    error = result.compiled.error
-    if error:
-        lines = [line for line in error.splitlines() if line.strip()]
-        where = f" for {target.name}" if target else ""
-        what = f"{kernel.name} of {graph.facts.name}{where}"
-        raise CompileFailed(
-            f"Triton could not compile {what}: {lines[0][:200]}",
-            detail=error,
-        )
-
-
-def _facts(
-    kernel: CapturedKernel, graph: CapturedGraph, result: Any, target: Target | None
-) -> KernelFacts:
-    definition = kernel.definition
-    use = traffic.mean(kernel.uses)
-    moved = None if use.read is None or use.written is None else use.read + use.written
-    launches = sum(launch.name == kernel.name for launch in graph.launches)
-    return KernelFacts(
-        name=kernel.name,
-        kind=definition.kind,
-        language=definition.language,
-        graph=graph.facts.name,
-        launches=launches * graph.calls,
-        origins=kernel.origins,
-        source=blob_id(definition.source),
-        source_hash=definition.source_hash,
-        source_facts=result.source_facts,
-        bytes_read=use.read,
-        bytes_written=use.written,
-        bytes_swept=bytes_swept(moved, use.arguments, result.source_facts),
-        lower_bound_seconds=lower_bound_seconds(moved, target) if target else None,
-        candidates=result.compiled.candidates,
-        alternatives=result.compiled.alternatives,
-        buffers=as_used(kernel.operands.buffers, result.source_facts),
-        sizes=kernel.operands.sizes,
-        dynamic_sizes=kernel.operands.dynamic_sizes,
-        notes=(result.note,) if result.note else (),
-    )
 
 
 def _run(session: Session, capture: Capture, built: Any, kernels: tuple[KernelFacts, ...]) -> Run:
