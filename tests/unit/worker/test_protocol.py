@@ -26,7 +26,7 @@ from perfcli.model import (
     Target,
     Variant,
 )
-from perfcli.worker.fake import made_up
+from perfcli.worker.made_up import made_up
 from perfcli.worker.protocol import decode_dataclass, encode, error_message
 
 VARIANT = Variant(
