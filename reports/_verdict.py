@@ -13,6 +13,7 @@ from perfcli import units
 from perfcli.model import Comparison, Finding, KernelFacts, Outcome
 
 from . import _total_rows
+from ._counts import came_with_head, counts
 from ._cures import assignments, costs, in_order
 from ._names import shortened
 
@@ -61,17 +62,17 @@ class FirstLines:
             if because.sums:
                 yield "sum", because.sums, ()
             yield from self._swallowed()
+            if because.also:
+                yield "also", because.also, ()
             if because.though:
                 yield "though", because.though, ()
-            for text in comparison.besides:
-                yield "besides", text, ()
-        elif comparison.outcome == "unknown":
-            for text in comparison.besides:
-                yield "besides", text, ()
         finding = cause(comparison)
+        said = comparison.besides if because or comparison.outcome == "unknown" else ()
+        for text in (*said, *counts(comparison, finding)):
+            yield "besides", text, ()
         if finding is not None:
             names = [comparison.head.kernels[n].name for n in finding.kernels]
-            if because is None or not because.change.startswith(finding.code):  # else it is said
+            if because is None or because.code != finding.code:  # else it is said
                 text = f"{finding.code} {_of_it(finding.headline, self._first()[1])}"
                 yield "cause", text, names
             cured = _cure(finding)
@@ -113,17 +114,17 @@ def _loads(kernel: KernelFacts) -> str:
 
 
 def cause(comparison: Comparison) -> Finding | None:
-    """The first new or worse finding of the kernels that are to blame, where it got worse, and
-    that is no consequence of another: they come gravest first."""
+    """The finding that decided; else the first new or worse one of the kernels that are to blame,
+    where it got worse, that is no consequence of another: they come gravest first."""
     because = comparison.because
-    if comparison.outcome != "worse" or because is None or because.group is None:
+    if because is None or comparison.outcome not in ("worse", "unknown"):
         return None
+    came = [f for f in comparison.findings if came_with_head(f)]
+    decided = [f for f in came if f.code == because.code]
+    if decided or because.group is None:
+        return next(iter(decided), None)
     blamed = set(comparison.groups[because.group].match.head)
-    found = [
-        f
-        for f in comparison.findings
-        if not f.on_base and f.appearance in ("", "new", "worse") and blamed.intersection(f.kernels)
-    ]
+    found = [finding for finding in came if blamed.intersection(finding.kernels)]
     codes = {finding.code for finding in found}
     return next((f for f in found if f.explained_by not in codes), found[0] if found else None)
 

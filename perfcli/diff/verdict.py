@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
 from perfcli import units
+from perfcli.diff.besides import besides
 from perfcli.diff.metrics import DECIDING, launched
 from perfcli.model import Because, Change, KernelFacts, KernelGroup, Outcome, Run
 
 # Not bytes swept: they need a source that can be read as well, and say more than bytes moved only
 # where a kernel goes over a buffer several times.
 _MUST_BE_KNOWN = ("spilled_words", "bytes_moved")
-_LISTED = 3
 _SHORT = {
     "spilled_words": "spills",
     "bytes_moved": "bytes",
@@ -40,6 +39,7 @@ def judge(
     if worse or (better and not doubt):
         first, against = (worse, better) if worse else (better, worse)
         because = _because(first[0], base, head, groups, against)
+        because = replace(because, also=_also(worse))
         return ("worse" if worse else "better"), _sentence(because), because
     if doubt:
         return "unknown", doubt, None
@@ -64,29 +64,6 @@ def _doubt(deciding: Sequence[Change], groups: Sequence[KernelGroup], head: Run)
     if not identical and head.device == "cuda" and _absent("spilled_words", deciding):
         return _unsure("spilled_words", "both sides")
     return ""
-
-
-def besides(base: Run, head: Run) -> tuple[str, ...]:
-    """What changed apart from kernels: ``extern calls 43 → 42 (aten.mm −1)``."""
-    found = []
-    ours, theirs = (_extern_calls(run) for run in (base, head))
-    moved = {op: theirs[op] - ours[op] for op in {**ours, **theirs} if theirs[op] != ours[op]}
-    if moved:
-        listed = [f"{op} {units.signed(units.count, n)}" for op, n in moved.items()]
-        more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
-        numbers = f"{units.count(ours.total())} → {units.count(theirs.total())}"
-        found.append(f"extern calls {numbers} ({', '.join(listed[:_LISTED])}{more})")
-    breaks = [sum(run.graph_breaks.values()) for run in (base, head)]
-    if base.graph_breaks != head.graph_breaks:
-        found.append(f"graph breaks {breaks[0]} → {breaks[1]}")
-    return tuple(found)
-
-
-def _extern_calls(run: Run) -> Counter[str]:
-    calls: Counter[str] = Counter()
-    for extern in run.externs:
-        calls[extern.op] += extern.count
-    return calls
 
 
 def describe(group: KernelGroup, base: Run, head: Run) -> str:
@@ -129,6 +106,24 @@ def _unaffected(deciding: Sequence[Change], groups: Sequence[KernelGroup]) -> st
     stayed = f"neither {', '.join(others)} nor {last}" if others else f"not {last}"
     doubt = f" ({', '.join(unknown)} can't be compared)" if unknown else ""
     return f"{changed} of kernels changed, but {stayed}{doubt}"
+
+
+# Each of these says in another unit what bytes moved say, where these decide.
+_SAID_BY_BYTES = ("bytes_swept", "lower_bound_seconds")
+
+
+def _also(worse: Sequence[Change]) -> str:
+    """What got worse besides the first, where it says more: ``peak memory +268 MB (+22 %)``."""
+    moved = any(change.metric == "bytes_moved" for change in worse)
+    more = [c for c in worse[1:] if not (moved and c.metric in _SAID_BY_BYTES)]
+    return ", ".join(_moved(change) for change in more)
+
+
+def _moved(change: Change) -> str:
+    text = units.signed(units.writer(change.metric), change.delta)
+    share = units.relative(change.base, change.head)
+    share = f" ({share})" if share and change.metric != "spilled_words" else ""
+    return f"{units.title(change.metric)} {text}{share}"
 
 
 def _because(

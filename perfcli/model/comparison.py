@@ -44,6 +44,10 @@ class Because:
     """``2 kernels, 21 loads → 1 kernel, 17 loads, +92 spilled words``."""
     though: str = ""
     """What speaks against it: ``bytes moved −1.62 GB``."""
+    also: str = ""
+    """What would have decided alike: ``peak memory +268 MB (+22 %)``."""
+    code: str = ""
+    """The finding's, where one decided: ``change`` ends with it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,6 +84,8 @@ class Finding:
     """Whether the evidence itself proves the advice (another launch configuration, compiled)."""
     source_lines: Mapping[str, str] = field(default_factory=dict)
     """Lines of the kernel's source that the evidence names: number to text."""
+    doubt: bool = False
+    """It doubts the report's numbers: no matter how grave, it is no regression."""
 
     @property
     def proven(self) -> bool | None:

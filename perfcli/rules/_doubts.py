@@ -80,6 +80,7 @@ def doubt(
         advice=advice,
         amount=amount,
         subject=subject,
+        doubt=True,
     )
 
 

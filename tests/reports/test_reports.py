@@ -19,6 +19,7 @@ from rich.console import Console, RenderableType
 from perfcli import registry
 from perfcli.diff.compare import compare
 from perfcli.diff.metrics import change
+from perfcli.diff.objection import judged
 from perfcli.model import (
     Candidate,
     Comparison,
@@ -381,11 +382,46 @@ def test_the_first_lines_name_the_kernels_the_cause_and_the_cure() -> None:
     )
     assert lines[1] == "sum     3 kernels, 14 loads → 1 kernel, 17 loads, +92 spilled words"
     assert lines[2].startswith("from    triton_red_fused…to_copy_mul_sum_4 (6 loads), ")
-    assert lines[-2:] == [
+    assert lines[-4:] == [
+        "also    bytes moved +1.5 GB (+125 %)",
+        "besides 1 finding fixed (PC103)",
         "cause   PC103 it fuses 17 reads",
         "cure    triton.mix_order_reduction_max_reads=10",
     ]
-    assert len(lines) <= 6
+    assert len(lines) <= 8
+
+
+def test_findings_that_the_first_lines_do_not_name_are_counted() -> None:
+    info = Finding("PC104", "info", "x", (1,), appearance="new")
+    more = (
+        blamed(appearance="new"),
+        info,
+        replace(info, code="PC105", appearance=""),
+        replace(info, severity="warning", appearance="worse"),
+        replace(info, code="PC901", doubt=True),
+        replace(info, appearance="same"),
+        *(Finding("PC204", "error", "y", (n,), appearance="gone", on_base=True) for n in (0, 1)),
+    )
+    lines = first_lines(replace(worse(), findings=more))
+    assert [line for line in lines if line.startswith("besides")] == [
+        "besides 2 findings fixed (PC204)",
+        "besides 2 new notes (PC104, PC105)",
+        "besides 1 worse warning (PC104)",
+    ]
+
+
+def test_a_warning_that_decided_is_said_once_with_its_kernel_and_cure() -> None:
+    base = run([kernel("long_name_1", "1", read=4000), kernel("b", "2")])
+    head = run([kernel("both", "1", "2", read=1000)], id="head")
+    warning = Finding("PC205", "warning", "both is slow", (0,), cures=(Cure({"a": 1}),))
+    comparison = judged(compare(base, head), (replace(warning, appearance="new"),))
+    lines = first_lines(replace(comparison, findings=(replace(warning, appearance="new"),)))
+    assert lines == [
+        "UNSURE  bytes moved 6 kB → 1.5 kB (−75 %), but PC205: both is slow",
+        "sum     2 kernels, 4 loads → 1 kernel, 2 loads, −4.5 kB bytes moved",
+        "from    long_name_1 (2 loads), b (2 loads)",
+        "cure    a=1",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from perfcli.model import (
     Comparison,
     Finding,
     KernelFacts,
-    Outcome,
     Rule,
     Run,
     Severity,
@@ -221,28 +220,43 @@ def test_rules_by_code(monkeypatch: pytest.MonkeyPatch) -> None:
         diagnosis.rule("PC909")
 
 
-@pytest.mark.parametrize(("severity", "outcome"), [("error", "worse"), ("warning", "better")])
-def test_a_new_error_decides_the_verdict(
-    severity: Severity, outcome: Outcome, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Fewer bytes, but most of the device idle."""
-
+def judged(
+    monkeypatch: pytest.MonkeyPatch, severity: Severity, read: int = 1000, doubt: bool = False
+) -> Comparison:
     def idle(made: Run) -> Iterator[Finding]:
         if made.id == "head":
-            yield Finding("PC999", severity, "b leaves 124 SMs idle", kernels=(0,))
+            headline = "b leaves 124 SMs idle"
+            yield Finding("PC999", severity, headline, kernels=(0,), doubt=doubt)
 
     monkeypatch.setattr(diagnosis, "rules", lambda: (Rule("PC999", "idle", "", of_run=idle),))
-    base, head = [k("a", "1", 0, read=4000)], [k("b", "1", 0, read=1000)]
-    found = diagnosis.diagnose(compare(run(base), run(head, id="head")))
-    assert found.outcome == outcome
-    if outcome == "worse":
-        assert found.reason == (
-            "PC999 b leaves 124 SMs idle, though bytes moved 4.5 kB → 1.5 kB (−66.7 %)"
-        )
-        assert found.because == Because(
-            "PC999",
-            group=0,
-            kernel="b",
-            how="leaves 124 SMs idle",
-            though="bytes moved 4.5 kB → 1.5 kB (−66.7 %)",
-        )
+    base, head = [k("a", "1", 0, read=4000)], [k("b", "1", 0, read=read)]
+    return diagnosis.diagnose(compare(run(base), run(head, id="head")))
+
+
+CHANGE = "bytes moved 4.5 kB → 1.5 kB (−66.7 %)"
+SUMS = "1 kernel, 2 loads → 1 kernel, 2 loads, −3 kB bytes moved"
+HOW = "leaves 124 SMs idle"
+
+
+def test_a_new_error_decides_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer bytes, but most of the device idle."""
+    found = judged(monkeypatch, "error")
+    assert found.outcome == "worse"
+    assert found.reason == f"PC999 b {HOW}, though {CHANGE}"
+    assert found.because == Because("PC999", 0, "b", HOW, SUMS, though=CHANGE, code="PC999")
+
+
+def test_with_a_new_warning_nothing_is_better(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = judged(monkeypatch, "warning")
+    assert found.outcome == "unknown"
+    assert found.reason == f"{CHANGE}, but PC999: b {HOW}"
+    assert found.because == Because(f"{CHANGE}, but PC999", 0, "b", HOW, SUMS, code="PC999")
+    same = judged(monkeypatch, "warning", read=4000)
+    assert same.outcome == "unknown"
+    assert same.reason.endswith(f"changed, but neither spills nor bytes; but PC999: b {HOW}")
+    assert judged(monkeypatch, "warning", read=9000).outcome == "worse"
+
+
+def test_notes_and_doubts_change_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert judged(monkeypatch, "info").outcome == "better"
+    assert judged(monkeypatch, "warning", doubt=True).outcome == "better"

@@ -290,3 +290,14 @@ def test_sweeps_that_are_not_known_leave_the_verdict_to_the_bytes() -> None:
     )
     both = compare(base, run([kernel("a", "m", text="x", bytes_swept=1500), base.kernels[1]]))
     assert both.reason == ("1 group of kernels changed, but neither spills, bytes nor bytes swept")
+
+
+def test_what_would_have_decided_alike_is_said() -> None:
+    base = run([kernel("a", "1", read=1000)], peak=1000)
+    head = run([kernel("a", "1", read=2000, text="x")], id="head", peak=1220)
+    because = compare(base, head).because
+    assert because is not None
+    # Not lower-bound time: it is bytes in another unit.
+    assert because.also == "peak memory +220 B (+22 %)"
+    alone = compare(base, replace(head, graphs=base.graphs)).because
+    assert alone is not None and alone.also == ""

@@ -1,0 +1,38 @@
+"""Findings in numbers, for the first lines of a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from perfcli import units
+from perfcli.model import Comparison, Finding
+
+from ._finding import WORDS
+
+
+def came_with_head(finding: Finding) -> bool:
+    """New or worse, or what only the comparison shows."""
+    return not finding.on_base and finding.appearance in ("", "new", "worse")
+
+
+def counts(comparison: Comparison, named: Finding | None) -> Iterator[str]:
+    """The findings that the lines above do not name: ``2 findings fixed (PC204)``. Doubts about
+    the report are none of the head's."""
+    others = [f for f in comparison.findings if f is not named and not f.doubt]
+    fixed = [finding for finding in others if finding.appearance == "gone"]
+    if fixed:
+        yield f"{units.plural(len(fixed), 'finding')} fixed ({_codes(fixed)})"
+    for appearance, adjective in (("new", "new "), ("worse", "worse ")):
+        came = [f for f in others if came_with_head(f) and (f.appearance or "new") == appearance]
+        numbers = {s: sum(f.severity == s for f in came) for s in WORDS}
+        counted = [
+            units.plural(n, *(f"{adjective}{word}" for word in WORDS[s]))
+            for s, n in numbers.items()
+            if n
+        ]
+        if counted:
+            yield f"{', '.join(counted)} ({_codes(came)})"
+
+
+def _codes(findings: Sequence[Finding]) -> str:
+    return ", ".join(dict.fromkeys(finding.code for finding in findings))
