@@ -37,7 +37,17 @@ def resolve_params(
                 f"{scenario.name} has no parameter {given!r}: {suggestion(given, known)}"
             )
         values[name] = _typed(name, value, scenario.parameters[name])
+    _check_given(scenario, set(map(internal, overrides)))
     return values
+
+
+def _check_given(scenario: Scenario, given: set[str]) -> None:
+    required = {name for name, parameter in scenario.parameters.items() if parameter.required}
+    if missing := [public(name) for name in scenario.parameters if name in required - given]:
+        raise PerfcliError(
+            f"{scenario.name} needs a value for {' and '.join(missing)}: give "
+            f"{' '.join(f'-p {name}=VALUE' for name in missing)}, or a default in the function"
+        )
 
 
 def _preset(scenario: Scenario, name: str) -> Mapping[str, Scalar]:

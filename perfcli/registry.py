@@ -18,6 +18,7 @@ from perfcli.names import internal, public, suggestion
 from perfcli.parameters import resolve_params
 from perfcli.tracebacks import failed
 from perfcli.userfile import is_user_file, user_scenario
+from perfcli.userfunction import MODE
 
 __all__ = ["build", "declared", "is_user_file", "names", "resolve_params", "scenario"]
 
@@ -104,7 +105,9 @@ def _workload(scenario: Scenario, params: Mapping[str, Scalar], result: Any) -> 
             kwargs.update(extra)
         else:
             raise _wrong(scenario, f"its third item is {_described(extra)}, not keyword arguments")
-    return Workload(call, _positional(inputs), kwargs, mode)
+    said = any(isinstance(extra, str) for extra in rest)
+    is_default = not said and scenario.parameters.get("mode", MODE) is MODE
+    return Workload(call, _positional(inputs), kwargs, mode, mode_is_default=is_default)
 
 
 def _positional(inputs: Any) -> tuple[Any, ...]:

@@ -9,17 +9,16 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import Any
 
 from perfcli.errors import PerfcliError
-from perfcli.model import Parameter, Scalar, Scenario
+from perfcli.model import Scenario
 from perfcli.names import internal, suggestion
 from perfcli.tracebacks import failed
+from perfcli.userfunction import from_function, is_required
 
 SUFFIX = ".py"
 USUAL_NAMES = ("scenario", "build", "make", "make_model", "model", "main")
 """Which function is meant where a file has several and none is named, in this order."""
-MODE = Parameter("forward", "what is compiled", ("forward", "training"))
 
 
 def is_user_file(reference: str) -> bool:
@@ -99,20 +98,23 @@ def _scenarios(module: ModuleType) -> dict[str, Scenario]:
 
 
 def _functions(module: ModuleType) -> dict[str, FunctionType]:
-    """Public functions that the file itself defines and that can be called without arguments."""
+    """Public functions that the file itself defines."""
     return {
         name: value
         for name, value in vars(module).items()
         if isinstance(value, FunctionType)
         and not name.startswith("_")
         and value.__module__ == module.__name__
-        and all(not _required(p) for p in inspect.signature(value).parameters.values())
     }
 
 
-def _required(parameter: inspect.Parameter) -> bool:
-    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return parameter.default is inspect.Parameter.empty and parameter.kind not in variadic
+def _ready(functions: Mapping[str, FunctionType]) -> dict[str, FunctionType]:
+    """Those that can be called without arguments."""
+    return {
+        name: function
+        for name, function in functions.items()
+        if not any(is_required(p) for p in inspect.signature(function).parameters.values())
+    }
 
 
 def _named(module: ModuleType, path: str, name: str) -> Scenario:
@@ -121,13 +123,6 @@ def _named(module: ModuleType, path: str, name: str) -> Scenario:
         if internal(name) in (internal(attribute), internal(value.name)):
             return value
     found = getattr(module, internal(name), None)
-    if isinstance(found, FunctionType) and found.__name__ not in functions:
-        required = [n for n, p in inspect.signature(found).parameters.items() if _required(p)]
-        if required:
-            raise PerfcliError(
-                f"{path}:{name} cannot be called without arguments: "
-                f"give {', '.join(required)} a default value"
-            )
     if isinstance(found, FunctionType):
         return from_function(found, f"{path}:{name}")
     known = [*(s.name for s in scenarios.values()), *functions]
@@ -140,6 +135,7 @@ def _only(module: ModuleType, path: str) -> Scenario:
         return next(iter(scenarios.values()))
     if scenarios:
         raise _ambiguous(path, "scenarios", [s.name for s in scenarios.values()])
+    functions = _ready(functions) or functions
     usual = [name for name in USUAL_NAMES if name in functions]
     chosen = list(functions) if len(functions) == 1 else usual
     if chosen:
@@ -147,43 +143,13 @@ def _only(module: ModuleType, path: str) -> Scenario:
     if functions:
         raise _ambiguous(path, "functions", list(functions))
     raise PerfcliError(
-        f"{path} declares no Scenario and no public function that can be called without "
-        "arguments: write one that returns (module or function, inputs)"
+        f"{path} declares no Scenario and no public function: write one that returns (module or "
+        "function, inputs)"
     )
 
 
 def _ambiguous(path: str, what: str, names: list[str]) -> PerfcliError:
     return PerfcliError(
-        f"{path} has several {what}: name one, {path}:{names[0]}, of {', '.join(sorted(names))}"
-    )
-
-
-# --- a bare function as a scenario --------------------------------------------------------------
-
-
-def from_function(function: FunctionType, name: str) -> Scenario:
-    """A scenario whose parameters are the function's keyword parameters with plain defaults,
-    and ``mode``, which the function only gets if it asks for it."""
-    scalars = (bool, int, float, str, type(None))
-    parameters = {
-        key: Parameter(parameter.default)
-        for key, parameter in inspect.signature(function).parameters.items()
-        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-        and isinstance(parameter.default, scalars)
-    }
-    wanted = set(parameters)
-    default = parameters["mode"].default if "mode" in wanted else MODE.default
-    if default not in MODE.choices:
-        default = MODE.default
-    parameters["mode"] = Parameter(default, MODE.help, MODE.choices)
-
-    def build(params: Mapping[str, Scalar]) -> Any:
-        return function(**{key: value for key, value in params.items() if key in wanted})
-
-    return Scenario(
-        name=name,
-        question=(inspect.getdoc(function) or "").partition("\n")[0],
-        parameters=parameters,
-        presets={},
-        build=build,
+        f"{path} has several {what} ({', '.join(sorted(names))}): say which one, for example "
+        f"{path}:{names[0]}"
     )

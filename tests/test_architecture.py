@@ -21,7 +21,8 @@ FOUND_BY_NAME = ("kernels", "scenarios", "reports")
 # A module or room imports only what stands in a line above its own, and its own room.
 LAYERS = (
     "perfcli model errors units names blobs backports _probe",
-    "facts diff driver tracebacks parameters runfile option_types catalogue knobs environment",
+    "facts diff driver tracebacks parameters userfunction runfile option_types catalogue knobs "
+    "environment",
     "userfile targets options store knob_listing rules",
     "registry",
     "diagnosis",

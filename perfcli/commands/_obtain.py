@@ -18,6 +18,7 @@ from perfcli.environment import Interpreter
 from perfcli.errors import Interrupted, PerfcliError
 from perfcli.model import BlobId, Bundle, Run
 from perfcli.names import public, suggestion
+from perfcli.userfunction import FORWARD_ONLY
 from perfcli.worker.executor import Executor
 
 FAKE = "PERFCLI_FAKE"
@@ -110,7 +111,16 @@ def stored_or_compiled(question: Question, side: Side, how: How, notes: Notes) -
             return stored(reference)
         if not registry.is_user_file(reference) and not Path(f"{reference}.py").is_file():
             raise PerfcliError(_neither(reference))
-    return compiled(question, [side], how, notes)[0]
+    (found,) = compiled(question, [side], how, notes)
+    warn_forward_only(found.run, notes)
+    return found
+
+
+def warn_forward_only(run: Run, notes: Notes) -> None:
+    """For reports that do not show a run's notes."""
+    for note in run.notes:
+        if FORWARD_ONLY in note:
+            notes.warn(f"{run.scenario}: {note}")
 
 
 def _neither(reference: str) -> str:

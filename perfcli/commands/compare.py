@@ -86,6 +86,7 @@ def compare(
         question = Question(base, tuple(param or ()), preset, target, device, dynamic, jobs)
         pair = [Side(tuple(a or ()), a_python), Side(tuple(b or ()), b_python)]
         sides = _obtain.compiled(question, pair, how, notes)
+        _obtain.warn_forward_only(sides[1].run, notes)
     comparison = compare_runs(sides[0].run, sides[1].run, allow or ())
     broken: RuleFailed | None = None
     try:

@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from perfcli import registry
+from perfcli.compile.gradients import forward_only
+from perfcli.compile.modules import modules_of
 from perfcli.errors import UserCodeFailed
 from perfcli.model import CompileRequest, Device, Scenario, Workload
 
@@ -40,7 +42,8 @@ def build(request: CompileRequest, mode: Any) -> Built:
     try:
         with mode, device, _skipped_initialisers():
             built = users_workload(request)
-        return replace(built, workload=to_device(built.workload, mode, device))
+        workload = to_device(built.workload, mode, device)
+        return replace(built, workload=workload, notes=forward_only(workload))
     except UserCodeFailed as fake_failure:
         try:
             with _on_cpu(request.device), _skipped_initialisers():
@@ -49,14 +52,18 @@ def build(request: CompileRequest, mode: Any) -> Built:
             # The failure with real tensors is the one the user can act on.
             raise failure from fake_failure
         note = "the model's code reads values while it is built: built on the CPU, then moved"
-        return replace(built, workload=to_device(built.workload, mode, device), notes=(note,))
+        workload = to_device(built.workload, mode, device)
+        return replace(built, workload=workload, notes=(note, *forward_only(workload)))
 
 
 def users_workload(request: CompileRequest) -> Built:
     """What the user's code makes of the request, on whichever device is the default."""
     scenario = registry.scenario(request.scenario)
     params = registry.resolve_params(scenario, request.preset, request.params)
-    return Built(scenario, params, registry.build(scenario, params))
+    workload = registry.build(scenario, params)
+    if "mode" in request.params:
+        workload = replace(workload, mode_is_default=False)
+    return Built(scenario, params, workload)
 
 
 def to_device(workload: Workload, mode: Any, device: Any) -> Workload:
@@ -70,7 +77,7 @@ def to_device(workload: Workload, mode: Any, device: Any) -> Workload:
         return fake_tensor(value, mode, device, converted)
 
     call = workload.call
-    for module in _modules_of(call):
+    for module in modules_of(call):
         for part in module.modules():
             _convert_attributes(part, convert)
     only = torch.Tensor
@@ -96,17 +103,6 @@ def fake_tensor(tensor: Any, mode: Any, device: Any, converted: dict[int, Any]) 
                 made.requires_grad_()
         converted[id(tensor)] = (made, tensor)
     return converted[id(tensor)][0]
-
-
-def _modules_of(call: Any) -> list[Any]:
-    """The modules behind a callable: itself, a bound method's owner, a closure's cells."""
-    import torch
-
-    found = [call, getattr(call, "__self__", None)]
-    for cell in getattr(call, "__closure__", None) or ():
-        with contextlib.suppress(ValueError):  # an empty cell
-            found.append(cell.cell_contents)
-    return [item for item in found if isinstance(item, torch.nn.Module)]
 
 
 def _convert_attributes(part: Any, convert: Any) -> None:

@@ -60,6 +60,8 @@ class Parameter:
     default: Scalar
     help: str = ""
     choices: tuple[Scalar, ...] = ()
+    required: bool = False
+    """Must be given: ``default`` only says the type, or nothing where it is None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,8 @@ class Workload:
     mode: Mode = "forward"
     autocast: str | None = None
     reference: Callable[..., Any] | None = None
+    mode_is_default: bool = False
+    """Nobody chose the mode: a user's function that returned ``(call, inputs)``."""
 
 
 @dataclass(frozen=True, slots=True)

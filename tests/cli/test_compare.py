@@ -8,12 +8,15 @@ import os
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from perfcli import store
+from perfcli.commands import _obtain
+from perfcli.userfunction import FORWARD_ONLY
 
 MAX_READS = "triton.mix_order_reduction_max_reads"
 WORSE = ("compare", "gqa-transformer", "-p", "layers=3", "-b", f"{MAX_READS}=1000")
@@ -439,3 +442,21 @@ def test_a_closed_pipe_is_quiet(perfcli: Any) -> None:
     )
     assert done.stderr == ""
     assert done.stdout.strip() in ("141", "1")
+
+
+@pytest.mark.parametrize("command", ["compare", "explain", "inspect-kernel"])
+def test_a_model_that_may_be_meant_for_training_is_warned_of(
+    perfcli: Any, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    obtain = _obtain.obtain
+
+    def noted(*arguments: Any) -> list[_obtain.Obtained]:
+        notes = (f"inputs {FORWARD_ONLY}",)
+        return [replace(made, run=replace(made.run, notes=notes)) for made in obtain(*arguments)]
+
+    monkeypatch.setattr(_obtain, "obtain", noted)
+    Path("model.py").touch()
+    sides = ["-b", f"{MAX_READS}=9"] if command == "compare" else []
+    result = perfcli(command, "model.py", *sides, "-q")
+    said = "warning: model.py: inputs require gradients, compiled forward only: give -p mode=train"
+    assert result.err.count(said) == 1

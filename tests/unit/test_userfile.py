@@ -78,7 +78,9 @@ def test_a_scenario_by_its_variable_or_name(write: Write, name: str) -> None:
 
 def test_several_scenarios_must_be_named(write: Write) -> None:
     path = write("m.py", DECLARED + SECOND)
-    with pytest.raises(PerfcliError, match=r"several scenarios: name one, .*m.py:alpha-one, of"):
+    with pytest.raises(
+        PerfcliError, match=r"scenarios \(alpha-one, beta\): say which.*m.py:alpha-one"
+    ):
         registry.scenario(path)
 
 
@@ -161,7 +163,7 @@ def test_a_usual_name_is_preferred(write: Write) -> None:
 
 def test_several_functions_must_be_named(write: Write) -> None:
     path = write("m.py", "def one(): return abs, (1,)\ndef two(): return abs, (2,)\n")
-    with pytest.raises(PerfcliError, match=r"several functions: name one, .*m.py:one, of one, two"):
+    with pytest.raises(PerfcliError, match=r"functions \(one, two\): say which one.*m.py:one$"):
         registry.scenario(path)
     assert registry.build(registry.scenario(f"{path}:two"), {}).inputs == (2,)
 
@@ -172,12 +174,44 @@ def test_a_wrong_name_gets_the_nearest(write: Write) -> None:
         registry.scenario(f"{path}:lama")
 
 
-def test_a_named_function_with_required_arguments(write: Write) -> None:
-    path = write("m.py", "def net(width, depth=2): return abs, (1,)\n")
-    with pytest.raises(PerfcliError, match="without arguments: give width a default"):
-        registry.scenario(f"{path}:net")
+@pytest.mark.parametrize(
+    ("argument", "given", "value"),
+    [
+        ("n", "5", 5),
+        ("n", "0.5", 0.5),
+        ("n", "true", True),
+        ("n", "text", "text"),
+        ("n: int", "5", 5),
+        ("n: 'float'", "5", 5.0),
+        ("n: bool", "1", True),
+        ("n: str", "5", "5"),
+        ("*, n: list[int] | None", "5", 5),
+    ],
+)
+@pytest.mark.parametrize("name", ["", ":net"])
+def test_an_argument_without_a_default_is_given(
+    write: Write, argument: str, given: str, value: Any, name: str
+) -> None:
+    scenario = registry.scenario(write("m.py", f"def net({argument}): return abs, [n]\n") + name)
+    params = registry.resolve_params(scenario, None, {"n": given})
+    (found,) = registry.build(scenario, params).inputs
+    assert (found, type(found)) == (value, type(value))
+
+
+def test_an_argument_without_a_default_must_be_given(write: Write) -> None:
+    path = write("m.py", "def net(width: int, n_heads, depth=2): return abs, (1,)\n")
+    scenario = registry.scenario(f"{path}:net")
+    with pytest.raises(PerfcliError, match=r"width and n-heads: give -p width=VALUE -p n-heads="):
+        registry.resolve_params(scenario, None, {"depth": 3})
+    with pytest.raises(PerfcliError, match=r"value for width: give -p width=VALUE, or a default"):
+        registry.resolve_params(scenario, None, {"n-heads": "3"})
+    with pytest.raises(PerfcliError, match="width needs a whole number"):
+        registry.resolve_params(scenario, None, {"n-heads": "3", "width": "wide"})
+
+
+def test_a_file_without_functions(write: Write) -> None:
     with pytest.raises(PerfcliError, match="no Scenario and no public function"):
-        registry.scenario(path)
+        registry.scenario(write("m.py", "x = 1\ndef _hidden(): pass\n"))
 
 
 def test_a_missing_file(tmp_path: Path) -> None:

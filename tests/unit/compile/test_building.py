@@ -21,17 +21,17 @@ from perfcli.model import CompileRequest, Variant  # noqa: E402
 pytestmark = pytest.mark.torch
 
 HEAD = "import torch\nfrom torch import nn\n\n"
-Make = Callable[[str], Built]
+Make = Callable[..., Built]
 
 
 @pytest.fixture
 def make(tmp_path: Path) -> Make:
     """Builds what a file with the given body declares; everything must come out fake."""
 
-    def built(body: str) -> Built:
+    def built(body: str, **params: str) -> Built:
         file = tmp_path / "model.py"
         file.write_text(HEAD + body)
-        request = CompileRequest(str(file), {}, None, Variant("v"), "cpu", None)
+        request = CompileRequest(str(file), params, None, Variant("v"), "cpu", None)
         mode = FakeTensorMode(allow_non_fake_inputs=True)
         result = build(request, mode)
         for tensor in tensors_of(result):
@@ -68,7 +68,7 @@ def test_parameters_buffers_ties_and_plain_tensors(way: str, make: Make) -> None
         "def scenario():\n"
         "    return Model(), torch.tensor([1, 2])\n"
     )
-    assert bool(built.notes) is (way == "real")
+    assert any("reads values" in note for note in built.notes) is (way == "real")
     model: Any = built.workload.call
     assert model.head.weight is model.embed.weight
     assert isinstance(model.embed.weight, torch.nn.Parameter)
@@ -197,3 +197,53 @@ def test_the_users_own_failure_is_told(make: Make) -> None:
         make("def scenario():\n    return 1 / 0\n")
     assert "return 1 / 0" in raised.value.detail
     assert "building.py" not in raised.value.detail
+
+
+MODULE = "nn.Linear(4, 4)"
+INPUT = "torch.randn(2, 4)"
+GRADIENT = "torch.randn(2, 4, requires_grad=True)"
+
+
+@pytest.mark.parametrize("item", ["", "    torch.ones(1).item()\n"])
+@pytest.mark.parametrize(
+    ("returned", "what"),
+    [
+        (f"{MODULE}, {INPUT}", "parameters"),
+        (f"{MODULE}.forward, {INPUT}", "parameters"),
+        (f"{MODULE}.requires_grad_(False), {GRADIENT}", "inputs"),
+        (f"torch.sin, {{'input': {GRADIENT}}}", "inputs"),
+        (f"torch.sin, ({GRADIENT},), {{}}", "inputs"),
+    ],
+)
+def test_gradients_that_nothing_is_done_with_are_noted(
+    make: Make, item: str, returned: str, what: str
+) -> None:
+    built = make(f"def scenario():\n{item}    return {returned}\n")
+    assert built.workload.mode == "forward"
+    assert built.notes[-1] == (
+        f"{what} require gradients, compiled forward only: give -p mode=training, or return "
+        "(module, inputs, 'training')"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "returned", "params"),
+    [
+        ("", f"{MODULE}, {INPUT}, 'forward'", {}),
+        ("", f"{MODULE}, {INPUT}, 'training'", {}),
+        ("", f"{MODULE}, {INPUT}", {"mode": "training"}),
+        ("", f"{MODULE}, {INPUT}", {"mode": "forward"}),
+        ("mode='forward'", f"{MODULE}, {INPUT}", {}),
+        ("", f"Workload({MODULE}, ({INPUT},))", {}),
+        ("", f"{MODULE}.eval(), {INPUT}", {}),
+        ("", f"{MODULE}.eval(), {GRADIENT}", {}),
+        ("", f"{MODULE}.requires_grad_(False), {INPUT}", {}),
+        ("", f"torch.sin, {INPUT}", {}),
+    ],
+)
+def test_a_mode_that_was_chosen_or_needs_no_gradients_is_not_noted(
+    make: Make, arguments: str, returned: str, params: dict[str, str]
+) -> None:
+    head = "from perfcli.model import Workload\n"
+    built = make(f"{head}def scenario({arguments}):\n    return {returned}\n", **params)
+    assert built.notes == ()

@@ -1,0 +1,31 @@
+"""Whether a model that is compiled forward only looks as if it were meant to be trained."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perfcli.compile.modules import modules_of
+from perfcli.model import Workload
+from perfcli.userfunction import FORWARD_ONLY
+
+
+def forward_only(workload: Workload) -> tuple[str, ...]:
+    """A note where nobody chose the mode, and parameters of a module in training mode, or inputs,
+    require gradients. ``eval()`` says that none are wanted."""
+    if not workload.mode_is_default or workload.mode != "forward":
+        return ()
+    modules = modules_of(workload.call)
+    trained = [module for module in modules if module.training]
+    if modules and not trained:
+        return ()
+    if any(p.requires_grad for module in trained for p in module.parameters()):
+        return (f"parameters {FORWARD_ONLY}",)
+    return (f"inputs {FORWARD_ONLY}",) if _inputs_do(workload) else ()
+
+
+def _inputs_do(workload: Workload) -> bool:
+    import torch
+    from torch.utils import _pytree
+
+    leaves: list[Any] = _pytree.tree_leaves((workload.inputs, dict(workload.kwargs)))
+    return any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves)
