@@ -89,6 +89,8 @@ _METRICS: dict[str, tuple[str, Callable[[float | None], str]]] = {
     "loads": ("loads", count),
     "loads_in_loops": ("loads in loops", count),
     "stores": ("stores", count),
+    "vector_loads": ("vector loads", count),
+    "vector_stores": ("vector stores", count),
     "spilled_words": ("spilled words", count),
     "stack_bytes": ("stack, most", exact_bytes),
     "registers": ("registers, most", count),

@@ -14,7 +14,7 @@ from perfcli.model import Comparison
 
 from . import _group_rows, _run_lines, _total_rows
 from ._findings import findings_view
-from ._kernel_rows import Part
+from ._kernel_rows import Part, known_columns
 from ._tables import KernelTable, hidden, kernel_table, plain_table, to_paste
 from ._verdict import STYLES, FirstLines, sentence
 
@@ -100,7 +100,8 @@ class _Groups:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         groups = _group_rows.changed_groups(self.comparison)
-        table = kernel_table(options.max_width)
+        kernels = (*self.comparison.base.kernels, *self.comparison.head.kernels)
+        table = kernel_table(options.max_width, known_columns(kernels))
         for group in groups[:MOST_GROUPS]:
             _add_group(table, _group_rows.group_rows(group, self.comparison))
         yield table.table

@@ -10,8 +10,10 @@ from perfcli.model import Candidate, Comparison, KernelFacts, KernelGroup, Outco
 
 from ._kernel_rows import COLUMNS, KernelRow, Part, cells, kernel_row
 
-# What a group of kernels is weighed by, in order.
-_COSTS = ("spilled_words", "bytes_moved", "bytes_swept", "loads")
+# What a group of kernels is weighed by, in order: what costs when it grows, or when it shrinks.
+_COSTS = {
+    "spilled_words": 1, "bytes_moved": 1, "bytes_swept": 1, "vector_loads": -1, "loads": 1,
+}  # fmt: skip
 
 # Below this confidence a match is said to be a guess.
 _DOUBT = 0.4
@@ -36,7 +38,7 @@ def changed_groups(comparison: Comparison) -> list[KernelGroup]:
     sign = 1 if comparison.outcome == "better" else -1
 
     def cost(group: KernelGroup) -> tuple[float, ...]:
-        return tuple(sign * _delta(group, m) for m in _COSTS)
+        return tuple(sign * costs * _delta(group, m) for m, costs in _COSTS.items())
 
     return sorted((g for g in comparison.groups if _changed(g)), key=cost)
 

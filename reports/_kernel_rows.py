@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -48,12 +48,20 @@ def _step_bytes(kernel: KernelFacts) -> float | None:
 COLUMNS = (
     Column("loads", "loads", _source("loads")),
     Column("stores", "stores", _source("stores")),
+    Column("vector", "vector_loads", _source("vector_loads")),
     Column("spilled", "spilled_words", lambda k: k.spilled_words),
     Column("regs", "registers", _best("registers"), max),
     Column("bytes", "bytes_moved", _step_bytes),
     Column("shared", "shared_bytes", _best("shared_bytes"), max),
     Column("occup.", "occupancy", _best("occupancy"), min),
 )
+
+
+def known_columns(kernels: Iterable[KernelFacts]) -> tuple[Column, ...]:
+    """Those of which a kernel at least knows its number; all where there are no kernels."""
+    kernels = tuple(kernels)
+    known = (c for c in COLUMNS if any(c.of(kernel) is not None for kernel in kernels))
+    return tuple(known) if kernels else COLUMNS
 
 
 def cells(kernels: Sequence[KernelFacts]) -> dict[str, str]:

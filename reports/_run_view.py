@@ -12,7 +12,7 @@ from perfcli import units
 from perfcli.model import Run
 
 from . import _run_lines
-from ._kernel_rows import kernel_row
+from ._kernel_rows import kernel_row, known_columns
 from ._tables import hidden, kernel_table, to_paste
 
 
@@ -80,7 +80,7 @@ class _Listing:
         self.numbers = numbers
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        table = kernel_table(options.max_width)
+        table = kernel_table(options.max_width, known_columns(self.run.kernels))
         graph = None
         for number in self.numbers:
             kernel = self.run.kernels[number]

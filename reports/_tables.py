@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich import box
@@ -11,11 +11,14 @@ from rich.text import Text
 
 from perfcli import units
 
-from ._kernel_rows import COLUMNS
+from ._kernel_rows import Column
 
 # A kernel's name needs this much; columns that leave it less are left out, the last ones first.
 LEAST_NAME = 30
-_WIDTHS = {"loads": 5, "stores": 6, "spilled": 7, "regs": 4, "bytes": 8, "shared": 10, "occup.": 7}
+_WIDTHS = {
+    "loads": 5, "stores": 6, "vector": 6, "spilled": 7, "regs": 4, "bytes": 8, "shared": 10,
+    "occup.": 7,
+}  # fmt: skip
 _PADDING = 2
 
 
@@ -39,10 +42,11 @@ class KernelTable:
         self.table.add_row(row, *(cells.get(title, "") for title in self.titles))
 
 
-def kernel_table(width: int) -> KernelTable:
+def kernel_table(width: int, columns: Sequence[Column]) -> KernelTable:
+    """``columns`` in order of importance."""
     titles: list[str] = []
     left = width - LEAST_NAME
-    for column in COLUMNS:
+    for column in columns:
         left -= _WIDTHS[column.title] + _PADDING
         if left < 0:
             break
@@ -52,7 +56,7 @@ def kernel_table(width: int) -> KernelTable:
     for title in titles:
         table.add_column(title, justify="right", no_wrap=True, min_width=_WIDTHS[title])
     name_width = width - sum(_WIDTHS[title] + _PADDING for title in titles)
-    hidden = tuple(c.title for c in COLUMNS if c.title not in titles)
+    hidden = tuple(c.title for c in columns if c.title not in titles)
     return KernelTable(table, tuple(titles), hidden, name_width)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from perfcli.model import Change, KernelFacts, Outcome, Run
@@ -56,6 +56,8 @@ KERNEL_METRICS = (
     Metric("loads", _source("loads")),
     Metric("loads_in_loops", _source("loads_in_loops")),
     Metric("stores", _source("stores")),
+    Metric("vector_loads", _source("vector_loads"), better="higher"),
+    Metric("vector_stores", _source("vector_stores"), better="higher"),
     Metric("spilled_words", lambda k: k.spilled_words),
     Metric("stack_bytes", _best("stack_bytes"), "max"),
     Metric("registers", _best("registers"), "max"),
@@ -66,6 +68,23 @@ KERNEL_METRICS = (
     _step("lower_bound_seconds"),
 )
 
+
+def _scalar(kind: Literal["loads", "stores"]) -> OfKernel:
+    """The accesses that are not vectorised, of kernels that tell (C++)."""
+
+    def value(kernel: KernelFacts) -> Value:
+        vector: Value = _source(f"vector_{kind}")(kernel)
+        every: Value = _source(kind)(kernel)
+        return None if every is None or vector is None else every - vector
+
+    return value
+
+
+_SCALAR = {
+    "vector_loads": Metric("scalar_loads", _scalar("loads")),
+    "vector_stores": Metric("scalar_stores", _scalar("stores")),
+}
+
 # What makes a run worse or better, in order of weight, and by how much of the base it has to
 # change: spills are exact; bytes are Inductor's estimate, which moves a little with the schedule.
 DECIDING: dict[str, float] = {
@@ -73,6 +92,7 @@ DECIDING: dict[str, float] = {
     "bytes_moved": 0.005,
     "bytes_swept": 0.005,
     "lower_bound_seconds": 0.005,
+    "vector_loads": 0.0,
     "peak_memory_bytes": 0.01,
 }
 
@@ -119,8 +139,19 @@ def changes(base: Sequence[KernelFacts], head: Sequence[KernelFacts]) -> tuple[C
             ours = ours if base else 0
             theirs = theirs if head else 0
         sure = left.unknown == right.unknown or metric.fold != "sum"
-        found.append(change(metric.name, ours, theirs, metric.better == "higher", sure))
+        both = change(metric.name, ours, theirs, metric.better == "higher", sure)
+        found.append(_weighed(both, base, head))
     return tuple(found)
+
+
+def _weighed(vectors: Change, base: Sequence[KernelFacts], head: Sequence[KernelFacts]) -> Change:
+    """Vectorisation is lost where vectors became scalars, and won the other way round. A kernel
+    that has less to load, or a tail more, has not lost any."""
+    if vectors.metric not in _SCALAR or vectors.outcome not in ("better", "worse"):
+        return vectors
+    ours, theirs = (fold(_SCALAR[vectors.metric], side).value or 0 for side in (base, head))
+    scalars = _outcome("scalar", ours, theirs, higher_is_better=False, sure=True)
+    return vectors if scalars == vectors.outcome else replace(vectors, outcome="same")
 
 
 def totals(base: Run, head: Run) -> tuple[Change, ...]:

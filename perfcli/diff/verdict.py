@@ -17,6 +17,7 @@ _SHORT = {
     "spilled_words": "spills",
     "bytes_moved": "bytes",
     "bytes_swept": "bytes swept",
+    "vector_loads": "vector loads",
     "peak_memory_bytes": "peak memory",
 }
 

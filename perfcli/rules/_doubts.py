@@ -54,8 +54,7 @@ KERNEL_DOUBTS = (
     ),
     KernelDoubt(
         "bytes not known",
-        "of which Inductor does not tell the bytes: bytes moved and lower-bound time leave them "
-        "out",
+        "without known bytes: left out of bytes moved and lower-bound time",
         _without_bytes,
         "count the kernel's loads and stores with inspect-kernel",
         BYTE_METRICS,

@@ -545,3 +545,18 @@ def test_the_mode_is_said_once() -> None:
     text = shown(screen().run(one), 200)
     assert text.count("training") == 1
     assert "rows=1" in text
+
+
+def test_columns_that_no_kernel_knows_are_left_out() -> None:
+    made = kernel("cpp_fused_add_0", "1", registers=None, read=None, written=None, language="cpp")
+    assert made.source_facts is not None
+    made = replace(made, source_facts=replace(made.source_facts, vector_loads=2))
+    changed = replace(made, source_hash="other", launches=2)
+    base, head = run([made]), run([changed], id="head")
+    for text in (shown(screen().run(head)), shown(screen().comparison(compare(base, head)))):
+        (titles,) = [line.split() for line in text.splitlines() if line.startswith("kernel ")]
+        assert titles == ["kernel", "loads", "stores", "vector"]
+        assert "hidden" not in text
+    some = shown(screen().run(run([made, kernel("triton_poi_1", "2")])), 120)
+    (titles,) = [line.split() for line in some.splitlines() if line.startswith("kernel ")]
+    assert titles[3:] == ["vector", "spilled", "regs", "bytes", "shared", "occup."]

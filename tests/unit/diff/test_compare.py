@@ -10,7 +10,7 @@ from handmade import ENVIRONMENT, H100, kernel, run
 
 from perfcli.diff.compare import compare
 from perfcli.errors import NotComparable, PerfcliError
-from perfcli.model import Change, Comparison, ExternCall, KernelFacts, Run
+from perfcli.model import Change, Comparison, ExternCall, KernelFacts, Outcome, Run
 
 
 def total(comparison: Comparison, metric: str) -> Change:
@@ -301,3 +301,38 @@ def test_what_would_have_decided_alike_is_said() -> None:
     assert because.also == "peak memory +220 B (+22 %)"
     alone = compare(base, replace(head, graphs=base.graphs)).because
     assert alone is not None and alone.also == ""
+
+
+def cpp(name: str, loads: int, vectors: int | None, text: str = "") -> KernelFacts:
+    made = kernel(name, "1", registers=None, read=None, written=None, language="cpp", text=text)
+    assert made.source_facts is not None
+    facts = replace(made.source_facts, loads=loads, vector_loads=vectors, vector_stores=vectors)
+    return replace(made, source_facts=facts)
+
+
+@pytest.mark.parametrize(
+    ("loads", "vectors", "outcome"),
+    [
+        (4, 0, "worse"),  # two of two vectors became scalars
+        (2, 0, "same"),  # less to load
+        (6, 2, "same"),  # a tail more
+        (6, 3, "same"),
+        (4, 4, "better"),
+    ],
+)
+def test_a_cpu_kernel_that_loses_its_vectors_is_worse(
+    loads: int, vectors: int, outcome: Outcome
+) -> None:
+    base = run([cpp("a", 4, 2)], device="cpu", target=None)
+    head = run([cpp("a", loads, vectors, text="x")], id="head", device="cpu", target=None)
+    comparison = compare(base, head)
+    assert comparison.outcome == outcome
+    assert total(comparison, "vector_loads").outcome == outcome
+    assert total(comparison, "vector_stores").head == vectors
+    if outcome == "worse":
+        assert comparison.reason == (
+            "vector loads 2 → 0 (−100 %): a changed "
+            "(1 kernel, 4 loads → 1 kernel, 4 loads, −2 vector loads)"
+        )
+    on_gpu = compare(run([kernel("b")]), run([kernel("b", text="x")], id="head"))
+    assert all("vector" not in change.metric for change in on_gpu.totals)
