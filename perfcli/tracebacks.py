@@ -24,7 +24,7 @@ def users_traceback(error: BaseException) -> str:
 
 
 def _keep_users_part(told: traceback.TracebackException, error: BaseException) -> None:
-    told.stack = traceback.StackSummary.from_list([f for f in told.stack if _is_users(f)])
+    told.stack = traceback.StackSummary.from_list([f for f in told.stack if is_users(f)])
     for chained in ("__cause__", "__context__"):
         earlier, part = getattr(error, chained), getattr(told, chained)
         if part is None:
@@ -36,7 +36,8 @@ def _keep_users_part(told: traceback.TracebackException, error: BaseException) -
             _keep_users_part(part, earlier)
 
 
-def _is_users(frame: traceback.FrameSummary) -> bool:
+def is_users(frame: traceback.FrameSummary) -> bool:
+    """Whether a frame is neither perfcli's nor torch's nor the import machinery's."""
     if frame.filename.startswith("<frozen importlib"):
         return False
     return not any(frame.filename.startswith(f"{root}/") for root in _others_code())

@@ -15,6 +15,8 @@ from perfcli.compile.standins import replace
 PADDING = "padding of matrix products, timed on the device: taken as not padded (×{})"
 SIZES = "sizes that depend on tensor values outside of a graph: taken as half (×{})"
 VALUES = "tensor values read outside of a graph: taken as 0.5, 1 or True (×{})"
+ASSUMED = 0.5
+"""A floating-point value that nobody knows: the middle of a probability."""
 RECURRENT = "recurrent layers run by cuDNN outside of graphs: not counted (×{})"
 
 
@@ -137,4 +139,4 @@ def assumed_value(dtype: Any) -> float | int | bool:
 
     if dtype is torch.bool:
         return True
-    return 0.5 if dtype.is_floating_point else 1
+    return ASSUMED if dtype.is_floating_point else 1

@@ -6,8 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from perfcli.compile.decisions import ASSUMED, VALUES, Assumptions
 
-def fake_call(graph: Any, mode: Any, on_call: Callable[[], None]) -> Callable[[list[Any]], Any]:
+
+def fake_call(
+    graph: Any, mode: Any, on_call: Callable[[], None], assumptions: Assumptions
+) -> Callable[[list[Any]], Any]:
     """A stand-in for the compiled module's ``call`` of a ``GraphLowering``.
 
     Seen with torch 2.11 to 2.15: outputs are ``graph.graph_outputs`` (IR nodes with layouts),
@@ -21,7 +25,7 @@ def fake_call(graph: Any, mode: Any, on_call: Callable[[], None]) -> Callable[[l
         on_call()
         bound = _bind(inputs, args)
         args.clear()
-        return tuple(_make(output, bound, sizevars, mode) for output in outputs)
+        return tuple(_make(output, bound, sizevars, mode, assumptions) for output in outputs)
 
     return call
 
@@ -67,13 +71,34 @@ def _number(expression: Any, bound: dict[Any, int], sizevars: Any) -> int:
     return int(sizevars.optimization_hint(value, fallback=8192))
 
 
-def _make(output: Any, bound: dict[Any, int], sizevars: Any, mode: Any) -> Any:
+def _value(
+    expression: Any, bound: dict[Any, int], sizevars: Any, assumptions: Assumptions
+) -> bool | int | float:
+    """What a graph computed in Python's numbers and returns: ``x.sum().item() > 3``, which the code
+    after a graph break branches on. Unknown floats are as for ``.item()`` outside of graphs."""
+    import sympy
+
+    value = sympy.sympify(expression).subs(bound)
+    unknown = {symbol: ASSUMED for symbol in value.free_symbols if not symbol.is_integer}
+    if unknown:
+        assumptions.counts[VALUES] += 1
+    for symbol in value.free_symbols - unknown.keys():
+        unknown[symbol] = _number(symbol, bound, sizevars)
+    value = value.subs(unknown)
+    if value.is_Boolean:
+        return bool(value)
+    return int(value) if value.is_integer else float(value)
+
+
+def _make(
+    output: Any, bound: dict[Any, int], sizevars: Any, mode: Any, assumptions: Assumptions
+) -> Any:
     import torch
 
     if output is None:
         return None
     if output[0] == "value":
-        return _number(output[1], bound, sizevars)
+        return _value(output[1], bound, sizevars, assumptions)
     size, stride, dtype, device = output
     with mode:
         return torch.empty_strided(

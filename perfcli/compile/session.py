@@ -88,7 +88,8 @@ def _finish(session: Session, capture: Capture, built: Any, traced: Any, pool: A
     with session.phase("kernels"):
         kernels, blobs = collect(capture, pool, session.request.target, session.report)
     run = _run(session, capture, built, kernels)
-    return Bundle(replace(run, graph_breaks=traced.graph_breaks), blobs)
+    run = replace(run, graph_breaks=traced.graph_breaks, break_places=traced.break_places)
+    return Bundle(run, blobs)
 
 
 def _import_torch(session: Session) -> None:
@@ -151,7 +152,9 @@ def _trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
     assumptions = decisions.install(mode)
     recurrent.install(assumptions)
     settings.reset_counters()
-    traced = tracing.trace_offline(built.workload, mode, capture, session.request.dynamic)
+    traced = tracing.trace_offline(
+        built.workload, mode, capture, session.request.dynamic, assumptions
+    )
     session.notes += assumptions.notes()
     _raise_failures(session.keep)
     return capture, built, traced

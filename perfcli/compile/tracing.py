@@ -5,29 +5,27 @@ from __future__ import annotations
 import contextlib
 import re
 import traceback
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
 from perfcli.compile import backport
 from perfcli.compile.capture import capturing
 from perfcli.compile.captured import Capture, CapturedGraph
-from perfcli.compile.decisions import wants_device
+from perfcli.compile.decisions import Assumptions, wants_device
+from perfcli.compile.graph_breaks import HEADLINE, counted, watching
 from perfcli.compile.outputs import fake_call
 from perfcli.errors import CompileFailed, UserCodeFailed
-from perfcli.model import OptionValue, Workload
+from perfcli.model import BreakPlace, OptionValue, Workload
 from perfcli.tracebacks import users_traceback
-
-HEADLINE = 200
-"""Characters of an error's one line: torch's own can run to pages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Traced:
     graph_breaks: Mapping[str, int]
     notes: tuple[str, ...]
+    break_places: Mapping[str, tuple[BreakPlace, ...]] = field(default_factory=dict)
 
 
 def set_options(options: Mapping[str, OptionValue]) -> None:
@@ -71,8 +69,11 @@ def prepare() -> None:
         functorch.force_non_lazy_backward_lowering = True
 
 
-def trace_offline(workload: Workload, mode: Any, capture: Capture, dynamic: bool) -> Traced:
-    """Compiles and calls the workload with fake tensors of ``mode``; fills ``capture``.
+def trace_offline(
+    workload: Workload, mode: Any, capture: Capture, dynamic: bool, assumptions: Assumptions
+) -> Traced:
+    """Compiles and calls the workload with fake tensors of ``mode``; fills ``capture``, and
+    ``assumptions`` where a graph returns a number.
 
     Raises ``CompileFailed`` where Inductor fails (naming the graph) and ``UserCodeFailed`` where
     the model itself does.
@@ -83,7 +84,7 @@ def trace_offline(workload: Workload, mode: Any, capture: Capture, dynamic: bool
             graph.calls += 1
             capture.call_order.append(graph)
 
-        call = fake_call(lowering, mode, on_call)
+        call = fake_call(lowering, mode, on_call, assumptions)
         return SimpleNamespace(call=call, __file__="generated", __name__="generated", runner=None)
 
     with capturing(capture, finish), mode:
@@ -101,14 +102,20 @@ def run(workload: Workload, capture: Capture, dynamic: bool, back: Callable[[Any
     compiled = torch.compile(workload.call, dynamic=True if dynamic else None)
     training = workload.mode == "training"
     try:
-        with _autocast(workload), torch.set_grad_enabled(training):
+        with (
+            watching() as places,
+            _autocast(workload),
+            torch.set_grad_enabled(training),
+        ):
             result = compiled(*workload.inputs, **workload.kwargs)
             if training:
                 back(result)
     except Exception as error:
         raise _explained(error, capture) from error
-    breaks = first_lines(counters["graph_break"])
-    return Traced(breaks, (*_skipped_frames(counters), *backport.notes()))
+    notes = (*_skipped_frames(counters), *backport.notes())
+    return Traced(
+        counted(counters), notes, {reason: tuple(where) for reason, where in places.items()}
+    )
 
 
 def _skipped_frames(counters: Any) -> tuple[str, ...]:
@@ -120,14 +127,6 @@ def _skipped_frames(counters: Any) -> tuple[str, ...]:
     reasons = [*counters["unimplemented"], *counters["graph_break"]]
     why = f": {str(reasons[0]).splitlines()[0][:HEADLINE]}" if reasons else ""
     return (f"Dynamo left {skipped} of {frames['total']} functions to run eagerly{why}",)
-
-
-def first_lines(reasons: Mapping[str, int]) -> dict[str, int]:
-    """How often each reason was counted, by its first line: the rest explains and gives advice."""
-    counted: Counter[str] = Counter()
-    for reason, number in reasons.items():
-        counted[reason.strip().partition("\n")[0][:HEADLINE]] += number
-    return dict(counted)
 
 
 @contextlib.contextmanager

@@ -17,7 +17,15 @@ from perfcli.model.kernel import (
     best_candidate,
 )
 from perfcli.model.rule import Rule
-from perfcli.model.run import Bundle, Environment, ExternCall, GraphFacts, Launch, Run
+from perfcli.model.run import (
+    BreakPlace,
+    Bundle,
+    Environment,
+    ExternCall,
+    GraphFacts,
+    Launch,
+    Run,
+)
 from perfcli.model.values import (
     BlobId,
     Device,
@@ -44,6 +52,7 @@ __all__ = [
     "Appearance",
     "Because",
     "BlobId",
+    "BreakPlace",
     "Buffer",
     "Bundle",
     "Candidate",

@@ -43,6 +43,18 @@ class GraphFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class BreakPlace:
+    """Where Dynamo broke a graph."""
+
+    location: str
+    """``file:line`` of the model, its innermost one."""
+    code: str = ""
+    """That line's text."""
+    explanation: str = ""
+    """Dynamo's sentence that names the operator."""
+
+
+@dataclass(frozen=True, slots=True)
 class Environment:
     """What produced a run, as far as it can change the generated code."""
 
@@ -78,6 +90,9 @@ class Run:
     externs: tuple[ExternCall, ...]
     graph_breaks: Mapping[str, int] = field(default_factory=dict)
     """Why Dynamo gave up on a part of the model, in one line, to how often."""
+    break_places: Mapping[str, tuple[BreakPlace, ...]] = field(default_factory=dict)
+    """The same reasons to the lines of the model, each once; what torch does not tell is not
+    there."""
     compile_seconds: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     settings: Mapping[str, OptionValue] = field(default_factory=dict)

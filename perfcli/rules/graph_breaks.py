@@ -1,7 +1,8 @@
 """The model is not one graph: Dynamo gave up in the middle, or on a whole function.
 
-What it sees: the reasons that Dynamo counted while it traced the model, each with how often, and
-functions that it left to run eagerly as a whole. A reason is its first line.
+What it sees: the reasons that Dynamo counted while it traced the model, each with how often, with
+the lines of the model and Dynamo's sentence about it, which names the operator; and functions that
+it left to run eagerly as a whole. A reason is its first line.
 
 Why it costs: nothing is fused across a break, every value that is alive at one is written to
 memory, and Python runs between the graphs. What runs eagerly makes no kernels: it is missing from
@@ -11,15 +12,16 @@ What to try: `torch.compile(model, fullgraph=True)` stops at the first break and
 `TORCH_LOGS=graph_breaks` prints all of them with their stacks. For `.item()` there is
 `dynamo.capture_scalar_outputs`, for `nonzero` and its like
 `dynamo.capture_dynamic_output_shape_ops`: both keep the value inside of the graph, unknown.
+An `if` on such a value breaks the graph all the same, there ("Data-dependent branching").
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from perfcli import units
-from perfcli.model import Cure, Finding, Rule, Run
+from perfcli.model import BreakPlace, Cure, Finding, Origin, Rule, Run
 
 LEFT = re.compile(r"Dynamo left (\d+) of (\d+) functions to run eagerly(?:: (.*))?")
 """The note of ``compile/tracing.py``."""
@@ -36,22 +38,35 @@ _ADVICE = (
 
 
 def check(run: Run) -> Iterator[Finding]:
-    for reason, number in run.graph_breaks.items():
+    for index, (reason, number) in enumerate(run.graph_breaks.items()):
+        places = run.break_places.get(reason, ())
+        compiled = f"{units.plural(len(run.graphs), 'graph')} compiled"
         yield Finding(
             code=RULE.code,
             severity="warning",
             headline=f"{units.plural(number, 'graph break')}: {reason}",
-            evidence=(f"{units.plural(len(run.graphs), 'graph')} compiled",),
+            # A number of the run, not of each reason.
+            evidence=(*_said(places), *([] if index else [compiled])),
             advice=_ADVICE,
             cures=_cures(run, reason),
             metric="graph_breaks",
             amount=number,
+            origin=Origin("", "", location=places[0].location, code=places[0].code)
+            if places
+            else None,
             subject=reason,
         )
     for note in run.notes:
         left = LEFT.match(note)
         if left:
             yield _eager(int(left[1]), int(left[2]), left[3] or "")
+
+
+def _said(places: Sequence[BreakPlace]) -> list[str]:
+    """What Dynamo says of them, and the lines after the first one, which is the origin."""
+    sentences = dict.fromkeys(place.explanation for place in places if place.explanation)
+    also = [f"also {place.location}  {place.code}".rstrip() for place in places[1:]]
+    return [*sentences, *also]
 
 
 def _cures(run: Run, reason: str) -> tuple[Cure, ...]:

@@ -14,6 +14,7 @@ from torch._inductor import ir  # noqa: E402
 from torch._subclasses import FakeTensorMode  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensor  # noqa: E402
 
+from perfcli.compile.decisions import VALUES, Assumptions  # noqa: E402
 from perfcli.compile.outputs import fake_call  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -40,12 +41,19 @@ class Node:
         return torch.device("cpu")
 
 
-def call(outputs: list[Any], inputs: dict[str, Any], args: list[Any]) -> tuple[Any, ...]:
+def call(
+    outputs: list[Any],
+    inputs: dict[str, Any],
+    args: list[Any],
+    assumptions: Assumptions | None = None,
+) -> tuple[Any, ...]:
     hints = SimpleNamespace(optimization_hint=lambda _value, fallback: fallback)
     graph = SimpleNamespace(graph_outputs=outputs, graph_inputs=inputs, sizevars=hints)
     calls: list[int] = []
     mode = FakeTensorMode()
-    made: tuple[Any, ...] = fake_call(graph, mode, lambda: calls.append(1))(args)
+    made: tuple[Any, ...] = fake_call(
+        graph, mode, lambda: calls.append(1), assumptions or Assumptions()
+    )(args)
     assert calls == [1]
     assert args == [], "the generated call takes its arguments out of the list"
     assert all(t.fake_mode is mode for t in made if isinstance(t, FakeTensor))
@@ -85,3 +93,14 @@ def test_numbers_and_nothing() -> None:
 def test_a_size_that_depends_on_data_is_what_inductor_assumes() -> None:
     (made,) = call([Node((UNSEEN, 2), (2, 1))], {"x": Node((ROWS,))}, [torch.empty(3)])
     assert made.size() == (8192, 2)
+
+
+def test_numbers_that_depend_on_data_are_assumed_as_where_item_reads_them() -> None:
+    value = sympy.Symbol("zuf0", real=True)
+    assumptions = Assumptions()
+    expressions = [value > 3.0, value < 3.0, 2 * value, UNSEEN + 1]
+    outputs = [ir.ShapeAsConstantBuffer(expr=expression) for expression in expressions]
+    made = call(outputs, {}, [], assumptions)
+    assert made == (False, True, 1.0, 8193)
+    assert [type(number) for number in made] == [bool, bool, float, int]
+    assert assumptions.counts == {VALUES: 3}

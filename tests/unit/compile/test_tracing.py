@@ -11,7 +11,8 @@ torch = pytest.importorskip("torch")
 from torch._dynamo import config as dynamo_config  # noqa: E402
 from torch._inductor import config as inductor_config  # noqa: E402
 
-from perfcli.compile.tracing import backward, first_lines, set_options  # noqa: E402
+from perfcli.compile.graph_breaks import counted, explanation  # noqa: E402
+from perfcli.compile.tracing import backward, set_options  # noqa: E402
 from perfcli.errors import CompileFailed, UserCodeFailed  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -59,4 +60,16 @@ def test_graph_breaks_are_counted_by_the_first_line_of_their_reason() -> None:
         "Unsupported call\n  Explanation: two": 4,
         "x" * 1000: 1,
     }
-    assert first_lines(reasons) == {"Unsupported call": 7, "x" * 200: 1}
+    skipped = {"Data-dependent branching\n  Explanation: …": 2, "call of a skipped function": 1}
+    counters = {"graph_break": reasons, "unimplemented": skipped}
+    assert counted(counters) == {
+        "Unsupported call": 7,
+        "x" * 200: 1,
+        "Data-dependent branching": 2,
+    }
+
+
+def test_the_sentence_that_names_the_operator() -> None:
+    message = "Failed to trace\n  Explanation: cannot trace `print`\n  Hint: avoid it\n"
+    assert explanation(message) == "cannot trace `print`"
+    assert explanation("Failed to trace") == ""

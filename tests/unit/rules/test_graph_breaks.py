@@ -7,7 +7,7 @@ import pytest
 from handmade import kernel, run
 
 from perfcli.compile.tracing import _skipped_frames
-from perfcli.model import Run
+from perfcli.model import BreakPlace, Run
 from perfcli.rules.graph_breaks import LEFT, RULE
 
 ITEM = "Unsupported Tensor.item() call with capture_scalar_outputs=False"
@@ -23,8 +23,19 @@ def test_each_reason_with_its_number() -> None:
         3,
         "Data-dependent branching",
     )
-    assert first.evidence == ("1 graph compiled",)
+    assert (first.evidence, second.evidence) == (("1 graph compiled",), ())
+    assert first.origin is None
     assert (first.cures, second.cures) == ((), ())
+
+
+def test_where_dynamo_broke_it_and_on_what() -> None:
+    why = "Dynamo does not know how to trace builtin operator `print`"
+    places = (BreakPlace("/m.py:7", 'print("a")', why), BreakPlace("/m.py:9", "", why))
+    broken = run([kernel("k")], graph_breaks={"builtin": 2}, break_places={"builtin": places})
+    (finding,) = RULE.of_run(broken)
+    assert finding.evidence == (why, "also /m.py:9", "1 graph compiled")
+    assert finding.origin is not None
+    assert (finding.origin.location, finding.origin.code) == ("/m.py:7", 'print("a")')
 
 
 def test_the_option_is_proposed_where_this_torch_has_it_off() -> None:
@@ -60,4 +71,24 @@ def test_one_graph_and_other_notes_raise_nothing() -> None:
 def test_a_model_that_breaks_once(compile_run: Callable[..., Run]) -> None:
     (finding,) = RULE.of_run(compile_run("broken_graph.py"))
     assert finding.headline.startswith("1 graph break: ")
-    assert finding.evidence == ("2 graphs compiled",)
+    assert finding.evidence[-1] == "2 graphs compiled"
+    assert finding.origin is not None
+    assert finding.origin.location.endswith("broken_graph.py:14")
+    assert finding.origin.code == "torch._dynamo.graph_break()"
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("captured", [False, True])
+def test_a_branch_on_a_value(captured: bool, compile_run: Callable[..., Run]) -> None:
+    """With the option real torch 2.13 breaks at the branch, and the step goes on, as here."""
+    options = (("dynamo.capture_scalar_outputs", True),) if captured else ()
+    compiled = compile_run("branch_on_value.py", options=options)
+    printed, branch = RULE.of_run(compiled)
+    assert "`print`" in printed.evidence[0]
+    assert printed.origin is not None
+    assert printed.origin.code == 'print("half way")  # noqa: T201'
+    assert branch.subject == ("Data-dependent branching" if captured else ITEM)
+    assert branch.origin is not None
+    assert branch.origin.code == "if y.sum().item() > 3:"
+    assert len(compiled.graphs) == 3
+    assert any(note.startswith("tensor values read outside") for note in compiled.notes)
