@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,8 +12,9 @@ from perfcli.commands import _arguments as args
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
-    from rich.table import Table
+    from rich.text import Text
 
+    from perfcli.model import Scalar
     from perfcli.store import Header
 
 
@@ -25,7 +27,8 @@ def runs(
 ) -> int:
     """List the runs stored in this folder, oldest first.
 
-    They are files in .perfcli/runs.
+    They are files in .perfcli/runs. Below a run stand its parameters, without those that are the
+    scenario's defaults, and its variant.
     """
     from rich.text import Text
 
@@ -40,48 +43,123 @@ def runs(
         ids = "\n".join(units.printable(header.id) for header in headers)
         _output.show(Text(ids), json) if headers else None
     elif headers:
-        _output.show(_Runs(headers), json)
+        _output.show(_Runs([_row(header) for header in headers]), json)
     else:
         of = f" of {scenario}" if scenario else ""
         _output.show(Text(f"no stored runs{of} in {store.FOLDER}: perfcli run SCENARIO"), json)
     return 0
 
 
-# Below this width a run takes two lines: its numbers, then what it is.
-LEAST_WIDTH = 90
+GAP = "  "
+TITLES = ("id", "scenario", "for", "torch", "kernels", "spilled")
+NUMBERS = len(TITLES) - 2
+"""Where the columns that are aligned on the right begin."""
+LEAST_NAME = 12
+"""A scenario's name gives way in the middle, to no less than this; then names go below the id."""
+
+
+@dataclass(frozen=True)
+class _Row:
+    cells: tuple[str, ...]
+    details: str
+
+
+def _row(header: Header) -> _Row:
+    from perfcli import units
+
+    names = (header.id, header.scenario, header.target or header.device, header.torch)
+    numbers = (units.count(header.kernels), units.count(header.spilled_words))
+    given = [*told_parameters(header), *(["dynamic shapes"] if header.dynamic else [])]
+    details = [*given, header.variant] if header.variant != "default" else given
+    printable = tuple(units.printable(name) for name in names)
+    return _Row((*printable, *numbers), units.printable(" · ".join(details)))
+
+
+def told_parameters(header: Header) -> list[str]:
+    """``rows=128 columns=2048`` in one text: those that are not the scenario's defaults, of a
+    user's file all."""
+    usual = _defaults(header.scenario)
+    told = [
+        f"{name}={str(value).lower() if isinstance(value, bool) else value}"
+        for name, value in header.params.items()
+        if name not in usual or usual[name] != value
+    ]
+    return [" ".join(told)] if told else []
+
+
+def _defaults(scenario: str) -> Mapping[str, Scalar]:
+    from perfcli import registry
+    from perfcli.names import public
+    from perfcli.parameters import resolve_params
+
+    if registry.is_user_file(scenario) or public(scenario) not in registry.names("scenarios"):
+        return {}
+    return resolve_params(registry.scenario(scenario), None, {})
 
 
 @dataclass(frozen=True)
 class _Runs:
-    headers: list[Header]
+    rows: Sequence[_Row]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield _table(self.headers, narrow=options.max_width < LEAST_WIDTH)
+        from rich.text import Text
+
+        widths = _widths([TITLES, *(row.cells for row in self.rows)])
+        room = options.max_width - sum(widths) + widths[1] - len(GAP) * (len(widths) - 1)
+        narrow = room < min(widths[1], LEAST_NAME)
+        if narrow:
+            yield from _narrow(self.rows, console, options.max_width)
+            return
+        widths = (widths[0], min(widths[1], room), *widths[2:])
+        yield Text(_line(TITLES, widths), style="bold")
+        yield Text("─" * len(_line(TITLES, widths)))
+        for row in self.rows:
+            yield Text(_line(row.cells, widths))
+            yield from _below(row.details, console, options.max_width)
 
 
-def _table(headers: list[Header], narrow: bool) -> Table:
-    from rich import box
-    from rich.table import Table
+def _narrow(rows: Sequence[_Row], console: Console, width: int) -> Iterator[Text]:
+    """The numbers beside the id, all else below it."""
     from rich.text import Text
 
-    from perfcli import units
+    kept = [(row.cells[0], *row.cells[NUMBERS:]) for row in rows]
+    titles = (TITLES[0], *TITLES[NUMBERS:])
+    widths = _widths([titles, *kept])
+    yield Text(_line(titles, widths), style="bold")
+    yield Text("─" * len(_line(titles, widths)))
+    for row, cells in zip(rows, kept, strict=True):
+        yield Text(_line(cells, widths))
+        yield from _below(" · ".join(row.cells[1:NUMBERS]), console, width)
+        yield from _below(row.details, console, width)
 
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    table.add_column("run" if narrow else "id", no_wrap=not narrow, overflow="fold")
-    for title in ("scenario", "variant", "for", "torch")[: 0 if narrow else 4]:
-        table.add_column(title, overflow="fold")
-    for title in ("kernels", "spilled"):
-        table.add_column(title, justify="right", no_wrap=True)
-    for header in headers:
-        what = (header.scenario, header.variant, header.target or header.device, header.torch)
-        texts = [units.printable(text) for text in what]
-        first = Text(units.printable(header.id))
-        if narrow:
-            first.append(f"\n  {' · '.join(texts)}", style="dim")
-        table.add_row(
-            first,
-            *([] if narrow else map(Text, texts)),
-            units.count(header.kernels),
-            units.count(header.spilled_words),
-        )
-    return table
+
+def _widths(lines: Sequence[Sequence[str]]) -> tuple[int, ...]:
+    return tuple(max(map(len, column)) for column in zip(*lines, strict=True))
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    numbers = len(cells) - 2
+    shown = [
+        cell.rjust(width) if column >= numbers else shortened(cell, width).ljust(width)
+        for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    ]
+    return GAP.join(shown)
+
+
+def shortened(name: str, room: int) -> str:
+    """A name whose middle gives way: a file's folder and its ``:name`` both tell."""
+    if len(name) <= room:
+        return name
+    keep = (room - 1) // 2
+    return f"{name[:keep]}…{name[-(room - 1 - keep) :]}"
+
+
+def _below(details: str, console: Console, width: int) -> Iterator[Text]:
+    """Lines that break between words; a word that is too long gives way in its middle."""
+    from rich.text import Text
+
+    room = width - len(GAP)
+    words = " ".join(shortened(word, room) for word in details.split(" "))
+    for line in Text(words, style="dim").wrap(console, room) if details else ():
+        line.rstrip()
+        yield Text.assemble(GAP, line)

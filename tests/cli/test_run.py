@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -100,6 +101,32 @@ def test_runs_lists_filters_and_is_empty(perfcli: Any) -> None:
     assert perfcli("runs", "softmax", "--quiet").out == f"{ids[1]}\n"
     document = json.loads(perfcli("runs", "--json", "-").out)
     assert [run["id"] for run in document["runs"]] == ids
+
+
+LONG = "some/very/long/folder/of_models/my_model.py:transformer_block"
+
+
+@pytest.mark.parametrize("columns", [50, 60, 80, 100])
+def test_runs_tells_runs_of_one_scenario_apart(
+    perfcli: Any, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    perfcli("run", "softmax", "-p", "rows=32768", "-p", "mode=forward")
+    perfcli("run", "softmax", "--preset", "smoke")
+    perfcli("run", "softmax", "-p", "mode=training", "--dynamic", "-o", f"{MAX_READS}=9")
+    Path(LONG).parent.mkdir(parents=True)
+    Path(LONG.partition(":")[0]).touch()
+    perfcli("run", LONG, "-p", "rows=32768")
+    out = perfcli("runs").out
+    assert max(map(len, out.splitlines())) <= columns
+    ids = [stored.header.id for stored in store.runs()]
+    softmax, smoke, training, mine = re.split("|".join(ids), out)[1:]
+    assert "=" not in softmax
+    assert "\n  rows=128 columns=2048\n" in smoke
+    told = " ".join(training.split())
+    assert told.endswith(f"mode=training · dynamic shapes · {MAX_READS}=9")
+    assert mine.endswith("\n  rows=32768\n")
+    assert "former_block" in mine  # a name gives way in its middle, and is not broken
 
 
 def test_scenarios_and_one_of_them(perfcli: Any) -> None:
