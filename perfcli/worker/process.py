@@ -25,7 +25,7 @@ import msgspec
 from perfcli.environment import clean_environment
 from perfcli.errors import PerfcliError, WorkerFailed
 from perfcli.model import Bundle, CompileRequest, Run
-from perfcli.worker import protocol
+from perfcli.worker import protocol, stack
 from perfcli.worker.executor import Progress
 
 BOOTSTRAP = Path(__file__).with_name("bootstrap.py")
@@ -153,7 +153,7 @@ class _Worker:
         while True:
             if self._deadline is not None and time.monotonic() >= self._deadline:
                 self._dump_stack()
-                raise self._failure(
+                raise self._timed_out(
                     f"the worker did not finish within {self._timeout:g} s and was stopped while "
                     f"{self._phase} (--timeout SECONDS gives it more)"
                 )
@@ -193,12 +193,18 @@ class _Worker:
         return f"the worker ended with exit code {code} and no reply while {self._phase}"
 
     def _failure(self, message: str) -> WorkerFailed:
-        try:
-            lines = self._log.read_text(errors="replace").splitlines()
-        except OSError:
-            lines = []
-        tail = "\n".join(lines[-LOG_TAIL_LINES:])
+        tail = "\n".join(self._log_lines()[-LOG_TAIL_LINES:])
         return WorkerFailed(message, detail=f"the end of its log:\n{tail}" if tail else "")
+
+    def _timed_out(self, message: str) -> WorkerFailed:
+        place = stack.innermost(self._log_lines())
+        return WorkerFailed(message, detail=place) if place else self._failure(message)
+
+    def _log_lines(self) -> list[str]:
+        try:
+            return self._log.read_text(errors="replace").splitlines()
+        except OSError:
+            return []
 
     def _dump_stack(self) -> None:
         """Where it hangs: faulthandler writes the Python stack into the log."""

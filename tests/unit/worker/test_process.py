@@ -17,6 +17,7 @@ import pytest
 
 from perfcli.errors import PerfcliError, WorkerFailed
 from perfcli.model import CompileRequest, Variant
+from perfcli.worker import stack
 from perfcli.worker.executor import Progress
 from perfcli.worker.process import LOG_TAIL_LINES, ProcessExecutor
 from perfcli.worker.protocol import ERROR_KINDS
@@ -149,7 +150,7 @@ def test_a_worker_that_hangs_is_stopped(request_for: Request, temporary: Path) -
 
 def test_a_worker_that_hangs_shows_where(request_for: Request) -> None:
     body = """
-import faulthandler
+import faulthandler, time
 faulthandler.enable()
 def stuck():
     send('{"type": "progress", "phase": "trace"}\\n')
@@ -158,7 +159,30 @@ stuck()
 """
     error = failure(request_for(body), timeout=0.5)
     assert "while building and tracing the model" in str(error)
-    assert " in stuck" in error.detail
+    assert error.detail.startswith("it was in ")
+    assert error.detail.endswith("python:14, stuck")
+    assert "\n" not in error.detail
+
+
+IMPORTING = """before
+Fatal Python error: Aborted
+
+Thread 0x00007f0000000001 (most recent call first):
+  File "/usr/lib/python3.11/threading.py", line 324 in wait
+
+Current thread 0x00007f0000000002 (most recent call first):
+  File "<frozen importlib._bootstrap_external>", line 729 in _compile_bytecode
+  File "<frozen importlib._bootstrap>", line 690 in _load_unlocked
+  File "/v/torch/__init__.py", line 2250 in <module>
+  File "<frozen importlib._bootstrap>", line 241 in _call_with_frames_removed
+"""
+
+
+def test_where_it_was_is_one_line() -> None:
+    lines = IMPORTING.splitlines()
+    assert stack.innermost(lines) == "it was in /v/torch/__init__.py:2250, <module>"
+    assert stack.innermost(lines[:6]) == ""
+    assert stack.innermost(lines[:8]) == ""
 
 
 def test_a_worker_that_reports_forever_is_stopped(request_for: Request) -> None:
