@@ -13,7 +13,8 @@ from perfcli import units
 from perfcli.model import Comparison
 
 from . import _group_rows, _run_lines, _total_rows
-from ._findings import findings_view
+from ._counts import came_with_head
+from ._findings import findings_view, nothing_to_try
 from ._kernel_rows import Part, known_columns
 from ._tables import KernelTable, hidden, kernel_table, plain_table, to_paste
 from ._verdict import STYLES, FirstLines, sentence
@@ -22,10 +23,13 @@ MOST_GROUPS = 25
 
 
 def comparison_view(
-    comparison: Comparison, places: Sequence[tuple[str, str]] = (), brief: bool = False
+    comparison: Comparison,
+    places: Sequence[tuple[str, str]] = (),
+    brief: bool = False,
+    tried: bool = False,
 ) -> RenderableType:
     """The whole report, or in brief its first line. ``places``: for base and head how to name the
-    run (empty where it is not stored), and its file."""
+    run (empty where it is not stored), and its file. ``tried``: whether fixes were asked for."""
     if brief:
         line = sentence(comparison)
         line.no_wrap, line.overflow = True, "ignore"
@@ -42,6 +46,8 @@ def comparison_view(
     ends = (_group_rows.unchanged(comparison), _group_rows.without_provenance(comparison))
     parts += [Text(line, style="dim") for line in ends if line]
     parts += findings_view(comparison, places[1][0] if places else "")
+    came = [finding for finding in comparison.findings if came_with_head(finding)]
+    parts += nothing_to_try(came) if tried else []
     parts += _closing(comparison, places)
     return Group(*parts)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -14,6 +14,7 @@ from perfcli.model import Comparison, Finding, Run
 from . import _run_lines
 from ._blocks import Placed, blocks
 from ._finding import STYLES, WORDS, Full, OneLine, says
+from ._largest import Largest, largest
 
 MOST_COMMANDS = 3
 
@@ -52,9 +53,15 @@ def _on_both_sides(both: Sequence[Finding], head: str) -> Text:
 
 
 def explanation_view(
-    run: Run, findings: Sequence[Finding], reference: str = "", brief: bool = False
+    run: Run,
+    findings: Sequence[Finding],
+    reference: str = "",
+    brief: bool = False,
+    tried: bool = False,
 ) -> RenderableType:
-    """The findings of one run, by kernel; in brief how many there are."""
+    """The findings of one run, by kernel; in brief how many there are. Where there is nothing but
+    doubts about the numbers, the kernels that move most. ``tried``: whether fixes were asked
+    for."""
     nothing = _run_lines.without_kernels(run)
     summary = Text(_summary(run, findings), style="bold")
     if nothing and not findings:
@@ -67,17 +74,32 @@ def explanation_view(
     said = _Said()
     for block in blocks(findings):
         parts += [Text(""), *(Full(each, run, said.before(each.finding)) for each in block)]
-    parts += _closing(findings, reference)
+    parts += nothing_to_try(findings) if tried and not nothing else []
+    kernels = dict.fromkeys(f.kernels[0] for f in findings if f.kernels)
+    if not nothing and all(finding.doubt for finding in findings):
+        parts += [Text(""), Largest(run)]
+        kernels = dict.fromkeys(largest(run))
+    parts += _closing(kernels, findings, reference)
     return Group(*parts)
 
 
-def kernel_findings_view(run: Run, findings: Sequence[Finding]) -> RenderableType:
-    """The findings of one kernel."""
+def kernel_findings_view(
+    run: Run, findings: Sequence[Finding], tried: bool = False
+) -> RenderableType:
+    """The findings of one kernel. ``tried``: whether fixes were asked for."""
+    parts = nothing_to_try(findings) if tried else []
     if not findings:
-        return Group()
+        return Group(*parts)
     said = _Said()
     shown = [Full(placed, run, said.before(placed.finding)) for placed in _all(findings)]
-    return Group(Text(""), Text("Findings", style="bold"), *shown)
+    return Group(Text(""), Text("Findings", style="bold"), *shown, *parts)
+
+
+def nothing_to_try(findings: Sequence[Finding]) -> list[RenderableType]:
+    """Why ``--try-fixes`` shows none, where no finding has a cure."""
+    if any(finding.cures for finding in findings):
+        return []
+    return [Text(""), Text("no finding proposes a change to try", style="dim")]
 
 
 class _Said:
@@ -105,8 +127,9 @@ def _all(findings: Sequence[Finding]) -> list[Placed]:
     return [placed for block in blocks(findings) for placed in block]
 
 
-def _closing(findings: Sequence[Finding], reference: str) -> list[RenderableType]:
-    kernels = dict.fromkeys(f.kernels[0] for f in findings if f.kernels)
+def _closing(
+    kernels: Iterable[int], findings: Sequence[Finding], reference: str
+) -> list[RenderableType]:
     inspect = f"perfcli inspect-kernel {shlex.quote(reference)}"
     commands = [f"{inspect} {n}" for n in kernels] if reference else []
     commands = commands[:MOST_COMMANDS]

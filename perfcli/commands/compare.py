@@ -100,7 +100,7 @@ def compare(
     _output.write_comparison(comparison, json)
     places = [(side.reference, side.shown_path) for side in sides]
     screen = _output.screen()
-    _output.show(screen.comparison(comparison, places, brief=quiet), json)
+    _output.show(screen.comparison(comparison, places, quiet, try_fixes), json)
     if not quiet and not try_fixes:
         references = [reference for reference, _ in places]
         findings = comparison.findings

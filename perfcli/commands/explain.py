@@ -49,7 +49,7 @@ def explain(
         findings = _trials.try_fixes(_trials.Patient(found, findings), how, jobs, notes)
     plain = {"run": found.run.id, "findings": _output.plain_findings(findings)}
     _output.write_document("explanation", plain, json)
-    view = _output.screen().explanation(found.run, findings, found.reference, brief=quiet)
+    view = _output.screen().explanation(found.run, findings, found.reference, quiet, try_fixes)
     _output.show(view, json)
     if not quiet and not try_fixes:
         _trials.show_hint(["explain", found.reference], findings, json)

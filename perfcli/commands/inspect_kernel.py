@@ -95,8 +95,8 @@ def inspect_kernel(
     findings = [finding for finding in everything if number in finding.kernels]
     plain = {"kernel": facts, "findings": _output.plain_findings(findings)}
     _output.write_document("kernel", plain, json)
-    if findings:
-        _output.show(_output.screen().kernel_findings(found.run, findings), json)
+    if findings or try_fixes:
+        _output.show(_output.screen().kernel_findings(found.run, findings, try_fixes), json)
     if not quiet and not try_fixes:
         command = ["inspect-kernel", found.reference, str(number)]
         _trials.show_hint(command, findings, json)

@@ -67,7 +67,11 @@ def test_no_findings(perfcli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     result = perfcli("explain", *SCENARIO)
     assert result.code == 0
     assert result.out.splitlines()[0] == "no findings in 15 kernels"
-    assert "Look closer" not in result.out
+    lines = result.out.splitlines()
+    closer = lines[lines.index("Look closer") + 1 :]
+    assert len(closer) == 3
+    for command in closer:
+        assert perfcli(*command.split()[1:]).code == 0
     assert "--try-fixes" not in result.out
 
 

@@ -273,3 +273,47 @@ def test_a_run_without_kernels_is_not_one_without_findings() -> None:
     both = shown(screen().explanation(nothing, findings()[3:])).splitlines()
     assert both[0] == "1 note in 0 kernels"
     assert both[1].startswith("torch.compile made no kernels")
+
+
+def test_without_findings_the_kernels_that_move_most_are_shown() -> None:
+    sizes = (10**6, 4 * 10**6, 10**5, 2 * 10**6)
+    kernels = [kernel(f"triton_{n}", read=r, written=0) for n, r in enumerate(sizes)]
+    kernels[0] = replace(kernels[0], launches=3)
+    doubt = Finding("PC901", "info", "1 of 4 kernels without known bytes", doubt=True)
+    for found in ((), (doubt,)):
+        lines = shown(screen().explanation(run(kernels), found, "head-id"), 60).splitlines()
+        assert "6 launches per step, 9.1 MB moved, lower-bound time 2.72 µs" in lines
+        rows = [line.split() for line in lines if "triton_" in line]
+        assert rows == [
+            ["1", "triton_1", "4", "MB", "44", "%"],
+            ["0", "triton_0", "3", "MB", "33", "%"],
+            ["3", "triton_3", "2", "MB", "22", "%"],
+        ]
+        closer = lines.index("Look closer")
+        assert lines[closer + 1 : closer + 4] == [
+            f"perfcli inspect-kernel head-id {number}" for number in (1, 0, 3)
+        ]
+    whole = shown(screen().explanation(made(), findings(), "head-id"))
+    assert "launches per step" not in whole
+
+
+def test_without_bytes_only_the_launches_are_known() -> None:
+    unknown = [kernel("cpp_0", read=None, written=None, registers=None)]
+    text = shown(screen().explanation(run(unknown), (), "head-id"))
+    assert "\n1 launch per step\n" in text
+    assert "bytes" not in text
+
+
+def test_that_there_is_nothing_to_try_is_said() -> None:
+    says = "no finding proposes a change to try"
+    without = [replace(finding, cures=()) for finding in findings()]
+    for found in (without, []):
+        assert says in shown(screen().explanation(made(), found, tried=True))
+        assert says in shown(screen().kernel_findings(made(), found, tried=True))
+        assert says not in shown(screen().explanation(made(), found))
+    assert says not in shown(screen().explanation(made(), findings(), tried=True))
+    cures = replace(findings()[0], cures=(CURE,), appearance="same")
+    of_both = replace(compared(), findings=(cures,))
+    assert says in shown(screen().comparison(of_both, tried=True))
+    new = replace(compared(), findings=(replace(cures, appearance="new"),))
+    assert says not in shown(screen().comparison(new, tried=True))
