@@ -7,8 +7,8 @@ memory, as Inductor estimates it, and 1 % of the device's (800 MB of 80 GB). 8 i
 reads that Inductor itself allows (`realize_acc_reads_threshold`). Forward graphs of a training
 step are left out: what they make is mostly kept for the backward, fused or not. What a library
 operator reads (`aten.mm`) is not known: where some are called after the kernel in its graph, the
-evidence says so, since a term that one of them reads could not be spared. On `accumulate` none is:
-its matrix products, which read each other's results, have all run when the kernel starts.
+evidence says so, since a term that one of them reads could not be spared. On `accumulate` it is
+one of 15: Inductor makes an `addmm` of the last product and the last addition, after the kernel.
 
 Why it costs: memory, for what is often little time. 15 terms of 8192 × 8192 floats take 4.0 GB
 instead of 0.8 GB (pytorch#157563); in pytorch#138685 a fusion raised the peak from 4.591 to
