@@ -45,8 +45,9 @@ def match(base: Kernels, head: Kernels, nodes_agree: bool = True) -> tuple[Match
         if method == "operators":
             here.take_pairs(pairs.equal_work(*here.sides(), pieces), method, pieces)
             pieces = here.pieces(method)
-        alike = pairs.look_alikes(*here.sides(), pieces, here.settled(pieces))
-        here.take_pairs(alike, method, pieces)
+        for shapes in (True, False):  # first those that look alike in their sizes as well
+            alike = pairs.look_alikes(*here.sides(), pieces, here.settled(pieces), shapes)
+            here.take_pairs(alike, method, pieces)
         here.take_overlapping(pieces, method, _FALLBACK if method != methods[0] else 0.0)
         here.take_identical(None, 0.9)
     here.take_absorbed(here.nodes if nodes_agree else here.pieces("operators"))

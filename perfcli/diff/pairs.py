@@ -65,11 +65,12 @@ def look_alikes(
     right: Indices,
     pieces: Both,
     settled: Set[Hashable] = frozenset(),
+    shapes: bool = True,
 ) -> list[Edge]:
     """Pairs with the same sorts of work per launch, among kernels that share work which nobody
-    else does, where these are as many on either side."""
-    mine = {n: kinds_per_launch(base[n]) for n in left}
-    yours = {n: kinds_per_launch(head[n]) for n in right}
+    else does, where these are as many on either side. Without ``shapes`` whatever the sizes."""
+    mine = {n: kinds_per_launch(base[n], shapes) for n in left}
+    yours = {n: kinds_per_launch(head[n], shapes) for n in right}
     holders = owners({n: pieces[1][n] for n in right})
     edges = {
         (ours[0], theirs[0])

@@ -37,11 +37,12 @@ def kinds(kernel: KernelFacts) -> Counter[_Kind]:
     return Counter(_kind(kernel, origin) for origin in kernel.origins if origin.op)
 
 
-def kinds_per_launch(kernel: KernelFacts) -> Hashable:
+def kinds_per_launch(kernel: KernelFacts, shapes: bool = True) -> Hashable:
     """The same for one launch, wherever in the model it is: equal for the kernel of ten layers
-    and that of the eleventh. Empty where the kernel's origins are not known."""
+    and that of the eleventh. Empty where the kernel's origins are not known. ``shapes``: whether
+    those of another size are another sort."""
     launches = max(kernel.launches, 1)
-    counts = Counter((o.op, _stem(o.node), o.shape) for o in kernel.origins)
+    counts = Counter((o.op, _stem(o.node), o.shape if shapes else ()) for o in kernel.origins)
     sorts = frozenset((kind, number / launches) for kind, number in counts.items())
     return (direction(kernel), sorts) if sorts else ()
 

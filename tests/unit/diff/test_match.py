@@ -121,6 +121,31 @@ def test_look_alikes_that_swapped_layers_are_pairs() -> None:
     assert groups(base, head) == {group("a b", "c", "fused")}
 
 
+def test_look_alikes_of_other_sizes_are_pairs() -> None:
+    """The same two kernels on rows of another length (``--allow params``), whose nodes were dealt
+    otherwise."""
+
+    def layers(name: str, size: int, *numbers: int) -> KernelFacts:
+        ops = ("amax", "exp", "sum")
+        made = (Origin(f"{o}_{n}", f"aten.{o}.Tensor", "", (size,)) for n in numbers for o in ops)
+        return kernel(name, origins=tuple(made), launches=len(numbers), text=f"{name}{size}")
+
+    base = [layers("a", 50257, 0, 1), layers("b", 50257, 2, 3)]
+    head = [layers("a", 50304, 1, 2), layers("b", 50304, 3, 0)]
+    assert groups(base, head) == {group("a", "a", "changed"), group("b", "b", "changed")}
+
+
+def test_look_alikes_of_one_size_come_before_those_of_others() -> None:
+    def made(name: str, size: int, *numbers: int) -> KernelFacts:
+        nodes = (Origin(f"exp_{n}", "aten.exp.default", "", (size,)) for n in numbers)
+        return kernel(name, origins=tuple(nodes), text=f"{name}{numbers}")
+
+    base = [made("small", 8, 0, 1), made("large", 64, 2, 3)]
+    head = [made("large", 64, 1, 2), made("small", 8, 3, 0)]
+    found = {(base[m.base[0]].name, head[m.head[0]].name) for m in match(base, head)}
+    assert found == {("small", "small"), ("large", "large")}
+
+
 def test_kernels_dealt_evenly_into_three_are_a_group() -> None:
     base = [kernel(name, *(f"{name}{n}" for n in range(6))) for name in "abc"]
     head = [
