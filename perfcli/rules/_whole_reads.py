@@ -54,6 +54,19 @@ def row_stride(kernel: KernelFacts, buffer: Buffer) -> int | None:
     return None
 
 
+def chunked(kernel: KernelFacts, buffer: Buffer, rows: int) -> tuple[int, int] | None:
+    """Elements of one of so many rows, and how many chunks it is cut into, where a kernel reduces
+    the buffer's last dimension in equal contiguous chunks, the last one of a row masked."""
+    length = buffer.shape[-1] if buffer.shape else 0
+    if not rows or rows * length != math.prod(buffer.shape) or buffer.stride[-1] != 1:
+        return None
+    chunks, rest = divmod(rows_of(kernel), rows)
+    # As many rows as columns: nothing says which of the two is reduced.
+    if rest or chunks < 2 or rows == length or reduced(kernel) != -(-length // chunks):
+        return None
+    return length, chunks
+
+
 def in_flight(run: Run, kernel: KernelFacts, again: int) -> int | None:
     """Bytes of ``again``, the bytes that the whole kernel reads again, that belong to the rows
     that are being reduced at the same time: what a cache must hold for a second sweep to find

@@ -2,119 +2,195 @@
 
 What it sees: a reduction along contiguous rows whose length or stride is no multiple of 16 bytes,
 and in its machine code, in every launch configuration, at least as many narrow loads (LDG) as the
-rows' elements need when no more can be loaded at once than rows and masks are aligned to. Only
-where the input takes 5 µs or more of memory bandwidth, twice what it takes to launch a kernel.
+rows' elements need when no more can be loaded at once than rows and masks are aligned to. Where a
+row is reduced in chunks (a split reduction), the chunks count: the row's length divided by their
+number, rounded up. Only where the input takes 5 µs or more of memory bandwidth, twice what it takes
+to launch a kernel.
 
 Why it costs: a thread that loads 16 bytes at once needs an eighth of the instructions of one that
 loads 2, and has more bytes under way. Rows that start at odd addresses, or a mask that ends
-anywhere, leave one element at a time (pytorch #148402, #122840). bfloat16 on an H100, torch 2.11,
-compared with the next aligned size: RMSNorm of 8,192 x 50,257 takes 1.07 ms, of 50,264 0.71 ms, of
-50,304 0.60 ms; softmax 1.16, 0.98 and 0.90 ms; of 32,768 x 4,097 RMSNorm takes 249 µs, of 4,096
-181 µs. Short rows, held in registers, lose less and are only worth knowing:
-softmax of 1,023 instead of 1,024 columns loses 4 %.
+anywhere, leave one element at a time (pytorch #148402, #122840). bfloat16 on an H100, torch 2.11:
+a softmax of 32,768 x 50,257 takes 4.65 ms, of 50,264 14 % less, of 50,304 22 % less; cross-entropy
+9 % less with both (docs/cures.md). RMSNorm of 8,192 x 50,257 takes 1.07 ms, of 50,264 0.71 ms, of
+50,304 0.60 ms; of 32,768 x 4,097 249 µs, of 4,096 181 µs. Split, softmax of 256 rows: 250,003
+columns take 271 µs, 250,008 222, 250,176 221; 1,000,003 take 1,075 µs, 1,000,064 755, 1,000,448 731
+(2026-11-21). Short rows, held in registers, lose less and are only worth knowing: softmax of 1,023
+instead of 1,024 columns loses 4 %.
 
-What to try: pad the rows' length to a multiple of 16 bytes (8 elements of half precision, 4 of
-float32), better of 128 bytes, in the model: a vocabulary of 50,257 becomes 50,264 or 50,304.
-Padding the stride alone is not enough, because the mask still ends within 16 bytes. A hand-written
-kernel can peel the last, masked block off the loop (PR #179941 for Inductor was never merged: no
-option in torch 2.8 to 2.15).
+What to try: pad the rows' length, in the model, to a multiple of 64 elements, the fastest of those
+that were timed: a vocabulary of 50,257 becomes 50,304. The smallest that makes loads wide is a
+multiple of 16 bytes (8 elements of half precision, 4 of float32), 50,264. Of split rows each chunk
+has to be such a multiple: in 3 chunks 250,016 columns are loaded 16 bits at a time and take 264 µs,
+although 250,016 is a multiple of 32; 250,008 and 250,176 are multiples of 3 x 8 and 3 x 64. Padding
+the stride alone is not enough, because the mask still ends within 16 bytes. A hand-written kernel
+can peel the last, masked block off the loop (PR #179941 for Inductor was never merged: no option in
+torch 2.8 to 2.15).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from perfcli import units
-from perfcli.model import Access, Buffer, Candidate, Finding, KernelFacts, Rule, Run
+from perfcli.model import Buffer, Candidate, Finding, KernelFacts, Rule, Run
 from perfcli.rules._evidence import origin_of
-from perfcli.rules._whole_reads import ANY_REDUCTION, reduced, row_stride, whole_reads
+from perfcli.rules._splits import splits
+from perfcli.rules._whole_reads import ANY_REDUCTION, chunked, reduced, row_stride, whole_reads
 
 WIDEST = 16
-GOOD_ROW = 128
+GOOD = 64
+"""Elements: the multiple that was fastest of those that were timed (docs/cures.md)."""
 SMALL_SECONDS = 5e-6
 ITEMSIZE = {"bfloat16": 2, "float16": 2, "float32": 4}
 
 
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """How a kernel walks over the rows of a buffer, in elements."""
+
+    length: int
+    stride: int
+    chunks: int
+    """Parts that a row is reduced in, each by another program."""
+    itemsize: int
+
+    @property
+    def chunk(self) -> int:
+        return -(-self.length // self.chunks)
+
+    @property
+    def unit(self) -> int:
+        """Bytes that the start and end of every chunk are aligned to, at most 16."""
+        elements = math.gcd(self.length, self.stride, self.chunk)
+        return math.gcd(WIDEST, elements * self.itemsize)
+
+
 def check(run: Run) -> Iterator[Finding]:
+    split_rows = {split.first: split.rows for split in splits(run)}
     for number, kernel in enumerate(run.kernels):
         if run.target is None or any(size.startswith("r") for size in kernel.dynamic_sizes):
             continue
         for buffer in whole_reads(kernel, ANY_REDUCTION):
+            rows = _rows(kernel, buffer, split_rows.get(number, 0))
             seconds = buffer.bytes / run.target.bandwidth
-            if seconds >= SMALL_SECONDS and _is_narrow(kernel, buffer):
-                yield _finding(number, kernel, buffer)
+            if rows and seconds >= SMALL_SECONDS and _is_narrow(kernel, buffer, rows):
+                yield _finding(number, kernel, buffer, rows)
                 break
 
 
-def _is_narrow(kernel: KernelFacts, buffer: Buffer) -> bool:
-    stride = row_stride(kernel, buffer)
+def _rows(kernel: KernelFacts, buffer: Buffer, split_rows: int) -> Rows | None:
     itemsize = ITEMSIZE.get(buffer.dtype)
-    if stride is None or itemsize is None or not kernel.candidates:
-        return False
-    unit = _unit(kernel, stride, itemsize)
-    loads = sum(a.pointer == buffer.argument and a.kind == "load" for a in _accesses(kernel))
-    return unit < WIDEST and all(
-        0 < loads * _narrow_each(kernel, c, unit, itemsize) <= _narrow(c, unit)
-        for c in kernel.candidates
+    if itemsize is None:
+        return None
+    stride = row_stride(kernel, buffer)
+    if stride is not None:
+        return Rows(reduced(kernel), stride, 1, itemsize)
+    cut = chunked(kernel, buffer, split_rows)
+    if cut is None:
+        return None
+    outer = [n for size, n in zip(buffer.shape[:-1], buffer.stride[:-1], strict=True) if size > 1]
+    return Rows(cut[0], outer[-1] if outer else cut[0], cut[1], itemsize)
+
+
+def _is_narrow(kernel: KernelFacts, buffer: Buffer, rows: Rows) -> bool:
+    accesses = kernel.source_facts.accesses if kernel.source_facts else ()
+    loads = sum(a.pointer == buffer.argument and a.kind == "load" for a in accesses)
+    return (
+        rows.unit < WIDEST
+        and bool(kernel.candidates)
+        and all(
+            0 < loads * _narrow_each(kernel, c, rows) <= _narrow(c, rows.unit)
+            for c in kernel.candidates
+        )
     )
 
 
-def _accesses(kernel: KernelFacts) -> tuple[Access, ...]:
-    return kernel.source_facts.accesses if kernel.source_facts else ()
-
-
-def _unit(kernel: KernelFacts, stride: int, itemsize: int) -> int:
-    """Bytes that every row's start and end are aligned to, at most 16."""
-    return math.gcd(WIDEST, reduced(kernel) * itemsize, stride * itemsize)
-
-
-def _narrow_each(kernel: KernelFacts, candidate: Candidate, unit: int, itemsize: int) -> int:
+def _narrow_each(kernel: KernelFacts, candidate: Candidate, rows: Rows) -> int:
     """Load instructions for one load of the source, one for each ``unit`` bytes of a thread's
     elements; 0 where a thread has not even one such unit too many."""
     held = 1 << (reduced(kernel) - 1).bit_length()
     block = candidate.config.get("XBLOCK", 1) * candidate.config.get("R0_BLOCK", held)
-    each = block * itemsize // (32 * candidate.num_warps)
-    return each // unit if each > unit else 0
+    each = block * rows.itemsize // (32 * candidate.num_warps)
+    return each // rows.unit if each > rows.unit else 0
 
 
 def _narrow(candidate: Candidate, unit: int) -> int:
     return sum(n for bits, n in candidate.global_loads.items() if int(bits) <= 8 * unit)
 
 
-def _finding(number: int, kernel: KernelFacts, buffer: Buffer) -> Finding:
-    itemsize = ITEMSIZE[buffer.dtype]
-    length, stride = reduced(kernel), row_stride(kernel, buffer) or 0
-    unit = _unit(kernel, stride, itemsize)
-    if length * itemsize % WIDEST:
-        what, part, wrong = f"of {units.count(length)} are", "rows", length
-    else:
-        what, part, wrong = f"{units.count(stride)} elements apart start at", "the stride", stride
+def _finding(number: int, kernel: KernelFacts, buffer: Buffer, rows: Rows) -> Finding:
     best = kernel.best or kernel.candidates[0]
     widths = sorted(best.global_loads.items(), key=lambda item: -int(item[0]))
     return Finding(
         code=RULE.code,
         severity="warning" if kernel.kind == "reduction" else "info",
-        headline=f"{kernel.name} loads {units.size(buffer.bytes)} {8 * unit} bits at a time: rows "
-        f"{what} no multiple of 16 bytes",
+        headline=f"{kernel.name} loads {units.size(buffer.bytes)} {8 * rows.unit} bits at a time: "
+        f"{_wrong(rows)} no multiple of 16 bytes",
         kernels=(number,),
         evidence=(
             "LDG instructions: " + ", ".join(f"{n} of {bits} bits" for bits, n in widths),
-            f"{buffer.argument}: rows of {units.exact_bytes(length * itemsize)}, "
-            f"{units.exact_bytes(stride * itemsize)} apart: "
-            f"{wrong * itemsize % WIDEST} more than a multiple of 16",
+            f"{buffer.argument}: {_layout(rows)}",
+            _cause(rows),
         ),
-        advice=f"pad {part} from {units.count(wrong)} to {_padded(wrong, itemsize)} elements",
+        advice=_advice(rows),
         metric="narrow_loads",
-        amount=_narrow(best, unit),
+        amount=_narrow(best, rows.unit),
         origin=origin_of(kernel),
     )
 
 
-def _padded(length: int, itemsize: int) -> str:
-    """The next multiples of 16 bytes and of 128, where they differ."""
-    aligned = [-(-length * itemsize // unit) * unit // itemsize for unit in (WIDEST, GOOD_ROW)]
-    return " or ".join(units.count(n) for n in dict.fromkeys(aligned))
+def _wrong(rows: Rows) -> str:
+    if rows.chunks > 1:
+        return f"chunks of {units.count(rows.chunk)}, {rows.chunks} to a row, are"
+    if _over(rows.length, rows):
+        return f"rows of {units.count(rows.length)} are"
+    return f"rows {units.count(rows.stride)} elements apart start at"
+
+
+def _layout(rows: Rows) -> str:
+    length, stride = rows.length * rows.itemsize, rows.stride * rows.itemsize
+    chunks = f" in {rows.chunks} chunks of {units.exact_bytes(rows.chunk * rows.itemsize)}"
+    return (
+        f"rows of {units.exact_bytes(length)}{chunks if rows.chunks > 1 else ''}, "
+        f"{units.exact_bytes(stride)} apart"
+    )
+
+
+def _cause(rows: Rows) -> str:
+    """Where the loads start, and where their mask ends: each alone keeps them narrow."""
+    part, starts = "rows", rows.stride
+    if rows.chunks > 1:
+        part, starts = "chunks", math.gcd(rows.stride, rows.chunk)
+    if _over(starts, rows):
+        return f"{part} start at no multiple of 16 bytes"
+    return (
+        f"{part} start at multiples of 16 bytes; the mask, which ends "
+        f"{_over(rows.length, rows)} B behind one, keeps loads narrow"
+    )
+
+
+def _over(elements: int, rows: Rows) -> int:
+    """Bytes more than a multiple of 16."""
+    return elements * rows.itemsize % WIDEST
+
+
+def _advice(rows: Rows) -> str:
+    """One size: the multiple of ``GOOD`` elements, and the smallest whose loads are wide."""
+    what = "the stride" if rows.chunks == 1 and not _over(rows.length, rows) else "rows"
+    wrong = rows.stride if what == "the stride" else rows.length
+    steps = (WIDEST // rows.itemsize * rows.chunks, GOOD * rows.chunks)
+    least, good = (-(-wrong // step) * step for step in steps)
+    text = f"pad {what} from {units.count(wrong)} to {units.count(good)} elements"
+    text += f", a multiple of {_times(GOOD, rows)}"
+    if least != good:
+        text += f" ({units.count(least)}, of {_times(WIDEST // rows.itemsize, rows)}, is the least)"
+    return text
+
+
+def _times(elements: int, rows: Rows) -> str:
+    return f"{rows.chunks} × {elements}" if rows.chunks > 1 else str(elements)
 
 
 RULE = Rule("PC204", "narrow loads", __doc__, of_run=check)

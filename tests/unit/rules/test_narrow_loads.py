@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.metadata
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -34,15 +35,23 @@ def test_rows_of_an_odd_vocabulary() -> None:
     )
     assert finding.evidence == (
         "LDG instructions: 4 of 16 bits",
-        "in_ptr0: rows of 100,514 B, 100,514 B apart: 2 more than a multiple of 16",
+        "in_ptr0: rows of 100,514 B, 100,514 B apart",
+        "rows start at no multiple of 16 bytes",
     )
-    assert finding.advice == "pad rows from 50,257 to 50,264 or 50,304 elements"
+    assert finding.advice == (
+        "pad rows from 50,257 to 50,304 elements, a multiple of 64 (50,264, of 8, is the least)"
+    )
     assert finding.amount == 4
 
 
 def test_a_padded_stride_leaves_the_mask() -> None:
     (finding,) = found(kernel(stride=50304))
-    assert "100,608 B apart" in finding.evidence[1]
+    assert finding.evidence[1:] == (
+        "in_ptr0: rows of 100,514 B, 100,608 B apart",
+        "rows start at multiples of 16 bytes; the mask, which ends 2 B behind one, "
+        "keeps loads narrow",
+    )
+    assert finding.advice.startswith("pad rows from 50,257 to 50,304 elements")
 
 
 def test_a_stride_that_starts_rows_anywhere() -> None:
@@ -51,16 +60,71 @@ def test_a_stride_that_starts_rows_anywhere() -> None:
         "triton_red_fused_0 loads 51.5 MB 16 bits at a time: "
         "rows 50,305 elements apart start at no multiple of 16 bytes"
     )
-    assert finding.evidence[1] == (
-        "in_ptr0: rows of 100,608 B, 100,610 B apart: 2 more than a multiple of 16"
+    assert finding.evidence[1:] == (
+        "in_ptr0: rows of 100,608 B, 100,610 B apart",
+        "rows start at no multiple of 16 bytes",
     )
-    assert finding.advice == "pad the stride from 50,305 to 50,312 or 50,368 elements"
+    assert finding.advice == (
+        "pad the stride from 50,305 to 50,368 elements, a multiple of 64 "
+        "(50,312, of 8, is the least)"
+    )
 
 
 def test_rows_in_registers_are_only_worth_knowing() -> None:
     (finding,) = found(kernel(1023, 16384, kind="persistent-reduction"))
     assert finding.severity == "info"
-    assert finding.advice == "pad rows from 1,023 to 1,024 elements"
+    assert finding.advice == "pad rows from 1,023 to 1,024 elements, a multiple of 64"
+
+
+def split(
+    columns: int, *, chunks: int = 3, rows: int = 256, stride: int | None = None
+) -> list[KernelFacts]:
+    """Both stages of a reduction of split rows, the first with 4 narrow loads."""
+    whole = matrix(rows, columns, stride=(stride or columns, 1))
+    partial = matrix(rows, chunks, name="buf0", dtype="float32")
+    first = reduction(
+        "triton_red_fused_0",
+        (whole, replace(partial, argument="out_ptr0", role="output")),
+        {"x": rows * chunks, "r0_": -(-columns // chunks)},
+        facts=source(masked=True),
+        widths={"16": 4},
+    )
+    second = reduction(
+        "triton_per_fused_1", (partial,), {"x": rows, "r0_": chunks}, kind="persistent-reduction"
+    )
+    return [first, second]
+
+
+def test_chunks_of_a_split_row() -> None:
+    (finding,) = RULE.of_run(run(split(250003)))
+    assert finding.headline == (
+        "triton_red_fused_0 loads 128 MB 16 bits at a time: "
+        "chunks of 83,335, 3 to a row, are no multiple of 16 bytes"
+    )
+    assert finding.evidence == (
+        "LDG instructions: 4 of 16 bits",
+        "in_ptr0: rows of 500,006 B in 3 chunks of 166,670 B, 500,006 B apart",
+        "chunks start at no multiple of 16 bytes",
+    )
+    assert finding.advice == (
+        "pad rows from 250,003 to 250,176 elements, a multiple of 3 × 64 "
+        "(250,008, of 3 × 8, is the least)"
+    )
+
+
+def test_a_padded_row_may_still_have_odd_chunks() -> None:
+    (finding,) = RULE.of_run(run(split(250016)))
+    assert "chunks of 83,339" in finding.headline
+    assert finding.advice.startswith("pad rows from 250,016 to 250,176 elements")
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [split(250008), split(250176), split(250003)[:1], split(4099, chunks=3, rows=4099)],
+    ids=["aligned chunks", "well aligned chunks", "no second stage", "rows or columns"],
+)
+def test_split_rows_that_are_fine(harmless: list[KernelFacts]) -> None:
+    assert list(RULE.of_run(run(harmless))) == []
 
 
 def wider(count: int) -> KernelFacts:
@@ -100,6 +164,25 @@ def wider(count: int) -> KernelFacts:
 )
 def test_what_is_fine(harmless: KernelFacts) -> None:
     assert found(harmless) == []
+
+
+try:
+    RELEASE = tuple(map(int, importlib.metadata.version("torch").split(".")[:2]))
+except importlib.metadata.PackageNotFoundError:
+    RELEASE = (0, 0)
+
+
+@pytest.mark.torch
+@pytest.mark.skipif(RELEASE < (2, 13), reason="kernels as torch 2.13 splits them")
+@pytest.mark.parametrize(("columns", "codes"), [(250016, ["PC204"]), (250008, []), (250176, [])])
+def test_split_rows_for_real(
+    columns: int, codes: list[str], compile_run: Callable[..., Run]
+) -> None:
+    """The advice holds: whole chunks of 8 elements are loaded 64 bits at a time."""
+    compiled = compile_run("softmax", params=(("rows", 256), ("columns", columns)))
+    assert [finding.code for finding in RULE.of_run(compiled)] == codes
+    if not codes:
+        assert [dict(c.global_loads) for c in compiled.kernels[0].candidates] == [{"64": 1}]
 
 
 @pytest.mark.torch
