@@ -21,7 +21,7 @@ of `gqa-transformer -p layers=3 -p batch=48 -p learned=true` without a read limi
 A persistent reduction with 58 spilled words took 32 % longer than with twice the warps.
 pytorch#185814 is the opposite: one row at a time of 16,384 columns, 4.4 times too slow.
 
-What to try: there is no option of Inductor that sets one kernel's warps.
+What to try: there is no option of Inductor that sets one kernel's launch configuration.
 `coordinate_descent_tuning` and `max_autotune` search configurations on a device. Or fuse less:
 PC101 and PC103 name options.
 """
@@ -99,8 +99,8 @@ def _finding(number: int, kernel: KernelFacts, best: Candidate, other: Candidate
             _described(whose, best),
             _described(f"with {what}", other),
         ),
-        advice="no option sets one kernel's warps; on a device coordinate_descent_tuning or "
-        "max_autotune searches them"
+        advice="no option sets one kernel's launch configuration; on a device "
+        "coordinate_descent_tuning or max_autotune searches them"
         if kernel.kind in GENERATED
         else f"give the kernel a configuration with {what}",
         metric="spilled_words",

@@ -37,6 +37,7 @@ def test_more_warps_spill_nothing() -> None:
 def test_a_smaller_block() -> None:
     (finding,) = found(other(config={"XBLOCK": 1, "RSPLIT_SIZE": 64}))
     assert "spills nothing with XBLOCK 4 → 1" in finding.headline
+    assert finding.advice.startswith("no option sets one kernel's launch configuration; ")
 
 
 def test_a_hand_written_kernel_keeps_its_block() -> None:
