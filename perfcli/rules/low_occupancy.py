@@ -28,8 +28,8 @@ instead).
 Why it costs: with fewer bytes in flight than needed the memory idles, in that proportion.
 
 What to try: a smaller block or fewer values alive per thread, wider loads, fewer fusions.
-No option of Inductor sets one kernel's warps; `coordinate_descent_tuning` and `max_autotune`
-search them on a device.
+No option of Inductor sets one kernel's launch configuration; `coordinate_descent_tuning` and
+`max_autotune` search for one on a device.
 """
 
 from __future__ import annotations
