@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,26 @@ def origins(scheduled: Any) -> tuple[Origin, ...]:
         ir_node = getattr(item, "node", None) or item
         for origin in getattr(ir_node, "origins", ()):
             nodes[origin] = None
-    return tuple(_origin(n) for n in sorted(nodes, key=_position) if n.op == "call_function")
+    computed = [n for n in sorted(nodes, key=_position) if n.op == "call_function"]
+    found = tuple(_origin(n) for n in computed)
+    if any(origin.location for origin in found):
+        return found
+    return tuple(_from_users(n, origin) for n, origin in zip(computed, found, strict=True))
+
+
+def _from_users(node: Any, origin: Origin) -> Origin:
+    """The origin with the line of the nearest node that uses this one: Inductor's pattern matcher
+    puts nodes without a trace (``prims.prepare_softmax_online``) in the place of the model's."""
+    seen, queue = {node}, [node]
+    for current in queue:
+        for user in getattr(current, "users", ()):
+            location, code = _user_line(user.meta.get("stack_trace") or "")
+            if location:
+                return replace(origin, location=location, code=code)
+            if user not in seen:
+                seen.add(user)
+                queue.append(user)
+    return origin
 
 
 def parts(scheduled: Any, kernel: Any) -> Any:

@@ -56,6 +56,27 @@ def test_the_innermost_frame_that_is_not_torchs(
     assert (origin.location, origin.code) == (location, code)
 
 
+def replaced(*, traced: bool) -> tuple[Origin, ...]:
+    """Origins of a kernel that computes a node of the pattern matcher's, which has no trace; one
+    node later comes one that has it."""
+    graph = torch.fx.Graph()
+    own = [graph.call_function(torch.sin, (1,))]
+    between = graph.call_function(torch.cos, (own[0],))
+    user = graph.call_function(torch.exp, (between,))
+    user.meta["stack_trace"] = INNER
+    if traced:
+        own.append(graph.call_function(torch.tan, (1,)))
+        own[1].meta["stack_trace"] = OUTER
+    return origins(SimpleNamespace(node=SimpleNamespace(origins=own)))
+
+
+def test_a_kernel_without_any_line_has_that_of_what_uses_it() -> None:
+    (origin,) = replaced(traced=False)
+    assert (origin.node, origin.location) == ("sin", "/home/me/layers/norm.py:6")
+    assert origin.code == "return F.rms_norm(x, (8,))"
+    assert [o.location for o in replaced(traced=True)] == ["", "/home/me/model.py:14"]
+
+
 def test_a_frame_without_text_does_not_borrow_the_next_ones() -> None:
     bare = '  File "<string>", line 3, in forward\n'
     assert origin_of(stack_trace=bare + TORCHS).location == "<string>:3"
