@@ -99,7 +99,7 @@ def _outcome(
         return "does not help", ""
     was, is_ = ([f for f in s if f.code == finding.code] for s in (made.before, made.after))
     if is_ and _weight(is_) >= _weight(was):
-        return "does not help", "other kernels have it instead"
+        return "does not help", "it is elsewhere instead"
     peak = _whole(finding, made)
     if peak is not None and peak.outcome != "better":
         return "does not help", "the peak is elsewhere"

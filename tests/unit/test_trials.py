@@ -147,7 +147,7 @@ def test_parts_are_counted_together() -> None:
 def test_moving_it_to_another_kernel_does_not_help() -> None:
     tried = [k("a", "1 2 3"), k("far", "9", 92)]
     trial = judged(run(OVER_FUSED), run(tried))
-    assert (trial.outcome, trial.reason) == ("does not help", "other kernels have it instead")
+    assert (trial.outcome, trial.reason) == ("does not help", "it is elsewhere instead")
 
 
 def test_the_same_kernels_do_not_help() -> None:
@@ -202,7 +202,7 @@ def test_gone_findings_of_the_comparison_do_not_count() -> None:
     tried = run([k("a", "1", 9), k("b", "2")])
     finding = next(f for f in findings if f.appearance == "new")
     made = trials.attempt(head, tried, findings, base)
-    assert trials.judge(finding, CURE, made).reason == "other kernels have it instead"
+    assert trials.judge(finding, CURE, made).reason == "it is elsewhere instead"
 
 
 def test_proven() -> None:
