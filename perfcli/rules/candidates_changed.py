@@ -6,8 +6,8 @@ and has another list of launch configurations, or an equal list of which the bes
 registers or spills, because ptxas or triton differ. What a configuration becomes is compared by
 its best binary: the one with the fewest spilled words, then registers. Which one wins on the
 device is not known here, so it is the list that changed, not the winner. It is a warning where the
-best binary spills more, or needs more registers so that fewer warps are resident; otherwise it is
-worth knowing.
+best binary spills more and over 16 words (fewer cost little, PC101), or at most half as many warps
+are resident; otherwise it is worth knowing.
 
 Why it costs: a list without the configuration that used to win is slower with nothing else
 changed. In pytorch#194736 `max_autotune` dropped the default configuration of a persistent
@@ -25,6 +25,7 @@ from typing import TypeAlias
 
 from perfcli import units
 from perfcli.model import Candidate, Comparison, Finding, KernelFacts, Rule
+from perfcli.rules import _launches
 from perfcli.rules._evidence import origin_of
 
 Config: TypeAlias = str
@@ -110,10 +111,11 @@ def _finding(comparison: Comparison, lists: Lists, pairs: list[tuple[int, int]])
 def _worse(before: Candidate | None, after: Candidate | None) -> bool:
     if before is None or after is None:
         return False
-    if (after.spilled_words or 0) != (before.spilled_words or 0):
-        return (after.spilled_words or 0) > (before.spilled_words or 0)
-    more = (after.registers or 0) > (before.registers or 0)
-    return more and (after.occupancy or 0.0) < (before.occupancy or 0.0)
+    was, is_ = before.spilled_words or 0, after.spilled_words or 0
+    if is_ > max(was, _launches.SPILLS_THAT_MATTER):
+        return True
+    known = before.occupancy is not None and after.occupancy is not None
+    return known and (after.occupancy or 0.0) <= (before.occupancy or 0.0) / 2
 
 
 def _listed(lists: Lists) -> Iterator[str]:

@@ -60,10 +60,23 @@ def test_more_registers_that_cost_no_warps_are_no_worse() -> None:
     assert finding.severity == "warning"
 
 
+def test_a_few_spilled_words_or_warps_less_are_worth_knowing_only() -> None:
+    """As for PC101: up to 16 words cost little; 17 are a warning."""
+    before = offering(candidate(1))
+    for after, severity in (
+        (candidate(2, stack=8), "info"),
+        (candidate(2, stack=64), "info"),
+        (candidate(2, stack=68), "warning"),
+        (candidate(2, registers=40), "info"),
+    ):
+        (finding,) = found(before, offering(after))
+        assert finding.severity == severity, after
+
+
 def test_another_ptxas_makes_other_binaries_of_all_kernels() -> None:
     newer = {"environment": replace(ENVIRONMENT, ptxas="13.0")}
     base = [offering(candidate(1), name=f"k{n}", text=str(n)) for n in range(3)]
-    head = [offering(candidate(1, registers=40), name=f"k{n}", text=str(n)) for n in range(3)]
+    head = [offering(candidate(1, registers=80), name=f"k{n}", text=str(n)) for n in range(3)]
     (finding,) = found(base, head, **newer)
     assert finding.headline == (
         "other machine code from equal source: k0 and 2 other kernels, the best of 3 got worse"
