@@ -16,9 +16,9 @@ def came_with_head(finding: Finding) -> bool:
 
 
 def counts(comparison: Comparison, named: Finding | None) -> Iterator[str]:
-    """The findings that the lines above do not name: ``2 findings fixed (PC204)``. Doubts about
-    the report are none of the head's."""
-    others = [f for f in comparison.findings if f is not named and not f.doubt]
+    """The findings about other kernels than the one that the lines name: ``2 findings fixed
+    (PC204)``. Doubts about the report are none of the head's."""
+    others = [f for f in comparison.findings if not f.doubt and not _beside(f, named)]
     fixed = [finding for finding in others if finding.appearance == "gone"]
     if fixed:
         yield f"{units.plural(len(fixed), 'finding')} fixed ({_codes(fixed)})"
@@ -32,6 +32,13 @@ def counts(comparison: Comparison, named: Finding | None) -> Iterator[str]:
         ]
         if counted:
             yield f"{', '.join(counted)} ({_codes(came)})"
+
+
+def _beside(finding: Finding, named: Finding | None) -> bool:
+    """Whether it stands in the same block as the one that is named."""
+    if named is None or finding.on_base:
+        return False
+    return finding is named or not set(finding.kernels).isdisjoint(named.kernels)
 
 
 def _codes(findings: Sequence[Finding]) -> str:

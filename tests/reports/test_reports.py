@@ -410,6 +410,14 @@ def test_findings_that_the_first_lines_do_not_name_are_counted() -> None:
     ]
 
 
+def test_what_else_is_said_of_the_kernel_to_blame_stands_in_its_block() -> None:
+    spills = Finding("PC101", "warning", "z", (0,), appearance="new", explained_by="PC103")
+    lines = first_lines(replace(worse(), findings=(blamed(appearance="new"), spills)))
+    assert not any(line.startswith("besides") for line in lines)
+    lines = first_lines(replace(worse(), findings=(blamed(appearance="same"), spills)))
+    assert "cause   PC101 z" in lines
+
+
 def test_a_warning_that_decided_is_said_once_with_its_kernel_and_cure() -> None:
     base = run([kernel("long_name_1", "1", read=4000), kernel("b", "2")])
     head = run([kernel("both", "1", "2", read=1000)], id="head")
