@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import traceback
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -78,15 +79,15 @@ def _asked(
 
 def _explained(findings: Sequence[Finding]) -> Iterator[Finding]:
     """The findings, those marked that are consequences of others about the same kernel."""
+    causes: dict[tuple[int, str], tuple[int, str]] = {}
     explains = {each.code: each.explains for each in rules()}
+    for place, finding in enumerate(findings):
+        for kernel, code in itertools.product(finding.kernels, explains.get(finding.code, ())):
+            causes.setdefault((kernel, code), (place, finding.code))
     for finding in findings:
-        causes = [
-            other.code
-            for other in findings
-            if finding.code in explains.get(other.code, ())
-            and not set(finding.kernels).isdisjoint(other.kernels)
-        ]
-        yield replace(finding, explained_by=causes[0]) if causes else finding
+        found = (causes.get((kernel, finding.code)) for kernel in finding.kernels)
+        first = min(filter(None, found), default=None)
+        yield replace(finding, explained_by=first[1]) if first else finding
 
 
 def _order(finding: Finding) -> tuple[int, int, bool, int, str, float]:

@@ -116,6 +116,16 @@ def writer(metric: str) -> Callable[[float | None], str]:
     return _METRICS[metric][1] if metric in _METRICS else count
 
 
+# --- options ---------------------------------------------------------------------------------
+
+
+def setting(value: object) -> str:
+    """An option's value as it is typed behind ``OPT=``: ``false``, ``10``, a text as it is."""
+    import json  # 2 ms, which perfcli --help need not wait for
+
+    return value if isinstance(value, str) else json.dumps(value)
+
+
 # --- foreign text ----------------------------------------------------------------------------
 
 

@@ -13,7 +13,6 @@ from perfcli import units
 from perfcli.model import Comparison
 
 from . import _group_rows, _run_lines, _total_rows
-from ._counts import came_with_head
 from ._findings import findings_view, nothing_to_try
 from ._kernel_rows import Part, known_columns
 from ._tables import KernelTable, hidden, kernel_table, plain_table, to_paste
@@ -46,7 +45,7 @@ def comparison_view(
     ends = (_group_rows.unchanged(comparison), _group_rows.without_provenance(comparison))
     parts += [Text(line, style="dim") for line in ends if line]
     parts += findings_view(comparison, places[1][0] if places else "")
-    came = [finding for finding in comparison.findings if came_with_head(finding)]
+    came = [finding for finding in comparison.findings if finding.came_with_head]
     parts += nothing_to_try(came) if tried else []
     parts += _closing(comparison, places)
     return Group(*parts)

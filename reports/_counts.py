@@ -10,11 +10,6 @@ from perfcli.model import Comparison, Finding
 from ._finding import WORDS
 
 
-def came_with_head(finding: Finding) -> bool:
-    """New or worse, or what only the comparison shows."""
-    return not finding.on_base and finding.appearance in ("", "new", "worse")
-
-
 def counts(comparison: Comparison, named: Finding | None) -> Iterator[str]:
     """The findings about other kernels than the one that the lines name: ``2 findings fixed
     (PC204)``. Doubts about the report are none of the head's."""
@@ -23,7 +18,7 @@ def counts(comparison: Comparison, named: Finding | None) -> Iterator[str]:
     if fixed:
         yield f"{units.plural(len(fixed), 'finding')} fixed ({_codes(fixed)})"
     for appearance, adjective in (("new", "new "), ("worse", "worse ")):
-        came = [f for f in others if came_with_head(f) and (f.appearance or "new") == appearance]
+        came = [f for f in others if f.came_with_head and (f.appearance or "new") == appearance]
         numbers = {s: sum(f.severity == s for f in came) for s in WORDS}
         counted = [
             units.plural(n, *(f"{adjective}{word}" for word in WORDS[s]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 
 from rich.console import RenderableType
@@ -116,11 +115,7 @@ def _cost(change: Change) -> str:
 
 def assignments(options: Mapping[str, OptionValue]) -> str:
     """As they are given to ``-o``."""
-    return " ".join(f"{name}={_written(value)}" for name, value in options.items())
-
-
-def _written(value: OptionValue) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+    return " ".join(f"{name}={units.setting(value)}" for name, value in options.items())
 
 
 def applied(trial: Trial) -> str:

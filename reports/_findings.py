@@ -25,16 +25,14 @@ MOST_COMMANDS = 3
 def findings_view(comparison: Comparison, head: str = "") -> list[RenderableType]:
     """New and worse ones in full, what was cured in a line each, what both sides have in one.
     ``head``: how to name the head's run, empty where it is not stored."""
-    shown = [f for f in comparison.findings if f.appearance in ("new", "worse", "")]
+    shown = [f for f in comparison.findings if f.came_with_head]
     gone = [f for f in comparison.findings if f.appearance == "gone"]
     both = [f for f in comparison.findings if f.appearance in ("same", "better")]
     if not comparison.findings:
         return []
     parts: list[RenderableType] = [Text(""), Text("Findings", style="bold")]
     said = _Said()
-    for placed in _all(shown):
-        run = comparison.base if placed.finding.on_base else comparison.head
-        parts.append(Full(placed, run, said.before(placed.finding)))
+    parts += [Full(each, comparison.head, said.before(each.finding)) for each in _all(shown)]
     parts += [OneLine("fixed", finding, comparison.base) for finding in gone]
     if both:
         parts.append(_on_both_sides(both, head))

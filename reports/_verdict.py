@@ -13,7 +13,7 @@ from perfcli import units
 from perfcli.model import Comparison, Finding, KernelFacts, Outcome
 
 from . import _total_rows
-from ._counts import came_with_head, counts
+from ._counts import counts
 from ._cures import assignments, costs, in_order
 from ._names import shortened
 
@@ -119,7 +119,7 @@ def cause(comparison: Comparison) -> Finding | None:
     because = comparison.because
     if because is None or comparison.outcome not in ("worse", "unknown"):
         return None
-    came = [f for f in comparison.findings if came_with_head(f)]
+    came = [f for f in comparison.findings if f.came_with_head]
     decided = [f for f in came if f.code == because.code]
     if decided or because.group is None:
         return next(iter(decided), None)

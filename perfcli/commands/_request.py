@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from perfcli import environment, options, registry, targets, userfile
+from perfcli import environment, options, registry, targets, units, userfile
 from perfcli.commands._fingerprint import fingerprint
 from perfcli.environment import Interpreter
 from perfcli.errors import PerfcliError
@@ -98,7 +97,7 @@ def already_default(jobs: Sequence[Job]) -> str:
         rest = {name: value for name, value in variant.options.items() if name not in usual}
         own.append((interpreter, rest, dict(variant.env), variant.patches))
         said |= dict.fromkeys(
-            f"{name}={_show(value)} is the default of torch {interpreter.torch} already"
+            f"{name}={units.setting(value)} is the default of torch {interpreter.torch} already"
             for name, value in usual.items()
         )
     return " and ".join(said) if said and own[0] == own[-1] else ""
@@ -106,16 +105,12 @@ def already_default(jobs: Sequence[Job]) -> str:
 
 def describe(variant: Variant) -> str:
     """``default``, or what the variant sets: ``triton.cudagraphs=true python 2.15/bin/python``."""
-    settings = [f"{name}={_show(value)}" for name, value in variant.options.items()]
+    settings = [f"{name}={units.setting(value)}" for name, value in variant.options.items()]
     settings += [f"{name}={value}" for name, value in variant.env.items()]
     settings += list(variant.patches)
     if variant.python:
         settings.append(f"python {variant.python}")
     return " ".join(settings) or "default"
-
-
-def _show(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _shared_request(question: Question) -> CompileRequest:

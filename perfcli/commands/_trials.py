@@ -45,7 +45,7 @@ def everything(_: Finding) -> bool:
 
 def came_with_head(finding: Finding) -> bool:
     """Of a comparison's findings those that it shows in full."""
-    return finding.appearance in ("new", "worse", "")
+    return finding.came_with_head
 
 
 def show_hint(
@@ -154,7 +154,7 @@ class _Compiler:
 def cured(variant: Variant, cure: Cure, catalogue: Catalogue) -> Variant:
     """The variant with a cure's options added. Raises PerfcliError where this torch has none of
     that name."""
-    texts = [f"{name}={_written(value)}" for name, value in cure.options.items()]
+    texts = [f"{name}={units.setting(value)}" for name, value in cure.options.items()]
     added = options.make_variant("", texts, catalogue)
     both = replace(
         variant,
@@ -162,10 +162,6 @@ def cured(variant: Variant, cure: Cure, catalogue: Catalogue) -> Variant:
         env={**variant.env, **added.env},
     )
     return replace(both, name=describe(both))
-
-
-def _written(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def check_torch(run: Run, interpreter: Interpreter) -> None:

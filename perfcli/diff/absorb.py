@@ -69,8 +69,8 @@ def _with(match: Match, index: int) -> Match:
 
 
 def _written(kernel: KernelFacts) -> set[tuple[str, str]]:
-    return {(kernel.graph, b.name) for b in kernel.buffers if b.role in ("output", "inplace")}
+    return {(kernel.graph, b.name) for b in kernel.buffers if b.is_written}
 
 
 def _read(kernel: KernelFacts) -> set[tuple[str, str]]:
-    return {(kernel.graph, b.name) for b in kernel.buffers if b.role in ("input", "inplace")}
+    return {(kernel.graph, b.name) for b in kernel.buffers if b.is_read}

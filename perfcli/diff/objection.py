@@ -14,7 +14,7 @@ def judged(comparison: Comparison, findings: Sequence[Finding]) -> Comparison:
     it has a new warning, better or the same can't be said. ``findings``: the gravest first."""
     if comparison.outcome == "worse":
         return comparison
-    came = [finding for finding in findings if came_with_head(finding) and not finding.doubt]
+    came = [finding for finding in findings if finding.came_with_head and not finding.doubt]
     error = next((finding for finding in came if finding.severity == "error"), None)
     if error is not None:
         return _worse(comparison, error)
@@ -22,11 +22,6 @@ def judged(comparison: Comparison, findings: Sequence[Finding]) -> Comparison:
     if warning is not None and comparison.outcome != "unknown":
         return _unsure(comparison, warning)
     return comparison
-
-
-def came_with_head(finding: Finding) -> bool:
-    """New, worse, or what only the comparison shows; not what is gone or stayed."""
-    return finding.appearance in ("", "new", "worse") and not finding.on_base
 
 
 def _worse(comparison: Comparison, error: Finding) -> Comparison:

@@ -88,6 +88,12 @@ class Finding:
     """It doubts the report's numbers: no matter how grave, it is no regression."""
 
     @property
+    def came_with_head(self) -> bool:
+        """In a comparison: new, worse, or what only the comparison shows; not what is gone or
+        stayed."""
+        return self.appearance in ("", "new", "worse") and not self.on_base
+
+    @property
     def proven(self) -> bool | None:
         """True where a cure was compiled and helps, False where some were and none does, None
         where none was."""

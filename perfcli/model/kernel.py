@@ -161,6 +161,14 @@ class Buffer:
     graph_input: bool = False
     """An input, parameter or saved value: not made by another kernel of this graph."""
 
+    @property
+    def is_read(self) -> bool:
+        return self.role in ("input", "inplace")
+
+    @property
+    def is_written(self) -> bool:
+        return self.role in ("output", "inplace")
+
 
 @dataclass(frozen=True, slots=True)
 class KernelFacts:

@@ -104,10 +104,19 @@ def mix_order_cures(run: Run, reads: int) -> tuple[Cure, ...]:
 def buffers_read(kernel: KernelFacts) -> int | None:
     """Buffers that a kernel reads, each once: what torch 2.13 counts against the read limit
     (``FusedMixOrderReductions.can_fuse_with``) less what the kernel makes and reads itself."""
-    read = {b.name for b in kernel.buffers if b.role in ("input", "inplace")}
+    read = {b.name for b in kernel.buffers if b.is_read}
     if read:
         return len(read)
     return kernel.source_facts.buffers_read if kernel.source_facts else None
+
+
+def resources(candidate: Candidate) -> str:
+    """``255 registers, 92 spilled words, 112,928 B shared memory``."""
+    return (
+        f"{units.count(candidate.registers)} registers, "
+        f"{units.plural(candidate.spilled_words or 0, 'spilled word')}, "
+        f"{units.exact_bytes(candidate.shared_bytes)} shared memory"
+    )
 
 
 def residency(candidate: Candidate) -> str:

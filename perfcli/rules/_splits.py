@@ -36,7 +36,7 @@ def splits(run: Run) -> Iterator[Split]:
         if buffer.role != "input"
     }
     for second, two in reducing:
-        read = {(two.graph, b.name) for b in two.buffers if b.role in ("input", "inplace")}
+        read = {(two.graph, b.name) for b in two.buffers if b.is_read}
         chunks = reduced(two)
         for first in sorted({writers[key] for key in read if key in writers} - {second}):
             one = run.kernels[first]

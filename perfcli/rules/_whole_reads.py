@@ -37,7 +37,7 @@ def whole_reads(kernel: KernelFacts, kinds: Collection[KernelKind] = LOOPED) -> 
         buffer
         for buffer in kernel.buffers
         # A split rounds its chunks up, so that a kernel has a few points too many.
-        if buffer.role in ("input", "inplace") and points / 2 < math.prod(buffer.shape) <= points
+        if buffer.is_read and points / 2 < math.prod(buffer.shape) <= points
     ]
 
 

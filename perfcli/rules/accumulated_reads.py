@@ -61,8 +61,7 @@ def _terms(run: Run, number: int) -> list[Buffer]:
     later = _read_later(run, kernel)
     same: dict[tuple[str, int], list[Buffer]] = defaultdict(list)
     for buffer in kernel.buffers:
-        read = buffer.role in ("input", "inplace")
-        if read and not buffer.graph_input and buffer.name not in later:
+        if buffer.is_read and not buffer.graph_input and buffer.name not in later:
             same[buffer.dtype, buffer.bytes].append(buffer)
     return max(same.values(), key=_sum, default=[])
 
@@ -88,7 +87,7 @@ def _after(run: Run, kernel: KernelFacts) -> list[Launch]:
 
 def _written(kernel: KernelFacts, terms: list[Buffer]) -> int:
     size = terms[0].bytes if terms else 0
-    return sum(b.bytes == size and b.role in ("output", "inplace") for b in kernel.buffers)
+    return sum(b.bytes == size and b.is_written for b in kernel.buffers)
 
 
 def _sum(buffers: list[Buffer]) -> int:

@@ -24,6 +24,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from perfcli import units
+from perfcli.diff import work
 from perfcli.model import Comparison, Finding, KernelFacts, Rule, Run
 
 FAMILIES = (
@@ -45,8 +46,7 @@ def _calls(run: Run) -> dict[str, Counter[str]]:
     """For each direction, how often an operator is called."""
     counted: dict[str, Counter[str]] = {}
     for extern in run.externs:
-        direction = extern.graph.split(" ")[0]
-        counted.setdefault(direction, Counter())[operator(extern.op)] += extern.count
+        counted.setdefault(work.direction(extern), Counter())[operator(extern.op)] += extern.count
     return counted
 
 
@@ -77,7 +77,7 @@ def _finding(
         code=RULE.code,
         severity="warning" if lost else "info",
         headline=f"{direction} {verb}: {', '.join(differ)}",
-        evidence=tuple(_generated(comparison, direction)) if lost else (),
+        evidence=tuple(_evidence(comparison, direction)) if lost else (),
         advice="find out what it no longer accepts: dtype, size, mask, alignment" if lost else "",
         subject=direction,
     )
@@ -88,8 +88,7 @@ def _lost(
 ) -> list[str]:
     """Operators whose kind is called less often, while kernels took their work over."""
     kinds = {family(op): op for op in sorted(ours)}
-    base = [k for k in comparison.base.kernels if k.graph.split(" ")[0] == direction]
-    head = [k for k in comparison.head.kernels if k.graph.split(" ")[0] == direction]
+    base, head = _generated(comparison, direction)
     return [
         title
         for title in kinds
@@ -140,11 +139,16 @@ def _bytes(kernels: list[KernelFacts]) -> int:
     return sum((kernel.bytes_moved or 0) * kernel.launches for kernel in kernels)
 
 
-def _generated(comparison: Comparison, direction: str) -> Iterator[str]:
-    sides = [
-        [k for k in run.kernels if k.graph.split(" ")[0] == direction]
+def _generated(comparison: Comparison, direction: str) -> tuple[list[KernelFacts], ...]:
+    """The kernels of that direction, of base and head."""
+    return tuple(
+        [kernel for kernel in run.kernels if work.direction(kernel) == direction]
         for run in (comparison.base, comparison.head)
-    ]
+    )
+
+
+def _evidence(comparison: Comparison, direction: str) -> Iterator[str]:
+    sides = _generated(comparison, direction)
     before, after = (
         units.plural(sum(k.launches for k in side), "launch", "launches") for side in sides
     )

@@ -67,8 +67,7 @@ def _finding(run: Run, number: int, kernel: KernelFacts, best: Candidate, reads:
         evidence=(
             f"{reads} buffers read, torch's limit is {_launches.MAX_READS_DEFAULT}; "
             f"in this run {_limit(run)}",
-            f"{units.count(best.registers)} registers, {units.plural(words, 'spilled word')}, "
-            f"{units.exact_bytes(best.shared_bytes)} shared memory",
+            _launches.resources(best),
             _launches.residency(best),
         ),
         advice="limit what mix-order kernels may read, or switch them off; both read memory "

@@ -69,7 +69,7 @@ def _exceeded(
         kernels=(number,),
         evidence=(
             f"{units.plural(len(over), 'launch configuration')}, none fits",
-            *((_without_pipeline(retried),) if retried else ()),
+            *((f"without: {_launches.resources(retried)}",) if retried else ()),
             *sorted({c.error.splitlines()[0] for c in over if c.error}),
         ),
         advice="fewer stages, a smaller block, or fewer inputs in one kernel",
@@ -99,14 +99,6 @@ def _pipelined(candidate: Candidate) -> bool:
 def _tile(candidate: Candidate) -> tuple[int, dict[str, int]]:
     config = {k: v for k, v in candidate.config.items() if k != "NUM_STAGES"}
     return candidate.num_warps, config
-
-
-def _without_pipeline(candidate: Candidate) -> str:
-    return (
-        f"without: {units.count(candidate.registers)} registers, "
-        f"{units.plural(candidate.spilled_words or 0, 'spilled word')}, "
-        f"{units.exact_bytes(candidate.shared_bytes)} shared memory"
-    )
 
 
 def _nearly(run: Run, number: int, kernel: KernelFacts, best: Candidate, limit: int) -> Finding:

@@ -76,7 +76,7 @@ def _one_sided(run: Run, other: Run) -> Iterator[tuple[Split, int, list[int], li
 def _with(run: Run, reducing: int, nodes: KernelFacts) -> list[int]:
     """Kernels that share FX nodes with a reduction, but for those that it reads from: what they
     gained or lost is no matter of its split."""
-    read = {b.name for b in run.kernels[reducing].buffers if b.role in ("input", "inplace")}
+    read = {b.name for b in run.kernels[reducing].buffers if b.is_read}
     return [
         number
         for number in related(run, nodes)
@@ -85,7 +85,7 @@ def _with(run: Run, reducing: int, nodes: KernelFacts) -> list[int]:
 
 
 def _written(kernel: KernelFacts) -> set[str]:
-    return {b.name for b in kernel.buffers if b.role in ("output", "inplace")}
+    return {b.name for b in kernel.buffers if b.is_written}
 
 
 def _in_one_stage(run: Run, number: int, kernels: Sequence[int]) -> float | None:

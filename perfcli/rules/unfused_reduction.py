@@ -103,7 +103,7 @@ def _mixes(run: Run, inner: KernelFacts, outer: KernelFacts) -> bool:
     along_columns = not left and chunks and -(-rows // chunks) == reduced(outer)
     ratio = 1 if torch_version(run) >= ANY_RATIO_SINCE else 2
     limit = run.settings.get("triton.mix_order_reduction_max_reads")
-    reads = {b.name for k in (inner, outer) for b in k.buffers if b.role in ("input", "inplace")}
+    reads = {b.name for k in (inner, outer) for b in k.buffers if b.is_read}
     return bool(
         along_columns
         and rows * columns >= FEWEST_POINTS
