@@ -27,6 +27,16 @@ class WorkerFailed(PerfcliError):
     """A worker process died, hung, or sent what is not a reply."""
 
 
+class OutOfMemory(WorkerFailed):
+    """A measuring worker's model did not fit into the device's or the machine's memory."""
+
+
+class WrongResult(PerfcliError):
+    """A variant's outputs are not those of its eager reference: nothing is timed."""
+
+    exit_code = 1
+
+
 class UserCodeFailed(PerfcliError):
     """The user's model or scenario file raised; ``detail`` is the user's part of the traceback."""
 

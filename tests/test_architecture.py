@@ -21,21 +21,23 @@ FOUND_BY_NAME = ("kernels", "scenarios", "reports")
 # A module or room imports only what stands in a line above its own, and its own room.
 LAYERS = (
     "perfcli model errors units names blobs backports _probe",
-    "facts diff driver tracebacks parameters userfunction runfile option_types catalogue knobs "
+    "facts diff stats driver tracebacks parameters userfunction runfile option_types catalogue knobs "
     "environment",
     "userfile targets options store knob_listing rules",
     "registry",
     "diagnosis",
     "trials",
     "compile",
+    "measure",
     "worker",
+    "interleave",
     "checks",
     "commands",
     "cli",
     "__main__",
 )
 LEVEL = {room: level for level, line in enumerate(LAYERS) for room in line.split()}
-TORCH_ROOMS = ("compile", "kernels", "scenarios")
+TORCH_ROOMS = ("compile", "measure", "kernels", "scenarios")
 TORCH = {"torch", "triton", "sympy"}  # sympy comes with torch
 
 

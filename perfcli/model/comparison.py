@@ -8,6 +8,7 @@ from typing import Any
 
 from perfcli.model.finding import Change, Finding
 from perfcli.model.run import Run
+from perfcli.model.timing import Timing
 from perfcli.model.values import Outcome, Relation
 
 
@@ -66,6 +67,8 @@ class Comparison:
     because: Because | None = None
     besides: tuple[str, ...] = ()
     """What changed apart from kernels: extern calls, graph breaks."""
+    timing: Timing | None = None
+    """Where both sides were measured together."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,3 +128,5 @@ class CompileRequest:
     """Folder of the shim and of compiled kernels, shared by all runs."""
     on_device: bool = False
     """Compile and run on the real GPU, with nothing stood in for (the fidelity check)."""
+    threads: int | None = None
+    """Threads that CPU kernels are generated for; None: torch's own number."""

@@ -13,11 +13,27 @@ import typing
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from perfcli.errors import CompileFailed, NotComparable, PerfcliError, UserCodeFailed, WorkerFailed
+from perfcli.errors import (
+    CompileFailed,
+    NotComparable,
+    OutOfMemory,
+    PerfcliError,
+    UserCodeFailed,
+    WorkerFailed,
+    WrongResult,
+)
 
 T = TypeVar("T")
 
-_ERRORS = (PerfcliError, UserCodeFailed, CompileFailed, WorkerFailed, NotComparable)
+_ERRORS = (
+    PerfcliError,
+    UserCodeFailed,
+    CompileFailed,
+    WorkerFailed,
+    NotComparable,
+    OutOfMemory,
+    WrongResult,
+)
 ERROR_KINDS = {error.__name__: error for error in _ERRORS}
 
 

@@ -1,0 +1,1 @@
+"""The parent: two workers, asked in turns, and what they said written down at once."""

@@ -1,0 +1,301 @@
+"""What measuring yields: raw values in the order they were taken, and what is derived of them.
+
+Raw values (``Measurement`` and below) are stored and never changed; ``Timing`` is derived when
+they are read. Seconds, bytes, and bytes per second everywhere. ``None`` is "not known".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from perfcli.model.values import Device, Scalar
+from perfcli.model.workload import CompileRequest
+
+SideName = Literal["base", "head"]
+RoundKind = Literal["step", "kernels"]
+TimeVerdict = Literal["slower", "faster", "same", "unsure"]
+
+
+# --- asked of a worker ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureRequest:
+    """Everything a measuring worker needs to get ready. Both sides of a pair get the same seed:
+    the same weights and inputs."""
+
+    compile: CompileRequest
+    side: SideName
+    seed: int
+    threads: int | None = None
+    """Threads of CPU operators and kernels; None: torch's own number."""
+    cpus: tuple[int, ...] = ()
+    """Cores that the process is pinned to; empty: where it may run already."""
+    device_index: int | None = None
+    cuda_graph: bool = False
+    flush_l2: bool = False
+    """Before each timed step, memory twice the size of L2 is written (for steps of few kernels)."""
+    slow_down: float = 0.0
+    """Planted: every step is followed by busy waiting for this share of the time it took."""
+    check: bool = True
+    """Hold outputs against the eager reference before anything is timed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One question to a worker that is ready."""
+
+    kind: Literal["step", "kernels", "end"]
+    steps: int = 0
+    warmup: int = 1
+    """Steps run before the timed ones and not reported."""
+
+
+# --- raw --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Where a worker ran, as far as it decides times."""
+
+    device: str
+    """``NVIDIA H200`` or the CPU's model name."""
+    torch: str
+    triton: str | None = None
+    ptxas: str | None = None
+    python: str = ""
+    driver: str | None = None
+    device_index: int | None = None
+    uuid: str | None = None
+    threads: int | None = None
+    cpus: tuple[int, ...] = ()
+    facts: Mapping[str, Scalar] = field(default_factory=dict)
+    """What is compared by name besides: ``max_sm_clock_mhz``, ``power_limit_watts``, ``ecc``,
+    ``mig``, ``persistence``, ``governor``, ``cores``, ``fixed_layout`` …"""
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredLaunch:
+    """One launch of a step, as the profiler saw it. Its place in ``Prepared.launches`` is the
+    index of its time in ``Turn.launches``."""
+
+    name: str
+    """A generated kernel's name, or an extern operator's (``aten::mm``) with its kernel."""
+    graph: str = ""
+    """``forward 0``; empty for what is not generated."""
+    generated: bool = True
+    source_hash: str = ""
+    """As ``KernelFacts.source_hash``, of the kernel that ran."""
+    registers: int | None = None
+    shared_bytes: int | None = None
+    grid: tuple[int, ...] = ()
+    block: tuple[int, ...] = ()
+    config: str = ""
+    """The launch configuration that the autotuner took."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryUse:
+    """Of one warm step. ``timeline``: pairs of seconds since the step began and allocated bytes."""
+
+    peak_allocated_bytes: int | None
+    peak_reserved_bytes: int | None
+    method: str
+    """``caching allocator`` or ``resident set of the process``."""
+    timeline: tuple[tuple[float, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OutputCheck:
+    """A variant's outputs against the eager reference, before anything was timed."""
+
+    error: float | None
+    """Largest error over the reference's largest value; None where nothing could be compared."""
+    tolerance: float | None
+    reference: str
+    """``the scenario's reference in float64``, ``the model run eagerly``."""
+    failure: str = ""
+    """What is wrong, in a clause; empty: within tolerance, or not comparable (see error)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A worker that is compiled and warm."""
+
+    side: SideName
+    process: int
+    """Number of the pair of processes, from 0."""
+    machine: Machine
+    step_seconds: float
+    """Of a warm step, for planning only."""
+    compile_seconds: float
+    launches: tuple[MeasuredLaunch, ...] = ()
+    launch_count: int | None = None
+    """Launches of a step, generated or not."""
+    memory: MemoryUse | None = None
+    check: OutputCheck | None = None
+    copy_bandwidth: float | None = None
+    """Bytes per second of a large copy on this device, read and written."""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceState:
+    """Sampled while a turn was timed."""
+
+    sm_clock_mhz: float | None = None
+    memory_clock_mhz: float | None = None
+    power_watts: float | None = None
+    temperature_celsius: float | None = None
+    throttle: tuple[str, ...] = ()
+    """Reasons that slow the clock down: ``thermal``, ``power cap`` …"""
+    others_utilisation: float | None = None
+    """Share of the device, or of the cores, that other processes kept busy; 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One side's part of a round. Each timed step's seconds, in order."""
+
+    seconds: tuple[float, ...]
+    """On the device, by events; on the CPU by the monotonic clock."""
+    wall: tuple[float, ...] = ()
+    """Until the host was free again, by the monotonic clock."""
+    launches: tuple[tuple[float, ...], ...] = ()
+    """Kernel rounds: for each step, seconds of each launch in ``Prepared.launches``."""
+    state: DeviceState | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Both sides, one right after the other."""
+
+    number: int
+    process: int
+    kind: RoundKind
+    first: SideName
+    at: float
+    """Seconds since measuring began."""
+    base: Turn
+    head: Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """All that was measured of two variants; its file is written round by round."""
+
+    id: str
+    created: str
+    base: str
+    """Id of the base's run."""
+    head: str
+    scenario: str
+    device: Device
+    seed: int
+    budget_seconds: float
+    method: str
+    """``a pair of workers, interleaved``, or ``alternating fresh processes``."""
+    prepared: tuple[Prepared, ...] = ()
+    rounds: tuple[Round, ...] = ()
+    stopped: str = ""
+    """Why measuring ended: ``precise enough``, ``budget spent``, ``interrupted`` …"""
+    notes: tuple[str, ...] = ()
+
+    def of(self, side: SideName) -> Prepared | None:
+        """The side's first worker."""
+        return next((p for p in self.prepared if p.side == side), None)
+
+
+# --- derived ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TimeChange:
+    """Times of both sides, paired by round. ``ratio`` is head over base, with its 95 % interval."""
+
+    base: float | None
+    """Median seconds per step."""
+    head: float | None
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    """Of the signed-rank test that the ratio is 1."""
+    verdict: TimeVerdict = "unsure"
+    rounds: int = 0
+    why: str = ""
+    """Why it is UNSURE, in a clause."""
+
+    @property
+    def delta(self) -> float | None:
+        """Seconds per step that head takes more, as the ratio says."""
+        if self.base is None or self.ratio is None:
+            return None
+        return self.base * (self.ratio - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """Below this relative change nothing is told apart from noise."""
+
+    relative: float
+    """0.01: one percent."""
+    source: str
+    """``12 identical kernels on both sides, today``, ``perfcli noise, 2026-11-21``, ``assumed``."""
+    kernel: float = 0.0
+    """The same for one kernel's time."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTiming:
+    """Time of one ``KernelGroup``, or of extern operators of one name (``group`` is None)."""
+
+    group: int | None
+    name: str
+    change: TimeChange
+    control: bool = False
+    """Identical code on both sides."""
+    share_of_step: float | None = None
+    """Of the base's time on the device (of the head's where new)."""
+    share_of_change: float | None = None
+    """Of the step's change; None where the step's change is not told apart from none."""
+    base_bandwidth: float | None = None
+    """Achieved bytes per second: bytes moved over time."""
+    head_bandwidth: float | None = None
+    peak_share: float | None = None
+    """Head's bandwidth over the target's."""
+    copy_share: float | None = None
+    """Head's bandwidth over that of a measured copy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What was measured of two runs, with the verdict."""
+
+    step: TimeChange
+    """The step without the profiler: on the device by events, on the CPU by the clock."""
+    floor: Floor
+    wall: TimeChange | None = None
+    """GPU only: until the host was free again."""
+    kernels_total: TimeChange | None = None
+    """Sum of all kernels' times, from profiled rounds."""
+    groups: tuple[GroupTiming, ...] = ()
+    unexplained: float | None = None
+    """Seconds of the step's change that no kernel's change explains."""
+    prepared: tuple[Prepared, ...] = ()
+    """The first worker of each side."""
+    seconds: float = 0.0
+    """Spent measuring."""
+    seed: int = 0
+    method: str = ""
+    stopped: str = ""
+    measurement: str = ""
+    """Id of the measurement."""
+    joined: tuple[int, int] = (0, 0)
+    """Launches of generated kernels whose facts are known, and all of them."""
+    states: Mapping[str, DeviceState] = field(default_factory=dict)
+    """``base`` and ``head``: means over the turns, throttle reasons united."""
+    notes: tuple[str, ...] = ()
