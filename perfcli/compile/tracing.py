@@ -104,14 +104,14 @@ def run(workload: Workload, capture: Capture, dynamic: bool, back: Callable[[Any
     try:
         with (
             watching() as places,
-            _autocast(workload),
+            autocast(workload),
             torch.set_grad_enabled(training),
         ):
             result = compiled(*workload.inputs, **workload.kwargs)
             if training:
                 back(result)
     except Exception as error:
-        raise _explained(error, capture) from error
+        raise explained(error, capture) from error
     notes = (*_skipped_frames(counters), *backport.notes())
     return Traced(
         counted(counters), notes, {reason: tuple(where) for reason, where in places.items()}
@@ -130,7 +130,8 @@ def _skipped_frames(counters: Any) -> tuple[str, ...]:
 
 
 @contextlib.contextmanager
-def _autocast(workload: Workload) -> Iterator[None]:
+def autocast(workload: Workload) -> Iterator[None]:
+    """The ambient autocast that the workload asks for, on its inputs' device."""
     import torch
 
     if workload.autocast is None:
@@ -158,7 +159,7 @@ def backward(result: Any) -> None:
     torch.autograd.backward(outputs, [torch.ones_like(t) for t in outputs])
 
 
-def _explained(error: Exception, capture: Capture) -> Exception:
+def explained(error: Exception, capture: Capture) -> Exception:
     """Whose fault: Inductor's (which graph, its message) or the model's (the user's frames)."""
     import torch._dynamo.exc as exc
     from torch._subclasses.fake_tensor import (

@@ -1,4 +1,4 @@
-"""The worker's side: reads one request, compiles it, replies. Standard library and torch only."""
+"""The worker's side: reads what it is to do, does it, replies. Standard library and torch only."""
 
 from __future__ import annotations
 
@@ -10,19 +10,23 @@ from collections.abc import Mapping
 from typing import BinaryIO
 
 from perfcli.errors import PerfcliError, WorkerFailed
-from perfcli.model import CompileRequest
+from perfcli.model import Ask, CompileRequest, MeasureRequest
 from perfcli.worker import protocol
 
 
 def serve(request_fd: int, reply_fd: int) -> int:
-    """Handles the one request and exits with 0 when a reply was sent, whatever it says."""
+    """Compiles, or measures until the parent is gone; exits with 0 when a reply was sent, whatever
+    it says."""
     with os.fdopen(request_fd, "rb") as requests, os.fdopen(reply_fd, "wb") as replies:
         # Kept out of what a model's code starts: a stray child would hold the pipe open.
         os.set_inheritable(replies.fileno(), False)
-        line = requests.readline()
         try:
-            request = protocol.decode_dataclass(CompileRequest, json.loads(line))
-            _compile(request, replies)
+            ((kind, request),) = json.loads(requests.readline()).items()
+            if kind == "measure":
+                asked = protocol.decode_dataclass(MeasureRequest, request)
+                _measure(asked, requests, replies)
+            else:
+                _compile(protocol.decode_dataclass(CompileRequest, request), replies)
         except PerfcliError as error:
             _send(replies, protocol.error_message(error))
         except Exception as error:
@@ -49,6 +53,21 @@ def _compile(request: CompileRequest, replies: BinaryIO) -> None:
 
     bundle = compile_request(request, report)
     _send(replies, {"type": "result", "run": bundle.run, "blobs": bundle.blobs})
+
+
+def _measure(request: MeasureRequest, questions: BinaryIO, replies: BinaryIO) -> None:
+    from perfcli.measure.side import MeasuredSide
+
+    def report(phase: str) -> None:
+        _send(replies, {"type": "progress", "phase": phase, "done": 0, "total": None})
+
+    side = MeasuredSide(request, report)
+    _send(replies, {"type": "prepared", "prepared": side.prepare()})
+    while line := questions.readline():
+        ask = protocol.decode_dataclass(Ask, json.loads(line))
+        if ask.kind == "end":
+            return
+        _send(replies, {"type": "turn", "turn": side.turn(ask)})
 
 
 def _send(replies: BinaryIO, message: Mapping[str, object]) -> None:

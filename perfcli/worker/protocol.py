@@ -1,7 +1,9 @@
 """What parent and child say to each other: one JSON object a line, on pipes of their own.
 
-Standard output and error are only logs. Messages of the child: ``progress`` (phase, done, total),
-``result`` (run, blobs), ``error`` (kind, message, detail). The parent sends one request.
+Standard output and error are only logs. The parent's first line is ``{"compile": CompileRequest}``
+or ``{"measure": MeasureRequest}``; a measuring worker then gets any number of ``Ask``. Messages of
+the child: ``progress`` (phase, done, total), ``result`` (run, blobs), ``prepared`` and ``turn``
+(with the dataclass of that name), ``error`` (kind, message, detail).
 """
 
 from __future__ import annotations
@@ -25,6 +27,9 @@ from perfcli.errors import (
 
 T = TypeVar("T")
 
+FIXED_LAYOUT = "PERFCLI_FIXED_LAYOUT"
+"""Set for a worker that is to run without address space randomisation."""
+
 _ERRORS = (
     PerfcliError,
     UserCodeFailed,
@@ -42,6 +47,11 @@ def encode(message: Mapping[str, Any]) -> bytes:
     return json.dumps(message, default=_plain, separators=(",", ":")).encode() + b"\n"
 
 
+def plain(value: Any) -> dict[str, Any]:
+    """A dataclass as a message of its own."""
+    return typing.cast("dict[str, Any]", _plain(value))
+
+
 def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         # Not asdict: it copies every leaf, which takes seconds for a large run.
@@ -52,6 +62,11 @@ def _plain(value: Any) -> Any:
 def error_message(error: PerfcliError) -> dict[str, str]:
     kind = type(error).__name__ if type(error).__name__ in ERROR_KINDS else "PerfcliError"
     return {"type": "error", "kind": kind, "message": str(error), "detail": error.detail}
+
+
+def error(kind: str, message: str, detail: str) -> PerfcliError:
+    """The error that a child's ``error`` message stands for."""
+    return ERROR_KINDS.get(kind, PerfcliError)(message, detail=detail)
 
 
 def decode_dataclass(kind: type[T], data: Any) -> T:

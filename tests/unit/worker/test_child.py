@@ -33,8 +33,7 @@ def replies_to(line: bytes) -> list[dict[str, Any]]:
 
 
 def request_line() -> bytes:
-    plain = json.loads(encode({"request": REQUEST}))["request"]
-    return encode(plain)
+    return encode({"compile": REQUEST})
 
 
 @pytest.mark.parametrize(
@@ -42,9 +41,10 @@ def request_line() -> bytes:
     [
         (b"", "JSONDecodeError: "),
         (b"hello\n", "JSONDecodeError: "),
-        (b"[]\n", "TypeError: CompileRequest is an object, not a list"),
-        (b'{"scenario": "softmax"}\n', "TypeError: "),
-        (b'{"no_such_field": 1}\n', "KeyError: 'no_such_field'"),
+        (b'{"compile": []}\n', "TypeError: CompileRequest is an object, not a list"),
+        (b'{"compile": {"scenario": "softmax"}}\n', "TypeError: "),
+        (b'{"compile": {"no_such_field": 1}}\n', "KeyError: 'no_such_field'"),
+        (b'{"measure": {"no_such_field": 1}}\n', "KeyError: 'no_such_field'"),
     ],
 )
 def test_a_bad_request_gets_an_error_reply(

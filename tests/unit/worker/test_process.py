@@ -18,13 +18,14 @@ import pytest
 from perfcli.errors import PerfcliError, WorkerFailed
 from perfcli.model import CompileRequest, Variant
 from perfcli.worker import stack
+from perfcli.worker.channel import LOG_TAIL_LINES
 from perfcli.worker.executor import Progress
-from perfcli.worker.process import LOG_TAIL_LINES, ProcessExecutor
+from perfcli.worker.process import ProcessExecutor
 from perfcli.worker.protocol import ERROR_KINDS
 
 HEAD = f"""#!{sys.executable} -SE
 import json, os, signal, sys, threading
-request = json.loads(os.fdopen(int(sys.argv[-2]), "rb").readline())
+request = json.loads(os.fdopen(int(sys.argv[-2]), "rb").readline())["compile"]
 reply = int(sys.argv[-1])
 def send(text):
     os.write(reply, text.encode())

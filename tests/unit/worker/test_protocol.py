@@ -47,6 +47,7 @@ REQUEST = CompileRequest(
     jobs=3,
     cache_dir="somewhere",
     on_device=True,
+    threads=3,
 )
 
 

@@ -1,0 +1,171 @@
+"""Two workers, both warm, asked in turns: what drifts hits both sides alike.
+
+A round is a turn of each side, one right after the other, in random order. Sampled like this,
+differences between the sides of a round scatter symmetrically around the true one, whatever the
+machine does in the meantime.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from perfcli.interleave.plan import PROFILED_SHARE, Plan, ask_for
+from perfcli.model import (
+    Ask,
+    MeasureRequest,
+    Prepared,
+    Round,
+    RoundKind,
+    SideName,
+    Turn,
+)
+from perfcli.worker.executor import Phase
+from perfcli.worker.measuring import MeasuringWorker, StartWorker
+
+BURN_IN_ROUNDS = 2
+"""Measured and thrown away: the first turns still wake caches and clocks up."""
+SIDES: tuple[SideName, SideName] = ("base", "head")
+
+Enough = Callable[[Sequence[Round]], "str | None"]
+"""Why no more rounds are needed, of all measured so far; None: go on."""
+Told = Callable[[SideName, Phase], None]
+
+
+class Sink(Protocol):
+    """Told of everything as soon as it is there."""
+
+    def prepared(self, prepared: Prepared) -> None: ...
+
+    def round(self, measured: Round, elapsed: float) -> None:
+        """``elapsed``: seconds since this pair of processes began to be measured."""
+        ...
+
+
+@dataclass(slots=True)
+class Measured:
+    """What came of it."""
+
+    prepared: list[Prepared] = field(default_factory=list)
+    rounds: list[Round] = field(default_factory=list)
+    stopped: str = ""
+    method: str = "a pair of workers, interleaved"
+    notes: list[str] = field(default_factory=list)
+
+
+class Race:
+    """One measurement of one plan."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        start: StartWorker,
+        enough: Enough,
+        sink: Sink,
+        told: Told = lambda side, phase: None,
+        ready: Callable[[Prepared, Prepared], None] = lambda base, head: None,
+    ) -> None:
+        self.plan = plan
+        self.measured = Measured()
+        self._start = start
+        self._enough = enough
+        self._sink = sink
+        self._told = told
+        self._ready = ready
+        self._order = random.Random(plan.seed)
+        self._began = 0.0
+        self._profiled = 0.0
+
+    def run(self) -> Measured:
+        """Measures until it is enough, the budget is spent, or somebody interrupts.
+
+        Raises what a worker raises while it gets ready (``ready`` may raise as well), and
+        WorkerFailed where one dies while it measures; what the sink was told before stays good.
+        """
+        try:
+            for process in range(self.plan.fresh_pairs):
+                self._pair(process)
+        except KeyboardInterrupt:
+            if not self.measured.rounds:
+                raise
+            self.measured.stopped = "interrupted"
+        return self.measured
+
+    # --- a pair of processes ---------------------------------------------------------------
+
+    def _pair(self, process: int) -> None:
+        workers: dict[SideName, MeasuringWorker] = {}
+        try:
+            for side in SIDES:
+                workers[side] = self._started(side)
+            prepared = self._prepare(workers, process)
+            self._ready(prepared["base"], prepared["head"])
+            self._rounds(workers, prepared, process)
+        finally:
+            for worker in workers.values():
+                worker.close()
+
+    def _started(self, side: SideName) -> MeasuringWorker:
+        return self._start(self._request(side), lambda phase: self._told(side, phase))
+
+    def _request(self, side: SideName) -> MeasureRequest:
+        return self.plan.base if side == "base" else self.plan.head
+
+    def _prepare(
+        self, workers: dict[SideName, MeasuringWorker], process: int
+    ) -> dict[SideName, Prepared]:
+        found: dict[SideName, Prepared] = {}
+        for side in SIDES:
+            found[side] = replace(workers[side].prepare(), process=process)
+        for prepared in found.values():
+            self.measured.prepared.append(prepared)
+            self._sink.prepared(prepared)
+        return found
+
+    def _rounds(
+        self,
+        workers: dict[SideName, MeasuringWorker],
+        prepared: dict[SideName, Prepared],
+        process: int,
+    ) -> None:
+        slower = max(p.step_seconds for p in prepared.values())
+        for _ in range(BURN_IN_ROUNDS):
+            self._round("step", ask_for("step", slower), workers, process)
+        self._began = time.monotonic()
+        self._profiled = 0.0
+        while True:
+            elapsed = time.monotonic() - self._began
+            if elapsed >= self.plan.budget_seconds and self._has_step(process):
+                self.measured.stopped = "budget spent"
+                return
+            kind = self._next_kind(elapsed, process)
+            done = self._round(kind, ask_for(kind, slower), workers, process)
+            took = time.monotonic() - self._began - elapsed
+            self._profiled += took if kind == "kernels" else 0.0
+            self.measured.rounds.append(done)
+            self._sink.round(done, elapsed + took)
+            reason = self._enough(self.measured.rounds) if kind == "step" else None
+            if reason:
+                self.measured.stopped = reason
+                return
+
+    def _has_step(self, process: int) -> bool:
+        return any(r.kind == "step" and r.process == process for r in self.measured.rounds)
+
+    def _next_kind(self, elapsed: float, process: int) -> RoundKind:
+        due = self.plan.kernels and self._has_step(process)
+        return "kernels" if due and self._profiled <= PROFILED_SHARE * elapsed else "step"
+
+    def _round(
+        self, kind: RoundKind, ask: Ask, workers: dict[SideName, MeasuringWorker], process: int
+    ) -> Round:
+        first = self._order.choice(SIDES)
+        at = time.monotonic() - self._began if self._began else 0.0
+        turns: dict[SideName, Turn] = {}
+        for side in (first, "head" if first == "base" else "base"):
+            turns[side] = workers[side].turn(ask)
+        number = len(self.measured.rounds)
+        return Round(number, process, kind, first, at, turns["base"], turns["head"])

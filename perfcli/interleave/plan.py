@@ -1,0 +1,43 @@
+"""What is measured, and for how long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perfcli.model import Ask, MeasureRequest, RoundKind
+
+TURN_SECONDS = 0.010
+"""A turn's timed steps take about this long: both turns of a round see the same machine, and a
+round's own cost (a warm-up step, two messages) stays small beside them."""
+LEAST_STEPS = 3
+MOST_STEPS = 1000
+SLOW_STEP_SECONDS = 1.0
+"""A step from which one alone is a turn, without warming up: nothing of it is in a cache."""
+PROFILED_SHARE = 0.25
+"""Of the time spent: rounds with the profiler attached, for the times of single kernels."""
+PROFILED_STEPS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """``base`` and ``head`` differ in their variant, side, and device at most."""
+
+    base: MeasureRequest
+    head: MeasureRequest
+    budget_seconds: float
+    seed: int
+    kernels: bool = True
+    """Whether to profile single kernels as well."""
+    fresh_pairs: int = 1
+    """Pairs of processes, one after the other; the budget is each pair's."""
+
+
+def ask_for(kind: RoundKind, step_seconds: float) -> Ask:
+    """How many steps a turn has, from what one takes."""
+    warmup = 0 if step_seconds >= SLOW_STEP_SECONDS else 1
+    if step_seconds >= SLOW_STEP_SECONDS:
+        return Ask(kind, 1, warmup)
+    if kind == "kernels":
+        return Ask(kind, PROFILED_STEPS, warmup)
+    fitting = round(TURN_SECONDS / max(step_seconds, 1e-9))
+    return Ask(kind, min(max(fitting, LEAST_STEPS), MOST_STEPS), warmup)

@@ -1,0 +1,173 @@
+"""A scenario's step on a real device: built, compiled, and run again and again."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from perfcli.compile import tracing
+from perfcli.compile.building import Built, users_workload
+from perfcli.compile.capture import capturing
+from perfcli.compile.captured import Capture
+from perfcli.errors import OutOfMemory, PerfcliError, UserCodeFailed
+from perfcli.model import CompileRequest, MeasureRequest, SideName
+from perfcli.tracebacks import users_traceback
+
+WARM_STEPS = 3
+"""After the step that compiles: allocators, autotuners and caches have settled by then."""
+
+
+@dataclass(slots=True)
+class Step:
+    """One call of the compiled workload, with its backward where it trains."""
+
+    request: MeasureRequest
+    built: Built
+    capture: Capture
+    compiled: Callable[..., Any]
+    compile_seconds: float = 0.0
+    graphed: Callable[[], None] | None = None
+    """Replays a CUDA graph of the step, where one was asked for and could be taken."""
+
+    @property
+    def device(self) -> str:
+        return self.request.compile.device
+
+    def run(self) -> None:
+        """One step, without waiting for the device."""
+        if self.graphed is not None:
+            self.graphed()
+        else:
+            self.launch()
+
+    def launch(self) -> Any:
+        """One step, kernel by kernel; its outputs."""
+        import torch
+
+        workload = self.built.workload
+        training = workload.mode == "training"
+        with tracing.autocast(workload), torch.set_grad_enabled(training):
+            result = self.compiled(*workload.inputs, **workload.kwargs)
+            if training:
+                tracing.backward(result)
+                self._drop_gradients()
+        return result
+
+    def wait(self) -> None:
+        """Until the device has done what it was told."""
+        if self.device == "cuda":
+            import torch
+
+            torch.cuda.synchronize()
+
+    def _drop_gradients(self) -> None:
+        """As an optimiser's ``zero_grad`` does: without it each step would also accumulate."""
+        for tensor in leaves(self.built.workload):
+            tensor.grad = None
+
+
+def prepare(request: MeasureRequest) -> Step:
+    """Builds and compiles the request on its device, and runs it until it is warm.
+
+    Raises UserCodeFailed, CompileFailed, OutOfMemory, or PerfcliError where there is no device.
+    """
+    import torch
+
+    asked = request.compile
+    _use_device(request)
+    tracing.set_options(asked.variant.options)
+    with out_of_memory(request.side, asked):
+        # The same weights and inputs on both sides, whatever was drawn before.
+        torch.manual_seed(request.seed)
+        with torch.device(asked.device):
+            built = users_workload(asked)
+        capture = Capture()
+        compiled = torch.compile(built.workload.call, dynamic=True if asked.dynamic else None)
+        step = Step(request, built, capture, compiled)
+        started = time.monotonic()
+        with capturing(capture, finish=None):
+            _first(step)
+        step.compile_seconds = time.monotonic() - started
+        capture.call_order.clear()  # of a warm step only, below
+        for _ in range(WARM_STEPS):
+            capture.call_order.clear()
+            step.run()
+        step.wait()
+    # What compiling left behind would be collected in the middle of a timed step.
+    gc.collect()
+    gc.freeze()
+    return step
+
+
+def _use_device(request: MeasureRequest) -> None:
+    import torch
+
+    if request.compile.device == "cuda":
+        if not torch.cuda.is_available():
+            raise PerfcliError(
+                "no GPU to measure on: torch.cuda.is_available() is False (--target h100 compiles "
+                "without one, --device cpu measures on the CPU)"
+            )
+        index = request.device_index or 0
+        if index >= torch.cuda.device_count():
+            raise PerfcliError(f"no GPU {index}: there are {torch.cuda.device_count()}")
+        torch.cuda.set_device(index)
+    elif request.threads is not None:
+        torch.set_num_threads(request.threads)
+
+
+def _first(step: Step) -> None:
+    """The step that compiles. Its failure is Inductor's, or the model's."""
+    import torch
+
+    try:
+        step.launch()
+        step.wait()
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:
+        raise tracing.explained(error, step.capture) from error
+
+
+@contextmanager
+def out_of_memory(side: SideName, request: CompileRequest) -> Iterator[None]:
+    """torch's errors for a full device or machine, as ours."""
+    import torch
+
+    try:
+        yield
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        raise _full(side, request, str(error)) from error
+    except RuntimeError as error:
+        text = str(error)
+        if "out of memory" in text or "can't allocate memory" in text:
+            raise _full(side, request, text) from error
+        if isinstance(error, PerfcliError):
+            raise
+        raise UserCodeFailed(
+            f"the model failed while it ran: {text.splitlines()[0] if text else 'RuntimeError'}",
+            detail=users_traceback(error),
+        ) from error
+
+
+def _full(side: SideName, request: CompileRequest, text: str) -> OutOfMemory:
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    return OutOfMemory(f"the {side}'s {request.scenario} does not fit into memory: {first[:200]}")
+
+
+def leaves(workload: Any) -> Iterator[Any]:
+    """Tensors of the model and inputs that gradients gather in."""
+    import torch
+    from torch.utils import _pytree
+
+    from perfcli.compile.modules import modules_of
+
+    for module in modules_of(workload.call):
+        yield from module.parameters()
+    for value in _pytree.tree_leaves((workload.inputs, dict(workload.kwargs))):
+        if isinstance(value, torch.Tensor) and value.requires_grad:
+            yield value

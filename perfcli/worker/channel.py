@@ -1,0 +1,166 @@
+"""A worker process and the pipes to it: lines out, lines in, its log, its end.
+
+A process group of its own, to be killed as a whole; standard output and error are only a log, so
+whatever a model prints there can't be taken for a reply.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from perfcli.errors import PerfcliError, WorkerFailed
+from perfcli.worker import stack
+
+BOOTSTRAP = Path(__file__).with_name("bootstrap.py")
+LOG_TAIL_LINES = 20
+STACK_SECONDS = 2.0
+POLL_SECONDS = 0.5
+_READ_BYTES = 1 << 20
+
+
+class Channel:
+    """``doing`` is what the worker is at, for messages about its end."""
+
+    def __init__(self, python: str | None, environment: Mapping[str, str], folder: Path) -> None:
+        self._log = folder / "log"
+        self._deadline: float | None = None
+        self._timeout = 0.0
+        self._rest = b""
+        self._lines: list[bytes] = []
+        self._closed = False
+        self.doing = "starting"
+        request_read, request_write = os.pipe()
+        reply_read, reply_write = os.pipe()
+        python = python or sys.executable
+        command = [python, "-P", "-X", "faulthandler"]
+        # torch says so where there is no NumPy; nothing here needs it.
+        command += ["-W", "ignore:Failed to initialize NumPy", str(BOOTSTRAP)]
+        command += [str(request_read), str(reply_write)]
+        try:
+            with self._log.open("wb") as log:
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env=dict(environment),
+                    pass_fds=(request_read, reply_write),
+                    start_new_session=True,
+                )
+        except OSError as error:
+            os.close(reply_read)
+            os.close(request_write)
+            raise PerfcliError(f"cannot start {python}: {error.strerror}") from error
+        finally:
+            os.close(request_read)
+            os.close(reply_write)
+        self._replies = reply_read
+        self._requests = os.fdopen(request_write, "wb")
+
+    def give(self, seconds: float | None) -> None:
+        """From now on the worker has this long; None: for ever."""
+        self._timeout = seconds or 0.0
+        self._deadline = time.monotonic() + seconds if seconds else None
+
+    def send(self, line: bytes, *, last: bool = False) -> None:
+        """A worker that is gone is noticed when its reply is waited for."""
+        with contextlib.suppress(BrokenPipeError):
+            self._requests.write(line)
+            self._requests.flush()
+        if last:
+            self._close_requests()
+
+    def receive(self) -> bytes:
+        """The next line. Raises WorkerFailed where there will be none, or not in time."""
+        while not self._lines:
+            chunk = os.read(self._replies, _READ_BYTES) if self._wait() else b""
+            if not chunk:
+                raise self.failure(self._how_it_ended())
+            *whole, self._rest = (self._rest + chunk).split(b"\n")
+            self._lines += whole
+        return self._lines.pop(0)
+
+    def failure(self, message: str) -> WorkerFailed:
+        """With the end of its log."""
+        tail = "\n".join(self._log_lines()[-LOG_TAIL_LINES:])
+        return WorkerFailed(message, detail=f"the end of its log:\n{tail}" if tail else "")
+
+    def close(self) -> None:
+        """Kills the process and all that it started."""
+        if self._closed:
+            return
+        self._closed = True
+        os.close(self._replies)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._close_requests()
+
+    def _close_requests(self) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            self._requests.close()
+
+    def _wait(self) -> bool:
+        """Until there is something to read; False where the worker died before it. Processes
+        that it started can hold the pipe open: its end alone does not tell."""
+        while True:
+            if self._deadline is not None and time.monotonic() >= self._deadline:
+                self._dump_stack()
+                raise self._timed_out()
+            ended = self._process.poll() is not None
+            if select.select([self._replies], [], [], 0 if ended else self._patience())[0]:
+                return True
+            if ended:
+                return False
+
+    def _patience(self) -> float:
+        """Seconds until the next look whether the worker still lives and may go on."""
+        if self._deadline is None:
+            return POLL_SECONDS
+        return min(max(self._deadline - time.monotonic(), 0), POLL_SECONDS)
+
+    def _how_it_ended(self) -> str:
+        try:
+            code = self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            return "the worker closed its pipe without a reply"
+        if code < 0:
+            name = _signal_name(-code)
+            hint = " (out of memory?)" if name == "SIGKILL" else ""
+            return f"the worker was killed by {name} while {self.doing}{hint}"
+        return f"the worker ended with exit code {code} and no reply while {self.doing}"
+
+    def _timed_out(self) -> WorkerFailed:
+        message = (
+            f"the worker did not finish within {self._timeout:g} s and was stopped while "
+            f"{self.doing} (--timeout SECONDS gives it more)"
+        )
+        place = stack.innermost(self._log_lines())
+        return WorkerFailed(message, detail=place) if place else self.failure(message)
+
+    def _log_lines(self) -> list[str]:
+        try:
+            return self._log.read_text(errors="replace").splitlines()
+        except OSError:
+            return []
+
+    def _dump_stack(self) -> None:
+        """Where it hangs: faulthandler writes the Python stack into the log."""
+        with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+            os.kill(self._process.pid, signal.SIGABRT)
+            self._process.wait(timeout=STACK_SECONDS)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"

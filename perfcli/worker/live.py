@@ -1,0 +1,148 @@
+"""A measuring worker in a process of its own."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from perfcli.errors import PerfcliError
+from perfcli.model import Ask, MeasureRequest, Prepared, Turn
+from perfcli.worker import protocol
+from perfcli.worker.channel import Channel
+from perfcli.worker.executor import Phase
+from perfcli.worker.process import PHASES, worker_environment
+
+T = TypeVar("T", Prepared, Turn)
+
+# A turn of a few steps that takes this long hangs, whatever --timeout says of compiling.
+TURN_SECONDS = 300.0
+
+KEEP_MEMORY: Mapping[str, str] = {
+    # glibc keeps what is freed, as a process that has run for long does: no page faults in steps.
+    "MALLOC_MMAP_THRESHOLD_": str(4 << 30),
+    "MALLOC_TRIM_THRESHOLD_": str(16 << 30),
+    "MALLOC_TOP_PAD_": str(64 << 20),
+}
+
+
+class _Reply(msgspec.Struct):
+    type: str
+    phase: str = ""
+    kind: str = ""
+    message: str = ""
+    detail: str = ""
+    prepared: msgspec.Raw = msgspec.Raw(b"")
+    turn: msgspec.Raw = msgspec.Raw(b"")
+
+
+@dataclass(frozen=True, slots=True)
+class Starter:
+    """Starts live workers: a ``measuring.StartWorker``. ``caches`` is a folder that workers of the
+    same torch share: identical kernels are compiled, and tuned, once."""
+
+    caches: Path
+    timeout_seconds: float | None = None
+
+    def __call__(self, request: MeasureRequest, told: Callable[[Phase], None]) -> LiveWorker:
+        return LiveWorker(request, self.caches, told, self.timeout_seconds)
+
+
+class LiveWorker:
+    """See ``measuring.MeasuringWorker``."""
+
+    def __init__(
+        self,
+        request: MeasureRequest,
+        caches: Path,
+        told: Callable[[Phase], None],
+        timeout_seconds: float | None = None,
+    ) -> None:
+        self._side = request.side
+        self._told = told
+        self._folder = Path(tempfile.mkdtemp(prefix="perfcli-"))
+        self._channel: Channel | None = None
+        try:
+            environment = _environment(request, self._folder, caches)
+            self._channel = Channel(request.compile.variant.python, environment, self._folder)
+            self._channel.give(timeout_seconds)
+            self._channel.send(protocol.encode({"measure": request}))
+        except BaseException:
+            self.close()
+            raise
+
+    def prepare(self) -> Prepared:
+        return self._decoded(self._reply("prepared").prepared, Prepared)
+
+    def turn(self, ask: Ask) -> Turn:
+        channel = self._open()
+        channel.doing = "measuring"
+        channel.give(TURN_SECONDS)
+        channel.send(protocol.encode(protocol.plain(ask)))
+        return self._decoded(self._reply("turn").turn, Turn)
+
+    def close(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _reply(self, wanted: str) -> _Reply:
+        channel = self._open()
+        while True:
+            reply = self._parsed(channel)
+            if reply.type == "progress":
+                channel.doing = PHASES.get(reply.phase, channel.doing)
+                if reply.phase in ("import", "trace", "kernels"):
+                    self._told(reply.phase)  # type: ignore[arg-type]  # one of the phases
+            elif reply.type == "error":
+                raise protocol.error(reply.kind, reply.message, reply.detail)
+            elif reply.type == wanted:
+                return reply
+            else:
+                raise channel.failure(f"the worker sent {reply.type!r} instead of {wanted!r}")
+
+    def _parsed(self, channel: Channel) -> _Reply:
+        line = self._received(channel)
+        try:
+            return msgspec.json.decode(line, type=_Reply)
+        except msgspec.DecodeError as error:
+            raise channel.failure(
+                f"the {self._side}'s worker sent what is not a reply ({error})"
+            ) from error
+
+    def _received(self, channel: Channel) -> bytes:
+        try:
+            return channel.receive()
+        except PerfcliError as error:
+            message = str(error).replace("the worker", f"the {self._side}'s worker", 1)
+            raise type(error)(message, detail=error.detail) from error
+
+    def _decoded(self, raw: msgspec.Raw, kind: type[T]) -> T:
+        try:
+            return msgspec.json.decode(raw, type=kind)
+        except msgspec.DecodeError as error:
+            raise self._open().failure(
+                f"the {self._side}'s worker sent a broken result ({error})"
+            ) from error
+
+    def _open(self) -> Channel:
+        if self._channel is None:
+            raise PerfcliError(f"the {self._side}'s worker is closed")
+        return self._channel
+
+
+def _environment(request: MeasureRequest, folder: Path, caches: Path) -> dict[str, str]:
+    own = {
+        **KEEP_MEMORY,
+        "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),
+        "TRITON_CACHE_DIR": str(caches / "triton"),
+        protocol.FIXED_LAYOUT: "1",
+    }
+    if request.threads is not None:
+        own["OMP_NUM_THREADS"] = str(request.threads)
+    return worker_environment(request.compile, folder, own)
