@@ -1,0 +1,99 @@
+"""Times of both sides, paired by round: the ratio head/base with an interval.
+
+Each round times both sides one right after the other, in the order of a fair coin. Whatever slows
+the machine, and however it hangs together in time, the coin decides which side it hits: the log
+ratios are symmetric about the true one, and their signs are independent. That is all that the
+Hodges–Lehmann estimate and the signed-rank interval ask for; no distribution is assumed.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from perfcli.model import Turn
+from perfcli.stats import walsh
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """``ratio`` is head over base; ``low`` and ``high`` hold it at the confidence asked for.
+    None where it cannot be computed, and ``why``, in a clause."""
+
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    rounds: int = 0
+    why: str = ""
+
+    @property
+    def half_width(self) -> float | None:
+        """Of the interval, relative: half the difference of the logarithms of its ends."""
+        if self.low is None or self.high is None:
+            return None
+        return (math.log(self.high) - math.log(self.low)) / 2
+
+
+def is_time(seconds: float) -> bool:
+    """Whether a clock that did not jump can have given this."""
+    return math.isfinite(seconds) and seconds > 0
+
+
+def turn_value(turn: Turn, *, wall: bool = False) -> float | None:
+    """Median seconds of a turn's steps; None where there are none or the clock jumped."""
+    values = turn.wall if wall else turn.seconds
+    if not values or not all(is_time(value) for value in values):
+        return None
+    return statistics.median(values)
+
+
+def log_ratios(base: Sequence[float], head: Sequence[float]) -> list[float]:
+    """log(head / base) of each round.
+
+    Raises:
+        ValueError: unlike lengths.
+    """
+    return [math.log(h) - math.log(b) for b, h in zip(base, head, strict=True)]
+
+
+def compare(base: Sequence[float], head: Sequence[float], confidence: float = 0.95) -> Estimate:
+    """The ratio head/base from seconds per round, in the same order on both sides.
+
+    Hodges–Lehmann estimate of the log ratios, interval between the Walsh averages that the
+    signed-rank distribution names (Hollander, Wolfe, Chicken, 3.2 and 3.3): counted up to
+    ``walsh.EXACT_UP_TO`` rounds, normal above.
+    """
+    if not all(is_time(value) for values in (base, head) for value in values):
+        return Estimate(rounds=len(base), why="a time is not a positive number")
+    return of_logs(log_ratios(base, head), confidence)
+
+
+def of_logs(logs: Sequence[float], confidence: float = 0.95) -> Estimate:
+    """As ``compare``, from log ratios."""
+    n = len(logs)
+    if n == 0:
+        return Estimate(why="no round was measured")
+    rank = walsh.interval_rank(n, confidence)
+    middle = walsh.middle_ranks(n)
+    if rank is None:
+        ratio = math.exp(sum(walsh.order_statistics(logs, middle)) / 2)
+        why = f"{n} {'round is' if n == 1 else 'rounds are'} too few for {confidence:.0%}"
+        return Estimate(ratio, rounds=n, why=why)
+    last = n * (n + 1) // 2 - 1
+    left, right, low, high = walsh.order_statistics(logs, (*middle, rank, last - rank))
+    ratio = math.exp((left + right) / 2)
+    if min(logs) == max(logs):
+        return Estimate(ratio, rounds=n, why="every round gave the same ratio to the last digit")
+    return Estimate(ratio, math.exp(low), math.exp(high), n)
+
+
+def p_value(logs: Sequence[float]) -> float | None:
+    """Two-sided, of the signed-rank test that the ratio is 1 (``scipy.stats.wilcoxon``: exact up
+    to 50 rounds without ties). None where there are no rounds, or none differs from 1."""
+    if not any(logs):
+        return None
+    from scipy.stats import wilcoxon
+
+    return float(wilcoxon(logs).pvalue)

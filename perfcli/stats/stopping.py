@@ -1,0 +1,49 @@
+"""When enough rounds were measured: the sequential rule.
+
+It stops on precision, never on significance: a rule that stops as soon as the ratio looks unlike 1
+takes the moments at which noise looks like a change, and its intervals miss the truth. Looks are
+few (their numbers grow geometrically). ``bench/coverage.py`` has this rule in its loop.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from perfcli.model import Round
+from perfcli.stats import paired
+
+FIRST_LOOK = 30
+GROWTH = 1.3
+FLOOR_SHARE = 1 / 3
+EFFECT_SHARE = 1 / 10
+PRECISE = "precise enough"
+
+
+def is_look(rounds: int) -> bool:
+    """Whether the rule looks after this many rounds of kind ``step``: 30, 39, 51, 67 …"""
+    look = FIRST_LOOK
+    while look < rounds:
+        look = math.ceil(look * GROWTH)
+    return look == rounds
+
+
+def enough(rounds: Sequence[Round], floor: float) -> str | None:
+    """Why measuring can stop now, or None: to go on. Rounds of all kinds may be passed; those of
+    kind ``step`` count. ``floor`` is relative (0.01: one percent)."""
+    pairs = [
+        (paired.turn_value(r.base), paired.turn_value(r.head)) for r in rounds if r.kind == "step"
+    ]
+    if not is_look(len(pairs)):
+        return None
+    logs = [math.log(head) - math.log(base) for base, head in pairs if base and head]
+    return PRECISE if is_precise(paired.of_logs(logs), floor) else None
+
+
+def is_precise(estimate: paired.Estimate, floor: float) -> bool:
+    """Whether the 95 % interval's half-width is at most a third of the floor or a tenth of the
+    change, whichever is more."""
+    width, ratio = estimate.half_width, estimate.ratio
+    if width is None or ratio is None:
+        return False
+    return width <= max(floor * FLOOR_SHARE, abs(math.log(ratio)) * EFFECT_SHARE)

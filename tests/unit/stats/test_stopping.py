@@ -1,0 +1,51 @@
+"""The sequential rule: few looks, precision and not significance."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+from perfcli.model import Round, RoundKind, Turn
+from perfcli.stats import stopping
+
+
+def rounds(n: int, spread: float, *, change: float = 0.0, kind: RoundKind = "step") -> list[Round]:
+    dice = random.Random(n)
+
+    def turn(factor: float) -> Turn:
+        return Turn((0.01 * factor * dice.lognormvariate(0, spread),))
+
+    return [Round(i, 0, kind, "base", i * 0.03, turn(1), turn(1 + change)) for i in range(n)]
+
+
+def test_looks_grow_geometrically() -> None:
+    looks = [n for n in range(1, 1000) if stopping.is_look(n)]
+    assert looks[:4] == [30, 39, 51, 67]
+    assert all(1.25 < b / a < 1.36 for a, b in itertools.pairwise(looks))
+
+
+def test_quiet_rounds_are_enough_at_the_first_look_and_not_between_looks() -> None:
+    assert stopping.enough(rounds(30, 0.002), 0.015) == "precise enough"
+    assert stopping.enough(rounds(29, 0.002), 0.015) is None
+    assert stopping.enough(rounds(31, 0.002), 0.015) is None
+
+
+def test_noisy_rounds_go_on_however_significant_the_change() -> None:
+    significant = rounds(30, 0.05, change=0.06)
+    assert stopping.enough(significant, 0.015) is None
+
+
+def test_a_large_change_need_not_be_known_as_well() -> None:
+    assert stopping.enough(rounds(30, 0.05), 0.015) is None
+    assert stopping.enough(rounds(30, 0.05, change=1.0), 0.015) == "precise enough"
+
+
+def test_profiled_rounds_do_not_count() -> None:
+    profiled = rounds(30, 0.002, kind="kernels")
+    assert stopping.enough(profiled, 0.015) is None
+    assert stopping.enough([*rounds(30, 0.002), *profiled], 0.015) == "precise enough"
+
+
+def test_a_clock_that_jumped_is_left_out() -> None:
+    jumped = Round(30, 0, "step", "base", 1.0, Turn((-1.0,)), Turn((0.01,)))
+    assert stopping.enough([*rounds(29, 0.002), jumped], 0.015) == "precise enough"
