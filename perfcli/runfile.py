@@ -77,7 +77,7 @@ def write(bundle: Bundle, path: Path) -> None:
         os.replace(temporary, path)
     except OSError as error:
         _remove(temporary)
-        raise PerfcliError(_cannot_write(path, error)) from error
+        raise PerfcliError(cannot_write(path, error)) from error
     except BaseException:
         _remove(temporary)
         raise
@@ -184,7 +184,8 @@ def _not_a_run(path: Path, text: bytes, error: Exception) -> str:
     return f"{path} is not a run of perfcli ({error})"
 
 
-def _cannot_write(path: Path, error: OSError) -> str:
+def cannot_write(path: Path, error: OSError) -> str:
+    """What to tell people whose file could not be written."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return f"no space left to write {path}: free some and run again"
     return f"can't write {path}: {error.strerror or error}"

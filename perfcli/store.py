@@ -12,13 +12,15 @@ import msgspec
 
 from perfcli.errors import PerfcliError
 from perfcli.model import Bundle
-from perfcli.runfile import Header, read, read_blob, read_header, write
+from perfcli.runfile import Header, cannot_write, read, read_blob, read_header, write
 
 __all__ = [
     "FOLDER",
     "Header",
     "StoredRun",
+    "cannot_write",
     "find",
+    "keep_out_of_commits",
     "locate",
     "new_id",
     "read",
@@ -51,12 +53,16 @@ def save(bundle: Bundle, folder: Path = FOLDER) -> Path:
     """Write a run into the store; the way back is its id. Raises PerfcliError as ``write``."""
     path = folder / f"{bundle.run.id}.json"
     write(bundle, path)
-    # The store sits in the user's own project: keep it out of their commits, as caches do.
-    ignore = folder.parent / ".gitignore"
-    if folder.parent.name == FOLDER.parent.name and not ignore.exists():
+    keep_out_of_commits(folder.parent)
+    return path
+
+
+def keep_out_of_commits(folder: Path) -> None:
+    """``.perfcli`` sits in the user's own project: git ignores it, as it does caches."""
+    ignore = folder / ".gitignore"
+    if folder.name == FOLDER.parent.name and not ignore.exists():
         with suppress(OSError):
             ignore.write_text("*\n")
-    return path
 
 
 def runs(folder: Path = FOLDER) -> list[StoredRun]:

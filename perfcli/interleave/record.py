@@ -1,0 +1,225 @@
+"""The raw file of one measurement: ``.perfcli/timings/ID.jsonl``, one JSON object a line.
+
+The first line is the header, then one line for each worker that got ready and for each round, and
+a last one that says why measuring ended. Every line is written and flushed at once, so that
+whatever ends the process leaves all that was finished; a file without its last line is read, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from perfcli import store
+from perfcli.errors import PerfcliError
+from perfcli.model import Device, Measurement, Prepared, Round
+
+FOLDER = Path(".perfcli") / "timings"
+
+# History of the file format; readers take every version up to FORMAT.
+# 1  header; lines {"prepared": …}, {"round": …}, {"end": …}
+FORMAT = 1
+KIND = "measurement"
+
+BROKEN_OFF = "broken off"
+"""Why a measurement ended whose last line is missing: the process was killed."""
+
+_HEADER_LIMIT = 64 * 1024
+
+
+class Header(msgspec.Struct, frozen=True):
+    """What finds a measurement again."""
+
+    perfcli: str
+    format: int
+    id: str
+    created: str
+    base: str
+    head: str
+    scenario: str
+    device: Device
+    seed: int
+    budget_seconds: float
+    method: str
+
+
+class _Opening(msgspec.Struct):
+    perfcli: str = ""
+    format: int = 0
+
+
+class _End(msgspec.Struct, frozen=True):
+    stopped: str
+    method: str
+    notes: tuple[str, ...] = ()
+
+
+class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    prepared: Prepared | None = None
+    round: Round | None = None
+    end: _End | None = None
+
+
+class Recorder:
+    """Writes a measurement while it is made: a ``pair.Sink``.
+
+    A disk that fills up does not end the measuring: ``failure`` says what went wrong, and what was
+    written before stays readable. A file without any round is removed again when it is closed.
+    Raises PerfcliError where it can't even be begun.
+    """
+
+    def __init__(self, measurement: Measurement, folder: Path = FOLDER) -> None:
+        self.path = folder / f"{measurement.id}.jsonl"
+        self.failure = ""
+        self._method = measurement.method
+        self._rounds = 0
+        self._file = _created(self.path)
+        self._write(_header(measurement))
+        if self.failure:
+            raise PerfcliError(self.failure)
+
+    def prepared(self, prepared: Prepared) -> None:
+        self._write(_Line(prepared=prepared))
+
+    def round(self, measured: Round, elapsed: float = 0.0) -> None:
+        """``elapsed`` is for those who show progress."""
+        self._write(_Line(round=measured))
+        self._rounds += 1
+
+    def end(self, stopped: str, method: str = "", notes: Sequence[str] = ()) -> None:
+        """The last line; nothing is written after it."""
+        self._write(_Line(end=_End(stopped, method or self._method, tuple(notes))))
+        self.close()
+
+    def close(self) -> None:
+        """Without a last line: the measurement counts as broken off. May be called again."""
+        with suppress(OSError):
+            self._file.close()
+        if not self._rounds:
+            with suppress(OSError):
+                self.path.unlink()
+
+    def _write(self, line: Header | _Line) -> None:
+        if self.failure or self._file.closed:
+            return
+        try:
+            self._file.write(msgspec.json.encode(line) + b"\n")
+            self._file.flush()
+        except OSError as error:
+            self.failure = store.cannot_write(self.path, error)
+            self.close()
+
+
+def write(measurement: Measurement, folder: Path = FOLDER) -> Path:
+    """A finished measurement (of one round at least) in one go. Raises PerfcliError where it can't
+    be written."""
+    recorder = Recorder(measurement, folder)
+    for prepared in measurement.prepared:
+        recorder.prepared(prepared)
+    for measured in measurement.rounds:
+        recorder.round(measured)
+    recorder.end(measurement.stopped, measurement.method, measurement.notes)
+    if recorder.failure:
+        raise PerfcliError(recorder.failure)
+    return recorder.path
+
+
+def read(path: Path) -> Measurement:
+    """All that a file holds. A last line that was cut is left out, and a note says so.
+
+    Raises PerfcliError: no such file, no measurement, a newer format, or damaged in the middle.
+    """
+    try:
+        first, *rest = path.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        raise PerfcliError(f"no such file: {path}") from None
+    except OSError as error:
+        raise PerfcliError(f"can't read {path}: {error.strerror}") from error
+    header = _decoded_header(first, path)
+    cut = bool(rest and rest[-1])
+    lines = [_decoded(line, number, path) for number, line in enumerate(rest[:-1], 2)]
+    ends = [line.end for line in lines if line.end]
+    end = ends[-1] if ends else _End(BROKEN_OFF, header.method)
+    notes = [*end.notes, *(["the last line of its file is cut and left out"] if cut else [])]
+    return Measurement(
+        id=header.id,
+        created=header.created,
+        base=header.base,
+        head=header.head,
+        scenario=header.scenario,
+        device=header.device,
+        seed=header.seed,
+        budget_seconds=header.budget_seconds,
+        method=end.method,
+        prepared=tuple(line.prepared for line in lines if line.prepared),
+        rounds=tuple(line.round for line in lines if line.round),
+        stopped=end.stopped,
+        notes=tuple(notes),
+    )
+
+
+def read_header(path: Path) -> Header:
+    """The first line alone. Raises PerfcliError as ``read``, OSError where it can't be read."""
+    with path.open("rb") as file:
+        return _decoded_header(file.readline(_HEADER_LIMIT), path)
+
+
+def newest(base: str, head: str, folder: Path = FOLDER) -> Path | None:
+    """The newest measurement of two runs, by their ids. Only header lines are read; what is no
+    measurement, or of a newer format, is passed over."""
+    found = [
+        (header.created, header.id, path)
+        for path, header in _headers(folder)
+        if (header.base, header.head) == (base, head)
+    ]
+    return max(found)[2] if found else None
+
+
+def _headers(folder: Path) -> Iterator[tuple[Path, Header]]:
+    for path in folder.glob("[!.]*.jsonl"):
+        with suppress(OSError, PerfcliError):
+            yield path, read_header(path)
+
+
+def _header(measurement: Measurement) -> Header:
+    fields = [name for name in Header.__struct_fields__ if name not in ("perfcli", "format")]
+    return Header(KIND, FORMAT, **{name: getattr(measurement, name) for name in fields})
+
+
+def _created(path: Path) -> BinaryIO:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        store.keep_out_of_commits(path.parent.parent)
+        return path.open("xb")
+    except OSError as error:
+        raise PerfcliError(store.cannot_write(path, error)) from error
+
+
+def _decoded_header(line: bytes, path: Path) -> Header:
+    opening = _Opening()
+    with suppress(msgspec.DecodeError, UnicodeDecodeError):
+        opening = msgspec.json.decode(line, type=_Opening)
+    if opening.perfcli != KIND or opening.format < 1:
+        raise PerfcliError(f"{path} is not a measurement of perfcli")
+    if opening.format > FORMAT:
+        raise PerfcliError(
+            f"{path} has format {opening.format}, this perfcli reads up to {FORMAT}: "
+            "upgrade perfcli to read it"
+        )
+    try:
+        return msgspec.json.decode(line, type=Header)
+    except msgspec.DecodeError as error:
+        raise PerfcliError(f"{path} is a broken measurement: {error} in line 1") from error
+
+
+def _decoded(line: bytes, number: int, path: Path) -> _Line:
+    try:
+        return msgspec.json.decode(line, type=_Line)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise PerfcliError(
+            f"{path} is a broken measurement: {error} in line {number}; measure again"
+        ) from error
