@@ -122,6 +122,11 @@ def _import_torch(session: Session) -> None:
                 "found: install one (apt-get install g++) or set CXX"
             )
         _import_inductor()
+        if request.threads is not None:
+            import torch
+
+            # Generated loops are split among this many; with one there is no parallel region.
+            torch.set_num_threads(request.threads)
     from perfcli.compile import tracing
 
     tracing.prepare()

@@ -2,7 +2,8 @@
 tested without torch (hidden ``--fake``, or ``PERFCLI_FAKE=1``).
 
 ``PERFCLI_FAKE=user:1`` plants a failure in request 1: ``user``, ``compile``, ``killed``, ``hang``
-or ``interrupt``; ``user:NAME`` in requests that set the option NAME.
+or ``interrupt``; ``user:NAME`` in requests that set the option NAME. What follows a semicolon is
+about measuring (``fake_measuring``).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class FakeExecutor:
     """``plan`` is ``1`` for all well, or a failure and the request it hits, ``killed:1``."""
 
     def __init__(self, plan: str = "1") -> None:
-        failure, _, request = plan.partition(":")
+        failure, _, request = plan.partition(";")[0].partition(":")
         self.failure = failure if failure in FAILURES else None
         self.failing = request or "0"
 

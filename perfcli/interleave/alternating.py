@@ -1,0 +1,142 @@
+"""The way out where both sides do not fit into memory at once: a fresh process for each side and
+round, one after the other. Slower, and noisier: what differs from process to process is in it."""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import replace
+
+from perfcli.errors import OutOfMemory
+from perfcli.interleave.pair import (
+    SIDES,
+    Clock,
+    Enough,
+    Measured,
+    Race,
+    Ready,
+    Sink,
+    Told,
+)
+from perfcli.interleave.plan import Plan, ask_for
+from perfcli.model import Prepared, Round, RoundKind, SideName, Turn
+from perfcli.worker.measuring import StartWorker
+
+METHOD = "alternating fresh processes"
+TURNS = 5
+"""Turns' worth of steps that a process gives before it ends: starting it took far longer."""
+
+
+def measure(
+    plan: Plan,
+    start: StartWorker,
+    enough: Enough,
+    sink: Sink,
+    told: Told = lambda side, phase: None,
+    ready: Ready = lambda base, head: None,
+    clock: Clock = time.monotonic,
+) -> Measured:
+    """A race of two workers; where one of them runs out of memory beside the other, both are
+    closed and the sides alternate. Raises as ``Race.run``; OutOfMemory where a side has not enough
+    memory though it is alone."""
+    race = Race(plan, start, enough, sink, told, ready, clock)
+    try:
+        return race.run()
+    except OutOfMemory as error:
+        race.measured.notes.append(
+            f"both sides at once do not fit into memory ({error}): each round has a fresh process "
+            "for each side, which takes longer and scatters more"
+        )
+    return Alternation(plan, start, enough, sink, told, ready, clock, race.measured).run()
+
+
+class Alternation:
+    """Goes on where a race ended: rounds that it measured stay."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        start: StartWorker,
+        enough: Enough,
+        sink: Sink,
+        told: Told = lambda side, phase: None,
+        ready: Ready = lambda base, head: None,
+        clock: Clock = time.monotonic,
+        measured: Measured | None = None,
+    ) -> None:
+        self.plan = plan
+        self.measured = measured or Measured()
+        self.measured.method = METHOD
+        self._start = start
+        self._enough = enough
+        self._sink = sink
+        self._told = told
+        self._ready = ready
+        self._clock = clock
+        self._order = random.Random(plan.seed)
+        self._began = clock()
+
+    def run(self) -> Measured:
+        """Until it is enough, the budget is spent (starting processes counts), or somebody
+        interrupts. At least one round is measured."""
+        process = max((p.process for p in self.measured.prepared), default=-1) + 1
+        try:
+            while not self.measured.stopped:
+                self._process(process)
+                process += 1
+                self.measured.stopped = self._reason()
+        except KeyboardInterrupt:
+            if not self.measured.rounds:
+                raise
+            self.measured.stopped = "interrupted"
+        return self.measured
+
+    def _reason(self) -> str:
+        if reason := self._enough(self.measured.rounds):
+            return reason
+        spent = self._clock() - self._began >= self.plan.budget_seconds
+        return "budget spent" if spent else ""
+
+    def _process(self, process: int) -> None:
+        """A round of steps, and one of kernels, from the same two processes."""
+        first = self._order.choice(SIDES)
+        at = self._clock() - self._began
+        prepared: dict[SideName, Prepared] = {}
+        turns: dict[SideName, dict[RoundKind, Turn]] = {}
+        for side in (first, "head" if first == "base" else "base"):
+            prepared[side], turns[side] = self._alone(side, process)
+        self._ready(prepared["base"], prepared["head"])
+        for side in SIDES:
+            self.measured.prepared.append(prepared[side])
+            self._sink.prepared(prepared[side])
+        for kind in turns["base"]:
+            number = len(self.measured.rounds)
+            base, head = turns["base"][kind], turns["head"][kind]
+            done = Round(number, process, kind, first, at, base, head)
+            self.measured.rounds.append(done)
+            self._sink.round(done, self._clock() - self._began)
+
+    def _alone(self, side: SideName, process: int) -> tuple[Prepared, dict[RoundKind, Turn]]:
+        request = self.plan.base if side == "base" else self.plan.head
+        # Outputs are those of the first process, which were checked.
+        checked = any(p.side == side for p in self.measured.prepared)
+        request = replace(request, check=request.check and not checked)
+        try:
+            worker = self._start(request, lambda phase: self._told(side, phase))
+            try:
+                prepared = replace(worker.prepare(), process=process)
+                kinds: tuple[RoundKind, ...] = (
+                    ("step", "kernels") if self.plan.kernels else ("step",)
+                )
+                turns: dict[RoundKind, Turn] = {}
+                for kind in kinds:
+                    ask = ask_for(kind, prepared.step_seconds)
+                    steps = TURNS * ask.steps if kind == "step" else ask.steps
+                    turns[kind] = worker.turn(replace(ask, steps=steps, warmup=max(ask.warmup, 1)))
+                return prepared, turns
+            finally:
+                worker.close()
+        except OutOfMemory as error:
+            raise OutOfMemory(
+                f"{error}; tried: both sides at once, then the {side} alone", detail=error.detail
+            ) from error

@@ -1,0 +1,345 @@
+"""The parent's side of measuring, with made-up workers and a clock of their own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import handmade
+import pytest
+
+from perfcli.errors import OutOfMemory, PerfcliError, WorkerFailed, WrongResult
+from perfcli.interleave import alternating
+from perfcli.interleave.alternating import METHOD, TURNS, measure
+from perfcli.interleave.pair import Measured, Race
+from perfcli.interleave.plan import (
+    LEAST_STEPS,
+    MOST_STEPS,
+    PROFILED_SHARE,
+    PROFILED_STEPS,
+    Plan,
+    ask_for,
+)
+from perfcli.model import CompileRequest, MeasureRequest, Prepared, Round, Variant
+from perfcli.stats import paired
+from perfcli.worker.fake_measuring import FakePlan, FakeStarter, parse
+
+Failed = list[str]
+
+
+def plan(budget: float = 2.0, seed: int = 1, device: Any = "cpu", **more: Any) -> Plan:
+    target = handmade.H100 if device == "cuda" else None
+    request = CompileRequest("rmsnorm", {}, None, Variant("v"), device, target)
+    sides = [MeasureRequest(request, side, seed) for side in ("base", "head")]
+    return Plan(sides[0], sides[1], budget, seed, **more)
+
+
+@dataclass
+class Kept:
+    """A sink that keeps what it is told."""
+
+    workers: list[Prepared] = field(default_factory=list)
+    rounds: list[Round] = field(default_factory=list)
+    elapsed: list[float] = field(default_factory=list)
+
+    def prepared(self, prepared: Prepared) -> None:
+        self.workers.append(prepared)
+
+    def round(self, measured: Round, elapsed: float) -> None:
+        self.rounds.append(measured)
+        self.elapsed.append(elapsed)
+
+
+def never(rounds: Sequence[Round]) -> None:
+    return None
+
+
+def starter(text: str = "") -> FakeStarter:
+    return FakeStarter(parse(f"1;{text}") or FakePlan())
+
+
+def race(start: FakeStarter, asked: Plan, sink: Kept, enough: Any = never) -> Measured:
+    return measure(asked, start, enough, sink, clock=start.clock)
+
+
+def steps(rounds: Sequence[Round]) -> list[Round]:
+    return [each for each in rounds if each.kind == "step"]
+
+
+# --- a pair ----------------------------------------------------------------------------------
+
+
+def test_the_planted_ratio_comes_out_and_both_sides_end() -> None:
+    start, sink = starter("ratio=1.05;noise=0.002"), Kept()
+    measured = race(start, plan(), sink)
+    pairs = [(paired.turn_value(r.base), paired.turn_value(r.head)) for r in steps(sink.rounds)]
+    logs = [math.log(head / base) for base, head in pairs if base and head]
+    assert len(logs) > 20
+    assert paired.of_logs(logs).ratio == pytest.approx(1.05, abs=0.002)
+    assert measured.rounds == sink.rounds
+    assert measured.stopped == "budget spent"
+    assert measured.method == "a pair of workers, interleaved"
+    assert start.alive == set()
+    assert [p.side for p in sink.workers] == ["base", "head"]
+
+
+def test_the_budget_is_kept_and_its_clock_starts_after_preparing() -> None:
+    start, sink = starter("noise=0"), Kept()
+    race(start, plan(budget=3.0), sink)
+    assert 3.0 <= sink.elapsed[-1] < 3.1
+    assert sink.elapsed == sorted(sink.elapsed)
+    assert sink.rounds[0].at == 0.0
+    assert [r.number for r in sink.rounds] == list(range(len(sink.rounds)))
+
+
+def test_the_order_is_random_and_of_the_seed() -> None:
+    orders = []
+    for seed in (1, 1, 2):
+        sink = Kept()
+        race(starter(), plan(seed=seed), sink)
+        orders.append([r.first for r in sink.rounds])
+    assert orders[0] == orders[1]
+    assert orders[0] != orders[2]
+    share = orders[0].count("base") / len(orders[0])
+    assert 0.3 < share < 0.7
+
+
+def test_the_profiler_has_its_share_and_no_round_of_steps() -> None:
+    start, sink = starter("noise=0"), Kept()
+    race(start, plan(budget=20.0), sink)
+    profiled = [r for r in sink.rounds if r.kind == "kernels"]
+    assert sink.rounds[0].kind == "step"
+    assert all(r.base.seconds == () and len(r.base.launches) == PROFILED_STEPS for r in profiled)
+    assert all(r.base.launches == () for r in steps(sink.rounds))
+    ends = [0.0, *sink.elapsed]
+    spent = sum(ends[n + 1] - ends[n] for n, r in enumerate(sink.rounds) if r.kind == "kernels")
+    assert spent / ends[-1] == pytest.approx(PROFILED_SHARE, abs=0.02)
+    none = Kept()
+    race(starter(), plan(kernels=False), none)
+    assert {r.kind for r in none.rounds} == {"step"}
+
+
+def test_enough_is_asked_after_each_round_of_steps_and_ends_it() -> None:
+    seen: list[int] = []
+
+    def enough(rounds: Sequence[Round]) -> str | None:
+        seen.append(len(steps(rounds)))
+        return "precise enough" if len(steps(rounds)) == 7 else None
+
+    sink = Kept()
+    measured = race(starter(), plan(budget=60), sink, enough)
+    assert measured.stopped == "precise enough"
+    assert seen == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_a_budget_of_nothing_still_measures_one_round_of_steps() -> None:
+    sink = Kept()
+    race(starter(), plan(budget=0.0), sink)
+    assert [r.kind for r in sink.rounds] == ["step"]
+
+
+def test_fresh_pairs_are_numbered_and_each_has_the_budget() -> None:
+    start, sink = starter(), Kept()
+    measured = race(start, plan(budget=1.0, fresh_pairs=3), sink)
+    assert [p.process for p in measured.prepared] == [0, 0, 1, 1, 2, 2]
+    assert {r.process for r in measured.rounds} == {0, 1, 2}
+    assert len(start.started) == 6
+    assert start.alive == set()
+
+
+@pytest.mark.parametrize(
+    ("device", "order"),
+    [("cpu", "start start prepare prepare"), ("cuda", "start prepare start prepare")],
+)
+def test_on_a_gpu_the_second_side_gets_ready_after_the_first(device: str, order: str) -> None:
+    happened = []
+    start = starter()
+
+    def noted(request: MeasureRequest, told: Any) -> Any:
+        happened.append("start")
+        worker = start(request, told)
+        prepare = worker.prepare
+
+        def preparing() -> Prepared:
+            happened.append("prepare")
+            return prepare()
+
+        worker.prepare = preparing  # type: ignore[method-assign]
+        return worker
+
+    Race(plan(device=device), noted, never, Kept(), clock=start.clock).run()
+    assert " ".join(happened) == order
+
+
+def test_phases_are_told_with_their_side() -> None:
+    told: list[tuple[str, str]] = []
+    start = starter()
+    tell = lambda side, phase: told.append((side, phase))  # noqa: E731
+    measure(plan(), start, never, Kept(), tell, clock=start.clock)
+    assert told[:3] == [("base", "import"), ("base", "trace"), ("base", "kernels")]
+    assert ("head", "kernels") in told
+
+
+def test_who_may_not_be_measured_together_is_told_before_a_round() -> None:
+    def refuse(base: Prepared, head: Prepared) -> None:
+        assert (base.side, head.side) == ("base", "head")
+        raise PerfcliError("another GPU")
+
+    start, sink = starter(), Kept()
+    with pytest.raises(PerfcliError, match="another GPU"):
+        measure(plan(), start, never, sink, ready=refuse, clock=start.clock)
+    assert sink.rounds == []
+    assert start.alive == set()
+
+
+# --- failures --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("side", ["base", "head"])
+@pytest.mark.parametrize("kind", ["dies", "hangs", "garbage"])
+@pytest.mark.parametrize("turn", ["prepare", "9"])
+def test_a_worker_that_fails_ends_it_and_what_was_measured_is_kept(
+    side: str, kind: str, turn: str
+) -> None:
+    start, sink = starter(f"fail={kind}:{side}:{turn}"), Kept()
+    with pytest.raises(WorkerFailed, match=f"the {side}'s worker"):
+        race(start, plan(), sink)
+    # two rounds of burning in are not kept
+    assert len(sink.rounds) == (0 if turn == "prepare" else 9 - 1 - 2)
+    assert start.alive == set()
+
+
+def test_wrong_outputs_are_not_timed() -> None:
+    start, sink = starter("fail=wrong:head:prepare"), Kept()
+    with pytest.raises(WrongResult, match="the head's outputs are wrong"):
+        race(start, plan(), sink)
+    assert sink.rounds == []
+    assert start.alive == set()
+
+
+def test_an_interrupt_keeps_what_is_there() -> None:
+    start, sink = starter("fail=interrupt:base:12"), Kept()
+    measured = race(start, plan(), sink)
+    assert measured.stopped == "interrupted"
+    assert len(measured.rounds) == 12 - 1 - 2
+    assert start.alive == set()
+
+
+@pytest.mark.parametrize("turn", ["prepare", "2"])
+def test_an_interrupt_before_the_first_round_is_one(turn: str) -> None:
+    start = starter(f"fail=interrupt:base:{turn}")
+    with pytest.raises(KeyboardInterrupt):
+        race(start, plan(), Kept())
+    assert start.alive == set()
+
+
+# --- one after the other ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("side", ["base", "head"])
+def test_sides_that_do_not_fit_together_alternate(side: str) -> None:
+    start, sink = starter(f"fail=crowded:{side}:prepare;ratio=1.05;noise=0.002"), Kept()
+    most = 0
+
+    def counted(request: MeasureRequest, told: Any) -> Any:
+        nonlocal most
+        worker = start(request, told)
+        most = max(most, len(start.alive)) if len(start.started) > 2 else 0
+        return worker
+
+    measured = measure(plan(budget=300.0), counted, never, sink, clock=start.clock)
+    assert measured.method == METHOD
+    assert most == 1
+    assert start.alive == set()
+    (note,) = measured.notes
+    assert note.startswith(f"both sides at once do not fit into memory (the {side}'s rmsnorm")
+    assert {r.kind for r in measured.rounds} == {"step", "kernels"}
+    processes = [r.process for r in measured.rounds if r.kind == "step"]
+    assert processes == list(range(len(processes)))
+    assert {r.first for r in measured.rounds} == {"base", "head"}
+    pairs = [(paired.turn_value(r.base), paired.turn_value(r.head)) for r in steps(sink.rounds)]
+    logs = [math.log(head / base) for base, head in pairs if base and head]
+    assert paired.of_logs(logs).ratio == pytest.approx(1.05, abs=0.002)
+    assert measured.stopped == "budget spent"
+    assert 300.0 <= sink.elapsed[-1] < 307.0
+
+
+def test_each_process_gives_several_turns_and_only_the_first_is_checked() -> None:
+    start, sink = starter("fail=crowded:base:prepare;step=0.004;noise=0"), Kept()
+    race(start, plan(budget=30.0), sink)
+    first = steps(sink.rounds)[0]
+    assert len(first.base.seconds) == TURNS * LEAST_STEPS
+    checks = {p.process: p.check is not None for p in sink.workers}
+    assert checks.pop(0) is True
+    assert set(checks.values()) == {False}
+
+
+def test_memory_that_runs_out_in_the_middle_keeps_the_rounds_before() -> None:
+    start, sink = starter("fail=crowded:head:10"), Kept()
+    measured = race(start, plan(budget=20.0), sink)
+    assert measured.method == METHOD
+    assert sink.rounds == measured.rounds
+    assert [r.process for r in measured.rounds[:7]] == [0] * 7
+    assert measured.rounds[7].process == 1
+    assert [r.number for r in sink.rounds] == list(range(len(sink.rounds)))
+
+
+@pytest.mark.parametrize("side", ["base", "head"])
+def test_a_side_that_does_not_even_fit_alone(side: str) -> None:
+    start = starter(f"fail=oom:{side}:prepare")
+    with pytest.raises(OutOfMemory) as raised:
+        race(start, plan(), Kept())
+    assert str(raised.value).startswith(f"the {side}'s rmsnorm does not fit into memory")
+    assert str(raised.value).endswith(f"tried: both sides at once, then the {side} alone")
+    assert start.alive == set()
+
+
+def test_enough_and_interrupts_end_the_alternation_too() -> None:
+    start, sink = starter("fail=crowded:base:prepare"), Kept()
+    stop = lambda rounds: "precise enough" if len(steps(rounds)) == 4 else None  # noqa: E731
+    measured = race(start, plan(budget=1e6), sink, stop)
+    assert (measured.stopped, len(steps(sink.rounds))) == ("precise enough", 4)
+    # the fifth worker of the alternation is that of the third round
+    begun = 0
+
+    def interrupted(request: MeasureRequest, told: Any) -> Any:
+        nonlocal begun
+        begun += 1
+        if begun == 2 + 5:
+            raise KeyboardInterrupt
+        return start(request, told)
+
+    sink = Kept()
+    measured = measure(plan(budget=1e6), interrupted, never, sink, clock=start.clock)
+    assert measured.stopped == "interrupted"
+    assert len(steps(sink.rounds)) == 2
+    start = starter("fail=interrupt:base:1")
+    with pytest.raises(KeyboardInterrupt):
+        alternating.Alternation(plan(), start, never, Kept(), clock=start.clock).run()
+
+
+# --- how long a turn is ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seconds", "count", "warmup"),
+    [
+        (1e-6, MOST_STEPS, 1),
+        (0.0, MOST_STEPS, 1),
+        (0.0001, 100, 1),
+        (0.002, 5, 1),
+        (0.5, LEAST_STEPS, 1),
+        (1.0, 1, 0),
+        (60.0, 1, 0),
+    ],
+)
+def test_how_many_steps_a_turn_has(seconds: float, count: int, warmup: int) -> None:
+    asked = ask_for("step", seconds)
+    assert (asked.steps, asked.warmup) == (count, warmup)
+
+
+def test_a_request_differs_only_in_its_side() -> None:
+    asked = plan()
+    assert replace(asked.base, side="head") == asked.head
