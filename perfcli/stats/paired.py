@@ -75,18 +75,21 @@ def of_logs(logs: Sequence[float], confidence: float = 0.95) -> Estimate:
     n = len(logs)
     if n == 0:
         return Estimate(why="no round was measured")
+    ratio = math.exp(location(logs))
     rank = walsh.interval_rank(n, confidence)
-    middle = walsh.middle_ranks(n)
     if rank is None:
-        ratio = math.exp(sum(walsh.order_statistics(logs, middle)) / 2)
-        why = f"{n} {'round is' if n == 1 else 'rounds are'} too few for {confidence:.0%}"
-        return Estimate(ratio, rounds=n, why=why)
-    last = n * (n + 1) // 2 - 1
-    left, right, low, high = walsh.order_statistics(logs, (*middle, rank, last - rank))
-    ratio = math.exp((left + right) / 2)
+        few = f"{n} {'round is' if n == 1 else 'rounds are'} too few"
+        return Estimate(ratio, rounds=n, why=f"{few} for {confidence * 100:g} %")
     if min(logs) == max(logs):
         return Estimate(ratio, rounds=n, why="every round gave the same ratio to the last digit")
+    last = n * (n + 1) // 2 - 1
+    low, high = walsh.order_statistics(logs, (rank, last - rank))
     return Estimate(ratio, math.exp(low), math.exp(high), n)
+
+
+def location(logs: Sequence[float]) -> float:
+    """The Hodges–Lehmann estimate: the median of the means of all pairs of values."""
+    return sum(walsh.order_statistics(logs, walsh.middle_ranks(len(logs)))) / 2
 
 
 def p_value(logs: Sequence[float]) -> float | None:

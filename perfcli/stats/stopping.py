@@ -11,7 +11,8 @@ import math
 from collections.abc import Sequence
 
 from perfcli.model import Round
-from perfcli.stats import paired
+from perfcli.stats import hierarchy, series
+from perfcli.stats.paired import Estimate
 
 FIRST_LOOK = 30
 GROWTH = 1.3
@@ -31,16 +32,13 @@ def is_look(rounds: int) -> bool:
 def enough(rounds: Sequence[Round], floor: float) -> str | None:
     """Why measuring can stop now, or None: to go on. Rounds of all kinds may be passed; those of
     kind ``step`` count. ``floor`` is relative (0.01: one percent)."""
-    pairs = [
-        (paired.turn_value(r.base), paired.turn_value(r.head)) for r in rounds if r.kind == "step"
-    ]
-    if not is_look(len(pairs)):
+    steps = series.of_steps(rounds)
+    if not is_look(len(steps.base) + steps.dropped):
         return None
-    logs = [math.log(head) - math.log(base) for base, head in pairs if base and head]
-    return PRECISE if is_precise(paired.of_logs(logs), floor) else None
+    return PRECISE if is_precise(hierarchy.estimate(steps), floor) else None
 
 
-def is_precise(estimate: paired.Estimate, floor: float) -> bool:
+def is_precise(estimate: Estimate, floor: float) -> bool:
     """Whether the 95 % interval's half-width is at most a third of the floor or a tenth of the
     change, whichever is more."""
     width, ratio = estimate.half_width, estimate.ratio

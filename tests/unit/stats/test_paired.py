@@ -131,7 +131,7 @@ def test_too_few_rounds_have_a_ratio_and_no_interval() -> None:
     made = paired.compare(*noisy(5))
     assert made.ratio is not None
     assert made.low is None
-    assert made.why == "5 rounds are too few for 95%"
+    assert made.why == "5 rounds are too few for 95 %"
     assert paired.compare([], []).why == "no round was measured"
     assert paired.compare(*noisy(7), confidence=0.99).low is None
     assert paired.compare(*noisy(8), confidence=0.99).low is not None

@@ -1,0 +1,75 @@
+"""The noise floor: the change below which nothing is told apart from noise, however many rounds.
+
+An interval over rounds narrows without end; what differs between two processes by chance does not.
+The floor is the largest of
+
+* an assumed minimum,
+* what ``perfcli noise`` stored for this kind of environment,
+* what today's *controls* prove: kernels with identical code on both sides, whose true ratio is 1.
+
+For the step, what counts is what all controls have in common: the median over controls of a
+round's log ratios, over rounds. A control that follows a changed kernel may really be slower (its
+data left the cache); that is no noise, and the median does not see it. Only a common factor whose
+99 % interval excludes 1 is proof of anything; else it is sampling noise, which the step's own
+interval has already.
+
+For one kernel, what counts is how far a single control can go astray: the conformal bound at 95 %
+(Vovk, Gammerman, Shafer, *Algorithmic Learning in a Random World*, 2005): of m controls, that of
+rank ⌈0.95 (m + 1)⌉, the largest where m < 19. A control whose 99 % interval holds 1 counts as 0.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+from perfcli.model import Device, Floor
+from perfcli.stats import hierarchy
+from perfcli.stats.series import Series
+from perfcli.stats.verdict import DECIDING
+
+ASSUMED: dict[Device, float] = {"cpu": 0.015, "cuda": 0.01}
+"""Two processes with one layout differ by less than 0.5 % on the CPU (docs/coverage.md), clocks
+and boost of a GPU by about as much."""
+FOR_STEP, FOR_KERNEL = 3, 5
+"""Controls needed to say anything."""
+
+
+def find(
+    device: Device, controls: Sequence[Series], stored: tuple[float, str] | None = None
+) -> Floor:
+    """The largest of the three. ``stored``: what ``perfcli noise`` found, with its source."""
+    known = [(ASSUMED[device], "assumed")]
+    if stored is not None:
+        known.append(stored)
+    known.append((common_bias(controls), f"{len(controls)} identical kernels on both sides, today"))
+    relative, source = max(known, key=lambda k: k[0])
+    return Floor(relative, source, kernel=max(relative, single_bias(controls)))
+
+
+def common_bias(controls: Sequence[Series]) -> float:
+    """The relative difference that all controls share, if it is one; else 0."""
+    if len(controls) < FOR_STEP or len({c.processes for c in controls}) != 1:
+        return 0.0
+    medians = [
+        math.exp(statistics.median(logs)) for logs in zip(*(c.logs for c in controls), strict=True)
+    ]
+    return _proven(Series((1.0,) * len(medians), tuple(medians), controls[0].processes))
+
+
+def single_bias(controls: Sequence[Series]) -> float:
+    """The relative difference that one control in twenty exceeds; 0 where they are too few."""
+    count = len(controls)
+    if count < FOR_KERNEL:
+        return 0.0
+    rank = min(math.ceil(0.95 * (count + 1)), count)
+    return sorted(map(_proven, controls))[rank - 1]
+
+
+def _proven(series: Series) -> float:
+    """How far the ratio is from 1, where noise between rounds does not explain it."""
+    found = hierarchy.estimate(series, DECIDING)
+    if found.ratio is None or found.low is None or found.high is None:
+        return 0.0
+    return 0.0 if found.low <= 1 <= found.high else max(found.ratio, 1 / found.ratio) - 1

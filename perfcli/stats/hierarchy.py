@@ -1,0 +1,76 @@
+"""Rounds of several pairs of processes: what differs between processes belongs to the interval.
+
+Rounds of one pair share the layout of memory that their processes happened to get; a thousand of
+them are one sample of it. So with several pairs each pair gives one Hodges–Lehmann estimate, and
+the interval is over pairs alone (Kalibera and Jones, *Rigorous benchmarking in reasonable time*,
+ISMM 2013, section 9: with equal numbers of rounds, the means of the highest level carry all that
+the levels below add to the variance):
+
+* up to 7 pairs: mean ± t(pairs − 1) · s / √pairs. With 2 pairs that is 12.7 · s / √2 at 95 %: wide,
+  and right;
+* from 8 pairs on: the signed-rank interval of the pairs' estimates, which a pair that went astray
+  does not widen; 8 is the least number that reaches 99 %.
+
+With one pair the interval is over rounds: it says what *these two processes* differ by, and the
+floor has to cover the rest. ``bench/coverage.py`` simulates all three.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+
+from perfcli.stats import paired
+from perfcli.stats.paired import Estimate
+from perfcli.stats.series import Series
+
+RANKS_FROM = 8
+
+
+def estimate(series: Series, confidence: float = 0.95) -> Estimate:
+    """The ratio head/base with its interval; ``rounds`` are those of all pairs."""
+    logs = series.logs
+    pairs = per_pair(logs, series.processes)
+    if len(pairs) <= 1:
+        return paired.of_logs(logs, confidence)
+    if len(pairs) >= RANKS_FROM:
+        found = paired.of_logs(pairs, confidence)
+        return Estimate(found.ratio, found.low, found.high, len(logs), found.why)
+    return _student(pairs, len(logs), confidence)
+
+
+def per_pair(logs: Sequence[float], processes: Sequence[int]) -> list[float]:
+    """The Hodges–Lehmann estimate of each pair of processes, as log ratios."""
+    parts: dict[int, list[float]] = defaultdict(list)
+    for value, process in zip(logs, processes, strict=True):
+        parts[process].append(value)
+    return [paired.location(part) for part in parts.values()]
+
+
+def p_value(series: Series) -> float | None:
+    """Two-sided, that the ratio is 1, by the test that belongs to the interval."""
+    logs = series.logs
+    pairs = per_pair(logs, series.processes)
+    if len(pairs) <= 1:
+        return paired.p_value(logs)
+    if len(pairs) >= RANKS_FROM:
+        return paired.p_value(pairs)
+    if min(pairs) == max(pairs):
+        return None
+    from scipy.stats import ttest_1samp
+
+    return float(ttest_1samp(pairs, 0.0).pvalue)
+
+
+def _student(pairs: Sequence[float], rounds: int, confidence: float) -> Estimate:
+    import numpy as np
+    from scipy.special import stdtrit
+
+    mean, spread = float(np.mean(pairs)), float(np.std(pairs, ddof=1))
+    if spread == 0:
+        return Estimate(math.exp(mean), rounds=rounds, why="every pair gave the same ratio")
+    width = float(stdtrit(len(pairs) - 1, (1 + confidence) / 2)) * spread / math.sqrt(len(pairs))
+    if width > 50:
+        return Estimate(math.exp(mean), rounds=rounds, why="the pairs of processes do not agree")
+    return Estimate(math.exp(mean), math.exp(mean - width), math.exp(mean + width), rounds)

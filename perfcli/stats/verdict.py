@@ -1,0 +1,67 @@
+"""SLOWER, FASTER, SAME or UNSURE, with the reason where it is unsure.
+
+Being told apart from none and being larger than noise are two questions. SLOWER and FASTER need
+both: the 99 % interval excludes 1, and the estimate lies beyond the floor. SAME needs the 95 %
+interval to lie inside the floor. All else, and what cannot be computed, is UNSURE.
+"""
+
+from __future__ import annotations
+
+import statistics
+
+from perfcli.model import TimeChange, TimeVerdict
+from perfcli.stats import hierarchy
+from perfcli.stats.paired import Estimate
+from perfcli.stats.series import Series
+
+SHOWN, DECIDING = 0.95, 0.99
+
+
+def change(series: Series, floor: float) -> TimeChange:
+    """Both sides' median seconds, the ratio with its 95 % interval, p and verdict. ``floor`` is
+    relative (0.01: one percent)."""
+    shown, deciding = (hierarchy.estimate(series, c) for c in (SHOWN, DECIDING))
+    verdict, why = decide(shown, deciding, floor)
+    return TimeChange(
+        base=statistics.median(series.base) if series.base else None,
+        head=statistics.median(series.head) if series.head else None,
+        ratio=shown.ratio,
+        low=shown.low,
+        high=shown.high,
+        p=hierarchy.p_value(series) if shown.low is not None else None,
+        verdict=verdict,
+        rounds=shown.rounds,
+        why=why,
+    )
+
+
+def decide(shown: Estimate, deciding: Estimate, floor: float) -> tuple[TimeVerdict, str]:
+    """The verdict, and why it is unsure (else an empty text)."""
+    if shown.ratio is None or shown.low is None or shown.high is None:
+        return "unsure", shown.why
+    beyond = max(shown.ratio, 1 / shown.ratio) > 1 + floor
+    if not beyond:
+        if 1 / (1 + floor) <= shown.low and shown.high <= 1 + floor:
+            return "same", ""
+        return "unsure", f"{_span(shown)} reaches beyond the noise floor of {_share(floor)}"
+    if deciding.low is None or deciding.high is None:
+        return "unsure", deciding.why
+    if deciding.low > 1:
+        return "slower", ""
+    if deciding.high < 1:
+        return "faster", ""
+    return "unsure", f"{_signed(shown.ratio)} may be noise: at 99 % it is {_span(deciding)}"
+
+
+def _share(value: float) -> str:
+    return f"{value * 100:.3g} %"
+
+
+def _signed(ratio: float) -> str:
+    return f"{(ratio - 1) * 100:+.1f} %".replace("-", "−")
+
+
+def _span(estimate: Estimate) -> str:
+    assert estimate.low is not None
+    assert estimate.high is not None
+    return f"{_signed(estimate.low)} to {_signed(estimate.high)}"
