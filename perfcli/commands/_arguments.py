@@ -53,3 +53,21 @@ Options: TypeAlias = Annotated[
 Python: TypeAlias = Annotated[
     str | None, typer.Option(metavar="PYTHON", help="The interpreter that has torch.")
 ]
+Budget: TypeAlias = Annotated[
+    float | None,
+    typer.Option(metavar="SECONDS", min=0.1, help="How long to measure at most. [default: 20]"),
+]
+Threads: TypeAlias = Annotated[
+    int | None, typer.Option(metavar="N", min=1, help="Threads on the CPU. [default: 1]")
+]
+Seed: TypeAlias = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=0, help="Of weights, inputs, and the order of rounds."),
+]
+CudaGraph: TypeAlias = Annotated[
+    bool, typer.Option("--cuda-graph", help="Time the step as a CUDA graph.")
+]
+AllowEnv: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="Measure though this differs: driver, clocks, cpus, …"),
+]
