@@ -142,9 +142,10 @@ def autocast(workload: Workload) -> Iterator[None]:
         yield
 
 
-def backward(result: Any) -> None:
+def backward(result: Any, gradient: Callable[[Any], Any] | None = None) -> None:
     """Back-propagates from whatever a training step returned: a loss as it is, other outputs
-    with gradients of their own shape; an output with a ``loss`` counts as that loss."""
+    with gradients of their own shape (ones, or what ``gradient`` makes of an output); an output
+    with a ``loss`` counts as that loss."""
     import torch
     from torch.utils import _pytree
 
@@ -156,7 +157,7 @@ def backward(result: Any) -> None:
             "nothing to back-propagate: no output of the model requires a gradient "
             "(use mode=forward, or return a loss)"
         )
-    torch.autograd.backward(outputs, [torch.ones_like(t) for t in outputs])
+    torch.autograd.backward(outputs, [(gradient or torch.ones_like)(t) for t in outputs])
 
 
 def explained(error: Exception, capture: Capture) -> Exception:

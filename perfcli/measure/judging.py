@@ -1,0 +1,158 @@
+"""Results of a call held against those of another: which of them lie how far off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from perfcli.measure import difference
+from perfcli.measure.difference import Difference
+from perfcli.measure.results import Results
+from perfcli.measure.tolerances import INTEGERS
+
+What = Literal["output", "gradient", "changed"]
+LEAST_GRADIENT = 1e-3
+"""A gradient counts as at least this part of the largest one (root mean square): those that cancel
+exactly on paper, as of a bias before a norm, are nothing but rounding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    output: float
+    """Part of the reference's largest value."""
+    gradient: float
+    """Part of the gradient's L2 norm."""
+    integer: float
+    """Share of unequal elements."""
+
+
+@dataclass(frozen=True, slots=True)
+class Distance:
+    """Of one tensor from its reference."""
+
+    name: str
+    what: What
+    error: float
+    limit: float
+    of: str = "largest value"
+    odd: int = 0
+    nan: int = 0
+    count: int = 0
+    problem: str = ""
+    """Why there is nothing to measure: another shape, no tensor."""
+
+    @property
+    def key(self) -> tuple[What, str]:
+        return self.what, self.name
+
+    @property
+    def suspicious(self) -> bool:
+        return bool(self.problem or self.odd or self.error > self.limit)
+
+    def told(self, against: str, allowed: float) -> str:
+        """What is wrong, in one clause."""
+        name = f"the gradient of {self.name}" if self.what == "gradient" else self.name
+        if self.problem:
+            return f"{name} {self.problem}"
+        if self.odd:
+            how = f"NaN in {self.nan:,}" if self.nan else f"not as finite in {self.odd:,}"
+            return f"{name} is {how} of {self.count:,} elements where {against} is not"
+        if self.of == "elements":
+            return f"{name} differs in {self.error:.2%} of its elements from {against}"
+        return (
+            f"{name} is off by {self.error:.2g} of its {self.of}, allowed are {allowed:.2g} "
+            f"(against {against})"
+        )
+
+
+def distances(found: Results, expected: Results, limits: Limits) -> tuple[Distance, ...]:
+    """Of all that is expected: outputs, gradients, and what was changed in place."""
+    return (
+        *_outputs(found.outputs, expected.outputs, limits),
+        *_gradients(found.gradients, expected.gradients, limits),
+        *_values("changed", found.changed, expected.changed, limits),
+    )
+
+
+def new_nan(found: Results, expected: Results) -> Iterator[Distance]:
+    """NaN where the expected tensor has none at all: wrong even where the numbers are random."""
+    import torch
+
+    for what, ours, theirs in (
+        ("output", found.outputs, expected.outputs),
+        ("gradient", found.gradients, expected.gradients),
+    ):
+        for name, value in ours.items():
+            clean = name in theirs and not bool(torch.isnan(theirs[name]).any())
+            nan = int(torch.isnan(value).sum()) if clean else 0
+            if nan:
+                yield Distance(name, what, 0.0, 0.0, odd=nan, nan=nan, count=value.numel())  # type: ignore[arg-type]
+
+
+def _outputs(
+    found: Mapping[str, Any], expected: Mapping[str, Any], limits: Limits
+) -> Iterator[Distance]:
+    for name in expected.keys() - found.keys():
+        yield Distance(name, "output", 0.0, 0.0, problem="is missing, or no tensor")
+    for name in found.keys() - expected.keys():
+        yield Distance(name, "output", 0.0, 0.0, problem="is a tensor, which was not expected")
+    yield from _values("output", found, expected, limits)
+
+
+def _values(
+    what: What, found: Mapping[str, Any], expected: Mapping[str, Any], limits: Limits
+) -> Iterator[Distance]:
+    for name, theirs in expected.items():
+        if name not in found:
+            continue
+        problem = mismatch(found[name], theirs)
+        if problem:
+            yield Distance(name, what, 0.0, 0.0, problem=problem)
+        elif difference.comparable(found[name]) and difference.comparable(theirs):
+            yield _distance(what, name, difference.between(found[name], theirs), theirs, limits)
+
+
+def _distance(what: What, name: str, d: Difference, theirs: Any, limits: Limits) -> Distance:
+    if difference.kind(theirs) in ("integer", "bool"):
+        # One of a few may follow from rounding, whatever its share is.
+        limit = max(limits.integer, 1 / max(1, d.count)) if limits.integer else 0.0
+        return Distance(name, what, d.share, limit, "elements", count=d.count)
+    return Distance(name, what, d.relative, limits.output, odd=d.odd, nan=d.nan, count=d.count)
+
+
+def _gradients(
+    found: Mapping[str, Any], expected: Mapping[str, Any], limits: Limits
+) -> Iterator[Distance]:
+    measured: dict[str, Difference] = {}
+    for name, theirs in expected.items():
+        ours = found.get(name)
+        if ours is None:
+            if bool(theirs.any()):
+                yield Distance(name, "gradient", 0.0, 0.0, problem="is missing")
+        elif problem := mismatch(ours, theirs):
+            yield Distance(name, "gradient", 0.0, 0.0, problem=problem)
+        elif difference.comparable(ours) and difference.comparable(theirs):
+            measured[name] = difference.between(ours, theirs)
+    least = LEAST_GRADIENT * max((d.rms for d in measured.values()), default=0.0)
+    for name, d in measured.items():
+        error = d.relative_norm(least)
+        yield Distance(name, "gradient", error, limits.gradient, "norm", d.odd, d.nan, d.count)
+
+
+def mismatch(ours: Any, theirs: Any) -> str:
+    """Another shape or kind of number; empty where both agree."""
+    if tuple(ours.shape) != tuple(theirs.shape):
+        return f"has shape {tuple(ours.shape)}, not {tuple(theirs.shape)}"
+    kinds = difference.kind(ours), difference.kind(theirs)
+    return f"is {kinds[0]} ({ours.dtype}), not {kinds[1]}" if kinds[0] != kinds[1] else ""
+
+
+def worst(found: Sequence[Distance]) -> Distance | None:
+    """The output that uses most of its limit; a gradient only where no output was compared."""
+    outputs = [d for d in found if d.what == "output"] or list(found)
+    return max(outputs, key=lambda d: d.error / d.limit if d.limit else d.error, default=None)
+
+
+def integer_limit(rounds: bool) -> float:
+    return INTEGERS if rounds else 0.0

@@ -1,0 +1,68 @@
+"""Memory for the runs that only check: what there is, and giving it back."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+from pathlib import Path
+from typing import Any
+
+MEMINFO = Path("/proc/meminfo")
+CGROUP = Path("/sys/fs/cgroup")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """torch's error for a full device, or the CPU allocator's, which is a plain RuntimeError."""
+    import torch
+
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    text = str(error)
+    words = ("out of memory", "can't allocate memory", "ALLOC_FAILED")
+    return isinstance(error, RuntimeError) and any(word in text for word in words)
+
+
+def require(needed: int, available: int | None) -> None:
+    """Before a run on the CPU: the kernel would end a process that takes too much, unasked.
+
+    Raises MemoryError where more is needed than there is.
+    """
+    if available is not None and needed > available:
+        raise MemoryError(f"{needed} bytes are needed, {available} available")
+
+
+def available(meminfo: Path = MEMINFO, cgroup: Path = CGROUP) -> int | None:
+    """Bytes that this process may still take, by the machine and by its control group."""
+    found = (_of_machine(meminfo), _of_group(cgroup))
+    return min((number for number in found if number is not None), default=None)
+
+
+def _of_machine(meminfo: Path) -> int | None:
+    try:
+        lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
+        return int(lines["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        return None
+
+
+def _of_group(cgroup: Path) -> int | None:
+    try:
+        limit = int((cgroup / "memory.max").read_text())
+        used = dict(line.split() for line in (cgroup / "memory.stat").read_text().splitlines())
+        return limit - int(used["anon"])
+    except (OSError, KeyError, ValueError):
+        return None
+
+
+def give_back(device: Any) -> None:
+    """Memory that is free but kept, so that peaks measured later are the step's own."""
+    import torch
+
+    gc.collect()
+    if device == "cuda":
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        return
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
+    if trim is not None:
+        trim(0)

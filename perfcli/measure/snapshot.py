@@ -1,0 +1,95 @@
+"""Everything that a step may change, put back after it was run for another reason than timing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from perfcli.compile.modules import modules_of
+from perfcli.model import Workload
+
+
+class Snapshot:
+    """Values of parameters, buffers and inputs, and the state of the random generators."""
+
+    def __init__(self, workload: Workload) -> None:
+        self._tensors = state_of(workload)
+        self._random = random_state()
+        self.values = {name: t.detach().clone() for name, t in self._tensors.items()}
+
+    def restore(self) -> None:
+        """Into the same memory: compiled code may hold on to addresses."""
+        import torch
+
+        with torch.no_grad():
+            for name, tensor in self._tensors.items():
+                # Most are only read: not written to, they cost nothing and keep their version.
+                if not _equal(tensor, self.values[name]):
+                    tensor.copy_(self.values[name])
+        cpu, device = self._random
+        torch.set_rng_state(cpu)
+        if device is not None:
+            torch.cuda.set_rng_state(device)
+
+    def changed(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """Copies of those of ``state`` that are not what they were."""
+        return {
+            name: tensor.detach().clone()
+            for name, tensor in state.items()
+            if name in self.values and not _equal(tensor, self.values[name])
+        }
+
+
+def state_of(workload: Workload) -> dict[str, Any]:
+    """Tensors that a call could change in place, by name."""
+    found = dict(named_leaves(workload, all_inputs=True))
+    for module in modules_of(workload.call):
+        found.update(module.named_buffers())
+    return {name: t for name, t in found.items() if not _overlaps(t)}
+
+
+def named_leaves(workload: Workload, all_inputs: bool = False) -> Iterator[tuple[str, Any]]:
+    """The model's parameters, and inputs that require a gradient (or all)."""
+    import torch
+    from torch.utils import _pytree
+
+    for module in modules_of(workload.call):
+        yield from module.named_parameters()
+    inputs = [(f"input {n}", value) for n, value in enumerate(workload.inputs)]
+    for name, value in (*inputs, *((f"input {k}", v) for k, v in workload.kwargs.items())):
+        parts = _pytree.tree_leaves(value)
+        for number, part in enumerate(parts):
+            if isinstance(part, torch.Tensor) and (all_inputs or part.requires_grad):
+                yield (name if len(parts) == 1 else f"{name}[{number}]"), part
+
+
+def random_state() -> tuple[Any, Any]:
+    """Of the CPU's generator, and of the current GPU's where one is in use."""
+    import torch
+
+    in_use = torch.cuda.is_available() and torch.cuda.is_initialized()
+    return torch.get_rng_state(), torch.cuda.get_rng_state() if in_use else None
+
+
+def drew(before: tuple[Any, Any], after: tuple[Any, Any]) -> bool:
+    """Whether random numbers were drawn between two states."""
+    import torch
+
+    pairs = zip(before, after, strict=True)
+    return any(a is not None and b is not None and not torch.equal(a, b) for a, b in pairs)
+
+
+def _equal(tensor: Any, saved: Any) -> bool:
+    import torch
+
+    with torch.no_grad():
+        return bool(tensor.shape == saved.shape and torch.equal(tensor, saved.to(tensor.dtype)))
+
+
+def _overlaps(tensor: Any) -> bool:
+    """Expanded: several elements are one, nothing can be written to it."""
+    import torch
+
+    if tensor.layout != torch.strided or tensor.is_nested:
+        return False
+    return any(n > 1 and step == 0 for n, step in zip(tensor.size(), tensor.stride(), strict=True))
