@@ -36,6 +36,58 @@ def seconds(value: float | None) -> str:
     return _scaled(value * 1e9, ("ns", "µs", "ms", "s"), 1000.0)
 
 
+_UNITS_OF_TIME = ((1e-9, "ns"), (1e-6, "µs"), (1e-3, "ms"), (1.0, "s"))
+
+
+def alike(base: float | None, head: float | None) -> tuple[str, str]:
+    """Two times in one unit, so that they can be compared: ``12.31 ms``, ``12.70 ms``. Four digits
+    of the larger: a change of 0.1 % shows."""
+    known = [abs(value) for value in (base, head) if value is not None]
+    most = max(known, default=0.0)
+    size, unit = next((u for u in _UNITS_OF_TIME if most < u[0] * 999.95), _UNITS_OF_TIME[-1])
+    decimals = next((d for d, most_of in ((3, 9.9995), (2, 99.995)) if most / size < most_of), 1)
+
+    def written(value: float | None) -> str:
+        if value is None:
+            return NOT_KNOWN
+        return "0 s" if most == 0 else f"{value / size:,.{decimals}f} {unit}"
+
+    return written(base), written(head)
+
+
+def from_to(base: float | None, head: float | None) -> str:
+    """``12.31 → 12.70 ms``; ``– → 3.100 µs`` where there was nothing."""
+    ours, theirs = alike(base, head)
+    number, _, unit = ours.partition(" ")
+    return f"{number if theirs.endswith(f' {unit}') else ours} → {theirs}"
+
+
+def rate(bytes_per_second: float | None) -> str:
+    """``2.41 TB/s``."""
+    return NOT_KNOWN if bytes_per_second is None else f"{size(bytes_per_second)}/s"
+
+
+def interval(ratio: float | None, low: float | None = None, high: float | None = None) -> str:
+    """A ratio as a change with its interval, ``+3.1 % [+2.6, +3.7]`` of 1.031; with as many
+    decimals as the interval's width deserves."""
+    if ratio is None:
+        return NOT_KNOWN
+    if low is None or high is None:
+        return f"{_change(ratio, 1)} %"
+    half = (high - low) / 2
+    decimals = 0 if half >= 0.0995 or (half >= 0.005 and ratio > 1.995) else 1
+    decimals = 2 if half < 0.000995 else decimals
+    edges = ", ".join(_change(edge, decimals) for edge in (low, high))
+    return f"{_change(ratio, decimals)} % [{edges}]"
+
+
+def _change(ratio: float, decimals: int) -> str:
+    text = f"{abs(ratio - 1) * 100:,.{decimals}f}"
+    if not text.strip("0.,"):
+        return text
+    return ("+" if ratio > 1 else "−") + text
+
+
 def percent(fraction: float | None) -> str:
     """``12.5 %`` of 0.125."""
     if fraction is None:
@@ -103,6 +155,9 @@ _METRICS: dict[str, tuple[str, Callable[[float | None], str]]] = {
     "extern_calls": ("extern calls", count),
     "graphs": ("graphs", count),
     "graph_breaks": ("graph breaks", count),
+    "peak_allocated_bytes": ("peak allocated", size),
+    "peak_reserved_bytes": ("peak reserved", size),
+    "compile_seconds": ("compiled in", seconds),
 }
 
 

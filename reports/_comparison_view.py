@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.table import Table
 from rich.text import Text
 
 from perfcli import units
@@ -15,7 +14,8 @@ from perfcli.model import Comparison
 from . import _group_rows, _run_lines, _total_rows
 from ._findings import findings_view, nothing_to_try
 from ._kernel_rows import Part, known_columns
-from ._tables import KernelTable, hidden, kernel_table, plain_table, to_paste
+from ._tables import KernelTable, hidden, kernel_table, labelled, plain_table, to_paste
+from ._timing_view import timing_view
 from ._verdict import STYLES, FirstLines, sentence
 
 MOST_GROUPS = 25
@@ -35,6 +35,7 @@ def comparison_view(
         return Group(line)  # print joins bare texts and forgets that this one must not wrap
     parts: list[RenderableType] = [FirstLines(comparison), Text(""), _sides(comparison), Text("")]
     parts += _without_kernels(comparison)
+    parts += timing_view(comparison)
     parts += [_Totals(comparison), Text("")]
     breaks = [Text(f"graph breaks: {change}") for change in _run_lines.changed_breaks(comparison)]
     parts += [*breaks, Text("")] if breaks else []
@@ -65,16 +66,7 @@ def _sides(comparison: Comparison) -> RenderableType:
     if comparison.differences:
         differences = units.printable("; ".join(comparison.differences))
         sides += [("apart", Text(differences, style="yellow"))]
-    return Group(Text(_run_lines.question(comparison.head)), _labelled(sides))
-
-
-def _labelled(rows: Iterable[tuple[str, Text]]) -> Table:
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    for label, text in rows:
-        table.add_row(label, text)
-    return table
+    return Group(Text(_run_lines.question(comparison.head)), labelled(sides))
 
 
 class _Totals:
@@ -147,7 +139,7 @@ def _closing(comparison: Comparison, places: Sequence[tuple[str, str]]) -> list[
     ]
     parts: list[RenderableType] = []
     if stored:
-        parts += [Text(""), Text("Stored", style="bold"), _labelled(stored)]
+        parts += [Text(""), Text("Stored", style="bold"), labelled(stored)]
     closer = _look_closer(comparison, places)
     if closer:
         parts += [Text(""), Text("Look closer", style="bold")]

@@ -33,12 +33,16 @@ class GroupRows:
 
 
 def changed_groups(comparison: Comparison) -> list[KernelGroup]:
-    """Groups that differ in code or numbers, the costliest first: added spilled words, then
-    bytes, sweeps, then loads. Where the run got better, what it gained most from comes first."""
+    """Groups that differ in code or numbers, the costliest first: added time where it was
+    measured, then spilled words, bytes, sweeps, then loads. Where the run got better, what it
+    gained most from comes first."""
     sign = 1 if comparison.outcome == "better" else -1
+    timed = comparison.timing.groups if comparison.timing else ()
+    times = {id(comparison.groups[g.group]): g.delta or 0.0 for g in timed if g.group is not None}
 
     def cost(group: KernelGroup) -> tuple[float, ...]:
-        return tuple(sign * costs * _delta(group, m) for m, costs in _COSTS.items())
+        code = (sign * costs * _delta(group, m) for m, costs in _COSTS.items())
+        return (sign * times.get(id(group), 0.0), *code)
 
     return sorted((g for g in comparison.groups if _changed(g)), key=cost)
 

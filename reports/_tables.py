@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich import box
@@ -63,6 +63,16 @@ def kernel_table(width: int, columns: Sequence[Column]) -> KernelTable:
 def plain_table() -> Table:
     """Columns two spaces apart: the box's own and one of padding."""
     return Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False)
+
+
+def labelled(rows: Iterable[tuple[str, Text]]) -> Table:
+    """Lines behind labels; what does not fit goes on below its line."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for label, text in rows:
+        table.add_row(label, text)
+    return table
 
 
 def hidden(table: KernelTable) -> Iterator[Text]:

@@ -16,6 +16,15 @@ VERDICTS: Mapping[Outcome, str] = {
 }
 
 
+def verdict(comparison: Comparison) -> str:
+    """The verdict in one word. SLOWER and FASTER where times decided; WORSE and BETTER where what
+    the code says did, or memory."""
+    time = comparison.timing.step.verdict if comparison.timing else None
+    if (time, comparison.outcome) in (("slower", "worse"), ("faster", "better")):
+        return "SLOWER" if time == "slower" else "FASTER"
+    return VERDICTS[comparison.outcome]
+
+
 @dataclass(frozen=True, slots=True)
 class TotalRow:
     metric: str

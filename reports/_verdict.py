@@ -10,7 +10,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from perfcli import units
-from perfcli.model import Comparison, Finding, KernelFacts, Outcome
+from perfcli.model import Because, Comparison, Finding, KernelFacts, Outcome
 
 from . import _total_rows
 from ._counts import counts
@@ -31,7 +31,7 @@ def sentence(comparison: Comparison) -> Text:
 
 def _word(comparison: Comparison) -> Text:
     style = f"bold {STYLES[comparison.outcome]}".strip()
-    return Text(_total_rows.VERDICTS[comparison.outcome], style=style)
+    return Text(_total_rows.verdict(comparison), style=style)
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,14 @@ class FirstLines:
         because = self.comparison.because
         if because is None:
             return self.comparison.reason, ()
-        if because.kernel:
+        if because.kernel and not because.share:
             return f"{because.change}: {because.kernel} {because.how}", [because.kernel]
         return because.change, ()
 
     def _rest(self) -> Iterator[tuple[str, str, Sequence[str]]]:
         comparison, because = self.comparison, self.comparison.because
         if because is not None:
+            yield from self._measured(because)
             if because.sums:
                 yield "sum", because.sums, ()
             yield from self._swallowed()
@@ -73,11 +74,28 @@ class FirstLines:
         if finding is not None:
             names = [comparison.head.kernels[n].name for n in finding.kernels]
             if because is None or because.code != finding.code:  # else it is said
-                text = f"{finding.code} {_of_it(finding.headline, self._first()[1])}"
+                text = f"{finding.code} {_of_it(finding.headline, self._named())}"
                 yield "cause", text, names
             cured = _cure(finding)
             if cured:
                 yield "cure", cured, ()
+
+    def _named(self) -> Sequence[str]:
+        """The kernel that the first lines name."""
+        because = self.comparison.because
+        return [because.kernel] if because and because.kernel else []
+
+    @staticmethod
+    def _measured(because: Because) -> Iterator[tuple[str, str, Sequence[str]]]:
+        """The kernel that adds most to a measured change, or why nothing can be told."""
+        if because.kernel and because.share:
+            yield "kernel", f"{because.kernel} {because.how}, {because.share}", [because.kernel]
+        elif because.share:
+            yield "kernel", because.share, ()
+        if because.why:
+            yield "why", because.why, ()
+        if because.help:
+            yield "try", because.help, ()
 
     def _swallowed(self) -> Iterator[tuple[str, str, Sequence[str]]]:
         """By name what a fused kernel was made of, or a split one became."""

@@ -23,6 +23,8 @@ from perfcli.model import (
     Trial,
 )
 
+from ._timing_json import timing_document
+
 # History of the schema.
 # 1  first version
 # 2  a finding's "patch" became "cures", several changes to try
@@ -41,6 +43,7 @@ def render(comparison: Comparison) -> str:
         "totals": {change.metric: _change(change) for change in comparison.totals},
         "groups": [_group(group, comparison) for group in comparison.groups],
         "findings": [_finding(finding) for finding in comparison.findings],
+        "timing": timing_document(comparison.timing) if comparison.timing else None,
     }
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 

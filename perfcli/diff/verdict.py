@@ -146,8 +146,8 @@ def _because(
         found = replace(
             found,
             group=worst,
-            kernel=_to_look_at(groups[worst], base, head),
-            how=_how(groups[worst]),
+            kernel=to_look_at(groups[worst], base, head),
+            how=how_changed(groups[worst]),
             sums=f"{describe(groups[worst], base, head)}, {moved} {units.title(change.metric)}",
         )
     for other in against[:1]:
@@ -174,7 +174,8 @@ def _delta(group: KernelGroup, metric: str) -> float:
     return next((c.delta or 0.0 for c in group.changes if c.metric == metric), 0.0)
 
 
-def _to_look_at(group: KernelGroup, base: Run, head: Run) -> str:
+def to_look_at(group: KernelGroup, base: Run, head: Run) -> str:
+    """The kernel of a group that spills most, then moves most: the head's, where it has any."""
     named = [head.kernels[index] for index in group.match.head] or [
         base.kernels[index] for index in group.match.base
     ]
@@ -182,7 +183,8 @@ def _to_look_at(group: KernelGroup, base: Run, head: Run) -> str:
     return max(named, key=lambda k: (k.spilled_words or 0, k.bytes_moved or 0)).name
 
 
-def _how(group: KernelGroup) -> str:
+def how_changed(group: KernelGroup) -> str:
+    """``fuses 3 kernels``: what became of a group, said of its kernel."""
     return {
         "new": "is new",
         "gone": "is gone",

@@ -49,6 +49,12 @@ class Because:
     """What would have decided alike: ``peak memory +268 MB (+22 %)``."""
     code: str = ""
     """The finding's, where one decided: ``change`` ends with it."""
+    share: str = ""
+    """The kernel's part of a measured change: ``3.10 → 3.46 ms, 92 % of the change``."""
+    why: str = ""
+    """Why a measurement can't tell."""
+    help: str = ""
+    """What may tell: ``--budget 60``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,6 +167,16 @@ class Turn:
     launches: tuple[tuple[float, ...], ...] = ()
     """Kernel rounds: for each step, seconds of each launch in ``Prepared.launches``."""
     state: DeviceState | None = None
+    preempted: tuple[int, ...] = ()
+    """CPU: how often the system took a core from the process during each timed step."""
+
+    @property
+    def calm(self) -> tuple[float, ...]:
+        """``seconds`` of the steps that nothing interrupted; of all where that is not known."""
+        if not self.preempted:
+            return self.seconds
+        pairs = zip(self.seconds, self.preempted, strict=True)
+        return tuple(seconds for seconds, times in pairs if not times)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +280,14 @@ class GroupTiming:
     copy_share: float | None = None
     """Head's bandwidth over that of a measured copy."""
 
+    @property
+    def delta(self) -> float | None:
+        """Seconds per step that head takes more; all of them where only one side has it."""
+        base, head = self.change.base, self.change.head
+        if self.change.delta is not None or (base is None and head is None):
+            return self.change.delta
+        return (head or 0.0) - (base or 0.0)
+
 
 @dataclass(frozen=True, slots=True)
 class Timing:
@@ -299,3 +317,7 @@ class Timing:
     states: Mapping[str, DeviceState] = field(default_factory=dict)
     """``base`` and ``head``: means over the turns, throttle reasons united."""
     notes: tuple[str, ...] = ()
+
+    def of(self, side: SideName) -> Prepared | None:
+        """The side's first worker."""
+        return next((p for p in self.prepared if p.side == side), None)

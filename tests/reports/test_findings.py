@@ -2,52 +2,21 @@
 
 from __future__ import annotations
 
-import io
-import os
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from golden import check, screen, shown
 from handmade import kernel, run
-from rich.console import Console, RenderableType
 
-from perfcli import registry
 from perfcli.diff.metrics import change
-from perfcli.model import Comparison, Cure, ExternCall, Finding, Origin, Run, Screen, Trial, Variant
+from perfcli.model import Comparison, Cure, ExternCall, Finding, Origin, Run, Trial, Variant
 
-GOLDEN = Path(__file__).parent / "golden"
 LIMIT = "triton.mix_order_reduction_max_reads"
 FUSED = "triton_per_fused__to_copy__unsafe_view_add_div_expand_mul_pow_select_sum_view_17"
 CURE = Cure({LIMIT: 10}, "keeps reductions with more reads apart")
 NONE_AT_ALL = Cure({"triton.mix_order_reduction": False}, "no mix-order kernels")
 DYNAMO = Cure({"dynamo.capture_scalar_outputs": True}, "captures what item() returns")
 PLAIN = Cure({"triton.persistent_reductions": False})
-
-
-def screen() -> Screen:
-    return registry.declared("reports", "terminal", Screen)
-
-
-def shown(renderable: RenderableType, width: int = 100, colour: bool = False) -> str:
-    console = Console(
-        file=io.StringIO(),
-        width=width,
-        highlight=False,
-        markup=False,
-        emoji=False,
-        force_terminal=colour,
-        color_system="standard" if colour else None,
-    )
-    with console.capture() as capture:
-        console.print(renderable, crop=False)
-    return "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines())
-
-
-def check(name: str, text: str) -> None:
-    path = GOLDEN / name
-    if os.environ.get("PERFCLI_UPDATE_GOLDEN"):
-        path.write_text(text)
-    assert text == path.read_text()
 
 
 def made() -> Run:

@@ -5,16 +5,13 @@ Look at the difference before committing it.
 
 from __future__ import annotations
 
-import io
 import json
-import os
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
+from golden import PLACES, check, screen, shown
 from handmade import ENVIRONMENT, kernel, run
-from rich.console import Console, RenderableType
 
 from perfcli import registry
 from perfcli.diff.compare import compare
@@ -30,42 +27,11 @@ from perfcli.model import (
     LineCounts,
     Origin,
     Report,
-    Screen,
     SourceFacts,
     Trial,
     TrialOutcome,
     Variant,
 )
-
-GOLDEN = Path(__file__).parent / "golden"
-PLACES = [("base-id", ".perfcli/runs/base-id.json"), ("head-id", ".perfcli/runs/head-id.json")]
-
-
-def check(name: str, text: str) -> None:
-    path = GOLDEN / name
-    if os.environ.get("PERFCLI_UPDATE_GOLDEN"):
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
-    assert text == path.read_text()
-
-
-def screen() -> Screen:
-    return registry.declared("reports", "terminal", Screen)
-
-
-def shown(renderable: RenderableType, width: int = 100, colour: bool = False) -> str:
-    file = io.StringIO()
-    console = Console(
-        file=file,
-        width=width,
-        highlight=False,
-        markup=False,
-        emoji=False,
-        force_terminal=colour,
-        color_system="standard" if colour else None,
-    )
-    console.print(renderable, crop=False)
-    return "".join(f"{line.rstrip()}\n" for line in file.getvalue().splitlines())
 
 
 def worse() -> Comparison:

@@ -89,6 +89,52 @@ def test_relative(base: float | None, head: float | None, text: str) -> None:
     assert units.relative(base, head) == text
 
 
+@pytest.mark.parametrize(
+    ("base", "head", "text"),
+    [
+        (12.31e-3, 12.7e-3, "12.31 → 12.70 ms"),
+        (999.96e-6, 1.2e-3, "1.000 → 1.200 ms"),
+        (999.96e-6, 2e-9, "1.000 → 0.000 ms"),
+        (361e-6, 512e-6, "361.0 → 512.0 µs"),
+        (9.99996e-3, 1e-3, "10.00 → 1.00 ms"),
+        (999.94e-6, 1e-6, "999.9 → 1.0 µs"),
+        (2.5, 130.0, "2.5 → 130.0 s"),
+        (None, 3.1e-6, "– → 3.100 µs"),
+        (3.1e-6, None, "3.100 µs → –"),
+        (None, None, "– → –"),
+        (0.0, 0.0, "0 → 0 s"),
+        (61.23e-9, 61.0e-9, "61.23 → 61.00 ns"),
+    ],
+)
+def test_two_times_have_one_unit(base: float | None, head: float | None, text: str) -> None:
+    assert units.from_to(base, head) == text
+
+
+@pytest.mark.parametrize(
+    ("ratio", "low", "high", "text"),
+    [
+        (1.0317, 1.0262, 1.0372, "+3.2 % [+2.6, +3.7]"),
+        (0.9, 0.88, 0.92, "−10.0 % [−12.0, −8.0]"),
+        (1.0004, 0.9999, 1.0009, "+0.04 % [−0.01, +0.09]"),
+        (1.0, 0.9996, 1.00003, "0.00 % [−0.04, 0.00]"),
+        (1.4, 1.2, 1.6, "+40 % [+20, +60]"),
+        (5.0, 4.98, 5.02, "+400 % [+398, +402]"),
+        (21.0, 20.0, 22.0, "+2,000 % [+1,900, +2,100]"),
+        (1.031, None, None, "+3.1 %"),
+        (None, None, None, "–"),
+    ],
+)
+def test_a_ratio_with_its_interval(
+    ratio: float | None, low: float | None, high: float | None, text: str
+) -> None:
+    assert units.interval(ratio, low, high) == text
+
+
+def test_rate() -> None:
+    assert units.rate(2.41e12) == "2.41 TB/s"
+    assert units.rate(None) == "–"
+
+
 def test_plural() -> None:
     assert units.plural(1, "kernel") == "1 kernel"
     assert units.plural(0, "kernel") == "0 kernels"

@@ -1,0 +1,37 @@
+"""How much longer a measurement that could not tell would have to go on, if that helps."""
+
+from __future__ import annotations
+
+from perfcli import units
+from perfcli.model import Timing
+
+_BUDGETS = (30, 60, 120, 300, 600, 1200)
+"""Seconds that are proposed; what needs more is no question of time."""
+_BUSY = 0.1
+"""Share of the device or the cores that others keep busy, from which on it is said."""
+
+
+def what_helps(timing: Timing) -> str:
+    """What may turn UNSURE into an answer: a longer or a quieter measurement, or a lower floor."""
+    if timing.stopped == "interrupted":
+        return "let it run to the end"
+    busiest = max((s.others_utilisation or 0.0 for s in timing.states.values()), default=0.0)
+    quiet = f" (others kept {units.percent(busiest)} of it busy)" if busiest >= _BUSY else ""
+    needed = _seconds_needed(timing)
+    budget = next((b for b in _BUDGETS if needed is not None and b >= needed), None)
+    if needed is not None and needed <= timing.seconds:
+        return "the change is about as large as the floor: a quieter machine lowers it"
+    if budget is None:
+        return f"a quieter machine{quiet}"
+    return f"--budget {budget} may tell" + (f", or a quieter machine{quiet}" if quiet else "")
+
+
+def _seconds_needed(timing: Timing) -> float | None:
+    """The interval's width shrinks with the square root of the time spent; it has to be as narrow
+    as what stops a measurement early: a third of the floor, or a tenth of the change."""
+    step = timing.step
+    if step.ratio is None or step.low is None or step.high is None or not timing.seconds:
+        return None
+    half = (step.high - step.low) / 2
+    wanted = max(timing.floor.relative / 3, abs(step.ratio - 1) / 10)
+    return timing.seconds * (half / wanted) ** 2 if wanted else None

@@ -1,0 +1,188 @@
+"""Measured times decide, in place of the numbers that stand for them: spills and bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from perfcli import units
+from perfcli.diff.budget import what_helps
+from perfcli.diff.metrics import DECIDING
+from perfcli.diff.verdict import describe, how_changed, judge, to_look_at
+from perfcli.model import (
+    Because,
+    Change,
+    Comparison,
+    GroupTiming,
+    KernelGroup,
+    Outcome,
+    TimeVerdict,
+    Timing,
+)
+
+LEAST_MEMORY = 1024 * 1024
+"""Bytes: the caching allocator hands out memory in pieces of up to 1 MiB, so less is chance."""
+LEAST_SHARE = 0.2
+"""A kernel that explains less of the step's change than this is not blamed for it."""
+_OF_TIME: dict[TimeVerdict, Outcome] = {
+    "slower": "worse", "faster": "better", "same": "same", "unsure": "unknown",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Statement:
+    """Something that speaks for an outcome."""
+
+    text: str
+    outcome: Outcome
+    group: int | None = None
+
+
+def weigh(comparison: Comparison, timing: Timing) -> Comparison:
+    """The comparison with its measured times, and the verdict that follows of them.
+
+    Time and memory alone decide: SLOWER is worse, UNSURE is unknown; else memory that grew is
+    worse; else FASTER, or memory that shrank, is better. Spills, bytes, and findings about them
+    are what a step's time is made of: they explain it and overrule it no longer.
+    """
+    time = _Statement(_time(timing), _OF_TIME[timing.step.verdict])
+    memory = _memory(memory_change(comparison, timing))
+    others = [*memory, *_code_says(comparison)]
+    if memory and _memory_decides(time.outcome, memory[0].outcome):
+        outcome, because = memory[0].outcome, _because(memory[0], [time, *others[1:]])
+    else:
+        worst = _most_to_blame(timing)
+        outcome, because = time.outcome, _because(time, _unsaid(others, time, worst))
+        because = _explained(because, comparison, timing, worst)
+    reason = _sentence(because)
+    return replace(comparison, timing=timing, outcome=outcome, reason=reason, because=because)
+
+
+def _unsaid(
+    others: Sequence[_Statement], time: _Statement, worst: GroupTiming | None
+) -> list[_Statement]:
+    """Without what says the same of the kernel to blame: its numbers stand beside it anyway."""
+    if worst is None or worst.group is None:
+        return list(others)
+    return [s for s in others if s.group != worst.group or s.outcome != time.outcome]
+
+
+def _memory_decides(time: Outcome, memory: Outcome) -> bool:
+    return time == "same" or (time == "better" and memory == "worse")
+
+
+# --- memory ----------------------------------------------------------------------------------
+
+
+def memory_change(comparison: Comparison, timing: Timing) -> Change | None:
+    """Measured peak memory where the allocator counted it on both sides, else Inductor's estimate;
+    None where neither is known. The resident set of a process is shown, but it is no judge: it
+    holds the interpreter and what the allocator kept."""
+    sides = [p.memory for p in (timing.of("base"), timing.of("head")) if p is not None and p.memory]
+    if len(sides) == 2 and not any("resident" in side.method for side in sides):
+        base, head = (side.peak_allocated_bytes for side in sides)
+        if base is not None and head is not None:
+            return Change("peak_memory_bytes", base, head, _of_memory(base, head))
+    return next((c for c in comparison.totals if c.metric == "peak_memory_bytes"), None)
+
+
+def _of_memory(base: float, head: float) -> Outcome:
+    least = max(base * DECIDING["peak_memory_bytes"], LEAST_MEMORY)
+    if abs(head - base) <= least:
+        return "same"
+    return "worse" if head > base else "better"
+
+
+# --- the reason ------------------------------------------------------------------------------
+
+
+def _because(decided: _Statement, others: Sequence[_Statement]) -> Because:
+    """The statement that decided, those that say the same, and those that speak against it."""
+    also = [each.text for each in others if each.outcome == decided.outcome]
+    though = [each.text for each in others if each.outcome != decided.outcome]
+    return Because(decided.text, also=", ".join(also), though=", ".join(though))
+
+
+def _code_says(comparison: Comparison) -> list[_Statement]:
+    """What would have decided without a measurement."""
+    totals = [c for c in comparison.totals if c.metric != "peak_memory_bytes"]
+    outcome, _, because = judge(comparison.base, comparison.head, totals, comparison.groups)
+    return [_Statement(because.change, outcome, because.group)] if because else []
+
+
+def _time(timing: Timing) -> str:
+    """``step 12.31 → 12.70 ms, +3.1 % [+2.6, +3.7], floor 1.5 %``."""
+    step = timing.step
+    text = f"step {units.from_to(step.base, step.head)}"
+    if step.ratio is not None:
+        text += f", {units.interval(step.ratio, step.low, step.high)}"
+    return f"{text}, floor {units.percent(timing.floor.relative)}"
+
+
+def _memory(memory: Change | None) -> list[_Statement]:
+    """``peak memory 1 GB → 1.27 GB (+27 %)``, where it changed."""
+    if memory is None or memory.outcome not in ("worse", "better"):
+        return []
+    change = f"{units.size(memory.base)} → {units.size(memory.head)}"
+    share = units.relative(memory.base, memory.head)
+    return [_Statement(f"peak memory {change} ({share})", memory.outcome)]
+
+
+def _explained(
+    because: Because, comparison: Comparison, timing: Timing, worst: GroupTiming | None
+) -> Because:
+    """With the kernel to blame, or why it can't be told."""
+    if timing.step.verdict == "unsure":
+        return replace(because, why=timing.step.why, help=what_helps(timing))
+    if timing.step.verdict == "same":
+        return because
+    if worst is None:
+        return replace(because, share="no kernel's time explains it")
+    share = _share(worst, timing.step.delta or 0.0)
+    if worst.group is None:
+        return replace(because, kernel=worst.name, how="runs extern code", share=share)
+    group = comparison.groups[worst.group]
+    base, head = comparison.base, comparison.head
+    kernel, how = to_look_at(group, base, head), how_changed(group)
+    because = replace(because, group=worst.group, kernel=kernel, how=how, share=share)
+    if worst.control:
+        return replace(because, how="is the same code on both sides")
+    return replace(because, sums=describe(group, base, head) + _gained(group))
+
+
+def _most_to_blame(timing: Timing) -> GroupTiming | None:
+    """What adds most to a change that is told apart from none, if it explains a part of it."""
+    total = timing.step.delta or 0.0
+    sign = 1 if total > 0 else -1
+    worst = max(timing.groups, key=lambda g: sign * (g.delta or 0.0), default=None)
+    if worst is None or timing.step.verdict not in ("slower", "faster"):
+        return None
+    return worst if sign * (worst.delta or 0.0) > LEAST_SHARE * abs(total) else None
+
+
+def _share(worst: GroupTiming, total: float) -> str:
+    share = (worst.delta or 0.0) / total if total else 0.0
+    times = units.from_to(worst.change.base, worst.change.head)
+    return f"{times}, {share:.0%} of the change".replace("%", " %")
+
+
+def _gained(group: KernelGroup) -> str:
+    """What weighs most of what the group's code gained or lost: ``, +92 spilled words``."""
+    changes = {c.metric: c for c in group.changes if c.delta}
+    for metric in DECIDING:
+        if metric in changes:
+            write = units.writer(metric)
+            return f", {units.signed(write, changes[metric].delta)} {units.title(metric)}"
+    return ""
+
+
+def _sentence(because: Because) -> str:
+    text = because.change
+    inside = "; ".join(part for part in (because.share, because.sums) if part)
+    if because.kernel:
+        text += f": {because.kernel} {because.how} ({inside})"
+    elif because.share:
+        text += f": {because.share}"
+    for part in (because.why, because.help):
+        text += f"; {part}" if part else ""
+    return f"{text}, though {because.though}" if because.though else text

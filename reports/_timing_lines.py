@@ -1,0 +1,118 @@
+"""How it was measured and on what, a line each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from perfcli import units
+from perfcli.model import DeviceState, OutputCheck, Prepared, Timing
+
+# Of the device or the cores; less than this is nothing to worry about.
+LEAST_BUSY = 0.01
+
+
+def measured_lines(timing: Timing) -> list[tuple[str, str]]:
+    """Label and text of each line, safe to print."""
+    lines = [("measured", _how(timing)), ("floor", _floor(timing)), *_joined(timing)]
+    lines += _both(timing, "device", _device)
+    lines += _both(timing, "host", _host)
+    lines += [("state", text) for text in [_states(timing)] if text]
+    lines += _both(timing, "outputs", lambda side: _outputs(side.check))
+    notes = [note for side in timing.prepared for note in side.notes]
+    lines += [("note", note) for note in dict.fromkeys((*timing.notes, *notes))]
+    return [(label, units.printable(text)) for label, text in lines]
+
+
+def _how(timing: Timing) -> str:
+    rounds = units.plural(timing.step.rounds, "round")
+    parts = [f"{rounds} in {units.seconds(timing.seconds)}", timing.method]
+    parts += [f"seed {timing.seed}", f"stopped: {timing.stopped}" if timing.stopped else ""]
+    return "; ".join(part for part in parts if part)
+
+
+def _floor(timing: Timing) -> str:
+    floor = timing.floor
+    kernel = f"; for one kernel {units.percent(floor.kernel)}" if floor.kernel else ""
+    controls = sum(group.control for group in timing.groups)
+    same = f"; {units.plural(controls, 'kernel')} with the same code" if controls else ""
+    return f"{units.percent(floor.relative)}, {floor.source}{kernel}{same}"
+
+
+def _joined(timing: Timing) -> Iterator[tuple[str, str]]:
+    known, every = timing.joined
+    if known != every:
+        launches = units.plural(every, "launch", "launches")
+        yield "joined", f"{units.count(known)} of {launches} with their kernel's facts"
+
+
+def _both(timing: Timing, label: str, line: Callable[[Prepared], str]) -> Iterator[tuple[str, str]]:
+    """What holds for both sides once, else each side's."""
+    texts: dict[str, str] = {side.side: line(side) for side in timing.prepared}
+    if len(set(texts.values())) == 1:
+        texts = {"": next(iter(texts.values()))}
+    for side, text in texts.items():
+        if text:
+            yield label, f"{side}: {text}" if side else text
+
+
+def _device(side: Prepared) -> str:
+    machine = side.machine
+    parts = [machine.device, f"driver {machine.driver}" if machine.driver else ""]
+    parts += [f"number {machine.device_index}" if machine.device_index else ""]
+    copy = side.copy_bandwidth
+    parts += [f"copies {units.rate(copy)}" if copy else ""]
+    return ", ".join(part for part in parts if part)
+
+
+def _host(side: Prepared) -> str:
+    machine = side.machine
+    facts = machine.facts
+    parts = [units.plural(machine.threads, "thread")] if machine.threads else []
+    if machine.cpus:
+        word = "core" if len(machine.cpus) == 1 else "cores"
+        parts += [f"on {word} {_ranges(machine.cpus)}"]
+    parts += [f"of {facts['cores']}"] if machine.cpus and facts.get("cores") else []
+    found = [" ".join(parts)]
+    found += [f"governor {facts['governor']}"] if facts.get("governor") else []
+    found += ["address layout not fixed"] if facts.get("fixed_layout") is False else []
+    return ", ".join(part for part in found if part)
+
+
+def _ranges(numbers: tuple[int, ...]) -> str:
+    """``0–3, 8``."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{r[0]}–{r[-1]}" if len(r) > 1 else f"{r[0]}" for r in runs)
+
+
+def _states(timing: Timing) -> str:
+    texts = {side: _state(state) for side, state in timing.states.items()}
+    return "; ".join(f"{side}: {text}" for side, text in texts.items() if text)
+
+
+def _state(state: DeviceState) -> str:
+    numbers = (
+        (state.sm_clock_mhz, "MHz"),
+        (state.power_watts, "W"),
+        (state.temperature_celsius, "°C"),
+    )
+    parts = [f"{value:,.0f} {unit}" for value, unit in numbers if value is not None]
+    parts += [f"slowed down: {' and '.join(state.throttle)}"] if state.throttle else []
+    busy = state.others_utilisation
+    parts += (
+        [f"others kept {units.percent(busy)} of it busy"] if busy and busy >= LEAST_BUSY else []
+    )
+    return ", ".join(parts)
+
+
+def _outputs(check: OutputCheck | None) -> str:
+    if check is None or check.failure:
+        return "" if check is None else check.failure
+    if check.error is None:
+        return f"not compared with {check.reference}"
+    within = "" if check.tolerance is None else f", tolerance {check.tolerance:.2g}"
+    return f"off by {check.error:.2g} from {check.reference}{within}"
