@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from perfcli import units
-from perfcli.model import DeviceState, OutputCheck, Prepared, Timing
+from perfcli.model import DeviceState, GroupTiming, OutputCheck, Prepared, Timing
+
+from ._timing_rows import is_timed, share
 
 # Of the device or the cores; less than this is nothing to worry about.
 LEAST_BUSY = 0.01
@@ -116,3 +118,34 @@ def _outputs(check: OutputCheck | None) -> str:
         return f"not compared with {check.reference}"
     within = "" if check.tolerance is None else f", tolerance {check.tolerance:.2g}"
     return f"off by {check.error:.2g} from {check.reference}{within}"
+
+
+# --- what the table of kernels leaves out ------------------------------------------------------
+
+
+def rest(timing: Timing, shown: Sequence[GroupTiming]) -> str:
+    """One line for the kernels that have no row: ``4 more and 12 with the same code, together
+    +12 µs``."""
+    hidden = [group for group in timing.groups if group not in shown]
+    timed = [group for group in hidden if is_timed(group)]
+    controls = sum(group.control for group in timed)
+    counts = (
+        (len(timed) - controls, "more"),
+        (controls, "with the same code"),
+        (len(hidden) - len(timed), "not timed"),
+    )
+    counted = [f"{number} {what}" for number, what in counts if number]
+    if not counted:
+        return ""
+    known = [group.delta for group in timed if group.delta is not None]
+    moved = f", together {units.signed(units.seconds, sum(known))}" if known else ""
+    return f"… {', '.join(counted)}{moved}: --json FILE has them all"
+
+
+def unexplained(timing: Timing) -> str:
+    """What no kernel's time explains: gaps between kernels, and the host."""
+    if timing.unexplained is None:
+        return ""
+    total = timing.step.delta
+    part = f" ({share(timing.unexplained / total)})" if total else ""
+    return f"in no kernel: {units.signed(units.seconds, timing.unexplained)} of the change{part}"

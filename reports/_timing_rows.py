@@ -113,7 +113,8 @@ def _change(group: GroupTiming) -> str:
     return units.interval(change.ratio, change.low, change.high)
 
 
-def _share(value: float | None) -> str:
+def share(value: float | None) -> str:
+    """``92 %``, in whole percent; empty where it is not known."""
     return "" if value is None else f"{_minus(value)}{abs(value) * 100:.0f} %"
 
 
@@ -132,18 +133,24 @@ COLUMNS: tuple[tuple[str, Callable[[GroupTiming], str]], ...] = (
     ("base → head", _times),
     ("change", _change),
     ("", _mark),
-    ("of change", lambda group: _share(group.share_of_change)),
-    ("of step", lambda group: _share(group.share_of_step)),
+    ("of change", lambda group: share(group.share_of_change)),
+    ("of step", lambda group: share(group.share_of_step)),
     ("rate", lambda g: "" if g.head_bandwidth is None else units.rate(g.head_bandwidth)),
-    ("peak", lambda group: _share(group.peak_share)),
-    ("copy", lambda group: _share(group.copy_share)),
+    ("peak", lambda group: share(group.peak_share)),
+    ("copy", lambda group: share(group.copy_share)),
 )
 
 
 def by_change(timing: Timing) -> list[GroupTiming]:
     """Largest changes first; controls, whose code is the same, only where their time is not."""
     told = [g for g in timing.groups if not g.control or g.change.verdict in ("slower", "faster")]
-    return sorted(told, key=lambda group: -abs(group.delta or 0.0))
+    timed = [group for group in told if is_timed(group)]
+    return sorted(timed, key=lambda group: -abs(group.delta or 0.0))
+
+
+def is_timed(group: GroupTiming) -> bool:
+    """Whether its time is known on one side at least."""
+    return group.change.base is not None or group.change.head is not None
 
 
 def kernel_time_row(group: GroupTiming, comparison: Comparison) -> KernelTimeRow:
@@ -170,27 +177,3 @@ def _suffix(group: GroupTiming, comparison: Comparison) -> str:
     match = comparison.groups[group.group].match
     many = {len(match.base), len(match.head)} - {0, 1}
     return f"{len(match.base)} → {len(match.head)}" if many else ""
-
-
-def rest(timing: Timing, shown: Sequence[GroupTiming]) -> str:
-    """One line for the kernels that have no row: ``4 more and 12 with the same code, together
-    +12 µs``."""
-    hidden = [group for group in timing.groups if group not in shown]
-    controls = sum(group.control for group in hidden)
-    others = len(hidden) - controls
-    if not hidden:
-        return ""
-    counted = [f"{others} more"] if others else []
-    counted += [f"{controls} with the same code"] if controls else []
-    known = [group.delta for group in hidden if group.delta is not None]
-    moved = f", together {units.signed(units.seconds, sum(known))}" if known else ""
-    return f"… {' and '.join(counted)}{moved}: --json FILE has them all"
-
-
-def unexplained(timing: Timing) -> str:
-    """What no kernel's time explains: gaps between kernels, and the host."""
-    if timing.unexplained is None:
-        return ""
-    total = timing.step.delta
-    share = f" ({_share(timing.unexplained / total)})" if total else ""
-    return f"in no kernel: {units.signed(units.seconds, timing.unexplained)} of the change{share}"

@@ -121,10 +121,20 @@ def test_many_kernels_end_in_one_line_and_controls_are_counted() -> None:
     ]
     controls = [replace(first, control=True, change=made.changed(1e-3, 1.001e-3))] * 3
     text = shown(screen().comparison(weigh(comparison, replace(timing, groups=(*some, *controls)))))
-    assert "… 8 more and 3 with the same code, together +31 µs: --json FILE has them all" in text
+    assert "… 8 more, 3 with the same code, together +31 µs: --json FILE has them all" in text
     _, _, table = text.partition("Kernels by time, largest changes first\n")
     names = [line.split()[1] for line in table.splitlines()[2:14]]
     assert names == [f"k{n}" for n in range(19, 7, -1)]
+
+
+def test_kernels_that_were_not_timed_have_no_row() -> None:
+    comparison, timing = made.gpu()
+    bare = [replace(g, change=TimeChange(None, None)) for g in timing.groups]
+    text = shown(screen().comparison(weigh(comparison, replace(timing, groups=(bare[0],)))))
+    assert "Kernels by time" not in text
+    assert "\n… 1 not timed: --json FILE has them all\n" in text
+    one = replace(timing, groups=(timing.groups[0], *bare[1:]))
+    assert "\n… 4 not timed: --json" in shown(screen().comparison(weigh(comparison, one)))
 
 
 def test_a_control_that_is_told_apart_is_shown() -> None:
