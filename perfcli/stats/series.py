@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from perfcli.model import Round, Turn
+from perfcli.model import Round
 from perfcli.stats import paired
 
 
@@ -23,26 +23,40 @@ class Series:
         return paired.log_ratios(self.base, self.head)
 
 
+CALM_ROUNDS = 20
+CALM_SHARE = 0.25
+
+
+def calm(rounds: Sequence[Round]) -> Sequence[Round]:
+    """Those in which each side had a step that nothing interrupted, if they are enough: at least
+    20 and a quarter. Whether a step is interrupted is decided by what else runs, for both sides
+    alike."""
+    found = [r for r in rounds if r.base.calm and r.head.calm]
+    return found if len(found) >= max(CALM_ROUNDS, CALM_SHARE * len(rounds)) else rounds
+
+
 def of_steps(rounds: Iterable[Round], *, wall: bool = False) -> Series:
-    """The rounds of kind ``step``: a turn's value is the median of its steps."""
-    steps = (r for r in rounds if r.kind == "step")
-    return join(steps, *[lambda turn: paired.turn_value(turn, wall=wall)] * 2)
+    """The calm rounds of kind ``step``: a turn's value is the median of its steps."""
+    return join(
+        calm([r for r in rounds if r.kind == "step"]),
+        lambda r: paired.turn_value(r.base, wall=wall),
+        lambda r: paired.turn_value(r.head, wall=wall),
+    )
 
 
 def join(
     rounds: Iterable[Round],
-    base: Callable[[Turn], float | None],
-    head: Callable[[Turn], float | None],
+    base: Callable[[Round], float | None],
+    head: Callable[[Round], float | None],
 ) -> Series:
-    """One value of each side's turn; rounds where either is None are dropped and counted."""
+    """One value of each side; rounds where either is None are dropped and counted."""
     kept: list[tuple[float, float, int]] = []
     dropped = 0
     for r in rounds:
-        left, right = base(r.base), head(r.head)
+        left, right = base(r), head(r)
         if left is None or right is None:
             dropped += 1
         else:
             kept.append((left, right, r.process))
-    return Series(
-        tuple(k[0] for k in kept), tuple(k[1] for k in kept), tuple(k[2] for k in kept), dropped
-    )
+    left_column, right_column, processes = zip(*kept, strict=True) if kept else ((), (), ())
+    return Series(left_column, right_column, processes, dropped)

@@ -1,0 +1,126 @@
+"""The parts that a step's time is made of: groups of kernels, and operators without facts."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from perfcli.model import KernelGroup, Measurement, Run, TimeChange
+from perfcli.stats import joining, series, verdict
+from perfcli.stats.joining import Part, Side
+from perfcli.stats.series import Series
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """One part of both sides with its times per profiled round."""
+
+    group: int | None
+    name: str
+    base: tuple[Part, ...]
+    head: tuple[Part, ...]
+    series: Series
+    alone: TimeChange | None = None
+    """Where only one side has it."""
+    control: bool = False
+
+    def change(self, floor: float) -> TimeChange:
+        return self.alone or verdict.change(self.series, floor)
+
+
+def all_parts(
+    measurement: Measurement, runs: tuple[Run, Run], groups: Sequence[KernelGroup]
+) -> list[Timed]:
+    """The groups, then what has no facts; all that was launched is in exactly one of them."""
+    sides = both(measurement, runs)
+    others = dict.fromkeys([*sides[0].others(), *sides[1].others()])
+    timed = [_of_group(i, g, measurement, runs, sides) for i, g in enumerate(groups)]
+    return timed + [
+        _timed(None, name, _where(name, sides[0]), _where(name, sides[1]), measurement, sides)
+        for name in others
+    ]
+
+
+def both(measurement: Measurement, runs: tuple[Run, Run]) -> tuple[Side, Side]:
+    return joining.side("base", measurement, runs[0]), joining.side("head", measurement, runs[1])
+
+
+def total(measurement: Measurement, sides: tuple[Side, Side]) -> Series:
+    """All launches of a step together."""
+    every = [{p for parts in side.parts.values() for p in parts} for side in sides]
+    return series.join(
+        (r for r in measurement.rounds if r.kind == "kernels"),
+        lambda r: sides[0].seconds(every[0], r),
+        lambda r: sides[1].seconds(every[1], r),
+    )
+
+
+def _where(name: str, side: Side) -> tuple[Part, ...]:
+    return (name,) if name in side.others() else ()
+
+
+def _of_group(
+    index: int,
+    group: KernelGroup,
+    measurement: Measurement,
+    runs: tuple[Run, Run],
+    sides: tuple[Side, Side],
+) -> Timed:
+    base, head = group.match.base, group.match.head
+    name = runs[1].kernels[head[0]].name if head else runs[0].kernels[base[0]].name
+    control = is_control(group, runs, sides, on_gpu=measurement.device == "cuda")
+    return _timed(index, name, base, head, measurement, sides, control)
+
+
+def is_control(
+    group: KernelGroup, runs: tuple[Run, Run], sides: tuple[Side, Side], *, on_gpu: bool
+) -> bool:
+    """Whether both sides run the same machine code here: same binaries (same sources where a
+    binary is not known), and on a GPU the same launch configurations and registers."""
+    match = group.match
+    if match.relation != "same":
+        return False
+    base = [runs[0].kernels[i] for i in match.base]
+    head = [runs[1].kernels[i] for i in match.head]
+    known = all(k.binary_hash for k in (*base, *head))
+    ours, theirs = (
+        Counter(k.binary_hash if known else k.source_hash for k in kernels)
+        for kernels in (base, head)
+    )
+    if ours != theirs:
+        return False
+    left, right = sides[0].configurations(match.base), sides[1].configurations(match.head)
+    return left == right if on_gpu else sum(left.values()) == sum(right.values())
+
+
+def _timed(
+    group: int | None,
+    name: str,
+    base: tuple[Part, ...],
+    head: tuple[Part, ...],
+    measurement: Measurement,
+    sides: tuple[Side, Side],
+    control: bool = False,
+) -> Timed:
+    rounds = [r for r in measurement.rounds if r.kind == "kernels"]
+    if base and head:
+        columns = series.join(
+            rounds, lambda r: sides[0].seconds(base, r), lambda r: sides[1].seconds(head, r)
+        )
+        return Timed(group, name, base, head, columns, control=control)
+    side, wanted = (sides[1], head) if head else (sides[0], base)
+    seconds = [s for r in rounds if (s := side.seconds(wanted, r)) is not None]
+    return Timed(group, name, base, head, Series((), (), ()), _alone(side.name, seconds))
+
+
+def _alone(side: str, seconds: Sequence[float]) -> TimeChange:
+    """What only one side launches: the other's time is zero, which has no ratio."""
+    median = statistics.median(seconds) if seconds else None
+    return TimeChange(
+        base=median if side == "base" else None,
+        head=median if side == "head" else None,
+        rounds=len(seconds),
+        why=f"only {side} launches it",
+    )

@@ -1,0 +1,125 @@
+"""All that is derived of a measurement: changes with verdicts, shares, bandwidths, what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from perfcli.model import GroupTiming, KernelGroup, Measurement, Prepared, Run, TimeChange, Timing
+from perfcli.stats import floor, joining, multiplicity, parts, series, states, verdict
+from perfcli.stats.joining import Part
+from perfcli.stats.parts import Timed
+from perfcli.stats.series import Series
+
+
+def derive(
+    measurement: Measurement,
+    base_run: Run,
+    head_run: Run,
+    groups: Sequence[KernelGroup],
+    stored_floor: tuple[float, str] | None = None,
+) -> Timing:
+    """Times of the step and of each group of the comparison. ``stored_floor``: what
+    ``perfcli noise`` found (relative), and where that is from."""
+    runs = (base_run, head_run)
+    sides = parts.both(measurement, runs)
+    timed = parts.all_parts(measurement, runs, groups)
+    found = floor.find(measurement.device, [t.series for t in timed if t.control], stored_floor)
+    steps = series.of_steps(measurement.rounds)
+    step = verdict.change(steps, found.relative)
+    totals = parts.total(measurement, sides)
+    total = verdict.change(totals, found.relative) if totals.base or totals.dropped else None
+    changes = multiplicity.among([t.change(found.kernel) for t in timed])
+    workers = tuple(p for p in (measurement.of("base"), measurement.of("head")) if p is not None)
+    return Timing(
+        step=step,
+        floor=found,
+        wall=_wall(measurement, found.relative),
+        kernels_total=total,
+        groups=tuple(
+            _group(t, change, step, total, runs, measurement.of("head"))
+            for t, change in zip(timed, changes, strict=True)
+        ),
+        unexplained=_unexplained(step, changes),
+        prepared=workers,
+        seconds=max((r.at for r in measurement.rounds), default=0.0),
+        seed=measurement.seed,
+        method=measurement.method,
+        stopped=measurement.stopped,
+        measurement=measurement.id,
+        joined=joining.counted(workers, [s for s in sides if s.parts]),
+        states=states.of_sides(measurement.rounds),
+        notes=(*measurement.notes, *_dropped(steps, totals)),
+    )
+
+
+def _wall(measurement: Measurement, relative: float) -> TimeChange | None:
+    if measurement.device != "cuda":
+        return None
+    walls = series.of_steps(measurement.rounds, wall=True)
+    return verdict.change(walls, relative) if walls.base else None
+
+
+def _group(
+    timed: Timed,
+    change: TimeChange,
+    step: TimeChange,
+    total: TimeChange | None,
+    runs: tuple[Run, Run],
+    head_worker: Prepared | None,
+) -> GroupTiming:
+    head = _bandwidth(timed.head, change.head, runs[1])
+    target = runs[1].target
+    copy = head_worker.copy_bandwidth if head_worker else None
+    told_apart = step.verdict in ("slower", "faster")
+    of_base = _over(change.base, total.base if total else None)
+    return GroupTiming(
+        group=timed.group,
+        name=timed.name,
+        change=change,
+        control=timed.control,
+        share_of_step=of_base if timed.base else _over(change.head, total.head if total else None),
+        share_of_change=_over(added(change), step.delta) if told_apart else None,
+        base_bandwidth=_bandwidth(timed.base, change.base, runs[0]),
+        head_bandwidth=head,
+        peak_share=_over(head, target.bandwidth if target else None),
+        copy_share=_over(head, copy),
+    )
+
+
+def added(change: TimeChange) -> float | None:
+    """Seconds per step that head takes more; all of it for what only one side has."""
+    if change.base is None or change.head is None:
+        return change.head if change.head is not None else -change.base if change.base else None
+    return change.delta
+
+
+def _unexplained(step: TimeChange, changes: Iterable[TimeChange]) -> float | None:
+    """The step's change less that of its parts; None where any of them is not known."""
+    each = [added(change) for change in changes]
+    known = [seconds for seconds in each if seconds is not None]
+    if step.delta is None or not each or len(known) < len(each):
+        return None
+    return step.delta - sum(known)
+
+
+def _bandwidth(kernels: Sequence[Part], seconds: float | None, run: Run) -> float | None:
+    """Bytes moved by all launches of a step over their time; None where any is not known."""
+    moved = 0
+    for index in kernels:
+        if isinstance(index, str) or (each := run.kernels[index].bytes_moved) is None:
+            return None
+        moved += each * run.kernels[index].launches
+    return _over(moved, seconds) if moved else None
+
+
+def _over(value: float | None, whole: float | None) -> float | None:
+    return None if value is None or not whole else value / whole
+
+
+def _dropped(steps: Series, totals: Series) -> list[str]:
+    found = []
+    if steps.dropped:
+        found.append(f"rounds left out because a clock jumped: {steps.dropped}")
+    if totals.dropped:
+        found.append(f"profiled rounds left out, their launches incomplete: {totals.dropped}")
+    return found

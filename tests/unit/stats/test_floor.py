@@ -1,0 +1,74 @@
+"""What is assumed, what was stored, and what controls prove."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from perfcli.stats import floor
+from perfcli.stats.series import Series
+
+
+def controls(biases: Sequence[float], *, spread: float = 0.02, rounds: int = 100) -> list[Series]:
+    """Kernels with identical code whose head's times are off by these shares."""
+    dice = random.Random(1)
+
+    def head(bias: float) -> tuple[float, ...]:
+        return tuple((1 + bias) * math.exp(dice.gauss(0, spread)) for _ in range(rounds))
+
+    return [Series((1.0,) * rounds, head(bias), (0,) * rounds) for bias in biases]
+
+
+def test_without_any_knowledge_it_is_assumed() -> None:
+    assert floor.find("cpu", []).relative == 0.015
+    made = floor.find("cuda", [])
+    assert (made.relative, made.kernel, made.source) == (0.01, 0.01, "assumed")
+
+
+def test_what_was_stored_counts_where_it_is_larger() -> None:
+    made = floor.find("cpu", [], (0.04, "perfcli noise, 2026-11-21"))
+    assert (made.relative, made.kernel) == (0.04, 0.04)
+    assert made.source == "perfcli noise, 2026-11-21"
+    assert floor.find("cpu", [], (0.001, "perfcli noise")).source == "assumed"
+
+
+def test_quiet_controls_prove_nothing() -> None:
+    made = floor.find("cpu", controls([0.0] * 12))
+    assert made.source == "assumed"
+    assert made.kernel == 0.015
+
+
+def test_a_bias_of_all_controls_raises_the_floor_of_the_step() -> None:
+    made = floor.find("cpu", controls([0.03] * 6))
+    assert made.relative == pytest.approx(0.03, abs=0.003)
+    assert made.source == "6 identical kernels on both sides, today"
+
+
+def test_a_control_that_differs_alone_says_nothing_of_the_step() -> None:
+    made = floor.find("cpu", controls([0.0, 0.0, 0.0, 0.0, 0.0, 0.2]))
+    assert made.relative == 0.015
+    assert made.kernel == pytest.approx(0.2, abs=0.01)
+
+
+def test_too_few_controls_prove_nothing() -> None:
+    assert floor.common_bias(controls([0.1] * 2)) == 0
+    assert floor.single_bias(controls([0.1] * 4)) == 0
+    assert floor.common_bias(controls([0.1] * 3)) == pytest.approx(0.1, abs=0.01)
+
+
+def test_of_39_controls_the_two_wildest_are_beyond_the_95_percent() -> None:
+    # the conformal rank is ⌈0.95 · 40⌉ = 38: one control lies above it
+    made = controls([0.0] * 36 + [0.1, 0.2, 0.3])
+    assert floor.single_bias(made) == pytest.approx(0.2, abs=0.01)
+
+
+def test_a_slower_base_is_a_bias_as_well() -> None:
+    assert floor.common_bias(controls([1 / 1.05 - 1] * 5)) == pytest.approx(0.05, abs=0.01)
+
+
+def test_the_noise_of_kernels_is_no_bias() -> None:
+    """Their intervals have it already: the floor is not to count it twice."""
+    assert floor.single_bias(controls([0.0] * 8, spread=0.3)) == 0

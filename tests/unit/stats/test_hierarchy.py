@@ -1,0 +1,79 @@
+"""Several pairs of processes: the interval is over pairs."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from scipy.stats import ttest_1samp
+
+from perfcli.stats import hierarchy, paired
+from perfcli.stats.series import Series
+
+
+def pairs(count: int, between: float, *, each: int = 40, seed: int = 0) -> Series:
+    """Pairs of processes that differ by chance (standard deviation ``between``), +2 % in truth."""
+    dice = random.Random(seed)
+    head, processes = [], []
+    for process in range(count):
+        bias = dice.gauss(0, between)
+        for _ in range(each):
+            head.append(math.exp(math.log(1.02) + bias + dice.gauss(0, 0.02)))
+            processes.append(process)
+    return Series((1.0,) * len(head), tuple(head), tuple(processes))
+
+
+def test_one_pair_is_judged_over_its_rounds() -> None:
+    made = pairs(1, 0.0)
+    assert hierarchy.estimate(made) == paired.compare(made.base, made.head)
+    assert hierarchy.p_value(made) == paired.p_value(made.logs)
+
+
+def test_few_pairs_have_the_t_interval_of_scipy() -> None:
+    made = pairs(4, 0.01)
+    expected = ttest_1samp(hierarchy.per_pair(made.logs, made.processes), 0.0)
+    low, high = expected.confidence_interval(0.95)
+    found = hierarchy.estimate(made)
+    assert (found.low, found.high) == pytest.approx((math.exp(low), math.exp(high)))
+    assert hierarchy.p_value(made) == pytest.approx(float(expected.pvalue))
+    assert found.rounds == 160
+
+
+def test_many_pairs_are_ranked() -> None:
+    made = pairs(9, 0.01)
+    found = hierarchy.estimate(made, 0.99)
+    expected = paired.of_logs(hierarchy.per_pair(made.logs, made.processes), 0.99)
+    assert (found.ratio, found.low, found.high) == (expected.ratio, expected.low, expected.high)
+    assert found.rounds == 360
+
+
+def test_more_rounds_do_not_hide_that_processes_differ() -> None:
+    few, many = (hierarchy.estimate(pairs(5, 0.02, each=each)) for each in (20, 400))
+    assert many.half_width == pytest.approx(few.half_width or 0, rel=0.5)
+    together = paired.of_logs(pairs(5, 0.02, each=400).logs)
+    assert (together.half_width or 9) < (many.half_width or 0) / 5
+
+
+def test_a_single_round_is_a_pair_too() -> None:
+    made = Series((1.0, 1.0, 1.0), (1.01, 1.02, 1.03), (0, 1, 2))
+    found = hierarchy.estimate(made)
+    assert found.ratio == pytest.approx(1.02, abs=1e-4)
+    assert found.low is not None
+
+
+def test_pairs_that_agree_to_the_last_digit_have_no_interval() -> None:
+    found = hierarchy.estimate(Series((1.0,) * 3, (1.5,) * 3, (0, 1, 2)))
+    assert found.ratio == pytest.approx(1.5)
+    assert found.low is None
+    assert "same ratio" in found.why
+    assert hierarchy.p_value(Series((1.0,) * 3, (1.5,) * 3, (0, 1, 2))) is None
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 8])
+def test_the_interval_holds_the_truth_as_often_as_it_says(count: int) -> None:
+    held = 0
+    for seed in range(400):
+        found = hierarchy.estimate(pairs(count, 0.01, each=8, seed=seed))
+        held += (found.low or 9) <= 1.02 <= (found.high or 0)
+    assert 0.92 <= held / 400 <= 0.98

@@ -1,0 +1,88 @@
+"""Significant and larger than noise are two questions; what cannot be computed is UNSURE."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from perfcli.model import TimeChange
+from perfcli.stats import multiplicity, verdict
+from perfcli.stats.paired import Estimate
+from perfcli.stats.series import Series
+
+FLOOR = 0.015
+
+
+def decide(ratio: float, narrow: float, wide: float) -> tuple[str, str]:
+    """The verdict on an estimate with these half-widths at 95 and 99 %."""
+    shown = Estimate(ratio, ratio / (1 + narrow), ratio * (1 + narrow), 50)
+    return verdict.decide(shown, Estimate(ratio, ratio / (1 + wide), ratio * (1 + wide), 50), FLOOR)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "narrow", "wide", "expected"),
+    [
+        (1.03, 0.010, 0.014, "slower"),
+        (1 / 1.03, 0.010, 0.014, "faster"),
+        (1.03, 0.020, 0.031, "unsure"),  # beyond the floor, not told apart from none
+        (1.01, 0.001, 0.002, "same"),  # told apart from none, within the floor
+        (1.00, 0.010, 0.014, "same"),
+        (1.00, 0.020, 0.030, "unsure"),  # the interval reaches beyond
+        (1.014, 0.003, 0.004, "unsure"),
+        (1.0151, 0.0001, 0.0002, "slower"),
+        (1.5, 0.40, 0.60, "unsure"),
+    ],
+)
+def test_verdicts(ratio: float, narrow: float, wide: float, expected: str) -> None:
+    word, why = decide(ratio, narrow, wide)
+    assert word == expected
+    assert bool(why) == (expected == "unsure")
+
+
+def test_the_reason_names_the_interval_and_the_floor() -> None:
+    assert decide(1.0, 0.02, 0.03)[1] == "−2.0 % to +2.0 % reaches beyond the noise floor of 1.5 %"
+    assert decide(1.03, 0.02, 0.06)[1] == "+3.0 % may be noise: at 99 % it is −2.8 % to +9.2 %"
+
+
+def test_six_rounds_show_an_interval_and_decide_nothing() -> None:
+    made = verdict.change(Series((1.0,) * 6, (2.0, 2.1, 2.2, 2.3, 2.4, 2.5), (0,) * 6), FLOOR)
+    assert made.low is not None
+    assert made.verdict == "unsure"
+    assert made.why == "6 rounds are too few for 99 %"
+
+
+def test_nothing_measured_is_unsure() -> None:
+    made = verdict.change(Series((), (), ()), FLOOR)
+    assert made == TimeChange(None, None, why="no round was measured")
+
+
+@pytest.mark.parametrize("change", [0.0, 0.03, -0.03])
+def test_planted_changes(change: float) -> None:
+    dice = random.Random(5)
+    base = tuple(0.01 * dice.lognormvariate(0, 0.05) for _ in range(900))
+    head = tuple(0.01 * (1 + change) * dice.lognormvariate(0, 0.05) for _ in range(900))
+    made = verdict.change(Series(base, head, (0,) * 900), FLOOR)
+    assert made.verdict == {0.0: "same", 0.03: "slower", -0.03: "faster"}[change]
+    assert made.base == pytest.approx(0.01, rel=0.02)
+    assert made.p is not None
+    assert (made.p < 1e-3) == (change != 0)
+
+
+def test_adjusted_p_values_by_hand() -> None:
+    # Benjamini and Hochberg: p · m / rank, from the largest down never rising; None counts not
+    assert multiplicity.adjusted([0.01, None, 0.04, 0.03]) == pytest.approx(
+        [0.03, None, 0.04, 0.04], nan_ok=True
+    )
+    assert multiplicity.adjusted([None, None]) == [None, None]
+
+
+def test_one_find_among_many_kernels_is_unsure() -> None:
+    found = TimeChange(1.0, 1.1, 1.1, 1.01, 1.2, 0.009, "slower", 40)
+    others = [TimeChange(1.0, 1.0, 1.0, 0.9, 1.1, p, "same", 40) for p in (0.2, 0.5, 0.7, 0.8, 0.9)]
+    assert multiplicity.among([found]) == [found]
+    judged = multiplicity.among([found, *others])
+    assert judged[0].verdict == "unsure"
+    assert judged[0].why == "may be chance among 6 kernels"
+    assert judged[0].ratio == found.ratio
+    assert judged[1:] == others
