@@ -75,8 +75,7 @@ class Workshop:
 def workshop(how: How, device: str | None = None) -> Workshop:
     """The real one, or with ``--fake`` (or PERFCLI_FAKE=1) the one for tests. C++ kernels for the
     CPU need no triton."""
-    plan = os.environ.get(FAKE, "1" if how.fake else "")
-    if plan not in ("", "0"):
+    if plan := fake_plan(how):
         from perfcli.worker.fake import FakeExecutor, fake_interpreter
 
         return Workshop(FakeExecutor(plan), fake_interpreter)
@@ -84,6 +83,12 @@ def workshop(how: How, device: str | None = None) -> Workshop:
 
     probe = functools.partial(environment.probe, needs_triton=device != "cpu")
     return Workshop(ProcessExecutor(how.timeout), probe)
+
+
+def fake_plan(how: How) -> str:
+    """What is to be made up instead of compiled and measured; empty: nothing."""
+    plan = os.environ.get(FAKE, "1" if how.fake else "")
+    return "" if plan == "0" else plan
 
 
 def stored(reference: str) -> Obtained:
@@ -146,6 +151,20 @@ def _check_stored_alone(question: Question, side: Side) -> None:
 
 def compiled(question: Question, sides: Sequence[Side], how: How, notes: Notes) -> list[Obtained]:
     """Runs of all sides, compiled or found. Raises PerfcliError for what the user got wrong."""
+    order = ordered(question, sides, how, notes)
+    return obtain(order.jobs, order.executor, how.fresh, notes)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be compiled, and by whom."""
+
+    jobs: Sequence[Job]
+    executor: Executor
+
+
+def ordered(question: Question, sides: Sequence[Side], how: How, notes: Notes) -> Order:
+    """A job for each side. Raises PerfcliError for what the user got wrong."""
     if _is_stored_run(question.scenario):
         raise PerfcliError(
             f"{question.scenario} is a stored run, not a scenario: compare takes two of them, "
@@ -162,7 +181,7 @@ def compiled(question: Question, sides: Sequence[Side], how: How, notes: Notes) 
         )
     if len(jobs) > 1 and (said := already_default(jobs)):
         notes.warn(f"both sides are the same: {said}")
-    return obtain(jobs, place.executor, how.fresh, notes)
+    return Order(jobs, place.executor)
 
 
 def obtain(jobs: Sequence[Job], executor: Executor, fresh: bool, notes: Notes) -> list[Obtained]:

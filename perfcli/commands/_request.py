@@ -27,6 +27,8 @@ class Question:
     device: str | None = None
     dynamic: bool = False
     jobs: int | None = None
+    threads: int | None = None
+    """That kernels for the CPU are generated for; None: torch's own number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,7 @@ def _shared_request(question: Question) -> CompileRequest:
         dynamic=question.dynamic,
         jobs=question.jobs or len(os.sched_getaffinity(0)),
         cache_dir=str(environment.cache_dir()),
+        threads=question.threads,
     )
 
 
@@ -142,6 +145,7 @@ def recompile(run: Run, variant: Variant, jobs: int | None = None) -> CompileReq
         dynamic=run.dynamic,
         jobs=jobs or len(os.sched_getaffinity(0)),
         cache_dir=str(environment.cache_dir()),
+        threads=run.threads,
     )
 
 

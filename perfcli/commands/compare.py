@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from perfcli.commands import _arguments as args
-from perfcli.errors import PerfcliError, RuleFailed
+from perfcli.errors import Interrupted, PerfcliError, RuleFailed
 
 Assignments = list[str] | None
 
@@ -51,6 +51,20 @@ def compare(
             help="Compare though this differs: scenario, params, mode, device, target, dynamic.",
         ),
     ] = None,
+    budget: args.Budget = None,
+    threads: args.Threads = None,
+    seed: args.Seed = None,
+    a_device: Annotated[
+        int | None, typer.Option(metavar="N", help="The GPU that measures the base, by number.")
+    ] = None,
+    b_device: Annotated[
+        int | None, typer.Option(metavar="N", help="The GPU that measures the head.")
+    ] = None,
+    cuda_graph: args.CudaGraph = False,
+    allow_env: args.AllowEnv = None,
+    no_time: Annotated[
+        bool, typer.Option("--no-time", help="Compare the code alone, measure nothing.")
+    ] = False,
     try_fixes: args.TryFixes = False,
     jobs: args.Jobs = None,
     timeout: args.Timeout = None,
@@ -61,11 +75,12 @@ def compare(
 ) -> int:
     """Say what got worse between two variants or stored runs.
 
-    Two variants of a scenario are compiled (-a, -b, --toggle), stored runs are read.
+    Two variants of a scenario are compiled (-a, -b, --toggle), stored runs are read. On a device
+    that is there (--device cpu, or a GPU) both are measured as well, in turns.
     A run is a file or the beginning of its id (perfcli runs lists them). Exit code: 0 no worse,
     1 worse, 2 error, 3 can't tell, 4 not comparable.
     """
-    from perfcli.commands import _obtain, _output, _trials
+    from perfcli.commands import _measuring, _measuring_options, _obtain, _output, _trials
     from perfcli.commands._progress import Notes
     from perfcli.commands._request import Question, Side
     from perfcli.diagnosis import diagnose
@@ -75,24 +90,39 @@ def compare(
     check_allowed(allow or ())
     notes = Notes(quiet)
     how = _obtain.How(fresh, timeout, fake, tuple(toggle or ()))
+    names = tuple(allow_env or ())
+    asked = _measuring_options.Asked(
+        budget, threads, seed, a_device, b_device, cuda_graph, names, no_time
+    )
+    timing = None
     if head is not None:
         compiling = (a, b, toggle, a_python, b_python, param, preset, target, device)
         if any(compiling) or dynamic or fresh:
             raise PerfcliError(
                 "two stored runs are compared as they are: leave out the options for compiling"
             )
+        asked.refuse("two stored runs are compared as they are, with the newest measurement")
         sides = [_obtain.stored(base), _obtain.stored(head)]
+        comparison = compare_runs(sides[0].run, sides[1].run, allow or ())
+        timing = None if no_time else _measuring.stored(comparison)
     else:
         question = Question(base, tuple(param or ()), preset, target, device, dynamic, jobs)
+        setting = _measuring_options.settle(question, asked, how)
+        question = replace(question, threads=setting.threads if setting else None)
         pair = [Side(tuple(a or ()), a_python), Side(tuple(b or ()), b_python)]
-        sides = _obtain.compiled(question, pair, how, notes)
+        order = _obtain.ordered(question, pair, how, notes)
+        sides = _obtain.obtain(order.jobs, order.executor, how.fresh, notes)
         _obtain.warn_forward_only(sides[1].run, notes)
-    comparison = compare_runs(sides[0].run, sides[1].run, allow or ())
+        comparison = compare_runs(sides[0].run, sides[1].run, allow or ())
+        if setting is not None:
+            timing = _measuring.measured(comparison, setting, order.jobs, how, notes)
+    comparison = replace(comparison, timing=timing)
     broken: RuleFailed | None = None
     try:
         comparison = diagnose(comparison)
     except RuleFailed as error:
         broken = error  # said after the report, which stands without its findings
+    comparison = _measuring.weighed(comparison, timing)
     if try_fixes:
         patient = _trials.Patient(sides[1], comparison.findings, sides[0])
         tried = _trials.try_fixes(patient, how, jobs, notes, _trials.came_with_head)
@@ -107,4 +137,6 @@ def compare(
         _trials.show_hint(["compare", *references], findings, json, _trials.came_with_head)
     if broken:
         raise broken
+    if _measuring.broken_off(timing):
+        return Interrupted.exit_code
     return _output.EXIT_CODES[comparison.outcome]

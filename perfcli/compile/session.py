@@ -198,6 +198,7 @@ def _run(session: Session, capture: Capture, built: Any, kernels: tuple[KernelFa
         settings=settings.settings(),
         counters=settings.counters(),
         sources=user_sources(),
+        threads=request.threads,
     )
 
 

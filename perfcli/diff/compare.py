@@ -133,3 +133,6 @@ def _differences(base: Run, head: Run) -> Iterator[str]:
     )
     if variables:
         yield variables
+    if base.threads != head.threads:
+        ours, theirs = (run.threads or "torch's own number of" for run in (base, head))
+        yield f"compiled for {ours} → {theirs} threads"

@@ -104,6 +104,8 @@ class Run:
     """Hash of everything that decides the result and is known before compiling."""
     sources: Mapping[str, str] = field(default_factory=dict)
     """The user's own source files that the run imported: path to SHA-256."""
+    threads: int | None = None
+    """That kernels for the CPU were generated for; None: torch's own number, or a GPU."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 import random
-import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -38,8 +37,8 @@ from perfcli.worker.made_up import made_up
 FAILURES = ("oom", "crowded", "dies", "hangs", "garbage", "wrong", "interrupt")
 STEP_SECONDS = 0.004
 PREPARE_SECONDS = 3.0
-EXTERN_SHARE = 0.2
-"""Of a step: operators that are not generated."""
+EXTERN_SECONDS = 2e-6
+"""Of an operator that is not generated."""
 OWN_SECONDS = 0.0005
 """A turn's own cost, besides its steps."""
 
@@ -176,7 +175,8 @@ class FakeWorker:
     def _planned(self) -> float:
         """Seconds of a step."""
         plan = self._starter.plan
-        return plan.step * (plan.ratio if self._request.side == "head" else 1.0)
+        ratio = plan.ratio if self._request.side == "head" else 1.0
+        return plan.step * ratio * (1 + self._request.slow_down)
 
     def _scatter(self) -> float:
         return math.exp(self._random.gauss(0, self._starter.plan.noise))
@@ -229,7 +229,7 @@ def _times(run: Run, step: float) -> Iterator[float]:
     launched = [kernels[launch.graph, launch.name] for launch in run.launches]
     externs = sum(extern.count for extern in run.externs)
     own = [_own_seconds(kernel) for kernel in launched]
-    extern = EXTERN_SHARE * statistics.fmean(own) if own else step / max(externs, 1)
+    extern = EXTERN_SECONDS if own else step / max(externs, 1)
     blamed = next((n for n, kernel in enumerate(launched) if "sum" in kernel.name), None)
     if blamed is not None:
         rest = sum(own) - own[blamed] + externs * extern
@@ -240,7 +240,7 @@ def _times(run: Run, step: float) -> Iterator[float]:
 
 def _own_seconds(kernel: KernelFacts) -> float:
     moved = kernel.bytes_moved or 0
-    return 1e-6 + moved / 1e13
+    return 1e-6 + moved / 1e14
 
 
 def _machine(request: MeasureRequest) -> Machine:

@@ -53,6 +53,7 @@ def made_up(request: CompileRequest) -> Bundle:
         compile_seconds={"trace": 1.5, "kernels": 2.5},
         notes=("made up by the fake executor",),
         settings={name: settings[name] for name in (_MAX_READS, _MIX_ORDER)},
+        threads=request.threads,
     )
     return Bundle(run, blobs)
 

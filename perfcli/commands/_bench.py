@@ -1,0 +1,198 @@
+"""One measurement: starts the workers, has each round written down, and says what went wrong."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from perfcli import noise, registry, store
+from perfcli.commands._measuring_options import Setting
+from perfcli.commands._obtain import How
+from perfcli.commands._progress import Notes, Reporter
+from perfcli.commands._request import Job
+from perfcli.commands._watch import Watch
+from perfcli.errors import Interrupted, OutOfMemory, PerfcliError
+from perfcli.interleave import alternating, environments
+from perfcli.interleave.pair import Clock, Enough, Measured, Ready
+from perfcli.interleave.plan import Plan
+from perfcli.model import (
+    Comparison,
+    Measurement,
+    MeasureRequest,
+    Prepared,
+    Round,
+    Run,
+    SideName,
+)
+from perfcli.names import public
+from perfcli.worker.executor import Phase
+from perfcli.worker.fake_measuring import FakeStarter
+from perfcli.worker.live import LiveWorker, Starter
+from perfcli.worker.measuring import StartWorker
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What starts workers, and tells the time."""
+
+    start: StartWorker
+    clock: Clock | None
+    folder: Path | None = None
+    """Caches that vanish with ``close``."""
+
+    def close(self) -> None:
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def bench(setting: Setting, jobs: Sequence[Job], how: How) -> Bench:
+    """Real workers, or those that make things up. Sides of one torch and triton share caches:
+    identical kernels are compiled, and tuned, once."""
+    if setting.fake is not None:
+        made_up = FakeStarter(setting.fake)
+        return Bench(made_up, made_up.clock)
+    folder = Path(tempfile.mkdtemp(prefix="perfcli-caches-"))
+    base, head = (_caches_name(job) for job in jobs)
+    names: dict[SideName, str] = {"base": base, "head": head}
+
+    def start(request: MeasureRequest, told: Callable[[Phase], None]) -> LiveWorker:
+        caches = folder / names[request.side]
+        caches.mkdir(exist_ok=True)
+        return Starter(caches, how.timeout)(request, told)
+
+    return Bench(start, None, folder)
+
+
+def _caches_name(job: Job) -> str:
+    found = job.interpreter
+    text = f"{found.torch} {found.triton} {found.torch_dir}"
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def measure(
+    comparison: Comparison, setting: Setting, jobs: Sequence[Job], how: How, notes: Notes
+) -> Measurement:
+    """Both sides, raw; every round is stored as soon as it is there.
+
+    Raises what a worker raises, with how much was kept; NotComparable where the two do not run
+    in the same place; Interrupted on Ctrl-C before the first round.
+    """
+    plan = setting.plan(jobs)
+    begun = _begun(comparison, setting)
+    place = bench(setting, jobs, how)
+    names = [*(job.request.variant.name for job in jobs), "both"]
+    try:
+        with Reporter(names, notes) as progress:
+            watch = Watch(begun, progress, notes)
+            measured = _watched(plan, place, watch, _Referee(comparison, plan, setting))
+    finally:
+        place.close()
+    return replace(
+        begun,
+        method=measured.method,
+        prepared=tuple(measured.prepared),
+        rounds=tuple(measured.rounds),
+        stopped=measured.stopped,
+        notes=tuple(measured.notes),
+    )
+
+
+class _Referee:
+    """Who may be measured together, and when it is enough."""
+
+    def __init__(self, comparison: Comparison, plan: Plan, setting: Setting) -> None:
+        self.notes: list[str] = []
+        self._comparison = comparison
+        self._variants = (plan.base.compile.variant, plan.head.compile.variant)
+        self._setting = setting
+        self._floor = 0.0
+
+    def ready(self, base: Prepared, head: Prepared) -> None:
+        """Raises NotComparable."""
+        from perfcli.stats import floor
+
+        allowed = self._setting.asked.allow_env
+        differing = environments.check(base, head, self._variants, allowed)
+        said = [f"allowed to differ: {difference.text}" for difference in differing]
+        self.notes += [text for text in said if text not in self.notes]
+        stored = stored_floor(self._comparison.head, base)
+        self._floor = floor.find(self._setting.device, (), stored).relative
+
+    def enough(self, rounds: Sequence[Round]) -> str | None:
+        from perfcli.stats import stopping
+
+        return stopping.enough(rounds, self._floor)
+
+
+def _watched(plan: Plan, place: Bench, watch: Watch, referee: _Referee) -> Measured:
+    try:
+        measured = _raced(plan, place, watch, referee.enough, referee.ready)
+    except KeyboardInterrupt as error:
+        watch.end("interrupted")
+        raise Interrupted(
+            "interrupted before anything was measured; --no-time compares without measuring"
+        ) from error
+    except PerfcliError as error:
+        watch.end(f"failed: {error}")
+        raise _explained(error, plan, watch) from error
+    measured.notes += referee.notes
+    watch.end(measured.stopped, measured.method, tuple(measured.notes))
+    return measured
+
+
+def _raced(plan: Plan, place: Bench, watch: Watch, enough: Enough, ready: Ready) -> Measured:
+    if place.clock is None:
+        return alternating.measure(plan, place.start, enough, watch, watch.told, ready)
+    return alternating.measure(plan, place.start, enough, watch, watch.told, ready, place.clock)
+
+
+def _explained(error: PerfcliError, plan: Plan, watch: Watch) -> PerfcliError:
+    """With what is kept, and for want of memory, with what needs less of it."""
+    parts = [str(error), watch.kept]
+    if isinstance(error, OutOfMemory):
+        parts.append(smaller(plan.base))
+    return type(error)("; ".join(filter(None, parts)), detail=error.detail)
+
+
+def smaller(request: MeasureRequest) -> str:
+    """What to try where a scenario is too large."""
+    name = request.compile.scenario
+    if registry.is_user_file(name) or public(name) not in registry.names("scenarios"):
+        return "smaller parameters (-p NAME=VALUE) need less"
+    scenario = registry.scenario(name)
+    presets = [f"--preset {preset}" for preset in scenario.presets if preset != "full"]
+    numbers = [
+        f"-p {parameter}={request.compile.params[parameter]}"
+        for parameter, declared in scenario.parameters.items()
+        if isinstance(declared.default, int)
+        and not isinstance(declared.default, bool)
+        and parameter in request.compile.params
+    ]
+    less = f"less than {' '.join(numbers)}" if numbers else ""
+    return f"try {' or '.join(filter(None, [*presets, less]))}"
+
+
+def _begun(comparison: Comparison, setting: Setting) -> Measurement:
+    now = datetime.now(UTC)
+    return Measurement(
+        id=store.new_id(now),
+        created=now.isoformat().replace("+00:00", "Z"),
+        base=comparison.base.id,
+        head=comparison.head.id,
+        scenario=comparison.head.scenario,
+        device=setting.device,
+        seed=setting.seed,
+        budget_seconds=setting.budget,
+        method=Measured().method,
+    )
+
+
+def stored_floor(run: Run, worker: Prepared) -> tuple[float, str] | None:
+    """What ``perfcli noise`` found where this worker ran, relative, and where that is from."""
+    found = noise.find(worker.machine, run.scenario, run.params)
+    return (found.relative, found.source) if found else None

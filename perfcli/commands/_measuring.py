@@ -1,0 +1,88 @@
+"""Times of the two runs of a comparison: measured, or those that were stored of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perfcli.commands import _bench
+from perfcli.commands._measuring_options import Setting, why_not
+from perfcli.commands._obtain import How
+from perfcli.commands._progress import Notes
+from perfcli.commands._request import Job
+from perfcli.diff.weigh import weigh
+from perfcli.interleave import record
+from perfcli.model import Comparison, Measurement, Run, Timing
+
+# Options with these words in their names act when the step runs, though kernels stay the same.
+_AT_RUN_TIME = ("cudagraph", "graph_partition", "cpp_wrapper", "memory_plan", "buffer_reuse", "tun")
+_TOOLS = "dynamo."
+
+
+def nothing_to_measure(comparison: Comparison, setting: Setting) -> bool:
+    """Whether both sides run the same code in the same way, so that any difference were noise."""
+    base, head = comparison.base, comparison.head
+    ways = [(run.variant.env, run.variant.python, _ways(run)) for run in (base, head)]
+    devices = (setting.asked.a_device, setting.asked.b_device)
+    return (
+        ways[0] == ways[1]
+        and devices[0] == devices[1]
+        and _steps(base) == _steps(head)
+        and base.graph_breaks == head.graph_breaks
+        and all(group.match.relation == "same" for group in comparison.groups)
+    )
+
+
+def _ways(run: Run) -> dict[str, object]:
+    options = run.variant.options
+    return {
+        name: value
+        for name, value in options.items()
+        if name.startswith(_TOOLS) or any(word in name for word in _AT_RUN_TIME)
+    }
+
+
+def _steps(run: Run) -> list[tuple[str, str]]:
+    """What a step launches, in order: kernels by their code, extern operators by name."""
+    code = {(kernel.graph, kernel.name): kernel.source_hash for kernel in run.kernels}
+    return [(each.graph, code.get((each.graph, each.name), each.name)) for each in run.launches]
+
+
+def measured(
+    comparison: Comparison, setting: Setting, jobs: Sequence[Job], how: How, notes: Notes
+) -> Timing | None:
+    """Measured now; None, and a word why, where there is nothing to measure."""
+    if reason := why_not(jobs, setting):
+        setting.asked.refuse(reason)
+        notes.warn(f"not measured: {reason}")
+        return None
+    if nothing_to_measure(comparison, setting):
+        notes.say("same code on both sides: nothing to measure")
+        return None
+    return derived(comparison, _bench.measure(comparison, setting, jobs, how, notes))
+
+
+# --- what follows ----------------------------------------------------------------------------
+
+
+def stored(comparison: Comparison) -> Timing | None:
+    """The newest measurement of these two runs in the store; None where there is none."""
+    path = record.newest(comparison.base.id, comparison.head.id)
+    return derived(comparison, record.read(path)) if path else None
+
+
+def derived(comparison: Comparison, measurement: Measurement) -> Timing:
+    from perfcli.stats import timing
+
+    worker = measurement.of("head")
+    floor = _bench.stored_floor(comparison.head, worker) if worker else None
+    base, head = comparison.base, comparison.head
+    return timing.derive(measurement, base, head, comparison.groups, floor)
+
+
+def weighed(comparison: Comparison, timing: Timing | None) -> Comparison:
+    return comparison if timing is None else weigh(comparison, timing)
+
+
+def broken_off(timing: Timing | None) -> bool:
+    """Whether Ctrl-C ended it before there was enough for an interval."""
+    return timing is not None and timing.stopped == "interrupted" and timing.step.low is None
