@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
+import resource
 import time
 from typing import TYPE_CHECKING
+
+from perfcli.model import Turn
 
 if TYPE_CHECKING:
     from perfcli.measure.step import Step
 
-Times = tuple[tuple[float, ...], tuple[float, ...]]
-"""Seconds of each step on the device, and until the host was free again."""
-
-
-def time_steps(step: Step, count: int) -> Times:
+def time_steps(step: Step, count: int) -> Turn:
     """Times ``count`` steps of a workload on the CPU, with what is planted after each."""
-    share = step.request.slow_down
-    taken = []
+    share, threads = step.request.slow_down, step.request.threads or 1
+    taken, preempted = [], []
     for _ in range(count):
+        before, worked = _preemptions(), time.process_time_ns()
         started = time.perf_counter_ns()
         step.run()
-        ended = time.perf_counter_ns()
         if share:
-            ended = _busy_until(ended + round((ended - started) * share))
-        taken.append((ended - started) / 1e9)
-    return tuple(taken), ()
+            _work((time.process_time_ns() - worked) / threads * share)
+        taken.append((time.perf_counter_ns() - started) / 1e9)
+        preempted.append(_preemptions() - before)
+    return Turn(tuple(taken), preempted=tuple(preempted))
 
 
-def _busy_until(moment: int) -> int:
-    """Keeps the core busy until then (nanoseconds); returns the time at which it ended."""
-    while (now := time.perf_counter_ns()) < moment:
+def _preemptions() -> int:
+    """Involuntary context switches of this process, all threads."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+
+
+def _work(nanoseconds: float) -> None:
+    """Keeps a core at work for so long. Not until a moment: more work takes its share of whatever
+    the machine gives, and what interrupts a step would be planted once more."""
+    end = time.thread_time_ns() + nanoseconds
+    while time.thread_time_ns() < end:
         pass
-    return now

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import os
+import statistics
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
-from perfcli.errors import WrongResult
-from perfcli.model import Ask, MeasureRequest, Prepared, Turn
+from perfcli.measure import clock
+from perfcli.model import Ask, Machine, MeasureRequest, Prepared, Turn
+
+if TYPE_CHECKING:
+    from perfcli.measure.step import Step
+
+PLANNING_STEPS = 5
 
 
 class MeasuredSide:
@@ -16,66 +21,44 @@ class MeasuredSide:
     def __init__(self, request: MeasureRequest, report: Callable[[str], None]) -> None:
         self.request = request
         self._report = report
-        self._step: Any = None
+        self._made: Step | None = None
+
+    @property
+    def _step(self) -> Step:
+        assert self._made is not None, "prepare() comes first"
+        return self._made
 
     def prepare(self) -> Prepared:
         """Everything that is done once, before anything is timed."""
-        from perfcli.measure import checking, memory
-        from perfcli.measure import step as steps
-
-        if self.request.cpus:
-            os.sched_setaffinity(0, self.request.cpus)
+        request = self.request
         self._report("import")
         _import_torch()
+        from perfcli.measure import step as steps
+
         self._report("trace")
-        self._step = step = steps.prepare(self.request)
-        check = checking.check(step) if self.request.check else None
-        if check is not None and check.failure:
-            raise WrongResult(f"the {self.request.side}'s outputs are wrong: {check.failure}")
-        with steps.out_of_memory(self.request.side, self.request.compile):
-            launches = self._profiled_once()
+        self._made = step = steps.prepare(request)
+        with steps.out_of_memory(request.side, request.compile):
             return Prepared(
-                side=self.request.side,
+                side=request.side,
                 process=0,
-                machine=self._machine(),
-                step_seconds=self._step_seconds(),
+                machine=Machine("", ""),
+                step_seconds=statistics.median(self._timed(PLANNING_STEPS).seconds),
                 compile_seconds=round(step.compile_seconds, 3),
-                launches=launches,
-                launch_count=len(launches) or None,
-                memory=memory.use_of(step),
-                check=check,
-                notes=tuple(step.built.notes),
+                notes=step.built.notes,
             )
 
     def turn(self, ask: Ask) -> Turn:
-        """Warms up again, the other side ran in between, then times."""
+        """Warms up again, since the other side ran in between, then times."""
         from perfcli.measure import step as steps
 
         with steps.out_of_memory(self.request.side, self.request.compile):
             for _ in range(ask.warmup):
                 self._step.run()
             self._step.wait()
-            return self._kernels(ask.steps) if ask.kind == "kernels" else self._steps(ask.steps)
+            return self._timed(ask.steps)
 
-    def _steps(self, count: int) -> Turn:
-        from perfcli.measure import clock
-
-        seconds, wall = clock.time_steps(self._step, count)
-        return Turn(seconds, wall)
-
-    def _kernels(self, count: int) -> Turn:
-        raise NotImplementedError
-
-    def _profiled_once(self) -> tuple[Any, ...]:
-        return ()
-
-    def _machine(self) -> Any:
-        raise NotImplementedError
-
-    def _step_seconds(self) -> float:
-        """The median of a few steps."""
-        seconds = sorted(self._steps(3).seconds)
-        return seconds[1]
+    def _timed(self, count: int) -> Turn:
+        return clock.time_steps(self._step, count)
 
 
 def _import_torch() -> None:

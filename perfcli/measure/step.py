@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -92,9 +93,10 @@ def prepare(request: MeasureRequest) -> Step:
         with capturing(capture, finish=None):
             _first(step)
         step.compile_seconds = time.monotonic() - started
-        capture.call_order.clear()  # of a warm step only, below
+        if request.cpus:  # not while compiling: both sides would share these cores
+            os.sched_setaffinity(0, request.cpus)
         for _ in range(WARM_STEPS):
-            capture.call_order.clear()
+            capture.call_order.clear()  # of one warm step only
             step.run()
         step.wait()
     # What compiling left behind would be collected in the middle of a timed step.

@@ -42,11 +42,12 @@ def is_time(seconds: float) -> bool:
 
 
 def turn_value(turn: Turn, *, wall: bool = False) -> float | None:
-    """Median seconds of a turn's steps; None where there are none or the clock jumped."""
+    """Median seconds of a turn's steps, of the calm ones if there are any; None where there are
+    none at all or the clock jumped."""
     values = turn.wall if wall else turn.seconds
     if not values or not all(is_time(value) for value in values):
         return None
-    return statistics.median(values)
+    return statistics.median(values if wall else turn.calm or values)
 
 
 def log_ratios(base: Sequence[float], head: Sequence[float]) -> list[float]:

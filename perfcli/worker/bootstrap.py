@@ -28,13 +28,20 @@ def _fix_layout() -> None:
         return
     libc = ctypes.CDLL(None)
     now = libc.personality(_ASK)
-    if now >= 0 and not now & _NO_RANDOMIZE and libc.personality(now | _NO_RANDOMIZE) >= 0:
-        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+    if now < 0 or libc.personality(now | _NO_RANDOMIZE) < 0:
+        return
+    # The arguments lie on the stack: they have to be as long in every worker.
+    for inherited, number in zip(sys.argv[1:], _DESCRIPTORS, strict=True):
+        os.dup2(int(inherited), number, inheritable=True)
+        os.close(int(inherited))
+    arguments = [*sys.orig_argv[1:-2], *map(str, _DESCRIPTORS)]
+    os.execv(sys.executable, [sys.executable, *arguments])
 
 
 # From Linux' sys/personality.h.
 _NO_RANDOMIZE = 0x0040000
 _ASK = 0xFFFFFFFF
+_DESCRIPTORS = (900, 901)
 
 if __name__ == "__main__":
     _fix_layout()
