@@ -71,7 +71,7 @@ def distances(found: Results, expected: Results, limits: Limits) -> tuple[Distan
     return (
         *_outputs(found.outputs, expected.outputs, limits),
         *_gradients(found.gradients, expected.gradients, limits),
-        *_values("changed", found.changed, expected.changed, limits),
+        *_changed(found, expected, limits),
     )
 
 
@@ -98,6 +98,14 @@ def _outputs(
     for name in found.keys() - expected.keys():
         yield Distance(name, "output", 0.0, 0.0, problem="is a tensor, which was not expected")
     yield from _values("output", found, expected, limits)
+
+
+def _changed(found: Results, expected: Results, limits: Limits) -> Iterator[Distance]:
+    """What one side left as it was counts as it was."""
+    names = (found.changed.keys() | expected.changed.keys()) & expected.before.keys()
+    ours = {name: found.changed.get(name, found.before[name]) for name in names}
+    theirs = {name: expected.changed.get(name, expected.before[name]) for name in names}
+    return _values("changed", ours, theirs, limits)
 
 
 def _values(

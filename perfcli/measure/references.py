@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from perfcli.measure import judging, results, room, tolerances
@@ -56,8 +57,7 @@ class Runs:
         if reference is not None and _fits(reference, compiled):
             if self._workload.mode != "training" or self.eager is None:
                 return reference, SCENARIOS
-            eager = self.eager
-            merged = Results(reference.outputs, eager.gradients, eager.changed, eager.random)
+            merged = replace(self.eager, outputs=reference.outputs)
             return merged, f"{SCENARIOS}, gradients by {EAGER}"
         if self.eager is None:
             return None, f"not compared: {self.why}"
@@ -69,7 +69,7 @@ class Runs:
         if reference is not None and _fits(reference, compiled):
             if self._workload.mode != "training" or self.float64 is None:
                 return reference, SCENARIOS
-            return Results(reference.outputs, self.float64.gradients), SCENARIOS
+            return replace(self.float64, outputs=reference.outputs), SCENARIOS
         return self.float64, FLOAT64
 
     def again(self) -> Results | None:

@@ -23,6 +23,8 @@ class Results:
     """Buffers and inputs that were written to."""
     random: bool = False
     """Random numbers were drawn: another implementation draws others."""
+    before: Mapping[str, Any] = field(default_factory=dict)
+    """What ``changed`` changed, and all that could have been."""
 
 
 def of_call(
@@ -45,7 +47,7 @@ def of_call(
     for leaf in leaves.values():
         leaf.grad = None
     changed = before.changed(snapshot.state_of(workload))
-    return Results(tensors(result), gradients, changed, drew)
+    return Results(tensors(result), gradients, changed, drew, before.values)
 
 
 def fixed_gradient(output: Any) -> Any:

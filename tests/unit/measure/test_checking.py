@@ -52,7 +52,7 @@ def shipped(name: str, **overrides: Scalar) -> Step:
     params = registry.resolve_params(scenario, "smoke", overrides)
     workload = registry.build(scenario, params)
     step = step_of(workload)
-    step.built = Built(scenario, params, workload)
+    step.built = Built(scenario, dict(params), workload)
     return step
 
 
@@ -116,3 +116,289 @@ def test_one_element_that_is_not_finite(value: float, told: str) -> None:
 
     found = check(step_of(Workload(doubled, (matrix(),)), planted))
     assert found.failure.startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (lambda x: (x * 2)[:, :-1], "output has shape (8, 31), not (8, 32)"),
+        (lambda x: (x * 2).long(), "output is integer (torch.int64), not floating point"),
+        (lambda x: (x * 2, x), "output is missing, or no tensor"),
+        (lambda _: None, "output is missing, or no tensor"),
+    ],
+)
+def test_another_form(wrong: Callable[..., Any], told: str) -> None:
+    found = check(step_of(Workload(doubled, (matrix(),)), wrong))
+    assert found.failure == told
+
+
+def test_integers_of_integers_are_exact() -> None:
+    import torch
+
+    workload = Workload(lambda x: x + 1, (torch.arange(1000),))
+    assert passes(check(step_of(workload)))
+
+    def off(x: Any) -> Any:
+        return torch.where(x == 7, 0, x + 1)
+
+    failure = check(step_of(workload, off)).failure
+    assert failure.startswith("output differs in 0.10% of its elements")
+
+
+def test_an_argmax_may_follow_from_rounding_but_not_everywhere() -> None:
+    def largest(x: Any) -> Any:
+        return x.argmax(-1)
+
+    workload = Workload(largest, (matrix(200, 50),))
+
+    def one_other(x: Any) -> Any:
+        found = x.argmax(-1)
+        found[3] += 1
+        return found
+
+    assert passes(check(step_of(workload, one_other)))
+    assert "99.50% of its elements" not in check(step_of(workload, one_other)).failure
+    failure = check(step_of(workload, lambda x: x.argmin(-1))).failure
+    assert "of its elements from the model run eagerly in float64" in failure
+
+
+def test_names_of_outputs_in_mappings_and_tuples() -> None:
+    workload = Workload(lambda x: {"loss": x.sum(), "rest": (x, x * 3)}, (matrix(),))
+    wrong = step_of(workload, lambda x: {"loss": x.sum(), "rest": (x, x * 4)})
+    assert check(wrong).failure.startswith("output rest 1 is off by ")
+
+
+def test_no_tensor_among_the_outputs_cannot_be_compared() -> None:
+    found = check(step_of(Workload(lambda x: x.shape[0], (matrix(),))))
+    assert found == OutputCheck(None, None, "not compared: no tensor among the outputs")
+
+
+def test_a_reference_that_gives_something_else_is_left_aside() -> None:
+    workload = Workload(doubled, (matrix(),), reference=lambda x: x.sum())
+    assert check(step_of(workload)).reference == "the model run eagerly"
+
+
+def test_a_reference_that_fails_is_named() -> None:
+    def broken(_: Any) -> Any:
+        raise ValueError("no such thing")
+
+    found = check(step_of(Workload(doubled, (matrix(),), reference=broken)))
+    assert passes(found)
+    assert "ValueError: no such thing" in found.reference
+
+
+# --- rounding is no failure --------------------------------------------------------------------
+
+
+def test_a_deep_model_in_bfloat16_is_judged_by_eagers_own_error() -> None:
+    """100 rounded steps: eager is far beyond the tolerance, and a float32 kernel is nearer."""
+    import torch
+
+    def eager(x: Any) -> Any:
+        for _ in range(100):
+            x = x + 0.001 * x
+        return x
+
+    def fused(x: Any) -> Any:
+        return eager(x.float()).bfloat16()
+
+    workload = Workload(eager, (matrix().to(torch.bfloat16),))
+    x = workload.inputs[0]
+    apart = (fused(x).float() - eager(x).float()).abs().max() / eager(x).float().abs().max()
+    assert apart > 0.02
+    assert passes(check(step_of(workload, fused)))
+    assert check(step_of(workload, lambda x: fused(x) * 1.5)).failure
+
+
+def test_what_overflows_eagerly_is_not_the_variants_fault() -> None:
+    import torch
+
+    workload = Workload(lambda x: x.exp(), (torch.full((4, 4), 20.0, dtype=torch.float16),))
+    assert check(step_of(workload)).failure == ""
+
+
+# --- gradients ---------------------------------------------------------------------------------
+
+
+class Scaled:
+    """``x * w`` whose gradient of ``w`` is multiplied by ``factor``."""
+
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+
+    def __call__(self, x: Any, w: Any) -> Any:
+        product = x * w
+        return product + (self.factor - 1) * x * (w - w.detach())
+
+
+def training(dtype: str = "float32") -> Workload:
+    import torch
+
+    kind = getattr(torch, dtype)
+    x = matrix(64, 16).to(kind).requires_grad_()
+    w = torch.ones(16, dtype=kind, requires_grad=True)
+    return Workload(Scaled(1.0), (x, w), mode="training")
+
+
+def test_a_gradient_twice_too_large_is_wrong() -> None:
+    found = check(step_of(training("bfloat16"), Scaled(2.0)))
+    assert found.failure.startswith("the gradient of input 1 is off by 1 of its norm")
+
+
+def test_a_gradient_of_nan_is_wrong() -> None:
+    found = check(step_of(training(), Scaled(float("nan"))))
+    assert "is NaN in" in found.failure
+
+
+def test_right_gradients_pass_and_none_is_left() -> None:
+    workload = training()
+    assert passes(check(step_of(workload)))
+    assert [x.grad for x in workload.inputs] == [None, None]
+
+
+def test_a_gradient_that_is_missing() -> None:
+    found = check(step_of(training(), lambda x, w: x * w.detach()))
+    assert found.failure == "the gradient of input 1 is missing"
+
+
+def test_a_gradient_that_cancels_on_paper_is_only_rounding() -> None:
+    """The bias before a batch norm: its gradient is 0 but for rounding, 100 % different."""
+    import torch
+
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.BatchNorm1d(16))
+
+    def other_rounding(x: Any) -> Any:
+        hidden = model[0](x)
+        return model[1](hidden + hidden * 1e-7)
+
+    found = check(step_of(Workload(model, (matrix(64, 16),), mode="training"), other_rounding))
+    assert passes(found)
+
+
+# --- randomness and state ------------------------------------------------------------------------
+
+
+def test_dropout_is_not_compared_but_nan_is_found() -> None:
+    import torch
+
+    def dropped(x: Any) -> Any:
+        return torch.nn.functional.dropout(x, 0.5)
+
+    workload = Workload(dropped, (matrix(),))
+    found = check(step_of(workload, lambda x: x * (torch.rand_like(x) > 0.5) * 2))
+    assert (found.error, found.failure) == (None, "")
+    assert "random" in found.reference
+    assert "NaN" in check(step_of(workload, lambda x: dropped(x) * float("nan"))).failure
+
+
+def test_the_random_generator_goes_on_where_it_was() -> None:
+    import torch
+
+    torch.manual_seed(123)
+    expected = torch.rand(3)
+    torch.manual_seed(123)
+    check(step_of(Workload(doubled, (matrix(),))))
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_batch_norms_statistics_are_compared_and_put_back() -> None:
+    import torch
+
+    model = torch.nn.BatchNorm1d(32)
+    workload = Workload(model, (matrix(),))
+    address = model.running_mean.data_ptr()
+    assert passes(check(step_of(workload)))
+    assert model.num_batches_tracked == 0
+    assert torch.equal(model.running_mean, torch.zeros(32))
+    assert model.running_mean.data_ptr() == address
+
+    def forgets(x: Any) -> Any:
+        y = model(x)
+        model.running_mean.zero_()
+        return y
+
+    assert check(step_of(workload, forgets)).failure.startswith("running_mean ")
+
+
+def test_an_input_changed_in_place_is_put_back() -> None:
+    x = matrix()
+    before = x.clone()
+
+    def add(x: Any) -> Any:
+        x.add_(1)
+        return x.sum()
+
+    assert passes(check(step_of(Workload(add, (x,)))))
+    assert bool((x == before).all())
+
+
+def test_a_model_that_is_not_the_same_twice_is_not_compared() -> None:
+    state = {"calls": 0}
+
+    def counting(x: Any) -> Any:
+        state["calls"] += 1
+        return x * state["calls"]
+
+    found = check(step_of(Workload(counting, (matrix(),))))
+    assert (found.error, found.failure) == (None, "")
+    assert found.reference == "not compared: run eagerly twice, output differs"
+
+
+def test_modules_are_back_in_their_dtype_after_float64() -> None:
+    import torch
+
+    model = torch.nn.Linear(32, 4)
+    weight = model.weight
+    found = check(step_of(Workload(model, (matrix(),)), lambda x: model(x) * 1.5))
+    assert "in float64" in found.failure
+    assert model.weight is weight
+    assert model.weight.dtype == torch.float32
+
+
+# --- memory --------------------------------------------------------------------------------------
+
+
+def test_a_reference_in_float64_that_does_not_fit() -> None:
+    import torch
+
+    def full(x: Any) -> Any:
+        if x.dtype == torch.float64:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return x * 2
+
+    found = check(step_of(Workload(full, (matrix(),), reference=full)))
+    assert passes(found)
+    assert found.reference == (
+        "the model run eagerly (the scenario's reference in float64 does not fit into memory)"
+    )
+
+
+def test_nothing_fits() -> None:
+    def full(_: Any) -> Any:
+        raise MemoryError
+
+    found = check(step_of(Workload(full, (matrix(),), reference=full), doubled))
+    assert found.error is None
+    assert found.reference == "not compared: the model run eagerly does not fit into memory"
+
+
+# --- shipped -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["forward", "training"])
+@pytest.mark.parametrize("name", NAMES)
+def test_shipped_scenarios_pass(name: str, mode: str) -> None:
+    has_mode = "mode" in registry.scenario(name).parameters
+    found = check(shipped(name, **({"mode": mode} if has_mode else {})))
+    assert passes(found)
+    assert found.reference.startswith("the scenario's reference in float64")
+
+
+@pytest.mark.parametrize("name", ["softmax", "rmsnorm"])
+def test_compiled_scenarios_pass(name: str) -> None:
+    import torch
+
+    step = shipped(name)
+    step.compiled = torch.compile(step.built.workload.call)
+    assert passes(check(step))
