@@ -75,7 +75,7 @@ def environment_class(machine: Machine) -> str:
     """Which floors hold for a machine: a name that fits a file. Hosts with the same device, major
     driver release, minor torch release, threads and layout of memory share them."""
     release = re.match(r"\d+\.\d+", machine.torch)
-    layouts = {True: "fixed layout", False: "random layout", None: ""}
+    layouts: dict[Scalar, str] = {True: "fixed layout", False: "random layout", None: ""}
     parts = [
         machine.device[:100],
         f"driver {machine.driver.split('.')[0]}" if machine.driver else "",

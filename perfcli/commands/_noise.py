@@ -1,0 +1,178 @@
+"""Pairs of identical variants, measured as ``compare`` measures two different ones."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+import perfcli
+from perfcli import noise, store
+from perfcli.commands import _bench
+from perfcli.commands._measuring_options import Setting
+from perfcli.commands._obtain import How
+from perfcli.commands._progress import Notes, Reporter
+from perfcli.commands._request import Job
+from perfcli.commands._watch import Watch
+from perfcli.errors import OutOfMemory
+from perfcli.interleave import alternating, environments, pair
+from perfcli.interleave.plan import Plan
+from perfcli.model import Floor, Machine, Measurement, Prepared, Round, TimeChange
+from perfcli.stats import floor as floors
+from perfcli.stats import prediction, series, stopping, verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One fresh pair of workers."""
+
+    seed: int
+    change: TimeChange
+    stopped: str
+    seconds: float
+    """Spent measuring."""
+    measurement: str
+    """Its raw values are in ``.perfcli/timings/``, in a file of this name."""
+    notes: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Series:
+    """All pairs that were asked for, one after the other."""
+
+    job: Job
+    setting: Setting
+    pairs: int
+    planted: float
+    how: How
+    notes: Notes
+    found: list[Measured] = field(default_factory=list)
+    machine: Machine | None = None
+    floor: Floor | None = None
+    """What decided the last pair's verdict."""
+
+    @property
+    def complete(self) -> bool:
+        return len(self.found) == self.pairs and self.found[-1].stopped != "interrupted"
+
+    def run(self) -> None:
+        """Measures; ``found`` grows with each pair, whatever happens to the next. Ctrl-C ends it
+        after a pair of which something was measured. Raises what ``alternating.measure`` raises,
+        and KeyboardInterrupt."""
+        bench = _bench.bench(self.setting, [self.job] * 2, self.how)
+        try:
+            for number in range(self.pairs):
+                self._pair(number, bench)
+                if self.found[-1].stopped == "interrupted":
+                    return
+        finally:
+            bench.close()
+
+    def _pair(self, number: int, bench: _bench.Bench) -> None:
+        setting = replace(self.setting, seed=self.setting.seed + number)
+        plan = planted(setting.plan([self.job] * 2), self.planted)
+        begun = _begun(plan)
+        name = f"pair {number + 1} of {self.pairs}"
+        with Reporter([f"{name}, base", f"{name}, head", name], self.notes) as progress:
+            watch = Watch(begun, progress, self.notes)
+            try:
+                done = self._raced(plan, bench, watch)
+            except OutOfMemory as error:
+                watch.end("failed")
+                tip = _bench.smaller(plan.base)
+                raise OutOfMemory(f"{error}; {tip}", detail=error.detail) from error
+            except BaseException:
+                watch.end("failed")
+                raise
+        watch.end(done.stopped, done.method, tuple(done.notes))
+        self.floor = self._floor()
+        change = verdict.change(series.of_steps(done.rounds), self.floor.relative)
+        seconds = max((r.at for r in done.rounds), default=0.0)
+        notes = tuple(done.notes)
+        self.found.append(Measured(plan.seed, change, done.stopped, seconds, begun.id, notes))
+
+    def _raced(self, plan: Plan, bench: _bench.Bench, watch: Watch) -> pair.Measured:
+        if bench.clock is None:
+            return alternating.measure(
+                plan, bench.start, self._enough, watch, watch.told, self._ready
+            )
+        return alternating.measure(
+            plan, bench.start, self._enough, watch, watch.told, self._ready, bench.clock
+        )
+
+    def _ready(self, base: Prepared, head: Prepared) -> None:
+        """Raises NotComparable."""
+        request = self.job.request
+        environments.check(base, head, (request.variant, request.variant))
+        self.machine = base.machine
+
+    def _floor(self) -> Floor:
+        request = self.job.request
+        known = self.machine and noise.find(self.machine, request.scenario, request.params)
+        stored = (known.relative, known.source) if known else None
+        return floors.find(self.setting.device, (), stored)
+
+    def _enough(self, rounds: Sequence[Round]) -> str | None:
+        # Not by the stored floor: a high one would end each pair early, and so stay high.
+        return stopping.enough(rounds, floors.ASSUMED[self.setting.device])
+
+
+def planted(plan: Plan, share: float) -> Plan:
+    """The plan with a head that is slower by this share, for steps alone: what single kernels take
+    is not asked here."""
+    return replace(plan, head=replace(plan.head, slow_down=share), kernels=False)
+
+
+def _begun(plan: Plan) -> Measurement:
+    now = datetime.now(UTC)
+    request = plan.base.compile
+    return Measurement(
+        id=store.new_id(now),
+        created=now.isoformat().replace("+00:00", "Z"),
+        base="",
+        head="",
+        scenario=request.scenario,
+        device=request.device,
+        seed=plan.seed,
+        budget_seconds=plan.budget_seconds,
+        method="a pair of workers, interleaved",
+    )
+
+
+def stored_floor(done: Series) -> noise.StoredFloor | None:
+    """What all pairs prove together; None where they are too few."""
+    ratios = [m.change.ratio for m in done.found if m.change.ratio is not None]
+    relative = prediction.bound(ratios)
+    if done.machine is None or relative is None:
+        return None
+    request, machine = done.job.request, done.machine
+    return noise.StoredFloor(
+        relative=relative,
+        scenario=request.scenario,
+        params=dict(request.params),
+        variant=request.variant.name,
+        pairs=tuple(plain(m) for m in done.found),
+        confidence=prediction.CONFIDENCE,
+        budget_seconds=done.setting.budget,
+        created=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        host=platform.node(),
+        device=machine.device,
+        torch=machine.torch,
+        triton=machine.triton,
+        driver=machine.driver,
+        perfcli=perfcli.__version__,
+    )
+
+
+def plain(measured: Measured) -> noise.Pair:
+    """What is kept of a pair."""
+    c = measured.change
+    return noise.Pair(c.ratio, c.low, c.high, c.verdict, c.rounds, measured.seed)
+
+
+def exit_code(found: Sequence[Measured]) -> int:
+    """As ``compare`` of a planted change: 1 where every pair is SLOWER, 3 where the others are
+    UNSURE, 0 where one missed it."""
+    verdicts = {measured.change.verdict for measured in found}
+    return 1 if verdicts == {"slower"} else 3 if verdicts <= {"slower", "unsure"} else 0

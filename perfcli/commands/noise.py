@@ -1,0 +1,162 @@
+"""Identical variants held against each other: what this machine can't tell apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perfcli.commands import _arguments as args
+from perfcli.errors import Interrupted, PerfcliError
+
+if TYPE_CHECKING:
+    from perfcli.commands._noise import Series
+    from perfcli.noise import StoredFloor
+
+
+def noise(
+    scenario: Annotated[
+        str | None, typer.Argument(metavar="SCENARIO", help="What to measure.")
+    ] = None,
+    param: args.Params = None,
+    preset: args.Preset = None,
+    device: args.Device = None,
+    option: args.Options = None,
+    python: args.Python = None,
+    budget: args.Budget = None,
+    pairs: Annotated[int, typer.Option(min=1, help="Fresh pairs of worker processes.")] = 3,
+    threads: args.Threads = None,
+    seed: args.Seed = None,
+    slow_head: Annotated[
+        float | None,
+        typer.Option(
+            metavar="PERCENT",
+            min=0.01,
+            max=1000,
+            help="Check perfcli: make the head slower by this much. Nothing is stored.",
+        ),
+    ] = None,
+    show: Annotated[bool, typer.Option("--show", help="List the stored noise floors.")] = False,
+    forget: Annotated[
+        bool, typer.Option("--forget", help="Remove stored floors, of SCENARIO or all.")
+    ] = False,
+    timeout: args.Timeout = None,
+    json: args.Json = None,
+    quiet: args.Quiet = False,
+    fake: args.Fake = False,
+) -> int:
+    """Measure identical variants and store the noise floor.
+
+    Pairs of workers run the same code; what they differ by is noise. compare on a machine of this
+    kind then calls nothing slower or faster that is not more than that. Exit code: 0, 2 error; with
+    --slow-head as compare: 1 slower, 3 can't tell.
+    """
+    from perfcli.commands import _measuring_options as options
+    from perfcli.commands._noise import Series
+    from perfcli.commands._obtain import How, workshop
+    from perfcli.commands._progress import Notes
+    from perfcli.commands._request import Question, Side, make_jobs
+
+    if show and forget:
+        raise PerfcliError("--show lists and --forget removes: give one of them")
+    if show:
+        return _show(json)
+    if forget:
+        return _forget(scenario)
+    if scenario is None:
+        raise PerfcliError(
+            "what is to be measured? Give a scenario (perfcli scenarios lists them), or --show"
+        )
+    question = Question(scenario, tuple(param or ()), preset, None, device or _device())
+    how = How(timeout=timeout, fake=fake)
+    setting = options.settle(question, options.Asked(budget, threads, seed), how)
+    if setting is None:
+        raise PerfcliError("nothing can be measured here")
+    question = replace(question, threads=setting.threads)
+    side = Side(tuple(option or ()), python)
+    (job,) = make_jobs(question, [side], workshop(how, setting.device).probe)
+    if reason := options.why_not([job], setting):
+        raise PerfcliError(f"nothing can be measured: {reason}")
+    done = Series(job, setting, pairs, (slow_head or 0.0) / 100, how, Notes(quiet))
+    return _measure(done, json, quiet)
+
+
+def _device() -> str:
+    from perfcli import targets
+
+    return "cuda" if targets.has_gpu() else "cpu"
+
+
+def _measure(done: Series, json: Path | None, quiet: bool) -> int:
+    """Raises Interrupted, and what the workers raise, after the report on what is there."""
+    from perfcli.commands import _noise
+
+    try:
+        done.run()
+    except (KeyboardInterrupt, PerfcliError) as error:
+        _report(done, None, "", json, quiet)
+        if isinstance(error, PerfcliError):
+            raise
+        raise Interrupted(_unfinished(done)) from error
+    if not done.complete:
+        _report(done, None, "", json, quiet)
+        raise Interrupted(_unfinished(done))
+    kept = None if done.planted else _noise.stored_floor(done)
+    _report(done, kept, _keep(done, kept), json, quiet)
+    return _noise.exit_code(done.found) if done.planted else 0
+
+
+def _unfinished(done: Series) -> str:
+    whole = sum(measured.stopped != "interrupted" for measured in done.found)
+    return f"interrupted after {whole} of {done.pairs} pairs; no floor is stored"
+
+
+def _keep(done: Series, kept: StoredFloor | None) -> str:
+    """Where the floor is stored; empty where it is not."""
+    from perfcli import noise as floors
+
+    if kept is None or done.machine is None:
+        return ""
+    return str(floors.save(done.machine, kept))
+
+
+def _report(
+    done: Series, kept: StoredFloor | None, path: str, json: Path | None, quiet: bool
+) -> None:
+    from rich.text import Text
+
+    from perfcli.commands import _noise_report, _output
+
+    _output.write_document("noise", _noise_report.document(done, kept, path), json)
+    if done.found:
+        lines = _noise_report.lines(done, kept, path)
+        _output.show(Text("\n".join(lines[-1:] if quiet else lines)), json)
+
+
+def _show(json: Path | None) -> int:
+    from perfcli import noise as floors
+    from perfcli.commands import _noise_report, _output, _table
+
+    files = floors.stored()
+    known = [{"path": str(path), "holds": holds} for path, holds in files]
+    _output.write_document("noise-floors", {"files": known}, json)
+    if json == _output.STDOUT:
+        return 0
+    rows = _noise_report.stored_rows(files)
+    if rows:
+        _table.show(_noise_report.FLOOR_HEADERS, rows)
+    else:
+        _output.print_text(f"no noise floors in {floors.folder()}: perfcli noise SCENARIO")
+    return 0
+
+
+def _forget(scenario: str | None) -> int:
+    from perfcli import noise as floors
+    from perfcli import units
+    from perfcli.commands import _output
+
+    of = f" of {scenario}" if scenario else ""
+    _output.print_text(f"{units.plural(floors.forget(scenario), 'noise floor')}{of} removed")
+    return 0
