@@ -1,0 +1,404 @@
+"""compare with a measurement: made-up workers, and everything that can go wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perfcli import noise, store, targets
+from perfcli.commands import _bench
+from perfcli.environment import Interpreter
+from perfcli.interleave import record
+from perfcli.model import Measurement
+from perfcli.worker import fake, fake_measuring
+
+MIX = ("-b", "triton.mix_order_reduction=false")
+CPU = ("compare", "gqa-transformer", "-p", "layers=3", "--device", "cpu", *MIX)
+
+
+@pytest.fixture
+def timed(perfcli: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """perfcli, with what the workers do as the first argument."""
+    monkeypatch.setenv("PERFCLI_CACHE_DIR", str(tmp_path / "cache"))
+
+    def run(plan: str, *argv: str) -> Any:
+        monkeypatch.setenv("PERFCLI_FAKE", f"1;{plan}")
+        return perfcli(*argv)
+
+    return run
+
+
+def files() -> list[Path]:
+    return sorted(record.FOLDER.glob("*.jsonl"))
+
+
+def measurement() -> Measurement:
+    (path,) = files()
+    return record.read(path)
+
+
+def ids() -> list[str]:
+    return [stored.header.id for stored in store.runs()]
+
+
+# --- verdicts --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("plan", "code", "word"),
+    [
+        ("ratio=1.05", 1, "SLOWER"),
+        ("ratio=0.9", 0, "FASTER"),
+        ("ratio=1.001", 0, "SAME"),
+        ("ratio=1.015;noise=0.03", 3, "UNSURE"),
+    ],
+)
+def test_the_verdict_is_that_of_the_times(timed: Any, plan: str, code: int, word: str) -> None:
+    result = timed(plan, *CPU, "--seed", "7")
+    assert (result.code, result.out.split()[0]) == (code, word)
+
+
+def test_the_estimate_is_the_planted_ratio(timed: Any) -> None:
+    timed("ratio=1.05;noise=0.002", *CPU, "--seed", "7", "--json", "out.json")
+    text = Path("out.json").read_text()
+    step = json.loads(text)["timing"]["step"]
+    assert step["ratio"] == pytest.approx(1.05, abs=0.002)
+    assert step["low"] <= 1.05 <= step["high"]
+
+
+def test_every_launch_is_joined_to_its_kernel(timed: Any) -> None:
+    timed("ratio=1.05", *CPU, "--json", "out.json")
+    joined = json.loads(Path("out.json").read_text())["timing"]["joined"]
+    number = sum(len(store.read(stored.path).launches) for stored in store.runs())
+    assert joined == {"known": number, "launches": number}
+
+
+def test_the_same_seed_gives_the_same_report(timed: Any) -> None:
+    first = timed("ratio=1.02", *CPU, "--seed", "7")
+    (one,) = files()
+    second = timed("ratio=1.02", *CPU, "--seed", "7")
+    (other,) = set(files()) - {one}
+    assert first.out == second.out
+    assert record.read(one).rounds == record.read(other).rounds
+    third = timed("ratio=1.02", *CPU, "--seed", "8")
+    assert third.out != first.out
+
+
+# --- what is asked of the workers ------------------------------------------------------------
+
+
+def started(monkeypatch: pytest.MonkeyPatch) -> list[fake_measuring.FakeStarter]:
+    """Every starter that the commands make from now on."""
+    made: list[fake_measuring.FakeStarter] = []
+
+    def make(plan: fake_measuring.FakePlan) -> fake_measuring.FakeStarter:
+        made.append(fake_measuring.FakeStarter(plan))
+        return made[-1]
+
+    monkeypatch.setattr(_bench, "FakeStarter", make)
+    return made
+
+
+def test_both_sides_get_one_seed_one_thread_and_one_core(
+    timed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = started(monkeypatch)
+    timed("ratio=1", *CPU)
+    (starter,) = made
+    base, head = starter.started
+    assert (base.side, head.side) == ("base", "head")
+    assert base.seed == head.seed == measurement().seed
+    last = max(os.sched_getaffinity(0))
+    assert (base.threads, base.cpus) == (head.threads, head.cpus) == (1, (last,))
+    assert (base.compile.threads, base.compile.device) == (1, "cpu")
+    assert head.compile.variant.options == {"triton.mix_order_reduction": False}
+    assert replace(head, side="base", compile=base.compile) == base
+    assert [store.read(stored.path).threads for stored in store.runs()] == [1, 1]
+
+
+def test_threads_are_as_many_cores(timed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 2, 4, 6})
+    made = started(monkeypatch)
+    timed("ratio=1", *CPU, "--threads", "3", "--seed", "11", "--budget", "3.5")
+    base, head = made[0].started
+    assert (base.threads, base.cpus, base.seed) == (3, (2, 4, 6), 11)
+    assert head.cpus == base.cpus
+    assert base.compile.threads == 3
+    assert measurement().budget_seconds == 3.5
+
+
+def test_another_number_of_threads_is_another_run(timed: Any) -> None:
+    timed("ratio=1", *CPU)
+    timed("ratio=1", *CPU, "--no-time")
+    assert len(ids()) == 4
+    timed("ratio=1", *CPU)
+    assert len(ids()) == 4
+
+
+# --- when nothing is measured ----------------------------------------------------------------
+
+
+def test_no_time_and_targets_measure_nothing(timed: Any) -> None:
+    for argv in ((*CPU, "--no-time"), ("compare", "rmsnorm", *MIX, "--target", "h100")):
+        result = timed("ratio=1.5", *argv)
+        assert "slower" not in result.out.lower()
+    assert files() == []
+
+
+def test_without_a_plan_the_fake_measures_nothing(perfcli: Any) -> None:
+    perfcli(*CPU)
+    assert files() == []
+
+
+def test_the_same_code_is_not_measured(timed: Any) -> None:
+    same = ("compare", "rmsnorm", "--device", "cpu", "-b", "triton.unique_kernel_names=false")
+    result = timed("ratio=1.5", *same)
+    assert "same code on both sides: nothing to measure" in result.err
+    assert (result.code, result.out[:4]) == (0, "SAME")
+    assert files() == []
+
+
+@pytest.mark.parametrize(
+    "acts_at_run_time",
+    [
+        ("-b", "TORCHINDUCTOR_ONLINE_SOFTMAX=1"),
+        ("-b", "triton.cudagraphs=true"),
+        ("-b", "dynamo.cache_size_limit=3"),
+        ("-b", "coordinate_descent_tuning=true"),
+    ],
+)
+def test_the_same_code_run_in_another_way_is_measured(
+    timed: Any, acts_at_run_time: tuple[str, ...]
+) -> None:
+    result = timed("ratio=1", "compare", "rmsnorm", "--device", "cpu", *acts_at_run_time)
+    assert "nothing to measure" not in result.err
+    assert result.code == 0
+    assert len(files()) == 1
+
+
+# --- stored ----------------------------------------------------------------------------------
+
+
+def test_stored_runs_show_their_newest_measurement(timed: Any) -> None:
+    timed("ratio=1.05", *CPU)
+    base, head = ids()
+    again = timed("", "compare", base, head)
+    assert (again.code, again.out[:6]) == (1, "SLOWER")
+    timed("ratio=0.9", *CPU)
+    again = timed("", "compare", base, head)
+    assert (again.code, again.out[:6]) == (0, "FASTER")
+    assert "FASTER" not in timed("", "compare", head, base).out  # never measured this way round
+    assert "FASTER" not in timed("", "compare", base, head, "--no-time").out
+
+
+def test_the_floor_that_noise_stored_counts(timed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert timed("ratio=1.05", *CPU).code == 1
+    monkeypatch.setattr(_bench, "stored_floor", lambda run, worker: (0.08, "perfcli noise, then"))
+    result = timed("ratio=1.05", *CPU)
+    assert result.code != 1
+    assert "floor 8 %" in result.out
+
+
+def test_the_stored_floor_is_found_by_machine_and_scenario(
+    timed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def find(machine: Any, scenario: str, params: Any) -> None:
+        asked.append((machine.device, scenario))
+        assert params["layers"] == 3
+
+    monkeypatch.setattr(noise, "find", find)
+    timed("ratio=1.05", *CPU)
+    assert set(asked) == {("made-up processor", "gqa-transformer")}
+
+
+# --- failures --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["dies", "hangs", "garbage"])
+@pytest.mark.parametrize("side", ["base", "head"])
+def test_a_worker_that_fails_in_the_middle(timed: Any, kind: str, side: str) -> None:
+    result = timed(f"fail={kind}:{side}:14", *CPU)
+    assert result.code == 2
+    assert result.out == ""
+    assert f"the {side}'s worker" in result.complaint
+    assert f"; 11 rounds are kept in {files()[0]}" in result.complaint
+    kept = measurement()
+    assert len(kept.rounds) == 11
+    assert kept.stopped.startswith("failed: ")
+
+
+def test_a_worker_that_fails_before_a_round_leaves_no_measurement(timed: Any) -> None:
+    result = timed("fail=dies:head:prepare", *CPU)
+    assert result.code == 2
+    assert "kept" not in result.complaint
+    assert files() == []
+    assert len(ids()) == 2  # the runs stay
+
+
+def test_wrong_outputs_are_no_timing(timed: Any) -> None:
+    result = timed("fail=wrong:head:prepare", *CPU)
+    assert result.code == 1
+    assert result.complaint.startswith("perfcli: the head's outputs are wrong")
+    assert files() == []
+
+
+def test_out_of_memory_together_is_measured_in_turns_of_processes(timed: Any) -> None:
+    result = timed("fail=crowded:head:prepare;ratio=1.05", *CPU, "--budget", "600")
+    assert (result.code, result.out[:6]) == (1, "SLOWER")
+    kept = measurement()
+    assert kept.method == "alternating fresh processes"
+    (note,) = kept.notes
+    assert "do not fit into memory" in note
+    assert "alternating fresh processes" in " ".join(result.out.split())
+
+
+def test_out_of_memory_alone_says_what_is_smaller(timed: Any) -> None:
+    result = timed("fail=oom:base:prepare", *CPU)
+    assert result.code == 2
+    assert result.complaint.startswith("perfcli: the base's gqa-transformer does not fit")
+    assert "tried: both sides at once, then the base alone; try --preset smoke" in result.complaint
+    assert "-p layers=3" in result.complaint
+    Path("model.py").touch()
+    own = timed("fail=oom:head:prepare", "compare", "model.py", "--device", "cpu", *MIX)
+    assert own.complaint.endswith("smaller parameters (-p NAME=VALUE) need less")
+
+
+def test_ctrl_c_with_enough_rounds_is_a_verdict(timed: Any) -> None:
+    result = timed("fail=interrupt:base:20;ratio=1.05", *CPU)
+    assert (result.code, result.out[:6]) == (1, "SLOWER")
+    assert measurement().stopped == "interrupted"
+
+
+def test_ctrl_c_with_few_rounds_reports_them_and_is_130(timed: Any) -> None:
+    result = timed("fail=interrupt:head:5;ratio=1.05", *CPU)
+    assert result.code == 130
+    assert result.out.startswith("UNSURE")
+    assert len(measurement().rounds) == 2
+
+
+@pytest.mark.parametrize("when", ["prepare", "1"])
+def test_ctrl_c_before_a_round(timed: Any, when: str) -> None:
+    result = timed(f"fail=interrupt:head:{when}", *CPU)
+    assert result.code == 130
+    assert result.complaint.startswith("perfcli: interrupted before anything was measured")
+    assert result.out == ""
+    assert files() == []
+
+
+def test_a_folder_that_cannot_be_written_still_gives_the_report(timed: Any) -> None:
+    Path(".perfcli").write_text("a file is in the way")
+    result = timed("ratio=1.05", *CPU)
+    assert (result.code, result.out[:6]) == (1, "SLOWER")
+    assert "the measurement is not stored" in result.err
+
+
+def test_workers_on_unlike_machines_are_exit_code_4(
+    timed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = fake_measuring._machine
+
+    def unlike(request: Any) -> Any:
+        return replace(machine(request), driver="570" if request.side == "base" else "580")
+
+    monkeypatch.setattr(fake_measuring, "_machine", unlike)
+    result = timed("ratio=1", *CPU)
+    assert result.code == 4
+    assert "570 in the base, 580 in the head" in result.complaint
+    assert "--allow-env driver" in result.complaint
+    assert files() == []
+    allowed = timed("ratio=1", *CPU, "--allow-env", "driver")
+    assert allowed.code == 0
+    assert "allowed to differ: the driver" in " ".join(allowed.out.split())
+
+
+# --- bad input -------------------------------------------------------------------------------
+
+BAD = [
+    ((*CPU, "--threads", "4000"), "--threads 4000: only"),
+    ((*CPU, "--a-device", "1"), "--a-device is about GPUs"),
+    ((*CPU, "--b-device", "1"), "--b-device is about GPUs"),
+    ((*CPU, "--cuda-graph"), "--cuda-graph is about GPUs"),
+    ((*CPU, "--allow-env", "everything"), "--allow-env takes gpu, driver"),
+    ((*CPU, "--no-time", "--budget", "3"), "--no-time measures nothing: leave out --budget"),
+    ((*CPU, "--budget", "0"), "Invalid value for '--budget'"),
+    ((*CPU, "--budget", "soon"), "Invalid value for '--budget'"),
+    (("compare", "rmsnorm", *MIX, "--target", "a100", "--budget", "3"), "leave out --budget"),
+    (("compare", "rmsnorm", *MIX, "--target", "a100", "--seed", "0"), "leave out --seed"),
+    (("compare", "rmsnorm", *MIX, "--threads", "1"), "no GPU here to measure on"),
+    (("compare", "rmsnorm", *MIX, "--device", "cuda"), "no NVIDIA GPU found here"),
+    (("compare", "a.json", "b.json", "--budget", "3"), "leave out --budget"),
+    (("compare", "a.json", "b.json", "--threads", "1", "--seed", "2"), "--threads, --seed"),
+]
+
+
+@pytest.mark.parametrize(("argv", "says"), BAD)
+def test_bad_input_is_one_line_before_anything_is_compiled(
+    timed: Any, monkeypatch: pytest.MonkeyPatch, argv: tuple[str, ...], says: str
+) -> None:
+    monkeypatch.setattr(targets.driver, "device_count", lambda: 0)
+    result = timed("ratio=1", *argv)
+    assert (result.code, result.out) == (2, "")
+    assert says in result.err
+    assert "Traceback" not in result.err
+    assert store.runs() == []
+
+
+@pytest.fixture
+def a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two GPUs in this machine, as far as the command line asks."""
+    monkeypatch.setattr(targets.driver, "device_count", lambda: 2)
+    monkeypatch.setattr(targets, "this_gpu", lambda: targets.get("h100"))
+
+
+def test_on_a_gpu_it_is_measured_where_it_is_asked_to(
+    timed: Any, a_gpu: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = started(monkeypatch)
+    gpu = ("compare", "rmsnorm", *MIX, "--b-device", "1", "--cuda-graph")
+    timed("ratio=1.05", *gpu, "--allow-env", "gpu")
+    base, head = made[0].started
+    assert (base.device_index, head.device_index) == (None, 1)
+    assert base.cuda_graph
+    assert head.cuda_graph
+    assert base.compile.on_device
+    assert (base.threads, base.cpus) == (None, ())
+    other = timed("ratio=1", *gpu[:4], "--a-device", "2")
+    assert "--a-device 2: no such GPU, there is 0 to 1" in other.complaint
+    threads = timed("ratio=1", *gpu[:4], "--threads", "1")
+    assert "--threads is about the CPU" in threads.complaint
+
+
+def test_a_torch_without_cuda_is_not_measured_on_the_gpu(
+    timed: Any, a_gpu: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the fake measures is no torch's: the real decision, asked directly."""
+    from perfcli.commands._measuring_options import Asked, Setting, why_not
+    from perfcli.commands._request import Question, Side, make_jobs
+
+    def without(python: str | None) -> Interpreter:
+        return replace(fake.fake_interpreter(python), cuda=None)
+
+    def with_cuda(python: str | None) -> Interpreter:
+        return replace(fake.fake_interpreter(python), cuda="13.0")
+
+    setting = Setting(Asked(), "cuda", 20.0, 1, None, ())
+    jobs = make_jobs(Question("rmsnorm"), [Side(), Side(python="cpu/bin/python")], without)
+    assert "is a build without CUDA" in why_not(jobs, setting)
+    assert why_not(make_jobs(Question("rmsnorm"), [Side()], with_cuda), setting) == ""
+
+
+# --- progress --------------------------------------------------------------------------------
+
+
+def test_quiet_is_one_line(timed: Any) -> None:
+    result = timed("ratio=1.05", *CPU, "-q")
+    assert re.fullmatch(r"SLOWER .*\n", result.out)
+    assert result.err == ""
