@@ -50,7 +50,8 @@ def step_rows(timing: Timing) -> list[TimeRow]:
         ("kernels together", timing.kernels_total),
         ("CPU wall", timing.wall),
     )
-    rows = [_time_row(title, change) for title, change in times if change is not None]
+    known = [(title, c) for title, c in times if c and (c.base is not None or c.head is not None)]
+    rows = [_time_row(title, change) for title, change in known]
     return [*rows, *_number_rows(timing)]
 
 
@@ -114,12 +115,12 @@ def _change(group: GroupTiming) -> str:
 
 
 def share(value: float | None) -> str:
-    """``92 %``, in whole percent; empty where it is not known."""
-    return "" if value is None else f"{_minus(value)}{abs(value) * 100:.0f} %"
-
-
-def _minus(value: float) -> str:
-    return "−" if round(value * 100) < 0 else ""
+    """``92 %``, in whole percent, ``<1 %``; empty where it is not known."""
+    if value is None:
+        return ""
+    if 0 < abs(value) < 0.005:
+        return "<1 %"
+    return f"{'−' if value < 0 else ''}{abs(value) * 100:,.0f} %"
 
 
 def _mark(group: GroupTiming) -> str:

@@ -91,7 +91,7 @@ class FirstLines:
         if because.kernel and because.share:
             yield "kernel", f"{because.kernel} {because.how}, {because.share}", [because.kernel]
         elif because.share:
-            yield "kernel", because.share, ()
+            yield "why", because.share, ()
         if because.why:
             yield "why", because.why, ()
         if because.help:

@@ -28,10 +28,10 @@ def what_helps(timing: Timing) -> str:
 
 def _seconds_needed(timing: Timing) -> float | None:
     """The interval's width shrinks with the square root of the time spent; it has to be as narrow
-    as what stops a measurement early: a third of the floor, or a tenth of the change."""
+    as what stops a measurement early: a quarter of the floor, or a tenth of the change."""
     step = timing.step
     if step.ratio is None or step.low is None or step.high is None or not timing.seconds:
         return None
     half = (step.high - step.low) / 2
-    wanted = max(timing.floor.relative / 3, abs(step.ratio - 1) / 10)
+    wanted = max(timing.floor.relative / 4, abs(step.ratio - 1) / 10)
     return timing.seconds * (half / wanted) ** 2 if wanted else None

@@ -137,7 +137,8 @@ def _explained(
     if timing.step.verdict == "same":
         return because
     if worst is None:
-        return replace(because, share="no kernel's time explains it")
+        timed = any(group.delta is not None for group in timing.groups)
+        return replace(because, share="no kernel's time explains it" if timed else "")
     share = _share(worst, timing.step.delta or 0.0)
     if worst.group is None:
         return replace(because, kernel=worst.name, how="runs extern code", share=share)

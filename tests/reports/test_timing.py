@@ -68,7 +68,7 @@ def test_narrow_tables_say_what_they_hide() -> None:
     [
         ("gpu", "SLOWER  step 12.31 → 12.70 ms, +3.2 % [+2.6, +3.7], floor 1 %"),
         ("cpu", "SLOWER  step 361.0 → 512.0 µs, +41.8 % [+40.6, +43.0], floor 1.5 %"),
-        ("unsure", "UNSURE  step 12.31 → 12.40 ms, +0.7 % [−0.7, +2.1], floor 1 %"),
+        ("unsure", "UNSURE  step 12.31 → 12.40 ms, +0.7 % [−0.2, +1.6], floor 1 %"),
         ("same", "SAME  step 12.31 → 12.32 ms, +0.1 % [−0.2, +0.4], floor 1 %"),
         ("interrupted", "UNSURE  step 12.31 → 12.70 ms, floor 1 %"),
     ],
