@@ -1,4 +1,4 @@
-# make setup, test, demo, lint, architectures, rules-audit, fidelity, bench, clean.
+# make setup, test, demo, lint, architectures, rules-audit, fidelity, accuracy, bench, clean.
 #
 # Another torch:       make test TORCH=2.15.0 TRITON=3.9.0 VENV=.venv-2.15
 # Another Python:      make setup PYTHON=python3.12
@@ -23,7 +23,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 STAMP := $(VENV)/.setup-torch-$(TORCH)-triton-$(TRITON)
 EXPORT_BIN := export PATH="$(abspath $(BIN)):$$PATH";
 
-.PHONY: setup test lint demo architectures rules-audit fidelity bench clean
+.PHONY: setup test lint demo architectures rules-audit fidelity accuracy bench clean
 
 setup: $(STAMP)
 
@@ -71,6 +71,16 @@ rules-audit: setup
 # On a machine with a GPU: the same kernels with and without it.
 fidelity: setup
 	$(BIN)/python bench/fidelity.py
+
+# How often verdicts are wrong, of perfcli and of other tools; three hours on 2 cores that nobody
+# else uses. Goes on where it was stopped.
+accuracy: setup
+	@mkdir -p build/accuracy
+	$(BIN)/python bench/accuracy.py perfcli --pairs 60 --plant 0 --out build/accuracy/perfcli-0.jsonl
+	$(BIN)/python bench/accuracy.py perfcli --pairs 60 --plant 3 --out build/accuracy/perfcli-3.jsonl
+	$(BIN)/python bench/accuracy.py tools --pairs 20 --plant 0 --out build/accuracy/tools-0.jsonl
+	$(BIN)/python bench/accuracy.py tools --pairs 20 --plant 3 --out build/accuracy/tools-3.jsonl
+	$(BIN)/python bench/accuracy.py summary build/accuracy/*.jsonl
 
 bench: setup
 	$(BIN)/python bench/startup.py
