@@ -8,7 +8,16 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from perfcli.model import KernelFacts, MeasuredLaunch, Measurement, Prepared, Round, Run, SideName
+from perfcli.model import (
+    KernelFacts,
+    MeasuredLaunch,
+    Measurement,
+    Prepared,
+    Round,
+    Run,
+    SideName,
+    Turn,
+)
 from perfcli.stats import paired
 
 Part: TypeAlias = int | str
@@ -31,16 +40,25 @@ class Side:
         known = self.places.get(process, {})
         return [slot for part in wanted for slot in known.get(part, ())]
 
+    def complete(self, made: Round) -> bool:
+        """Whether every step of this side's turn has the launches that the worker announced."""
+        turn, count = self._turn(made), len(self.parts.get(made.process, ()))
+        return bool(turn.launches) and all(len(step) == count for step in turn.launches)
+
     def seconds(self, wanted: Collection[Part], made: Round) -> float | None:
-        """Of these parts per step: the median over the turn's steps. None where the profile does
-        not have them, or has other launches than the worker announced."""
-        turn = made.base if self.name == "base" else made.head
+        """Of these parts per step: the median over the steps of a complete turn. None where
+        nothing launches them, or the clock jumped."""
         slots = self.slots(wanted, made.process)
-        count = len(self.parts.get(made.process, ()))
-        if not slots or not turn.launches or any(len(step) != count for step in turn.launches):
+        if not slots:
             return None
-        sums = [sum(step[slot] for slot in slots) for step in turn.launches]
+        if len(slots) == 1:
+            sums = [step[slots[0]] for step in self._turn(made).launches]
+        else:
+            sums = [sum([step[slot] for slot in slots]) for step in self._turn(made).launches]
         return statistics.median(sums) if all(map(paired.is_time, sums)) else None
+
+    def _turn(self, made: Round) -> Turn:
+        return made.base if self.name == "base" else made.head
 
     def configurations(self, wanted: Collection[Part]) -> Counter[tuple[str, int | None]]:
         """What the autotuner took for these parts, and the registers, in every process."""

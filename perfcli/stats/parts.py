@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
-from perfcli.model import KernelGroup, Measurement, Run, TimeChange
+from perfcli.model import KernelGroup, Measurement, Round, Run, TimeChange
 from perfcli.stats import joining, series, verdict
 from perfcli.stats.joining import Part, Side
 from perfcli.stats.series import Series
@@ -35,10 +35,17 @@ def all_parts(
 ) -> list[Timed]:
     """The groups, then what has no facts; all that was launched is in exactly one of them."""
     sides = both(measurement, runs)
+    rounds, _ = profiled(measurement, sides)
     others = dict.fromkeys([*sides[0].others(), *sides[1].others()])
-    timed = [_of_group(i, g, measurement, runs, sides) for i, g in enumerate(groups)]
-    return timed + [
-        _timed(None, name, _where(name, sides[0]), _where(name, sides[1]), measurement, sides)
+    on_gpu = measurement.device == "cuda"
+    return [
+        replace(
+            _timed(i, _name(g, runs), g.match.base, g.match.head, rounds, sides),
+            control=is_control(g, runs, sides, on_gpu=on_gpu),
+        )
+        for i, g in enumerate(groups)
+    ] + [
+        _timed(None, name, _where(name, sides[0]), _where(name, sides[1]), rounds, sides)
         for name in others
     ]
 
@@ -47,31 +54,37 @@ def both(measurement: Measurement, runs: tuple[Run, Run]) -> tuple[Side, Side]:
     return joining.side("base", measurement, runs[0]), joining.side("head", measurement, runs[1])
 
 
-def total(measurement: Measurement, sides: tuple[Side, Side]) -> Series:
+def profiled(measurement: Measurement, sides: tuple[Side, Side]) -> tuple[list[Round], int]:
+    """The profiled rounds that are complete on both sides, and how many are not."""
+    every = [r for r in measurement.rounds if r.kind == "kernels"]
+    whole = [r for r in every if all(side.complete(r) for side in sides)]
+    return whole, len(every) - len(whole)
+
+
+def total(rounds: Sequence[Round], sides: tuple[Side, Side]) -> Series:
     """All launches of a step together."""
-    every = [{p for parts in side.parts.values() for p in parts} for side in sides]
+    base, head = ({p for parts in side.parts.values() for p in parts} for side in sides)
+    return _columns(base, head, rounds, sides)
+
+
+def _columns(
+    base: Collection[Part],
+    head: Collection[Part],
+    rounds: Sequence[Round],
+    sides: tuple[Side, Side],
+) -> Series:
     return series.join(
-        (r for r in measurement.rounds if r.kind == "kernels"),
-        lambda r: sides[0].seconds(every[0], r),
-        lambda r: sides[1].seconds(every[1], r),
+        rounds, lambda r: sides[0].seconds(base, r), lambda r: sides[1].seconds(head, r)
     )
+
+
+def _name(group: KernelGroup, runs: tuple[Run, Run]) -> str:
+    head = group.match.head
+    return runs[1].kernels[head[0]].name if head else runs[0].kernels[group.match.base[0]].name
 
 
 def _where(name: str, side: Side) -> tuple[Part, ...]:
     return (name,) if name in side.others() else ()
-
-
-def _of_group(
-    index: int,
-    group: KernelGroup,
-    measurement: Measurement,
-    runs: tuple[Run, Run],
-    sides: tuple[Side, Side],
-) -> Timed:
-    base, head = group.match.base, group.match.head
-    name = runs[1].kernels[head[0]].name if head else runs[0].kernels[base[0]].name
-    control = is_control(group, runs, sides, on_gpu=measurement.device == "cuda")
-    return _timed(index, name, base, head, measurement, sides, control)
 
 
 def is_control(
@@ -100,16 +113,11 @@ def _timed(
     name: str,
     base: tuple[Part, ...],
     head: tuple[Part, ...],
-    measurement: Measurement,
+    rounds: Sequence[Round],
     sides: tuple[Side, Side],
-    control: bool = False,
 ) -> Timed:
-    rounds = [r for r in measurement.rounds if r.kind == "kernels"]
     if base and head:
-        columns = series.join(
-            rounds, lambda r: sides[0].seconds(base, r), lambda r: sides[1].seconds(head, r)
-        )
-        return Timed(group, name, base, head, columns, control=control)
+        return Timed(group, name, base, head, _columns(base, head, rounds, sides))
     side, wanted = (sides[1], head) if head else (sides[0], base)
     seconds = [s for r in rounds if (s := side.seconds(wanted, r)) is not None]
     return Timed(group, name, base, head, Series((), (), ()), _alone(side.name, seconds))

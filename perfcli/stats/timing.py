@@ -8,7 +8,6 @@ from perfcli.model import GroupTiming, KernelGroup, Measurement, Prepared, Run, 
 from perfcli.stats import floor, joining, multiplicity, parts, series, states, verdict
 from perfcli.stats.joining import Part
 from perfcli.stats.parts import Timed
-from perfcli.stats.series import Series
 
 
 def derive(
@@ -26,8 +25,8 @@ def derive(
     found = floor.find(measurement.device, [t.series for t in timed if t.control], stored_floor)
     steps = series.of_steps(measurement.rounds)
     step = verdict.change(steps, found.relative)
-    totals = parts.total(measurement, sides)
-    total = verdict.change(totals, found.relative) if totals.base or totals.dropped else None
+    profiled, incomplete = parts.profiled(measurement, sides)
+    total = verdict.change(parts.total(profiled, sides), found.relative) if profiled else None
     changes = multiplicity.among([t.change(found.kernel) for t in timed])
     workers = tuple(p for p in (measurement.of("base"), measurement.of("head")) if p is not None)
     return Timing(
@@ -48,7 +47,7 @@ def derive(
         measurement=measurement.id,
         joined=joining.counted(workers, [s for s in sides if s.parts]),
         states=states.of_sides(measurement.rounds),
-        notes=(*measurement.notes, *_dropped(steps, totals)),
+        notes=(*measurement.notes, *_dropped(steps.dropped, incomplete)),
     )
 
 
@@ -116,10 +115,10 @@ def _over(value: float | None, whole: float | None) -> float | None:
     return None if value is None or not whole else value / whole
 
 
-def _dropped(steps: Series, totals: Series) -> list[str]:
+def _dropped(jumped: int, incomplete: int) -> list[str]:
     found = []
-    if steps.dropped:
-        found.append(f"rounds left out because a clock jumped: {steps.dropped}")
-    if totals.dropped:
-        found.append(f"profiled rounds left out, their launches incomplete: {totals.dropped}")
+    if jumped:
+        found.append(f"rounds left out because a clock jumped: {jumped}")
+    if incomplete:
+        found.append(f"profiled rounds left out, their launches incomplete: {incomplete}")
     return found

@@ -30,7 +30,8 @@ def order_statistics(values: Sequence[float], ranks: Sequence[int]) -> list[floa
         first, second = np.triu_indices(len(x))
         averages = np.sort(x[first] + x[second]) / 2
         return [float(averages[rank]) for rank in ranks]
-    return [_select(x, rank) for rank in ranks]
+    found = {rank: _select(x, rank) for rank in set(ranks)}
+    return [found[rank] for rank in ranks]
 
 
 def _select(x: Any, rank: int) -> float:
