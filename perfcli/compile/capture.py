@@ -111,6 +111,7 @@ def _hook_module(
 def _counted(module: Any, capture: Capture, graph: CapturedGraph) -> Any:
     """The real module, its ``call`` also counting."""
     call = module.call
+    graph.module = module
 
     @functools.wraps(call)
     def counted(args: Any) -> Any:

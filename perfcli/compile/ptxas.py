@@ -26,11 +26,11 @@ def ptxas_version(target: Target) -> str | None:
 
     Seen with triton 3.6 to 3.9 (``backends.nvidia.compiler.get_ptxas``).
     """
-    return _version_for(target.capability[0] * 10 + target.capability[1])
+    return version_for(target.capability[0] * 10 + target.capability[1])
 
 
 @functools.cache
-def _version_for(capability: int) -> str | None:
+def version_for(capability: int) -> str | None:
     select_ptxas()
     try:
         from triton.backends.nvidia.compiler import get_ptxas

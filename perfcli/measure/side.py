@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from perfcli.measure import clock
-from perfcli.model import Ask, Machine, MeasureRequest, Prepared, Turn
+from perfcli.errors import WrongResult
+from perfcli.model import Ask, MeasureRequest, OutputCheck, Prepared, Turn
 
 if TYPE_CHECKING:
+    from perfcli.measure.profiling import StepProfiler
+    from perfcli.measure.sampler import Sampler
     from perfcli.measure.step import Step
 
 PLANNING_STEPS = 5
@@ -21,44 +26,105 @@ class MeasuredSide:
     def __init__(self, request: MeasureRequest, report: Callable[[str], None]) -> None:
         self.request = request
         self._report = report
-        self._made: Step | None = None
+        self._step: Step
+        self._profiler: StepProfiler
+        self._sampler: Sampler
 
     @property
-    def _step(self) -> Step:
-        assert self._made is not None, "prepare() comes first"
-        return self._made
+    def _device(self) -> str:
+        return self.request.compile.device
 
     def prepare(self) -> Prepared:
-        """Everything that is done once, before anything is timed."""
-        request = self.request
+        """Everything that is done once, before anything is timed.
+
+        Raises what building and compiling raise, WrongResult for outputs that are not those of
+        the reference, and OutOfMemory.
+        """
         self._report("import")
         _import_torch()
         from perfcli.measure import step as steps
 
         self._report("trace")
-        self._made = step = steps.prepare(request)
-        with steps.out_of_memory(request.side, request.compile):
-            return Prepared(
-                side=request.side,
-                process=0,
-                machine=Machine("", ""),
-                step_seconds=statistics.median(self._timed(PLANNING_STEPS).seconds),
-                compile_seconds=round(step.compile_seconds, 3),
-                notes=step.built.notes,
-            )
+        self._step = steps.prepare(self.request)
+        check = self._checked()
+        with self._memory_errors():
+            return self._known(check)
 
     def turn(self, ask: Ask) -> Turn:
         """Warms up again, since the other side ran in between, then times."""
-        from perfcli.measure import step as steps
-
-        with steps.out_of_memory(self.request.side, self.request.compile):
+        step = self._step
+        with self._memory_errors():
             for _ in range(ask.warmup):
-                self._step.run()
-            self._step.wait()
-            return self._timed(ask.steps)
+                step.run()
+            step.wait()
+            gc.collect()
+            with self._sampler as sampler:
+                if ask.kind == "kernels":
+                    turn = Turn((), launches=tuple(self._profiler.times(ask.steps)))
+                else:
+                    turn = self._timed(ask.steps)
+            return replace(turn, state=sampler.state)
+
+    def _checked(self) -> OutputCheck | None:
+        if not self.request.check:
+            return None
+        from perfcli.measure import checking
+
+        found = checking.check(self._step)
+        if found.failure:
+            raise WrongResult(f"the {self.request.side}'s outputs are wrong: {found.failure}")
+        return found
+
+    def _known(self, check: OutputCheck | None) -> Prepared:
+        from perfcli.measure import cuda_clock, machine, memory
+        from perfcli.measure.profiling import StepProfiler
+        from perfcli.measure.sampler import sampler
+
+        request, step = self.request, self._step
+        refused = cuda_clock.take_graph(step) if request.cuda_graph else ""
+        used = memory.use_of(step)
+        bandwidth = cuda_clock.copy_bandwidth(self._device)
+        self._profiler = StepProfiler(step)
+        self._sampler = sampler(self._device, request.cpus)
+        # What getting ready left behind would be gone through again before each turn.
+        gc.collect()
+        gc.freeze()
+        step.warm()
+        return Prepared(
+            side=request.side,
+            process=0,
+            machine=machine.describe(self._device, threads=request.threads, cpus=request.cpus),
+            step_seconds=statistics.median(self._timed(PLANNING_STEPS).seconds),
+            compile_seconds=round(step.compile_seconds, 3),
+            launches=self._profiler.launches,
+            launch_count=self._profiler.kernel_count,
+            memory=used,
+            check=check,
+            copy_bandwidth=bandwidth,
+            notes=tuple(filter(None, (*step.built.notes, refused, *self._profiler.notes))),
+        )
 
     def _timed(self, count: int) -> Turn:
-        return clock.time_steps(self._step, count)
+        from perfcli.measure import clock, cuda_clock
+
+        time_steps = cuda_clock.time_steps if self._device == "cuda" else clock.time_steps
+        with _uncollected():
+            return time_steps(self._step, count)
+
+    def _memory_errors(self) -> AbstractContextManager[None]:
+        from perfcli.measure import step as steps
+
+        return steps.out_of_memory(self.request.side, self.request.compile)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """No garbage is collected in the middle of a step: turns do so before."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _import_torch() -> None:

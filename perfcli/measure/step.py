@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -65,6 +64,13 @@ class Step:
 
             torch.cuda.synchronize()
 
+    def warm(self) -> None:
+        """Runs until allocators and caches have settled."""
+        for _ in range(WARM_STEPS):
+            self.capture.call_order.clear()  # in the end it is that of one step
+            self.run()
+        self.wait()
+
     def _drop_gradients(self) -> None:
         """As an optimiser's ``zero_grad`` does: without it each step would also accumulate."""
         for tensor in leaves(self.built.workload):
@@ -95,13 +101,7 @@ def prepare(request: MeasureRequest) -> Step:
         step.compile_seconds = time.monotonic() - started
         if request.cpus:  # not while compiling: both sides would share these cores
             os.sched_setaffinity(0, request.cpus)
-        for _ in range(WARM_STEPS):
-            capture.call_order.clear()  # of one warm step only
-            step.run()
-        step.wait()
-    # What compiling left behind would be collected in the middle of a timed step.
-    gc.collect()
-    gc.freeze()
+        step.warm()
     return step
 
 
