@@ -45,6 +45,9 @@ _FACTS = {
     "mig": "mig",
     "cores": "cpus",
     "fixed_layout": "layout",
+    "multiprocessors": "gpu",
+    "memory_bytes": "gpu",
+    "cuda": "torch",
 }
 _WITH_THE_INTERPRETER = ("torch", "triton", "ptxas", "python")
 # Variables that set what Machine says in a field of its own.
@@ -54,6 +57,8 @@ _SETS = {
     "TRITON_PTXAS_PATH": "ptxas",
     "TRITON_PTXAS_BLACKWELL_PATH": "ptxas",
 }
+# Set by perfcli for each worker, or by Inductor for itself: they come with the interpreter.
+_OWN = {"TORCHINDUCTOR_COMPILE_THREADS", "TORCHINDUCTOR_WORKER_START", "TRITON_PTXAS_PATH"}
 _TUNING = ("tune", "tuning")
 
 
@@ -146,7 +151,7 @@ def _of_facts(base: Machine, head: Machine) -> Iterator[Difference]:
 def _of_variables(
     base: Machine, head: Machine, base_variant: Variant, head_variant: Variant
 ) -> Iterator[Difference]:
-    own = {*base_variant.env, *head_variant.env}
+    own = {*_OWN, *base_variant.env, *head_variant.env}
     for name in _changed(base.variables, head.variables):
         if name not in own:
             one, other = base.variables.get(name, "unset"), head.variables.get(name, "unset")

@@ -31,6 +31,8 @@ MACHINE = Machine(
         "governor": "performance",
         "cores": 32,
         "fixed_layout": True,
+        "multiprocessors": 132,
+        "cuda": "13.0",
         "numa_nodes": 2,
     },
     variables={"CUDA_VISIBLE_DEVICES": "0"},
@@ -97,6 +99,20 @@ def test_every_aspect_is_tried_here() -> None:
 @pytest.mark.parametrize("fact", ["governor", "persistence"])
 def test_what_decides_clocks_counts_as_clocks(fact: str) -> None:
     assert found(elsewhere(**{fact: "other"})) == ["clocks"]
+
+
+def test_a_gpu_of_the_same_name_with_fewer_multiprocessors() -> None:
+    assert found(elsewhere(multiprocessors=114)) == ["gpu"]
+
+
+def test_cuda_comes_with_torch() -> None:
+    assert found(elsewhere(cuda="12.8")) == ["torch"]
+    assert found(elsewhere(cuda="12.8"), Variant("", python="/new/bin/python")) == []
+
+
+def test_what_inductor_sets_for_itself_is_no_difference() -> None:
+    variables = {**MACHINE.variables, "TRITON_PTXAS_PATH": "/other/ptxas"}
+    assert found(elsewhere(variables=variables)) == []
 
 
 def test_the_message_says_all_reasons_and_the_way_out() -> None:
