@@ -69,10 +69,11 @@ def doubt(
     advice: str = "",
     amount: int | None = None,
     severity: Severity = "info",
+    code: str = CODE,
 ) -> Finding:
     """One finding for each kind: told apart by its subject, its kernels named in the evidence."""
     return Finding(
-        code=CODE,
+        code=code,
         severity=severity,
         headline=headline,
         evidence=evidence,
