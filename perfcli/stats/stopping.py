@@ -34,10 +34,10 @@ def is_look(rounds: int) -> bool:
 def enough(rounds: Sequence[Round], floor: float) -> str | None:
     """Why measuring can stop now, or None: to go on. Rounds of all kinds may be passed; those of
     kind ``step`` count. ``floor`` is relative (0.01: one percent)."""
-    steps = series.of_steps(rounds)
-    if not is_look(len(steps.base) + steps.dropped):
+    if not is_look(sum(r.kind == "step" for r in rounds)):
         return None
-    return PRECISE if is_precise(hierarchy.estimate(steps), floor) else None
+    estimate = hierarchy.estimate(series.of_steps(rounds))
+    return PRECISE if is_precise(estimate, floor) else None
 
 
 def is_precise(estimate: Estimate, floor: float) -> bool:
