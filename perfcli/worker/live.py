@@ -89,6 +89,7 @@ class LiveWorker:
     def close(self) -> None:
         if self._channel is not None:
             self._channel.close()
+            self._channel = None
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _reply(self, wanted: str) -> _Reply:
@@ -104,7 +105,9 @@ class LiveWorker:
             elif reply.type == wanted:
                 return reply
             else:
-                raise channel.failure(f"the worker sent {reply.type!r} instead of {wanted!r}")
+                raise channel.failure(
+                    f"the {self._side}'s worker sent {reply.type!r} instead of {wanted!r}"
+                )
 
     def _parsed(self, channel: Channel) -> _Reply:
         line = self._received(channel)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from perfcli import noise, store, targets
+from perfcli import driver, noise, store, targets
 from perfcli.commands import _bench
 from perfcli.environment import Interpreter
 from perfcli.interleave import record
@@ -343,7 +343,7 @@ BAD = [
 def test_bad_input_is_one_line_before_anything_is_compiled(
     timed: Any, monkeypatch: pytest.MonkeyPatch, argv: tuple[str, ...], says: str
 ) -> None:
-    monkeypatch.setattr(targets.driver, "device_count", lambda: 0)
+    monkeypatch.setattr(driver, "device_count", lambda: 0)
     result = timed("ratio=1", *argv)
     assert (result.code, result.out) == (2, "")
     assert says in result.err
@@ -354,7 +354,7 @@ def test_bad_input_is_one_line_before_anything_is_compiled(
 @pytest.fixture
 def a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two GPUs in this machine, as far as the command line asks."""
-    monkeypatch.setattr(targets.driver, "device_count", lambda: 2)
+    monkeypatch.setattr(driver, "device_count", lambda: 2)
     monkeypatch.setattr(targets, "this_gpu", lambda: targets.get("h100"))
 
 
