@@ -30,8 +30,8 @@ from perfcli.stats.series import Series
 from perfcli.stats.verdict import DECIDING
 
 ASSUMED: dict[Device, float] = {"cpu": 0.015, "cuda": 0.01}
-"""On the CPU, pairs of processes with one layout of memory were seen to differ by up to 0.5 %: three
-times that. The GPU's is a guess that ``perfcli noise`` replaces."""
+"""On the CPU, processes with one layout of memory were seen to differ by up to 0.5 %: three times
+that. The GPU's is a guess that ``perfcli noise`` replaces."""
 FOR_STEP, FOR_KERNEL = 3, 5
 """Controls needed to say anything."""
 
