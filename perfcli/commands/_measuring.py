@@ -10,6 +10,7 @@ from perfcli.commands._obtain import How
 from perfcli.commands._progress import Notes
 from perfcli.commands._request import Job
 from perfcli.diff.weigh import weigh
+from perfcli.errors import PerfcliError
 from perfcli.interleave import record
 from perfcli.model import Comparison, Measurement, Run, Timing
 
@@ -64,10 +65,15 @@ def measured(
 # --- what follows ----------------------------------------------------------------------------
 
 
-def stored(comparison: Comparison) -> Timing | None:
-    """The newest measurement of these two runs in the store; None where there is none."""
+def stored(comparison: Comparison, notes: Notes) -> Timing | None:
+    """The newest measurement of these two runs in the store; None where there is none, or, after
+    a warning, it can't be read."""
     path = record.newest(comparison.base.id, comparison.head.id)
-    return derived(comparison, record.read(path)) if path else None
+    try:
+        return derived(comparison, record.read(path)) if path else None
+    except PerfcliError as error:
+        notes.warn(f"{error}; the report follows without times")
+        return None
 
 
 def derived(comparison: Comparison, measurement: Measurement) -> Timing:
@@ -79,8 +85,9 @@ def derived(comparison: Comparison, measurement: Measurement) -> Timing:
     return timing.derive(measurement, base, head, comparison.groups, floor)
 
 
-def weighed(comparison: Comparison, timing: Timing | None) -> Comparison:
-    return comparison if timing is None else weigh(comparison, timing)
+def weighed(comparison: Comparison) -> Comparison:
+    """With the verdict of its times, where it has any."""
+    return comparison if comparison.timing is None else weigh(comparison, comparison.timing)
 
 
 def broken_off(timing: Timing | None) -> bool:

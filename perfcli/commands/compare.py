@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from perfcli.commands import _arguments as args
-from perfcli.errors import Interrupted, PerfcliError, RuleFailed
+from perfcli.errors import Interrupted, PerfcliError
 
 Assignments = list[str] | None
 
@@ -80,55 +80,35 @@ def compare(
     A run is a file or the beginning of its id (perfcli runs lists them). Exit code: 0 no worse,
     1 worse, 2 error, 3 can't tell, 4 not comparable.
     """
-    from perfcli.commands import _measuring, _measuring_options, _obtain, _output, _trials
+    from perfcli.commands import _measuring, _obtain, _output, _pair, _trials
+    from perfcli.commands._measuring_options import Asked
     from perfcli.commands._progress import Notes
     from perfcli.commands._request import Question, Side
-    from perfcli.diagnosis import diagnose
     from perfcli.diff.compare import check_allowed
-    from perfcli.diff.compare import compare as compare_runs
 
     check_allowed(allow or ())
     notes = Notes(quiet)
     how = _obtain.How(fresh, timeout, fake, tuple(toggle or ()))
     names = tuple(allow_env or ())
-    asked = _measuring_options.Asked(
-        budget, threads, seed, a_device, b_device, cuda_graph, names, no_time
-    )
-    timing = None
+    asked = Asked(budget, threads, seed, a_device, b_device, cuda_graph, names, no_time)
     if head is not None:
         compiling = (a, b, toggle, a_python, b_python, param, preset, target, device)
         if any(compiling) or dynamic or fresh:
             raise PerfcliError(
                 "two stored runs are compared as they are: leave out the options for compiling"
             )
-        asked.refuse("two stored runs are compared as they are, with the newest measurement")
-        sides = [_obtain.stored(base), _obtain.stored(head)]
-        comparison = compare_runs(sides[0].run, sides[1].run, allow or ())
-        timing = None if no_time else _measuring.stored(comparison)
+        pair = _pair.of_stored(base, head, asked, allow or (), notes)
     else:
         question = Question(base, tuple(param or ()), preset, target, device, dynamic, jobs)
-        setting = _measuring_options.settle(question, asked, how)
-        question = replace(question, threads=setting.threads if setting else None)
-        pair = [Side(tuple(a or ()), a_python), Side(tuple(b or ()), b_python)]
-        order = _obtain.ordered(question, pair, how, notes)
-        sides = _obtain.obtain(order.jobs, order.executor, how.fresh, notes)
-        _obtain.warn_forward_only(sides[1].run, notes)
-        comparison = compare_runs(sides[0].run, sides[1].run, allow or ())
-        if setting is not None:
-            timing = _measuring.measured(comparison, setting, order.jobs, how, notes)
-    comparison = replace(comparison, timing=timing)
-    broken: RuleFailed | None = None
-    try:
-        comparison = diagnose(comparison)
-    except RuleFailed as error:
-        broken = error  # said after the report, which stands without its findings
-    comparison = _measuring.weighed(comparison, timing)
+        variants = [Side(tuple(a or ()), a_python), Side(tuple(b or ()), b_python)]
+        pair = _pair.of_variants(question, variants, how, asked, allow or (), notes)
+    comparison, broken = _pair.judged(pair.comparison)
     if try_fixes:
-        patient = _trials.Patient(sides[1], comparison.findings, sides[0])
+        patient = _trials.Patient(pair.head, comparison.findings, pair.base)
         tried = _trials.try_fixes(patient, how, jobs, notes, _trials.came_with_head)
         comparison = replace(comparison, findings=tried)
     _output.write_comparison(comparison, json)
-    places = [(side.reference, side.shown_path) for side in sides]
+    places = [(side.reference, side.shown_path) for side in (pair.base, pair.head)]
     screen = _output.screen()
     _output.show(screen.comparison(comparison, places, quiet, try_fixes), json)
     if not quiet and not try_fixes:
@@ -137,6 +117,6 @@ def compare(
         _trials.show_hint(["compare", *references], findings, json, _trials.came_with_head)
     if broken:
         raise broken
-    if _measuring.broken_off(timing):
+    if _measuring.broken_off(comparison.timing):
         return Interrupted.exit_code
     return _output.EXIT_CODES[comparison.outcome]
