@@ -17,6 +17,7 @@ def measured_lines(timing: Timing) -> list[tuple[str, str]]:
     """Label and text of each line, safe to print."""
     lines = [("measured", _how(timing)), ("floor", _floor(timing)), *_joined(timing)]
     lines += _both(timing, "device", _device)
+    lines += [("copies", text) for text in [_copies(timing)] if text]
     lines += _both(timing, "host", _host)
     lines += [("state", text) for text in [_states(timing)] if text]
     lines += _both(timing, "outputs", lambda side: _outputs(side.check))
@@ -28,7 +29,7 @@ def measured_lines(timing: Timing) -> list[tuple[str, str]]:
 def _how(timing: Timing) -> str:
     rounds = units.plural(timing.step.rounds, "round")
     parts = [f"{rounds} in {units.seconds(timing.seconds)}", timing.method]
-    parts += [f"seed {timing.seed}", f"stopped: {timing.stopped}" if timing.stopped else ""]
+    parts += [f"seed {timing.seed}", timing.stopped]
     return "; ".join(part for part in parts if part)
 
 
@@ -61,9 +62,15 @@ def _device(side: Prepared) -> str:
     machine = side.machine
     parts = [machine.device, f"driver {machine.driver}" if machine.driver else ""]
     parts += [f"number {machine.device_index}" if machine.device_index else ""]
-    copy = side.copy_bandwidth
-    parts += [f"copies {units.rate(copy)}" if copy else ""]
     return ", ".join(part for part in parts if part)
+
+
+def _copies(timing: Timing) -> str:
+    """What a large copy reaches there, ``base: 4.13 TB/s; head: 4.12 TB/s``."""
+    known = {p.side: units.rate(p.copy_bandwidth) for p in timing.prepared if p.copy_bandwidth}
+    if len(known) == len(timing.prepared) and len(set(known.values())) == 1:
+        return next(iter(known.values()))
+    return "; ".join(f"{side}: {rate}" for side, rate in known.items())
 
 
 def _host(side: Prepared) -> str:
@@ -105,9 +112,7 @@ def _state(state: DeviceState) -> str:
     parts = [f"{value:,.0f} {unit}" for value, unit in numbers if value is not None]
     parts += [f"slowed down: {' and '.join(state.throttle)}"] if state.throttle else []
     busy = state.others_utilisation
-    parts += (
-        [f"others kept {units.percent(busy)} of it busy"] if busy and busy >= LEAST_BUSY else []
-    )
+    parts += [f"others kept {share(busy)} of it busy"] if busy and busy >= LEAST_BUSY else []
     return ", ".join(parts)
 
 

@@ -19,6 +19,7 @@ from ._timing_rows import COLUMNS, KernelTimeRow
 MOST_KERNELS = 12
 LEAST_NAME = 26
 LEAST_WITH_DELTA = 88
+LEAST_WITH_MARK = 72
 _PADDING = 2
 MARKS: Mapping[TimeVerdict, str] = {
     "slower": "red", "faster": "green", "same": "dim", "unsure": "yellow",
@@ -55,13 +56,15 @@ class _Step:
         table.add_column("", no_wrap=True)
         for title in ("base", "head", *(["change"] if wide else []), "" if wide else "change"):
             table.add_column(title, justify="right", no_wrap=True)
-        table.add_column("", no_wrap=True)
+        if options.max_width >= LEAST_WITH_MARK:
+            table.add_column("", no_wrap=True)
         for row in _timing_rows.step_rows(self.timing):
             style = MARKS[row.verdict] if row.verdict else ""
             delta = [row.delta or "·"] if wide else []
             mark = Text(row.verdict or "", style=style)
             change = Text(row.change or ("" if wide else "·"), style=style)
-            table.add_row(row.title, row.base, row.head, *delta, change, mark)
+            cells: Sequence[RenderableType] = (row.title, row.base, row.head, *delta, change, mark)
+            table.add_row(*cells[: len(table.columns)])
         yield table
 
 

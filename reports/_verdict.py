@@ -177,9 +177,10 @@ def _line(label: Text, text: str, names: Sequence[str], width: int, indent: int)
 
 
 def _wrapped(text: str, room: int) -> list[str]:
-    """At spaces, but not between a kernel and its loads; what is longer than a line sticks out."""
+    """At spaces, but not between a kernel and its loads, or a number and its %; what is longer
+    than a line sticks out."""
     lines = [""]
-    for word in re.split(r" (?!\()(?!loads?\))", text):
+    for word in re.split(r" (?!\()(?!loads?\))(?!%)", text):
         if lines[-1] and len(lines[-1]) + 1 + len(word) > room:
             lines.append(word)
         else:

@@ -139,7 +139,7 @@ def _explained(
     if worst is None:
         timed = any(group.delta is not None for group in timing.groups)
         return replace(because, share="no kernel's time explains it" if timed else "")
-    share = _share(worst, timing.step.delta or 0.0)
+    share = _share(worst, timing.step.delta or 1.0)
     if worst.group is None:
         return replace(because, kernel=worst.name, how="runs extern code", share=share)
     group = comparison.groups[worst.group]
@@ -152,19 +152,28 @@ def _explained(
 
 
 def _most_to_blame(timing: Timing) -> GroupTiming | None:
-    """What adds most to a change that is told apart from none, if it explains a part of it."""
-    total = timing.step.delta or 0.0
-    sign = 1 if total > 0 else -1
-    worst = max(timing.groups, key=lambda g: sign * (g.delta or 0.0), default=None)
-    if worst is None or timing.step.verdict not in ("slower", "faster"):
+    """What adds most to a change that is told apart from none, if it explains a part of it: of the
+    kernels whose own change is sure, else of all."""
+    total = timing.step.delta
+    if not total or timing.step.verdict not in ("slower", "faster"):
         return None
-    return worst if sign * (worst.delta or 0.0) > LEAST_SHARE * abs(total) else None
+    for groups in ([g for g in timing.groups if _is_sure(g)], timing.groups):
+        worst = max(groups, key=lambda g: (g.delta or 0.0) / total, default=None)
+        if worst is not None and (worst.delta or 0.0) / total > LEAST_SHARE:
+            return worst
+    return None
+
+
+def _is_sure(group: GroupTiming) -> bool:
+    """What only one side launches is sure as well: the other side's time is none."""
+    change = group.change
+    return change.verdict != "unsure" or (change.base is None) != (change.head is None)
 
 
 def _share(worst: GroupTiming, total: float) -> str:
-    share = (worst.delta or 0.0) / total if total else 0.0
+    share = units.percent(round((worst.delta or 0.0) / total, 2))
     times = units.from_to(worst.change.base, worst.change.head)
-    return f"{times}, {share:.0%} of the change".replace("%", " %")
+    return f"{times}{'' if _is_sure(worst) else ' (unsure)'}, {share} of the change"
 
 
 def _gained(group: KernelGroup) -> str:

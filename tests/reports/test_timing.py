@@ -52,7 +52,7 @@ def test_colours() -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-@pytest.mark.parametrize("width", range(72, 200, 9))
+@pytest.mark.parametrize("width", range(54, 200, 9))
 def test_no_width_breaks_the_layout(name: str, width: int) -> None:
     assert max(map(len, text_of(name, width).splitlines())) <= width
 
@@ -155,8 +155,8 @@ def test_sides_that_differ_have_a_line_each() -> None:
     base, head = timing.prepared
     head = replace(head, machine=replace(head.machine, device="NVIDIA H100", driver=None))
     text = shown(screen().comparison(weigh(comparison, replace(timing, prepared=(base, head)))))
-    assert "device    base: NVIDIA H200, driver 580.65.06, copies 4.13 TB/s\n" in text
-    assert "device    head: NVIDIA H100, copies 4.13 TB/s\n" in text
+    assert "device    base: NVIDIA H200, driver 580.65.06\n" in text
+    assert "device    head: NVIDIA H100\n" in text
 
 
 def test_what_comes_from_outside_is_shown_without_escapes() -> None:

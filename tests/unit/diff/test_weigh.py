@@ -152,6 +152,19 @@ def test_a_kernel_that_explains_little_is_not_blamed() -> None:
     assert weighed.because.also == "spilled words 0 → 92"
 
 
+def test_a_kernel_whose_change_is_sure_is_blamed_before_one_whose_is_not() -> None:
+    comparison, timing = made.gpu()
+    fused, neg, *others = timing.groups
+    noisy = replace(fused, change=replace(fused.change, verdict="unsure"))
+    sure = replace(neg, change=made.changed(812e-6, 912e-6))
+    weighed = weigh(comparison, replace(timing, groups=(noisy, sure, *others)))
+    assert weighed.because is not None
+    assert weighed.because.kernel == neg.name
+    weighed = weigh(comparison, replace(timing, groups=(noisy, *others)))
+    assert weighed.because is not None
+    assert weighed.because.share == "3.104 → 3.464 ms (unsure), 92 % of the change"
+
+
 def test_memory_that_decides_is_the_reason_and_time_stands_beside_it() -> None:
     comparison, timing = made.same()
     weighed = weigh(comparison, with_memory(timing, 1000 * MB, 1500 * MB))
