@@ -20,7 +20,8 @@ _THROTTLE: Mapping[int, str] = {
     0x40: "thermal",
     0x80: "power brake",
 }
-_ACTIVE_PROCESSES = 64
+_USE_SAMPLES = 4096
+"""The driver keeps several for each process and refuses an array that is too small for all."""
 
 
 class _ProcessUse(ctypes.Structure):
@@ -88,8 +89,8 @@ class Nvml:
         """Share of the multiprocessors' time that others took, over the driver's last samples (a
         second or less). None where our own processes are not among those it counts: then it
         counts them under other numbers, as in a container."""
-        samples = (_ProcessUse * _ACTIVE_PROCESSES)()
-        count = ctypes.c_uint(_ACTIVE_PROCESSES)
+        samples = (_ProcessUse * _USE_SAMPLES)()
+        count = ctypes.c_uint(_USE_SAMPLES)
         failed = self._ask(
             "nvmlDeviceGetProcessUtilization", samples, ctypes.byref(count), ctypes.c_ulonglong(0)
         )
