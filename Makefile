@@ -72,7 +72,7 @@ rules-audit: setup
 fidelity: setup
 	$(BIN)/python bench/fidelity.py
 
-# How often verdicts are wrong, of perfcli and of other tools; three hours on 2 cores that nobody
+# How often verdicts are wrong, of perfcli and of other tools; hours, on 2 cores that nobody
 # else uses. Goes on where it was stopped.
 accuracy: setup
 	@mkdir -p build/accuracy
