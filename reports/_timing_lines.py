@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from perfcli import units
@@ -145,6 +146,17 @@ def rest(timing: Timing, shown: Sequence[GroupTiming]) -> str:
     known = [group.delta for group in timed if group.delta is not None]
     moved = f", together {units.signed(units.seconds, sum(known))}" if known else ""
     return f"… {', '.join(counted)}{moved}: --json FILE has them all"
+
+
+def doubt(shown: Sequence[GroupTiming]) -> str:
+    """Why rows of the table are unsure: the most frequent reason, and of how many it is one."""
+    unsure = [g.change for g in shown if g.change.verdict == "unsure" and g.change.ratio]
+    reasons = Counter(change.why for change in unsure if change.why)
+    if not reasons:
+        return ""
+    why, number = reasons.most_common(1)[0]
+    of = f" ({number} of {len(unsure)})" if number < len(unsure) else ""
+    return f"unsure{of}: {units.printable(why)}"
 
 
 def unexplained(timing: Timing) -> str:

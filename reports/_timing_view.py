@@ -13,7 +13,7 @@ from perfcli.model import Comparison, TimeVerdict, Timing
 from . import _timing_rows
 from ._names import shorten
 from ._tables import labelled, plain_table
-from ._timing_lines import measured_lines, rest, unexplained
+from ._timing_lines import doubt, measured_lines, rest, unexplained
 from ._timing_rows import COLUMNS, KernelTimeRow
 
 MOST_KERNELS = 12
@@ -37,7 +37,7 @@ def timing_view(comparison: Comparison) -> list[RenderableType]:
         parts += [Text("Kernels by time, largest changes first", style="bold")]
         rows = [_timing_rows.kernel_time_row(group, comparison) for group in shown]
         parts += [_Kernels(tuple(rows))]
-    ends = (rest(timing, shown), unexplained(timing))
+    ends = (doubt(shown), rest(timing, shown), unexplained(timing))
     parts += [Text(line, style="dim") for line in ends if line]
     parts += [Text("")] if timing.groups else []
     parts += [labelled((label, Text(text)) for label, text in measured_lines(timing))]

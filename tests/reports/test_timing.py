@@ -137,6 +137,17 @@ def test_kernels_that_were_not_timed_have_no_row() -> None:
     assert "\n… 4 not timed: --json" in shown(screen().comparison(weigh(comparison, one)))
 
 
+def test_why_kernels_are_unsure_is_said_once() -> None:
+    assert "\nunsure: its times spread by 2.4 %\n" in text_of("gpu")
+    comparison, timing = made.gpu()
+    neg = timing.groups[1]
+    other = replace(neg, change=replace(neg.change, why="7 rounds are too few"))
+    text = shown(
+        screen().comparison(weigh(comparison, replace(timing, groups=(other, neg, other))))
+    )
+    assert "\nunsure (2 of 3): 7 rounds are too few\n" in text
+
+
 def test_a_control_that_is_told_apart_is_shown() -> None:
     comparison, timing = made.gpu()
     kept = replace(timing.groups[3], change=made.changed(6e-3, 6.3e-3))
