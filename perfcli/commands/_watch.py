@@ -18,6 +18,7 @@ class Watch:
     def __init__(self, measurement: Measurement, progress: Reporter, notes: Notes) -> None:
         self.rounds = 0
         self._budget = measurement.budget_seconds
+        self._at_once = measurement.device == "cpu"
         self._progress = progress
         self._notes = notes
         self._recorder: record.Recorder | None = None
@@ -35,7 +36,12 @@ class Watch:
         return f"{number} kept in {self._recorder.path}"
 
     def told(self, side: SideName, phase: Phase) -> None:
-        self._progress(Progress(_SIDES.index(side), phase))
+        """On the CPU both get ready at once, and the head's phases are heard of after the base's
+        last: the base's stand for both."""
+        if not self._at_once:
+            self._progress(Progress(_SIDES.index(side), phase))
+        elif side == "base":
+            self._progress(Progress(len(_SIDES), phase))
 
     def prepared(self, prepared: Prepared) -> None:
         if self._recorder is not None:
@@ -49,7 +55,7 @@ class Watch:
             self._look()
         text = f"measuring for up to {self._budget:g} s"
         done, total = min(int(elapsed), int(self._budget)), int(self._budget)
-        self._progress(Progress(len(_SIDES), "kernels", done, total, text))
+        self._progress(Progress(len(_SIDES), "done", done, total, text))
 
     def end(self, stopped: str, method: str = "", notes: tuple[str, ...] = ()) -> None:
         """A measurement without a round leaves no file: it would hide an older one."""

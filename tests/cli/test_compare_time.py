@@ -412,3 +412,15 @@ def test_quiet_is_one_line(timed: Any) -> None:
     result = timed("ratio=1.05", *CPU, "-q")
     assert re.fullmatch(r"SLOWER .*\n", result.out)
     assert result.err == ""
+
+
+def test_a_log_names_what_is_going_on(timed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("perfcli.commands._progress.PATIENCE_SECONDS", 0.0)
+    said = timed("ratio=1", *CPU).err
+    lines = [line.partition(" (")[0] for line in said.splitlines()]
+    assert lines[-4:] == [
+        "both: importing torch",
+        "both: tracing",
+        "both: compiling kernels",
+        "both: measuring for up to 20 s",
+    ]
