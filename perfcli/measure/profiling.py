@@ -37,7 +37,7 @@ class StepProfiler:
     """Profiles one step to see what it launches, and then others to time these launches.
 
     ``launches`` are in the order in which they were seen; ``joined`` is how many launches of
-    generated kernels are ones that were captured, and how many were seen.
+    generated kernels are ones that were captured, and how many were seen or expected.
     """
 
     def __init__(self, step: Step) -> None:
@@ -58,10 +58,9 @@ class StepProfiler:
             self._measured(launches[place] if place is not None else None, first)
             for first, place in joining.firsts(seen, joined)
         )
-        known = sum(s.generated and bool(self._kernels.get(s.key)) for s in seen)
-        total = sum(s.generated for s in seen)
+        generated = [launch for launch in self.launches if launch.generated]
         never = sum(expected[e].generated for e in joined.missing)
-        self.joined = (known, total + never)
+        self.joined = (sum(bool(g.source_hash) for g in generated), len(generated) + never)
         self.kernel_count = sum(max(len(s.kernels), 1) for s in seen)
         self.notes = joining.notes(expected, seen, joined)
 

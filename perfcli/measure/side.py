@@ -81,9 +81,10 @@ class MeasuredSide:
         from perfcli.measure.sampler import sampler
 
         request, step = self.request, self._step
-        refused = cuda_clock.take_graph(step) if request.cuda_graph else ""
         used = memory.use_of(step)
         bandwidth = cuda_clock.copy_bandwidth(self._device)
+        # Last of these: a graph keeps memory of its own.
+        refused = cuda_clock.take_graph(step) if request.cuda_graph else ""
         self._profiler = StepProfiler(step)
         self._sampler = sampler(self._device, request.cpus)
         # What getting ready left behind would be gone through again before each turn.
