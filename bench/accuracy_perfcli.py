@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -33,13 +36,13 @@ def command(campaign: Campaign, pair: Pair) -> list[str]:
 
 
 def measured(campaign: Campaign, pair: Pair) -> dict[str, Any]:
-    """What perfcli says of a fresh pair. It runs in a folder and with a cache of its own: nothing
-    that an earlier pair stored, a noise floor least of all, is there to be used."""
+    """What perfcli says of a fresh pair. It runs in a folder of its own, and with a cache of the
+    campaign's own, that holds compiled kernels: one pair alone never stores a noise floor."""
     with tempfile.TemporaryDirectory(prefix="perfcli-accuracy-") as folder:
         ended = subprocess.run(
             [sys.executable, "-P", "-m", "perfcli", *command(campaign, pair)],
             cwd=folder,
-            env={**os.environ, "PERFCLI_CACHE_DIR": f"{folder}/cache"},
+            env={**os.environ, "PERFCLI_CACHE_DIR": _cache()},
             capture_output=True,
             text=True,
             timeout=START_SECONDS + campaign.seconds,
@@ -50,6 +53,13 @@ def measured(campaign: Campaign, pair: Pair) -> dict[str, Any]:
     except (ValueError, LookupError) as error:
         text = (ended.stderr or ended.stdout).strip()[-500:]
         return {"verdict": "failed", "why": f"exit {ended.returncode}, {error!r}: {text}"}
+
+
+@functools.cache
+def _cache() -> str:
+    folder = tempfile.mkdtemp(prefix="perfcli-accuracy-cache-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def said(document: Mapping[str, Any]) -> dict[str, Any]:

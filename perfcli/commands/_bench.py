@@ -16,6 +16,7 @@ from perfcli.commands._obtain import How
 from perfcli.commands._progress import Notes, Reporter
 from perfcli.commands._request import Job
 from perfcli.commands._watch import Watch
+from perfcli.environment import cache_dir
 from perfcli.errors import Interrupted, OutOfMemory, PerfcliError
 from perfcli.interleave import alternating, environments
 from perfcli.interleave.pair import Clock, Enough, Measured, Ready
@@ -43,7 +44,7 @@ class Bench:
     start: StartWorker
     clock: Clock | None
     folder: Path | None = None
-    """Caches that vanish with ``close``."""
+    """Caches that vanish with ``close``, if they do."""
 
     def close(self) -> None:
         if self.folder is not None:
@@ -52,20 +53,22 @@ class Bench:
 
 def bench(setting: Setting, jobs: Sequence[Job], how: How) -> Bench:
     """Real workers, or those that make things up. Sides of one torch and triton share caches:
-    identical kernels are compiled, and tuned, once."""
+    identical kernels are compiled, and tuned, once. Those of the CPU stay, found by content; what
+    was tuned on a GPU does not."""
     if setting.fake is not None:
         made_up = FakeStarter(setting.fake)
         return Bench(made_up, made_up.clock)
-    folder = Path(tempfile.mkdtemp(prefix="perfcli-caches-"))
+    stays = setting.device == "cpu"
+    folder = cache_dir() / "inductor" if stays else Path(tempfile.mkdtemp(prefix="perfcli-caches-"))
     base, head = (_caches_name(job) for job in jobs)
     names: dict[SideName, str] = {"base": base, "head": head}
 
     def start(request: MeasureRequest, told: Callable[[Phase], None]) -> LiveWorker:
         caches = folder / names[request.side]
-        caches.mkdir(exist_ok=True)
+        caches.mkdir(parents=True, exist_ok=True)
         return Starter(caches, how.timeout)(request, told)
 
-    return Bench(start, None, folder)
+    return Bench(start, None, None if stays else folder)
 
 
 def _caches_name(job: Job) -> str:
@@ -121,7 +124,8 @@ class _Referee:
         said = [f"allowed to differ: {difference.text}" for difference in differing]
         self.notes += [text for text in said if text not in self.notes]
         stored = stored_floor(self._comparison.head, base)
-        self._floor = floor.find(self._setting.device, (), stored).relative
+        allocated = floor.allocated_by(base)
+        self._floor = floor.find(self._setting.device, (), stored, allocated).relative
 
     def enough(self, rounds: Sequence[Round]) -> str | None:
         from perfcli.stats import stopping

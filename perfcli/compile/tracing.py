@@ -54,12 +54,12 @@ def _owner(config: Any, key: str) -> Any:
     return config
 
 
-def prepare() -> None:
-    """Settings under which code generation runs here, none of which changes a kernel's body."""
+def generate_here() -> None:
+    """Code is generated in this process and thread, each time: a cache of whole graphs would bring
+    it back unseen."""
     import torch._functorch.config as functorch
     import torch._inductor.config as inductor
 
-    inductor.compile_threads = 1
     # Not force_disable_caches: that one is written into the kernels.
     inductor.fx_graph_cache = False
     functorch.enable_autograd_cache = False
@@ -67,6 +67,14 @@ def prepare() -> None:
     # engine's thread and miss them.
     if hasattr(functorch, "force_non_lazy_backward_lowering"):
         functorch.force_non_lazy_backward_lowering = True
+
+
+def prepare() -> None:
+    """Settings under which code generation runs here, none of which changes a kernel's body."""
+    import torch._inductor.config as inductor
+
+    inductor.compile_threads = 1
+    generate_here()
 
 
 def trace_offline(

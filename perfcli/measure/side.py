@@ -13,11 +13,13 @@ from perfcli.errors import WrongResult
 from perfcli.model import Ask, MeasureRequest, OutputCheck, Prepared, Turn
 
 if TYPE_CHECKING:
+    from perfcli.measure.layout import Layout
     from perfcli.measure.profiling import StepProfiler
     from perfcli.measure.sampler import Sampler
     from perfcli.measure.step import Step
 
 PLANNING_STEPS = 5
+WARM_STEPS = 2
 
 
 class MeasuredSide:
@@ -29,6 +31,7 @@ class MeasuredSide:
         self._step: Step
         self._profiler: StepProfiler
         self._sampler: Sampler
+        self._layout: Layout | None = None
 
     @property
     def _device(self) -> str:
@@ -55,7 +58,10 @@ class MeasuredSide:
         step = self._step
         with self._memory_errors():
             gc.collect()
-            for _ in range(ask.warmup):
+            if self._layout is not None:
+                self._layout.change()
+            more = WARM_STEPS if self._layout and self._layout.renews else 0
+            for _ in range(ask.warmup + more):
                 step.run()
             if ask.kind == "kernels" or self._device != "cuda":
                 # Else the first timed step would wait for the host, as no other does.
@@ -79,6 +85,7 @@ class MeasuredSide:
 
     def _known(self, check: OutputCheck | None) -> Prepared:
         from perfcli.measure import cuda_clock, machine, memory
+        from perfcli.measure.layout import Layout
         from perfcli.measure.profiling import StepProfiler
         from perfcli.measure.sampler import sampler
 
@@ -92,6 +99,8 @@ class MeasuredSide:
         # What getting ready left behind would be gone through again before each turn.
         gc.collect()
         gc.freeze()
+        if self._device != "cuda":
+            self._layout = Layout(step, request.seed, used.peak_allocated_bytes)
         step.warm()
         return Prepared(
             side=request.side,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from perfcli.compile import tracing
+from perfcli.compile import tracing, tuned
 from perfcli.compile.building import Built, users_workload
 from perfcli.compile.capture import capturing
 from perfcli.compile.captured import Capture
@@ -86,6 +86,7 @@ def prepare(request: MeasureRequest) -> Step:
 
     asked = request.compile
     _use_device(request)
+    tracing.generate_here()
     tracing.set_options(asked.variant.options)
     with out_of_memory(request.side, asked):
         # The same weights and inputs on both sides, whatever was drawn before.
@@ -96,13 +97,18 @@ def prepare(request: MeasureRequest) -> Step:
         compiled = torch.compile(built.workload.call, dynamic=True if asked.dynamic else None)
         step = Step(request, built, capture, compiled)
         started = time.monotonic()
-        with capturing(capture, finish=None):
+        with capturing(capture, finish=None), _tuned(asked.device):
             _first(step)
         step.compile_seconds = time.monotonic() - started
         if request.cpus:  # not while compiling: both sides would share these cores
             os.sched_setaffinity(0, request.cpus)
         step.warm()
     return step
+
+
+def _tuned(device: str) -> AbstractContextManager[None]:
+    """On a GPU, identical kernels of both sides get the same launch configuration."""
+    return tuned.shared(tuned.in_caches()) if device == "cuda" else nullcontext()
 
 
 def _use_device(request: MeasureRequest) -> None:
@@ -158,7 +164,9 @@ def out_of_memory(side: SideName, request: CompileRequest) -> Iterator[None]:
 
 def _full(side: SideName, request: CompileRequest, text: str) -> OutOfMemory:
     first = next((line for line in text.splitlines() if line.strip()), "")
-    return OutOfMemory(f"the {side}'s {request.scenario} does not fit into memory: {first[:200]}")
+    # "Tried to allocate 84.33 GiB", and how much is free; advice and addresses follow.
+    said = ". ".join(first.split(". ")[:3]).rstrip(".")
+    return OutOfMemory(f"the {side}'s {request.scenario} does not fit into memory: {said[:300]}")
 
 
 def leaves(workload: Any) -> Iterator[Any]:

@@ -257,6 +257,8 @@ class Floor:
     """``12 identical kernels on both sides, today``, ``perfcli noise, 2026-11-21``, ``assumed``."""
     kernel: float = 0.0
     """The same for one kernel's time."""
+    margin: float | None = None
+    """SAME asks for an interval within this, however high the floor; None: within the floor."""
 
 
 @dataclass(frozen=True, slots=True)

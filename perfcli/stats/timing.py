@@ -22,9 +22,11 @@ def derive(
     runs = (base_run, head_run)
     sides = parts.both(measurement, runs)
     timed = parts.all_parts(measurement, runs, groups)
-    found = floor.find(measurement.device, [t.series for t in timed if t.control], stored_floor)
+    controls = [t.series for t in timed if t.control]
+    allocated = floor.allocated_by(measurement.of("base"))
+    found = floor.find(measurement.device, controls, stored_floor, allocated)
     steps = series.of_steps(measurement.rounds)
-    step = verdict.change(steps, found.relative)
+    step = verdict.change(steps, found.relative, found.margin)
     profiled, incomplete = parts.profiled(measurement, sides)
     total = verdict.change(parts.total(profiled, sides), found.relative) if profiled else None
     changes = multiplicity.among([t.change(found.kernel) for t in timed])

@@ -2,7 +2,9 @@
 
 Being told apart from none and being larger than noise are two questions. SLOWER and FASTER need
 both: the 99 % interval excludes 1, and the estimate lies beyond the floor. SAME needs the 95 %
-interval to lie inside the floor. All else, and what cannot be computed, is UNSURE.
+interval to lie inside the margin, which is the floor where that is low: where noise hides a change
+of 3 %, two sides that differ by less are not the same. All else, and what cannot be computed, is
+UNSURE.
 """
 
 from __future__ import annotations
@@ -17,11 +19,11 @@ from perfcli.stats.series import Series
 SHOWN, DECIDING = 0.95, 0.99
 
 
-def change(series: Series, floor: float) -> TimeChange:
-    """Both sides' median seconds, the ratio with its 95 % interval, p and verdict. ``floor`` is
-    relative (0.01: one percent)."""
+def change(series: Series, floor: float, margin: float | None = None) -> TimeChange:
+    """Both sides' median seconds, the ratio with its 95 % interval, p and verdict. ``floor`` and
+    ``margin`` (None: the floor) are relative (0.01: one percent)."""
     shown, deciding = (hierarchy.estimate(series, c) for c in (SHOWN, DECIDING))
-    verdict, why = decide(shown, deciding, floor)
+    verdict, why = decide(shown, deciding, floor, margin)
     return TimeChange(
         base=statistics.median(series.base) if series.base else None,
         head=statistics.median(series.head) if series.head else None,
@@ -35,15 +37,19 @@ def change(series: Series, floor: float) -> TimeChange:
     )
 
 
-def decide(shown: Estimate, deciding: Estimate, floor: float) -> tuple[TimeVerdict, str]:
+def decide(
+    shown: Estimate, deciding: Estimate, floor: float, margin: float | None = None
+) -> tuple[TimeVerdict, str]:
     """The verdict, and why it is unsure (else an empty text)."""
+    inside = floor if margin is None else min(floor, margin)
     if shown.ratio is None or shown.low is None or shown.high is None:
         return "unsure", shown.why
     beyond = max(shown.ratio, 1 / shown.ratio) > 1 + floor
     if not beyond:
-        if 1 / (1 + floor) <= shown.low and shown.high <= 1 + floor:
+        if 1 / (1 + inside) <= shown.low and shown.high <= 1 + inside:
             return "same", ""
-        return "unsure", f"{_span(shown)} reaches beyond the noise floor of {_share(floor)}"
+        what = "noise floor" if inside == floor else "margin"
+        return "unsure", f"{_span(shown)} reaches beyond the {what} of {_share(inside)}"
     if deciding.low is None or deciding.high is None:
         return "unsure", deciding.why
     if deciding.low > 1:

@@ -1,0 +1,154 @@
+"""Where a step's memory lies on the CPU: elsewhere in each turn, by the same draw on both sides.
+
+Two processes of the same code differ in speed for as long as they live, by 1 % here and 3 % there:
+because of the last bits of their buffers' addresses (a load waits for an earlier store at the same
+place of another page), and because of the physical pages behind them (which data displace which
+from a cache). No number of rounds tells that from a change. So
+
+* once, every hole in the heap is filled: what a step allocates then lies one behind the other at
+  the heap's end, in both processes alike;
+* before each turn that end is moved by a number of cache lines, drawn alike on both sides;
+* before each turn that memory, the model's and the inputs' get other physical pages.
+
+What a process happened to get becomes noise between rounds, which rounds average out. Linux with
+glibc, where it takes all memory from its heap (``MALLOC_MMAP_THRESHOLD_``).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import random
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from perfcli.measure.step import Step
+
+LINE, PAGE = 64, mmap.PAGESIZE
+MOST_BYTES = 128 << 20
+"""Above this only addresses move: other pages would take longer than the steps, and so many lie in
+good and bad places alike."""
+PARKED = 4
+"""Generations of old pages that are kept from being handed out again: the system gives out first
+what it got last."""
+_LARGEST = 1 << 30
+_SMALLEST = 1 << 10
+_MOST_HOLES = 1 << 16
+_LEAST_BYTES = 1 << 14
+_DONTNEED = 4  # MADV_DONTNEED of Linux' asm-generic/mman-common.h
+_BEFORE_BLOCK = 16  # malloc's own bytes before what it gives
+
+
+class Layout:
+    """``seed``: the same on both sides. ``step_bytes``: what a step allocates at its peak."""
+
+    def __init__(self, step: Step, seed: int, step_bytes: int | None) -> None:
+        self._step = step
+        self._draw = random.Random(seed)
+        self._heap = Heap()
+        self._step_bytes = -(-(step_bytes or 0) // PAGE) * PAGE + PAGE
+        self._parked: deque[list[mmap.mmap]] = deque(maxlen=PARKED)
+        held = sum(length for _, length in _storages(step))
+        self.renews = step_bytes is not None and held + self._step_bytes <= MOST_BYTES
+        self._heap.fill()
+
+    def change(self) -> None:
+        """Another layout, for the next turn."""
+        end = self._heap.move(self._draw.randrange(PAGE // LINE))
+        if not self.renews:
+            return
+        parked = []
+        for address, length in whole_pages(_storages(self._step)):
+            kept = _taken(length)
+            ctypes.memmove(_address(kept), address, length)
+            parked.append(_given_back(address, length))
+            ctypes.memmove(address, _address(kept), length)
+        # Free memory: nothing is lost but the pages.
+        parked.append(_given_back(end, self._step_bytes))
+        self._parked.append(parked)
+
+
+class Heap:
+    """glibc's, of this process."""
+
+    def __init__(self) -> None:
+        libc = ctypes.CDLL(None)
+        self._malloc, self._free = libc.malloc, libc.free
+        self._malloc.restype = ctypes.c_void_p
+        self._malloc.argtypes, self._free.argtypes = [ctypes.c_size_t], [ctypes.c_void_p]
+        self._pad: int | None = None
+
+    def fill(self) -> None:
+        """Takes every hole for good: blocks of each size until one comes from the heap's end."""
+        size, end = _LARGEST, self.end()
+        while size >= _SMALLEST:
+            for _ in range(_MOST_HOLES):
+                block = self._malloc(size)
+                if block is None or block >= end:
+                    self._free(block)
+                    break
+            size //= 2
+
+    def end(self) -> int:
+        """Where the last, free part of the heap begins: a large block is taken from its front."""
+        block = self._malloc(_LARGEST)
+        self._free(block)
+        return int(block or 0)
+
+    def move(self, lines: int) -> int:
+        """Sees to it that the next block lies so many cache lines behind a page's beginning;
+        returns the first whole page behind it."""
+        self._free(self._pad)
+        end = self.end() - _BEFORE_BLOCK
+        self._pad = self._malloc(-end % PAGE + PAGE + lines * LINE - _BEFORE_BLOCK)
+        return -(-(self.end() + LINE) // PAGE) * PAGE
+
+
+def whole_pages(storages: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Address and length of the pages that lie within one storage each: their neighbours' bytes
+    are not touched."""
+    for address, length in storages:
+        first = -(-address // PAGE) * PAGE
+        last = (address + length) // PAGE * PAGE
+        if last - first >= _LEAST_BYTES:
+            yield first, last - first
+
+
+def _given_back(address: int, length: int) -> mmap.mmap:
+    """The system gets the pages there, and somebody else, who is returned, takes them."""
+    ctypes.CDLL(None).madvise(ctypes.c_void_p(address), ctypes.c_size_t(length), _DONTNEED)
+    return _taken(length)
+
+
+def _taken(length: int) -> mmap.mmap:
+    """Pages that nobody else gets as long as this lives."""
+    pages = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    ctypes.memset(_address(pages), 1, length)
+    return pages
+
+
+def _address(pages: mmap.mmap) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(pages))
+
+
+def _storages(step: Step) -> list[tuple[int, int]]:
+    """Address and bytes of every storage of the model and its inputs, each once."""
+    found = (tensor.untyped_storage() for tensor in _tensors(step))
+    return sorted({(s.data_ptr(), s.nbytes()) for s in found if s.nbytes()})
+
+
+def _tensors(step: Step) -> Iterator[Any]:
+    import torch
+    from torch.utils import _pytree
+
+    from perfcli.compile.modules import modules_of
+
+    workload = step.built.workload
+    for module in modules_of(workload.call):
+        yield from module.parameters()
+        yield from module.buffers()
+    for value in _pytree.tree_leaves((workload.inputs, dict(workload.kwargs))):
+        if isinstance(value, torch.Tensor) and value.device.type == "cpu":
+            yield value
