@@ -41,8 +41,12 @@ class Definition:
     @property
     def source_hash(self) -> str:
         """SHA-256 of the text without its own name: the same code under two names is one."""
-        text = _FULL_NAME.sub("'kernel_name': 'kernel'", self.source)
-        return hashlib.sha256(text.replace(self.name, "kernel").encode()).hexdigest()
+        return hashlib.sha256(without_its_name(self.source, self.name).encode()).hexdigest()
+
+
+def without_its_name(source: str, name: str) -> str:
+    """A kernel's text as it would be under any other name."""
+    return _FULL_NAME.sub("'kernel_name': 'kernel'", source).replace(name, "kernel")
 
 
 def parse_definition(body: str, cpp_definition: str | None = None) -> Definition | None:

@@ -1,0 +1,93 @@
+"""Identical kernels get the launch configuration that was measured best for the first of them.
+
+Inductor keeps what it tuned by the kernel's file, and the name in it has the kernel's number: a
+kernel that comes one place later is tuned again, and so is one whose best configuration was made
+up while it was compiled (a smaller R0_BLOCK). Configurations that are about as fast then win by
+chance, on one side of a comparison and not on the other. Seen with torch 2.11.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from perfcli.compile.definition import without_its_name
+
+_TUNED = "perfcli-tuned"
+
+
+@contextmanager
+def shared(folder: Path) -> Iterator[None]:
+    """While the block runs, a kernel that has its choice takes what one of the same text took
+    before, in this process or another that shares ``folder``."""
+    from torch._inductor.runtime.triton_heuristics import CachingAutotuner
+
+    original = CachingAutotuner.benchmark_all_configs
+
+    def benchmark_all_configs(self: Any, *args: Any, **kwargs: Any) -> Mapping[Any, float]:
+        return timings(self, folder, lambda: original(self, *args, **kwargs))
+
+    CachingAutotuner.benchmark_all_configs = benchmark_all_configs
+    try:
+        yield
+    finally:
+        CachingAutotuner.benchmark_all_configs = original
+
+
+def in_caches() -> Path:
+    """A folder that processes with the same Inductor cache share, and that goes with it."""
+    from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+    return Path(cache_dir()) / _TUNED
+
+
+def timings(
+    tuner: Any, folder: Path, measure: Callable[[], Mapping[Any, float]]
+) -> Mapping[Any, float]:
+    """Seconds of each launcher, of which the least is taken; of the one that is known to be best
+    alone. ``measure`` is asked where none is, and what it finds is kept."""
+    text = _text(tuner)
+    if text is None:
+        return measure()
+    kept = folder / hashlib.sha256(text.encode()).hexdigest()
+    known = _read(kept)
+    for launcher in tuner.launchers:
+        if known is not None and _plain(launcher.config) == known:
+            return {launcher: 0.0}
+    found = measure()
+    if found:
+        _write(kept, _plain(min(found, key=found.__getitem__).config))
+    return found
+
+
+def _text(tuner: Any) -> str | None:
+    """The kernel's file without its own name; None where there is no such file."""
+    try:
+        source = Path(tuner.filename).read_text(encoding="utf-8")
+        return without_its_name(source, tuner.fn.__name__)
+    except (OSError, AttributeError, TypeError):
+        return None
+
+
+def _plain(config: Any) -> dict[str, Any]:
+    values = {**config.kwargs, "num_warps": config.num_warps, "num_stages": config.num_stages}
+    return {name: value for name, value in values.items() if isinstance(value, int | str)}
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def _write(path: Path, config: Mapping[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    half = path.with_suffix(f".{os.getpid()}")
+    half.write_text(json.dumps(config), encoding="utf-8")
+    half.replace(path)
