@@ -133,7 +133,8 @@ def _loads(kernel: KernelFacts) -> str:
 
 def cause(comparison: Comparison) -> Finding | None:
     """The finding that decided; else the first new or worse one of the kernels that are to blame,
-    where it got worse, that is no consequence of another: they come gravest first."""
+    where it got worse, that is no consequence of another: they come gravest first, but what the
+    base's own setting would cure comes before them."""
     because = comparison.because
     if because is None or comparison.outcome not in ("worse", "unknown"):
         return None
@@ -144,7 +145,18 @@ def cause(comparison: Comparison) -> Finding | None:
     blamed = set(comparison.groups[because.group].match.head)
     found = [finding for finding in came if blamed.intersection(finding.kernels)]
     codes = {finding.code for finding in found}
+    found.sort(key=lambda finding: not _by_what_was_set(finding, comparison))  # stable
     return next((f for f in found if f.explained_by not in codes), found[0] if found else None)
+
+
+def _by_what_was_set(finding: Finding, comparison: Comparison) -> bool:
+    """Whether a cure is to set an option back to what it is in the base."""
+    base, head = comparison.base.settings, comparison.head.settings
+    return any(
+        name in base and base[name] == value != head.get(name)
+        for cure in finding.cures
+        for name, value in cure.options.items()
+    )
 
 
 def _cure(finding: Finding) -> str:

@@ -7,6 +7,8 @@ from perfcli.model import Timing
 
 _BUDGETS = (30, 60, 120, 300, 600, 1200)
 """Seconds that are proposed; what needs more is no question of time."""
+_ROUNDS = 8
+"""Of fewer, no rank test can be 99 % sure."""
 _BUSY = 0.1
 """Share of the device or the cores that others keep busy, from which on it is said."""
 
@@ -30,8 +32,11 @@ def _seconds_needed(timing: Timing) -> float | None:
     """The interval's width shrinks with the square root of the time spent; it has to be as narrow
     as what stops a measurement early: a quarter of the floor, or a tenth of the change."""
     step = timing.step
-    if step.ratio is None or step.low is None or step.high is None or not timing.seconds:
+    if step.ratio is None or not timing.seconds:
         return None
+    if step.low is None or step.high is None:
+        # As long as enough rounds for a 99 % interval take.
+        return timing.seconds * _ROUNDS / step.rounds if 0 < step.rounds < _ROUNDS else None
     half = (step.high - step.low) / 2
     wanted = max(timing.floor.relative / 4, abs(step.ratio - 1) / 10)
     return timing.seconds * (half / wanted) ** 2 if wanted else None

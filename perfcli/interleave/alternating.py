@@ -100,7 +100,6 @@ class Alternation:
     def _process(self, process: int) -> None:
         """A round of steps, and one of kernels, from the same two processes."""
         first = self._order.choice(SIDES)
-        at = self._clock() - self._began
         prepared: dict[SideName, Prepared] = {}
         turns: dict[SideName, dict[RoundKind, Turn]] = {}
         for side in (first, "head" if first == "base" else "base"):
@@ -109,6 +108,8 @@ class Alternation:
         for side in SIDES:
             self.measured.prepared.append(prepared[side])
             self._sink.prepared(prepared[side])
+        # Both processes are through: starting them is part of what a round takes.
+        at = self._clock() - self._began
         for kind in turns["base"]:
             number = len(self.measured.rounds)
             base, head = turns["base"][kind], turns["head"][kind]

@@ -21,7 +21,7 @@ FOREIGN = 0.9
 """Share of all kernels' time that is not in generated kernels."""
 UNEXPLAINED = 0.5
 """Part of the step's change."""
-GRAPH = "CUDA graph"
+GRAPH = "launched kernel by kernel"
 SIDES: tuple[SideName, SideName] = ("base", "head")
 
 

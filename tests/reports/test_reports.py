@@ -414,6 +414,21 @@ def test_a_cure_that_was_tried(outcome: TrialOutcome, says: str) -> None:
     assert first_lines(replace(worse(), findings=(finding,)))[-1] == says
 
 
+def test_the_cause_is_what_was_set_though_another_is_graver() -> None:
+    """Both got worse; one of them is cured by what the base has, the other was there before."""
+    name = worse().head.kernels[0].name
+    graver = Finding("PC204", "warning", f"{name} loads narrowly", (0,), appearance="worse")
+    cures = (Cure({"online_softmax": True}),)
+    reads = Finding("PC203", "info", f"{name} reads it 3 times", (0,), appearance="worse")
+    pair = (graver, replace(reads, cures=cures))
+    comparison = replace(worse(), findings=pair)
+    assert first_lines(comparison)[-1].startswith("cause   PC204")
+    base = replace(comparison.base, settings={"online_softmax": True})
+    head = replace(comparison.head, settings={"online_softmax": False})
+    lines = first_lines(replace(comparison, base=base, head=head))
+    assert lines[-2:] == ["cause   PC203 it reads it 3 times", "cure    online_softmax=true"]
+
+
 def test_the_cause_is_no_consequence_however_grave() -> None:
     name = worse().head.kernels[0].name
     spills = Finding("PC101", "error", f"{name} spills", (0,), explained_by="PC103")

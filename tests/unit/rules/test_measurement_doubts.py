@@ -183,7 +183,9 @@ def test_launches_that_belong_to_no_kernel() -> None:
     [(("head",), "on the head alone", "warning"), (("base", "head"), "on both sides", "info")],
 )
 def test_a_cuda_graph_that_was_refused(which: tuple[str, ...], where: str, severity: str) -> None:
-    note = "the step could not be taken as a CUDA graph (no reason given)"
+    note = (
+        "the step could not be taken as a CUDA graph (no reason given): launched kernel by kernel"
+    )
     prepared = sides(lambda p: replace(p, notes=(note,)), *which)
     (finding,) = found(gpu(prepared=prepared)).values()
     assert where in finding.headline
