@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from coverage_noise import KINDS, Dice, Factors, Kind
 
-from perfcli.stats import hierarchy, paired, stopping, verdict
+from perfcli.stats import hierarchy, stopping, verdict
 from perfcli.stats.paired import Estimate
 from perfcli.stats.series import Series
 
@@ -43,7 +43,7 @@ def logs(kind: Kind, dice: Dice, rounds: int, change: float) -> Factors:
 def stop(values: Factors) -> Factors:
     """The rounds that were there when the rule stopped, or all that the budget allows."""
     for rounds in LOOKS:
-        if stopping.is_precise(paired.of_logs(list(values[:rounds])), FLOOR):
+        if stopping.is_precise(series(values[:rounds]), FLOOR):
             return values[:rounds]
     return values
 
@@ -65,14 +65,14 @@ def by_rounds(kind: Kind, trials: int) -> Iterator[tuple[str, float]]:
     for n in ROUNDS:
 
         def fixed(dice: Dice, n: int = n) -> bool:
-            return holds(paired.of_logs(list(logs(kind, dice, n, 0.03))), 1.03)
+            return holds(hierarchy.of_one_pair(list(logs(kind, dice, n, 0.03))), 1.03)
 
         yield str(n), share(trials, n, fixed)
     for name, change in STOPPED.items():
 
         def stopped(dice: Dice, change: float = change) -> bool:
             values = stop(logs(kind, dice, BUDGET, change))
-            return holds(paired.of_logs(list(values)), 1 + change)
+            return holds(hierarchy.of_one_pair(list(values)), 1 + change)
 
         yield name, share(trials, 1, stopped)
 

@@ -87,7 +87,8 @@ class Series:
                 raise
         watch.end(done.stopped, done.method, tuple(done.notes))
         self.floor = self._floor()
-        change = verdict.change(series.of_steps(done.rounds), self.floor.relative)
+        steps = series.of_steps(done.rounds)
+        change = verdict.change(steps, self.floor.relative, self.floor.margin)
         seconds = max((r.at for r in done.rounds), default=0.0)
         notes = tuple(done.notes)
         self.found.append(Measured(plan.seed, change, done.stopped, seconds, begun.id, notes))

@@ -21,6 +21,7 @@ import mmap
 import random
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ _SMALLEST = 1 << 10
 _MOST_HOLES = 1 << 16
 _LEAST_BYTES = 1 << 14
 _DONTNEED = 4  # MADV_DONTNEED of Linux' asm-generic/mman-common.h
-_BEFORE_BLOCK = 16  # malloc's own bytes before what it gives
+_OWN_BYTES = 8
 
 
 class Layout:
@@ -56,17 +57,19 @@ class Layout:
 
     def change(self) -> None:
         """Another layout, for the next turn."""
-        end = self._heap.move(self._draw.randrange(PAGE // LINE))
-        if not self.renews:
-            return
+        if self.renews:
+            self._renew()
+        self._heap.move(self._draw.randrange(PAGE // LINE))
+
+    def _renew(self) -> None:
         parked = []
         for address, length in whole_pages(_storages(self._step)):
             kept = _taken(length)
             ctypes.memmove(_address(kept), address, length)
             parked.append(_given_back(address, length))
             ctypes.memmove(address, _address(kept), length)
-        # Free memory: nothing is lost but the pages.
-        parked.append(_given_back(end, self._step_bytes))
+        with self._heap.taken(self._step_bytes) as (address, length):
+            parked.append(_given_back(address, length))
         self._parked.append(parked)
 
 
@@ -78,7 +81,6 @@ class Heap:
         self._malloc, self._free = libc.malloc, libc.free
         self._malloc.restype = ctypes.c_void_p
         self._malloc.argtypes, self._free.argtypes = [ctypes.c_size_t], [ctypes.c_void_p]
-        self._pad: int | None = None
 
     def fill(self) -> None:
         """Takes every hole for good: blocks of each size until one comes from the heap's end."""
@@ -97,13 +99,23 @@ class Heap:
         self._free(block)
         return int(block or 0)
 
-    def move(self, lines: int) -> int:
-        """Sees to it that the next block lies so many cache lines behind a page's beginning;
-        returns the first whole page behind it."""
-        self._free(self._pad)
-        end = self.end() - _BEFORE_BLOCK
-        self._pad = self._malloc(-end % PAGE + PAGE + lines * LINE - _BEFORE_BLOCK)
-        return -(-(self.end() + LINE) // PAGE) * PAGE
+    def move(self, lines: int) -> None:
+        """Sees to it that the next large block lies so many cache lines behind the beginning of a
+        page. What lies before it stays taken: a hole there would be used first."""
+        place = self.end()
+        # malloc rounds what it is asked for, with eight bytes of its own, up to a multiple of 16.
+        block = self._malloc(-place % PAGE + PAGE + lines * LINE - _OWN_BYTES)
+        if block != place and block is not None:
+            self.move(lines)  # it filled a hole after all
+
+    @contextmanager
+    def taken(self, length: int) -> Iterator[tuple[int, int]]:
+        """Whole pages of so many bytes at the heap's end, that nobody else has meanwhile."""
+        block = self._malloc(length + 2 * PAGE)
+        try:
+            yield -(-((block or 0) + LINE) // PAGE) * PAGE, length if block else 0
+        finally:
+            self._free(block)
 
 
 def whole_pages(storages: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:

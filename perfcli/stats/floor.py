@@ -3,7 +3,7 @@
 An interval over rounds narrows without end; what differs between two processes by chance does not.
 The floor is the largest of
 
-* an assumed minimum, higher on the CPU for steps that work on more memory,
+* an assumed minimum,
 * what ``perfcli noise`` stored for this kind of environment,
 * what today's *controls* prove: kernels with identical code on both sides, whose true ratio is 1.
 
@@ -24,7 +24,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from perfcli.model import Device, Floor, Prepared
+from perfcli.model import Device, Floor
 from perfcli.stats import hierarchy
 from perfcli.stats.series import Series
 from perfcli.stats.verdict import DECIDING
@@ -32,37 +32,21 @@ from perfcli.stats.verdict import DECIDING
 ASSUMED: dict[Device, float] = {"cpu": 0.015, "cuda": 0.01}
 """On the CPU, processes with one layout of memory were seen to differ by up to 0.5 %: three times
 that. The GPU's is a guess that ``perfcli noise`` replaces."""
-LARGE, ASSUMED_LARGE = 4 << 20, 0.025
-"""CPU steps that allocate more than this, in bytes, and their assumed minimum: where data leave the
-private caches, the memory that a process happens to get counts. Pairs of the same code differed by
-up to 2.2 % over 16 MB (standard deviation 1 %, 10 pairs), over 0.5 MB by 0.2 % (2-core AMD EPYC,
-2026-11-21). What ``perfcli noise`` found for this very question stands instead of it."""
 FOR_STEP, FOR_KERNEL = 3, 5
 """Controls needed to say anything."""
 
 
 def find(
-    device: Device,
-    controls: Sequence[Series],
-    stored: tuple[float, str] | None = None,
-    allocated: int | None = None,
+    device: Device, controls: Sequence[Series], stored: tuple[float, str] | None = None
 ) -> Floor:
-    """The largest of the three. ``stored``: what ``perfcli noise`` found, with its source;
-    ``allocated``: bytes that a step has at its peak."""
+    """The largest of the three. ``stored``: what ``perfcli noise`` found, with its source."""
     known = [(ASSUMED[device], "assumed")]
     if stored is not None:
         known.append(stored)
-    elif device == "cpu" and allocated is not None and allocated > LARGE:
-        known.append((ASSUMED_LARGE, "assumed, its memory does not fit into the cache of a core"))
     known.append((common_bias(controls), f"{len(controls)} identical kernels on both sides, today"))
     relative, source = max(known, key=lambda k: k[0])
     kernel = max(relative, single_bias(controls))
     return Floor(relative, source, kernel, margin=ASSUMED[device])
-
-
-def allocated_by(worker: Prepared | None) -> int | None:
-    """Bytes that a worker's step has allocated at its peak."""
-    return worker.memory.peak_allocated_bytes if worker and worker.memory else None
 
 
 def common_bias(controls: Sequence[Series]) -> float:

@@ -11,8 +11,13 @@ the levels below add to the variance):
 * from 8 pairs on: the signed-rank interval of the pairs' estimates, which a pair that went astray
   does not widen; 8 is the least number that reaches 99 %.
 
-With one pair the interval is over rounds: it says what *these two processes* differ by, and the
-floor has to cover the rest. ``bench/coverage.py`` simulates all three.
+With one pair the interval says what *these two processes* differ by, and the floor has to cover
+the rest. It is over rounds where they are few. From 64 on they are taken as 8 stretches of time:
+what one process has and the other has not also changes while they live (on a shared machine by 1 to
+4 % within seconds), and the rounds of such a while are no independent samples. Each stretch gives
+one estimate, and the interval is the estimate of all rounds ± t(7) · s / √8: batch means, as in
+simulations (Law, *Simulation Modeling and Analysis*, 5th edition, 9.5.3). ``bench/coverage.py``
+simulates all of these.
 """
 
 from __future__ import annotations
@@ -20,12 +25,14 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import pairwise
 
 from perfcli.stats import paired
 from perfcli.stats.paired import Estimate
 from perfcli.stats.series import Series
 
 RANKS_FROM = 8
+STRETCHES, STRETCHES_FROM = 8, 64
 
 
 def estimate(series: Series, confidence: float = 0.95) -> Estimate:
@@ -33,11 +40,25 @@ def estimate(series: Series, confidence: float = 0.95) -> Estimate:
     logs = series.logs
     pairs = per_pair(logs, series.processes)
     if len(pairs) <= 1:
-        return paired.of_logs(logs, confidence)
+        return of_one_pair(logs, confidence)
     if len(pairs) >= RANKS_FROM:
         found = paired.of_logs(pairs, confidence)
         return Estimate(found.ratio, found.low, found.high, len(logs), found.why)
     return _student(pairs, len(logs), confidence)
+
+
+def of_one_pair(logs: Sequence[float], confidence: float = 0.95) -> Estimate:
+    """From the log ratios of one pair of processes, in the order of time."""
+    if len(logs) < STRETCHES_FROM:
+        return paired.of_logs(logs, confidence)
+    whole, parts = paired.location(logs), stretches(logs)
+    return _student(parts, len(logs), confidence, centre=whole)
+
+
+def stretches(logs: Sequence[float]) -> list[float]:
+    """The Hodges–Lehmann estimate of each of 8 stretches of about as many rounds."""
+    ends = [round(i * len(logs) / STRETCHES) for i in range(STRETCHES + 1)]
+    return [paired.location(logs[a:b]) for a, b in pairwise(ends)]
 
 
 def per_pair(logs: Sequence[float], processes: Sequence[int]) -> list[float]:
@@ -52,24 +73,34 @@ def p_value(series: Series) -> float | None:
     """Two-sided, that the ratio is 1, by the test that belongs to the interval."""
     logs = series.logs
     pairs = per_pair(logs, series.processes)
-    if len(pairs) <= 1:
+    if len(pairs) <= 1 and len(logs) < STRETCHES_FROM:
         return paired.p_value(logs)
+    if len(pairs) <= 1:
+        pairs = stretches(logs)
+        return _t_test(pairs)
     if len(pairs) >= RANKS_FROM:
         return paired.p_value(pairs)
-    if min(pairs) == max(pairs):
+    return _t_test(pairs)
+
+
+def _t_test(values: Sequence[float]) -> float | None:
+    if min(values) == max(values):
         return None
     from scipy.stats import ttest_1samp
 
-    return float(ttest_1samp(pairs, 0.0).pvalue)
+    return float(ttest_1samp(values, 0.0).pvalue)
 
 
-def _student(pairs: Sequence[float], rounds: int, confidence: float) -> Estimate:
+def _student(
+    pairs: Sequence[float], rounds: int, confidence: float, centre: float | None = None
+) -> Estimate:
     import numpy as np
     from scipy.special import stdtrit
 
     mean, spread = float(np.mean(pairs)), float(np.std(pairs, ddof=1))
+    mean = mean if centre is None else centre
     if spread == 0:
-        return Estimate(math.exp(mean), rounds=rounds, why="every pair gave the same ratio")
+        return Estimate(math.exp(mean), rounds=rounds, why="every part gave the same ratio")
     width = float(stdtrit(len(pairs) - 1, (1 + confidence) / 2)) * spread / math.sqrt(len(pairs))
     if width > 50:
         return Estimate(math.exp(mean), rounds=rounds, why="the pairs of processes do not agree")

@@ -11,8 +11,9 @@ import math
 from collections.abc import Sequence
 
 from perfcli.model import Round
-from perfcli.stats import hierarchy, series
+from perfcli.stats import hierarchy, paired, series
 from perfcli.stats.paired import Estimate
+from perfcli.stats.series import Series
 
 FIRST_LOOK = 30
 GROWTH = 1.3
@@ -36,14 +37,25 @@ def enough(rounds: Sequence[Round], floor: float) -> str | None:
     kind ``step`` count. ``floor`` is relative (0.01: one percent)."""
     if not is_look(sum(r.kind == "step" for r in rounds)):
         return None
-    estimate = hierarchy.estimate(series.of_steps(rounds))
-    return PRECISE if is_precise(estimate, floor) else None
+    return PRECISE if is_precise(series.of_steps(rounds), floor) else None
 
 
-def is_precise(estimate: Estimate, floor: float) -> bool:
+def is_precise(steps: Series, floor: float) -> bool:
     """Whether the 95 % interval's half-width is at most a quarter of the floor or a tenth of the
-    change, whichever is more."""
+    change, whichever is more.
+
+    For one pair of processes that is asked of the interval over its rounds, and of the wider one
+    over stretches twice as much: a width that is judged by eight values is small now and then by
+    chance, and to stop there would bias the interval.
+    """
+    estimate = hierarchy.estimate(steps)
+    if len(set(steps.processes)) > 1:
+        return _is_narrow(estimate, floor)
+    return _is_narrow(paired.of_logs(steps.logs), floor) and _is_narrow(estimate, floor, slack=2)
+
+
+def _is_narrow(estimate: Estimate, floor: float, slack: float = 1) -> bool:
     width, ratio = estimate.half_width, estimate.ratio
     if width is None or ratio is None:
         return False
-    return width <= max(floor * FLOOR_SHARE, abs(math.log(ratio)) * EFFECT_SHARE)
+    return width <= slack * max(floor * FLOOR_SHARE, abs(math.log(ratio)) * EFFECT_SHARE)

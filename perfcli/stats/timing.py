@@ -23,8 +23,7 @@ def derive(
     sides = parts.both(measurement, runs)
     timed = parts.all_parts(measurement, runs, groups)
     controls = [t.series for t in timed if t.control]
-    allocated = floor.allocated_by(measurement.of("base"))
-    found = floor.find(measurement.device, controls, stored_floor, allocated)
+    found = floor.find(measurement.device, controls, stored_floor)
     steps = series.of_steps(measurement.rounds)
     step = verdict.change(steps, found.relative, found.margin)
     profiled, incomplete = parts.profiled(measurement, sides)

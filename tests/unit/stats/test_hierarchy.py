@@ -77,3 +77,42 @@ def test_the_interval_holds_the_truth_as_often_as_it_says(count: int) -> None:
         found = hierarchy.estimate(pairs(count, 0.01, each=8, seed=seed))
         held += (found.low or 9) <= 1.02 <= (found.high or 0)
     assert 0.92 <= held / 400 <= 0.98
+
+
+def drifting(rounds: int, seed: int, *, swing: float) -> Series:
+    """One pair whose true ratio is 1, but for what one process has for a while and then loses."""
+    dice = random.Random(seed)
+    state, head = dice.gauss(0, swing), []
+    keep = 1 - 40 / rounds
+    for _ in range(rounds):
+        state = keep * state + math.sqrt(1 - keep * keep) * dice.gauss(0, swing)
+        head.append(math.exp(state + dice.gauss(0, 0.03)))
+    return Series((1.0,) * rounds, tuple(head), (0,) * rounds)
+
+
+def test_many_rounds_of_one_pair_are_judged_by_stretches_of_time() -> None:
+    made = pairs(1, 0.0, each=400)
+    found = hierarchy.estimate(made)
+    parts = [paired.location(made.logs[i : i + 50]) for i in range(0, 400, 50)]
+    expected = ttest_1samp(parts, 0.0)
+    low, high = expected.confidence_interval(0.95)
+    assert math.log(found.high or 0) - math.log(found.low or 1) == pytest.approx(high - low)
+    assert found.ratio == pytest.approx(math.exp(paired.location(made.logs)))
+    assert hierarchy.p_value(made) == pytest.approx(float(expected.pvalue))
+
+
+def test_what_a_process_has_for_a_while_is_no_change() -> None:
+    """Rounds as if independent: the 99 % interval excludes 1 in most of these; by stretches in
+    few. The truth is 1 in all of them."""
+    alarms = {"rounds": 0, "stretches": 0}
+    for seed in range(60):
+        made = drifting(800, seed, swing=0.02)
+        for name, found in (
+            ("rounds", paired.of_logs(made.logs, 0.99)),
+            ("stretches", hierarchy.estimate(made, 0.99)),
+        ):
+            assert found.low is not None
+            assert found.high is not None
+            alarms[name] += not found.low <= 1 <= found.high
+    assert alarms["rounds"] > 20
+    assert alarms["stretches"] <= 6

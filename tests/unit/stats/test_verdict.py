@@ -86,3 +86,14 @@ def test_one_find_among_many_kernels_is_unsure() -> None:
     assert judged[0].why == "may be chance among 6 kernels"
     assert judged[0].ratio == found.ratio
     assert judged[1:] == others
+
+
+def test_a_high_floor_does_not_make_unlike_sides_the_same() -> None:
+    """+2 % ± 0.2 %: below a floor of 4 %, yet no SAME."""
+    shown = Estimate(1.02, 1.018, 1.022, 50)
+    assert verdict.decide(shown, shown, 0.04)[0] == "same"
+    word, why = verdict.decide(shown, shown, 0.04, margin=0.015)
+    assert word == "unsure"
+    assert why == "+1.8 % to +2.2 % reaches beyond the margin of 1.5 %"
+    close = Estimate(1.005, 1.003, 1.007, 50)
+    assert verdict.decide(close, close, 0.04, margin=0.015)[0] == "same"

@@ -1,0 +1,76 @@
+"""Other pages and other addresses, with the same contents: a real heap, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from perfcli.measure.layout import PAGE, whole_pages
+from perfcli.worker.live import KEEP_MEMORY
+
+torch = pytest.mark.torch
+
+# The heap of the test process is none of this test's business: it is filled for good.
+PROGRAM = """
+import ctypes, json, random
+import torch
+from types import SimpleNamespace
+from perfcli.measure.layout import Layout, PAGE
+
+torch.manual_seed(0)
+module = torch.nn.Linear(300, 300)
+x = torch.randn(512, 1024)
+workload = SimpleNamespace(call=module, inputs=(x,), kwargs={})
+step = SimpleNamespace(built=SimpleNamespace(workload=workload))
+before = [t.clone() for t in (x, module.weight, module.bias)]
+
+def frame(address):
+    with open("/proc/self/pagemap", "rb") as file:
+        file.seek(address // PAGE * 8)
+        return int.from_bytes(file.read(8), "little") & ((1 << 55) - 1)
+
+layout = Layout(step, 5, 4 << 20)
+draw, offsets, expected, frames = random.Random(5), [], [], []
+place = -(-x.data_ptr() // PAGE) * PAGE + PAGE
+for _ in range(6):
+    layout.change()
+    first = torch.empty(1 << 18)
+    offsets.append(first.data_ptr() % PAGE)
+    expected.append(draw.randrange(PAGE // 64) * 64)
+    del first
+    frames.append(frame(place))
+same = all(bool((a == b).all()) for a, b in zip(before, (x, module.weight, module.bias)))
+print(json.dumps([offsets, expected, frames, same, layout.renews]))
+"""
+
+
+def test_pages_that_lie_within_one_storage() -> None:
+    start = 7 * PAGE
+    (inside,) = whole_pages([(start + 64, 10 * PAGE)])
+    assert inside == (start + PAGE, 9 * PAGE)
+    (exact,) = whole_pages([(start, 8 * PAGE)])
+    assert exact == (start, 8 * PAGE)
+    # Fewer than four whole pages are left alone.
+    assert list(whole_pages([(start + 64, 4 * PAGE)])) == []
+
+
+@torch
+def test_contents_stay_while_addresses_and_pages_change() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env={"PATH": "", "OMP_NUM_THREADS": "1", **KEEP_MEMORY},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    offsets, drawn, frames, same, renews = json.loads(done.stdout)
+    assert same
+    assert renews
+    # What a step allocates first lies where the draw says, up to torch's alignment.
+    assert offsets == [(o + 63) // 64 * 64 % PAGE for o in drawn]
+    assert len(set(offsets)) > 3
+    # Where the system does not tell which pages a process has, it says 0.
+    assert 0 in frames or len(set(frames)) > 3
