@@ -124,8 +124,7 @@ class _Referee:
         said = [f"allowed to differ: {difference.text}" for difference in differing]
         self.notes += [text for text in said if text not in self.notes]
         stored = stored_floor(self._comparison.head, base)
-        allocated = floor.allocated_by(base)
-        self._floor = floor.find(self._setting.device, (), stored, allocated).relative
+        self._floor = floor.find(self._setting.device, (), stored).relative
 
     def enough(self, rounds: Sequence[Round]) -> str | None:
         from perfcli.stats import stopping
