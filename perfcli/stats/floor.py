@@ -31,7 +31,8 @@ from perfcli.stats.verdict import DECIDING
 
 ASSUMED: dict[Device, float] = {"cpu": 0.015, "cuda": 0.01}
 """On the CPU, processes with one layout of memory were seen to differ by up to 0.5 %: three times
-that. The GPU's is a guess that ``perfcli noise`` replaces."""
+that. The GPU's is a guess: on an H200 pairs of one kernel differed
+by 0.03 % at most (5 pairs, docs/noise.md); how steps at the power limit do is not known."""
 FOR_STEP, FOR_KERNEL = 3, 5
 """Controls needed to say anything."""
 
