@@ -16,6 +16,8 @@ SLOW_STEP_SECONDS = 1.0
 PROFILED_SHARE = 0.25
 """Of the time spent: rounds with the profiler attached, for the times of single kernels."""
 PROFILED_STEPS = 3
+LONG_STEP_SECONDS = 0.01
+"""A step from which one is profiled per turn: single kernels need 8 rounds for a verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,6 @@ def ask_for(kind: RoundKind, step_seconds: float) -> Ask:
     if step_seconds >= SLOW_STEP_SECONDS:
         return Ask(kind, 1, warmup)
     if kind == "kernels":
-        return Ask(kind, PROFILED_STEPS, warmup)
+        return Ask(kind, 1 if step_seconds >= LONG_STEP_SECONDS else PROFILED_STEPS, warmup)
     fitting = round(TURN_SECONDS / max(step_seconds, 1e-9))
     return Ask(kind, min(max(fitting, LEAST_STEPS), MOST_STEPS), warmup)

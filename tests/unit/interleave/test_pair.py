@@ -343,3 +343,8 @@ def test_how_many_steps_a_turn_has(seconds: float, count: int, warmup: int) -> N
 def test_a_request_differs_only_in_its_side() -> None:
     asked = plan()
     assert replace(asked.base, side="head") == asked.head
+
+
+def test_long_steps_are_profiled_one_at_a_time() -> None:
+    assert ask_for("kernels", 0.002).steps == PROFILED_STEPS
+    assert ask_for("kernels", 0.05).steps == 1
