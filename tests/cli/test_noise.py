@@ -105,7 +105,8 @@ def test_the_stored_floor_decides_from_then_on(noise: Any, planned: Plan) -> Non
     planned("noise=0.003")
     result = noise("--slow-head", "3", "--pairs", "1", "--json", "-")
     assert json.loads(result.out)["used_floor"]["relative"] == known.floors[0].relative
-    assert result.code == 0
+    # No more SLOWER, but not SAME either: two sides 3 % apart never are.
+    assert result.code == 3
 
 
 def test_a_high_floor_ends_no_pair_early(noise: Any, planned: Plan) -> None:
