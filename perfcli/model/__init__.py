@@ -16,6 +16,18 @@ from perfcli.model.kernel import (
     SourceFacts,
     best_candidate,
 )
+from perfcli.model.measurement import (
+    DeviceState,
+    Machine,
+    MeasuredLaunch,
+    Measurement,
+    MemoryUse,
+    OutputCheck,
+    Prepared,
+    Round,
+    Turn,
+)
+from perfcli.model.measuring import Ask, MeasureRequest, RoundKind, SideName
 from perfcli.model.rule import Rule
 from perfcli.model.run import (
     BreakPlace,
@@ -26,26 +38,7 @@ from perfcli.model.run import (
     Launch,
     Run,
 )
-from perfcli.model.timing import (
-    Ask,
-    DeviceState,
-    Floor,
-    GroupTiming,
-    Machine,
-    MeasuredLaunch,
-    Measurement,
-    MeasureRequest,
-    MemoryUse,
-    OutputCheck,
-    Prepared,
-    Round,
-    RoundKind,
-    SideName,
-    TimeChange,
-    TimeVerdict,
-    Timing,
-    Turn,
-)
+from perfcli.model.timing import Floor, GroupTiming, TimeChange, TimeVerdict, Timing
 from perfcli.model.values import (
     BlobId,
     Device,

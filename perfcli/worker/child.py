@@ -65,8 +65,6 @@ def _measure(request: MeasureRequest, questions: BinaryIO, replies: BinaryIO) ->
     _send(replies, {"type": "prepared", "prepared": side.prepare()})
     while line := questions.readline():
         ask = protocol.decode_dataclass(Ask, json.loads(line))
-        if ask.kind == "end":
-            return
         _send(replies, {"type": "turn", "turn": side.turn(ask)})
 
 

@@ -1,0 +1,175 @@
+"""What measuring yields: raw values in the order they were taken, stored and never changed.
+
+Seconds, bytes, and bytes per second everywhere. ``None`` is "not known".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from perfcli.model.measuring import RoundKind, SideName
+from perfcli.model.values import Device, Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Where a worker ran, as far as it decides times."""
+
+    device: str
+    """``NVIDIA H200`` or the CPU's model name."""
+    torch: str
+    triton: str | None = None
+    ptxas: str | None = None
+    python: str = ""
+    driver: str | None = None
+    device_index: int | None = None
+    uuid: str | None = None
+    threads: int | None = None
+    cpus: tuple[int, ...] = ()
+    facts: Mapping[str, Scalar] = field(default_factory=dict)
+    """What is compared by name besides: ``max_sm_clock_mhz``, ``power_limit_watts``, ``ecc``,
+    ``mig``, ``persistence``, ``governor``, ``cores``, ``fixed_layout`` …"""
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredLaunch:
+    """One launch of a step, as the profiler saw it. Its place in ``Prepared.launches`` is the
+    index of its time in ``Turn.launches``."""
+
+    name: str
+    """A generated kernel's name, or an extern operator's (``aten::mm``) with its kernel."""
+    graph: str = ""
+    """``forward 0``; empty for what is not generated."""
+    generated: bool = True
+    source_hash: str = ""
+    """As ``KernelFacts.source_hash``, of the kernel that ran."""
+    registers: int | None = None
+    shared_bytes: int | None = None
+    grid: tuple[int, ...] = ()
+    block: tuple[int, ...] = ()
+    config: str = ""
+    """The launch configuration that the autotuner took."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryUse:
+    """Of one warm step. ``timeline``: pairs of seconds since the step began and allocated bytes."""
+
+    peak_allocated_bytes: int | None
+    peak_reserved_bytes: int | None
+    method: str
+    """``caching allocator`` or ``resident set of the process``."""
+    timeline: tuple[tuple[float, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OutputCheck:
+    """A variant's outputs against the eager reference, before anything was timed."""
+
+    error: float | None
+    """Largest error over the reference's largest value; None where nothing could be compared."""
+    tolerance: float | None
+    reference: str
+    """``the scenario's reference in float64``, ``the model run eagerly``."""
+    failure: str = ""
+    """What is wrong, in a clause; empty: within tolerance, or not comparable (see error)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A worker that is compiled and warm."""
+
+    side: SideName
+    process: int
+    """Number of the pair of processes, from 0."""
+    machine: Machine
+    step_seconds: float
+    """Of a warm step, for planning only."""
+    compile_seconds: float
+    launches: tuple[MeasuredLaunch, ...] = ()
+    launch_count: int | None = None
+    """Launches of a step, generated or not."""
+    memory: MemoryUse | None = None
+    check: OutputCheck | None = None
+    copy_bandwidth: float | None = None
+    """Bytes per second of a large copy on this device, read and written."""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceState:
+    """Sampled while a turn was timed."""
+
+    sm_clock_mhz: float | None = None
+    memory_clock_mhz: float | None = None
+    power_watts: float | None = None
+    temperature_celsius: float | None = None
+    throttle: tuple[str, ...] = ()
+    """Reasons that slow the clock down: ``thermal``, ``power cap`` …"""
+    others_utilisation: float | None = None
+    """Share of the device, or of the cores, that other processes kept busy; 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One side's part of a round. Each timed step's seconds, in order."""
+
+    seconds: tuple[float, ...]
+    """On the device, by events; on the CPU by the monotonic clock."""
+    wall: tuple[float, ...] = ()
+    """Until the host was free again, by the monotonic clock."""
+    launches: tuple[tuple[float, ...], ...] = ()
+    """Kernel rounds: for each step, seconds of each launch in ``Prepared.launches``."""
+    state: DeviceState | None = None
+    preempted: tuple[int, ...] = ()
+    """CPU: how often the system took a core from the process during each timed step."""
+
+    @property
+    def calm(self) -> tuple[float, ...]:
+        """``seconds`` of the steps that nothing interrupted; of all where that is not known."""
+        if not self.preempted:
+            return self.seconds
+        pairs = zip(self.seconds, self.preempted, strict=True)
+        return tuple(seconds for seconds, times in pairs if not times)
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Both sides, one right after the other."""
+
+    number: int
+    process: int
+    kind: RoundKind
+    first: SideName
+    at: float
+    """Seconds since measuring began."""
+    base: Turn
+    head: Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """All that was measured of two variants; its file is written round by round."""
+
+    id: str
+    created: str
+    base: str
+    """Id of the base's run."""
+    head: str
+    scenario: str
+    device: Device
+    seed: int
+    budget_seconds: float
+    method: str
+    """``a pair of workers, interleaved``, or ``alternating fresh processes``."""
+    prepared: tuple[Prepared, ...] = ()
+    rounds: tuple[Round, ...] = ()
+    stopped: str = ""
+    """Why measuring ended: ``precise enough``, ``budget spent``, ``interrupted`` …"""
+    notes: tuple[str, ...] = ()
+
+    def of(self, side: SideName) -> Prepared | None:
+        """The side's first worker."""
+        return next((p for p in self.prepared if p.side == side), None)
