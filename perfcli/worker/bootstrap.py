@@ -5,6 +5,7 @@ import ctypes
 import importlib.util
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -23,19 +24,38 @@ def _load_perfcli() -> None:
 def _fix_layout() -> None:
     """Starts this process once more with the same address space layout each time. Two processes
     of the same code in different layouts differ by 1 to 4 % in speed, as long as they live (seen
-    on a 2-core AMD EPYC, 2026-11-21). Where the system forbids it, the layout stays random."""
+    on a 2-core AMD EPYC, 2026-11-21). Where the system forbids it, or the descriptors (``ulimit
+    -n``), the layout stays random."""
     if os.environ.pop("PERFCLI_FIXED_LAYOUT", "") != "1":
+        return
+    inherited = [int(number) for number in sys.argv[1:]]
+    # The arguments lie on the stack: they have to be as long in every worker.
+    if not _renumbered(inherited):
         return
     libc = ctypes.CDLL(None)
     now = libc.personality(_ASK)
     if now < 0 or libc.personality(now | _NO_RANDOMIZE) < 0:
+        _close(_DESCRIPTORS)
         return
-    # The arguments lie on the stack: they have to be as long in every worker.
-    for inherited, number in zip(sys.argv[1:], _DESCRIPTORS, strict=True):
-        os.dup2(int(inherited), number, inheritable=True)
-        os.close(int(inherited))
+    _close(inherited)
     arguments = [*sys.orig_argv[1:-2], *map(str, _DESCRIPTORS)]
     os.execv(sys.executable, [sys.executable, *arguments])
+
+
+def _renumbered(inherited: list[int]) -> bool:
+    """Both are to be had under their own and the chosen number, or only under their own."""
+    for done, (old, new) in enumerate(zip(inherited, _DESCRIPTORS, strict=True)):
+        try:
+            os.dup2(old, new, inheritable=True)
+        except OSError:
+            _close(_DESCRIPTORS[:done])
+            return False
+    return True
+
+
+def _close(descriptors: Iterable[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 # From Linux' sys/personality.h.
