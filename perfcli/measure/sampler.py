@@ -55,29 +55,37 @@ def sampler(device: str, cpus: Sequence[int] = ()) -> Sampler:
         gpu = Nvml(uuid or "")
     except (OSError, AttributeError):
         return Sampler(lambda: None)
-    return Sampler(lambda: gpu.state(family()))
+    return Sampler(lambda: gpu.state(family() or frozenset()))
 
 
 class Ticks(Protocol):
-    """Seconds that cores were busy and that they existed; seconds that our processes took."""
+    """Seconds that cores were busy and that they existed; seconds that our processes took. None
+    where it is not known which these are."""
 
-    def __call__(self) -> tuple[float, float, float]: ...
+    def __call__(self) -> tuple[float, float, float] | None: ...
 
 
 class Cores:
     """Which share of the cores others kept busy since the last sample."""
 
     def __init__(self, cpus: Sequence[int], ticks: Ticks | None = None) -> None:
-        self._ticks = ticks or (lambda: (*core_seconds(_stat(), cpus), family_seconds(family())))
+        self._ticks = ticks or (lambda: _seconds(cpus))
         self._before = self._ticks()
 
     def __call__(self) -> DeviceState | None:
         now, before = self._ticks(), self._before
+        if now is None or before is None:
+            return None
         busy, total, ours = (n - b for n, b in zip(now, before, strict=True))
         if total <= 0:  # the kernel counts in hundredths of a second
             return None
         self._before = now
         return DeviceState(others_utilisation=round(min(max((busy - ours) / total, 0.0), 1.0), 4))
+
+
+def _seconds(cpus: Sequence[int]) -> tuple[float, float, float] | None:
+    ours = family()
+    return None if ours is None else (*core_seconds(_stat(), cpus), family_seconds(ours))
 
 
 def core_seconds(stat: str, cpus: Iterable[int]) -> tuple[float, float]:
@@ -95,13 +103,15 @@ def core_seconds(stat: str, cpus: Iterable[int]) -> tuple[float, float]:
     return busy / tick, total / tick
 
 
-def family() -> frozenset[int]:
-    """The processes that measure together: this one, and the other children of its parent."""
+def family(proc: Path = Path("/proc")) -> frozenset[int] | None:
+    """The processes that measure together: this one, and the other children of its parent. None
+    where Linux does not list them (CONFIG_PROC_CHILDREN): the other side would count as another's
+    load."""
     parent = os.getppid()
     try:
-        children = Path(f"/proc/{parent}/task/{parent}/children").read_text(encoding="ascii")
+        children = (proc / f"{parent}/task/{parent}/children").read_text(encoding="ascii")
     except OSError:
-        return frozenset({os.getpid()})
+        return None
     return frozenset({os.getpid(), parent, *(int(pid) for pid in children.split())})
 
 

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from perfcli.measure import sampler
 from perfcli.measure.nvml import others_share, throttle_reasons
 from perfcli.measure.sampler import (
     EVERY_SECONDS,
@@ -75,10 +77,28 @@ def test_a_turn_that_failed_is_not_sampled() -> None:
 
 
 def test_this_process_is_of_its_own_family() -> None:
-    assert os.getpid() in family()
+    assert os.getpid() in (family() or ())
     used = sum(os.times()[:2])
     assert abs(family_seconds([os.getpid()]) - used) < 0.5
     assert family_seconds([2**22 + 1]) == 0.0  # above the largest process number
+
+
+def test_a_family_that_is_not_listed_is_not_known(tmp_path: Path) -> None:
+    parent = os.getppid()
+    assert family(tmp_path) is None
+    listed = tmp_path / f"{parent}/task/{parent}"
+    listed.mkdir(parents=True)
+    (listed / "children").write_text("4000001 4000002 ")
+    assert family(tmp_path) == frozenset({os.getpid(), parent, 4000001, 4000002})
+
+
+def test_without_a_family_nobody_knows_what_others_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampler, "family", lambda: None)
+    assert Cores(sorted(os.sched_getaffinity(0)))() is None
+    counts = iter([(10.0, 100.0, 1.0), None, (14.0, 108.0, 2.0)])
+    cores = Cores([0], lambda: next(counts))
+    assert cores() is None
+    assert cores() == DeviceState(others_utilisation=(4 - 1) / 8)
 
 
 @pytest.mark.parametrize(
