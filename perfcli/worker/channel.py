@@ -23,16 +23,26 @@ BOOTSTRAP = Path(__file__).with_name("bootstrap.py")
 LOG_TAIL_LINES = 20
 STACK_SECONDS = 2.0
 POLL_SECONDS = 0.5
+MORE_TIME = "--timeout SECONDS gives it more"
 _READ_BYTES = 1 << 20
 
 
 class Channel:
-    """``doing`` is what the worker is at, for messages about its end."""
+    """``doing`` is what the worker is at, for messages about its end. ``killed``: the error for a
+    worker that somebody else ended with SIGKILL, as Linux does where memory is full."""
 
-    def __init__(self, python: str | None, environment: Mapping[str, str], folder: Path) -> None:
+    def __init__(
+        self,
+        python: str | None,
+        environment: Mapping[str, str],
+        folder: Path,
+        killed: type[WorkerFailed] = WorkerFailed,
+    ) -> None:
         self._log = folder / "log"
         self._deadline: float | None = None
         self._timeout = 0.0
+        self._advice = ""
+        self._killed = killed
         self._rest = b""
         self._lines: list[bytes] = []
         self._closed = False
@@ -65,8 +75,10 @@ class Channel:
         self._replies = reply_read
         self._requests = os.fdopen(request_write, "wb")
 
-    def give(self, seconds: float | None) -> None:
-        """From now on the worker has this long; None: for ever."""
+    def give(self, seconds: float | None, advice: str = MORE_TIME) -> None:
+        """From now on the worker has this long; None: for ever. ``advice`` is for one that was
+        not done by then."""
+        self._advice = f" ({advice})" if advice else ""
         self._timeout = seconds or 0.0
         self._deadline = time.monotonic() + seconds if seconds else None
 
@@ -83,15 +95,15 @@ class Channel:
         while not self._lines:
             chunk = os.read(self._replies, _READ_BYTES) if self._wait() else b""
             if not chunk:
-                raise self.failure(self._how_it_ended())
+                raise self._ended()
             *whole, self._rest = (self._rest + chunk).split(b"\n")
             self._lines += whole
         return self._lines.pop(0)
 
-    def failure(self, message: str) -> WorkerFailed:
+    def failure(self, message: str, kind: type[WorkerFailed] = WorkerFailed) -> WorkerFailed:
         """With the end of its log."""
         tail = "\n".join(self._log_lines()[-LOG_TAIL_LINES:])
-        return WorkerFailed(message, detail=f"the end of its log:\n{tail}" if tail else "")
+        return kind(message, detail=f"the end of its log:\n{tail}" if tail else "")
 
     def close(self) -> None:
         """Kills the process and all that it started."""
@@ -127,21 +139,26 @@ class Channel:
             return POLL_SECONDS
         return min(max(self._deadline - time.monotonic(), 0), POLL_SECONDS)
 
-    def _how_it_ended(self) -> str:
+    def _ended(self) -> WorkerFailed:
         try:
             code = self._process.wait(timeout=10)
         except subprocess.TimeoutExpired:
-            return "the worker closed its pipe without a reply"
+            return self.failure("the worker closed its pipe without a reply")
+        if code == -signal.SIGKILL:  # not by us: nobody waits for a worker that was closed
+            message = f"the worker was killed by SIGKILL while {self.doing} (out of memory?)"
+            return self.failure(message, self._killed)
         if code < 0:
-            name = _signal_name(-code)
-            hint = " (out of memory?)" if name == "SIGKILL" else ""
-            return f"the worker was killed by {name} while {self.doing}{hint}"
-        return f"the worker ended with exit code {code} and no reply while {self.doing}"
+            return self.failure(
+                f"the worker was killed by {_signal_name(-code)} while {self.doing}"
+            )
+        return self.failure(
+            f"the worker ended with exit code {code} and no reply while {self.doing}"
+        )
 
     def _timed_out(self) -> WorkerFailed:
         message = (
             f"the worker did not finish within {self._timeout:g} s and was stopped while "
-            f"{self.doing} (--timeout SECONDS gives it more)"
+            f"{self.doing}{self._advice}"
         )
         place = stack.innermost(self._log_lines())
         return WorkerFailed(message, detail=place) if place else self.failure(message)

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from perfcli.errors import PerfcliError
+from perfcli.errors import OutOfMemory, PerfcliError
 from perfcli.model import Ask, MeasureRequest, Prepared, Turn
 from perfcli.worker import protocol
 from perfcli.worker.channel import Channel
@@ -20,8 +20,10 @@ from perfcli.worker.process import PHASES, worker_environment
 
 T = TypeVar("T", Prepared, Turn)
 
-# A turn of a few steps that takes this long hangs, whatever --timeout says of compiling.
+# A turn hangs that takes this long, and this many times as long as its steps took when they were
+# warm, whatever --timeout says of compiling.
 TURN_SECONDS = 300.0
+TURN_TIMES = 10
 
 KEEP_MEMORY: Mapping[str, str] = {
     # glibc keeps what is freed, as a process that has run for long does: no page faults in steps.
@@ -67,9 +69,11 @@ class LiveWorker:
         self._told = told
         self._folder = Path(tempfile.mkdtemp(prefix="perfcli-"))
         self._channel: Channel | None = None
+        self._step_seconds = 0.0
         try:
             environment = _environment(request, self._folder, caches)
-            self._channel = Channel(request.compile.variant.python, environment, self._folder)
+            python = request.compile.variant.python
+            self._channel = Channel(python, environment, self._folder, killed=OutOfMemory)
             self._channel.give(timeout_seconds)
             self._channel.send(protocol.encode({"measure": request}))
         except BaseException:
@@ -77,12 +81,15 @@ class LiveWorker:
             raise
 
     def prepare(self) -> Prepared:
-        return self._decoded(self._reply("prepared").prepared, Prepared)
+        prepared = self._decoded(self._reply("prepared").prepared, Prepared)
+        self._step_seconds = prepared.step_seconds
+        return prepared
 
     def turn(self, ask: Ask) -> Turn:
         channel = self._open()
         channel.doing = "measuring"
-        channel.give(TURN_SECONDS)
+        expected = (ask.warmup + ask.steps) * self._step_seconds
+        channel.give(max(TURN_SECONDS, TURN_TIMES * expected), advice="")
         channel.send(protocol.encode(protocol.plain(ask)))
         return self._decoded(self._reply("turn").turn, Turn)
 

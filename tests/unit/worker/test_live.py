@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,10 +28,10 @@ def send(**message):
 def sleep():
     threading.Event().wait(60)
 machine = {{"device": "a stand-in", "torch": "2.13.0", "variables": dict(os.environ)}}
-def ready():
+def ready(step_seconds=0.001):
     send(type="prepared", prepared={{
         "side": request["side"], "process": 0, "machine": machine,
-        "step_seconds": 0.001, "compile_seconds": 2.5,
+        "step_seconds": step_seconds, "compile_seconds": 2.5,
     }})
 def asked():
     line = requests.readline()
@@ -177,7 +178,7 @@ print("last words", flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
     error = failure(start(body))
-    assert isinstance(error, WorkerFailed)
+    assert isinstance(error, OutOfMemory)
     assert str(error) == (
         "the head's worker was killed by SIGKILL while building and tracing the model "
         "(out of memory?)"
@@ -195,8 +196,17 @@ print("last words", flush=True)
 os.kill(os.getpid(), signal.SIGSEGV)
 """
     error = failure(start(body, side="base"), turns=2)
+    assert type(error) is WorkerFailed
     assert str(error) == "the base's worker was killed by SIGSEGV while measuring"
     assert error.detail.endswith("last words")
+
+
+def test_killed_in_a_turn_is_out_of_memory(start: Start) -> None:
+    error = failure(start("ready()\nasked()\nos.kill(os.getpid(), signal.SIGKILL)"), turns=1)
+    assert type(error) is OutOfMemory
+    assert str(error) == (
+        "the head's worker was killed by SIGKILL while measuring (out of memory?)"
+    )
 
 
 def test_one_that_leaves_between_two_turns(start: Start) -> None:
@@ -220,8 +230,19 @@ def test_a_hang_in_a_turn_ends_as_well(start: Start, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("perfcli.worker.channel.STACK_SECONDS", 0.1)
     monkeypatch.setattr(live, "TURN_SECONDS", 0.3)
     error = failure(start("ready()\nasked()\nsleep()"), turns=1)
-    assert "the head's worker did not finish within 0.3 s" in str(error)
-    assert "while measuring" in str(error)
+    assert str(error) == (
+        "the head's worker did not finish within 0.3 s and was stopped while measuring"
+    )
+
+
+def test_a_turn_of_slow_steps_has_longer(start: Start) -> None:
+    worker = start(WORKS.replace("ready()", "ready(90.0)"))
+    worker.prepare()
+    before = time.monotonic()
+    worker.turn(STEP)
+    channel: Any = worker._channel
+    # Ten times its two warm-up and three timed steps.
+    assert 4500 <= channel._deadline - before < 4510
 
 
 def test_the_time_of_preparing_does_not_count_for_turns(start: Start) -> None:
