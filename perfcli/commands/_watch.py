@@ -59,11 +59,8 @@ class Watch:
 
     def end(self, stopped: str, method: str = "", notes: tuple[str, ...] = ()) -> None:
         """A measurement without a round leaves no file: it would hide an older one."""
-        if self._recorder is None:
-            return
-        self._recorder.end(stopped, method, notes)
-        if not self.rounds:
-            self._recorder.path.unlink(missing_ok=True)
+        if self._recorder is not None:
+            self._recorder.end(stopped, method, notes)
 
     def _look(self) -> None:
         if self._recorder is not None and self._recorder.failure:
