@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from perfcli.commands import _bench
 from perfcli.commands._measuring_options import Setting, why_not
 from perfcli.commands._obtain import How
 from perfcli.commands._progress import Notes
 from perfcli.commands._request import Job
+from perfcli.diff import wrong
 from perfcli.diff.weigh import weigh
-from perfcli.errors import PerfcliError
+from perfcli.errors import PerfcliError, WrongResult
 from perfcli.interleave import record
-from perfcli.model import Comparison, Measurement, Run, Timing
+from perfcli.model import Comparison, Measurement, Run, Timing, WrongResults
 
 # Options with these words in their names act when the step runs, though kernels stay the same.
 _AT_RUN_TIME = ("cudagraph", "graph_partition", "cpp_wrapper", "memory_plan", "buffer_reuse", "tun")
@@ -50,16 +52,26 @@ def _steps(run: Run) -> list[tuple[str, str]]:
 
 def measured(
     comparison: Comparison, setting: Setting, jobs: Sequence[Job], how: How, notes: Notes
-) -> Timing | None:
-    """Measured now; None, and a word why, where there is nothing to measure."""
+) -> Comparison:
+    """With its times, measured now, or with what is wrong with a side's results; as it is, after a
+    word why, where there is nothing to measure."""
     if reason := why_not(jobs, setting):
         setting.asked.refuse(reason)
         notes.warn(f"not measured: {reason}")
-        return None
+        return comparison
     if nothing_to_measure(comparison, setting):
         notes.say("same code on both sides: nothing to measure")
-        return None
-    return derived(comparison, _bench.measure(comparison, setting, jobs, how, notes))
+        return comparison
+    try:
+        measurement = _bench.measure(comparison, setting, jobs, how, notes)
+    except WrongResult as error:
+        return replace(comparison, wrong=_wrong_results(str(error)))
+    return replace(comparison, timing=derived(comparison, measurement))
+
+
+def _wrong_results(message: str) -> WrongResults:
+    """The message begins with the side: nothing else of an error comes out of a worker."""
+    return WrongResults("base" if message.startswith("the base's") else "head", message)
 
 
 # --- what follows ----------------------------------------------------------------------------
@@ -86,7 +98,9 @@ def derived(comparison: Comparison, measurement: Measurement) -> Timing:
 
 
 def weighed(comparison: Comparison) -> Comparison:
-    """With the verdict of its times, where it has any."""
+    """With the verdict of its times, or of its wrong results, where it has any."""
+    if comparison.wrong is not None:
+        return wrong.judged(comparison, comparison.wrong)
     return comparison if comparison.timing is None else weigh(comparison, comparison.timing)
 
 

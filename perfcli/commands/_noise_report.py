@@ -73,7 +73,7 @@ def _remarks(found: Sequence[Measured]) -> Iterator[str]:
     for number, measured in enumerate(found, 1):
         if measured.change.why:
             yield f"pair {number} is unsure: {measured.change.why}"
-        yield from (f"pair {number}: {note}" for note in measured.notes)
+        yield from (units.printable(f"pair {number}: {note}") for note in measured.notes)
 
 
 def _lesson(done: Series, kept: noise.StoredFloor | None) -> Iterator[str]:

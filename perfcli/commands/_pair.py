@@ -18,7 +18,7 @@ from perfcli.model import Comparison
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """``comparison`` has its times, no findings yet."""
+    """``comparison`` has its times, or what is wrong with its results; no findings yet."""
 
     base: Obtained
     head: Obtained
@@ -56,8 +56,7 @@ def of_variants(
     _obtain.warn_forward_only(head.run, notes)
     comparison = compare(base.run, head.run, allow)
     if setting is not None:
-        timing = _measuring.measured(comparison, setting, order.jobs, how, notes)
-        comparison = replace(comparison, timing=timing)
+        comparison = _measuring.measured(comparison, setting, order.jobs, how, notes)
     return Pair(base, head, comparison)
 
 

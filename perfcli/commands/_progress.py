@@ -32,11 +32,11 @@ class Notes:
 
     def say(self, text: str) -> None:
         if not self.quiet:
-            print(text, file=sys.stderr, flush=True)  # noqa: T201
+            print(units.printable(text), file=sys.stderr, flush=True)  # noqa: T201
 
     def warn(self, text: str) -> None:
         """Said even when quiet: something is not as it was asked for."""
-        print(f"warning: {text}", file=sys.stderr, flush=True)  # noqa: T201
+        print(units.printable(f"warning: {text}"), file=sys.stderr, flush=True)  # noqa: T201
 
 
 class Reporter:

@@ -4,7 +4,15 @@ A ``Run`` is what one compilation of one scenario yielded; a ``Comparison`` is a
 made from two runs. ``None`` always means "not known", never zero.
 """
 
-from perfcli.model.comparison import Because, Comparison, KernelGroup, Match, Report, Screen
+from perfcli.model.comparison import (
+    Because,
+    Comparison,
+    KernelGroup,
+    Match,
+    Report,
+    Screen,
+    WrongResults,
+)
 from perfcli.model.finding import Appearance, Change, Cure, Finding, Trial, TrialOutcome
 from perfcli.model.kernel import (
     Access,
@@ -122,5 +130,6 @@ __all__ = [
     "Turn",
     "Variant",
     "Workload",
+    "WrongResults",
     "best_candidate",
 ]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfcli.model.finding import Change, Finding
+from perfcli.model.measuring import SideName
 from perfcli.model.run import Run
 from perfcli.model.timing import Timing
 from perfcli.model.values import Outcome, Relation
@@ -58,6 +59,15 @@ class Because:
 
 
 @dataclass(frozen=True, slots=True)
+class WrongResults:
+    """A side whose outputs are not those of its eager reference: it was not timed."""
+
+    side: SideName
+    what: str
+    """``the head's outputs are wrong: 3 of 4096 values are NaN``."""
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """The only thing that reports and the gate see."""
 
@@ -75,6 +85,8 @@ class Comparison:
     """What changed apart from kernels: extern calls, graph breaks."""
     timing: Timing | None = None
     """Where both sides were measured together."""
+    wrong: WrongResults | None = None
+    """Where they were to be measured, and one of them computes something else."""
 
 
 @dataclass(frozen=True, slots=True)

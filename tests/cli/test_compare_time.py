@@ -15,7 +15,7 @@ from perfcli import driver, noise, store, targets
 from perfcli.commands import _bench
 from perfcli.environment import Interpreter
 from perfcli.interleave import record
-from perfcli.model import Measurement
+from perfcli.model import Measurement, Rule
 from perfcli.worker import fake, fake_measuring
 
 MIX = ("-b", "triton.mix_order_reduction=false")
@@ -253,11 +253,35 @@ def test_a_worker_that_fails_before_a_round_leaves_no_measurement(timed: Any) ->
     assert len(ids()) == 2  # the runs stay
 
 
-def test_wrong_outputs_are_no_timing(timed: Any) -> None:
-    result = timed("fail=wrong:head:prepare", *CPU)
-    assert result.code == 1
-    assert result.complaint.startswith("perfcli: the head's outputs are wrong")
+@pytest.mark.parametrize(
+    ("side", "code", "outcome"), [("head", 1, "worse"), ("base", 3, "unknown")]
+)
+def test_wrong_outputs_are_a_finding_and_no_timing(
+    timed: Any, side: str, code: int, outcome: str
+) -> None:
+    result = timed(f"fail=wrong:{side}:prepare", *CPU, "--json", "out.json")
+    assert result.code == code
+    what = f"the {side}'s outputs are wrong: 3 of 4096 values are NaN"
+    assert f"PC903: {what}" in " ".join(result.out.split())
+    document = json.loads(Path("out.json").read_text())
+    assert document["outcome"] == outcome
+    (finding,) = [f for f in document["findings"] if f["code"] == "PC903"]
+    assert (finding["severity"], finding["headline"]) == ("error", what)
+    assert document["timing"] is None
     assert files() == []
+
+
+def test_wrong_outputs_are_told_though_a_rule_fails(
+    timed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(comparison: Any) -> None:
+        raise ValueError("planted")
+
+    broken = Rule("PC999", "planted", "", of_comparison=fail)  # type: ignore[arg-type]
+    monkeypatch.setattr("perfcli.diagnosis.rules", lambda: (broken,))
+    result = timed("fail=wrong:head:prepare", *CPU)
+    assert "WORSE" in result.out
+    assert "the head's outputs are wrong" in " ".join(result.out.split())
 
 
 def test_out_of_memory_together_is_measured_in_turns_of_processes(timed: Any) -> None:

@@ -280,6 +280,14 @@ def test_progress_keeps_quiet_for_two_seconds_then_says_each_phase_once(
     ]
 
 
+def test_notes_cannot_move_the_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+    """Scenarios and workers' notes hold what users' files say."""
+    notes = Notes(False)
+    notes.say("measured \x1b[2J")
+    notes.warn("of \x1b[1A\r")
+    assert capsys.readouterr().err.splitlines() == ["measured �[2J", "warning: of �[1A�"]
+
+
 def test_progress_is_a_bar_on_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
