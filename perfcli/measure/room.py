@@ -12,7 +12,27 @@ CGROUP = Path("/sys/fs/cgroup")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """torch's error for a full device, or the CPU allocator's, which is a plain RuntimeError."""
+    return out_of_memory_in(error) is not None
+
+
+def out_of_memory_in(error: BaseException) -> BaseException | None:
+    """torch's error for a full device, or the CPU allocator's, which is a plain RuntimeError: this
+    one, or the innermost of those that it wraps (Dynamo's, Inductor's, ours)."""
+    found = [each for each in _wrapped(error) if _says_full(each)]
+    return found[-1] if found else None
+
+
+def _wrapped(error: BaseException) -> list[BaseException]:
+    """The error and what it wraps, from the outside in."""
+    chain: list[BaseException] = []
+    inner: BaseException | None = error
+    while inner is not None and inner not in chain:
+        chain.append(inner)
+        inner = getattr(inner, "inner_exception", None) or inner.__cause__
+    return chain
+
+
+def _says_full(error: BaseException) -> bool:
     import torch
 
     if isinstance(error, torch.OutOfMemoryError | MemoryError):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from perfcli.compile.building import Built, users_workload
 from perfcli.compile.capture import capturing
 from perfcli.compile.captured import Capture
 from perfcli.errors import OutOfMemory, PerfcliError, UserCodeFailed
+from perfcli.measure import room
 from perfcli.model import CompileRequest, MeasureRequest, SideName
 from perfcli.tracebacks import users_traceback
 
@@ -101,9 +102,19 @@ def prepare(request: MeasureRequest) -> Step:
             _first(step)
         step.compile_seconds = time.monotonic() - started
         if request.cpus:  # not while compiling: both sides would share these cores
-            os.sched_setaffinity(0, request.cpus)
+            pin(request.cpus)
         step.warm()
     return step
+
+
+def pin(cpus: Iterable[int]) -> None:
+    """All threads of this process onto these cores: those of OpenMP live by now, and only later
+    ones take after the main thread."""
+    wanted = frozenset(cpus)
+    os.sched_setaffinity(0, wanted)
+    for thread in os.listdir("/proc/self/task"):
+        with suppress(ProcessLookupError):  # it has ended
+            os.sched_setaffinity(int(thread), wanted)
 
 
 def _tuned(device: str) -> AbstractContextManager[None]:
@@ -130,32 +141,27 @@ def _use_device(request: MeasureRequest) -> None:
 
 def _first(step: Step) -> None:
     """The step that compiles. Its failure is Inductor's, or the model's."""
-    import torch
-
     try:
         step.launch()
         step.wait()
-    except torch.OutOfMemoryError:
-        raise
     except Exception as error:
+        if room.is_out_of_memory(error):
+            raise
         raise tracing.explained(error, step.capture) from error
 
 
 @contextmanager
 def out_of_memory(side: SideName, request: CompileRequest) -> Iterator[None]:
     """torch's errors for a full device or machine, as ours."""
-    import torch
-
     try:
         yield
-    except (torch.OutOfMemoryError, MemoryError) as error:
-        raise _full(side, request, str(error)) from error
-    except RuntimeError as error:
-        text = str(error)
-        if "out of memory" in text or "can't allocate memory" in text:
-            raise _full(side, request, text) from error
-        if isinstance(error, PerfcliError):
+    except Exception as error:
+        full = room.out_of_memory_in(error)
+        if full is not None:
+            raise _full(side, request, str(full)) from error
+        if not isinstance(error, RuntimeError):
             raise
+        text = str(error)
         raise UserCodeFailed(
             f"the model failed while it ran: {text.splitlines()[0] if text else 'RuntimeError'}",
             detail=users_traceback(error),

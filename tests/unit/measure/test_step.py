@@ -1,12 +1,22 @@
-"""What is said of a device that is full."""
+"""What is said of a device that is full, and where threads run."""
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from perfcli.errors import OutOfMemory
+from perfcli.errors import CompileFailed, OutOfMemory, UserCodeFailed
+from perfcli.measure import step as steps
 from perfcli.measure.step import out_of_memory
 from perfcli.model import CompileRequest, Variant
+
+torch = pytest.mark.torch
 
 TORCH_SAYS = (
     "CUDA out of memory. Tried to allocate 84.33 GiB. GPU 0 has a total capacity of 139.80 GiB of "
@@ -15,6 +25,96 @@ TORCH_SAYS = (
 )
 
 
+REQUEST = CompileRequest("softmax", {}, None, Variant("default"), "cpu", None)
+ALLOCATOR_SAYS = (
+    "[enforce fail at alloc_cpu.cpp:126] err == 0. DefaultCPUAllocator: can't allocate memory: "
+    "you tried to allocate 4503599627370496 bytes. Error code 12 (Cannot allocate memory)"
+)
+# Threads that already wait when the process is pinned, as those of OpenMP do.
+PINNING = """
+import json, os, threading
+from perfcli.measure.step import pin
+
+done = threading.Event()
+for _ in range(3):
+    threading.Thread(target=done.wait, daemon=True).start()
+tids = [int(tid) for tid in os.listdir("/proc/self/task")]
+pin([max(os.sched_getaffinity(0))])
+print(json.dumps([sorted(os.sched_getaffinity(tid)) for tid in tids]))
+done.set()
+"""
+
+
+def test_threads_that_already_live_are_pinned_as_well() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PINNING], capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout) == [[max(os.sched_getaffinity(0))]] * 4
+
+
+def first_step(failure: BaseException) -> None:
+    """A step whose first launch fails so, as ``prepare`` runs it."""
+
+    def launch() -> Any:
+        raise failure
+
+    capture = SimpleNamespace(latest=lambda: "graph forward 0")
+    step: Any = SimpleNamespace(launch=launch, wait=lambda: None, capture=capture)
+    with out_of_memory("base", REQUEST):
+        steps._first(step)
+
+
+def from_inductor(error: Exception) -> Exception:
+    from torch._dynamo.exc import BackendCompilerFailed
+
+    def inductor() -> None: ...
+
+    made: Exception = BackendCompilerFailed(inductor, error, None)
+    return made
+
+
+@torch
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (RuntimeError(ALLOCATOR_SAYS), "DefaultCPUAllocator: can't allocate memory: you tried"),
+        (RuntimeError(TORCH_SAYS), "CUDA out of memory. Tried to allocate 84.33 GiB"),
+        (MemoryError("64 bytes are needed"), "64 bytes are needed"),
+    ],
+)
+def test_a_first_step_without_room(error: Exception, says: str, wrapped: bool) -> None:
+    with pytest.raises(OutOfMemory) as raised:
+        first_step(from_inductor(error) if wrapped else error)
+    assert says in str(raised.value)
+    assert str(raised.value).startswith("the base's softmax does not fit into memory: ")
+    assert "inductor" not in str(raised.value)
+
+
+@torch
+def test_a_first_step_that_fails_otherwise() -> None:
+    with pytest.raises(CompileFailed, match="Inductor could not compile graph forward 0"):
+        first_step(from_inductor(RuntimeError("no such loop")))
+    with pytest.raises(UserCodeFailed, match="failed while it was traced: RuntimeError: shapes"):
+        first_step(RuntimeError("shapes do not match"))
+
+
+@torch
+def test_building_without_room() -> None:
+    with pytest.raises(OutOfMemory, match="CUDA out of memory"), out_of_memory("base", REQUEST):
+        raise UserCodeFailed("the scenario raised") from RuntimeError(TORCH_SAYS)
+
+
+@torch
+def test_a_later_step_that_fails() -> None:
+    failing = out_of_memory("base", REQUEST)
+    with pytest.raises(UserCodeFailed, match="failed while it ran: index 9"), failing:
+        raise RuntimeError("index 9 is out of range\nmore")
+    with pytest.raises(ValueError, match="odd"), out_of_memory("base", REQUEST):
+        raise ValueError("odd")
+
+
+@torch
 def test_how_much_was_free_is_told_in_whole_sentences() -> None:
     request = CompileRequest("softmax", {}, None, Variant("default"), "cuda", None)
     with pytest.raises(OutOfMemory) as raised, out_of_memory("head", request):
