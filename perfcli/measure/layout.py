@@ -11,7 +11,7 @@ from a cache). No number of rounds tells that from a change. So
 * before each turn that memory, the model's and the inputs' get other physical pages.
 
 What a process happened to get becomes noise between rounds, which rounds average out. Linux with
-glibc, where it takes all memory from its heap (``MALLOC_MMAP_THRESHOLD_``).
+glibc 2.35 or later, where it takes all memory from its heap (``MALLOC_MMAP_THRESHOLD_``).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import random
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -43,16 +44,18 @@ _OWN_BYTES = 8
 
 
 class Layout:
-    """``seed``: the same on both sides. ``step_bytes``: what a step allocates at its peak."""
+    """``seed``: the same on both sides. ``peak_bytes``: what is allocated at a step's peak, with
+    the weights and inputs. Whether pages are renewed is decided by the latter alone, which both
+    sides have alike."""
 
-    def __init__(self, step: Step, seed: int, step_bytes: int | None) -> None:
+    def __init__(self, step: Step, seed: int, peak_bytes: int | None) -> None:
         self._step = step
         self._draw = random.Random(seed)
         self._heap = Heap()
-        self._step_bytes = -(-(step_bytes or 0) // PAGE) * PAGE + PAGE
         self._parked: deque[list[mmap.mmap]] = deque(maxlen=PARKED)
         held = sum(length for _, length in _storages(step))
-        self.renews = step_bytes is not None and held + self._step_bytes <= MOST_BYTES
+        self.renews = held <= MOST_BYTES
+        self.step_bytes = of_step(peak_bytes, held)
         self._heap.fill()
 
     def change(self) -> None:
@@ -68,9 +71,26 @@ class Layout:
             ctypes.memmove(_address(kept), address, length)
             parked.append(_given_back(address, length))
             ctypes.memmove(address, _address(kept), length)
-        with self._heap.taken(self._step_bytes) as (address, length):
+        with self._heap.taken(self.step_bytes) as (address, length):
             parked.append(_given_back(address, length))
         self._parked.append(parked)
+
+
+def of_step(peak_bytes: int | None, held: int) -> int:
+    """Whole pages at the heap's end that get others: what a step takes there besides the weights
+    and inputs, or as much of it as may be renewed besides these."""
+    own = max((peak_bytes or 0) - held, 0)
+    return min(-(-own // PAGE) * PAGE + PAGE, max(MOST_BYTES - held, PAGE))
+
+
+def unmovable() -> str:
+    """Why layouts can't be changed here, for the notes; empty where they can."""
+    if Heap().takes_all():
+        return ""
+    return (
+        "this malloc does not take large blocks from the heap (glibc 2.35 or later does, where "
+        "nothing else is preloaded): each side keeps the addresses and pages that it got"
+    )
 
 
 class Heap:
@@ -81,6 +101,17 @@ class Heap:
         self._malloc, self._free = libc.malloc, libc.free
         self._malloc.restype = ctypes.c_void_p
         self._malloc.argtypes, self._free.argtypes = [ctypes.c_size_t], [ctypes.c_void_p]
+
+    def takes_all(self) -> bool:
+        """Whether large blocks come from it too: with another malloc, or none from there, the rest
+        here would look for the heap's end for ever."""
+        block = self._malloc(_LARGEST)
+        try:
+            return block is not None and any(
+                start <= block and block + _LARGEST <= end for start, end in _heaps()
+            )
+        finally:
+            self._free(block)
 
     def fill(self) -> None:
         """Takes every hole for good: blocks of each size until one comes from the heap's end."""
@@ -116,6 +147,18 @@ class Heap:
             yield -(-((block or 0) + LINE) // PAGE) * PAGE, length if block else 0
         finally:
             self._free(block)
+
+
+def _heaps(maps: Path = Path("/proc/self/maps")) -> Iterator[tuple[int, int]]:
+    """Where what ``brk`` gave begins and ends."""
+    try:
+        lines = maps.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        if line.endswith("[heap]"):
+            start, end = line.split()[0].split("-")
+            yield int(start, 16), int(end, 16)
 
 
 def whole_pages(storages: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:

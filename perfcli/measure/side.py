@@ -85,7 +85,7 @@ class MeasuredSide:
 
     def _known(self, check: OutputCheck | None) -> Prepared:
         from perfcli.measure import cuda_clock, machine, memory
-        from perfcli.measure.layout import Layout
+        from perfcli.measure.layout import Layout, unmovable
         from perfcli.measure.profiling import StepProfiler
         from perfcli.measure.sampler import sampler
 
@@ -99,7 +99,8 @@ class MeasuredSide:
         # What getting ready left behind would be gone through again before each turn.
         gc.collect()
         gc.freeze()
-        if self._device != "cuda":
+        fixed = unmovable() if self._device != "cuda" else ""
+        if self._device != "cuda" and not fixed:
             self._layout = Layout(step, request.seed, used.peak_allocated_bytes)
         step.warm()
         return Prepared(
@@ -113,7 +114,7 @@ class MeasuredSide:
             memory=used,
             check=check,
             copy_bandwidth=bandwidth,
-            notes=tuple(filter(None, (*step.built.notes, graph, *self._profiler.notes))),
+            notes=tuple(filter(None, (*step.built.notes, graph, fixed, *self._profiler.notes))),
         )
 
     def _timed(self, count: int) -> Turn:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from perfcli.measure.layout import PAGE, whole_pages
+from perfcli.measure.layout import MOST_BYTES, PAGE, of_step, whole_pages
 from perfcli.worker.live import KEEP_MEMORY
 
 torch = pytest.mark.torch
@@ -43,7 +43,10 @@ for _ in range(6):
     del first
     frames.append(frame(place))
 same = all(bool((a == b).all()) for a, b in zip(before, (x, module.weight, module.bias)))
-print(json.dumps([offsets, expected, frames, same, layout.renews]))
+# A step of another size, and one whose memory is not known, renew all the same.
+others = [Layout(step, 5, peak) for peak in (None, 1 << 40)]
+renew = [l.renews for l in (layout, *others)]
+print(json.dumps([offsets, expected, frames, same, renew]))
 """
 
 
@@ -57,6 +60,26 @@ def test_pages_that_lie_within_one_storage() -> None:
     assert list(whole_pages([(start + 64, 4 * PAGE)])) == []
 
 
+def test_what_a_step_takes_besides_weights_and_inputs() -> None:
+    assert of_step(10 * PAGE, 4 * PAGE) == 7 * PAGE  # and one page of room
+    assert of_step(10 * PAGE - 5, 4 * PAGE) == 7 * PAGE
+    assert of_step(4 * PAGE, 10 * PAGE) == PAGE
+    assert of_step(None, 10 * PAGE) == PAGE
+    assert of_step(1 << 40, 10 * PAGE) == MOST_BYTES - 10 * PAGE
+    assert of_step(1 << 40, 1 << 39) == PAGE
+
+
+@pytest.mark.parametrize(("settings", "movable"), [(KEEP_MEMORY, True), ({}, False)])
+def test_whether_large_blocks_come_from_the_heap(settings: dict[str, str], movable: bool) -> None:
+    """Without these settings glibc maps each large block on its own, as others always do."""
+    asked = "from perfcli.measure.layout import unmovable; print(unmovable())"
+    done = subprocess.run(
+        [sys.executable, "-c", asked], env=settings, capture_output=True, text=True, check=True
+    )
+    assert (done.stdout.strip() == "") is movable
+    assert movable or "does not take large blocks from the heap" in done.stdout
+
+
 @torch
 def test_contents_stay_while_addresses_and_pages_change() -> None:
     done = subprocess.run(
@@ -68,7 +91,7 @@ def test_contents_stay_while_addresses_and_pages_change() -> None:
     )
     offsets, drawn, frames, same, renews = json.loads(done.stdout)
     assert same
-    assert renews
+    assert renews == [True, True, True]
     # What a step allocates first lies where the draw says, up to torch's alignment.
     assert offsets == [(o + 63) // 64 * 64 % PAGE for o in drawn]
     assert len(set(offsets)) > 3
