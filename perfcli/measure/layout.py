@@ -21,26 +21,21 @@ import mmap
 import random
 from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from perfcli.measure.heap import LINE, PAGE, Heap
 
 if TYPE_CHECKING:
     from perfcli.measure.step import Step
 
-LINE, PAGE = 64, mmap.PAGESIZE
 MOST_BYTES = 128 << 20
 """Above this only addresses move: other pages would take longer than the steps, and so many lie in
 good and bad places alike."""
 PARKED = 4
 """Generations of old pages that are kept from being handed out again: the system gives out first
 what it got last."""
-_LARGEST = 1 << 30
-_SMALLEST = 1 << 10
-_MOST_HOLES = 1 << 16
 _LEAST_BYTES = 1 << 14
 _DONTNEED = 4  # MADV_DONTNEED of Linux' asm-generic/mman-common.h
-_OWN_BYTES = 8
 
 
 class Layout:
@@ -81,84 +76,6 @@ def of_step(peak_bytes: int | None, held: int) -> int:
     and inputs, or as much of it as may be renewed besides these."""
     own = max((peak_bytes or 0) - held, 0)
     return min(-(-own // PAGE) * PAGE + PAGE, max(MOST_BYTES - held, PAGE))
-
-
-def unmovable() -> str:
-    """Why layouts can't be changed here, for the notes; empty where they can."""
-    if Heap().takes_all():
-        return ""
-    return (
-        "this malloc does not take large blocks from the heap (glibc 2.35 or later does, where "
-        "nothing else is preloaded): each side keeps the addresses and pages that it got"
-    )
-
-
-class Heap:
-    """glibc's, of this process."""
-
-    def __init__(self) -> None:
-        libc = ctypes.CDLL(None)
-        self._malloc, self._free = libc.malloc, libc.free
-        self._malloc.restype = ctypes.c_void_p
-        self._malloc.argtypes, self._free.argtypes = [ctypes.c_size_t], [ctypes.c_void_p]
-
-    def takes_all(self) -> bool:
-        """Whether large blocks come from it too: with another malloc, or none from there, the rest
-        here would look for the heap's end for ever."""
-        block = self._malloc(_LARGEST)
-        try:
-            return block is not None and any(
-                start <= block and block + _LARGEST <= end for start, end in _heaps()
-            )
-        finally:
-            self._free(block)
-
-    def fill(self) -> None:
-        """Takes every hole for good: blocks of each size until one comes from the heap's end."""
-        size, end = _LARGEST, self.end()
-        while size >= _SMALLEST:
-            for _ in range(_MOST_HOLES):
-                block = self._malloc(size)
-                if block is None or block >= end:
-                    self._free(block)
-                    break
-            size //= 2
-
-    def end(self) -> int:
-        """Where the last, free part of the heap begins: a large block is taken from its front."""
-        block = self._malloc(_LARGEST)
-        self._free(block)
-        return int(block or 0)
-
-    def move(self, lines: int) -> None:
-        """Sees to it that the next large block lies so many cache lines behind the beginning of a
-        page. What lies before it stays taken: a hole there would be used first."""
-        place = self.end()
-        # malloc rounds what it is asked for, with eight bytes of its own, up to a multiple of 16.
-        block = self._malloc(-place % PAGE + PAGE + lines * LINE - _OWN_BYTES)
-        if block != place and block is not None:
-            self.move(lines)  # it filled a hole after all
-
-    @contextmanager
-    def taken(self, length: int) -> Iterator[tuple[int, int]]:
-        """Whole pages of so many bytes at the heap's end, that nobody else has meanwhile."""
-        block = self._malloc(length + 2 * PAGE)
-        try:
-            yield -(-((block or 0) + LINE) // PAGE) * PAGE, length if block else 0
-        finally:
-            self._free(block)
-
-
-def _heaps(maps: Path = Path("/proc/self/maps")) -> Iterator[tuple[int, int]]:
-    """Where what ``brk`` gave begins and ends."""
-    try:
-        lines = maps.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return
-    for line in lines:
-        if line.endswith("[heap]"):
-            start, end = line.split()[0].split("-")
-            yield int(start, 16), int(end, 16)
 
 
 def whole_pages(storages: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:

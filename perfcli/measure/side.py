@@ -85,7 +85,8 @@ class MeasuredSide:
 
     def _known(self, check: OutputCheck | None) -> Prepared:
         from perfcli.measure import cuda_clock, machine, memory
-        from perfcli.measure.layout import Layout, unmovable
+        from perfcli.measure.heap import unmovable
+        from perfcli.measure.layout import Layout
         from perfcli.measure.profiling import StepProfiler
         from perfcli.measure.sampler import sampler
 

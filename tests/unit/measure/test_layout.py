@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from perfcli.measure.layout import MOST_BYTES, PAGE, of_step, whole_pages
+from perfcli.measure.heap import PAGE
+from perfcli.measure.layout import MOST_BYTES, of_step, whole_pages
 from perfcli.worker.live import KEEP_MEMORY
 
 torch = pytest.mark.torch
@@ -18,7 +19,8 @@ PROGRAM = """
 import ctypes, json, random
 import torch
 from types import SimpleNamespace
-from perfcli.measure.layout import Layout, PAGE
+from perfcli.measure.heap import PAGE
+from perfcli.measure.layout import Layout
 
 torch.manual_seed(0)
 module = torch.nn.Linear(300, 300)
@@ -72,7 +74,7 @@ def test_what_a_step_takes_besides_weights_and_inputs() -> None:
 @pytest.mark.parametrize(("settings", "movable"), [(KEEP_MEMORY, True), ({}, False)])
 def test_whether_large_blocks_come_from_the_heap(settings: dict[str, str], movable: bool) -> None:
     """Without these settings glibc maps each large block on its own, as others always do."""
-    asked = "from perfcli.measure.layout import unmovable; print(unmovable())"
+    asked = "from perfcli.measure.heap import unmovable; print(unmovable())"
     done = subprocess.run(
         [sys.executable, "-c", asked], env=settings, capture_output=True, text=True, check=True
     )
