@@ -113,7 +113,7 @@ class _Referee:
         self._comparison = comparison
         self._variants = (plan.base.compile.variant, plan.head.compile.variant)
         self._setting = setting
-        self._floor = 0.0
+        self._inside = 0.0
 
     def ready(self, base: Prepared, head: Prepared) -> None:
         """Raises NotComparable."""
@@ -124,12 +124,12 @@ class _Referee:
         said = [f"allowed to differ: {difference.text}" for difference in differing]
         self.notes += [text for text in said if text not in self.notes]
         stored = stored_floor(self._comparison.head, base)
-        self._floor = floor.find(self._setting.device, (), stored).relative
+        self._inside = floor.find(self._setting.device, (), stored).inside
 
     def enough(self, rounds: Sequence[Round]) -> str | None:
         from perfcli.stats import stopping
 
-        return stopping.enough(rounds, self._floor)
+        return stopping.enough(rounds, self._inside)
 
 
 def _watched(plan: Plan, place: Bench, watch: Watch, referee: _Referee) -> Measured:

@@ -89,7 +89,7 @@ class Series:
         self.floor = self._floor()
         steps = series.of_steps(done.rounds)
         change = verdict.change(steps, self.floor.relative, self.floor.margin)
-        seconds = max((r.at for r in done.rounds), default=0.0)
+        seconds = series.seconds_spent(done.rounds)
         notes = tuple(done.notes)
         self.found.append(Measured(plan.seed, change, done.stopped, seconds, begun.id, notes))
 

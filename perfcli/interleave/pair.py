@@ -179,4 +179,5 @@ class Race:
         for side in (first, "head" if first == "base" else "base"):
             turns[side] = workers[side].turn(ask)
         number = len(self.measured.rounds)
-        return Round(number, process, kind, first, at, turns["base"], turns["head"])
+        took = self._clock() - self._began - at
+        return Round(number, process, kind, first, at, turns["base"], turns["head"], took)

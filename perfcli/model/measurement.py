@@ -147,6 +147,8 @@ class Round:
     """Seconds since measuring began."""
     base: Turn
     head: Turn
+    took: float = 0.0
+    """Seconds until both turns were through; 0 where ``at`` is when they were."""
 
 
 @dataclass(frozen=True, slots=True)

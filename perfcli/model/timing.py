@@ -53,6 +53,11 @@ class Floor:
     margin: float | None = None
     """SAME asks for an interval within this, however high the floor; None: within the floor."""
 
+    @property
+    def inside(self) -> float:
+        """What an interval has to lie within to be SAME, and so what it has to be narrow for."""
+        return self.relative if self.margin is None else min(self.relative, self.margin)
+
 
 @dataclass(frozen=True, slots=True)
 class GroupTiming:

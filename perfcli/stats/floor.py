@@ -26,7 +26,7 @@ from collections.abc import Sequence
 
 from perfcli.model import Device, Floor
 from perfcli.stats import hierarchy
-from perfcli.stats.series import Series
+from perfcli.stats.series import Series, in_common
 from perfcli.stats.verdict import DECIDING
 
 ASSUMED: dict[Device, float] = {"cpu": 0.015, "cuda": 0.01}
@@ -44,6 +44,7 @@ def find(
     known = [(ASSUMED[device], "assumed")]
     if stored is not None:
         known.append(stored)
+    controls = [control for control in controls if control.base]
     known.append((common_bias(controls), f"{len(controls)} identical kernels on both sides, today"))
     relative, source = max(known, key=lambda k: k[0])
     kernel = max(relative, single_bias(controls))
@@ -51,8 +52,10 @@ def find(
 
 
 def common_bias(controls: Sequence[Series]) -> float:
-    """The relative difference that all controls share, if it is one; else 0."""
-    if len(controls) < FOR_STEP or len({c.processes for c in controls}) != 1:
+    """The relative difference that all controls share, if it is one; else 0. In the rounds that
+    all of those have that have times at all."""
+    controls = in_common(controls)
+    if len(controls) < FOR_STEP:
         return 0.0
     medians = [
         math.exp(statistics.median(logs)) for logs in zip(*(c.logs for c in controls), strict=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 
 from perfcli.model import Round
@@ -17,6 +17,8 @@ class Series:
     head: tuple[float, ...]
     processes: tuple[int, ...]
     dropped: int = 0
+    numbers: tuple[int, ...] = ()
+    """Of the rounds; empty where nothing but their order is known."""
 
     @property
     def logs(self) -> list[float]:
@@ -50,13 +52,40 @@ def join(
     head: Callable[[Round], float | None],
 ) -> Series:
     """One value of each side; rounds where either is None are dropped and counted."""
-    kept: list[tuple[float, float, int]] = []
+    kept: list[tuple[float, float, int, int]] = []
     dropped = 0
     for r in rounds:
         left, right = base(r), head(r)
         if left is None or right is None:
             dropped += 1
         else:
-            kept.append((left, right, r.process))
-    left_column, right_column, processes = zip(*kept, strict=True) if kept else ((), (), ())
-    return Series(left_column, right_column, processes, dropped)
+            kept.append((left, right, r.process, r.number))
+    columns = zip(*kept, strict=True) if kept else ((), (), (), ())
+    left_column, right_column, processes, numbers = columns
+    return Series(left_column, right_column, processes, dropped, numbers)
+
+
+def in_common(several: Sequence[Series]) -> list[Series]:
+    """Each reduced to the rounds that all of them have; as they are where rounds have no numbers
+    and all have as many. Those without any value are left out."""
+    filled = [each for each in several if each.base]
+    if not all(each.numbers for each in filled):
+        return filled if len({each.processes for each in filled}) == 1 else []
+    shared = set.intersection(*(set(each.numbers) for each in filled)) if filled else set()
+    return [_only(each, shared) for each in filled] if shared else []
+
+
+def _only(whole: Series, numbers: Container[int]) -> Series:
+    places = [place for place, number in enumerate(whole.numbers) if number in numbers]
+    return Series(
+        tuple(whole.base[p] for p in places),
+        tuple(whole.head[p] for p in places),
+        tuple(whole.processes[p] for p in places),
+        whole.dropped,
+        tuple(whole.numbers[p] for p in places),
+    )
+
+
+def seconds_spent(rounds: Iterable[Round]) -> float:
+    """Until the last round was through."""
+    return max((r.at + r.took for r in rounds), default=0.0)

@@ -34,7 +34,8 @@ def is_look(rounds: int) -> bool:
 
 def enough(rounds: Sequence[Round], floor: float) -> str | None:
     """Why measuring can stop now, or None: to go on. Rounds of all kinds may be passed; those of
-    kind ``step`` count. ``floor`` is relative (0.01: one percent)."""
+    kind ``step`` count. ``floor`` is relative (0.01: one percent): ``Floor.inside``, since SAME
+    needs an interval within the margin however high the floor."""
     if not is_look(sum(r.kind == "step" for r in rounds)):
         return None
     return PRECISE if is_precise(series.of_steps(rounds), floor) else None

@@ -36,12 +36,12 @@ def derive(
         wall=_wall(measurement, found.relative),
         kernels_total=total,
         groups=tuple(
-            _group(t, change, step, total, runs, measurement.of("head"))
+            _group(t, change, step, total, runs, _copy_bandwidth(measurement))
             for t, change in zip(timed, changes, strict=True)
         ),
         unexplained=_unexplained(step, changes),
         prepared=workers,
-        seconds=max((r.at for r in measurement.rounds), default=0.0),
+        seconds=series.seconds_spent(measurement.rounds),
         seed=measurement.seed,
         method=measurement.method,
         stopped=measurement.stopped,
@@ -50,6 +50,15 @@ def derive(
         states=states.of_sides(measurement.rounds),
         notes=(*measurement.notes, *_dropped(steps.dropped, incomplete)),
     )
+
+
+def _copy_bandwidth(measurement: Measurement) -> float | None:
+    """What the head's kernels are held against. On the CPU the better of both sides' copies: it is
+    one machine, and each side measured its copy while the other got ready on the same cores."""
+    sides = [measurement.of("head")]
+    if measurement.device == "cpu":
+        sides.append(measurement.of("base"))
+    return max((p.copy_bandwidth for p in sides if p and p.copy_bandwidth), default=None)
 
 
 def _wall(measurement: Measurement, relative: float) -> TimeChange | None:
@@ -65,11 +74,10 @@ def _group(
     step: TimeChange,
     total: TimeChange | None,
     runs: tuple[Run, Run],
-    head_worker: Prepared | None,
+    copy: float | None,
 ) -> GroupTiming:
     head = _bandwidth(timed.head, change.head, runs[1])
     target = runs[1].target
-    copy = head_worker.copy_bandwidth if head_worker else None
     told_apart = step.verdict in ("slower", "faster")
     of_base = _over(change.base, total.base if total else None)
     return GroupTiming(

@@ -20,3 +20,25 @@ from perfcli.model import Floor, TimeChange, Timing
 def test_too_few_rounds_need_time(rounds: int, says: str) -> None:
     step = TimeChange(47.35e-3, 45.56e-3, 0.962, rounds=rounds)
     assert what_helps(Timing(step, Floor(0.01, "assumed"), seconds=33.0)) == says
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "says"),
+    [
+        # Half of the interval is 1 %: 7.1 times as long makes it a quarter of the margin's 1.5 %.
+        (0.99, 1.01, "--budget 300 may tell"),
+        (1.02, 1.03, "larger than the margin of 1.5 % and below the floor of 4 %"),
+        (0.97, 0.98, "larger than the margin of 1.5 % and below the floor of 4 %"),
+        (1.0125, 1.0175, "about as large as the margin"),
+    ],
+)
+def test_a_high_floor_is_not_what_same_needs(low: float, high: float, says: str) -> None:
+    step = TimeChange(10e-3, 10e-3, (low + high) / 2, low, high, rounds=100)
+    floor = Floor(0.04, "perfcli noise", margin=0.015)
+    assert says in what_helps(Timing(step, floor, seconds=33.0))
+
+
+def test_without_a_margin_the_floor_counts() -> None:
+    step = TimeChange(10e-3, 10e-3, 1.04, 1.035, 1.045, rounds=100)
+    says = what_helps(Timing(step, Floor(0.04, "assumed"), seconds=33.0))
+    assert "about as large as the floor" in says

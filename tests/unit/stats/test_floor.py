@@ -72,3 +72,21 @@ def test_a_slower_base_is_a_bias_as_well() -> None:
 def test_the_noise_of_kernels_is_no_bias() -> None:
     """Their intervals have it already: the floor is not to count it twice."""
     assert floor.single_bias(controls([0.0] * 8, spread=0.3)) == 0
+
+
+def numbered(bias: float, numbers: Sequence[int]) -> Series:
+    (made,) = controls([bias], rounds=len(numbers))
+    return Series(made.base, made.head, made.processes, numbers=tuple(numbers))
+
+
+def test_controls_are_held_together_by_the_rounds_that_all_of_them_have() -> None:
+    """One that lost a round, and one without any times, take no other's word."""
+    found = [numbered(0.03, range(100)) for _ in range(4)]
+    made = floor.find("cpu", [*found, numbered(0.03, range(5, 100)), Series((), (), ())])
+    assert made.relative == pytest.approx(0.03, abs=0.003)
+    assert made.source == "5 identical kernels on both sides, today"
+
+
+def test_controls_without_a_round_in_common_prove_nothing() -> None:
+    apart = [numbered(0.03, range(n, n + 50)) for n in (0, 50, 100)]
+    assert floor.common_bias(apart) == 0

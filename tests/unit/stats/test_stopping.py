@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 import random
 
+import pytest
+
 from perfcli.model import Round, RoundKind, Turn
-from perfcli.stats import stopping
+from perfcli.stats import series, stopping
 
 
 def rounds(n: int, spread: float, *, change: float = 0.0, kind: RoundKind = "step") -> list[Round]:
@@ -49,3 +51,9 @@ def test_profiled_rounds_do_not_count() -> None:
 def test_a_clock_that_jumped_is_left_out() -> None:
     jumped = Round(30, 0, "step", "base", 1.0, Turn((-1.0,)), Turn((0.01,)))
     assert stopping.enough([*rounds(29, 0.002), jumped], 0.015) == "precise enough"
+
+
+def test_the_last_round_counts_as_time_spent() -> None:
+    made = [Round(i, 0, "step", "base", i * 0.03, Turn(()), Turn(()), 0.02) for i in range(3)]
+    assert series.seconds_spent(made) == pytest.approx(0.08)
+    assert series.seconds_spent([]) == 0
