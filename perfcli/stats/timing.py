@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from perfcli.model import GroupTiming, KernelGroup, Measurement, Prepared, Run, TimeChange, Timing
+from perfcli.model import GroupTiming, KernelGroup, Measurement, Run, TimeChange, Timing
 from perfcli.stats import floor, joining, multiplicity, parts, series, states, verdict
 from perfcli.stats.joining import Part
 from perfcli.stats.parts import Timed

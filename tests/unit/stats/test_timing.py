@@ -149,6 +149,15 @@ def test_bandwidth_counts_every_launch() -> None:
     assert (without.groups[0].peak_share, without.groups[0].copy_share) == (None, None)
 
 
+@pytest.mark.parametrize(("device", "share"), [("cpu", 0.25), ("cuda", 0.5)])
+def test_on_the_cpu_the_better_copy_counts(device: Any, share: float) -> None:
+    base, head = both()
+    workers = (replace(base, copy_bandwidth=6e8), replace(head, copy_bandwidth=3e8))
+    measured = replace(measure(OLD, NEW, workers), device=device)
+    made = timing.derive(measured, BASE, HEAD, GROUPS)
+    assert made.groups[0].copy_share == pytest.approx(share, rel=0.01)
+
+
 def test_kernels_are_joined_by_name_then_by_source() -> None:
     kernels = [kernel("a", text="x"), kernel("b", text="x", launches=2), kernel("c")]
     seen = [
