@@ -6,11 +6,12 @@ the scenario, the machine and the date. As everything in the cache folder, it ma
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import tempfile
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -102,13 +103,19 @@ def find(machine: Machine, scenario: str, params: Mapping[str, Scalar]) -> Store
 def save(machine: Machine, floor: StoredFloor) -> Path:
     """Store a floor; one of the same scenario, parameters and variant is replaced.
 
-    Raises PerfcliError where it can't be written.
+    Raises PerfcliError where it can't be written, or a newer perfcli wrote the file.
     """
     name = environment_class(machine)
     path = _path(name)
-    known = _read(path)
-    kept = [old for old in (known.floors if known else ()) if _key(old) != _key(floor)]
-    _write(path, ClassFile(KIND, FORMAT, name, (*kept, floor)))
+    with _alone():
+        if (theirs := _format(path)) > FORMAT:
+            raise PerfcliError(
+                f"{path} has format {theirs}, this perfcli writes {FORMAT}: "
+                "upgrade perfcli, or move the file away"
+            )
+        known = _read(path)
+        kept = [old for old in (known.floors if known else ()) if _key(old) != _key(floor)]
+        _write(path, ClassFile(KIND, FORMAT, name, (*kept, floor)))
     return path
 
 
@@ -122,6 +129,13 @@ def forget(scenario: str | None = None) -> int:
 
     Raises PerfcliError where a file can't be changed.
     """
+    if not folder().is_dir():
+        return 0
+    with _alone():
+        return _forgotten(scenario)
+
+
+def _forgotten(scenario: str | None) -> int:
     removed = 0
     for path, known in stored():
         floors = known.floors if known else ()
@@ -143,6 +157,36 @@ def _key(floor: StoredFloor) -> tuple[object, ...]:
 
 def _path(name: str) -> Path:
     return folder() / f"{name}.json"
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Nobody else changes floors meanwhile: of two that read, add and write at the same time, one
+    floor would be lost. The lock goes with the process. Raises PerfcliError."""
+    path = folder() / ".lock"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("ab")
+    except OSError as error:
+        raise PerfcliError(cannot_write(path, error)) from error
+    with file:
+        # Where a file system has no locks there is no other way than to go on without.
+        with suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+class _Opening(msgspec.Struct):
+    perfcli: str = ""
+    format: int = 0
+
+
+def _format(path: Path) -> int:
+    """Of a file of floors; 0 where it is none, or broken."""
+    with suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
+        opening = msgspec.json.decode(path.read_bytes(), type=_Opening)
+        return opening.format if opening.perfcli == KIND else 0
+    return 0
 
 
 def _read(path: Path) -> ClassFile | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -145,7 +146,7 @@ def test_forgetting_one_scenario_and_all() -> None:
     assert noise.forget() == 0
 
 
-@pytest.mark.parametrize("text", ["", "{}", "nonsense", '{"perfcli":"noise","format":2}'])
+@pytest.mark.parametrize("text", ["", "{}", "nonsense", '{"perfcli":"noise","format":1}'])
 def test_a_broken_file_is_as_none_and_written_over(text: str) -> None:
     path = noise.save(MACHINE, floor())
     path.write_text(text)
@@ -162,8 +163,22 @@ def test_a_broken_file_is_as_none_and_written_over(text: str) -> None:
 
 def test_a_newer_format_is_not_used() -> None:
     path = noise.save(MACHINE, floor())
-    path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
+    newer = path.read_text().replace('"format": 1', '"format": 2')
+    path.write_text(newer)
     assert found() is None
+    with pytest.raises(PerfcliError, match="has format 2, this perfcli writes 1"):
+        noise.save(MACHINE, floor(0.02))
+    assert path.read_text() == newer
+
+
+def test_floors_saved_at_the_same_time_are_all_kept() -> None:
+    """Each opens the lock itself, as processes do."""
+    names = [f"scenario-{n}" for n in range(24)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda name: noise.save(MACHINE, floor(scenario=name)), names))
+    ((_, known),) = noise.stored()
+    assert known is not None
+    assert sorted(f.scenario for f in known.floors) == sorted(names)
 
 
 def test_a_folder_that_cannot_be_written_is_said(cache: Path) -> None:
