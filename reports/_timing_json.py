@@ -28,6 +28,7 @@ def timing_document(timing: Timing) -> dict[str, Any]:
             "relative": timing.floor.relative,
             "kernel": timing.floor.kernel,
             "source": timing.floor.source,
+            "margin": timing.floor.margin,
         },
         "groups": [_group(group) for group in timing.groups],
         "unexplained_seconds": timing.unexplained,
@@ -107,6 +108,7 @@ def _memory(memory: MemoryUse) -> dict[str, Any]:
         "peak_allocated_bytes": memory.peak_allocated_bytes,
         "peak_reserved_bytes": memory.peak_reserved_bytes,
         "method": memory.method,
+        "timeline": [list(point) for point in memory.timeline],
     }
 
 

@@ -166,7 +166,8 @@ def gpu_timing(comparison: Comparison) -> Timing:
             share_of_change=0.010,
         ),
     )
-    memory = MemoryUse(1_502_000_000, 1_610_612_736, "caching allocator")
+    timeline = ((0.0, 1_073_741_824), (0.0041, 1_502_000_000), (0.0123, 1_073_741_824))
+    memory = MemoryUse(1_502_000_000, 1_610_612_736, "caching allocator", timeline)
     launches = (MeasuredLaunch(fused, "forward 0", grid=(64, 1, 1), block=(256, 1, 1)),)
     return Timing(
         changed(12.31e-3, 12.70e-3, 0.0055, "slower"),

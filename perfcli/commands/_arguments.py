@@ -67,6 +67,9 @@ Seed: TypeAlias = Annotated[
 CudaGraph: TypeAlias = Annotated[
     bool, typer.Option("--cuda-graph", help="Time the step as a CUDA graph.")
 ]
+FlushL2: TypeAlias = Annotated[
+    bool, typer.Option("--flush-l2", help="GPU: write over L2 before each timed step.")
+]
 AllowEnv: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME", help="Measure though this differs: driver, clocks, cpus, …"),

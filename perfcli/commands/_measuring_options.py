@@ -30,6 +30,7 @@ class Asked:
     a_device: int | None = None
     b_device: int | None = None
     cuda_graph: bool = False
+    flush_l2: bool = False
     allow_env: tuple[str, ...] = ()
     no_time: bool = False
 
@@ -43,6 +44,7 @@ class Asked:
             "--a-device": self.a_device is not None,
             "--b-device": self.b_device is not None,
             "--cuda-graph": self.cuda_graph,
+            "--flush-l2": self.flush_l2,
             "--allow-env": bool(self.allow_env),
         }
         return [name for name, given in values.items() if given]
@@ -85,6 +87,7 @@ class Setting:
             cpus=self.cpus,
             device_index=index,
             cuda_graph=self.asked.cuda_graph,
+            flush_l2=self.asked.flush_l2,
         )
 
 
@@ -124,7 +127,7 @@ def settle(question: Question, asked: Asked, how: How) -> Setting | None:
 
 def _check(device: Device, asked: Asked) -> None:
     if device == "cpu":
-        for name in ("--a-device", "--b-device", "--cuda-graph"):
+        for name in ("--a-device", "--b-device", "--cuda-graph", "--flush-l2"):
             if name in asked.typed:
                 raise PerfcliError(f"{name} is about GPUs: leave it out with --device cpu")
         return

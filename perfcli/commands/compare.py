@@ -61,6 +61,7 @@ def compare(
         int | None, typer.Option(metavar="N", help="The GPU that measures the head.")
     ] = None,
     cuda_graph: args.CudaGraph = False,
+    flush_l2: args.FlushL2 = False,
     allow_env: args.AllowEnv = None,
     no_time: Annotated[
         bool, typer.Option("--no-time", help="Compare the code alone, measure nothing.")
@@ -90,7 +91,7 @@ def compare(
     notes = Notes(quiet)
     how = _obtain.How(fresh, timeout, fake, tuple(toggle or ()))
     names = tuple(allow_env or ())
-    asked = Asked(budget, threads, seed, a_device, b_device, cuda_graph, names, no_time)
+    asked = Asked(budget, threads, seed, a_device, b_device, cuda_graph, flush_l2, names, no_time)
     if head is not None:
         compiling = (a, b, toggle, a_python, b_python, param, preset, target, device)
         if any(compiling) or dynamic or fresh:

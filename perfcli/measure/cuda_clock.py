@@ -25,7 +25,8 @@ def time_steps(step: Step, count: int) -> Turn:
     each was enqueued.
 
     The host runs ahead of the device, as it does in a program, but by two steps at most: the
-    driver holds about a thousand launches, and a host that waits for room would look busy.
+    driver holds about a thousand launches, and a host that waits for room would look busy. Where
+    L2 is flushed it waits before each step, and the first launch is part of the step's time.
     """
     import torch
 
@@ -38,6 +39,7 @@ def time_steps(step: Step, count: int) -> Turn:
             events[number - AHEAD][1].synchronize()
         if flush is not None:
             flush.zero_()
+            torch.cuda.synchronize()
         begin.record()
         started = time.perf_counter()
         step.run()

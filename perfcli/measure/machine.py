@@ -19,8 +19,11 @@ _ADDR_NO_RANDOMIZE = 0x0040000
 _GOVERNOR = "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_governor"
 
 
-def describe(device: str, *, threads: int | None = None, cpus: Sequence[int] = ()) -> Machine:
-    """This process's machine, and the GPU that is current where ``device`` is ``cuda``."""
+def describe(
+    device: str, *, threads: int | None = None, cpus: Sequence[int] = (), flush_l2: bool = False
+) -> Machine:
+    """This process's machine, and the GPU that is current where ``device`` is ``cuda``.
+    ``flush_l2``: whether steps there are timed with nothing of theirs in L2."""
     import torch
 
     triton = importlib.util.find_spec("triton") is not None
@@ -51,6 +54,7 @@ def describe(device: str, *, threads: int | None = None, cpus: Sequence[int] = (
             "multiprocessors": properties.multi_processor_count,
             "memory_bytes": properties.total_memory,
             "cuda": torch.version.cuda or "",
+            **({"flush_l2": True} if flush_l2 else {}),
             **(gpu.facts() if gpu else {}),
         },
         **common,

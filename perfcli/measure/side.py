@@ -107,7 +107,12 @@ class MeasuredSide:
         return Prepared(
             side=request.side,
             process=0,
-            machine=machine.describe(self._device, threads=request.threads, cpus=request.cpus),
+            machine=machine.describe(
+                self._device,
+                threads=request.threads,
+                cpus=request.cpus,
+                flush_l2=request.flush_l2,
+            ),
             step_seconds=statistics.median(self._timed(PLANNING_STEPS).seconds),
             compile_seconds=round(step.compile_seconds, 3),
             launches=self._profiler.launches,

@@ -37,7 +37,7 @@ def _warm_cache(comparison: Comparison, timing: Timing) -> Iterator[Finding]:
             "warm cache",
             f"a step moves {units.size(min(known))}, L2 holds {units.size(target.l2_bytes)}: "
             "the times are those of a warm cache",
-            advice="measure a larger size, or the kernel within its model",
+            advice="--flush-l2 times steps with a cold cache; or measure a larger size",
             code=CODE,
         )
 

@@ -360,6 +360,7 @@ BAD = [
     ((*CPU, "--a-device", "1"), "--a-device is about GPUs"),
     ((*CPU, "--b-device", "1"), "--b-device is about GPUs"),
     ((*CPU, "--cuda-graph"), "--cuda-graph is about GPUs"),
+    ((*CPU, "--flush-l2"), "--flush-l2 is about GPUs"),
     ((*CPU, "--allow-env", "everything"), "--allow-env takes gpu, driver"),
     ((*CPU, "--no-time", "--budget", "3"), "--no-time measures nothing: leave out --budget"),
     ((*CPU, "--budget", "0"), "Invalid value for '--budget'"),
@@ -396,12 +397,14 @@ def test_on_a_gpu_it_is_measured_where_it_is_asked_to(
     timed: Any, a_gpu: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = started(monkeypatch)
-    gpu = ("compare", "rmsnorm", *MIX, "--b-device", "1", "--cuda-graph")
+    gpu = ("compare", "rmsnorm", *MIX, "--b-device", "1", "--cuda-graph", "--flush-l2")
     timed("ratio=1.05", *gpu, "--allow-env", "gpu")
     base, head = made[0].started
     assert (base.device_index, head.device_index) == (None, 1)
     assert base.cuda_graph
     assert head.cuda_graph
+    assert base.flush_l2
+    assert head.flush_l2
     assert base.compile.on_device
     assert (base.threads, base.cpus) == (None, ())
     other = timed("ratio=1", *gpu[:4], "--a-device", "2")
