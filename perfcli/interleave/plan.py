@@ -30,8 +30,6 @@ class Plan:
     seed: int
     kernels: bool = True
     """Whether to profile single kernels as well."""
-    fresh_pairs: int = 1
-    """Pairs of processes, one after the other; the budget is each pair's."""
 
 
 def ask_for(kind: RoundKind, step_seconds: float) -> Ask:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import handmade
@@ -140,12 +141,13 @@ def test_a_budget_of_nothing_still_measures_one_round_of_steps() -> None:
     assert [r.kind for r in sink.rounds] == ["step"]
 
 
-def test_fresh_pairs_are_numbered_and_each_has_the_budget() -> None:
+def test_a_race_is_one_pair_of_processes() -> None:
     start, sink = starter(), Kept()
-    measured = race(start, plan(budget=1.0, fresh_pairs=3), sink)
-    assert [p.process for p in measured.prepared] == [0, 0, 1, 1, 2, 2]
-    assert {r.process for r in measured.rounds} == {0, 1, 2}
-    assert len(start.started) == 6
+    measured = race(start, plan(budget=1.0), sink)
+    assert [p.process for p in measured.prepared] == [0, 0]
+    assert {r.process for r in measured.rounds} == {0}
+    assert all(a.at + a.took <= b.at + 1e-9 for a, b in pairwise(measured.rounds))
+    assert all(r.took > 0 for r in measured.rounds)
     assert start.alive == set()
 
 
