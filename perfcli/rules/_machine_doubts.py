@@ -15,7 +15,7 @@ CLOCKS = 0.01
 """Relative difference of the mean clocks: a step that waits for arithmetic follows it."""
 ADDRESSES = 0.04
 """Two processes of the same code differ by 1 to 4 % where addresses are random (measured: 30 pairs
-of CPU workers on one core)."""
+of CPU workers on one core of a shared 2-core AMD EPYC, 2026-11-21)."""
 RANDOM = "fixed_layout"
 
 
@@ -84,7 +84,8 @@ def _addresses(comparison: Comparison, timing: Timing) -> Iterator[Finding]:
     small = told(timing) and abs((timing.step.ratio or 1.0) - 1) < ADDRESSES
     yield doubt(
         "random addresses",
-        "the system lays out memory at random: two processes of the same code differ by 1 to 4 %",
+        "the system lays out memory at random: "
+        "two processes of the same code differ by 1 to 4 % (seen on a 2-core AMD EPYC, 2026-11-21)",
         advice="repeat with other --seed; perfcli noise measures how far two processes differ here",
         severity="warning" if small else "info",
         code=CODE,

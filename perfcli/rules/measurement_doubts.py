@@ -10,7 +10,8 @@ and a side of whose kernel time over 90 % is not in generated code. A warning wh
 the two sides may differ for this alone.
 
 Why it costs: nothing. The verdict stands as it was measured, but what caused it may be another.
-Two processes of the same code on one core differ by 1 to 4 % where addresses are random.
+Two processes of the same code on one core differ by 1 to 4 % where addresses are random (seen on a
+2-core AMD EPYC, 2026-11-21).
 
 What to try: each finding says how to make sure: a longer `--budget`, another `--seed`,
 `--cuda-graph`, or `perfcli noise`, which measures what can be told apart on this machine.
