@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from perfcli.interleave import record  # noqa: E402
+from perfcli.interleave import record
 
 pytestmark = pytest.mark.torch
 
