@@ -30,9 +30,10 @@ from perfcli.stats.series import Series, in_common
 from perfcli.stats.verdict import DECIDING
 
 ASSUMED: dict[Device, float] = {"cpu": 0.015, "cuda": 0.01}
-"""On the CPU, processes with one layout of memory were seen to differ by up to 0.5 %: three times
-that. The GPU's is a guess: on an H200 pairs of one kernel differed
-by 0.03 % at most (5 pairs, docs/noise.md); how steps at the power limit do is not known."""
+"""On the CPU an otherwise idle machine's pairs differed by up to 0.7 % (4 pairs, softmax over 4 MB,
+2-core AMD EPYC, 2026-11-21): twice that. A busy one's do by more (docs/accuracy.md), which no floor
+covers. On an H200 by 0.03 % for one kernel (5 pairs), by 0.3 % for a step at the power limit (3
+pairs): three times that (docs/noise.md)."""
 FOR_STEP, FOR_KERNEL = 3, 5
 """Controls needed to say anything."""
 
