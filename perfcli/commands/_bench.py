@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -42,7 +43,7 @@ class Bench:
     """What starts workers, and tells the time."""
 
     start: StartWorker
-    clock: Clock | None
+    clock: Clock = time.monotonic
     folder: Path | None = None
     """Caches that vanish with ``close``, if they do."""
 
@@ -68,7 +69,7 @@ def bench(setting: Setting, jobs: Sequence[Job], how: How) -> Bench:
         caches.mkdir(parents=True, exist_ok=True)
         return Starter(caches, how.timeout)(request, told)
 
-    return Bench(start, None, None if stays else folder)
+    return Bench(start, folder=None if stays else folder)
 
 
 def _caches_name(job: Job) -> str:
@@ -86,17 +87,18 @@ def measure(
     in the same place; Interrupted on Ctrl-C before the first round.
     """
     plan = setting.plan(jobs)
-    begun = _begun(comparison, setting)
+    base, head = comparison.base, comparison.head
+    opening = begun(plan, head.scenario, base.id, head.id)
     place = bench(setting, jobs, how)
     names = [*(job.request.variant.name for job in jobs), "both"]
     try:
         with Reporter(names, notes) as progress:
-            watch = Watch(begun, progress, notes)
+            watch = Watch(opening, progress, notes)
             measured = _watched(plan, place, watch, _Referee(comparison, plan, setting))
     finally:
         place.close()
     return replace(
-        begun,
+        opening,
         method=measured.method,
         prepared=tuple(measured.prepared),
         rounds=tuple(measured.rounds),
@@ -134,7 +136,7 @@ class _Referee:
 
 def _watched(plan: Plan, place: Bench, watch: Watch, referee: _Referee) -> Measured:
     try:
-        measured = _raced(plan, place, watch, referee.enough, referee.ready)
+        measured = raced(plan, place, watch, referee.enough, referee.ready)
     except KeyboardInterrupt as error:
         watch.end("interrupted")
         raise Interrupted(
@@ -148,9 +150,8 @@ def _watched(plan: Plan, place: Bench, watch: Watch, referee: _Referee) -> Measu
     return measured
 
 
-def _raced(plan: Plan, place: Bench, watch: Watch, enough: Enough, ready: Ready) -> Measured:
-    if place.clock is None:
-        return alternating.measure(plan, place.start, enough, watch, watch.told, ready)
+def raced(plan: Plan, place: Bench, watch: Watch, enough: Enough, ready: Ready) -> Measured:
+    """One measurement of a plan. Raises as ``alternating.measure``."""
     return alternating.measure(plan, place.start, enough, watch, watch.told, ready, place.clock)
 
 
@@ -180,17 +181,18 @@ def smaller(request: MeasureRequest) -> str:
     return f"try {' or '.join(filter(None, [*presets, less]))}"
 
 
-def _begun(comparison: Comparison, setting: Setting) -> Measurement:
+def begun(plan: Plan, scenario: str, base: str = "", head: str = "") -> Measurement:
+    """Of which nothing is measured yet. ``base``, ``head``: ids of runs, where there are any."""
     now = datetime.now(UTC)
     return Measurement(
         id=store.new_id(now),
         created=now.isoformat().replace("+00:00", "Z"),
-        base=comparison.base.id,
-        head=comparison.head.id,
-        scenario=comparison.head.scenario,
-        device=setting.device,
-        seed=setting.seed,
-        budget_seconds=setting.budget,
+        base=base,
+        head=head,
+        scenario=scenario,
+        device=plan.base.compile.device,
+        seed=plan.seed,
+        budget_seconds=plan.budget_seconds,
         method=Measured().method,
     )
 

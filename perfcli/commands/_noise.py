@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import perfcli
-from perfcli import noise, store
+from perfcli import noise
 from perfcli.commands import _bench
 from perfcli.commands._measuring_options import Setting
 from perfcli.commands._obtain import How
@@ -16,9 +16,9 @@ from perfcli.commands._progress import Notes, Reporter
 from perfcli.commands._request import Job
 from perfcli.commands._watch import Watch
 from perfcli.errors import OutOfMemory
-from perfcli.interleave import alternating, environments, pair
+from perfcli.interleave import environments
 from perfcli.interleave.plan import Plan
-from perfcli.model import Floor, Machine, Measurement, Prepared, Round, TimeChange
+from perfcli.model import Floor, Machine, Prepared, Round, TimeChange
 from perfcli.stats import floor as floors
 from perfcli.stats import prediction, series, stopping, verdict
 
@@ -72,12 +72,12 @@ class Series:
     def _pair(self, number: int, bench: _bench.Bench) -> None:
         setting = replace(self.setting, seed=self.setting.seed + number)
         plan = planted(setting.plan([self.job] * 2), self.planted)
-        begun = _begun(plan)
+        begun = _bench.begun(plan, plan.base.compile.scenario)
         name = f"pair {number + 1} of {self.pairs}"
         with Reporter([f"{name}, base", f"{name}, head", name], self.notes) as progress:
             watch = Watch(begun, progress, self.notes)
             try:
-                done = self._raced(plan, bench, watch)
+                done = _bench.raced(plan, bench, watch, self._enough, self._ready)
             except OutOfMemory as error:
                 watch.end("failed")
                 tip = _bench.smaller(plan.base)
@@ -92,15 +92,6 @@ class Series:
         seconds = series.seconds_spent(done.rounds)
         notes = tuple(done.notes)
         self.found.append(Measured(plan.seed, change, done.stopped, seconds, begun.id, notes))
-
-    def _raced(self, plan: Plan, bench: _bench.Bench, watch: Watch) -> pair.Measured:
-        if bench.clock is None:
-            return alternating.measure(
-                plan, bench.start, self._enough, watch, watch.told, self._ready
-            )
-        return alternating.measure(
-            plan, bench.start, self._enough, watch, watch.told, self._ready, bench.clock
-        )
 
     def _ready(self, base: Prepared, head: Prepared) -> None:
         """Raises NotComparable."""
@@ -123,22 +114,6 @@ def planted(plan: Plan, share: float) -> Plan:
     """The plan with a head that is slower by this share, for steps alone: what single kernels take
     is not asked here."""
     return replace(plan, head=replace(plan.head, slow_down=share), kernels=False)
-
-
-def _begun(plan: Plan) -> Measurement:
-    now = datetime.now(UTC)
-    request = plan.base.compile
-    return Measurement(
-        id=store.new_id(now),
-        created=now.isoformat().replace("+00:00", "Z"),
-        base="",
-        head="",
-        scenario=request.scenario,
-        device=request.device,
-        seed=plan.seed,
-        budget_seconds=plan.budget_seconds,
-        method="a pair of workers, interleaved",
-    )
 
 
 def stored_floor(done: Series) -> noise.StoredFloor | None:

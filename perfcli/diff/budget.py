@@ -9,7 +9,7 @@ _BUDGETS = (30, 60, 120, 300, 600, 1200)
 """Seconds that are proposed; what needs more is no question of time."""
 _ROUNDS = 8
 """Of fewer, no rank test can be 99 % sure."""
-_BUSY = 0.1
+BUSY = 0.1
 """Share of the device or the cores that others keep busy, from which on it is said."""
 
 
@@ -20,7 +20,7 @@ def what_helps(timing: Timing) -> str:
     if between := _between(timing):
         return between
     busiest = max((s.others_utilisation or 0.0 for s in timing.states.values()), default=0.0)
-    quiet = f" (others kept {units.percent(busiest)} of it busy)" if busiest >= _BUSY else ""
+    quiet = f" (others kept {units.percent(busiest)} of it busy)" if busiest >= BUSY else ""
     needed = _seconds_needed(timing)
     budget = next((b for b in _BUDGETS if needed is not None and b >= needed), None)
     if needed is not None and needed <= timing.seconds:

@@ -21,9 +21,10 @@ import mmap
 import random
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from perfcli.measure.heap import LINE, PAGE, Heap
+from perfcli.measure.step import storages
 
 if TYPE_CHECKING:
     from perfcli.measure.step import Step
@@ -48,7 +49,7 @@ class Layout:
         self._draw = random.Random(seed)
         self._heap = Heap()
         self._parked: deque[list[mmap.mmap]] = deque(maxlen=PARKED)
-        held = sum(length for _, length in _storages(step))
+        held = sum(length for _, length in storages(step))
         self.renews = held <= MOST_BYTES
         self.step_bytes = of_step(peak_bytes, held)
         self._heap.fill()
@@ -61,7 +62,7 @@ class Layout:
 
     def _renew(self) -> None:
         parked = []
-        for address, length in whole_pages(_storages(self._step)):
+        for address, length in whole_pages(storages(self._step)):
             kept = _taken(length)
             ctypes.memmove(_address(kept), address, length)
             parked.append(_given_back(address, length))
@@ -78,10 +79,10 @@ def of_step(peak_bytes: int | None, held: int) -> int:
     return min(-(-own // PAGE) * PAGE + PAGE, max(MOST_BYTES - held, PAGE))
 
 
-def whole_pages(storages: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+def whole_pages(places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """Address and length of the pages that lie within one storage each: their neighbours' bytes
     are not touched."""
-    for address, length in storages:
+    for address, length in places:
         first = -(-address // PAGE) * PAGE
         last = (address + length) // PAGE * PAGE
         if last - first >= _LEAST_BYTES:
@@ -103,24 +104,3 @@ def _taken(length: int) -> mmap.mmap:
 
 def _address(pages: mmap.mmap) -> int:
     return ctypes.addressof(ctypes.c_char.from_buffer(pages))
-
-
-def _storages(step: Step) -> list[tuple[int, int]]:
-    """Address and bytes of every storage of the model and its inputs, each once."""
-    found = (tensor.untyped_storage() for tensor in _tensors(step))
-    return sorted({(s.data_ptr(), s.nbytes()) for s in found if s.nbytes()})
-
-
-def _tensors(step: Step) -> Iterator[Any]:
-    import torch
-    from torch.utils import _pytree
-
-    from perfcli.compile.modules import modules_of
-
-    workload = step.built.workload
-    for module in modules_of(workload.call):
-        yield from module.parameters()
-        yield from module.buffers()
-    for value in _pytree.tree_leaves((workload.inputs, dict(workload.kwargs))):
-        if isinstance(value, torch.Tensor) and value.device.type == "cpu":
-            yield value

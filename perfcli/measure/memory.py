@@ -10,10 +10,11 @@ import contextlib
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from perfcli.measure import cuda_clock
 from perfcli.measure.events import STEP
+from perfcli.measure.step import storages
 from perfcli.model import MemoryUse
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def _changes(started: float) -> list[tuple[float, int]]:
 
 
 def _on_host(step: Step) -> MemoryUse:
-    held = _working_set(step)
+    held = sum(length for _, length in storages(step))
     changes = _profiled_changes(step)
     if changes is None:
         return MemoryUse(_resident_peak(step), None, "resident set of the process")
@@ -145,25 +146,6 @@ def _profiled_changes(step: Step) -> list[tuple[float, int]] | None:
     if not changes:
         return None
     return [((at - started) / 1e9, size) for at, size in changes if started <= at <= ended]
-
-
-def _working_set(step: Step) -> int:
-    """Bytes of the model's parameters and buffers, and of the inputs; shared memory once."""
-    import torch
-    from torch.utils import _pytree
-
-    from perfcli.compile.modules import modules_of
-
-    workload = step.built.workload
-    tensors: list[Any] = _pytree.tree_leaves((workload.inputs, dict(workload.kwargs)))
-    for module in modules_of(workload.call):
-        tensors += [*module.parameters(), *module.buffers()]
-    storages = {}
-    for tensor in tensors:
-        if isinstance(tensor, torch.Tensor) and tensor.layout == torch.strided:
-            storage = tensor.untyped_storage()
-            storages[storage.data_ptr()] = storage.nbytes()
-    return sum(storages.values())
 
 
 def _resident_peak(step: Step) -> int | None:

@@ -187,3 +187,22 @@ def leaves(workload: Any) -> Iterator[Any]:
     for value in _pytree.tree_leaves((workload.inputs, dict(workload.kwargs))):
         if isinstance(value, torch.Tensor) and value.requires_grad:
             yield value
+
+
+def storages(step: Step) -> list[tuple[int, int]]:
+    """Address and bytes of all memory of the model and its inputs, what is shared once."""
+    import torch
+    from torch.utils import _pytree
+
+    from perfcli.compile.modules import modules_of
+
+    workload = step.built.workload
+    tensors: list[Any] = _pytree.tree_leaves((workload.inputs, dict(workload.kwargs)))
+    for module in modules_of(workload.call):
+        tensors += [*module.parameters(), *module.buffers()]
+    found = (
+        tensor.untyped_storage()
+        for tensor in tensors
+        if isinstance(tensor, torch.Tensor) and tensor.layout == torch.strided
+    )
+    return sorted({(storage.data_ptr(), storage.nbytes()) for storage in found if storage.nbytes()})

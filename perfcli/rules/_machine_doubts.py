@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from perfcli import units
+from perfcli.diff.budget import BUSY
 from perfcli.model import Comparison, DeviceState, Finding, MeasuredLaunch, Timing
 from perfcli.rules._doubts import NAMED, doubt
 
 CODE = "PC902"
-BUSY = 0.1
-"""Share of the device or the cores that others keep busy; as in ``diff/budget.py``."""
 CLOCKS = 0.01
 """Relative difference of the mean clocks: a step that waits for arithmetic follows it."""
 ADDRESSES = 0.04
-"""Two processes of the same code differ by 1 to 4 % where addresses are random (measured: 30 pairs
-of CPU workers on one core of a shared 2-core AMD EPYC, 2026-11-21)."""
+"""Two processes of the same code differ by 1 to 4 % where addresses are random (seen: a dozen
+pairs of CPU workers on one core of a shared 2-core AMD EPYC, 2026-11-21)."""
 RANDOM = "fixed_layout"
 
 
