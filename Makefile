@@ -1,4 +1,5 @@
-# make setup, test, demo, lint, architectures, rules-audit, fidelity, accuracy, bench, clean.
+# make setup, test, demo, lint, architectures, rules-audit, fidelity, accuracy, search-simulation,
+# bench, clean.
 #
 # Another torch:       make test TORCH=2.15.0 TRITON=3.9.0 VENV=.venv-2.15
 # Another Python:      make setup PYTHON=python3.12
@@ -23,7 +24,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 STAMP := $(VENV)/.setup-torch-$(TORCH)-triton-$(TRITON)
 EXPORT_BIN := export PATH="$(abspath $(BIN)):$$PATH";
 
-.PHONY: setup test lint demo architectures rules-audit fidelity accuracy bench clean
+.PHONY: setup test lint demo architectures rules-audit fidelity accuracy search-simulation bench clean
 
 setup: $(STAMP)
 
@@ -81,6 +82,10 @@ accuracy: setup
 	$(BIN)/python bench/accuracy.py tools --pairs 20 --plant 0 --out build/accuracy/tools-0.jsonl
 	$(BIN)/python bench/accuracy.py tools --pairs 20 --plant 3 --out build/accuracy/tools-3.jsonl
 	$(BIN)/python bench/accuracy.py summary build/accuracy/*.jsonl
+
+# How often bisect-config names exactly the planted culprits, simulated; half a minute.
+search-simulation: setup
+	$(BIN)/python bench/search_simulation.py
 
 bench: setup
 	$(BIN)/python bench/startup.py

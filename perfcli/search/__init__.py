@@ -1,0 +1,1 @@
+"""Which options are to blame: delta debugging. Pure; the test is passed in."""

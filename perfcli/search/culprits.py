@@ -1,0 +1,156 @@
+"""All the culprits among the changes between a good and a bad side, each proven."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from perfcli.errors import PerfcliError
+from perfcli.search.answer import Answer
+from perfcli.search.ddmin import ddmin
+from perfcli.search.effects import dependencies, own_effects
+from perfcli.search.narrow import narrow
+from perfcli.search.options import OptionChange, Subset, ordered
+from perfcli.search.question import Question, Search, Stopped
+from perfcli.search.result import Culprits, CulpritSet, Status
+
+# A set that is not bad when measured again is looked for anew so often.
+MOST_CONTRADICTIONS = 3
+
+
+@dataclass(slots=True)
+class _Found:
+    """What is known so far, to be told when the search is stopped."""
+
+    changes: dict[str, OptionChange]
+    status: Status | None = None
+    sets: list[CulpritSet] = field(default_factory=list)
+    good_end: Answer | None = None
+    bad_end: Answer | None = None
+    left: Answer | None = None
+    suspects: tuple[str, ...] = ()
+    contradictions: int = 0
+
+    def result(self, stopped: str = "") -> Culprits:
+        status = self.status
+        if status is None and self.sets:
+            status = "partly explained"
+        return Culprits(
+            status,
+            tuple(self.sets),
+            self.good_end,
+            self.bad_end,
+            self.left,
+            tuple(self.changes[key] for key in self.suspects),
+            stopped,
+            self.contradictions,
+        )
+
+
+def find_culprits(changes: Iterable[OptionChange]) -> Search[Subset, Culprits]:
+    """Asks for the two ends, then for a minimal set that is bad on the good side, then, as long as
+    the bad side without what was found is still bad, for the next one among the rest.
+
+    Sets of several culprits are disjoint. Each is measured again, as is what is left without it,
+    before it is believed: a measurement that contradicts an earlier one is decided by both, and
+    the search goes back to where it matters.
+
+    Raises PerfcliError where nothing differs or two changes are of the same option.
+    """
+    listed = ordered(changes)
+    _check(listed)
+    found = _Found({change.key: change for change in listed})
+    try:
+        yield from _search(found)
+    except Stopped as stop:
+        return found.result(stop.reason)
+    return found.result()
+
+
+def _check(changes: Sequence[OptionChange]) -> None:
+    if not changes:
+        raise PerfcliError("nothing differs between the good and the bad side")
+    names = [change.name for change in changes]
+    for name in names:
+        if names.count(name) > 1:
+            raise PerfcliError(f"{name} is changed twice: give it one value per side")
+
+
+def _search(found: _Found) -> Search[Subset, None]:
+    remaining = tuple(found.changes)
+    everything = frozenset(remaining)
+    found.good_end = yield Question(frozenset(), (everything,), step="the good side")
+    found.bad_end = found.left = yield Question(everything, step="the bad side")
+    found.status = _ends(found.good_end, found.bad_end)
+    if found.status is not None:
+        return
+    while found.left.is_bad:
+        found.suspects = remaining
+        culprit = yield from _culprit(found, remaining)
+        if culprit is None:
+            break
+        found.sets.append(culprit)
+        found.left = culprit.without
+        taken = {change.key for change in culprit.options}
+        remaining = found.suspects = tuple(key for key in remaining if key not in taken)
+    found.status = _status(found)
+    if found.status == "explained":
+        found.suspects = ()
+
+
+def _ends(good: Answer, bad: Answer) -> Status | None:
+    """What the ends alone say, where they say that there is nothing to look for."""
+    if "unresolved" in (good.outcome, bad.outcome):
+        return "an end is unresolved"
+    if good.is_bad:
+        return "good side is bad"
+    return None if bad.is_bad else "not worse"
+
+
+def _status(found: _Found) -> Status:
+    if not found.sets:
+        return "not explained"
+    good = found.left is not None and found.left.outcome == "good"
+    return "explained" if good else "partly explained"
+
+
+def _culprit(found: _Found, remaining: tuple[str, ...]) -> Search[Subset, CulpritSet | None]:
+    """One set of ``remaining``, which are bad; None where measurements went on contradicting."""
+    step = f"culprit {len(found.sets) + 1}"
+    for _ in range(MOST_CONTRADICTIONS + 1):
+        keys = yield from _minimal(found, remaining, step)
+        without = frozenset(remaining) - set(keys)
+        again = yield Question(frozenset(keys), (without,), fresh=True, step=f"{step}: proof")
+        if again.is_bad:
+            left = yield Question(without, fresh=True, step=f"{step}: proof")
+            return (yield from _described(found, keys, again, left))
+        found.contradictions += 1
+        whole = yield Question(frozenset(remaining), fresh=True, step=f"{step}: once more")
+        if not whole.is_bad:
+            found.left = whole
+            return None
+    return None
+
+
+def _minimal(
+    found: _Found, remaining: tuple[str, ...], step: str
+) -> Search[Subset, tuple[str, ...]]:
+    narrowed = yield from narrow(remaining, f"{step}: narrowing")
+    found.suspects = narrowed
+    # A single one needs no proof that it is minimal: the good side without it is the good end.
+    keys = yield from ddmin(narrowed, label=f"{step}: minimising")
+    found.suspects = keys
+    return keys
+
+
+def _described(
+    found: _Found, keys: tuple[str, ...], with_it: Answer, without: Answer
+) -> Search[Subset, CulpritSet]:
+    options = tuple(found.changes[key] for key in keys)
+    own = yield from own_effects(options)
+    needs = yield from dependencies(own)
+    minimal = True
+    for key in keys:
+        less = yield Question(frozenset(keys) - {key}, step="proof")
+        minimal = minimal and less.outcome == "good"
+    return CulpritSet(options, with_it, without, own, needs, minimal)

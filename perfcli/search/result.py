@@ -1,0 +1,81 @@
+"""What a search for culprits found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from perfcli.search.answer import Answer
+from perfcli.search.options import OptionChange
+
+Status = Literal[
+    "explained",  # what is found, taken off the bad side, leaves it good
+    "partly explained",  # something is found, and what is left is still bad or has no answer
+    "not explained",  # nothing is found
+    "not worse",  # the bad side is not bad
+    "good side is bad",  # the difference is not one of these options
+    "an end is unresolved",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Dependency:
+    """``option`` alone does not change the generated code; with any of ``needs`` on it does."""
+
+    option: OptionChange
+    needs: tuple[OptionChange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnEffect:
+    option: OptionChange
+    alone: Answer
+    """The good side with this change only."""
+    changes_code: bool | None
+    """``None``: one of the two has no class."""
+
+
+@dataclass(frozen=True, slots=True)
+class CulpritSet:
+    """Changes that are bad together, and not with any one of them left out."""
+
+    options: tuple[OptionChange, ...]
+    with_it: Answer
+    """The good side with the set: bad."""
+    without: Answer
+    """The bad side without it, and without the sets that were found before."""
+    own: tuple[OwnEffect, ...]
+    dependencies: tuple[Dependency, ...]
+    minimal: bool
+    """Each set with one change less was tested and is good; else some have no answer."""
+
+    @property
+    def is_interaction(self) -> bool:
+        """Bad together only: no one of them is to blame alone. Of two or three changes every
+        smaller set was tested; of more, those with one change less and the single ones."""
+        return len(self.options) > 1
+
+    @property
+    def proven(self) -> bool:
+        """Both ways: good with the set is bad, and bad without it is good."""
+        return self.with_it.outcome == "bad" and self.without.outcome == "good"
+
+
+@dataclass(frozen=True, slots=True)
+class Culprits:
+    status: Status | None
+    """``None``: stopped before anything could be said."""
+    sets: tuple[CulpritSet, ...] = ()
+    """In the order they were found; each is bad without the others. The last one's ``without``
+    proves all of them together."""
+    good_end: Answer | None = None
+    bad_end: Answer | None = None
+    left: Answer | None = None
+    """The bad side without all of them."""
+    suspects: tuple[OptionChange, ...] = ()
+    """Where it was not explained, or stopped: the smallest set of changes known to be bad beside
+    those that are found."""
+    stopped: str = ""
+    """Why it stopped before the end; empty where it did not."""
+    contradictions: int = 0
+    """How often a measurement repeated for proof was not as before, and the search went back."""

@@ -1,0 +1,74 @@
+"""Measures as often as it takes to be sure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Generic, TypeVar
+
+from perfcli.errors import PerfcliError
+from perfcli.search.answer import Answer, Evidence, Outcome
+from perfcli.search.question import K
+from perfcli.search.weighing import Weighing
+
+ODDS = 999.0
+MOST_MEASUREMENTS = 30
+
+O = TypeVar("O")  # noqa: E741 - an observation
+
+
+class Sequential(Generic[K, O]):
+    """Judges classes by repeated measurements, a sequential probability ratio test for each.
+
+    ``odds``: good or bad is said once it is so many times likelier than the other. ``most``: a
+    class that is between after so many measurements is unresolved; each time it is asked for
+    ``fresh`` it may have as many more. ``earlier``: the observations of an earlier search, by
+    class; they count as if they had just been made.
+    """
+
+    def __init__(
+        self,
+        measure: Callable[[K], O],
+        weighing: Weighing[O],
+        *,
+        odds: float = ODDS,
+        most: int = MOST_MEASUREMENTS,
+        earlier: Mapping[str, Sequence[O]] | None = None,
+    ) -> None:
+        if odds <= 1 or most < 1:
+            raise PerfcliError("odds are above 1, and there is at least one measurement")
+        self.measure = measure
+        self.weighing = weighing
+        self.enough = math.log(odds)
+        self.most = most
+        self.observations = {code: list(made) for code, made in (earlier or {}).items()}
+        self.measurements = 0
+        """Made by this object."""
+
+    def judge(self, key: K, code: str, fresh: bool) -> Answer:
+        """``fresh``: measured until new measurements alone are sure, then weighed with the earlier
+        ones; where the two contradict each other, until all together are sure."""
+        seen = self.observations.setdefault(code, [])
+        start = len(seen) if fresh else 0
+        most = start + self.most
+        self._until_sure(key, seen, start, most)
+        if fresh:
+            self._until_sure(key, seen, 0, most)
+        return self._answer(self.weighing.weigh(seen))
+
+    def _until_sure(self, key: K, seen: list[O], start: int, most: int) -> None:
+        while len(seen) < most and not self._sure(self.weighing.weigh(seen[start:])):
+            # Kept at once: an interruption loses none that was finished.
+            seen.append(self.measure(key))
+            self.measurements += 1
+
+    def _sure(self, evidence: Evidence) -> bool:
+        return abs(evidence.log_odds) >= self.enough
+
+    def _answer(self, evidence: Evidence) -> Answer:
+        value = None if evidence.mean is None else math.exp(evidence.mean)
+        if not self._sure(evidence):
+            reason = f"neither good nor bad after {evidence.measurements} measurements"
+            return Answer("unresolved", value, evidence=evidence, reason=reason)
+        outcome: Outcome = "bad" if evidence.log_odds > 0 else "good"
+        return Answer(outcome, value, evidence=evidence)
