@@ -123,6 +123,9 @@ def _culprit(found: _Found, remaining: tuple[str, ...]) -> Search[Subset, Culpri
         again = yield Question(frozenset(keys), (without,), fresh=True, step=f"{step}: proof")
         if again.is_bad:
             left = yield Question(without, fresh=True, step=f"{step}: proof")
+            if not left.is_bad:
+                # The last word, and no later step would notice that it is wrong.
+                left = yield Question(without, fresh=True, step=f"{step}: proof")
             return (yield from _described(found, keys, again, left))
         found.contradictions += 1
         whole = yield Question(frozenset(remaining), fresh=True, step=f"{step}: once more")
