@@ -21,7 +21,8 @@ class Code:
 
 class Ledger(Generic[K]):
     """Sets with identical code are one class and share its answer. To go on with an earlier
-    search, give what its ledger had in ``codes`` and ``answers``; both are plain data."""
+    search, give what its ledger had in ``codes`` and ``answers``; both are plain data.
+    What has no answer is not asked again either: leave out what may have one by now."""
 
     def __init__(
         self,
