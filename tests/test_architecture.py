@@ -23,8 +23,8 @@ LAYERS = (
     "perfcli model errors units names blobs backports _probe",
     "facts diff stats driver tracebacks parameters userfunction runfile option_types catalogue "
     "knobs environment",
-    "userfile targets options store knob_listing rules noise",
-    "registry",
+    "userfile targets options defaults store knob_listing rules noise",
+    "registry performance_knobs",
     "diagnosis",
     "trials",
     "compile",
