@@ -15,7 +15,7 @@ from importlib import resources
 from typing import Any, Literal
 
 from perfcli import option_types
-from perfcli.catalogue import Catalogue, Entry
+from perfcli.catalogue import Entry
 from perfcli.defaults import accepts, is_default
 from perfcli.errors import PerfcliError
 from perfcli.knobs import release_key
@@ -128,8 +128,9 @@ def in_release(version: str) -> tuple[PerformanceKnob, ...]:
     return tuple(knob for knob in load() if knob.exists_in(version))
 
 
-def for_torch(catalogue: Catalogue) -> tuple[Choice, ...]:
-    """The shipped knobs that an installed torch has, in the list's order.
+def for_torch(entries: Mapping[str, Entry]) -> tuple[Choice, ...]:
+    """The shipped knobs that a torch with these options has (``Catalogue.entries``), in the list's
+    order.
 
     Raises:
         PerfcliError: a value is not of the type that this torch gives the option.
@@ -137,13 +138,13 @@ def for_torch(catalogue: Catalogue) -> tuple[Choice, ...]:
     return tuple(
         Choice(knob, entry, tuple(_worth_trying(knob, entry)))
         for knob in load()
-        if (entry := catalogue.entries.get(knob.name)) is not None
+        if (entry := entries.get(knob.name)) is not None
     )
 
 
-def missing(catalogue: Catalogue) -> tuple[PerformanceKnob, ...]:
-    """The shipped knobs that an installed torch lacks."""
-    return tuple(knob for knob in load() if knob.name not in catalogue.entries)
+def missing(entries: Mapping[str, Entry]) -> tuple[PerformanceKnob, ...]:
+    """The shipped knobs that a torch with these options lacks."""
+    return tuple(knob for knob in load() if knob.name not in entries)
 
 
 def usable(choices: Iterable[Choice], device: Device, *, has_device: bool) -> tuple[Choice, ...]:

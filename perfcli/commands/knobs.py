@@ -1,15 +1,19 @@
-"""``perfcli knobs``: search the options of torch, and what changed between two releases."""
+"""``perfcli knobs``: search the options of torch, what changed between two releases, and which are
+worth trying."""
 
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfcli.commands import _output, _table
+from perfcli.commands import _output, _performance_knobs, _table
 from perfcli.commands._arguments import Json
 from perfcli.errors import PerfcliError
+
+if TYPE_CHECKING:
+    from perfcli.catalogue import Entry
 
 
 def knobs(
@@ -28,6 +32,12 @@ def knobs(
         tuple[str, str] | None,
         typer.Option(metavar="FROM TO", help="What changed between two torch releases."),
     ] = None,
+    performance: Annotated[
+        bool,
+        typer.Option(
+            "--performance", help="The options worth trying for speed and memory, with values."
+        ),
+    ] = False,
     json: Json = None,
 ) -> int:
     """Search torch's options, or compare two releases.
@@ -36,23 +46,35 @@ def knobs(
     -b and --toggle take. dynamo. and functorch. lead to those of torch._dynamo and
     torch._functorch; all others are torch._inductor's.
     """
-    if diff is None:
+    if performance and diff is not None:
+        raise PerfcliError("--performance lists options, --diff compares releases: give one")
+    if performance:
+        _performance_knobs.show(pattern, *_options(python), json)
+    elif diff is None:
         _search(pattern, python, json)
     else:
         _diff(pattern, *diff, json)
     return 0
 
 
-def _search(pattern: str, python: str | None, json: Json) -> None:
+def _options(python: str | None) -> tuple[str, list[Entry]]:
+    """The torch that is asked, and its options; without torch those of the newest known release."""
     from perfcli import knob_listing
 
     try:
-        torch, entries = knob_listing.installed(python)
+        return knob_listing.installed(python)
     except PerfcliError:
         if python is not None:
             raise
         torch, entries = knob_listing.newest()
         sys.stderr.write(f"no torch here: these are Inductor's options in torch {torch}\n")
+        return torch, entries
+
+
+def _search(pattern: str, python: str | None, json: Json) -> None:
+    from perfcli import knob_listing
+
+    torch, entries = _options(python)
     found = knob_listing.search(entries, pattern)
     rows = [knob_listing.document(entry) for entry in found]
     _output.write_document("knobs", {"torch": torch, "options": rows}, json)

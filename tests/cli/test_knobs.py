@@ -195,3 +195,67 @@ def test_what_perfcli_brings_says_so(torch_dir: Path, capsys: pytest.CaptureFixt
     assert (option["note"], option["type"], option["default"]) == (note, "int | None", None)
     assert main(["knobs", "max_reads"]) == 0
     assert f"  note     {note}\n" in capsys.readouterr().out
+
+
+def test_performance_lists_what_this_torch_has(
+    torch_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["knobs", "--performance"]) == 0
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert lines[0].split() == [
+        *("option", "default", "try", "changes", "on", "since", "what", "it", "does"),
+    ]
+    assert [line.split()[:6] for line in lines[1:]] == [
+        ["triton.max_tiles", "3", "1,", "2", "kernels", "GPU"],
+        ["online_softmax", "true", "false", "kernels", "GPU", "≤2.8.0"],
+    ]
+    assert lines[2].endswith("in one sweep over each row; false takes two sweeps.")
+    assert err.startswith("2 options; torch 2.11.0 lacks split_reductions, ")
+
+
+def test_performance_shows_one_option_with_its_sources(
+    torch_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["knobs", "--performance", "ONLINE"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("online_softmax (torch 2.11.0)\n  Computes the maximum and the sum ")
+    assert "  default  true\n  try      false\n  changes  kernels\n  on       GPU\n" in out
+    assert out.endswith("\n           https://github.com/pytorch/pytorch/issues/153241\n")
+
+
+def test_performance_as_json(torch_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["knobs", "--performance", "tiles", "--json", "-"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["perfcli"], document["torch"]) == ("performance-knobs", "2.11.0")
+    (option,) = document["options"]
+    assert (option["name"], option["values"], option["default"]) == ("triton.max_tiles", [1, 2], 3)
+    assert (option["range"], option["acts"], option["needs_device"]) == ([1, 3], "kernels", False)
+    assert "split_reductions" in document["not_in_this_torch"]
+
+
+def test_performance_searches_sentences_and_says_what_it_does_not_know(
+    torch_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["knobs", "--performance", "one sweep"]) == 0
+    assert capsys.readouterr().out.startswith("online_softmax (torch 2.11.0)\n")
+    assert main(["knobs", "--performance", "softmax_rows"]) == 2
+    assert "none of the options worth trying matches 'softmax_rows'" in capsys.readouterr().err
+    assert main(["knobs", "--performance", "--diff", "2.11", "2.13"]) == 2
+    assert "--performance lists options, --diff compares releases: give one" in (
+        capsys.readouterr().err
+    )
+
+
+def test_performance_without_torch_is_that_of_the_newest_known_release(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def nothing(python: str | None, needs_triton: bool) -> None:
+        raise PerfcliError("no torch")
+
+    monkeypatch.setattr(knob_listing, "probe", nothing)
+    assert main(["knobs", "--performance", "scalar_accumulators"]) == 0
+    out, err = capsys.readouterr()
+    assert "no torch here: these are Inductor's options in torch 2.15.0" in err
+    assert out.startswith("triton.scalar_accumulators (torch 2.15.0)\n")
+    assert "  try      false\n" in out
