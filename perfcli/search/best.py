@@ -11,7 +11,7 @@ from perfcli.search.options import OptionChange, Subset
 from perfcli.search.question import Question, Search
 from perfcli.search.result import Dependency
 
-# Gains that differ by a smaller share are equal but for floating-point sums.
+# Gains that differ by a smaller share of the metric's value are equal but for rounded sums.
 ROUNDING = 1e-9
 
 
@@ -21,11 +21,15 @@ class Best:
     def __init__(self, changes: dict[str, OptionChange], wants_lower: bool) -> None:
         self.changes = changes
         self.sign = -1 if wants_lower else 1
-        self.baseline: Answer | None = None
         self.seen: dict[Subset, Answer] = {}
         self.subset: Subset = frozenset()
         self.dependencies: dict[str, Subset] = {}
         self.pairs_left = 0
+
+    @property
+    def baseline(self) -> Answer | None:
+        """Without any change."""
+        return self.seen.get(frozenset())
 
     def ask(self, subset: Subset, maybe: tuple[Subset, ...], step: str) -> Search[Subset, Answer]:
         """Asks, and takes it for the best where it is better, or as good with fewer changes."""
@@ -40,18 +44,22 @@ class Best:
         gain, most = self.gain(subset), self.gain(self.subset)
         if gain is None or most is None:
             return False
-        if math.isclose(gain, most, rel_tol=ROUNDING):
+        if self._equal(gain, most):
             return len(subset) < len(self.subset)
         return gain > most
 
     def gain(self, subset: Subset) -> float | None:
         """Against no change, in the metric's unit; ``None`` where one of the two is not known."""
-        answer, without = self.seen.get(subset), self.seen.get(frozenset())
+        answer, without = self.seen.get(subset), self.baseline
         if not answer or not without or "unresolved" in (answer.outcome, without.outcome):
             return None
         if answer.value is None or without.value is None:
             return None
         return self.sign * (answer.value - without.value)
+
+    def _equal(self, one: float, other: float) -> bool:
+        value = self.baseline.value if self.baseline else None
+        return math.isclose(one, other, rel_tol=0.0, abs_tol=ROUNDING * abs(value or 0.0))
 
     def expected(self, subset: Subset) -> float:
         """The sum of what its changes do alone; what is not known counts nothing."""
@@ -126,7 +134,7 @@ class Best:
             if len(subset) != 2 or together is None or None in alone:
                 continue
             apart = self.expected(subset)
-            if not math.isclose(together, apart, rel_tol=ROUNDING):
+            if not self._equal(together, apart):
                 first, second = self._options(subset)
                 found.append(Interaction((first, second), together, apart))
         return tuple(found)

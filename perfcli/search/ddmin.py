@@ -14,8 +14,8 @@ def ddmin(keys: Keys, parts: int = 2, label: str = "minimising") -> Search[Subse
     """A 1-minimal bad set of ``keys``, which are known to be bad: without any one of its changes
     it is not bad (good, or unresolved). In their order.
 
-    Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input", IEEE TSE 28 (2002),
-    figure 5: each of ``parts`` parts, then what is left without each, then smaller parts. The
+    Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input", IEEE TSE 28 (2002):
+    each of ``parts`` parts, then what is left without each, then smaller parts. The
     complements that are parts (of two) are not asked again.
     """
     parts = min(parts, len(keys))

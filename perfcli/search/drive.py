@@ -30,8 +30,8 @@ Watch = Callable[[Question[K], Answer | None], None]
 
 
 def max_runs(most: int) -> Stop[K]:
-    """Stops once ``most`` sets were compiled or ``most`` classes judged. What is known is free; of
-    sets that are compiled at once the last ones may exceed it."""
+    """Stops once ``most`` sets were compiled, or classes were judged ``most`` times. What is known
+    is free; of sets that are compiled at once the last ones may exceed it."""
     reason = f"after {most} runs (--max-runs)"
     return lambda ledger: reason if max(ledger.compiled, ledger.judged) >= most else ""
 
@@ -53,8 +53,9 @@ def drive(
 ) -> T:
     """What the search returns.
 
-    ``width``: so many sets are compiled at once. ``stops`` are asked before anything that costs
-    time; the first reason ends the search, as KeyboardInterrupt does. ``watch`` is called before
+    ``width``: so many sets are compiled at once. ``stops`` are asked before each question that is
+    not answered from the ledger; the first reason ends the search, as KeyboardInterrupt does, or
+    ``Stopped`` raised by the oracle. ``watch`` is called before
     a question is answered, and with its answer.
     """
     step: Callable[[], Question[K]] = lambda: next(search)  # noqa: E731
@@ -101,7 +102,6 @@ def _answer(
         known = ledger.known(question.wanted)
         if known is not None:
             return known
-        _check(stops, ledger)
     code = ledger.codes[question.wanted].name
     assert code is not None  # else its answer is known: unresolved
     ledger.add_answer(code, oracle.judge(question.wanted, code, known is not None))

@@ -51,7 +51,7 @@ def find_best(
 
 def _search(best: Best, most_pairs: int) -> Search[Subset, None]:
     singles = tuple(frozenset({key}) for key in best.changes)
-    best.baseline = yield from best.ask(frozenset(), singles, "without any change")
+    yield from best.ask(frozenset(), singles, "without any change")
     if best.gain(frozenset()) is None:
         return
     for at, single in enumerate(singles):

@@ -92,6 +92,10 @@ def _search(last: int, value: Callable[[int], Value]) -> Search[Value, Flip]:
     """Over the places 0, good, to ``last``, bad."""
     if last < 1:
         raise PerfcliError("the good and the bad value are the same")
+    return _bisect(last, value)
+
+
+def _bisect(last: int, value: Callable[[int], Value]) -> Search[Value, Flip]:
     tested: dict[int, Answer] = {}
     low, high = 0, last
     try:

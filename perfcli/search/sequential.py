@@ -20,7 +20,8 @@ O = TypeVar("O")  # noqa: E741 - an observation
 class Sequential(Generic[K, O]):
     """Judges classes by repeated measurements, a sequential probability ratio test for each.
 
-    ``odds``: good or bad is said once it is so many times likelier than the other. ``most``: a
+    ``odds``: good or bad is said once it is so many times likelier than the other, after ``least``
+    measurements (more than one where their stated errors may be too small). ``most``: a
     class that is between after so many measurements is unresolved; each time it is asked for
     ``fresh`` it may have as many more. ``earlier``: the observations of an earlier search, by
     class; they count as if they had just been made.
@@ -32,14 +33,16 @@ class Sequential(Generic[K, O]):
         weighing: Weighing[O],
         *,
         odds: float = ODDS,
+        least: int = 1,
         most: int = MOST_MEASUREMENTS,
         earlier: Mapping[str, Sequence[O]] | None = None,
     ) -> None:
-        if odds <= 1 or most < 1:
-            raise PerfcliError("odds are above 1, and there is at least one measurement")
+        if odds <= 1 or not 1 <= least <= most:
+            raise PerfcliError("odds are above 1, and 1 <= least <= most")
         self.measure = measure
         self.weighing = weighing
         self.enough = math.log(odds)
+        self.least = least
         self.most = most
         self.observations = {code: list(made) for code, made in (earlier or {}).items()}
         self.measurements = 0
@@ -63,7 +66,8 @@ class Sequential(Generic[K, O]):
             self.measurements += 1
 
     def _sure(self, evidence: Evidence) -> bool:
-        return abs(evidence.log_odds) >= self.enough
+        decided = abs(evidence.log_odds) >= self.enough
+        return decided and evidence.measurements >= self.least
 
     def _answer(self, evidence: Evidence) -> Answer:
         value = None if evidence.mean is None else math.exp(evidence.mean)
