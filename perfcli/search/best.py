@@ -94,10 +94,15 @@ class Best:
         )
 
     def candidates(self, subset: Subset) -> list[str]:
-        """What may be added to the set: the changes with code of their own, and those that depend
-        on what it has."""
+        """What may be added to the set, or take the place of another value: the changes with code
+        of their own, and those that depend on what it has."""
         awake = [key for key, needs in self.dependencies.items() if needs <= subset]
-        return [key for key in (*self.leaders(), *awake) if self.fits(subset, key)]
+        return [key for key in (*self.leaders(), *awake) if key not in subset]
+
+    def replaced(self, subset: Subset, key: str) -> Subset:
+        """With this change, and without another value of its option."""
+        name = self.changes[key].name
+        return frozenset(k for k in subset if self.changes[k].name != name) | {key}
 
     def silent(self) -> tuple[str, ...]:
         """The changes that leave the code as it is."""

@@ -8,8 +8,9 @@ earlier change does, the tests are:
    time, until none helps;
 3. what changes no code alone may on top of another: all such at once, on the best set and on each
    of the m: m + 1 for each value that an option has, 2 · log2(n) more for each that does;
-4. pairs of the m, those with the best sum of gains first: at most ``most_pairs``;
-5. after each of these the set grows again if something better was seen, and changes that do not
+4. pairs of the m, those with the best sum of gains first: at most ``most_pairs``; and the set that
+   should be best by what single changes and pairs do: 1;
+5. after 3 and 4 the set grows again if something better was seen, and changes that do not
    contribute are dropped.
 
 Not tried: three changes that help only together; two that alone change no code and do so together;
@@ -25,6 +26,7 @@ from perfcli.search.best import Best
 from perfcli.search.group import that_change_code
 from perfcli.search.improvement import Direction, Improvement
 from perfcli.search.options import OptionChange, Subset, ordered
+from perfcli.search.pairwise import predicted_best
 from perfcli.search.question import Search, Stopped
 
 MOST_PAIRS = 50
@@ -62,6 +64,7 @@ def _search(best: Best, most_pairs: int) -> Search[Subset, None]:
         yield from _dependents(best, frozenset({key}))
     yield from _grow(best)
     yield from _pairs(best, most_pairs)
+    yield from best.ask(predicted_best(best), (), "what pairs promise")
     yield from _grow(best)
 
 
@@ -70,7 +73,7 @@ def _grow(best: Best) -> Search[Subset, None]:
     start: Subset | None = None
     while start != best.subset:
         start = best.subset
-        added = [start | {key} for key in best.candidates(start)]
+        added = [best.replaced(start, key) for key in best.candidates(start)]
         for at, subset in enumerate(added):
             yield from best.ask(subset, tuple(added[at + 1 :]), "one more change")
     dropped: Subset | None = None
