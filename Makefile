@@ -83,7 +83,7 @@ accuracy: setup
 	$(BIN)/python bench/accuracy.py tools --pairs 20 --plant 3 --out build/accuracy/tools-3.jsonl
 	$(BIN)/python bench/accuracy.py summary build/accuracy/*.jsonl
 
-# How often bisect-config names exactly the planted culprits, simulated; half a minute.
+# How often bisect-config names exactly the planted culprits, simulated; ten seconds.
 search-simulation: setup
 	$(BIN)/python bench/search_simulation.py
 

@@ -1,9 +1,10 @@
 """How often the search for culprits is right when every fifth of a hundred timed answers is wrong.
 
 Plants culprits among options, asks the search of ``perfcli.search`` for them, and counts: exactly
-the planted sets, each proven both ways; tests (single measurements); crashes. Beside it ddmin as
-it is mostly written: a plain yes or no, each set tested once, and what it holds to be bad checked
-in every round. Only simulated: no device, the same numbers everywhere.
+the planted sets, each proven both ways; tests (single measurements, those of both ends among
+them); crashes. Beside it ddmin alone, what it holds to be bad checked in every round: with a plain
+yes or no, each set tested once, and with each test repeated until it is sure. Only simulated: no
+device, the same numbers everywhere.
 
     python bench/search_simulation.py --repetitions 1000 --seed 1
 """
@@ -25,7 +26,7 @@ from perfcli.search.culprits import find_culprits
 from perfcli.search.drive import drive
 from perfcli.search.ledger import Code, Ledger
 from perfcli.search.options import OptionChange, Subset
-from perfcli.search.sequential import Sequential
+from perfcli.search.sequential import ODDS, Sequential
 from perfcli.search.weighing import LogRatio, Reading, YesNo
 
 SIZE = 0.03  # the bad end's log ratio; only its ratio to the noise matters
@@ -113,25 +114,33 @@ def by_log_ratio(planted: Planted) -> Told:
     return searched(planted, Sequential(planted.reading, LogRatio(SIZE)))
 
 
-def by_plain_ddmin(planted: Planted) -> Told:
-    tests = 0
+def minimised(planted: Planted, odds: float) -> Told:
+    """By ddmin alone, each set tested until its answer has these odds."""
+    judging = Sequential(planted.yes_no, YesNo(planted.error or 0.001), odds=odds)
 
     def test(subset: Subset) -> bool:
-        nonlocal tests
-        tests += 1
-        return planted.yes_no(subset)
+        return judging.judge(subset, str(judging.measurements), False).is_bad
 
     try:
         found = plain_ddmin([change.key for change in changes(planted.options)], test)
     except AssertionError:
-        return Told(False, tests, crashed=True)
-    return Told(frozenset({frozenset(found)}) == planted.sets, tests)
+        return Told(False, judging.measurements, crashed=True)
+    return Told(frozenset({frozenset(found)}) == planted.sets, judging.measurements)
+
+
+def by_plain_ddmin(planted: Planted) -> Told:
+    return minimised(planted, odds=1.001)  # the first answer is believed
+
+
+def by_sequential_ddmin(planted: Planted) -> Told:
+    return minimised(planted, ODDS)
 
 
 METHODS: Mapping[str, Callable[[Planted], Told]] = {
     "perfcli, yes or no": by_yes_no,
     "perfcli, log ratio": by_log_ratio,
     "ddmin, plain yes or no": by_plain_ddmin,
+    "ddmin, yes or no until sure": by_sequential_ddmin,
 }
 
 
@@ -140,8 +149,8 @@ def rows(repetitions: int, options: int, error: float, seed: int) -> Iterator[st
     yield "| --- | --- | --- | --- | --- |"
     for name, sizes in CELLS:
         for method, search in METHODS.items():
-            if len(sizes) > 1 and search is by_plain_ddmin:
-                continue  # it looks for one set
+            if len(sizes) > 1 and search in (by_plain_ddmin, by_sequential_ddmin):
+                continue  # they look for one set
             told = []
             for number in range(repetitions):
                 dice = random.Random(f"{seed} {name} {number}")
