@@ -51,9 +51,10 @@ def find_culprits(changes: Iterable[OptionChange]) -> Search[Subset, Culprits]:
     """Asks for the two ends, then for a minimal set that is bad on the good side, then, as long as
     the bad side without what was found is still bad, for the next one among the rest.
 
-    Sets of several culprits are disjoint. Each is measured again, as is what is left without it,
-    before it is believed: a measurement that contradicts an earlier one is decided by both, and
-    the search goes back to where it matters.
+    Sets of several culprits are disjoint. Where answers are noisy, each is measured again before it
+    is believed, as are the sets with one change less and what is left of the bad side without it:
+    measurements that contradict earlier ones are weighed together with them, and the search goes
+    back to where it matters.
 
     Raises PerfcliError where nothing differs or two changes are of the same option.
     """
@@ -80,7 +81,11 @@ def _search(found: _Found) -> Search[Subset, None]:
     remaining = tuple(found.changes)
     everything = frozenset(remaining)
     found.good_end = yield Question(frozenset(), (everything,), step="the good side")
-    found.bad_end = found.left = yield Question(everything, step="the bad side")
+    found.bad_end = yield Question(everything, step="the bad side")
+    if _ends(found.good_end, found.bad_end) is not None:
+        found.good_end = yield Question(frozenset(), fresh=True, step="the good side")
+        found.bad_end = yield Question(everything, fresh=True, step="the bad side")
+    found.left = found.bad_end
     found.status = _ends(found.good_end, found.bad_end)
     if found.status is not None:
         return
@@ -121,12 +126,14 @@ def _culprit(found: _Found, remaining: tuple[str, ...]) -> Search[Subset, Culpri
         keys = yield from _minimal(found, remaining, step)
         without = frozenset(remaining) - set(keys)
         again = yield Question(frozenset(keys), (without,), fresh=True, step=f"{step}: proof")
-        if again.is_bad:
+        less = yield from _with_one_less(keys, f"{step}: proof")
+        if again.is_bad and not any(answer.is_bad for answer in less):
             left = yield Question(without, fresh=True, step=f"{step}: proof")
             if not left.is_bad:
                 # The last word, and no later step would notice that it is wrong.
                 left = yield Question(without, fresh=True, step=f"{step}: proof")
-            return (yield from _described(found, keys, again, left))
+            minimal = all(answer.outcome == "good" for answer in less)
+            return (yield from _described(found, keys, again, left, minimal))
         found.contradictions += 1
         whole = yield Question(frozenset(remaining), fresh=True, step=f"{step}: once more")
         if not whole.is_bad:
@@ -146,14 +153,20 @@ def _minimal(
     return keys
 
 
+def _with_one_less(keys: tuple[str, ...], step: str) -> Search[Subset, list[Answer]]:
+    """Measured again: what was wrongly held to be good blames a change that is innocent. Of a
+    single one this is the good side, which is known."""
+    answers = []
+    for key in keys:
+        less = frozenset(keys) - {key}
+        answers.append((yield Question(less, fresh=len(keys) > 1, step=step)))
+    return answers
+
+
 def _described(
-    found: _Found, keys: tuple[str, ...], with_it: Answer, without: Answer
+    found: _Found, keys: tuple[str, ...], with_it: Answer, without: Answer, minimal: bool
 ) -> Search[Subset, CulpritSet]:
     options = tuple(found.changes[key] for key in keys)
     own = yield from own_effects(options)
     needs = yield from dependencies(own)
-    minimal = True
-    for key in keys:
-        less = yield Question(frozenset(keys) - {key}, step="proof")
-        minimal = minimal and less.outcome == "good"
     return CulpritSet(options, with_it, without, own, needs, minimal)
