@@ -203,3 +203,32 @@ def test_monotone_truths_are_explained_by_minimal_sets(seed: int) -> None:
     found = run(find_culprits(changes("abcdefg")), Exact(truth))
     assert found.status == "explained"
     assert {frozenset(o.key for o in c.options) for c in found.sets} <= minimal
+
+
+def test_how_much_is_left_of_the_difference() -> None:
+    """``a`` adds 600 spilled words, ``b`` 300, ``c`` 100; bad is from the half of 1000 on."""
+    words = {"a": 600, "b": 300, "c": 100}
+
+    def truth(keys: Subset) -> Answer:
+        spilled = float(sum(words.get(name, 0) for name in letters(keys)))
+        return Answer("bad" if spilled >= 500 else "good", spilled)
+
+    found = run(find_culprits(changes("abcdef")), Exact(truth))
+    assert [names(culprit.options) for culprit in found.sets] == ["a"]
+    assert found.status == "explained"
+    assert found.share(found.sets[0].with_it) == pytest.approx(0.6)
+    assert found.share(found.left) == pytest.approx(0.4)
+    assert found.share(None) is None
+    assert found.share(Answer("unresolved")) is None
+
+
+def test_all_that_adds_is_found_where_anything_more_is_bad() -> None:
+    words = {"a": 600, "b": 300, "c": 100}
+
+    def truth(keys: Subset) -> Answer:
+        spilled = float(sum(words.get(name, 0) for name in letters(keys)))
+        return Answer("bad" if spilled > 0 else "good", spilled)
+
+    found = run(find_culprits(changes("abcdef")), Exact(truth))
+    assert [names(culprit.options) for culprit in found.sets] == ["a", "b", "c"]
+    assert found.share(found.left) == 0.0

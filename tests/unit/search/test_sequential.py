@@ -12,7 +12,7 @@ from perfcli.errors import PerfcliError
 from perfcli.search.answer import Answer
 from perfcli.search.culprits import find_culprits
 from perfcli.search.drive import drive
-from perfcli.search.ledger import Ledger
+from perfcli.search.ledger import Code, Ledger
 from perfcli.search.options import Subset
 from perfcli.search.sequential import Sequential
 from perfcli.search.weighing import LogRatio, Reading, YesNo
@@ -227,6 +227,33 @@ def test_a_first_answer_that_was_wrong_does_not_decide() -> None:
     found = drive(
         find_culprits(changes("abcdefghijkl")), Noisy(Sequential(measure, YesNo(0.05))), Ledger()
     )
+    assert [names(culprit.options) for culprit in found.sets] == ["d"]
+
+
+def test_code_that_is_the_code_of_an_end_is_not_measured() -> None:
+    """Only ``d`` changes code: every set is one of the ends, and these are known."""
+    ends = {frozenset[str](): Code(""), subset("abcdefgh"): Code("d")}
+    known = {"": Answer("good", 1.0), "d": Answer("bad", 1.03)}
+    judging: Sequential[Subset, bool] = Sequential(lambda keys: True, YesNo(0.05))
+    oracle = Noisy(judging)
+    oracle.code = lambda keys: "d" if subset("d") <= keys else ""
+    found = drive(find_culprits(changes("abcdefgh")), oracle, Ledger(ends, known))
+    assert [names(culprit.options) for culprit in found.sets] == ["d"]
+    assert found.sets[0].proven
+    assert judging.measurements == 0
+
+
+def test_an_end_that_says_stop_is_measured_again() -> None:
+    """The good side's first three measurements are wrong."""
+    truth = planted("d")
+    left = [3]
+
+    def measure(keys: Subset) -> bool:
+        left[0] -= not keys
+        return truth(keys).is_bad != (not keys and left[0] >= 0)
+
+    judging = Sequential(measure, YesNo(0.05))
+    found = drive(find_culprits(changes("abcd")), Noisy(judging), Ledger())
     assert [names(culprit.options) for culprit in found.sets] == ["d"]
 
 
