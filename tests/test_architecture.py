@@ -21,11 +21,11 @@ FOUND_BY_NAME = ("kernels", "scenarios", "reports")
 # A module or room imports only what stands in a line above its own, and its own room.
 LAYERS = (
     "perfcli model errors units names blobs backports _probe",
-    "facts diff stats driver tracebacks parameters userfunction runfile option_types catalogue "
-    "knobs environment",
+    "facts diff search stats driver tracebacks parameters userfunction runfile option_types "
+    "catalogue knobs environment",
     "userfile targets options defaults store knob_listing rules noise",
     "registry performance_knobs",
-    "diagnosis",
+    "diagnosis bisect",
     "trials",
     "compile",
     "measure",

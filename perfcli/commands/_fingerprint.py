@@ -16,12 +16,14 @@ from perfcli.model import CompileRequest
 
 # Parts of perfcli that can't change what a run holds.
 _HARMLESS = (
+    "bisect",
     "commands",
     "diff",
     "interleave",
     "measure",
     "reports",
     "rules",
+    "search",
     "stats",
     "cli.py",
     "diagnosis.py",
