@@ -102,8 +102,10 @@ def _hook_module(
                 "the option cpp_wrapper runs kernels on the device while it generates code, and "
                 "there is none: compare without it"
             )
-        self.codegen()
-        return finish(self, capture.graph_of(self))
+        generated, *_ = self.codegen()
+        graph = capture.graph_of(self)
+        graph.text = str(getattr(generated, "value", generated))
+        return finish(self, graph)
 
     return compile_to_module
 

@@ -39,6 +39,8 @@ class CapturedGraph:
     """Kernels of another kind (CUTLASS, CuTe …): counted as externs, by name."""
     choices: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Kernels that the generated code times on the device to launch the fastest of them."""
+    text: str = ""
+    """The generated module's, where it is not built."""
     module: Any = None
     """The generated module, where it is built and run: its kernels are among its globals."""
 

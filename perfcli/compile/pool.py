@@ -18,7 +18,7 @@ from perfcli.compile.kernel_cache import Compiled
 from perfcli.errors import UnreadableSource, WorkerFailed
 from perfcli.facts.cpp import cpp_facts
 from perfcli.facts.source import triton_facts
-from perfcli.model import SourceFacts, Target
+from perfcli.model import Candidate, KernelsRequest, SourceFacts, Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +66,42 @@ class KernelPool:
         self._executor.shutdown(wait=False, cancel_futures=True)
 
 
+@dataclass(frozen=True, slots=True)
+class Binaries:
+    """Of one kernel: ``error`` where Triton refused it."""
+
+    candidates: tuple[Candidate, ...]
+    alternatives: tuple[Candidate, ...] = ()
+    error: str = ""
+
+
+def binaries(request: KernelsRequest) -> list[Binaries]:
+    """Compiles kernels, in order, in processes of their own. Raises as ``KernelPool.result``."""
+    definitions = [Definition(k.name, k.language, k.source, k.kind) for k in request.kernels]
+    pool = KernelPool(max(request.jobs, 1), request.target, Path(request.cache_dir))
+    try:
+        for definition in definitions:
+            pool.submit(definition)
+        found = [pool.result(definition).compiled for definition in definitions]
+    finally:
+        pool.close()
+    return [Binaries(made.candidates, made.alternatives, made.error) for made in found]
+
+
 def examine(definition: Definition, target: Target | None, cache_dir: Path) -> KernelResult:
     """All facts of one kernel, from its source and, for Triton, from its binaries."""
-    note = ""
-    source_facts: SourceFacts | None
-    try:
-        if definition.language == "cpp":
-            source_facts = cpp_facts(definition.source)
-        else:
-            source_facts = triton_facts(definition.source, definition.name)
-    except UnreadableSource as error:
-        source_facts, note = None, f"its source could not be read: {error}"
+    source_facts, note = read_source(definition)
     if target is None or definition.language == "cpp":
         return KernelResult(source_facts, Compiled((), {}), note)
     compiled = compile_kernel(definition, target, cache_dir)
     return KernelResult(source_facts, compiled, note)
+
+
+def read_source(definition: Definition) -> tuple[SourceFacts | None, str]:
+    """What a kernel's source says, or why it could not be read."""
+    try:
+        if definition.language == "cpp":
+            return cpp_facts(definition.source), ""
+        return triton_facts(definition.source, definition.name), ""
+    except UnreadableSource as error:
+        return None, f"its source could not be read: {error}"

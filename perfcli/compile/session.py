@@ -59,16 +59,24 @@ def compile_request(request: CompileRequest, report: Report) -> Bundle:
 def _offline(session: Session) -> Bundle:
     request = session.request
     with session.phase("import"):
-        _import_torch(session)
+        session.keep = import_torch(request)
+        set_options(request)
     from perfcli.compile.pool import KernelPool
 
     pool = KernelPool(max(request.jobs, 1), request.target, Path(request.cache_dir))
     try:
         with session.phase("trace"):
-            capture, built, traced = _trace(session, pool)
-        return _finish(session, capture, built, traced, pool)
+            capture, built, traced = trace(session, pool)
+        return finish(session, capture, built, traced, pool)
     finally:
         pool.close()
+
+
+def set_options(request: CompileRequest) -> None:
+    """The variant's, for good."""
+    from perfcli.compile import tracing
+
+    tracing.set_options(request.variant.options)
 
 
 def _on_device(session: Session) -> Bundle:
@@ -80,10 +88,10 @@ def _on_device(session: Session) -> Bundle:
     settings.reset_counters()
     with session.phase("trace"):
         capture, built, traced = on_device.trace(session.request)
-    return _finish(session, capture, built, traced, on_device.DriverFacts())
+    return finish(session, capture, built, traced, on_device.DriverFacts())
 
 
-def _finish(session: Session, capture: Capture, built: Any, traced: Any, pool: Any) -> Bundle:
+def finish(session: Session, capture: Capture, built: Any, traced: Any, pool: Any) -> Bundle:
     session.notes += [*built.notes, *traced.notes, *capture.notes()]
     with session.phase("kernels"):
         kernels, blobs = collect(capture, pool, session.request.target, session.report)
@@ -92,8 +100,10 @@ def _finish(session: Session, capture: Capture, built: Any, traced: Any, pool: A
     return Bundle(run, blobs)
 
 
-def _import_torch(session: Session) -> None:
-    request = session.request
+def import_torch(request: CompileRequest) -> tuple[Any, ...]:
+    """All that a variant is compiled with, but its options; returns what has to be kept as long as
+    torch lives. Everything but device, target, threads and cache folder may still change."""
+    keep: tuple[Any, ...] = ()
     if request.device == "cuda":
         installation = shim.torch_installation()
         library = shim.Shim(shim.build(installation, Path(request.cache_dir)))
@@ -114,7 +124,7 @@ def _import_torch(session: Session) -> None:
         chooser = attention_calls.Chooser(request.target)
         library.install(chooser, chooser.cudnn_version)
         attention_calls.install(chooser)
-        session.keep = (library, chooser)
+        keep = (library, chooser)
     else:
         if shim.compiler() is None:
             raise CompileFailed(
@@ -130,7 +140,7 @@ def _import_torch(session: Session) -> None:
     from perfcli.compile import tracing
 
     tracing.prepare()
-    tracing.set_options(request.variant.options)
+    return keep
 
 
 def _import_inductor() -> None:
@@ -141,7 +151,7 @@ def _import_inductor() -> None:
     import torch._inductor.runtime.triton_heuristics  # noqa: F401
 
 
-def _trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
+def trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
     from torch._subclasses import FakeTensorMode
 
     from perfcli.compile import decisions, recurrent, settings, tracing

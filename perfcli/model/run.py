@@ -114,3 +114,12 @@ class Bundle:
 
     run: Run
     blobs: Mapping[BlobId, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """One variant compiled as far as its code, and no further: kernels have no candidates."""
+
+    code: str
+    """Hash of all generated code, kernels and what calls them: equal is the same variant."""
+    bundle: Bundle

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from perfcli.model.values import Device, Mode, OptionValue, Scalar
+from perfcli.model.values import Device, KernelKind, Mode, OptionValue, Scalar
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,3 +130,24 @@ class CompileRequest:
     """Compile and run on the real GPU, with nothing stood in for (the fidelity check)."""
     threads: int | None = None
     """Threads that CPU kernels are generated for; None: torch's own number."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelText:
+    """One generated kernel as its text alone."""
+
+    name: str
+    """In that text."""
+    language: Literal["triton", "cpp"]
+    source: str
+    kind: KernelKind
+
+
+@dataclass(frozen=True, slots=True)
+class KernelsRequest:
+    """Kernels to be compiled to binaries, without what they were generated from."""
+
+    kernels: tuple[KernelText, ...]
+    target: Target
+    jobs: int
+    cache_dir: str

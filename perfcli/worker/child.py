@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 import traceback
 from collections.abc import Mapping
+from pathlib import Path
 from typing import BinaryIO
 
 from perfcli.errors import PerfcliError, WorkerFailed
@@ -25,6 +27,9 @@ def serve(request_fd: int, reply_fd: int) -> int:
             if kind == "measure":
                 asked = protocol.decode_dataclass(MeasureRequest, request)
                 _measure(asked, requests, replies)
+            elif kind == "template":
+                asked_for = protocol.decode_dataclass(CompileRequest, request)
+                _serve_as_template(asked_for, requests, replies)
             else:
                 _compile(protocol.decode_dataclass(CompileRequest, request), replies)
         except PerfcliError as error:
@@ -66,6 +71,17 @@ def _measure(request: MeasureRequest, questions: BinaryIO, replies: BinaryIO) ->
     while line := questions.readline():
         ask = protocol.decode_dataclass(Ask, json.loads(line))
         _send(replies, {"type": "turn", "turn": side.turn(ask)})
+
+
+def _serve_as_template(request: CompileRequest, questions: BinaryIO, replies: BinaryIO) -> None:
+    """Until the parent is gone."""
+    from perfcli.worker.forking import Template
+
+    template = Template(request, Path(tempfile.mkdtemp(prefix="replies-")))
+    _send(replies, {"type": "done"})
+    while line := questions.readline():
+        for reply in template.answer(json.loads(line)):
+            _send(replies, reply)
 
 
 def _send(replies: BinaryIO, message: Mapping[str, object]) -> None:

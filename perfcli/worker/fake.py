@@ -2,8 +2,8 @@
 tested without torch (hidden ``--fake``, or ``PERFCLI_FAKE=1``).
 
 ``PERFCLI_FAKE=user:1`` plants a failure in request 1: ``user``, ``compile``, ``killed``, ``hang``
-or ``interrupt``; ``user:NAME`` in requests that set the option NAME. What follows a semicolon is
-about measuring (``fake_measuring``).
+or ``interrupt``; ``user:NAME`` in requests that set the option NAME, ``user:all`` in every one.
+What follows a semicolon is about measuring (``fake_measuring``).
 """
 
 from __future__ import annotations
@@ -35,14 +35,20 @@ class FakeExecutor:
         for number, request in enumerate(requests):
             progress(Progress(number, "import", 0, None, "importing torch"))
             progress(Progress(number, "trace", 0, None, "tracing"))
-            if self.failure and self.failing in (str(number), *request.variant.options):
-                raise _failure(self.failure, request)
+            if (failure := planted(self, number, request)) is not None:
+                raise failure
             bundle = made_up(request)
             total = len(bundle.run.kernels)
             for done in range(total + 1):
                 progress(Progress(number, "kernels", done, total, "compiling kernels"))
             progress(Progress(number, "done", total, total))
             yield bundle
+
+
+def planted(plan: FakeExecutor, number: int, request: CompileRequest) -> BaseException | None:
+    """The failure that hits this request, if one does."""
+    hits = (str(number), "all", *request.variant.options)
+    return _failure(plan.failure, request) if plan.failure and plan.failing in hits else None
 
 
 def fake_interpreter(python: str | None = None) -> Interpreter:

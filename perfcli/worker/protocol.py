@@ -1,7 +1,8 @@
 """What parent and child say to each other: one JSON object a line, on pipes of their own.
 
 Standard output and error are only logs. The parent's first line is ``{"compile": CompileRequest}``
-or ``{"measure": MeasureRequest}``; a measuring worker then gets any number of ``Ask``. Messages of
+or ``{"measure": MeasureRequest}``; a measuring worker then gets any number of ``Ask``. (What a
+``{"template": CompileRequest}`` is asked and says: ``forking``.) Messages of
 the child: ``progress`` (phase, done, total), ``result`` (run, blobs), ``prepared`` and ``turn``
 (with the dataclass of that name), ``error`` (kind, message, detail).
 """

@@ -1,0 +1,200 @@
+"""The parent's side of generating code: one process per interpreter and environment that has
+torch imported, and forks for each variant (``forking``)."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+
+from perfcli.errors import CompileFailed, PerfcliError, WorkerFailed
+from perfcli.model import (
+    Bundle,
+    Candidate,
+    CompileRequest,
+    Generated,
+    KernelFacts,
+    KernelsRequest,
+    KernelText,
+    Run,
+)
+from perfcli.worker import protocol
+from perfcli.worker.channel import Channel
+from perfcli.worker.generator import Made
+from perfcli.worker.process import worker_environment
+
+Place: TypeAlias = "tuple[str | None, tuple[tuple[str, str], ...]]"
+
+MOST_TEMPLATES = 3
+"""Interpreters and environments that are kept alive: each holds a torch in memory."""
+_TEXTS = msgspec.json.Decoder(dict[str, str])
+_RUN = msgspec.json.Decoder(Run)
+
+
+class _Binaries(msgspec.Struct):
+    candidates: tuple[Candidate, ...]
+    alternatives: tuple[Candidate, ...] = ()
+    error: str = ""
+
+
+class _Reply(msgspec.Struct):
+    type: str
+    number: int = 0
+    code: str = ""
+    run: msgspec.Raw = msgspec.Raw(b"")
+    blobs: msgspec.Raw = msgspec.Raw(b"")
+    kernels: msgspec.Raw = msgspec.Raw(b"")
+    kind: str = ""
+    message: str = ""
+    detail: str = ""
+
+
+class TemplateProcess:
+    """See ``generator.Generator``. ``timeout_seconds`` is for each call."""
+
+    def __init__(self, timeout_seconds: float | None = None) -> None:
+        self._timeout = timeout_seconds
+        self._templates: dict[Place, _Template] = {}
+
+    def generate(self, requests: Sequence[CompileRequest]) -> Iterator[tuple[int, Made]]:
+        left = dict(enumerate(requests))
+        for place in dict.fromkeys(map(_place, requests)):
+            numbers = [number for number, each in left.items() if _place(each) == place]
+            for number, made in self._at_once([requests[n] for n in numbers]):
+                yield numbers[number], made
+
+    def _at_once(self, requests: Sequence[CompileRequest]) -> Iterator[tuple[int, Made]]:
+        """Of one place. Where the worker itself fails, or a process of it dies, what is missing is
+        tried once more, each in a fresh worker."""
+        missing = dict(enumerate(requests))
+        try:
+            for reply in self._template(requests[0]).ask({"generate": list(requests)}):
+                made = _made(reply)
+                if not isinstance(made, WorkerFailed):
+                    del missing[reply.number]
+                    yield reply.number, made
+        except PerfcliError:
+            self._end(requests[0])
+        for number, request in missing.items():
+            yield number, self._alone(request)
+
+    def _alone(self, request: CompileRequest) -> Made:
+        template = None
+        try:
+            template = _Template(request, self._timeout)
+            return next(_made(reply) for reply in template.ask({"alone": request}))
+        except PerfcliError as error:
+            return error
+        finally:
+            if template is not None:
+                template.close()
+
+    def with_binaries(
+        self, kernels: Sequence[tuple[KernelFacts, KernelText]], request: CompileRequest
+    ) -> tuple[KernelFacts, ...]:
+        triton = [(facts, text) for facts, text in kernels if text.language == "triton"]
+        if request.target is None or not triton:
+            return tuple(facts for facts, _ in kernels)
+        texts = tuple(text for _, text in triton)
+        asked = KernelsRequest(texts, request.target, request.jobs, request.cache_dir)
+        try:
+            (reply,) = self._template(request).ask({"binaries": asked})
+            if reply.type == "error":
+                raise protocol.error(reply.kind, reply.message, reply.detail)
+        except PerfcliError:
+            self._end(request)
+            raise
+        found = msgspec.json.decode(reply.kernels, type=list[_Binaries])
+        binaries = {text.source: made for text, made in zip(texts, found, strict=True)}
+        return tuple(_joined(facts, binaries.get(text.source)) for facts, text in kernels)
+
+    def close(self) -> None:
+        for template in self._templates.values():
+            template.close()
+        self._templates.clear()
+
+    def _template(self, request: CompileRequest) -> _Template:
+        place = _place(request)
+        found = self._templates.pop(place, None)
+        if found is None:
+            while len(self._templates) >= MOST_TEMPLATES:
+                self._templates.pop(next(iter(self._templates))).close()
+            found = _Template(request, self._timeout)
+        self._templates[place] = found  # the last one: used most recently
+        return found
+
+    def _end(self, request: CompileRequest) -> None:
+        template = self._templates.pop(_place(request), None)
+        if template is not None:
+            template.close()
+
+
+class _Template:
+    def __init__(self, request: CompileRequest, timeout_seconds: float | None) -> None:
+        self._timeout = timeout_seconds
+        self._folder = Path(tempfile.mkdtemp(prefix="perfcli-"))
+        self._channel: Channel | None = None
+        try:
+            environment = worker_environment(request, self._folder)
+            self._channel = Channel(request.variant.python, environment, self._folder)
+            self._channel.doing = "importing torch"
+            for _ in self.ask({"template": request}):
+                pass
+        except BaseException:
+            self.close()
+            raise
+
+    def ask(self, question: Mapping[str, Any]) -> Iterator[_Reply]:
+        """The replies up to ``done``. Raises WorkerFailed where it dies, hangs or talks nonsense,
+        and what it says of itself where it can't even import torch."""
+        channel = self._channel
+        assert channel is not None
+        channel.give(self._timeout)
+        channel.send(protocol.encode(question))
+        while True:
+            line = channel.receive()
+            try:
+                reply = msgspec.json.decode(line, type=_Reply)
+            except msgspec.DecodeError as error:
+                message = f"the worker sent what is not a reply ({error})"
+                raise channel.failure(message) from error
+            if reply.type == "done":
+                channel.doing = "generating code"
+                return
+            if "template" in question:
+                raise protocol.error(reply.kind, reply.message, reply.detail)
+            yield reply
+
+    def close(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _place(request: CompileRequest) -> Place:
+    """What decides, of all variants, in which process they can be compiled."""
+    return request.variant.python, tuple(sorted(request.variant.env.items()))
+
+
+def _made(reply: _Reply) -> Made:
+    if reply.type == "error":
+        return protocol.error(reply.kind, reply.message, reply.detail)
+    return Generated(reply.code, Bundle(_RUN.decode(reply.run), _TEXTS.decode(reply.blobs)))
+
+
+def _joined(facts: KernelFacts, made: _Binaries | None) -> KernelFacts:
+    if made is None:
+        return facts
+    if made.error:
+        raise CompileFailed(
+            f"Triton could not compile {facts.name} of {facts.graph}: "
+            f"{made.error.strip().splitlines()[0][:200]}",
+            detail=made.error,
+        )
+    return replace(facts, candidates=made.candidates, alternatives=made.alternatives)
