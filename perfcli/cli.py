@@ -22,6 +22,7 @@ Command = Callable[..., int]
 # Module in perfcli.commands, which holds a function of the same name; --help keeps this order.
 COMMANDS = (
     "compare",
+    "bisect_config",
     "noise",
     "explain",
     "inspect_kernel",

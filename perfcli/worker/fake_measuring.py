@@ -5,6 +5,7 @@ The plan is what follows the first semicolon of ``PERFCLI_FAKE``: ``1;ratio=1.05
 | part | |
 | --- | --- |
 | ``ratio=R`` | the head's step takes R times the base's; the first kernel that sums makes the difference |
+| ``only=OPTION`` | the ratio is that of whichever side sets this option, not of the head |
 | ``noise=S`` | scatter of each step, relative (standard deviation of its logarithm) |
 | ``step=SECONDS`` | the base's step |
 | ``fail=KIND:SIDE:WHEN`` | KIND: ``oom``, ``crowded`` (out of memory while the other side lives), ``dies``, ``hangs``, ``garbage``, ``wrong``, ``interrupt``; WHEN: ``prepare`` or the number of a turn, from 1 |
@@ -58,6 +59,7 @@ class FakePlan:
     noise: float = 0.001
     step: float = STEP_SECONDS
     failures: tuple[Failure, ...] = ()
+    only: str = ""
 
 
 def parse(text: str) -> FakePlan | None:
@@ -77,10 +79,14 @@ def parse(text: str) -> FakePlan | None:
             plan = replace(plan, ratio=float(value))
         elif name == "noise":
             plan = replace(plan, noise=float(value))
+        elif name == "only":
+            plan = replace(plan, only=value)
         elif name == "step":
             plan = replace(plan, step=float(value))
         else:
-            raise PerfcliError(f"PERFCLI_FAKE plans ratio, noise, step and fail, not {part!r}")
+            raise PerfcliError(
+                f"PERFCLI_FAKE plans ratio, only, noise, step and fail, not {part!r}"
+            )
     return plan
 
 
@@ -175,7 +181,9 @@ class FakeWorker:
     def _planned(self) -> float:
         """Seconds of a step."""
         plan = self._starter.plan
-        ratio = plan.ratio if self._request.side == "head" else 1.0
+        options = self._request.compile.variant.options
+        slower = plan.only in options if plan.only else self._request.side == "head"
+        ratio = plan.ratio if slower else 1.0
         return plan.step * ratio * (1 + self._request.slow_down)
 
     def _scatter(self) -> float:

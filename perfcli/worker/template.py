@@ -80,6 +80,10 @@ class TemplateProcess:
                     yield reply.number, made
         except PerfcliError:
             self._end(requests[0])
+        except BaseException:
+            # Replies that nobody read would be taken for those to the next question.
+            self._end(requests[0])
+            raise
         for number, request in missing.items():
             yield number, self._alone(request)
 
@@ -106,7 +110,7 @@ class TemplateProcess:
             (reply,) = self._template(request).ask({"binaries": asked})
             if reply.type == "error":
                 raise protocol.error(reply.kind, reply.message, reply.detail)
-        except PerfcliError:
+        except BaseException:
             self._end(request)
             raise
         found = msgspec.json.decode(reply.kernels, type=list[_Binaries])

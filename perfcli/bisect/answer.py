@@ -1,0 +1,110 @@
+"""What bisect-config found, as data: what the report shows and JSON holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from perfcli.bisect.metrics import Metric
+from perfcli.bisect.space import Settings
+from perfcli.model import OptionValue
+from perfcli.search.improvement import Direction, Improvement
+from perfcli.search.numeric import Flip
+from perfcli.search.options import OptionChange
+from perfcli.search.result import Culprits
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """The metric at both ends, in its unit; timed ones in seconds, measured against each other."""
+
+    good: float
+    bad: float
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    """Of timed ones bad over good, and its 95 % interval."""
+    floor: float = 0.0
+    """Relative: a smaller difference is not told from noise."""
+
+    @property
+    def is_worse(self) -> bool:
+        """Bad is surely above good."""
+        if self.ratio is None:
+            return self.bad > self.good
+        return self.low is not None and self.low > 1 and self.ratio > 1 + self.floor
+
+
+@dataclass(frozen=True, slots=True)
+class Across:
+    """Between two torch installations; the good one's options were tried on the bad one's torch."""
+
+    good_torch: str
+    bad_torch: str
+    good_value: float
+    """Of the good torch itself."""
+    unsettable: tuple[str, ...] = ()
+    """Defaults differ, but can't be carried over."""
+    only_good: tuple[str, ...] = ()
+    only_bad: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    compiled: int
+    classes: int
+    measured: int
+    seconds: float
+    failed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NumericFlip:
+    option: str
+    flip: Flip
+    compiled: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bisection:
+    """One search, ended."""
+
+    id: str
+    scenario: str
+    params: Mapping[str, OptionValue]
+    metric: Metric
+    changes: tuple[OptionChange, ...]
+    cost: Cost
+    ends: Ends | None = None
+    culprits: Culprits | None = None
+    flips: tuple[NumericFlip, ...] = ()
+    title: str = ""
+    """What was typed of the scenario: name, parameters, preset."""
+    direction: Direction | None = None
+    """Of a catalogue; None: between two sides."""
+    improvement: Improvement | None = None
+    across: Across | None = None
+    cure: Settings | None = None
+    """What to set on the bad side, or of a catalogue on the defaults."""
+    command: str = ""
+    """The command line that applies the cure and compares."""
+    failures: Mapping[str, str] = field(default_factory=dict)
+    """Variants without an answer, by their settings: why."""
+    stopped: str = ""
+
+    @property
+    def unexplained(self) -> float | None:
+        """What no option explains between two installations, in the metric's unit."""
+        if self.across is None or self.ends is None:
+            return None
+        return self.ends.good - self.across.good_value
+
+    @property
+    def exit_code(self) -> int:
+        """0: answered; 3: not, or not all of it; 130: interrupted."""
+        if self.stopped == "interrupted":
+            return 130
+        if self.improvement is not None:
+            return 3 if self.stopped else 0
+        explained = self.culprits is not None and self.culprits.status == "explained"
+        return 0 if explained else 3

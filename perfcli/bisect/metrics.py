@@ -1,0 +1,87 @@
+"""What can be bisected: one number per variant, exact or timed. Lower is better in all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from perfcli.diff.metrics import KERNEL_METRICS, fold
+from perfcli.errors import PerfcliError
+from perfcli.model import Device, KernelFacts, Run
+from perfcli.names import suggestion
+
+Kind = Literal["code", "binary", "memory", "compile", "time"]
+"""What a value is read from: the generated ``code``; kernels compiled to a ``binary``; ``memory``
+measured where there is a GPU, else of the code; compiling or running it, on a clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    name: str
+    """As it is typed."""
+    of_runs: str
+    """Its name in runs and reports; ``units`` writes it by this one."""
+    kind: Kind
+    says: str
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether a value scatters from measurement to measurement."""
+        return self.kind in ("compile", "time")
+
+
+METRICS = {
+    metric.name: metric
+    for metric in (
+        Metric("spills", "spilled_words", "binary", "spilled words, of all kernels"),
+        Metric("loads", "loads", "code", "loads in the text of all kernels"),
+        Metric("kernels", "kernels", "code", "kernels that a step launches"),
+        Metric("registers", "registers", "binary", "registers per thread, of the worst kernel"),
+        Metric("bytes", "bytes_moved", "code", "bytes that a step moves"),
+        Metric("lower-bound", "lower_bound_seconds", "code", "the bytes at the target's bandwidth"),
+        Metric("peak-memory", "peak_memory_bytes", "memory", "measured on a GPU, else estimated"),
+        Metric("compile-time", "compile_seconds", "compile", "from the model to generated code"),
+        Metric("device-time", "device_seconds", "time", "all kernels of a step, GPU only"),
+        Metric("time", "step_seconds", "time", "the step, as compare measures it"),
+    )
+}
+_ALIASES = {"step-time": "time", "lower-bound-time": "lower-bound"} | {
+    metric.of_runs: name for name, metric in METRICS.items()
+}
+
+_GPU_ONLY = ("spills", "registers", "lower-bound", "device-time")
+
+
+def find(name: str, device: Device) -> Metric:
+    """The metric that is meant. Raises PerfcliError where there is none, or not for this device."""
+    metric = METRICS.get(_ALIASES.get(name, name))
+    if metric is None:
+        near = suggestion(name, [*METRICS])
+        raise PerfcliError(f"no metric {name!r}: {near} ({', '.join(METRICS)})")
+    if device == "cpu" and metric.name in _GPU_ONLY:
+        others = ", ".join(other for other in METRICS if other not in _GPU_ONLY)
+        raise PerfcliError(
+            f"there is no metric {metric.name} on the CPU: take one of {others}, or a GPU with "
+            "--target"
+        )
+    return metric
+
+
+def value_of(metric: Metric, run: Run, kernels: tuple[KernelFacts, ...] | None = None) -> float:
+    """An exact metric of a compiled variant; ``kernels``: its own, with candidates.
+
+    Raises PerfcliError where it is not known.
+    """
+    value: float | None
+    if metric.kind == "memory":
+        known = [g.peak_memory_bytes for g in run.graphs if g.peak_memory_bytes is not None]
+        value = max(known, default=None)
+    else:
+        (of_kernel,) = (m for m in KERNEL_METRICS if m.name == metric.of_runs)
+        counted = run.kernels if kernels is None else kernels
+        value = fold(of_kernel, counted).value
+        if value is None and not counted:
+            value = 0.0  # no kernels load nothing: that is known
+    if value is None:
+        raise PerfcliError(f"{metric.name} is not known of any kernel")
+    return value

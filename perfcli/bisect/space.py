@@ -1,0 +1,155 @@
+"""Which options differ, and what a set of such differences compiles with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from perfcli import defaults
+from perfcli.catalogue import UNKNOWN, Catalogue, Entry
+from perfcli.defaults import DefaultChange, Differences
+from perfcli.errors import PerfcliError
+from perfcli.model import OptionValue, Variant
+from perfcli.performance_knobs import Choice
+from perfcli.search.options import OptionChange, Subset
+
+Settings = Mapping[str, OptionValue]
+"""Options and environment variables that are set, by name."""
+DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """``good`` are the settings of no change; ``bad`` has, by a change's key, what is set where the
+    change is made (nothing: the default). A change takes away what ``good`` sets of its option."""
+
+    changes: tuple[OptionChange, ...]
+    good: Settings
+    bad: Mapping[str, Settings]
+    variables: frozenset[str] = frozenset()
+    """Names that are environment variables."""
+
+    def settings(self, subset: Subset) -> dict[str, OptionValue]:
+        made = [change for change in self.changes if change.key in subset]
+        names = {change.name for change in made}
+        found = {name: value for name, value in self.good.items() if name not in names}
+        for change in made:
+            found |= self.bad[change.key]
+        return dict(sorted(found.items()))
+
+    def variant(self, settings: Settings, python: str | None) -> Variant:
+        """Without a name."""
+        options = {n: v for n, v in settings.items() if n not in self.variables}
+        env = {n: str(v) for n, v in settings.items() if n in self.variables}
+        return Variant("", options, env, python)
+
+    @property
+    def everything(self) -> Subset:
+        return frozenset(change.key for change in self.changes)
+
+
+def between(good: Variant, bad: Variant, catalogue: Catalogue) -> Space:
+    """All that two variants of one torch set differently; a side that does not set an option has
+    its default."""
+    sides: list[dict[str, Any]] = [{**v.env, **v.options} for v in (good, bad)]
+    names = dict.fromkeys([*sides[0], *sides[1]])
+    changes = []
+    for name in names:
+        ours, theirs = (side.get(name, _default(catalogue, name)) for side in sides)
+        if type(ours) is not type(theirs) or ours != theirs:
+            changes.append(OptionChange(name, ours, theirs, _rank(catalogue.entries.get(name))))
+    made = {c.key: {c.name: sides[1][c.name]} if c.name in sides[1] else {} for c in changes}
+    variables = frozenset([*good.env, *bad.env])
+    return Space(tuple(changes), sides[0], made, variables)
+
+
+def _default(catalogue: Catalogue, name: str) -> Any:
+    entry = catalogue.entries.get(name)
+    return DEFAULT if entry is None or entry.value is UNKNOWN else entry.value
+
+
+def _rank(entry: Entry | None) -> int:
+    """Documented options are blamed first."""
+    return 0 if entry is None or entry.doc else 1
+
+
+def of_catalogue(choices: Iterable[Choice], base: Variant) -> Space:
+    """Every value worth trying on top of ``base``, but those that it has already. What an option
+    does nothing without is set along with it."""
+    own: dict[str, Any] = {**base.env, **base.options}
+    changes, made = [], {}
+    for choice in choices:
+        name = choice.knob.name
+        default = choice.entry.value
+        now = own.get(name, DEFAULT if default is UNKNOWN else default)
+        for value in choice.values:
+            if type(value) is type(now) and value == now:
+                continue
+            change = OptionChange(name, now, value, 0 if choice.knob.documented else 1)
+            changes.append(change)
+            made[change.key] = {**choice.knob.only_with, name: value}
+    return Space(tuple(changes), own, made, frozenset(base.env))
+
+
+# --- two installations -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Installations:
+    """What two torch installations differ in, as far as options go."""
+
+    space: Space
+    """All on the bad side's torch: no change sets it to what the good side has."""
+    unsettable: tuple[DefaultChange, ...] = ()
+    """Defaults differ, and the bad side's torch can't be given the good one's, or they depend on
+    more than the configuration file."""
+    only_good: tuple[str, ...] = ()
+    only_bad: tuple[str, ...] = ()
+    """Options that exist on one side only."""
+    unknown: tuple[str, ...] = field(default=())
+    """Options typed for the good side that the bad side's torch does not have."""
+
+
+def installations(
+    good: Variant, bad: Variant, good_catalogue: Catalogue, bad_catalogue: Catalogue
+) -> Installations:
+    """The space between two installations: options whose defaults differ, and those that a side
+    sets. A good side's option that the bad torch lacks can't be among them."""
+    found = defaults.differences(good_catalogue.entries, bad_catalogue.entries)
+    before: dict[str, Any] = {c.name: c.before.value for c in _settable(found.changed)}
+    before |= {**good.env, **good.options}
+    unknown = [n for n in good.options if n not in bad_catalogue.entries]
+    before = {name: value for name, value in before.items() if name not in unknown}
+    as_good = Variant("", {n: v for n, v in before.items() if n not in good.env}, good.env)
+    return Installations(
+        between(as_good, bad, bad_catalogue),
+        tuple(_unsettable(found)),
+        tuple(entry.name for entry in found.only_before),
+        tuple(entry.name for entry in found.only_after),
+        tuple(unknown),
+    )
+
+
+def _settable(changes: Sequence[DefaultChange]) -> Iterator[DefaultChange]:
+    return (change for change in changes if change.settable_after)
+
+
+def _unsettable(found: Differences) -> Iterator[DefaultChange]:
+    yield from (change for change in found.changed if not change.settable_after)
+    yield from found.undecided
+
+
+# --- what is typed -----------------------------------------------------------------------------
+
+
+def flatten(table: Mapping[str, Any], source: str, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Names and values of a TOML file: ``"triton.x" = 1`` and ``[triton]`` with ``x = 1`` are the
+    same. Raises PerfcliError for dates, which no option takes."""
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            yield from flatten(value, source, f"{prefix}{name}.")
+        elif isinstance(value, bool | int | float | str | list):
+            yield prefix + name, value
+        else:
+            raise PerfcliError(f"{source}: {prefix}{name} is no value that an option can have")

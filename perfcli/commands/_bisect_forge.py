@@ -1,0 +1,157 @@
+"""Variants of one scenario, compiled as far as a search needs them, each class of code once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from perfcli.bisect.knowledge import Knowledge, class_of, name_of
+from perfcli.bisect.metrics import Metric, value_of
+from perfcli.bisect.space import Settings, Space
+from perfcli.blobs import unpack
+from perfcli.commands._request import describe
+from perfcli.errors import PerfcliError, WorkerFailed
+from perfcli.model import Bundle, CompileRequest, Generated, KernelFacts, KernelText, Run
+from perfcli.search.ledger import Code
+from perfcli.worker.generator import Generator, Made
+
+
+class Forge:
+    """``request`` is that of the base: its variant is replaced. ``changed`` is called when there is
+    more to know."""
+
+    def __init__(
+        self,
+        generator: Generator,
+        request: CompileRequest,
+        space: Space,
+        metric: Metric,
+        known: Knowledge,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.request = request
+        self.space = space
+        self.metric = metric
+        self.known = known
+        self.compiled = 0
+        """Variants whose code was generated here; those known before are not counted."""
+        self.seconds: dict[str, float] = {}
+        """By class: what generating the code took, the last time."""
+        self.generator = generator
+        self.measured: Callable[[Settings], float] | None = None
+        """What is asked for the metric in place of the code, where there is a device."""
+        self._changed = changed
+        self._bundles: dict[str, Bundle] = {}
+
+    @property
+    def classes(self) -> int:
+        """Of identical code, all that are known."""
+        return len({code.name for code in self.known.codes.values() if code.name})
+
+    def request_of(self, settings: Settings) -> CompileRequest:
+        variant = self.space.variant(settings, self.request.variant.python)
+        return replace(self.request, variant=replace(variant, name=describe(variant)))
+
+    def codes(self, wanted: Sequence[Settings]) -> list[Code]:
+        """The class of each, those that are not known compiled at once. A variant that does not
+        compile has no class; what killed its worker may not do so again, and is not kept."""
+        names = [name_of(settings) for settings in wanted]
+        missing = [n for n, name in enumerate(names) if name not in self.known.codes]
+        passing: dict[str, Code] = {}
+        requests = [self.request_of(wanted[number]) for number in missing]
+        for place, made in self.generator.generate(requests):
+            number = missing[place]
+            self.compiled += 1
+            code = self._code(made, wanted[number])
+            kept = passing if isinstance(made, WorkerFailed) else self.known.codes
+            kept[names[number]] = code
+            self._changed()
+        return [passing.get(name) or self.known.codes[name] for name in names]
+
+    def _code(self, made: Made, settings: Settings) -> Code:
+        if isinstance(made, PerfcliError):
+            return Code(None, str(made))
+        code = class_of(made.code, settings, self.metric)
+        self.seconds[code] = made.bundle.run.compile_seconds.get("trace", 0.0)
+        try:
+            if self.metric.name not in self.known.values.get(code, {}):
+                self._look(code, made)
+        except PerfcliError as error:
+            return Code(None, str(error))
+        return Code(code)
+
+    def _look(self, code: str, made: Generated) -> None:
+        """Takes the value where the code tells it, else keeps what it is told of."""
+        if self.measured is not None:
+            return
+        if self.metric.kind == "binary":
+            self._bundles[code] = made.bundle
+        elif not self.metric.is_timed:
+            self._know(code, value_of(self.metric, made.bundle.run))
+
+    def _know(self, code: str, value: float) -> None:
+        self.known.values.setdefault(code, {})[self.metric.name] = value
+        self._changed()
+
+    def value(self, settings: Settings, code: str) -> float:
+        """The exact metric of a class. Raises PerfcliError where it has none, CompileFailed where
+        Triton refuses a kernel."""
+        found = self.known.values.get(code, {}).get(self.metric.name)
+        if found is not None:
+            return found
+        if self.measured is not None:
+            value = self.measured(settings)
+            self._know(code, value)
+            return value
+        bundle = self._bundles.pop(code, None) or self._again(settings)
+        kernels = self.generator.with_binaries(_texts(bundle), self.request_of(settings))
+        value = value_of(self.metric, bundle.run, kernels)
+        self._know(code, value)
+        return value
+
+    def generate_again(self, settings: Settings) -> float:
+        """Seconds that generating the code takes, nothing else being compiled."""
+        return self._again(settings).run.compile_seconds["trace"]
+
+    def _again(self, settings: Settings) -> Bundle:
+        """Its class is known of an earlier search, its kernels are not."""
+        ((_, made),) = self.generator.generate([self.request_of(settings)])
+        if isinstance(made, PerfcliError):
+            raise made
+        self.compiled += 1
+        return made.bundle
+
+
+def _texts(bundle: Bundle) -> list[tuple[KernelFacts, KernelText]]:
+    return [(kernel, _text(kernel, bundle)) for kernel in bundle.run.kernels]
+
+
+def _text(kernel: KernelFacts, bundle: Bundle) -> KernelText:
+    source = unpack(bundle.blobs[kernel.source])
+    return KernelText(_own_name(kernel.name, source), kernel.language, source, kernel.kind)
+
+
+def _own_name(name: str, source: str) -> str:
+    """In its text, where Inductor may have shortened it: the last function at the top."""
+    if f"def {name}(" in source:
+        return name
+    tops = [line for line in source.splitlines() if line.startswith("def ")]
+    return tops[-1].removeprefix("def ").partition("(")[0] if tops else name
+
+
+def unknown_kernels(run: Run) -> int:
+    """Launched kernels of which the source could not be read."""
+    return sum(k.source_facts is None for k in run.kernels if k.launches)
+
+
+def scenario_digest(reference: str) -> str:
+    """SHA-256 of a user's file; empty for shipped scenarios."""
+    import hashlib
+
+    from perfcli import registry, userfile
+
+    if not registry.is_user_file(reference):
+        return ""
+    path, _ = userfile.split(reference)
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()

@@ -1,0 +1,269 @@
+"""bisect-config from its plan to its answer."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from perfcli import units
+from perfcli.bisect.answer import Across, Bisection, Cost, Ends
+from perfcli.bisect.knowledge import Knowledge
+from perfcli.bisect.metrics import Metric
+from perfcli.bisect.space import Installations, Settings
+from perfcli.commands import _bisect_search, _bisect_timed
+from perfcli.commands._bisect_clock import Stopwatch, compile_paired
+from perfcli.commands._bisect_file import Record
+from perfcli.commands._bisect_forge import Forge, scenario_digest
+from perfcli.commands._bisect_progress import Watcher
+from perfcli.commands._bisect_search import Limits
+from perfcli.commands._bisect_sides import Plan, without_python
+from perfcli.commands._bisect_timed import Clock
+from perfcli.commands._fingerprint import code_hash
+from perfcli.commands._measuring_options import Setting
+from perfcli.commands._obtain import How
+from perfcli.commands._progress import Notes
+from perfcli.commands._request import Job, Question
+from perfcli.errors import PerfcliError
+from perfcli.search.drive import budget
+from perfcli.search.improvement import Direction
+from perfcli.search.ledger import Ledger
+from perfcli.search.result import Culprits
+from perfcli.worker.generator import Generator
+
+COMPILE_FLOOR = 0.03
+"""Of compile-time: two compilations of one variant beside nothing else differed by up to 3 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is searched, and how far."""
+
+    question: Question
+    plan: Plan
+    metric: Metric
+    how: How
+    direction: Direction | None = None
+    """Of a catalogue."""
+    setting: Setting | None = None
+    """How to measure, where there is a device."""
+    max_runs: int | None = None
+    budget: float | None = None
+    flip: bool = True
+
+
+def identity(asked: Asked) -> dict[str, Any]:
+    """What everything that a search finds out is about."""
+    request, place = asked.plan.base.request, asked.plan.base.interpreter
+    return {
+        "scenario": request.scenario,
+        "file": scenario_digest(request.scenario),
+        "params": dict(request.params),
+        "preset": request.preset,
+        "device": request.device,
+        "target": request.target.name if request.target else None,
+        "dynamic": request.dynamic,
+        "threads": request.threads,
+        "torch": place.torch,
+        "triton": place.triton,
+        "python": place.version,
+        "perfcli_code": code_hash(),
+    }
+
+
+def search(asked: Asked, record: Record, generator: Generator, notes: Notes) -> Bisection:
+    """Searches to the end, or to a limit. Raises CompileFailed where an end does not compile, and
+    PerfcliError where there is nothing to search."""
+    plan = asked.plan
+    forge = Forge(generator, plan.base.request, plan.space, asked.metric, record.known, record.save)
+    with Watcher(forge, asked.metric, notes) as watcher:
+        limits = Limits(plan.base.request.jobs, tuple(_stops(asked, forge)), watcher)
+        searched = _Searched(asked, forge, limits, record)
+        found = searched.bisection()
+        cost = Cost(
+            forge.compiled,
+            forge.classes,
+            searched.measurements,
+            watcher.seconds,
+            len(found.failures),
+        )
+    return replace(found, cost=cost)
+
+
+def _stops(asked: Asked, forge: Forge) -> list[Callable[[Ledger[object]], str]]:
+    """Counted over all searches, unlike those of ``drive``."""
+    stops: list[Callable[[Ledger[object]], str]] = []
+    if (most := asked.max_runs) is not None:
+        reason = f"after {most} runs (--max-runs)"
+        stops.append(lambda _: reason if forge.compiled >= most else "")
+    if asked.budget is not None:
+        stops.append(budget(asked.budget, time.monotonic))
+    return stops
+
+
+class _Searched:
+    def __init__(self, asked: Asked, forge: Forge, limits: Limits, record: Record) -> None:
+        self._asked = asked
+        self._forge = forge
+        self._limits = limits
+        self._record = record
+        self._clock = self._made_clock()
+
+    @property
+    def measurements(self) -> int:
+        return self._clock.measurements if self._clock else 0
+
+    def _made_clock(self) -> Clock | None:
+        asked, forge = self._asked, self._forge
+        if asked.metric.kind == "compile":
+            measure = lambda settings: compile_paired(forge, settings)  # noqa: E731
+            return Clock(forge, measure, COMPILE_FLOOR, self._record.save)
+        if asked.setting is None:
+            return None
+        stopwatch = Stopwatch(forge, asked.setting, asked.plan.base, asked.how)
+        stopwatch.check()
+        if asked.metric.kind == "memory":
+            forge.measured = stopwatch.memory
+            return None
+        return Clock(forge, stopwatch.paired, stopwatch.floor(), self._record.save)
+
+    def bisection(self) -> Bisection:
+        asked = self._asked
+        blank = Bisection(
+            self._record.id,
+            asked.question.scenario,
+            asked.plan.base.request.params,
+            asked.metric,
+            asked.plan.space.changes,
+            Cost(0, 0, 0, 0.0),
+            title=_title(asked),
+        )
+        found = self._catalogue(blank) if asked.direction else self._sides(blank)
+        return replace(found, failures=self._failures())
+
+    def _failures(self) -> dict[str, str]:
+        known = self._forge.known.codes.items()
+        return {name: code.failure for name, code in known if code.name is None}
+
+    # --- a catalogue ---------------------------------------------------------------------------
+
+    def _catalogue(self, blank: Bisection) -> Bisection:
+        direction = self._asked.direction
+        assert direction is not None
+        if self._clock:
+            best = _bisect_timed.timed_best(self._clock, direction, self._limits)
+        else:
+            best = _bisect_search.best_of(self._forge, direction, self._limits)
+        found = replace(blank, direction=direction, improvement=best, stopped=best.stopped)
+        if not best.best:
+            return found
+        subset = frozenset(change.key for change in best.best)
+        settings = self._forge.space.settings(subset)
+        base = self._forge.space.settings(frozenset())
+        return replace(found, cure=settings, command=self._compare(base, settings))
+
+    # --- between two sides ---------------------------------------------------------------------
+
+    def _sides(self, blank: Bisection) -> Bisection:
+        forge, asked = self._forge, self._asked
+        known = (
+            _bisect_timed.timed_ends(self._clock)
+            if self._clock
+            else _bisect_search.exact_ends(forge)
+        )
+        found = replace(blank, ends=known, across=self._across(known))
+        if not known.is_worse:
+            return replace(found, culprits=Culprits("not worse"))
+        if self._clock:
+            culprits = _bisect_timed.timed_culprits(self._clock, known, self._limits)
+        else:
+            culprits = _bisect_search.culprits_of(forge, known, self._limits)
+        found = replace(found, culprits=culprits, stopped=culprits.stopped)
+        if culprits.sets:
+            found = self._cured(found, culprits)
+        if asked.flip and not self._clock and not culprits.stopped:
+            flips = _bisect_search.flips_of(forge, culprits, known, self._limits)
+            stopped = next((f.flip.stopped for f in flips if f.flip.stopped), "")
+            found = replace(found, flips=tuple(flips), stopped=stopped)
+        return found
+
+    def _cured(self, found: Bisection, culprits: Culprits) -> Bisection:
+        space = self._forge.space
+        blamed = {option.key for culprit in culprits.sets for option in culprit.options}
+        bad = space.settings(space.everything)
+        cured = space.settings(space.everything - blamed)
+        return replace(found, cure=cured, command=self._compare(bad, cured))
+
+    def _across(self, known: Ends) -> Across | None:
+        installations = self._asked.plan.installations
+        if installations is None:
+            return None
+        ours, theirs = self._asked.plan.jobs
+        return Across(
+            ours.interpreter.torch,
+            theirs.interpreter.torch,
+            self._of_good_torch(ours, installations),
+            tuple(change.name for change in installations.unsettable),
+            installations.only_good,
+            (*installations.only_bad, *installations.unknown),
+        )
+
+    def _of_good_torch(self, job: Job, installations: Installations) -> float:
+        """The good side as it is, on its own torch."""
+        if self._clock:
+            raise PerfcliError(
+                f"{self._asked.metric.name} is not searched between two installations: take an "
+                "exact metric (bytes, spills, …), and perfcli compare --b-python for the time"
+            )
+        variant = job.request.variant
+        settings: Mapping[str, Any] = {**variant.env, **variant.options}
+        own = Knowledge()
+        space = replace(self._forge.space, variables=frozenset(variant.env))
+        forge = Forge(self._forge.generator, job.request, space, self._asked.metric, own)
+        (code,) = forge.codes([settings])
+        self._forge.compiled += 1
+        if code.name is None:
+            raise PerfcliError(f"the good side does not compile on its own torch: {code.failure}")
+        return forge.value(settings, code.name)
+
+    def _compare(self, a: Settings, b: Settings) -> str:
+        """The command line that shows what the second settings do."""
+        question, python = self._asked.question, self._asked.plan.base.request.variant.python
+        words = ["perfcli", "compare", question.scenario]
+        for param in question.params:
+            words += ["-p", param]
+        typed: list[tuple[str, str | None]] = [
+            ("--preset", question.preset),
+            ("--target", question.target),
+            ("--device", question.device),
+            ("--a-python", python),
+            ("--b-python", python),
+        ]
+        for option, given in typed:
+            words += [option, given] if given else []
+        words += ["--dynamic"] if question.dynamic else []
+        for side, settings in (("-a", a), ("-b", b)):
+            for name, value in settings.items():
+                words += [side, f"{name}={units.setting(value)}"]
+        return shlex.join(words)
+
+
+def _title(asked: Asked) -> str:
+    """``gqa-transformer · layers=3 · h100``."""
+    question, request = asked.question, asked.plan.base.request
+    place = request.target.name if request.target else request.device
+    preset = f"preset {question.preset}" if question.preset else ""
+    params = " ".join(question.params)
+    return " · ".join(filter(None, [question.scenario, preset, params, place]))
+
+
+def ends_of(found: Bisection, asked: Asked, cured: Settings | None) -> list[Job]:
+    """The jobs whose comparison is shown: of two sides as they are; of a catalogue the base and its
+    best set."""
+    if found.direction is None:
+        return list(asked.plan.jobs)
+    base = asked.plan.base
+    variant = asked.plan.space.variant(cured or {}, base.request.variant.python)
+    return [base, replace(without_python(base), request=replace(base.request, variant=variant))]

@@ -1,0 +1,203 @@
+"""The searches of bisect-config, over variants that a forge compiles: exact metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic
+
+from perfcli.bisect.answer import Ends, NumericFlip
+from perfcli.bisect.halfway import REMAINDER, Halfway
+from perfcli.bisect.space import Settings
+from perfcli.commands._bisect_forge import Forge
+from perfcli.errors import CompileFailed, Interrupted, PerfcliError
+from perfcli.search.answer import Answer
+from perfcli.search.culprits import find_culprits
+from perfcli.search.drive import Stop, Watch, drive
+from perfcli.search.improve import find_best
+from perfcli.search.improvement import Direction, Improvement
+from perfcli.search.ledger import Code, Ledger
+from perfcli.search.numeric import Flip, Value, search_float, search_integer
+from perfcli.search.options import OptionChange, Subset
+from perfcli.search.question import K, Search, T
+from perfcli.search.result import Culprits
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    width: int
+    """Variants compiled at once."""
+    stops: tuple[Stop[object], ...]
+    watch: Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True)
+class Tests(Generic[K]):
+    """A ``drive.Oracle``: ``settings_of`` says what a key compiles with, ``answer_of`` what its
+    class means."""
+
+    forge: Forge
+    settings_of: Callable[[K], Settings]
+    answer_of: Callable[[Settings, str, bool], Answer]
+
+    def compile(self, wanted: Sequence[K]) -> Mapping[K, Code]:
+        codes = self.forge.codes([self.settings_of(key) for key in wanted])
+        return dict(zip(wanted, codes, strict=True))
+
+    def judge(self, key: K, code: str, fresh: bool) -> Answer:
+        try:
+            return self.answer_of(self.settings_of(key), code, fresh)
+        except PerfcliError as error:
+            return Answer("unresolved", reason=str(error))
+
+
+def run(search: Search[K, T], tests: Tests[K], limits: Limits, width: int | None = None) -> T:
+    """Drives it to its end, or to a limit."""
+    stops: Sequence[Stop[K]] = limits.stops  # type: ignore[assignment]  # they look at no key
+    watch: Watch[K] = limits.watch
+    wide = width or limits.width
+    return drive(search, tests, Ledger[K](), width=wide, stops=stops, watch=watch)
+
+
+def ends(forge: Forge) -> tuple[str, str]:
+    """The classes of both ends, compiled at once. Raises CompileFailed, naming the side, where one
+    does not compile, Interrupted on Ctrl-C."""
+    space = forge.space
+    sides = [space.settings(frozenset()), space.settings(space.everything)]
+    try:
+        good, bad = forge.codes(sides)
+    except KeyboardInterrupt as error:
+        raise Interrupted("interrupted before either side was compiled") from error
+    if good.name is None and bad.name is None:
+        raise CompileFailed(f"neither the good nor the bad side compiles: {good.failure}")
+    for side, code in (("good", good), ("bad", bad)):
+        if code.name is None:
+            raise CompileFailed(f"the {side} side does not compile: {code.failure}")
+    assert good.name is not None
+    assert bad.name is not None
+    return good.name, bad.name
+
+
+def exact_ends(forge: Forge) -> Ends:
+    """Raises as ``ends``, and PerfcliError where the metric is not known of one."""
+    space = forge.space
+    good, bad = ends(forge)
+    return Ends(
+        forge.value(space.settings(frozenset()), good),
+        forge.value(space.settings(space.everything), bad),
+    )
+
+
+def culprits_of(forge: Forge, known: Ends, limits: Limits) -> Culprits:
+    """All culprits between two ends, the bad one worse. Half of the difference decides; where less
+    than that is left, but not nothing, what is left is searched in the same way."""
+    found = _pass(forge, forge.space.changes, Halfway(known.good, known.bad), limits)
+    whole = found
+    while found.status == "explained" and found.left is not None and not found.stopped:
+        share = whole.share(found.left)
+        taken = {change.key for culprit in whole.sets for change in culprit.options}
+        rest = tuple(change for change in forge.space.changes if change.key not in taken)
+        left = found.left.value
+        if share is None or share < REMAINDER or not rest or left is None:
+            break
+        found = _pass(forge, rest, Halfway(known.good, left), limits)
+        whole = _joined(whole, found)
+    return whole
+
+
+def _pass(
+    forge: Forge, changes: Sequence[OptionChange], halfway: Halfway, limits: Limits
+) -> Culprits:
+    def answer(settings: Settings, code: str, fresh: bool) -> Answer:
+        return halfway.judge(forge.value(settings, code))
+
+    tests: Tests[Subset] = Tests(forge, forge.space.settings, answer)
+    return run(find_culprits(changes), tests, limits)
+
+
+def _joined(first: Culprits, then: Culprits) -> Culprits:
+    """The sets of both; the ends are those of the first."""
+    explained = then.status == "explained"
+    return replace(
+        first,
+        status="explained" if explained else "partly explained",
+        sets=(*first.sets, *then.sets),
+        left=then.left if then.sets else first.left,
+        suspects=then.suspects,
+        stopped=then.stopped,
+        contradictions=first.contradictions + then.contradictions,
+    )
+
+
+# --- a number ----------------------------------------------------------------------------------
+
+
+def flips_of(forge: Forge, culprits: Culprits, known: Ends, limits: Limits) -> list[NumericFlip]:
+    """For each culprit of its own that is a number: the value at which the metric flips."""
+    found = []
+    for culprit in culprits.sets:
+        if len(culprit.options) > 1 or culprit.with_it.value is None:
+            continue
+        (option,) = culprit.options
+        search = _values(option)
+        if search is None:
+            continue
+        before = forge.compiled
+        halfway = Halfway(known.good, culprit.with_it.value)
+        flip = _flip(forge, option, search, halfway, limits)
+        found.append(NumericFlip(option.name, flip, forge.compiled - before))
+        if flip.stopped:
+            break
+    return found
+
+
+def _values(option: OptionChange) -> Search[Value, Flip] | None:
+    good, bad = option.good, option.bad
+    if isinstance(good, bool) or isinstance(bad, bool) or good == bad:
+        return None
+    if isinstance(good, int) and isinstance(bad, int):
+        return search_integer(good, bad)
+    if isinstance(good, int | float) and isinstance(bad, int | float):
+        return search_float(good, bad)
+    return None
+
+
+def _flip(
+    forge: Forge,
+    option: OptionChange,
+    search: Search[Value, Flip],
+    halfway: Halfway,
+    limits: Limits,
+) -> Flip:
+    base = forge.space.settings(frozenset())
+
+    def settings(value: Value) -> Settings:
+        # The ends as they are known: where a side does not set the option, it is not set.
+        if value == option.good:
+            return base
+        if value == option.bad:
+            return forge.space.settings(frozenset({option.key}))
+        return dict(sorted({**base, option.name: value}.items()))
+
+    def answer(settings: Settings, code: str, fresh: bool) -> Answer:
+        return halfway.judge(forge.value(settings, code))
+
+    # One at a time: what is compiled beside it would be half wasted.
+    return run(search, Tests(forge, settings, answer), limits, width=1)
+
+
+# --- a catalogue -------------------------------------------------------------------------------
+
+
+def best_of(forge: Forge, direction: Direction, limits: Limits) -> Improvement:
+    """The best, or worst, set of a catalogue. Raises CompileFailed where nothing compiles."""
+
+    def answer(settings: Settings, code: str, fresh: bool) -> Answer:
+        return Answer("good", forge.value(settings, code))
+
+    tests: Tests[Subset] = Tests(forge, forge.space.settings, answer)
+    found = run(find_best(forge.space.changes, direction), tests, limits)
+    baseline = found.baseline
+    if baseline is not None and baseline.outcome == "unresolved":
+        raise CompileFailed(f"without any change it does not compile: {baseline.reason}")
+    return found

@@ -1,0 +1,114 @@
+"""The smallest set of options to blame for a regression, or to turn on for an improvement."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from perfcli.commands import _arguments as args
+
+Assignments = list[str] | None
+
+
+def bisect_config(
+    scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="What to compile.")],
+    metric: Annotated[
+        str,
+        typer.Option(
+            "--metric",
+            "-m",
+            metavar="METRIC",
+            help="spills, loads, kernels, registers, bytes, lower-bound, peak-memory, "
+            "compile-time, device-time, time.",
+        ),
+    ],
+    good: Annotated[
+        Assignments,
+        typer.Option(metavar="OPT=VAL|FILE.toml", help="The good side. [default: the defaults]"),
+    ] = None,
+    bad: Annotated[
+        Assignments,
+        typer.Option(
+            metavar="OPT=VAL|FILE.toml", help="The bad side. [default: search the catalogue]"
+        ),
+    ] = None,
+    good_python: Annotated[
+        str | None, typer.Option(metavar="PYTHON", help="The interpreter with the good torch.")
+    ] = None,
+    bad_python: Annotated[
+        str | None, typer.Option(metavar="PYTHON", help="The interpreter with the bad torch.")
+    ] = None,
+    direction: Annotated[
+        str | None,
+        typer.Option(
+            metavar="worsen|improve",
+            help="What to search the catalogue for (perfcli knobs --performance). "
+            "[default: worsen]",
+        ),
+    ] = None,
+    param: args.Params = None,
+    preset: args.Preset = None,
+    target: args.Target = None,
+    device: args.Device = None,
+    dynamic: args.Dynamic = False,
+    max_runs: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Compile so many variants at most.")
+    ] = None,
+    budget: Annotated[
+        float | None, typer.Option(metavar="SECONDS", min=1, help="Search so long at most.")
+    ] = None,
+    measure_budget: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", min=0.1, help="For one measurement. [default: 20]"),
+    ] = None,
+    threads: args.Threads = None,
+    seed: args.Seed = None,
+    allow_env: args.AllowEnv = None,
+    no_flip: Annotated[
+        bool, typer.Option("--no-flip", help="Don't search the value at which a number flips.")
+    ] = False,
+    resume: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="Go on with what an earlier search found out."),
+    ] = None,
+    report: Annotated[
+        bool, typer.Option("--report", help="The whole comparison of both ends, not one line.")
+    ] = False,
+    jobs: args.Jobs = None,
+    timeout: args.Timeout = None,
+    json: args.Json = None,
+    quiet: args.Quiet = False,
+    fake: args.Fake = False,
+) -> int:
+    """Find the smallest set of options that makes a metric worse.
+
+    Between a good and a bad side, or two torch installations; with neither, options worth trying
+    are searched for a set that makes it worse, or better. Variants that generate the same code
+    count once. Exit code: 0 answered, 2 error, 3 no answer, or not for all of it, 4 --resume of
+    another search.
+    """
+    from perfcli.commands import _bisect_command
+
+    typed = _bisect_command.Typed(
+        metric,
+        tuple(good or ()),
+        tuple(bad or ()),
+        good_python,
+        bad_python,
+        direction,
+        max_runs,
+        budget,
+        not no_flip,
+        resume,
+    )
+    from perfcli.commands._measuring_options import Asked
+    from perfcli.commands._obtain import How
+    from perfcli.commands._progress import Notes
+    from perfcli.commands._request import Question
+
+    question = Question(scenario, tuple(param or ()), preset, target, device, dynamic, jobs)
+    timing = Asked(measure_budget, threads, seed, allow_env=tuple(allow_env or ()))
+    how = How(timeout=timeout, fake=fake)
+    shown = _bisect_command.Shown(json, quiet, report)
+    return _bisect_command.bisect(question, typed, timing, how, shown, Notes(quiet))
