@@ -56,6 +56,8 @@ class Cost:
     measured: int
     seconds: float
     failed: int = 0
+    inferred: int = 0
+    """Variants that need no compiling: nobody reads what they set."""
 
 
 @dataclass(frozen=True, slots=True)

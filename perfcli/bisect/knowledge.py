@@ -24,6 +24,9 @@ _AT_RUN_TIME = ("cudagraph", "graph_partition", "cpp_wrapper", "memory_plan", "b
 class Knowledge:
     codes: dict[str, Code] = field(default_factory=dict)
     """By ``name_of`` the settings; a failure may be among them."""
+    inferred: set[str] = field(default_factory=set)
+    """Those that were not compiled: nobody reads the options in which they differ from one that
+    was."""
     values: dict[str, dict[str, float]] = field(default_factory=dict)
     """By class, then by metric: exact values, in the metric's unit."""
     readings: dict[str, list[Reading]] = field(default_factory=dict)

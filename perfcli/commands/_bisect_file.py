@@ -55,7 +55,12 @@ class Record:
             "format": FORMAT,
             "asked": dict(self._asked),
             "tests": [
-                {"settings": json.loads(name), "code": code.name, "failure": code.failure}
+                {
+                    "settings": json.loads(name),
+                    "code": code.name,
+                    "failure": code.failure,
+                    "inferred": name in known.inferred,
+                }
                 for name, code in known.codes.items()
             ],
             "values": known.values,
@@ -125,6 +130,7 @@ def _knowledge(document: Mapping[str, Any]) -> Knowledge:
             name_of(test["settings"]): Code(test["code"], test["failure"])
             for test in document["tests"]
         },
+        {name_of(test["settings"]) for test in document["tests"] if test["inferred"]},
         {code: dict(values) for code, values in document["values"].items()},
         {
             key: [Reading(float(log), float(error)) for log, error in made]

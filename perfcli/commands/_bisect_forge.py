@@ -43,6 +43,8 @@ class Forge:
         """What is asked for the metric in place of the code, where there is a device."""
         self._changed = changed
         self._bundles: dict[str, Bundle] = {}
+        self._unread: list[tuple[Settings, str, frozenset[str]]] = []
+        """Variants that were compiled, their code, and the options that nobody read."""
 
     @property
     def classes(self) -> int:
@@ -57,6 +59,8 @@ class Forge:
         """The class of each, those that are not known compiled at once. A variant that does not
         compile has no class; what killed its worker may not do so again, and is not kept."""
         names = [name_of(settings) for settings in wanted]
+        for settings in wanted:
+            self._infer(settings)
         missing = [n for n, name in enumerate(names) if name not in self.known.codes]
         passing: dict[str, Code] = {}
         requests = [self.request_of(wanted[number]) for number in missing]
@@ -69,9 +73,28 @@ class Forge:
             self._changed()
         return [passing.get(name) or self.known.codes[name] for name in names]
 
+    def _infer(self, settings: Settings) -> None:
+        """Without compiling it, where it differs from a known variant in nothing that was read:
+        whatever decided that one's code decides the same here."""
+        if name_of(settings) in self.known.codes:
+            return
+        for other, plain, unread in self._unread:
+            differing = {
+                name
+                for name in {**settings, **other}
+                if name not in settings or name not in other or settings[name] != other[name]
+            }
+            if differing <= unread:
+                code = Code(class_of(plain, settings, self.metric))
+                self.known.codes[name_of(settings)] = code
+                self.known.inferred.add(name_of(settings))
+                self._changed()
+                return
+
     def _code(self, made: Made, settings: Settings) -> Code:
         if isinstance(made, PerfcliError):
             return Code(None, str(made))
+        self._unread.append((settings, made.code, frozenset(made.unread)))
         code = class_of(made.code, settings, self.metric)
         self.seconds[code] = made.bundle.run.compile_seconds.get("trace", 0.0)
         try:

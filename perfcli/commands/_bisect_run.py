@@ -88,6 +88,7 @@ def search(asked: Asked, record: Record, generator: Generator, notes: Notes) -> 
             searched.measurements,
             watcher.seconds,
             len(found.failures),
+            len(record.known.inferred),
         )
     return replace(found, cost=cost)
 

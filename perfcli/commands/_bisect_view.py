@@ -285,6 +285,7 @@ def _cost(found: Bisection) -> str:
     cost = found.cost
     parts = [
         f"{cost.compiled} compiled" + (f", {cost.failed} failed" if cost.failed else ""),
+        f"{cost.inferred} known without: nobody reads what they set" if cost.inferred else "",
         units.plural(cost.classes, "class", "classes") + " of identical code",
         units.plural(cost.measured, "measurement") if found.metric.is_timed else "",
         units.seconds(cost.seconds),

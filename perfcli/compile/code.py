@@ -7,6 +7,7 @@ import os
 import re
 from typing import Any
 
+from perfcli.compile import reads
 from perfcli.compile.captured import Capture
 from perfcli.compile.collecting import Report
 from perfcli.compile.definition import Definition
@@ -25,10 +26,13 @@ def generate(request: CompileRequest, keep: tuple[Any, ...], report: Report) -> 
     set_options(request)
     session = Session(request, report, keep=keep)
     sources = Sources()
-    with session.phase("trace"):
-        capture, built, traced = trace(session, sources)
+    with reads.watched() as watched:
+        with session.phase("trace"):
+            capture, built, traced = trace(session, sources)
+        # A run notes the values of some options: that is no use of them.
+        unread = watched.unread()
     bundle = finish(session, capture, built, traced, sources)
-    return Generated(digest(capture), bundle)
+    return Generated(digest(capture), bundle, unread)
 
 
 class Sources:

@@ -62,8 +62,8 @@ class KernelPool:
                 "use fewer with --jobs, what it finished is cached"
             ) from error
 
-    def close(self) -> None:
-        self._executor.shutdown(wait=False, cancel_futures=True)
+    def close(self, wait: bool = False) -> None:
+        self._executor.shutdown(wait=wait, cancel_futures=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def binaries(request: KernelsRequest) -> list[Binaries]:
             pool.submit(definition)
         found = [pool.result(definition).compiled for definition in definitions]
     finally:
-        pool.close()
+        pool.close(wait=True)  # this process ends next, and its pool must not outlive it
     return [Binaries(made.candidates, made.alternatives, made.error) for made in found]
 
 

@@ -123,3 +123,5 @@ class Generated:
     code: str
     """Hash of all generated code, kernels and what calls them: equal is the same variant."""
     bundle: Bundle
+    unread: tuple[str, ...] = ()
+    """Options that nobody read on the way: with other values of these the code is the same."""

@@ -82,7 +82,8 @@ def _generating(request: CompileRequest, keep: tuple[Any, ...]) -> Callable[[], 
 
         made = code.generate(request, keep, lambda phase, done, total: None)
         run, blobs = made.bundle.run, made.bundle.blobs
-        return {"type": "generated", "code": made.code, "run": run, "blobs": blobs}
+        known = {"code": made.code, "unread": made.unread, "run": run, "blobs": blobs}
+        return {"type": "generated", **known}
 
     return work
 

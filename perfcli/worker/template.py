@@ -46,6 +46,7 @@ class _Reply(msgspec.Struct):
     type: str
     number: int = 0
     code: str = ""
+    unread: tuple[str, ...] = ()
     run: msgspec.Raw = msgspec.Raw(b"")
     blobs: msgspec.Raw = msgspec.Raw(b"")
     kernels: msgspec.Raw = msgspec.Raw(b"")
@@ -189,7 +190,8 @@ def _place(request: CompileRequest) -> Place:
 def _made(reply: _Reply) -> Made:
     if reply.type == "error":
         return protocol.error(reply.kind, reply.message, reply.detail)
-    return Generated(reply.code, Bundle(_RUN.decode(reply.run), _TEXTS.decode(reply.blobs)))
+    bundle = Bundle(_RUN.decode(reply.run), _TEXTS.decode(reply.blobs))
+    return Generated(reply.code, bundle, reply.unread)
 
 
 def _joined(facts: KernelFacts, made: _Binaries | None) -> KernelFacts:

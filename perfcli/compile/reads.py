@@ -1,0 +1,125 @@
+"""Which options are read while a variant is compiled: the others can't change its code.
+
+Every access ``config.name`` or ``config.group.name`` passes ``ConfigModule.__getattr__`` (torch
+2.11 to 2.15). What reads a whole module at once (``_get_dict`` and its like) is taken to have read
+everything, but for torch's own logs and reproducers.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+_REPORTS = {
+    "get_patched_config_dict",  # what torch._dynamo.optimize notes of its backend
+    "generate_config_string",  # the script that would reproduce a failure
+    "_get_dynamo_config_for_logging",
+    "_scrubbed_inductor_config_for_logging",
+    "_functorch_config_for_logging",
+}
+"""Functions that read all options and never decide anything by them (torch 2.11 to 2.13)."""
+_NEAR = 8
+"""Frames above a reader among which such a function counts as its caller."""
+_BULK = ("_get_dict", "save_config", "save_config_portable", "codegen_config", "get_hash")
+
+
+class Reads:
+    """By module, the options that were read; ``bulk``: those that read a whole module at once."""
+
+    def __init__(self) -> None:
+        self.read: dict[str, set[str]] = {}
+        self.bulk: list[str] = []
+        self.inside = 0
+        """Bulk readers that are running: what they read one by one is theirs."""
+
+    def unread(self) -> tuple[str, ...]:
+        """Options of Inductor, Dynamo and functorch, named as everywhere, whose value nobody asked
+        for; none where somebody asked for all at once."""
+        if self.bulk:
+            return ()
+        # With the module's name, as aliases name their target.
+        everywhere = {f"{module}.{name}" for module, names in self.read.items() for name in names}
+        found = []
+        for prefix, config in _modules().items():
+            read = self.read.get(config.__name__, set())
+            found += [
+                prefix + name
+                for name, entry in config._config.items()
+                if name not in read and _target(entry) not in everywhere
+            ]
+        return tuple(sorted(found))
+
+
+def _modules() -> dict[str, Any]:
+    import torch._dynamo.config
+    import torch._functorch.config
+    import torch._inductor.config
+
+    return {
+        "": torch._inductor.config,
+        "dynamo.": torch._dynamo.config,
+        "functorch.": torch._functorch.config,
+    }
+
+
+def _target(entry: Any) -> str:
+    """The option that this one is another name of; empty for most."""
+    return getattr(entry, "alias", None) or ""
+
+
+@contextmanager
+def watched() -> Iterator[Reads]:
+    """Notes what is read while the block runs."""
+    from torch.utils._config_module import ConfigModule
+
+    reads = Reads()
+    original = ConfigModule.__getattr__
+    names = {config.__name__ for config in _modules().values()}
+
+    @functools.wraps(original)
+    def getattr_noted(self: Any, name: str) -> Any:
+        module = self.__name__
+        if module in names and not reads.inside:
+            reads.read.setdefault(module, set()).add(name)
+        return original(self, name)
+
+    saved = [(name, vars(ConfigModule)[name]) for name in _BULK if name in vars(ConfigModule)]
+    ConfigModule.__getattr__ = getattr_noted
+    for name, method in saved:
+        setattr(ConfigModule, name, _noting(method, name, names, reads))
+    try:
+        yield reads
+    finally:
+        ConfigModule.__getattr__ = original
+        for name, method in saved:
+            setattr(ConfigModule, name, method)
+
+
+def _noting(method: Any, name: str, names: set[str], reads: Reads) -> Any:
+    @functools.wraps(method)
+    def noted(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.__name__ not in names:
+            return method(self, *args, **kwargs)
+        if not reads.inside and not _for_a_report(sys._getframe(1)):
+            reads.bulk.append(f"{self.__name__}.{name}")
+        reads.inside += 1
+        try:
+            return method(self, *args, **kwargs)
+        finally:
+            reads.inside -= 1
+
+    return noted
+
+
+def _for_a_report(frame: FrameType | None) -> bool:
+    for _ in range(_NEAR):
+        if frame is None:
+            return False
+        if frame.f_code.co_name in _REPORTS:
+            return True
+        frame = frame.f_back
+    return False
