@@ -28,6 +28,7 @@ def lines(found: Bisection) -> list[str]:
         *_cure(found),
         "",
         _cost(found),
+        *_go_on(found),
     ]
     return [units.printable(line) for line in body]
 
@@ -37,7 +38,7 @@ def verdict(found: Bisection) -> str:
     if found.improvement is not None:
         return _best_line(found, found.improvement)
     if found.culprits is None or found.culprits.status is None:
-        return f"no answer: stopped {found.stopped}"
+        return f"no answer yet: stopped {found.stopped}"
     names = [" with ".join(map(change, s.options)) for s in found.culprits.sets]
     blamed = "; ".join(names)
     match found.culprits.status:
@@ -179,7 +180,7 @@ def _flip(found: NumericFlip, metric: Metric) -> Iterator[str]:
 def _best_line(found: Bisection, best: Improvement) -> str:
     better = "better" if found.direction == "improve" else "worse"
     if best.baseline is None:
-        return f"no answer: stopped {found.stopped}"
+        return f"no answer yet: stopped {found.stopped}"
     if not best.best:
         rest = ", of those tried" if best.stopped else ""
         return f"no option of the catalogue makes {units.title(found.metric.of_runs)} {better}" + (
@@ -290,5 +291,9 @@ def _cost(found: Bisection) -> str:
         units.plural(cost.measured, "measurement") if found.metric.is_timed else "",
         units.seconds(cost.seconds),
     ]
-    stopped = f"stopped {found.stopped}; --resume {found.id} goes on" if found.stopped else ""
-    return " · ".join(filter(None, [*parts, stopped]))
+    return " · ".join(filter(None, parts))
+
+
+def _go_on(found: Bisection) -> Iterator[str]:
+    if found.stopped:
+        yield f"stopped {found.stopped}: --resume {found.id} goes on"

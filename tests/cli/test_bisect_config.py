@@ -1,0 +1,284 @@
+"""bisect-config with the fake executor: answers, limits, resuming, and bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+MAX_READS = "triton.mix_order_reduction_max_reads"
+MIX_ORDER = "triton.mix_order_reduction"
+HARMLESS = ("online_softmax=false", "triton.multi_kernel=1", "max_fusion_size=32")
+BISECT = ("bisect-config", "gqa-transformer", "-p", "layers=3", "-j", "1")
+SPILLS = (*BISECT, "-m", "spills")
+
+
+def bad(*settings: str) -> list[str]:
+    return [word for setting in settings for word in ("--bad", setting)]
+
+
+def good(*settings: str) -> list[str]:
+    return [word for setting in settings for word in ("--good", setting)]
+
+
+def document(path: str = "out.json") -> Any:
+    found = json.loads(Path(path).read_text())
+    assert (found["perfcli"], found["format"]) == ("bisection", 1)
+    return found
+
+
+def stored() -> list[Path]:
+    return sorted(Path(".perfcli/bisect").glob("*.json"))
+
+
+# --- answers -----------------------------------------------------------------------------------
+
+
+def test_the_culprit_among_harmless_changes(perfcli: Any) -> None:
+    result = perfcli(*SPILLS, *bad(*HARMLESS, f"{MAX_READS}=1000"), "--json", "out.json")
+    assert result.code == 0
+    assert f"to blame: {MAX_READS}=1000 (10)\n" in result.out
+    assert "good 0 → bad 46\n4 options differ between the two\n" in result.out
+    assert "   good + it: 46\n   bad − it: 0; proven both ways\n" in result.out
+    assert "WORSE  spilled words 0 → 46" in result.out
+    found = document()
+    (culprit,) = found["culprits"]
+    assert culprit["options"] == [{"option": MAX_READS, "good": 10, "bad": 1000}]
+    assert (culprit["proven"], culprit["minimal"], culprit["interaction"]) == (True, True, False)
+    assert culprit["good_with_it"]["value"] == 46
+    assert culprit["bad_without_it"]["value"] == 0
+    assert found["cost"]["classes"] == 2
+    assert found["comparison"]["outcome"] == "worse"
+
+
+def test_the_value_at_which_a_number_flips(perfcli: Any) -> None:
+    result = perfcli(*SPILLS, *bad(f"{MAX_READS}=1000"), "--json", "out.json")
+    assert f"{MAX_READS} flips between 10 (0) and 11 (46)" in result.out
+    (flip,) = document()["flips"]
+    assert (flip["status"], flip["last_good"], flip["first_bad"]) == ("found", 10, 11)
+    assert flip["compiled"] <= 12  # log2(990) + 2
+    assert "flips" not in perfcli(*SPILLS, *bad(f"{MAX_READS}=1000"), "--no-flip").out
+
+
+def test_the_command_applies_the_cure(perfcli: Any) -> None:
+    result = perfcli(*SPILLS, *bad("online_softmax=false", f"{MAX_READS}=1000"))
+    (command,) = [line for line in result.out.splitlines() if " -a " in line]
+    words = command.split()
+    assert words[:4] == ["perfcli", "compare", "gqa-transformer", "-p"]
+    cured = perfcli(*words[1:])
+    assert cured.code == 0
+    assert "spilled words 46 → 0" in cured.out
+
+
+def test_options_that_are_bad_together_only(perfcli: Any) -> None:
+    sides = [*good(f"{MIX_ORDER}=false"), *bad(f"{MAX_READS}=1000", "online_softmax=false")]
+    result = perfcli(*SPILLS, *sides, "--json", "out.json")
+    assert result.code == 0
+    (culprit,) = document()["culprits"]
+    assert culprit["interaction"]
+    assert {option["option"] for option in culprit["options"]} == {MIX_ORDER, MAX_READS}
+    assert culprit["dependencies"] == [{"option": MAX_READS, "needs": [MIX_ORDER]}]
+    assert f"{MAX_READS}=1000 (10) does nothing without {MIX_ORDER}" in result.out
+
+
+def test_sides_from_files(perfcli: Any) -> None:
+    Path("bad.toml").write_text(
+        'online_softmax = false\n"max_fusion_size" = 32\n'
+        "[triton]\nmix_order_reduction_max_reads = 1000\n"
+    )
+    result = perfcli(*SPILLS, "--bad", "bad.toml", "-q")
+    assert (result.code, result.out) == (0, f"to blame: {MAX_READS}=1000 (10)\n")
+
+
+def test_the_catalogue_made_worse_and_better(perfcli: Any) -> None:
+    result = perfcli(*SPILLS, "--json", "out.json")
+    assert result.code == 0
+    assert f"worst: 0 → 46 with {MAX_READS}=1000 (10)\n" in result.out
+    found = document()
+    assert len({change["option"] for change in found["changes"]}) >= 60
+    effects = {(e["option"], e["bad"]): e for e in found["improvement"]["effects"]}
+    assert effects[MAX_READS, 1000]["value"] == 46
+    assert effects["online_softmax", False]["changes_code"] is False
+    better = perfcli(*SPILLS, "--direction", "improve", "-q")
+    assert better.out == "no option of the catalogue makes spilled words better than 0\n"
+
+
+def test_the_catalogue_on_top_of_what_is_good(perfcli: Any) -> None:
+    base = good(f"{MAX_READS}=1000")
+    result = perfcli(*SPILLS, *base, "--direction", "improve", "--json", "out.json")
+    assert result.code == 0
+    improvement = document()["improvement"]
+    assert (improvement["baseline"]["value"], improvement["answer"]["value"]) == (46, 0)
+
+
+# --- on a clock --------------------------------------------------------------------------------
+
+
+def test_a_timed_metric(perfcli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERFCLI_FAKE", f"1;ratio=1.1;only={MAX_READS}")
+    options = ("-m", "time", "--device", "cpu", "--json", "out.json")
+    result = perfcli(*BISECT, *options, *bad(f"{MAX_READS}=1000", *HARMLESS))
+    assert result.code == 0, result.err
+    found = document()
+    (culprit,) = found["culprits"]
+    assert [option["option"] for option in culprit["options"]] == [MAX_READS]
+    assert culprit["good_with_it"]["value"] == pytest.approx(1.1, rel=0.01)
+    assert found["ends"]["low"] < 1.1 < found["ends"]["high"] * 1.01
+    assert found["cost"]["measured"] >= 2
+
+
+def test_a_difference_within_the_noise_is_none(
+    perfcli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERFCLI_FAKE", f"1;ratio=1.002;only={MAX_READS}")
+    options = ("-m", "time", "--device", "cpu")
+    result = perfcli(*BISECT, *options, *bad(f"{MAX_READS}=1000"))
+    assert result.code == 3
+    (line,) = [line for line in result.out.splitlines() if line.startswith("good is not better")]
+    assert "ms and " in line
+    assert "[" in line  # the interval
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (("-m", "time", "--target", "h100"), "--target h100 is no device"),
+        (("-m", "spills", "--device", "cpu"), "there is no metric spills on the CPU"),
+        (("-m", "device-time", "--device", "cpu"), "there is no metric device-time on the CPU"),
+        (
+            (
+                "-m",
+                "spill",
+            ),
+            "did you mean spills",
+        ),
+        (("-m", "loads", "--threads", "2"), "loads is not measured on a device"),
+    ],
+)
+def test_metrics_that_are_not_there(perfcli: Any, options: tuple[str, ...], complaint: str) -> None:
+    result = perfcli(*BISECT, *options, *bad(f"{MAX_READS}=1000"))
+    assert result.code == 2
+    assert complaint in result.complaint
+
+
+# --- no answer ---------------------------------------------------------------------------------
+
+
+def test_good_is_not_better_than_bad(perfcli: Any) -> None:
+    result = perfcli(*SPILLS, *bad("online_softmax=false"))
+    assert result.code == 3
+    assert "good is not better than bad: 0 and 0, exact\n" in result.out
+
+
+def test_good_and_bad_the_wrong_way_round(perfcli: Any) -> None:
+    result = perfcli(*SPILLS, *good(f"{MAX_READS}=1000"), *bad(f"{MAX_READS}=10"), "-q")
+    assert result.code == 3
+    assert result.out == "good is not better than bad: 46 and 0, exact\n"
+
+
+def test_nothing_differs(perfcli: Any) -> None:
+    result = perfcli(*SPILLS, *bad(f"{MAX_READS}=10"))
+    assert result.code == 2
+    assert "nothing differs between the good and the bad side" in result.complaint
+
+
+def test_direction_is_of_the_catalogue(perfcli: Any) -> None:
+    result = perfcli(*SPILLS, *bad(f"{MAX_READS}=1000"), "--direction", "improve")
+    assert (result.code, "--direction is for the catalogue" in result.complaint) == (2, True)
+    result = perfcli(*SPILLS, "--direction", "sideways")
+    assert (result.code, "improve or worsen" in result.complaint) == (2, True)
+
+
+def test_no_variant_compiles(perfcli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERFCLI_FAKE", "compile:all")
+    result = perfcli(*SPILLS, *bad(f"{MAX_READS}=1000"))
+    assert result.code == 2
+    assert result.complaint.startswith("perfcli: neither the good nor the bad side compiles: ")
+    assert perfcli(*SPILLS).code == 2
+
+
+def test_one_end_does_not_compile(perfcli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERFCLI_FAKE", f"compile:{MAX_READS}")
+    result = perfcli(*SPILLS, *bad(f"{MAX_READS}=1000"))
+    assert result.code == 2
+    assert result.complaint.startswith("perfcli: the bad side does not compile: Inductor could")
+
+
+def test_a_change_that_does_not_compile_is_named(
+    perfcli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERFCLI_FAKE", "compile:online_softmax")
+    result = perfcli(*SPILLS, "--json", "out.json")
+    assert result.code == 0
+    found = document()
+    assert '{"online_softmax": false}' in found["failures"]
+    assert "no lowering" in found["failures"]['{"online_softmax": false}']
+    assert "without an answer" in result.out
+
+
+# --- limits and resuming -----------------------------------------------------------------------
+
+
+def test_a_limit_and_going_on(perfcli: Any) -> None:
+    asked = [*SPILLS, *bad(*HARMLESS, f"{MAX_READS}=1000"), "--json", "out.json"]
+    result = perfcli(*asked, "--max-runs", "3")
+    assert result.code == 3
+    first = document()
+    assert first["stopped"] == "after 3 runs (--max-runs)"
+    assert f"--resume {first['id']} goes on" in result.out
+    again = perfcli(*asked, "--resume", first["id"], "--no-flip")
+    assert again.code == 0
+    whole = document()
+    assert whole["id"] == first["id"]
+    assert whole["cost"]["compiled"] + 3 == compiled_at_once(perfcli, asked)
+
+
+def compiled_at_once(perfcli: Any, asked: list[str]) -> int:
+    perfcli(*asked, "--no-flip")
+    found: int = document()["cost"]["compiled"]
+    return found
+
+
+def test_an_interrupted_search_is_kept(perfcli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = [*SPILLS, *bad(*HARMLESS, f"{MAX_READS}=1000"), "--json", "out.json"]
+    monkeypatch.setenv("PERFCLI_FAKE", "interrupt:3")
+    result = perfcli(*asked)
+    assert result.code == 130
+    found = document()
+    assert found["stopped"] == "interrupted"
+    assert len(found["suspects"]) <= 4
+    (path,) = stored()
+    assert len(json.loads(path.read_text())["tests"]) == 3
+    monkeypatch.setenv("PERFCLI_FAKE", "1")
+    assert perfcli(*asked, "--resume", path.stem).code == 0
+
+
+def test_a_search_of_something_else_is_not_resumed(perfcli: Any) -> None:
+    perfcli(*SPILLS, *bad(f"{MAX_READS}=1000"))
+    (path,) = stored()
+    other = ("bisect-config", "gqa-transformer", "-p", "layers=2", "-m", "spills")
+    result = perfcli(*other, *bad(f"{MAX_READS}=1000"), "--resume", path.stem)
+    assert result.code == 4
+    assert "is another search (params " in result.complaint
+    result = perfcli("bisect-config", "softmax", "-m", "loads", "--resume", str(path))
+    assert result.code == 4
+    assert "scenario gqa-transformer there, softmax here" in result.complaint
+    assert "target" not in result.complaint
+
+
+def test_what_is_no_search_is_not_resumed(perfcli: Any) -> None:
+    Path("strange.json").write_text('{"perfcli": "comparison"}')
+    result = perfcli(*SPILLS, "--resume", "strange.json")
+    assert (result.code, "is no search of bisect-config" in result.complaint) == (2, True)
+    result = perfcli(*SPILLS, "--resume", "260101-000000-none")
+    assert (result.code, "no stored search" in result.complaint) == (2, True)
+
+
+def test_another_metric_goes_on_with_the_same_code(perfcli: Any) -> None:
+    perfcli(*SPILLS, *bad(f"{MAX_READS}=1000"), "--no-flip")
+    (path,) = stored()
+    asked = [*BISECT, "-m", "loads", *good(f"{MAX_READS}=1000"), *bad(f"{MIX_ORDER}=false")]
+    result = perfcli(*asked, "--resume", path.stem, "--json", "out.json")
+    assert result.code == 0, result.err

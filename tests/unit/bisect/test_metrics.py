@@ -1,0 +1,71 @@
+"""What a metric is worth, for which device, and of which variants an answer is valid."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfcli import targets
+from perfcli.bisect.halfway import Halfway
+from perfcli.bisect.knowledge import Knowledge, class_of, pair_of
+from perfcli.bisect.metrics import METRICS, find, value_of
+from perfcli.errors import PerfcliError
+from perfcli.model import CompileRequest, Variant
+from perfcli.search.weighing import Reading
+from perfcli.worker.made_up import made_up
+
+RUN = made_up(
+    CompileRequest("x", {"layers": 2}, None, Variant(""), "cuda", targets.get("h100"))
+).run
+
+
+def test_values_are_the_sums_of_kernels() -> None:
+    loads = sum(k.source_facts.loads for k in RUN.kernels if k.source_facts)
+    assert value_of(METRICS["loads"], RUN) == loads > 0
+    assert value_of(METRICS["kernels"], RUN) == len(RUN.kernels)
+    assert value_of(METRICS["peak-memory"], RUN) == 4e9
+
+
+def test_kernels_with_candidates_take_the_place_of_those_without() -> None:
+    assert value_of(METRICS["spills"], RUN, ()) == 0
+
+
+@pytest.mark.parametrize("name", ["time", "step-time", "step_seconds"])
+def test_names_and_their_aliases(name: str) -> None:
+    assert find(name, "cpu") is METRICS["time"]
+
+
+def test_what_the_cpu_does_not_have() -> None:
+    with pytest.raises(PerfcliError, match="no metric registers on the CPU: take one of loads"):
+        find("registers", "cpu")
+
+
+def test_code_decides_what_is_read_from_it() -> None:
+    settings = {"triton.cudagraphs": True, "online_softmax": False}
+    assert class_of("abc", settings, METRICS["loads"]) == "abc"
+
+
+def test_what_acts_later_makes_another_class_for_the_clock() -> None:
+    plain = class_of("abc", {"online_softmax": False}, METRICS["time"])
+    graphs = class_of("abc", {"triton.cudagraphs": True}, METRICS["time"])
+    assert plain == "abc" != graphs
+
+
+def test_each_variant_takes_its_own_time_to_compile() -> None:
+    metric = METRICS["compile-time"]
+    first, second = ({"online_softmax": value} for value in (True, False))
+    assert class_of("abc", first, metric) != class_of("abc", second, metric)
+    assert class_of("abc", {}, metric) == "abc"
+
+
+def test_readings_against_one_end() -> None:
+    known = Knowledge()
+    made = [Reading(0.1, 0.01)]
+    known.readings[pair_of("g", "c", METRICS["time"])] = made
+    known.readings[pair_of("other", "c", METRICS["time"])] = []
+    assert known.readings_against("g", METRICS["time"]) == {"c": made}
+
+
+def test_half_of_the_difference_is_bad() -> None:
+    halfway = Halfway(10, 20)
+    assert [halfway.judge(v).outcome for v in (8, 14, 15, 30)] == ["good", "good", "bad", "bad"]
+    assert halfway.share(12) == 0.2

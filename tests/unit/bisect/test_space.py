@@ -1,0 +1,114 @@
+"""What differs between two sides, two installations, and a side and the catalogue."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perfcli.bisect import space as spaces
+from perfcli.bisect.space import DEFAULT, between, flatten, installations
+from perfcli.catalogue import UNKNOWN, Catalogue, Entry
+from perfcli.errors import PerfcliError
+from perfcli.model import Variant
+from perfcli.performance_knobs import Choice, PerformanceKnob
+
+
+def catalogue(*entries: Entry) -> Catalogue:
+    return Catalogue("2.13.0", Path(), {entry.name: entry for entry in entries}, {})
+
+
+A = Entry("a", "bool", "True", True, doc="explained")
+B = Entry("b", "int", "3", 3)
+C = Entry("c", "str", "platform()", UNKNOWN)
+TORCH = catalogue(A, B, C)
+
+
+def test_a_side_that_sets_nothing_has_the_default() -> None:
+    found = between(Variant(""), Variant("", {"a": False, "b": 3, "c": "x"}), TORCH)
+    assert [(c.name, c.good, c.bad, c.rank) for c in found.changes] == [
+        ("a", True, False, 0),
+        ("c", DEFAULT, "x", 1),
+    ]
+    assert found.settings(frozenset()) == {}
+    assert found.settings(found.everything) == {"a": False, "c": "x"}
+
+
+def test_what_good_alone_sets_is_taken_away_by_its_change() -> None:
+    found = between(Variant("", {"b": 9, "a": False}), Variant("", {"a": False}), TORCH)
+    (change,) = found.changes
+    assert (change.name, change.good, change.bad) == ("b", 9, 3)
+    assert found.settings(frozenset()) == {"a": False, "b": 9}
+    assert found.settings(found.everything) == {"a": False}
+
+
+def test_variables_stay_variables() -> None:
+    found = between(Variant(""), Variant("", {}, {"TORCHINDUCTOR_X": "0"}), TORCH)
+    assert found.variant(found.settings(found.everything), "p").env == {"TORCHINDUCTOR_X": "0"}
+    assert found.variant({"a": True}, "p") == Variant("", {"a": True}, {}, "p")
+
+
+def test_true_is_not_one() -> None:
+    assert len(between(Variant("", {"a": True}), Variant("", {"a": 1}), TORCH).changes) == 1
+
+
+def knob(name: str, *values: int, only_with: dict[str, bool] | None = None) -> PerformanceKnob:
+    return PerformanceKnob(
+        name, values, "Does.", "kernels", "both", True, "2.8", ("https://x",), None, None,
+        only_with or {},
+    )  # fmt: skip
+
+
+def test_the_catalogue_on_top_of_a_side() -> None:
+    choice = Choice(knob("b", 4, 9, only_with={"a": False}), B, (4, 9))
+    found = spaces.of_catalogue([choice], Variant("", {"b": 9}))
+    (change,) = found.changes
+    assert (change.good, change.bad) == (9, 4)
+    assert found.settings(frozenset()) == {"b": 9}
+    assert found.settings(found.everything) == {"a": False, "b": 4}
+
+
+def test_two_values_of_one_option_are_two_changes() -> None:
+    found = spaces.of_catalogue([Choice(knob("b", 4, 9), B, (4, 9))], Variant(""))
+    keys = [change.key for change in found.changes]
+    assert keys == ["b=4", "b=9"]
+    assert found.settings(frozenset({"b=9"})) == {"b": 9}
+
+
+def test_two_installations() -> None:
+    old = catalogue(A, B, Entry("gone", "int", "1", 1), Entry("typed", "int", "5", 5))
+    new = catalogue(
+        Entry("a", "bool", "False", False),
+        B,
+        Entry("new", "int", "1", 1),
+        Entry("typed", "str", "'five'", "five"),
+    )
+    found = installations(Variant("", {"gone": 2, "b": 7}), Variant(""), old, new)
+    assert {c.name: (c.good, c.bad) for c in found.space.changes} == {
+        "a": (True, False),
+        "b": (7, 3),
+    }
+    # No change: the new torch with all that the old one has.
+    assert found.space.settings(frozenset()) == {"a": True, "b": 7}
+    assert found.space.settings(found.space.everything) == {}
+    assert (found.only_good, found.only_bad) == (("gone",), ("new",))
+    assert found.unknown == ("gone",)
+    # 5 could be typed as a text, but is none.
+    assert [change.name for change in found.unsettable] == ["typed"]
+
+
+def test_tables_and_dotted_names_are_the_same() -> None:
+    table = {"triton": {"x": 1, "y": {"z": True}}, "triton.w": [1], "FLAG": "0"}
+    assert dict(flatten(table, "f")) == {
+        "triton.x": 1,
+        "triton.y.z": True,
+        "triton.w": [1],
+        "FLAG": "0",
+    }
+
+
+def test_a_date_is_no_value() -> None:
+    import datetime
+
+    with pytest.raises(PerfcliError, match="f: day is no value"):
+        dict(flatten({"day": datetime.date(2026, 1, 1)}, "f"))
