@@ -42,12 +42,10 @@ def made_of(template: TemplateProcess, *requests: CompileRequest) -> list[Genera
 
 
 def test_the_code_is_that_of_a_fresh_process(template: TemplateProcess) -> None:
-    default, looped = made_of(
-        template, request_with(), request_with(**{"triton.persistent_reductions": False})
-    )
+    default, other = made_of(template, request_with(), request_with(online_softmax=False))
     alone = template._alone(request_with())
     assert isinstance(alone, Generated)
-    assert alone.code == default.code != looped.code
+    assert alone.code == default.code != other.code
     (bundle,) = ProcessExecutor(300).compile([request_with()], lambda _: None)
     whole, bare = bundle.run.kernels, default.bundle.run.kernels
     assert [k.source_hash for k in whole] == [k.source_hash for k in bare]
