@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from perfcli.bisect.metrics import Metric
 from perfcli.bisect.space import Settings
+from perfcli.blobs import unpack
+from perfcli.model import Generated
 from perfcli.performance_knobs import load
 from perfcli.search.ledger import Code
 from perfcli.search.weighing import Reading
@@ -23,7 +26,9 @@ _AT_RUN_TIME = ("cudagraph", "graph_partition", "cpp_wrapper", "memory_plan", "b
 @dataclass(slots=True)
 class Knowledge:
     codes: dict[str, Code] = field(default_factory=dict)
-    """By ``name_of`` the settings; a failure may be among them."""
+    """By ``name_of`` the settings: the hash of all generated code, or why there is none."""
+    parts: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By that hash, hashes of what single kinds of metrics depend on (``parts_of``)."""
     inferred: set[str] = field(default_factory=set)
     """Those that were not compiled: nobody reads the options in which they differ from one that
     was."""
@@ -47,15 +52,38 @@ def pair_of(good: str, code: str, metric: Metric) -> str:
     return f"{metric.name} {good} {code}"
 
 
-def class_of(code: str, settings: Settings, metric: Metric) -> str:
-    """What an answer is valid for: the code, where that decides the metric. What it takes to run
-    also depends on options that act then; to compile, on every one."""
+def parts_of(generated: Generated) -> dict[str, str]:
+    """Of kernels as they are compiled to a ``binary``: their text with all that Triton is told of
+    them. Of what is read of the ``code``: their bodies, what they move, and the peak memory."""
+    run, blobs = generated.bundle.run, generated.bundle.blobs
+    peaks = [graph.peak_memory_bytes for graph in run.graphs]
+    binary: list[object] = []
+    code: list[object] = [peaks]
+    for kernel in run.kernels:
+        source = unpack(blobs[kernel.source]).replace(kernel.name, "kernel")
+        moved = (kernel.bytes_read, kernel.bytes_written)
+        # In front of it stand the launch heuristics with sizes, types and options.
+        body = source.partition("@triton.jit\n")[2] or source
+        binary.append((kernel.graph, kernel.launches, kernel.source_hash))
+        code.append((kernel.graph, kernel.launches, moved, body))
+    return {"binary": _hash(binary), "code": _hash(code)}
+
+
+def _hash(what: list[object]) -> str:
+    return hashlib.sha256(repr(what).encode()).hexdigest()
+
+
+def class_of(
+    code: str, settings: Settings, metric: Metric, parts: Mapping[str, str], measured: bool = False
+) -> str:
+    """What an answer is valid for: as much of the code as decides the metric. What it takes to run
+    (``measured``: memory, too) also depends on options that act then; to compile, on every one."""
     if metric.kind == "compile":
         deciding = dict(settings)
-    elif metric.kind in ("time", "memory"):
+    elif metric.kind == "time" or measured:
         deciding = {name: value for name, value in settings.items() if _acts_later(name)}
     else:
-        deciding = {}
+        return parts.get("binary" if metric.kind == "binary" else "code", code)
     if not deciding:
         return code
     return f"{code}-{hashlib.sha256(name_of(deciding).encode()).hexdigest()[:12]}"

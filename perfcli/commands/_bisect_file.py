@@ -63,6 +63,7 @@ class Record:
                 }
                 for name, code in known.codes.items()
             ],
+            "parts": known.parts,
             "values": known.values,
             "readings": {
                 key: [[r.log_ratio, r.standard_error] for r in made]
@@ -130,6 +131,7 @@ def _knowledge(document: Mapping[str, Any]) -> Knowledge:
             name_of(test["settings"]): Code(test["code"], test["failure"])
             for test in document["tests"]
         },
+        {code: dict(parts) for code, parts in document["parts"].items()},
         {name_of(test["settings"]) for test in document["tests"] if test["inferred"]},
         {code: dict(values) for code, values in document["values"].items()},
         {

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from perfcli.bisect.knowledge import Knowledge, class_of, name_of
+from perfcli.bisect.knowledge import Knowledge, class_of, name_of, parts_of
 from perfcli.bisect.metrics import Metric, value_of
 from perfcli.bisect.space import Settings, Space
 from perfcli.blobs import unpack
@@ -36,8 +37,6 @@ class Forge:
         self.known = known
         self.compiled = 0
         """Variants whose code was generated here; those known before are not counted."""
-        self.seconds: dict[str, float] = {}
-        """By class: what generating the code took, the last time."""
         self.generator = generator
         self.measured: Callable[[Settings], float] | None = None
         """What is asked for the metric in place of the code, where there is a device."""
@@ -48,8 +47,9 @@ class Forge:
 
     @property
     def classes(self) -> int:
-        """Of identical code, all that are known."""
-        return len({code.name for code in self.known.codes.values() if code.name})
+        """Of identical code, as far as it decides the metric: all that are known."""
+        known = self.known.codes.items()
+        return len({self._class(code, json.loads(n)).name for n, code in known if code.name})
 
     def request_of(self, settings: Settings) -> CompileRequest:
         variant = self.space.variant(settings, self.request.variant.python)
@@ -71,7 +71,22 @@ class Forge:
             kept = passing if isinstance(made, WorkerFailed) else self.known.codes
             kept[names[number]] = code
             self._changed()
-        return [passing.get(name) or self.known.codes[name] for name in names]
+        found = [passing.get(name) or self.known.codes[name] for name in names]
+        return [self._class(code, each) for code, each in zip(found, wanted, strict=True)]
+
+    def _class(self, code: Code, settings: Settings) -> Code:
+        if code.name is None:
+            return code
+        parts = self.known.parts.get(code.name, {})
+        measured = self.measured is not None
+        return Code(class_of(code.name, settings, self.metric, parts, measured))
+
+    def awakes(self, base: Settings, name: str) -> bool:
+        """Whether an option that nobody reads without any change is read in ``base``, or may be."""
+        without = self.space.settings(frozenset())
+        read = [name not in unread for other, _, unread in self._unread if other == base]
+        before = [name in unread for other, _, unread in self._unread if other == without]
+        return (not read or read[0]) and (not before or before[0])
 
     def _infer(self, settings: Settings) -> None:
         """Without compiling it, where it differs from a known variant in nothing that was read:
@@ -85,8 +100,7 @@ class Forge:
                 if name not in settings or name not in other or settings[name] != other[name]
             }
             if differing <= unread:
-                code = Code(class_of(plain, settings, self.metric))
-                self.known.codes[name_of(settings)] = code
+                self.known.codes[name_of(settings)] = Code(plain)
                 self.known.inferred.add(name_of(settings))
                 self._changed()
                 return
@@ -95,14 +109,15 @@ class Forge:
         if isinstance(made, PerfcliError):
             return Code(None, str(made))
         self._unread.append((settings, made.code, frozenset(made.unread)))
-        code = class_of(made.code, settings, self.metric)
-        self.seconds[code] = made.bundle.run.compile_seconds.get("trace", 0.0)
+        self.known.parts.setdefault(made.code, parts_of(made))
+        code = self._class(Code(made.code), settings).name
+        assert code is not None
         try:
             if self.metric.name not in self.known.values.get(code, {}):
                 self._look(code, made)
         except PerfcliError as error:
             return Code(None, str(error))
-        return Code(code)
+        return Code(made.code)
 
     def _look(self, code: str, made: Generated) -> None:
         """Takes the value where the code tells it, else keeps what it is told of."""

@@ -22,6 +22,9 @@ from perfcli.search.options import OptionChange, Subset
 from perfcli.search.question import K, Search, T
 from perfcli.search.result import Culprits
 
+MOST_PAIRS = 20
+"""Of a catalogue: the set that grows has tried the likeliest ones by then."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -195,8 +198,12 @@ def best_of(forge: Forge, direction: Direction, limits: Limits) -> Improvement:
     def answer(settings: Settings, code: str, fresh: bool) -> Answer:
         return Answer("good", forge.value(settings, code))
 
+    def may_matter(base: Subset, name: str) -> bool:
+        return forge.awakes(forge.space.settings(base), name)
+
     tests: Tests[Subset] = Tests(forge, forge.space.settings, answer)
-    found = run(find_best(forge.space.changes, direction), tests, limits)
+    search = find_best(forge.space.changes, direction, most_pairs=MOST_PAIRS, may_matter=may_matter)
+    found = run(search, tests, limits)
     baseline = found.baseline
     if baseline is not None and baseline.outcome == "unresolved":
         raise CompileFailed(f"without any change it does not compile: {baseline.reason}")

@@ -7,17 +7,19 @@ import os
 import re
 from typing import Any
 
-from perfcli.compile import reads
+from perfcli.compile import reads, tracing
 from perfcli.compile.captured import Capture
 from perfcli.compile.collecting import Report
+from perfcli.compile.decisions import Assumptions
 from perfcli.compile.definition import Definition
 from perfcli.compile.kernel_cache import Compiled
 from perfcli.compile.pool import KernelResult, read_source
 from perfcli.compile.session import Session, finish, set_options, trace
-from perfcli.model import CompileRequest, Generated
+from perfcli.model import CompileRequest, Generated, Workload
 
-# Where Inductor wrote the kernel: of its text, which is hashed itself, and of the cache folder.
-_PLACE = re.compile(r"^# kernel path: .*$", re.MULTILINE)
+# Where Inductor wrote the kernel, which depends on the cache folder and on the text that is hashed
+# itself; and how many graphs this process has compiled.
+_COMMENTS = re.compile(r"^# (kernel path|AOT ID): .*$", re.MULTILINE)
 
 
 def generate(request: CompileRequest, keep: tuple[Any, ...], report: Report) -> Generated:
@@ -33,6 +35,25 @@ def generate(request: CompileRequest, keep: tuple[Any, ...], report: Report) -> 
         unread = watched.unread()
     bundle = finish(session, capture, built, traced, sources)
     return Generated(digest(capture), bundle, unread)
+
+
+def warm_up(request: CompileRequest) -> None:
+    """Compiles a small function for the request's device, so that patterns, lowerings and printers
+    are loaded: a sixth of what a small model takes. Inference: autograd's threads must not start.
+    """
+    import torch
+    from torch._subclasses import FakeTensorMode
+
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    with mode, torch.device(request.device):
+        matrix = torch.empty(64, 64)
+
+    def small(x: Any) -> Any:
+        y = torch.nn.functional.silu(x @ x)
+        return y.softmax(-1).sum(0), y.T.contiguous()
+
+    tracing.trace_offline(Workload(small, (matrix,)), mode, Capture(), False, Assumptions())
+    torch._dynamo.reset()
 
 
 class Sources:
@@ -59,7 +80,7 @@ def digest(capture: Capture) -> str:
     found = hashlib.sha256()
     folder = os.environ.get("TORCHINDUCTOR_CACHE_DIR", "")
     for graph in capture.graphs:
-        text = _PLACE.sub("", graph.text)
+        text = _COMMENTS.sub("", graph.text)
         if folder:
             text = text.replace(folder, "")
         found.update(f"{graph.facts.name}\0{graph.calls}\0{text}\0".encode())

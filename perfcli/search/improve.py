@@ -19,7 +19,7 @@ changes that generate the same code alone and not in company (the first one stan
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import combinations
 
 from perfcli.search.best import Best
@@ -31,6 +31,8 @@ from perfcli.search.question import Search, Stopped
 
 MOST_PAIRS = 50
 
+MayMatter = Callable[[Subset, str], bool]
+
 
 def find_best(
     catalogue: Iterable[OptionChange],
@@ -38,20 +40,23 @@ def find_best(
     *,
     lower_is_better: bool = True,
     most_pairs: int = MOST_PAIRS,
+    may_matter: MayMatter = lambda base, name: True,
 ) -> Search[Subset, Improvement]:
-    """``catalogue``: an option may be there with several values; a set has one at most. Answers
+    """``catalogue``: an option may be there with several values; a set has one at most.
+    ``may_matter``: whether an option that changes no code alone is worth trying on top of a single
+    change; on the best set all are tried. Answers
     need a ``value``; their outcome counts where it is "unresolved". Where the code without any
     change has no value the search ends there."""
     wants_lower = lower_is_better == (direction == "improve")
     best = Best({change.key: change for change in ordered(catalogue)}, wants_lower)
     try:
-        yield from _search(best, most_pairs)
+        yield from _search(best, most_pairs, may_matter)
     except Stopped as stop:
         return best.result(stop.reason)
     return best.result()
 
 
-def _search(best: Best, most_pairs: int) -> Search[Subset, None]:
+def _search(best: Best, most_pairs: int, may_matter: MayMatter) -> Search[Subset, None]:
     singles = tuple(frozenset({key}) for key in best.changes)
     yield from best.ask(frozenset(), singles, "without any change")
     if best.gain(frozenset()) is None:
@@ -61,7 +66,7 @@ def _search(best: Best, most_pairs: int) -> Search[Subset, None]:
     yield from _grow(best)
     yield from _dependents(best, best.subset)
     for key in best.leaders():
-        yield from _dependents(best, frozenset({key}))
+        yield from _dependents(best, frozenset({key}), may_matter)
     yield from _grow(best)
     yield from _pairs(best, most_pairs)
     yield from best.ask(predicted_best(best), (), "what pairs promise")
@@ -84,9 +89,15 @@ def _grow(best: Best) -> Search[Subset, None]:
             yield from best.ask(subset, tuple(fewer[at + 1 :]), "one change less")
 
 
-def _dependents(best: Best, base: Subset) -> Search[Subset, None]:
+def _dependents(
+    best: Best, base: Subset, may_matter: MayMatter = lambda base, name: True
+) -> Search[Subset, None]:
     """Of each option the first value that is still to be tried, then the second, and so on."""
-    silent = [key for key in best.silent() if best.fits(base, key)]
+    silent = [
+        key
+        for key in best.silent()
+        if best.fits(base, key) and may_matter(base, best.changes[key].name)
+    ]
     while base and silent:
         group: dict[str, str] = {}
         for key in silent:

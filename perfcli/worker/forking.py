@@ -1,5 +1,6 @@
 """A worker that imports torch once and forks a process for each variant: none of them pays for the
-import, and each starts as a fresh process does, since nothing was compiled before the fork.
+import, and each starts as a fresh process does: before the fork nothing but a small function was
+compiled, with default options.
 
 Its parent sends ``{"template": CompileRequest}``, which names device, target and threads, and then
 any number of ``{"generate": [CompileRequest, …]}``, all at once, and ``{"binaries": …}``. Replies
@@ -9,6 +10,7 @@ are ``generated`` or ``error``, each with the ``number`` of its request, or ``bi
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -29,9 +31,12 @@ class Template:
     """This process, torch imported. ``folder``: where processes that are forked leave replies."""
 
     def __init__(self, request: CompileRequest, folder: Path) -> None:
-        from perfcli.compile import session
+        from perfcli.compile import code, session
 
         self._keep = session.import_torch(request)
+        # It only saves time: a variant's own failure will say what is wrong.
+        with contextlib.suppress(Exception):
+            code.warm_up(request)
         self._folder = folder
         self._forked = 0
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfcli import targets
 from perfcli.bisect.halfway import Halfway
-from perfcli.bisect.knowledge import Knowledge, class_of, pair_of
+from perfcli.bisect.knowledge import Knowledge, class_of, pair_of, parts_of
 from perfcli.bisect.metrics import METRICS, find, value_of
+from perfcli.blobs import pack
 from perfcli.errors import PerfcliError
-from perfcli.model import CompileRequest, Variant
+from perfcli.model import Bundle, CompileRequest, Generated, Variant
 from perfcli.search.weighing import Reading
 from perfcli.worker.made_up import made_up
 
@@ -39,22 +42,40 @@ def test_what_the_cpu_does_not_have() -> None:
         find("registers", "cpu")
 
 
-def test_code_decides_what_is_read_from_it() -> None:
-    settings = {"triton.cudagraphs": True, "online_softmax": False}
-    assert class_of("abc", settings, METRICS["loads"]) == "abc"
+PARTS = {"binary": "b", "code": "c"}
+GRAPHS = {"triton.cudagraphs": True}
+
+
+@pytest.mark.parametrize(("name", "expected"), [("loads", "c"), ("spills", "b"), ("time", "abc")])
+def test_as_much_of_the_code_as_decides_the_metric(name: str, expected: str) -> None:
+    assert class_of("abc", {"online_softmax": False}, METRICS[name], PARTS) == expected
 
 
 def test_what_acts_later_makes_another_class_for_the_clock() -> None:
-    plain = class_of("abc", {"online_softmax": False}, METRICS["time"])
-    graphs = class_of("abc", {"triton.cudagraphs": True}, METRICS["time"])
-    assert plain == "abc" != graphs
+    assert class_of("abc", GRAPHS, METRICS["time"], PARTS) != "abc"
+    assert class_of("abc", GRAPHS, METRICS["peak-memory"], PARTS) == "c"
+    assert class_of("abc", GRAPHS, METRICS["peak-memory"], PARTS, measured=True) not in ("abc", "c")
 
 
 def test_each_variant_takes_its_own_time_to_compile() -> None:
     metric = METRICS["compile-time"]
     first, second = ({"online_softmax": value} for value in (True, False))
-    assert class_of("abc", first, metric) != class_of("abc", second, metric)
-    assert class_of("abc", {}, metric) == "abc"
+    assert class_of("abc", first, metric, PARTS) != class_of("abc", second, metric, PARTS)
+    assert class_of("abc", {}, metric, PARTS) == "abc"
+
+
+def generated(source: str) -> Generated:
+    kernel = replace(RUN.kernels[0], source="s", source_hash=source, candidates=())
+    bundle = Bundle(replace(RUN, kernels=(kernel,)), {"s": pack(source)})
+    return Generated("abc", bundle)
+
+
+def test_launch_heuristics_decide_binaries_and_bodies_what_is_read() -> None:
+    plain = parts_of(generated("@heuristics(warps=1)\n@triton.jit\ndef kernel(): load()"))
+    launch = parts_of(generated("@heuristics(warps=2)\n@triton.jit\ndef kernel(): load()"))
+    body = parts_of(generated("@heuristics(warps=1)\n@triton.jit\ndef kernel(): pass"))
+    assert plain["code"] == launch["code"] != body["code"]
+    assert len({parts["binary"] for parts in (plain, launch, body)}) == 3
 
 
 def test_readings_against_one_end() -> None:
