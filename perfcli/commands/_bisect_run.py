@@ -30,7 +30,7 @@ from perfcli.errors import PerfcliError
 from perfcli.search.drive import budget
 from perfcli.search.improvement import Direction
 from perfcli.search.ledger import Ledger
-from perfcli.search.result import Culprits
+from perfcli.search.result import Culprits, Status
 from perfcli.worker.generator import Generator
 
 COMPILE_FLOOR = 0.03
@@ -176,7 +176,10 @@ class _Searched:
         )
         found = replace(blank, ends=known, across=self._across(known))
         if not known.is_worse:
-            return replace(found, culprits=Culprits("not worse"))
+            across = found.across
+            unexplained = across is not None and known.bad > across.good_value
+            status: Status = "not explained" if unexplained else "not worse"
+            return replace(found, culprits=Culprits(status))
         if self._clock:
             culprits = _bisect_timed.timed_culprits(self._clock, known, self._limits)
         else:
@@ -213,6 +216,11 @@ class _Searched:
 
     def _of_good_torch(self, job: Job, installations: Installations) -> float:
         """The good side as it is, on its own torch."""
+        if self._asked.metric.kind == "memory" and self._asked.setting is None:
+            raise PerfcliError(
+                "releases of torch estimate peak memory in different ways, so that two can't be "
+                "compared: take bytes, or measure on a GPU"
+            )
         if self._clock:
             raise PerfcliError(
                 f"{self._asked.metric.name} is not searched between two installations: take an "

@@ -49,7 +49,7 @@ def verdict(found: Bisection) -> str:
         case "not worse":
             return f"good is not better than bad: {_both(found)}"
         case _:
-            return "no option is to blame: " + _reason(found.culprits)
+            return "no option is to blame: " + _reason(found, found.culprits)
 
 
 def _both(found: Bisection) -> str:
@@ -64,9 +64,11 @@ def _both(found: Bisection) -> str:
     return f"{times}, {change}, noise floor {units.percent(ends.floor)}"
 
 
-def _reason(culprits: Culprits) -> str:
+def _reason(found: Bisection, culprits: Culprits) -> str:
     if culprits.stopped:
         return f"stopped {culprits.stopped}"
+    if found.across is not None and found.unexplained:
+        return f"torch {found.across.bad_torch} has it with either's defaults"
     return {
         "good side is bad": "the good side is as bad",
         "an end is unresolved": "an end has no answer",
@@ -103,8 +105,9 @@ def _title(found: Bisection) -> Iterator[str]:
 
 
 def _culprits(found: Bisection, culprits: Culprits) -> Iterator[str]:
+    several = len(culprits.sets) > 1
     for number, blamed in enumerate(culprits.sets, 1):
-        yield from _set(found, blamed, number if len(culprits.sets) > 1 else 0)
+        yield from _set(found, blamed, number if several else 0, number == len(culprits.sets))
     share = culprits.share(culprits.left)
     if culprits.sets and share is not None and abs(share) >= 0.005:
         left = culprits.left.value if culprits.left else None
@@ -120,13 +123,15 @@ def _culprits(found: Bisection, culprits: Culprits) -> Iterator[str]:
         )
 
 
-def _set(found: Bisection, blamed: CulpritSet, number: int) -> Iterator[str]:
+def _set(found: Bisection, blamed: CulpritSet, number: int, last: bool) -> Iterator[str]:
     metric = found.metric
     if number or blamed.is_interaction:
         head = f"{number}. " if number else ""
         kind = " (only together)" if blamed.is_interaction else ""
         yield f"{head}{' with '.join(map(change, blamed.options))}{kind}"
     proof = "proven both ways" if blamed.proven else "not proven both ways"
+    if not last:
+        proof = "the rest is below"
     earlier = " and what is above" if number > 1 else ""
     yield f"   good + it: {written(metric, blamed.with_it.value)}"
     yield f"   bad − it{earlier}: {written(metric, blamed.without.value)}; {proof}"

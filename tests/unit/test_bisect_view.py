@@ -1,0 +1,61 @@
+"""What is said of two installations, of several culprits, and of what is left."""
+
+from __future__ import annotations
+
+from perfcli.bisect.answer import Across, Bisection, Cost, Ends
+from perfcli.bisect.metrics import METRICS
+from perfcli.commands._bisect_view import lines, verdict
+from perfcli.search.answer import Answer
+from perfcli.search.options import OptionChange
+from perfcli.search.result import Culprits, CulpritSet
+
+A, B = OptionChange("a", 1, 2), OptionChange("b", True, False)
+
+
+def found(ends: Ends, culprits: Culprits, across: Across | None = None) -> Bisection:
+    return Bisection(
+        "id", "x", {}, METRICS["loads"], (A, B), Cost(5, 3, 0, 1.0), ends, culprits,
+        across=across, title="x",
+    )  # fmt: skip
+
+
+def blamed(option: OptionChange, alone: float, without: Answer) -> CulpritSet:
+    return CulpritSet((option,), Answer("bad", alone), without, (), (), True)
+
+
+def test_two_culprits_and_what_is_left_of_the_difference() -> None:
+    left = Answer("good", 11.0)
+    sets = (blamed(A, 70, Answer("bad", 41.0)), blamed(B, 40, left))
+    ends = (Answer("good", 10.0), Answer("bad", 100.0))
+    said = lines(found(Ends(10, 100), Culprits("explained", sets, *ends, left)))
+    assert "to blame: a=2 (1); b=false (true)" in said
+    assert "   bad − it: 41; the rest is below" in said
+    assert "   bad − it and what is above: 11; proven both ways" in said
+    assert "without all of them 11: 1.11 % is left" in said
+
+
+def test_what_no_option_explains_between_two_installations() -> None:
+    across = Across("2.11", "2.13", good_value=8, only_bad=("new",))
+    result = found(Ends(20, 20), Culprits("not explained"), across)
+    assert verdict(result) == "no option is to blame: torch 2.13 has it with either's defaults"
+    said = lines(result)
+    assert "not explained by an option: +12" in said
+    assert "only torch 2.13 has: new" in said
+    assert result.exit_code == 3
+
+
+def test_options_that_explain_part_of_it() -> None:
+    left = Answer("good", 10.0)
+    culprits = Culprits("explained", (blamed(A, 20, left),), Answer("good", 10.0), None, left)
+    result = found(Ends(10, 20), culprits, Across("2.11", "2.13", good_value=8))
+    assert "not explained by an option: +2" in lines(result)
+    assert result.unexplained == 2
+
+
+def test_two_times_stand_with_their_interval_and_the_floor() -> None:
+    ends = Ends(0.010, 0.0101, 1.01, 0.998, 1.022, floor=0.015)
+    result = found(ends, Culprits("not worse"))
+    assert not ends.is_worse
+    assert verdict(result) == (
+        "good is not better than bad: 10.00 ms and 10.10 ms, +1.0 % [−0.2, +2.2], noise floor 1.5 %"
+    )
