@@ -16,7 +16,7 @@ from perfcli.commands import _bisect_file, _bisect_run, _bisect_sides, _bisect_v
 from perfcli.commands import _measuring_options as measuring
 from perfcli.commands import _output as output
 from perfcli.commands import _pair as pairs
-from perfcli.commands._bisect_run import Asked
+from perfcli.commands._bisect_asked import Asked, ends_of, identity
 from perfcli.commands._bisect_sides import Sides
 from perfcli.commands._measuring_options import Setting
 from perfcli.commands._obtain import How, Obtained
@@ -86,7 +86,7 @@ def bisect(
         typed.budget,
         typed.flip,
     )
-    known = _bisect_run.identity(asked)
+    known = identity(asked)
     if typed.resume:
         record = _bisect_file.resumed(typed.resume, known)
     else:
@@ -99,7 +99,7 @@ def bisect(
         record.save()
         if record.failure:
             notes.warn(f"{record.failure}; the search can't be resumed")
-    jobs = _bisect_run.ends_of(found, asked, found.cure)
+    jobs = ends_of(asked, found.cure)
     ends = _compared(jobs, how, notes, place) if _worth_comparing(found) else None
     _show(found, ends, shown)
     return found.exit_code

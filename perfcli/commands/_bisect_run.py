@@ -2,75 +2,32 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from perfcli import units
 from perfcli.bisect.answer import Across, Bisection, Cost, Ends
 from perfcli.bisect.knowledge import Knowledge
-from perfcli.bisect.metrics import Metric
-from perfcli.bisect.space import Installations, Settings
+from perfcli.bisect.space import Installations
 from perfcli.commands import _bisect_search, _bisect_timed
+from perfcli.commands._bisect_asked import Asked, compare_command, title
 from perfcli.commands._bisect_clock import Stopwatch, compile_paired
 from perfcli.commands._bisect_file import Record
-from perfcli.commands._bisect_forge import Forge, scenario_digest
+from perfcli.commands._bisect_forge import Forge
 from perfcli.commands._bisect_progress import Watcher
 from perfcli.commands._bisect_search import Limits
-from perfcli.commands._bisect_sides import Plan, without_python
 from perfcli.commands._bisect_timed import Clock
-from perfcli.commands._fingerprint import code_hash
-from perfcli.commands._measuring_options import Setting
-from perfcli.commands._obtain import How
 from perfcli.commands._progress import Notes
-from perfcli.commands._request import Job, Question
+from perfcli.commands._request import Job
 from perfcli.errors import PerfcliError
 from perfcli.search.drive import budget
-from perfcli.search.improvement import Direction
 from perfcli.search.ledger import Ledger
 from perfcli.search.result import Culprits, Status
 from perfcli.worker.generator import Generator
 
 COMPILE_FLOOR = 0.03
-"""Of compile-time: two compilations of one variant beside nothing else differed by up to 3 %."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What is searched, and how far."""
-
-    question: Question
-    plan: Plan
-    metric: Metric
-    how: How
-    direction: Direction | None = None
-    """Of a catalogue."""
-    setting: Setting | None = None
-    """How to measure, where there is a device."""
-    max_runs: int | None = None
-    budget: float | None = None
-    flip: bool = True
-
-
-def identity(asked: Asked) -> dict[str, Any]:
-    """What everything that a search finds out is about."""
-    request, place = asked.plan.base.request, asked.plan.base.interpreter
-    return {
-        "scenario": request.scenario,
-        "file": scenario_digest(request.scenario),
-        "params": dict(request.params),
-        "preset": request.preset,
-        "device": request.device,
-        "target": request.target.name if request.target else None,
-        "dynamic": request.dynamic,
-        "threads": request.threads,
-        "torch": place.torch,
-        "triton": place.triton,
-        "python": place.version,
-        "perfcli_code": code_hash(),
-    }
+"""Of compile-time, relative; assumed: compiling has no controls that would tell."""
 
 
 def search(asked: Asked, record: Record, generator: Generator, notes: Notes) -> Bisection:
@@ -139,7 +96,7 @@ class _Searched:
             asked.metric,
             asked.plan.space.changes,
             Cost(0, 0, 0, 0.0),
-            title=_title(asked),
+            title=title(asked),
         )
         found = self._catalogue(blank) if asked.direction else self._sides(blank)
         return replace(found, failures=self._failures())
@@ -163,7 +120,7 @@ class _Searched:
         subset = frozenset(change.key for change in best.best)
         settings = self._forge.space.settings(subset)
         base = self._forge.space.settings(frozenset())
-        return replace(found, cure=settings, command=self._compare(base, settings))
+        return replace(found, cure=settings, command=compare_command(self._asked, base, settings))
 
     # --- between two sides ---------------------------------------------------------------------
 
@@ -198,7 +155,7 @@ class _Searched:
         blamed = {option.key for culprit in culprits.sets for option in culprit.options}
         bad = space.settings(space.everything)
         cured = space.settings(space.everything - blamed)
-        return replace(found, cure=cured, command=self._compare(bad, cured))
+        return replace(found, cure=cured, command=compare_command(self._asked, bad, cured))
 
     def _across(self, known: Ends) -> Across | None:
         installations = self._asked.plan.installations
@@ -236,43 +193,3 @@ class _Searched:
         if code.name is None:
             raise PerfcliError(f"the good side does not compile on its own torch: {code.failure}")
         return forge.value(settings, code.name)
-
-    def _compare(self, a: Settings, b: Settings) -> str:
-        """The command line that shows what the second settings do."""
-        question, python = self._asked.question, self._asked.plan.base.request.variant.python
-        words = ["perfcli", "compare", question.scenario]
-        for param in question.params:
-            words += ["-p", param]
-        typed: list[tuple[str, str | None]] = [
-            ("--preset", question.preset),
-            ("--target", question.target),
-            ("--device", question.device),
-            ("--a-python", python),
-            ("--b-python", python),
-        ]
-        for option, given in typed:
-            words += [option, given] if given else []
-        words += ["--dynamic"] if question.dynamic else []
-        for side, settings in (("-a", a), ("-b", b)):
-            for name, value in settings.items():
-                words += [side, f"{name}={units.setting(value)}"]
-        return shlex.join(words)
-
-
-def _title(asked: Asked) -> str:
-    """``gqa-transformer · layers=3 · h100``."""
-    question, request = asked.question, asked.plan.base.request
-    place = request.target.name if request.target else request.device
-    preset = f"preset {question.preset}" if question.preset else ""
-    params = " ".join(question.params)
-    return " · ".join(filter(None, [question.scenario, preset, params, place]))
-
-
-def ends_of(found: Bisection, asked: Asked, cured: Settings | None) -> list[Job]:
-    """The jobs whose comparison is shown: of two sides as they are; of a catalogue the base and its
-    best set."""
-    if found.direction is None:
-        return list(asked.plan.jobs)
-    base = asked.plan.base
-    variant = asked.plan.space.variant(cured or {}, base.request.variant.python)
-    return [base, replace(without_python(base), request=replace(base.request, variant=variant))]

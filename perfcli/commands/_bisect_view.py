@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from perfcli import units
 from perfcli.bisect.answer import Bisection, NumericFlip
 from perfcli.bisect.metrics import Metric
+from perfcli.commands._bisect_catalogue_view import best_line, improvement
 from perfcli.commands._bisect_progress import written
-from perfcli.search.improvement import Effect, Improvement
+from perfcli.commands._bisect_words import change, dependency, listed
 from perfcli.search.numeric import Value
-from perfcli.search.options import OptionChange
-from perfcli.search.result import Culprits, CulpritSet, Dependency
-
-MOST_EFFECTS = 12
+from perfcli.search.result import Culprits, CulpritSet
 
 
 def lines(found: Bisection) -> list[str]:
@@ -21,7 +19,7 @@ def lines(found: Bisection) -> list[str]:
     body = [
         *_title(found),
         *(_culprits(found, found.culprits) if found.culprits else ()),
-        *(_improvement(found, found.improvement) if found.improvement else ()),
+        *(improvement(found, found.improvement) if found.improvement else ()),
         *_flips(found),
         *_across(found),
         *_failures(found),
@@ -36,7 +34,7 @@ def lines(found: Bisection) -> list[str]:
 def verdict(found: Bisection) -> str:
     """One line."""
     if found.improvement is not None:
-        return _best_line(found, found.improvement)
+        return best_line(found, found.improvement)
     if found.culprits is None or found.culprits.status is None:
         return f"no answer yet: stopped {found.stopped}"
     names = [" with ".join(map(change, s.options)) for s in found.culprits.sets]
@@ -75,11 +73,6 @@ def _reason(found: Bisection, culprits: Culprits) -> str:
     }.get(culprits.status or "", "measurements contradict each other")
 
 
-def change(option: OptionChange) -> str:
-    """``online_softmax=false (true)``."""
-    return f"{option.name}={units.setting(option.bad)} ({units.setting(option.good)})"
-
-
 def _title(found: Bisection) -> Iterator[str]:
     yield f"{found.title} · {units.title(found.metric.of_runs)}"
     if found.ends is not None:
@@ -113,9 +106,9 @@ def _culprits(found: Bisection, culprits: Culprits) -> Iterator[str]:
         left = culprits.left.value if culprits.left else None
         yield f"without all of them {written(found.metric, left)}: {units.percent(share)} is left"
     if culprits.status != "explained" and culprits.suspects and culprits.sets:
-        yield f"suspects for the rest: {_listed(culprits.suspects)}"
+        yield f"suspects for the rest: {listed(culprits.suspects)}"
     elif culprits.status is None and culprits.suspects:
-        yield f"narrowed down to: {_listed(culprits.suspects)}"
+        yield f"narrowed down to: {listed(culprits.suspects)}"
     if culprits.contradictions:
         yield (
             f"{units.plural(culprits.contradictions, 'measurement')} contradicted earlier ones: "
@@ -140,17 +133,7 @@ def _set(found: Bisection, blamed: CulpritSet, number: int, last: bool) -> Itera
     for own in blamed.own if blamed.is_interaction else ():
         silent = ", the same code" if own.changes_code is False else ""
         yield f"   {own.option.name} alone: {written(metric, own.alone.value)}{silent}"
-    yield from (f"   {_dependency(each)}" for each in blamed.dependencies)
-
-
-def _dependency(found: Dependency) -> str:
-    needs = " or ".join(option.name for option in found.needs)
-    return f"{change(found.option)} does nothing without {needs}"
-
-
-def _listed(options: Sequence[OptionChange], most: int = 6) -> str:
-    more = f" and {len(options) - most} more" if len(options) > most else ""
-    return ", ".join(map(change, options[:most])) + more
+    yield from (f"   {dependency(each)}" for each in blamed.dependencies)
 
 
 def _flips(found: Bisection) -> Iterator[str]:
@@ -177,65 +160,6 @@ def _flip(found: NumericFlip, metric: Metric) -> Iterator[str]:
     if flip.back:
         values = ", ".join(map(str, flip.back))
         yield f"   not monotone: it falls again at {values}, so there may be other flips"
-
-
-# --- a catalogue -------------------------------------------------------------------------------
-
-
-def _best_line(found: Bisection, best: Improvement) -> str:
-    better = "better" if found.direction == "improve" else "worse"
-    if best.baseline is None:
-        return f"no answer yet: stopped {found.stopped}"
-    if not best.best:
-        rest = ", of those tried" if best.stopped else ""
-        return f"no option of the catalogue makes {units.title(found.metric.of_runs)} {better}" + (
-            f" than {written(found.metric, best.baseline.value)}{rest}"
-        )
-    value = best.answer.value if best.answer else None
-    return (
-        f"{'best' if found.direction == 'improve' else 'worst'}: "
-        f"{written(found.metric, best.baseline.value)} → {written(found.metric, value)} with "
-        f"{_listed(best.best, 9)}"
-    )
-
-
-def _improvement(found: Bisection, best: Improvement) -> Iterator[str]:
-    telling = [e for e in best.effects if e.gain and e.same_as is None]
-    telling.sort(key=lambda effect: -(effect.gain or 0.0))
-    same: dict[str, list[str]] = {}
-    for effect in best.effects:
-        if effect.same_as is not None:
-            same.setdefault(effect.same_as.key, []).append(change(effect.change))
-    helping = [e for e in telling if (e.gain or 0) > 0]
-    against = [e for e in reversed(telling) if (e.gain or 0) < 0]
-    words = ("better", "worse") if found.direction == "improve" else ("worse", "better")
-    for word, effects in zip(words, (helping, against), strict=True):
-        if effects:
-            yield f"alone {word}:"
-        yield from (_effect(found, effect, same) for effect in effects[:MOST_EFFECTS])
-        if len(effects) > MOST_EFFECTS:
-            yield f"   and {len(effects) - MOST_EFFECTS} more (--json has all)"
-    silent = sum(e.changes_code is False for e in best.effects)
-    neutral = sum(e.gain == 0 and e.changes_code is True for e in best.effects)
-    yield (
-        f"{silent} of {units.plural(len(best.effects), 'change')} leave the code as it is, "
-        f"{neutral} change it and not the metric"
-    )
-    for pair in best.interactions:
-        names = " with ".join(map(change, pair.options))
-        writer = units.writer(found.metric.of_runs)
-        sign = 1 if found.direction == "worsen" else -1
-        together = units.signed(writer, sign * pair.together)
-        yield f"interaction: {names}: {together}, apart {units.signed(writer, sign * pair.apart)}"
-    yield from (_dependency(each) for each in best.dependencies)
-    if best.pairs_left:
-        yield f"{units.plural(best.pairs_left, 'pair')} not tried"
-
-
-def _effect(found: Bisection, effect: Effect, same: dict[str, list[str]]) -> str:
-    alike = same.get(effect.change.key, [])
-    also = f"; the same code: {', '.join(alike)}" if alike else ""
-    return f"   {written(found.metric, effect.answer.value)}  {change(effect.change)}{also}"
 
 
 # --- the rest ----------------------------------------------------------------------------------

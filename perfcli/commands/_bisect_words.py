@@ -1,0 +1,24 @@
+"""Words that both kinds of answers share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perfcli import units
+from perfcli.search.options import OptionChange
+from perfcli.search.result import Dependency
+
+
+def change(option: OptionChange) -> str:
+    """``online_softmax=false (true)``."""
+    return f"{option.name}={units.setting(option.bad)} ({units.setting(option.good)})"
+
+
+def dependency(found: Dependency) -> str:
+    needs = " or ".join(option.name for option in found.needs)
+    return f"{change(found.option)} does nothing without {needs}"
+
+
+def listed(options: Sequence[OptionChange], most: int = 6) -> str:
+    more = f" and {len(options) - most} more" if len(options) > most else ""
+    return ", ".join(map(change, options[:most])) + more
