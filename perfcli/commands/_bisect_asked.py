@@ -10,11 +10,11 @@ from perfcli import units
 from perfcli.bisect.metrics import Metric
 from perfcli.bisect.space import Settings
 from perfcli.commands._bisect_forge import scenario_digest
-from perfcli.commands._bisect_sides import Plan, without_python
-from perfcli.commands._fingerprint import code_hash
+from perfcli.commands._bisect_sides import Plan
+from perfcli.commands._fingerprint import code_hash, fingerprint
 from perfcli.commands._measuring_options import Setting
 from perfcli.commands._obtain import How
-from perfcli.commands._request import Job, Question
+from perfcli.commands._request import Job, Question, describe
 from perfcli.search.improvement import Direction
 
 
@@ -70,7 +70,12 @@ def ends_of(asked: Asked, cured: Settings | None) -> list[Job]:
         return list(asked.plan.jobs)
     base = asked.plan.base
     variant = asked.plan.space.variant(cured or {}, base.request.variant.python)
-    return [base, replace(without_python(base), request=replace(base.request, variant=variant))]
+    request = replace(base.request, variant=replace(variant, name=describe(variant)))
+    # Runs are found by their fingerprint: it has to be that of these settings.
+    return [
+        base,
+        replace(base, request=request, fingerprint=fingerprint(request, base.interpreter)),
+    ]
 
 
 def compare_command(asked: Asked, a: Settings, b: Settings) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from perfcli import options, performance_knobs, units
@@ -103,9 +103,3 @@ def _of_file(path: Path) -> list[str]:
         raise PerfcliError(f"{path} is not TOML: {error}") from error
     settings = spaces.flatten(document, str(path))
     return [f"{name}={units.setting(value)}" for name, value in settings]
-
-
-def without_python(job: Job) -> Job:
-    """The job's question, asked of the interpreter alone."""
-    variant = replace(job.request.variant, options={}, env={})
-    return replace(job, request=replace(job.request, variant=variant))

@@ -81,7 +81,7 @@ def bisect_config(
     quiet: args.Quiet = False,
     fake: args.Fake = False,
 ) -> int:
-    """Find the smallest set of options that makes a metric worse.
+    """Find the smallest set of options to blame.
 
     Between a good and a bad side, or two torch installations; with neither, options worth trying
     are searched for a set that makes it worse, or better. Variants that generate the same code

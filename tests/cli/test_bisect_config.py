@@ -105,6 +105,13 @@ def test_the_catalogue_made_worse_and_better(perfcli: Any) -> None:
     assert better.out == "no option of the catalogue makes spilled words better than 0\n"
 
 
+def test_the_runs_of_the_catalogues_ends_are_kept_apart(perfcli: Any) -> None:
+    for _ in range(2):
+        assert "WORSE  spilled words 0 → 46" in perfcli(*SPILLS).out
+    same = perfcli("compare", "gqa-transformer", "-p", "layers=3", "-b", f"{MAX_READS}=1000")
+    assert "WORSE  spilled words 0 → 46" in same.out
+
+
 def test_the_catalogue_on_top_of_what_is_good(perfcli: Any) -> None:
     base = good(f"{MAX_READS}=1000")
     result = perfcli(*SPILLS, *base, "--direction", "improve", "--json", "out.json")
