@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from perfcli.interleave.plan import PROFILED_SHARE, Plan, ask_for
+from perfcli.interleave.plan import PROFILED_SHARE, RELAYOUT_SECONDS, Plan, ask_for
 from perfcli.model import (
     Ask,
     MeasureRequest,
@@ -84,6 +84,7 @@ class Race:
         self._order = random.Random(plan.seed)
         self._began = clock()
         self._profiled = 0.0
+        self._relayout_at = 0.0
 
     def run(self) -> Measured:
         """Measures until it is enough, the budget is spent, or somebody interrupts.
@@ -143,7 +144,7 @@ class Race:
     ) -> None:
         slower = max(p.step_seconds for p in prepared.values())
         for _ in range(BURN_IN_ROUNDS):
-            self._round("step", ask_for("step", slower), workers, process)
+            self._round(self._ask("step", slower), workers, process)
         self._began = self._clock()
         self._profiled = 0.0
         while True:
@@ -152,7 +153,7 @@ class Race:
                 self.measured.stopped = "budget spent"
                 return
             kind = self._next_kind(elapsed, process)
-            done = self._round(kind, ask_for(kind, slower), workers, process)
+            done = self._round(self._ask(kind, slower), workers, process)
             took = self._clock() - self._began - elapsed
             self._profiled += took if kind == "kernels" else 0.0
             self.measured.rounds.append(done)
@@ -169,9 +170,15 @@ class Race:
         due = self.plan.kernels and self._has_step(process)
         return "kernels" if due and self._profiled <= PROFILED_SHARE * elapsed else "step"
 
-    def _round(
-        self, kind: RoundKind, ask: Ask, workers: dict[SideName, MeasuringWorker], process: int
-    ) -> Round:
+    def _ask(self, kind: RoundKind, step_seconds: float) -> Ask:
+        ask = ask_for(kind, step_seconds, self.plan.base.compile.device)
+        now = self._clock()
+        if now < self._relayout_at:
+            return ask
+        self._relayout_at = now + RELAYOUT_SECONDS
+        return replace(ask, relayout=True)
+
+    def _round(self, ask: Ask, workers: dict[SideName, MeasuringWorker], process: int) -> Round:
         first = self._order.choice(SIDES)
         at = self._clock() - self._began
         turns: dict[SideName, Turn] = {}
@@ -179,4 +186,4 @@ class Race:
             turns[side] = workers[side].turn(ask)
         number = len(self.measured.rounds)
         took = self._clock() - self._began - at
-        return Round(number, process, kind, first, at, turns["base"], turns["head"], took)
+        return Round(number, process, ask.kind, first, at, turns["base"], turns["head"], took)

@@ -1,4 +1,4 @@
-"""Where a step's memory lies on the CPU: elsewhere in each turn, by the same draw on both sides.
+"""Where a step's memory lies on the CPU: elsewhere every while, by the same draw on both sides.
 
 Two processes of the same code differ in speed for as long as they live, by 1 % here and 3 % there:
 because of the last bits of their buffers' addresses (a load waits for an earlier store at the same
@@ -7,10 +7,11 @@ from a cache). No number of rounds tells that from a change. So
 
 * once, every hole in the heap is filled: what a step allocates then lies one behind the other at
   the heap's end, in both processes alike;
-* before each turn that end is moved by a number of cache lines, drawn alike on both sides;
-* before each turn that memory, the model's and the inputs' get other physical pages.
+* five times a second that end is moved by a number of cache lines, drawn alike on both sides;
+* and that memory, the model's and the inputs' get other physical pages.
 
-What a process happened to get becomes noise between rounds, which rounds average out. Linux with
+What a process happened to get becomes noise between a hundred layouts, which they average out. More
+often costs rounds: a change takes as long as a few of them. Linux with
 glibc 2.35 or later, where it takes all memory from its heap (``MALLOC_MMAP_THRESHOLD_``).
 """
 

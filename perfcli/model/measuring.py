@@ -41,3 +41,6 @@ class Ask:
     steps: int = 0
     warmup: int = 1
     """Steps run before the timed ones and not reported."""
+    relayout: bool = False
+    """Whether the step's memory is to lie elsewhere from this turn on, where the worker can see to
+    that."""
