@@ -113,7 +113,8 @@ class Series:
 def planted(plan: Plan, share: float) -> Plan:
     """The plan with a head that is slower by this share, for steps alone: what single kernels take
     is not asked here."""
-    return replace(plan, head=replace(plan.head, slow_down=share), kernels=False)
+    base, head = replace(plan.base, pause=share), replace(plan.head, slow_down=share)
+    return replace(plan, base=base, head=head, kernels=False)
 
 
 def stored_floor(done: Series) -> noise.StoredFloor | None:

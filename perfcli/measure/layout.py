@@ -24,6 +24,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from perfcli.measure import heap
 from perfcli.measure.heap import LINE, PAGE, Heap
 from perfcli.measure.step import storages
 
@@ -37,7 +38,6 @@ PARKED = 4
 """Generations of old pages that are kept from being handed out again: the system gives out first
 what it got last."""
 _LEAST_BYTES = 1 << 14
-_DONTNEED = 4  # MADV_DONTNEED of Linux' asm-generic/mman-common.h
 
 
 class Layout:
@@ -83,16 +83,15 @@ def of_step(peak_bytes: int | None, held: int) -> int:
 def whole_pages(places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """Address and length of the pages that lie within one storage each: their neighbours' bytes
     are not touched."""
-    for address, length in places:
-        first = -(-address // PAGE) * PAGE
-        last = (address + length) // PAGE * PAGE
-        if last - first >= _LEAST_BYTES:
-            yield first, last - first
+    for place in places:
+        for address, length in heap.whole_pages(*place):
+            if length >= _LEAST_BYTES:
+                yield address, length
 
 
 def _given_back(address: int, length: int) -> mmap.mmap:
     """The system gets the pages there, and somebody else, who is returned, takes them."""
-    ctypes.CDLL(None).madvise(ctypes.c_void_p(address), ctypes.c_size_t(length), _DONTNEED)
+    heap.give_back(address, length)
     return _taken(length)
 
 

@@ -29,6 +29,10 @@ class MeasureRequest:
     """Before each timed step, memory twice the size of L2 is written (for steps of few kernels)."""
     slow_down: float = 0.0
     """Planted: every step is followed by busy waiting for this share of the time it took."""
+    pause: float = 0.0
+    """The other side of what is planted, CPU only: as long a wait after each step that is no part
+    of its time. What a wait does to the next step (data leaves a cache that others share) is then
+    alike on both sides, and the planted share the true difference."""
     check: bool = True
     """Hold outputs against the eager reference before anything is timed."""
 

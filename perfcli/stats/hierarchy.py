@@ -51,8 +51,11 @@ def of_one_pair(logs: Sequence[float], confidence: float = 0.95) -> Estimate:
     """From the log ratios of one pair of processes, in the order of time."""
     if len(logs) < STRETCHES_FROM:
         return paired.of_logs(logs, confidence)
-    whole, parts = paired.location(logs), stretches(logs)
-    return _student(parts, len(logs), confidence, centre=whole)
+    whole, found = paired.location(logs), paired.of_logs(stretches(logs), confidence)
+    if found.low is None or found.high is None:
+        return Estimate(math.exp(whole), rounds=len(logs), why="every part gave the same ratio")
+    ratio = math.exp(whole)
+    return Estimate(ratio, min(found.low, ratio), max(found.high, ratio), len(logs))
 
 
 def stretches(logs: Sequence[float]) -> list[float]:
