@@ -13,6 +13,8 @@ many short rounds know more than few long ones: in the same 15 s the interval ov
 half as wide as over those of 10 ms (softmax over 4 MB, 2-core AMD EPYC, 2026-11-21)."""
 RELAYOUT_SECONDS = 0.2
 """How long a layout of memory lasts. Another one takes as long as several rounds."""
+RELAYOUT_TIMES = 4
+"""It lasts so many times as long as it took at least: 128 MiB take a while to get other pages."""
 LEAST_STEPS = 3
 MOST_STEPS = 1000
 SLOW_STEP_SECONDS = 1.0

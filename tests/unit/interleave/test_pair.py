@@ -354,7 +354,9 @@ def test_how_many_steps_a_turn_has(seconds: float, device: Device, count: int, w
     assert (asked.steps, asked.warmup) == (count, warmup)
 
 
-def test_both_sides_get_another_layout_together_five_times_a_second() -> None:
+def relayouts(budget: float, extra: float = 0.0) -> dict[str, list[tuple[float, bool]]]:
+    """When each side was asked for a turn, and whether with another layout, which takes ``extra``
+    seconds."""
     asked: dict[str, list[tuple[float, bool]]] = {"base": [], "head": []}
     start = starter("noise=0")
 
@@ -364,19 +366,37 @@ def test_both_sides_get_another_layout_together_five_times_a_second() -> None:
 
         def heard(ask: Ask) -> Turn:
             asked[request.side].append((start.clock(), ask.relayout))
+            start.clock.now += extra if ask.relayout else 0
             return turn(ask)
 
         worker.turn = heard  # type: ignore[method-assign]
         return worker
 
-    measure(plan(budget=3.0), listening, never, Kept(), clock=start.clock)
+    measure(plan(budget=budget), listening, never, Kept(), clock=start.clock)
+    return asked
+
+
+def gaps(asked: dict[str, list[tuple[float, bool]]]) -> list[float]:
+    """Seconds between the beginnings of rounds with another layout."""
+    turns = zip(asked["base"], asked["head"], strict=True)
+    moments = [min(base[0], head[0]) for base, head in turns if base[1]]
+    return [later - earlier for earlier, later in pairwise(moments)]
+
+
+def test_both_sides_get_another_layout_together_five_times_a_second() -> None:
+    asked = relayouts(budget=3.0)
     changes = [[n for n, (_, relayout) in enumerate(asks) if relayout] for asks in asked.values()]
     assert changes[0] == changes[1]
     assert changes[0][0] == 0
-    moments = [asked["base"][n][0] for n in changes[0]]
-    gaps = [later - earlier for earlier, later in pairwise(moments)]
-    assert min(gaps) > RELAYOUT_SECONDS * 0.9
-    assert max(gaps) < RELAYOUT_SECONDS * 1.5
+    assert min(gaps(asked)) > RELAYOUT_SECONDS * 0.9
+    assert max(gaps(asked)) < RELAYOUT_SECONDS * 1.6
+
+
+def test_a_layout_that_takes_long_is_kept_for_longer() -> None:
+    found = gaps(relayouts(budget=20.0, extra=0.25))
+    # half a second for both sides, then four times as long
+    assert min(found) > 0.5 + 2.0
+    assert max(found) < 0.5 + 2.0 + 0.2
 
 
 def test_a_request_differs_only_in_its_side() -> None:
