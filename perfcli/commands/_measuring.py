@@ -105,5 +105,9 @@ def weighed(comparison: Comparison) -> Comparison:
 
 
 def broken_off(timing: Timing | None) -> bool:
-    """Whether Ctrl-C ended it before there was enough for an interval."""
-    return timing is not None and timing.stopped == "interrupted" and timing.step.low is None
+    """Whether Ctrl-C ended it before there was enough for a verdict."""
+    if timing is None or timing.stopped != "interrupted":
+        return False
+    from perfcli.stats.stopping import LEAST_SECONDS
+
+    return timing.step.low is None or timing.seconds < LEAST_SECONDS

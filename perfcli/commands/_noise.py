@@ -47,6 +47,8 @@ class Series:
     planted: float
     how: How
     notes: Notes
+    preset: str | None = None
+    """As typed: the request has its parameters only."""
     found: list[Measured] = field(default_factory=list)
     machine: Machine | None = None
     floor: Floor | None = None
@@ -88,8 +90,9 @@ class Series:
         watch.end(done.stopped, done.method, tuple(done.notes))
         self.floor = self._floor()
         steps = series.of_steps(done.rounds)
-        change = verdict.change(steps, self.floor.relative, self.floor.margin)
         seconds = series.seconds_spent(done.rounds)
+        change = verdict.change(steps, self.floor.relative, self.floor.margin)
+        change = verdict.after(seconds, change)
         notes = tuple(done.notes)
         self.found.append(Measured(plan.seed, change, done.stopped, seconds, begun.id, notes))
 

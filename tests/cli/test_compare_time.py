@@ -306,9 +306,16 @@ def test_out_of_memory_alone_says_what_is_smaller(timed: Any) -> None:
 
 
 def test_ctrl_c_with_enough_rounds_is_a_verdict(timed: Any) -> None:
-    result = timed("fail=interrupt:base:20;ratio=1.05", *CPU)
+    result = timed("fail=interrupt:base:200;ratio=1.1;noise=0.05", *CPU)
     assert (result.code, result.out[:6]) == (1, "SLOWER")
     assert measurement().stopped == "interrupted"
+
+
+def test_ctrl_c_within_the_first_second_is_no_verdict(timed: Any) -> None:
+    result = timed("fail=interrupt:base:15;ratio=1.05", *CPU)
+    assert result.code == 130
+    assert result.out.startswith("UNSURE")
+    assert "too short" in result.out
 
 
 def test_ctrl_c_with_few_rounds_reports_them_and_is_130(timed: Any) -> None:
