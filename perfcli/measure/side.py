@@ -48,8 +48,9 @@ class MeasuredSide:
         from perfcli.measure import step as steps
 
         self._report("trace")
-        self._step = steps.prepare(self.request)
+        self._step = steps.prepare(self.request, self._report)
         check = self._checked()
+        self._report("warm")
         with self._memory_errors():
             return self._known(check)
 
@@ -82,6 +83,7 @@ class MeasuredSide:
             return None
         from perfcli.measure import checking
 
+        self._report("check")
         found = checking.check(self._step)
         if found.failure:
             raise WrongResult(f"the {self.request.side}'s outputs are wrong: {found.failure}")

@@ -306,7 +306,7 @@ def test_out_of_memory_alone_says_what_is_smaller(timed: Any) -> None:
 
 
 def test_ctrl_c_with_enough_rounds_is_a_verdict(timed: Any) -> None:
-    result = timed("fail=interrupt:base:200;ratio=1.1;noise=0.05", *CPU)
+    result = timed("fail=interrupt:base:20;ratio=1.05;step=0.03", *CPU)
     assert (result.code, result.out[:6]) == (1, "SLOWER")
     assert measurement().stopped == "interrupted"
 
