@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+import os
 import sys
+import sysconfig
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 
 from perfcli.errors import PerfcliError, UserCodeFailed
+
+LAST_FRAMES = 2
+"""Of an error in which no frame is the user's."""
+_MADE = ("<frozen ", "<eval_with_key>")
+"""How names of files begin that nobody wrote: Python's own modules, FX's generated code."""
 
 
 def failed(what: str, error: BaseException) -> UserCodeFailed:
@@ -16,11 +25,35 @@ def failed(what: str, error: BaseException) -> UserCodeFailed:
     return UserCodeFailed(f"{what}: {reason}", detail=users_traceback(error))
 
 
+def is_users_fault(error: BaseException) -> bool:
+    """Whether the user's code was running, and nothing of perfcli below it."""
+    inwards = traceback.extract_tb(error.__traceback__)
+    last = next((f for f in reversed(inwards) if is_users(f) or _is_ours(f)), None)
+    return last is not None and is_users(last)
+
+
+def shown(error: BaseException) -> str:
+    """``users_traceback``, or where no frame is the user's, the last frames and the message."""
+    part = _users_part(error)
+    if any(told.stack for told in _chain(part)):
+        return "".join(part.format()).rstrip()
+    return ending(error)
+
+
+def ending(error: BaseException) -> str:
+    """The last frames, whosever they are, and the message."""
+    return "".join(traceback.format_exception(error, limit=-LAST_FRAMES, chain=False)).rstrip()
+
+
 def users_traceback(error: BaseException) -> str:
-    """The traceback, and those of its causes, without frames of perfcli, torch and importlib."""
+    """The traceback, and those of its causes, with the user's frames alone (see ``is_users``)."""
+    return "".join(_users_part(error).format()).rstrip()
+
+
+def _users_part(error: BaseException) -> traceback.TracebackException:
     told = traceback.TracebackException.from_exception(error)
     _keep_users_part(told, error)
-    return "".join(told.format()).rstrip()
+    return told
 
 
 def _keep_users_part(told: traceback.TracebackException, error: BaseException) -> None:
@@ -36,16 +69,44 @@ def _keep_users_part(told: traceback.TracebackException, error: BaseException) -
             _keep_users_part(part, earlier)
 
 
+def _chain(told: traceback.TracebackException) -> Iterator[traceback.TracebackException]:
+    yield told
+    for earlier in (told.__cause__, told.__context__):
+        if earlier is not None:
+            yield from _chain(earlier)
+
+
 def is_users(frame: traceback.FrameSummary) -> bool:
-    """Whether a frame is neither perfcli's nor torch's nor the import machinery's."""
-    if frame.filename.startswith("<frozen importlib"):
+    """Whether a frame is neither perfcli's, torch's (with what comes with it) nor Python's, nor
+    of code that was generated."""
+    if frame.filename.startswith(_MADE):
         return False
-    return not any(frame.filename.startswith(f"{root}/") for root in _others_code())
+    others = [*_others_code(), str(Path(__file__).parent)]
+    return not any(_is_below(frame, root) for root in others) and not _is_pythons(frame)
 
 
-def _others_code() -> list[Path]:
-    torch = sys.modules.get("torch")
-    roots = [Path(__file__).parent]
-    if torch is not None and torch.__file__:
-        roots.append(Path(torch.__file__).parent)
-    return roots
+def _is_pythons(frame: traceback.FrameSummary) -> bool:
+    """Packages that are installed below the standard library's folder are not Python's."""
+    packages = ("/site-packages/", "/dist-packages/")
+    installed = any(part in frame.filename for part in packages)
+    return _is_below(frame, _standard_library()) and not installed
+
+
+def _is_ours(frame: traceback.FrameSummary) -> bool:
+    return _is_below(frame, str(Path(__file__).parent))
+
+
+def _is_below(frame: traceback.FrameSummary, root: str) -> bool:
+    return frame.filename.startswith(f"{root}/")
+
+
+@functools.cache
+def _standard_library() -> str:
+    return sysconfig.get_path("stdlib")
+
+
+def _others_code() -> list[str]:
+    modules = [sys.modules.get(name) for name in ("torch", "triton", "sympy")]
+    roots = [str(Path(m.__file__).parent) for m in modules if m is not None and m.__file__]
+    generated = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+    return [*roots, generated] if generated else roots

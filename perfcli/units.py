@@ -67,16 +67,18 @@ def rate(bytes_per_second: float | None) -> str:
     return NOT_KNOWN if bytes_per_second is None else f"{size(bytes_per_second)}/s"
 
 
-def interval(ratio: float | None, low: float | None = None, high: float | None = None) -> str:
+def interval(
+    ratio: float | None, low: float | None = None, high: float | None = None, *, least: int = 0
+) -> str:
     """A ratio as a change with its interval, ``+3.1 % [+2.6, +3.7]`` of 1.031; with as many
-    decimals as the interval's width deserves."""
+    decimals as the interval's width deserves, and no fewer than ``least``."""
     if ratio is None:
         return NOT_KNOWN
     if low is None or high is None:
         return f"{_change(ratio, 1)} %"
     half = (high - low) / 2
     decimals = 0 if half >= 0.0995 or (half >= 0.005 and ratio > 1.995) else 1
-    decimals = 2 if half < 0.000995 else decimals
+    decimals = max(2 if half < 0.000995 else decimals, least)
     edges = ", ".join(_change(edge, decimals) for edge in (low, high))
     return f"{_change(ratio, decimals)} % [{edges}]"
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from perfcli import units
 from perfcli.commands import _bench
 from perfcli.commands._measuring_options import Setting, why_not
 from perfcli.commands._obtain import How
@@ -12,8 +13,9 @@ from perfcli.commands._progress import Notes
 from perfcli.commands._request import Job
 from perfcli.diff import wrong
 from perfcli.diff.weigh import weigh
-from perfcli.errors import PerfcliError, WrongResult
+from perfcli.errors import WrongResult
 from perfcli.interleave import record
+from perfcli.interleave import stored as kept
 from perfcli.model import Comparison, Measurement, Run, Timing, WrongResults
 
 # Options with these words in their names act when the step runs, though kernels stay the same.
@@ -78,14 +80,23 @@ def _wrong_results(message: str) -> WrongResults:
 
 
 def stored(comparison: Comparison, notes: Notes) -> Timing | None:
-    """The newest measurement of these two runs in the store; None where there is none, or, after
-    a warning, it can't be read."""
-    path = record.newest(comparison.base.id, comparison.head.id)
-    try:
-        return derived(comparison, record.read(path)) if path else None
-    except PerfcliError as error:
-        notes.warn(f"{error}; the report follows without times")
-        return None
+    """The measurement of these two runs that is in the store; None where there is none. Warns of
+    files that can't be read."""
+    found = kept.find(comparison.base.id, comparison.head.id)
+    for text in _left_out(found):
+        notes.warn(text)
+    return derived(comparison, found.measurement) if found.measurement else None
+
+
+def _left_out(found: kept.Found) -> Iterator[str]:
+    """A line for files of these runs, one for those that may be of any."""
+    if found.left_out:
+        without = () if found.measurement else ("the report follows without times",)
+        yield f"left out: {'; '.join((*found.left_out, *without))}"
+    if found.unreadable:
+        files = units.plural(len(found.unreadable), "file")
+        first = f"{'the first is ' if len(found.unreadable) > 1 else ''}{found.unreadable[0]}"
+        yield f"{files} in {record.FOLDER} can't be read ({first})"
 
 
 def derived(comparison: Comparison, measurement: Measurement) -> Timing:
@@ -105,5 +116,9 @@ def weighed(comparison: Comparison) -> Comparison:
 
 
 def broken_off(timing: Timing | None) -> bool:
-    """Whether Ctrl-C ended it before there was enough for an interval."""
-    return timing is not None and timing.stopped == "interrupted" and timing.step.low is None
+    """Whether Ctrl-C ended it before there was enough for a verdict."""
+    if timing is None or timing.stopped != "interrupted":
+        return False
+    from perfcli.stats.stopping import LEAST_SECONDS
+
+    return timing.step.low is None or timing.seconds < LEAST_SECONDS

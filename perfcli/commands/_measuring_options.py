@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from perfcli import driver, targets
+from perfcli import driver, targets, units
 from perfcli.commands._obtain import How, fake_plan
 from perfcli.commands._request import Job, Question, choose_device
 from perfcli.errors import PerfcliError
@@ -17,6 +17,9 @@ from perfcli.model import Device, MeasureRequest, SideName
 from perfcli.worker import fake_measuring
 
 BUDGET_SECONDS = 20.0
+MOST_SECONDS = 1e6
+"""Of a budget: eleven days."""
+MOST_SEED = 2**63 - 1
 _SEEDS = 2**31
 
 
@@ -94,9 +97,10 @@ class Setting:
 def settle(question: Question, asked: Asked, how: How) -> Setting | None:
     """How to measure; None where nothing is measured: without a device, or unwanted.
 
-    Raises PerfcliError for options that contradict each other, a device that is not there, and
-    more threads than cores; before anything is compiled.
+    Raises PerfcliError for options that contradict each other, numbers out of range, a device that
+    is not there, and more threads than cores; before anything is compiled.
     """
+    _check_range(asked)
     environments.check_allowed(asked.allow_env)
     if asked.no_time:
         asked.refuse("--no-time measures nothing")
@@ -125,6 +129,15 @@ def settle(question: Question, asked: Asked, how: How) -> Setting | None:
     )
 
 
+def _check_range(asked: Asked) -> None:
+    if asked.budget is not None and not 0 < asked.budget <= MOST_SECONDS:
+        raise PerfcliError(
+            f"--budget {asked.budget:g}: a number of seconds up to {MOST_SECONDS:,.0f} is expected"
+        )
+    if asked.seed is not None and not 0 <= asked.seed <= MOST_SEED:
+        raise PerfcliError(f"--seed {asked.seed}: a number from 0 to 2^63 − 1 is expected")
+
+
 def _check(device: Device, asked: Asked) -> None:
     if device == "cpu":
         for name in ("--a-device", "--b-device", "--cuda-graph", "--flush-l2"):
@@ -146,7 +159,8 @@ def _cores(threads: int | None) -> tuple[int, tuple[int, ...]]:
     usable = sorted(os.sched_getaffinity(0))
     wanted = threads or 1
     if wanted > len(usable):
-        raise PerfcliError(f"--threads {wanted}: only {len(usable)} cores can be used here")
+        cores = units.plural(len(usable), "core")
+        raise PerfcliError(f"--threads {wanted}: only {cores} can be used here")
     return wanted, tuple(usable[-wanted:])
 
 

@@ -47,6 +47,8 @@ class Series:
     planted: float
     how: How
     notes: Notes
+    preset: str | None = None
+    """As typed: the request has its parameters only."""
     found: list[Measured] = field(default_factory=list)
     machine: Machine | None = None
     floor: Floor | None = None
@@ -88,8 +90,9 @@ class Series:
         watch.end(done.stopped, done.method, tuple(done.notes))
         self.floor = self._floor()
         steps = series.of_steps(done.rounds)
-        change = verdict.change(steps, self.floor.relative, self.floor.margin)
         seconds = series.seconds_spent(done.rounds)
+        change = verdict.change(steps, self.floor.relative, self.floor.margin)
+        change = verdict.after(seconds, change)
         notes = tuple(done.notes)
         self.found.append(Measured(plan.seed, change, done.stopped, seconds, begun.id, notes))
 
@@ -113,7 +116,8 @@ class Series:
 def planted(plan: Plan, share: float) -> Plan:
     """The plan with a head that is slower by this share, for steps alone: what single kernels take
     is not asked here."""
-    return replace(plan, head=replace(plan.head, slow_down=share), kernels=False)
+    base, head = replace(plan.base, pause=share), replace(plan.head, slow_down=share)
+    return replace(plan, base=base, head=head, kernels=False)
 
 
 def stored_floor(done: Series) -> noise.StoredFloor | None:

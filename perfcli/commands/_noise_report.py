@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -96,6 +97,20 @@ def _lesson(done: Series, kept: noise.StoredFloor | None) -> Iterator[str]:
         )
 
 
+def doubt(done: Series, kept: noise.StoredFloor) -> str:
+    """Why a stored floor may be higher than the machine's noise; empty where no pair is unsure."""
+    unsure = sum(pair.verdict == "unsure" for pair in kept.pairs)
+    if not unsure:
+        return ""
+    high = "is high" if kept.relative > floors.ASSUMED[done.setting.device] else "may be high"
+    return (
+        f"the floor of {units.percent(kept.relative)} {high} because {unsure} of "
+        f"{units.plural(len(kept.pairs), 'pair')} are uncertain (UNSURE): a longer --budget "
+        f"({done.setting.budget:g} s now) or a quieter machine makes them surer; "
+        f"perfcli noise --forget {shlex.quote(kept.scenario)} removes it"
+    )
+
+
 # --- JSON --------------------------------------------------------------------------------------
 
 
@@ -105,7 +120,7 @@ def document(done: Series, kept: noise.StoredFloor | None, path: str) -> dict[st
     return {
         "scenario": request.scenario,
         "params": request.params,
-        "preset": request.preset,
+        "preset": done.preset,
         "variant": request.variant.name,
         "device": done.setting.device,
         "threads": done.setting.threads,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -78,6 +79,25 @@ def write_document(kind: str, fields: Mapping[str, Any], path: Path | None) -> N
 
     text = msgspec.json.encode({"perfcli": kind, "format": 1, **fields}, enc_hook=repr)
     write_text(msgspec.json.format(text, indent=1).decode() + "\n", path)
+
+
+def check_writable(path: Path | None) -> None:
+    """Raises PerfcliError where a file can't be written, before anybody waits for what it is to
+    hold. Nothing is written, and no pipe opened."""
+    if path is None or path == STDOUT:
+        return
+    try:
+        if stat.S_ISDIR(path.stat().st_mode):
+            raise PerfcliError(f"can't write {path}: it is a folder, a file is expected")
+        target = path
+    except FileNotFoundError:
+        target = path.parent
+        if not target.is_dir():
+            raise PerfcliError(f"can't write {path}: there is no folder {target}") from None
+    except OSError as error:
+        raise PerfcliError(f"can't write {path}: {error.strerror or error}") from error
+    if not os.access(target, os.W_OK):
+        raise PerfcliError(f"can't write {path}: no permission to write {target}")
 
 
 def write_text(text: str, path: Path) -> None:

@@ -20,6 +20,8 @@ _PHASES = {
     "import": "importing torch",
     "trace": "tracing",
     "kernels": "compiling kernels",
+    "check": "checking outputs",
+    "warm": "warming up",
     "done": "done",
 }
 

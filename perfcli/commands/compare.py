@@ -88,6 +88,7 @@ def compare(
     from perfcli.diff.compare import check_allowed
 
     check_allowed(allow or ())
+    _output.check_writable(json)
     notes = Notes(quiet)
     how = _obtain.How(fresh, timeout, fake, tuple(toggle or ()))
     names = tuple(allow_env or ())
@@ -108,10 +109,12 @@ def compare(
         patient = _trials.Patient(pair.head, comparison.findings, pair.base)
         tried = _trials.try_fixes(patient, how, jobs, notes, _trials.came_with_head)
         comparison = replace(comparison, findings=tried)
-    _output.write_comparison(comparison, json)
     places = [(side.reference, side.shown_path) for side in (pair.base, pair.head)]
-    screen = _output.screen()
-    _output.show(screen.comparison(comparison, places, quiet, try_fixes), json)
+    try:
+        _output.write_comparison(comparison, json)
+    finally:
+        screen = _output.screen()
+        _output.show(screen.comparison(comparison, places, quiet, try_fixes), json)
     if not quiet and not try_fixes:
         references = [reference for reference, _ in places]
         findings = comparison.findings

@@ -40,6 +40,7 @@ def explain(
     from perfcli.commands._progress import Notes
     from perfcli.commands._request import Question, Side
 
+    _output.check_writable(json)
     question = Question(run, tuple(param or ()), preset, target, device, dynamic, jobs)
     notes = Notes(quiet)
     how = _obtain.How(fresh, timeout, fake)
@@ -48,9 +49,11 @@ def explain(
     if try_fixes:
         findings = _trials.try_fixes(_trials.Patient(found, findings), how, jobs, notes)
     plain = {"run": found.run.id, "findings": _output.plain_findings(findings)}
-    _output.write_document("explanation", plain, json)
-    view = _output.screen().explanation(found.run, findings, found.reference, quiet, try_fixes)
-    _output.show(view, json)
+    try:
+        _output.write_document("explanation", plain, json)
+    finally:
+        view = _output.screen().explanation(found.run, findings, found.reference, quiet, try_fixes)
+        _output.show(view, json)
     if not quiet and not try_fixes:
         _trials.show_hint(["explain", found.reference], findings, json)
     if not found.run.kernels:

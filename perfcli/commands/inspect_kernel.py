@@ -68,14 +68,17 @@ def inspect_kernel(
         raise PerfcliError(
             "--try-fixes goes with the report of one KERNEL: perfcli explain tries all of a run's"
         )
+    _output.check_writable(json)
     question = Question(run, tuple(param or ()), preset, target, device, dynamic, jobs)
     side = Side(tuple(option or ()), python)
     how = _obtain.How(fresh, timeout, fake)
     notes = Notes(quiet)
     found = _obtain.stored_or_compiled(question, side, how, notes)
     if kernel is None:
-        _output.write_document("kernels", {"kernels": found.run.kernels}, json)
-        _output.show(_output.screen().listing(found.run, range(len(found.run.kernels))), json)
+        try:
+            _output.write_document("kernels", {"kernels": found.run.kernels}, json)
+        finally:
+            _output.show(_output.screen().listing(found.run, range(len(found.run.kernels))), json)
         return 0
     number = choose(found.run.kernels, kernel)
     facts = found.run.kernels[number]
@@ -83,8 +86,10 @@ def inspect_kernel(
         has = units.plural(len(facts.candidates), "candidate")
         raise PerfcliError(f"{facts.name} has {has}, numbered from 0")
     if forms:
-        _output.write_document("kernel", {"kernel": facts}, json)
-        _output.print_text(found.text(_blob(facts, forms[0], candidate)), json)
+        try:
+            _output.write_document("kernel", {"kernel": facts}, json)
+        finally:
+            _output.print_text(found.text(_blob(facts, forms[0], candidate)), json)
         return 0
     text = _source(found, facts, notes)
     _output.show(_output.screen().kernel(number, facts, text, candidate), json)
@@ -94,9 +99,11 @@ def inspect_kernel(
         everything = _trials.try_fixes(patient, how, jobs, notes, lambda f: number in f.kernels)
     findings = [finding for finding in everything if number in finding.kernels]
     plain = {"kernel": facts, "findings": _output.plain_findings(findings)}
-    _output.write_document("kernel", plain, json)
-    if findings or try_fixes:
-        _output.show(_output.screen().kernel_findings(found.run, findings, try_fixes), json)
+    try:
+        _output.write_document("kernel", plain, json)
+    finally:
+        if findings or try_fixes:
+            _output.show(_output.screen().kernel_findings(found.run, findings, try_fixes), json)
     if not quiet and not try_fixes:
         command = ["inspect-kernel", found.reference, str(number)]
         _trials.show_hint(command, findings, json)

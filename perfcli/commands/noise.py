@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from perfcli.commands._noise import Series
     from perfcli.noise import StoredFloor
 
+PAIRS = 3
+
 
 def noise(
     scenario: Annotated[
@@ -26,7 +28,10 @@ def noise(
     option: args.Options = None,
     python: args.Python = None,
     budget: args.Budget = None,
-    pairs: Annotated[int, typer.Option(min=1, help="Fresh pairs of worker processes.")] = 3,
+    pairs: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Fresh pairs of worker processes. [default: 3]"),
+    ] = None,
     threads: args.Threads = None,
     seed: args.Seed = None,
     slow_head: Annotated[
@@ -54,6 +59,7 @@ def noise(
     --slow-head as compare: 1 slower, 3 can't tell.
     """
     from perfcli.commands import _measuring_options as options
+    from perfcli.commands import _noise_stored, _output
     from perfcli.commands._noise import Series
     from perfcli.commands._obtain import How, workshop
     from perfcli.commands._progress import Notes
@@ -61,15 +67,30 @@ def noise(
 
     if show and forget:
         raise PerfcliError("--show lists and --forget removes: give one of them")
-    if show:
-        return _show(json)
-    if forget:
-        return _forget(scenario)
+    if show or forget:
+        typed = {
+            "--param": param,
+            "--preset": preset,
+            "--device": device,
+            "--option": option,
+            "--python": python,
+            "--budget": budget,
+            "--pairs": pairs,
+            "--threads": threads,
+            "--seed": seed,
+            "--slow-head": slow_head,
+            "--timeout": timeout,
+        }
+        unused = [name for name, value in typed.items() if value is not None and value != []]
+        if show:
+            return _noise_stored.show(scenario, unused, json)
+        return _noise_stored.forget(scenario, unused, json)
     if scenario is None:
         raise PerfcliError(
             "what is to be measured? Give a scenario (perfcli scenarios lists them), or --show"
         )
-    question = Question(scenario, tuple(param or ()), preset, None, device or _device())
+    _output.check_writable(json)
+    question = Question(scenario, tuple(param or ()), preset, None, _device(device))
     how = How(timeout=timeout, fake=fake)
     setting = options.settle(question, options.Asked(budget, threads, seed), how)
     if setting is None:
@@ -79,19 +100,23 @@ def noise(
     (job,) = make_jobs(question, [side], workshop(how, setting.device).probe)
     if reason := options.why_not([job], setting):
         raise PerfcliError(f"nothing can be measured: {reason}")
-    done = Series(job, setting, pairs, (slow_head or 0.0) / 100, how, Notes(quiet))
+    planted, notes = (slow_head or 0.0) / 100, Notes(quiet)
+    done = Series(job, setting, pairs or PAIRS, planted, how, notes, preset)
     return _measure(done, json, quiet)
 
 
-def _device() -> str:
+def _device(typed: str | None) -> str:
+    """Raises PerfcliError for a GPU that is not there: what compiles without one can't measure."""
     from perfcli import targets
 
-    return "cuda" if targets.has_gpu() else "cpu"
+    if typed == "cuda" and not targets.has_gpu():
+        raise PerfcliError("no NVIDIA GPU found here to measure on: --device cpu measures the CPU")
+    return typed or ("cuda" if targets.has_gpu() else "cpu")
 
 
 def _measure(done: Series, json: Path | None, quiet: bool) -> int:
     """Raises Interrupted, and what the workers raise, after the report on what is there."""
-    from perfcli.commands import _noise
+    from perfcli.commands import _noise, _noise_report
 
     try:
         done.run()
@@ -105,6 +130,8 @@ def _measure(done: Series, json: Path | None, quiet: bool) -> int:
         raise Interrupted(_unfinished(done))
     kept = None if done.planted else _noise.stored_floor(done)
     _report(done, kept, _keep(done, kept), json, quiet)
+    if kept and (doubt := _noise_report.doubt(done, kept)):
+        done.notes.warn(doubt)
     return _noise.exit_code(done.found) if done.planted else 0
 
 
@@ -129,34 +156,9 @@ def _report(
 
     from perfcli.commands import _noise_report, _output
 
-    _output.write_document("noise", _noise_report.document(done, kept, path), json)
-    if done.found:
-        lines = _noise_report.lines(done, kept, path)
-        _output.show(Text("\n".join(lines[-1:] if quiet else lines)), json)
-
-
-def _show(json: Path | None) -> int:
-    from perfcli import noise as floors
-    from perfcli.commands import _noise_report, _output, _table
-
-    files = floors.stored()
-    known = [{"path": str(path), "holds": holds} for path, holds in files]
-    _output.write_document("noise-floors", {"files": known}, json)
-    if json == _output.STDOUT:
-        return 0
-    rows = _noise_report.stored_rows(files)
-    if rows:
-        _table.show(_noise_report.FLOOR_HEADERS, rows)
-    else:
-        _output.print_text(f"no noise floors in {floors.folder()}: perfcli noise SCENARIO")
-    return 0
-
-
-def _forget(scenario: str | None) -> int:
-    from perfcli import noise as floors
-    from perfcli import units
-    from perfcli.commands import _output
-
-    of = f" of {scenario}" if scenario else ""
-    _output.print_text(f"{units.plural(floors.forget(scenario), 'noise floor')}{of} removed")
-    return 0
+    try:
+        _output.write_document("noise", _noise_report.document(done, kept, path), json)
+    finally:
+        if done.found:
+            lines = _noise_report.lines(done, kept, path)
+            _output.show(Text("\n".join(lines[-1:] if quiet else lines)), json)

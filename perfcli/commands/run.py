@@ -36,13 +36,16 @@ def run(
     from perfcli.commands._progress import Notes
     from perfcli.commands._request import Question, Side
 
+    _output.check_writable(json)
     question = Question(scenario, tuple(param or ()), preset, target, device, dynamic, jobs)
     side = Side(tuple(option or ()), python)
     how = _obtain.How(fresh, timeout, fake)
     (found,) = _obtain.compiled(question, [side], how, Notes(quiet))
-    _output.write_document("run", {"run": found.run}, json)
-    screen = _output.screen()
-    view = screen.run(found.run, found.shown_path, found.reference, brief=quiet)
-    _output.show(view, json)
+    try:
+        _output.write_document("run", {"run": found.run}, json)
+    finally:
+        screen = _output.screen()
+        view = screen.run(found.run, found.shown_path, found.reference, brief=quiet)
+        _output.show(view, json)
     # The warning is out already; a script that goes on with the id must not go on.
     return 0 if found.path else PerfcliError.exit_code

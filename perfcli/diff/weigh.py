@@ -115,8 +115,15 @@ def _time(timing: Timing) -> str:
     step = timing.step
     text = f"step {units.from_to(step.base, step.head)}"
     if step.ratio is not None:
-        text += f", {units.interval(step.ratio, step.low, step.high)}"
+        text += f", {units.interval(step.ratio, step.low, step.high, least=_decimals(timing))}"
     return f"{text}, floor {units.percent(timing.floor.relative)}"
+
+
+def _decimals(timing: Timing) -> int:
+    """One more than usual where a change of 1.53 % and a floor of 1.5 % would read alike."""
+    ratio = timing.step.ratio or 1.0
+    beyond = max(ratio, 1 / ratio) - 1 - timing.floor.relative
+    return 2 if abs(beyond) < 0.001 else 0
 
 
 def _memory(memory: Change | None) -> list[_Statement]:

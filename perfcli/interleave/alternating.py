@@ -131,7 +131,7 @@ class Alternation:
                 )
                 turns: dict[RoundKind, Turn] = {}
                 for kind in kinds:
-                    ask = ask_for(kind, prepared.step_seconds)
+                    ask = ask_for(kind, prepared.step_seconds, request.compile.device)
                     steps = TURNS * ask.steps if kind == "step" else ask.steps
                     turns[kind] = worker.turn(replace(ask, steps=steps, warmup=max(ask.warmup, 1)))
                 return prepared, turns

@@ -13,7 +13,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from perfcli.interleave.plan import PROFILED_SHARE, Plan, ask_for
+from perfcli.interleave.plan import (
+    PROFILED_SHARE,
+    RELAYOUT_SECONDS,
+    RELAYOUT_TIMES,
+    Plan,
+    ask_for,
+)
 from perfcli.model import (
     Ask,
     MeasureRequest,
@@ -84,6 +90,8 @@ class Race:
         self._order = random.Random(plan.seed)
         self._began = clock()
         self._profiled = 0.0
+        self._relayout_at = 0.0
+        self._step_seconds = 0.0
 
     def run(self) -> Measured:
         """Measures until it is enough, the budget is spent, or somebody interrupts.
@@ -141,9 +149,9 @@ class Race:
         prepared: dict[SideName, Prepared],
         process: int,
     ) -> None:
-        slower = max(p.step_seconds for p in prepared.values())
+        self._step_seconds = max(p.step_seconds for p in prepared.values())
         for _ in range(BURN_IN_ROUNDS):
-            self._round("step", ask_for("step", slower), workers, process)
+            self._round("step", workers, process)
         self._began = self._clock()
         self._profiled = 0.0
         while True:
@@ -152,7 +160,7 @@ class Race:
                 self.measured.stopped = "budget spent"
                 return
             kind = self._next_kind(elapsed, process)
-            done = self._round(kind, ask_for(kind, slower), workers, process)
+            done = self._round(kind, workers, process)
             took = self._clock() - self._began - elapsed
             self._profiled += took if kind == "kernels" else 0.0
             self.measured.rounds.append(done)
@@ -170,13 +178,22 @@ class Race:
         return "kernels" if due and self._profiled <= PROFILED_SHARE * elapsed else "step"
 
     def _round(
-        self, kind: RoundKind, ask: Ask, workers: dict[SideName, MeasuringWorker], process: int
+        self, kind: RoundKind, workers: dict[SideName, MeasuringWorker], process: int
     ) -> Round:
         first = self._order.choice(SIDES)
         at = self._clock() - self._began
+        ask = ask_for(kind, self._step_seconds, self.plan.base.compile.device)
+        ask = replace(ask, relayout=self._clock() >= self._relayout_at)
         turns: dict[SideName, Turn] = {}
         for side in (first, "head" if first == "base" else "base"):
             turns[side] = workers[side].turn(ask)
         number = len(self.measured.rounds)
         took = self._clock() - self._began - at
+        if ask.relayout:
+            self._keep_layout(ask, took)
         return Round(number, process, kind, first, at, turns["base"], turns["head"], took)
+
+    def _keep_layout(self, ask: Ask, took: float) -> None:
+        """Sets when there is another one, from how much longer the round with this one was."""
+        more = took - len(SIDES) * (ask.steps + ask.warmup) * self._step_seconds
+        self._relayout_at = self._clock() + max(RELAYOUT_SECONDS, RELAYOUT_TIMES * more)

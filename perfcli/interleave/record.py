@@ -7,10 +7,11 @@ whatever ends the process leaves all that was finished; a file without its last 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -47,7 +48,18 @@ class Header(msgspec.Struct, frozen=True):
     method: str
 
 
-class _Opening(msgspec.Struct):
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What of a header tells whose file it is, even if the rest is broken or newer."""
+
+    path: Path
+    base: str
+    head: str
+    created: str
+    id: str
+
+
+class _Kind(msgspec.Struct):
     perfcli: str = ""
     format: int = 0
 
@@ -162,27 +174,19 @@ def read(path: Path) -> Measurement:
     )
 
 
-def read_header(path: Path) -> Header:
-    """The first line alone. Raises PerfcliError as ``read``, OSError where it can't be read."""
-    with path.open("rb") as file:
-        return _decoded_header(file.readline(_HEADER_LIMIT), path)
-
-
-def newest(base: str, head: str, folder: Path = FOLDER) -> Path | None:
-    """The newest measurement of two runs, by their ids. Only header lines are read; what is no
-    measurement, or of a newer format, is passed over."""
-    found = [
-        (header.created, header.id, path)
-        for path, header in _headers(folder)
-        if (header.base, header.head) == (base, head)
-    ]
-    return max(found)[2] if found else None
-
-
-def _headers(folder: Path) -> Iterator[tuple[Path, Header]]:
-    for path in folder.glob("[!.]*.jsonl"):
-        with suppress(OSError, PerfcliError):
-            yield path, read_header(path)
+def read_opening(path: Path) -> Opening | None:
+    """Of the first line alone, whatever else is in it; None where it does not say of which runs it
+    is, or can't be read."""
+    try:
+        with path.open("rb") as file:
+            line = file.readline(_HEADER_LIMIT)
+        given = msgspec.json.decode(line, type=dict[str, Any])
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    base, head, created, id = (given.get(name) for name in ("base", "head", "created", "id"))
+    if given.get("perfcli") != KIND or not (isinstance(base, str) and isinstance(head, str)):
+        return None
+    return Opening(path, base, head, str(created), str(id))
 
 
 def _header(measurement: Measurement) -> Header:
@@ -200,9 +204,9 @@ def _created(path: Path) -> BinaryIO:
 
 
 def _decoded_header(line: bytes, path: Path) -> Header:
-    opening = _Opening()
+    opening = _Kind()
     with suppress(msgspec.DecodeError, UnicodeDecodeError):
-        opening = msgspec.json.decode(line, type=_Opening)
+        opening = msgspec.json.decode(line, type=_Kind)
     if opening.perfcli != KIND or opening.format < 1:
         raise PerfcliError(f"{path} is not a measurement of perfcli")
     if opening.format > FORMAT:

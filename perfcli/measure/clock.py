@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import resource
-import statistics
 import time
 from typing import TYPE_CHECKING
 
@@ -13,22 +11,21 @@ from perfcli.model import Turn
 if TYPE_CHECKING:
     from perfcli.measure.step import Step
 
-CALIBRATIONS = 1001
-CALIBRATED_NS = 20_000
-
 
 def time_steps(step: Step, count: int) -> Turn:
     """Times ``count`` steps of a workload on the CPU, with what is planted after each."""
-    share, threads = step.request.slow_down, step.request.threads or 1
-    too_much = _cost_of_planting() if share else 0.0
+    planted, pause = step.request.slow_down, step.request.pause
     taken, preempted = [], []
     for _ in range(count):
-        before, worked = _preemptions(), time.process_time_ns()
+        before = _preemptions()
         started = time.perf_counter_ns()
         step.run()
-        if share:
-            _work((time.process_time_ns() - worked) / threads * share - too_much)
-        taken.append((time.perf_counter_ns() - started) / 1e9)
+        if planted:
+            _wait(planted, since=started)
+        ended = time.perf_counter_ns()
+        if pause:
+            _wait(pause, since=started)
+        taken.append((ended - started) / 1e9)
         preempted.append(_preemptions() - before)
     return Turn(tuple(taken), preempted=tuple(preempted))
 
@@ -38,21 +35,10 @@ def _preemptions() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 
 
-@functools.cache
-def _cost_of_planting() -> float:
-    """Nanoseconds that planting takes beyond what it is to plant: reading clocks, and the end that
-    is noticed late. As long as a thirtieth of a step of 100 µs."""
-    excess = []
-    for _ in range(CALIBRATIONS):
-        started = time.perf_counter_ns()
-        _work(time.process_time_ns() * 0 + CALIBRATED_NS)
-        excess.append(time.perf_counter_ns() - started - CALIBRATED_NS)
-    return statistics.median(excess)
-
-
-def _work(nanoseconds: float) -> None:
-    """Keeps a core at work for so long. Not until a moment: more work takes its share of whatever
-    the machine gives, and what interrupts a step would be planted once more."""
-    end = time.thread_time_ns() + nanoseconds
-    while time.thread_time_ns() < end:
+def _wait(share: float, *, since: int) -> None:
+    """Keeps the core busy for this share of the time since then. An interruption of the wait is
+    part of it; steps with one are not used."""
+    now = time.perf_counter_ns()
+    end = now + share * (now - since)
+    while time.perf_counter_ns() < end:
         pass

@@ -13,6 +13,8 @@ _LARGEST = 1 << 30
 _SMALLEST = 1 << 10
 _MOST_HOLES = 1 << 16
 _OWN_BYTES = 8
+_ATTEMPTS = 3
+_DONTNEED = 4  # MADV_DONTNEED of Linux' asm-generic/mman-common.h
 
 
 def unmovable() -> str:
@@ -46,7 +48,8 @@ class Heap:
             self._free(block)
 
     def fill(self) -> None:
-        """Takes every hole for good: blocks of each size until one comes from the heap's end."""
+        """Takes every hole for good: blocks of each size until one comes from the heap's end. What
+        was in them goes back to the system."""
         size, end = _LARGEST, self.end()
         while size >= _SMALLEST:
             for _ in range(_MOST_HOLES):
@@ -54,6 +57,8 @@ class Heap:
                 if block is None or block >= end:
                     self._free(block)
                     break
+                for address, length in whole_pages(block, size):
+                    give_back(address, length)
             size //= 2
 
     def end(self) -> int:
@@ -64,12 +69,16 @@ class Heap:
 
     def move(self, lines: int) -> None:
         """Sees to it that the next large block lies so many cache lines behind the beginning of a
-        page. What lies before it stays taken: a hole there would be used first."""
-        place = self.end()
-        # malloc rounds what it is asked for, with eight bytes of its own, up to a multiple of 16.
-        block = self._malloc(-place % PAGE + PAGE + lines * LINE - _OWN_BYTES)
-        if block != place and block is not None:
-            self.move(lines)  # it filled a hole after all
+        page. What lies before it stays taken: a hole there would be used first, as would one that
+        a step's own memory left, below something smaller that stayed."""
+        for _ in range(_ATTEMPTS):
+            place = self.end()
+            # malloc rounds what it is asked for, and eight bytes of its own, up to a multiple of 16
+            block = self._malloc(-place % PAGE + PAGE + lines * LINE - _OWN_BYTES)
+            if block is None or block == place:
+                return
+            self._free(block)
+            self.fill()
 
     @contextmanager
     def taken(self, length: int) -> Iterator[tuple[int, int]]:
@@ -79,6 +88,18 @@ class Heap:
             yield -(-((block or 0) + LINE) // PAGE) * PAGE, length if block else 0
         finally:
             self._free(block)
+
+
+def whole_pages(address: int, length: int) -> Iterator[tuple[int, int]]:
+    """Address and bytes of the pages that lie within it altogether, if any do."""
+    first, last = -(-address // PAGE) * PAGE, (address + length) // PAGE * PAGE
+    if last > first:
+        yield first, last - first
+
+
+def give_back(address: int, length: int) -> None:
+    """The system gets the pages there: whoever touches them next finds zeros."""
+    ctypes.CDLL(None).madvise(ctypes.c_void_p(address), ctypes.c_size_t(length), _DONTNEED)
 
 
 def _heaps(maps: Path = Path("/proc/self/maps")) -> Iterator[tuple[int, int]]:

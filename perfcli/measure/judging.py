@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from perfcli import units
 from perfcli.measure import difference
 from perfcli.measure.difference import Difference
 from perfcli.measure.results import Results
@@ -60,10 +62,20 @@ class Distance:
             return f"{name} is {how} of {self.count:,} elements where {against} is not"
         if self.of == "elements":
             return f"{name} differs in {self.error:.2%} of its elements from {against}"
+        if math.isinf(self.error):
+            return f"{name} is not zero everywhere, that of {against} is"
+        off = _part(self.error)
         return (
-            f"{name} is off by {self.error:.2g} of its {self.of}, allowed are {allowed:.2g} "
-            f"(against {against})"
+            f"{name} is off by {off}{' of' if off.endswith('%') else ''} its {self.of}, "
+            f"allowed: {_part(allowed)} (against {against})"
         )
+
+
+def _part(ratio: float) -> str:
+    """``0.01 %``; ``14 times`` from two on."""
+    if ratio >= 2:
+        return f"{units.count(float(f'{ratio:.2g}'))} times"
+    return f"{ratio * 100:.0f} %" if ratio >= 0.1 else f"{ratio * 100:.2g} %"
 
 
 def distances(found: Results, expected: Results, limits: Limits) -> tuple[Distance, ...]:

@@ -1,4 +1,4 @@
-"""Where a step's memory lies on the CPU: elsewhere in each turn, by the same draw on both sides.
+"""Where a step's memory lies on the CPU: elsewhere every while, by the same draw on both sides.
 
 Two processes of the same code differ in speed for as long as they live, by 1 % here and 3 % there:
 because of the last bits of their buffers' addresses (a load waits for an earlier store at the same
@@ -7,10 +7,11 @@ from a cache). No number of rounds tells that from a change. So
 
 * once, every hole in the heap is filled: what a step allocates then lies one behind the other at
   the heap's end, in both processes alike;
-* before each turn that end is moved by a number of cache lines, drawn alike on both sides;
-* before each turn that memory, the model's and the inputs' get other physical pages.
+* five times a second that end is moved by a number of cache lines, drawn alike on both sides;
+* and that memory, the model's and the inputs' get other physical pages.
 
-What a process happened to get becomes noise between rounds, which rounds average out. Linux with
+What a process happened to get becomes noise between a hundred layouts, which they average out. More
+often costs rounds: a change takes as long as a few of them. Linux with
 glibc 2.35 or later, where it takes all memory from its heap (``MALLOC_MMAP_THRESHOLD_``).
 """
 
@@ -23,6 +24,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from perfcli.measure import heap
 from perfcli.measure.heap import LINE, PAGE, Heap
 from perfcli.measure.step import storages
 
@@ -36,7 +38,6 @@ PARKED = 4
 """Generations of old pages that are kept from being handed out again: the system gives out first
 what it got last."""
 _LEAST_BYTES = 1 << 14
-_DONTNEED = 4  # MADV_DONTNEED of Linux' asm-generic/mman-common.h
 
 
 class Layout:
@@ -82,16 +83,15 @@ def of_step(peak_bytes: int | None, held: int) -> int:
 def whole_pages(places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """Address and length of the pages that lie within one storage each: their neighbours' bytes
     are not touched."""
-    for address, length in places:
-        first = -(-address // PAGE) * PAGE
-        last = (address + length) // PAGE * PAGE
-        if last - first >= _LEAST_BYTES:
-            yield first, last - first
+    for place in places:
+        for address, length in heap.whole_pages(*place):
+            if length >= _LEAST_BYTES:
+                yield address, length
 
 
 def _given_back(address: int, length: int) -> mmap.mmap:
     """The system gets the pages there, and somebody else, who is returned, takes them."""
-    ctypes.CDLL(None).madvise(ctypes.c_void_p(address), ctypes.c_size_t(length), _DONTNEED)
+    heap.give_back(address, length)
     return _taken(length)
 
 

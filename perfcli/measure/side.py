@@ -48,8 +48,9 @@ class MeasuredSide:
         from perfcli.measure import step as steps
 
         self._report("trace")
-        self._step = steps.prepare(self.request)
+        self._step = steps.prepare(self.request, self._report)
         check = self._checked()
+        self._report("warm")
         with self._memory_errors():
             return self._known(check)
 
@@ -58,10 +59,7 @@ class MeasuredSide:
         step = self._step
         with self._memory_errors():
             gc.collect()
-            if self._layout is not None:
-                self._layout.change()
-            more = WARM_STEPS if self._layout and self._layout.renews else 0
-            for _ in range(ask.warmup + more):
+            for _ in range(ask.warmup + self._relayout(ask)):
                 step.run()
             if ask.kind == "kernels" or self._device != "cuda":
                 # Else the first timed step would wait for the host, as no other does.
@@ -73,11 +71,19 @@ class MeasuredSide:
                     turn = self._timed(ask.steps)
             return replace(turn, state=sampler.state)
 
+    def _relayout(self, ask: Ask) -> int:
+        """How many more steps the new layout needs to be warm."""
+        if self._layout is None or not ask.relayout:
+            return 0
+        self._layout.change()
+        return WARM_STEPS if self._layout.renews else 0
+
     def _checked(self) -> OutputCheck | None:
         if not self.request.check:
             return None
         from perfcli.measure import checking
 
+        self._report("check")
         found = checking.check(self._step)
         if found.failure:
             raise WrongResult(f"the {self.request.side}'s outputs are wrong: {found.failure}")

@@ -16,7 +16,7 @@ from perfcli.compile.captured import Capture
 from perfcli.errors import OutOfMemory, PerfcliError, UserCodeFailed
 from perfcli.measure import room
 from perfcli.model import CompileRequest, MeasureRequest, SideName
-from perfcli.tracebacks import users_traceback
+from perfcli.tracebacks import shown
 
 WARM_STEPS = 3
 """After the step that compiles: allocators, autotuners and caches have settled by then."""
@@ -78,8 +78,9 @@ class Step:
             tensor.grad = None
 
 
-def prepare(request: MeasureRequest) -> Step:
-    """Builds and compiles the request on its device, and runs it until it is warm.
+def prepare(request: MeasureRequest, report: Callable[[str], None] = lambda phase: None) -> Step:
+    """Builds and compiles the request on its device, and runs it until it is warm. ``report`` is
+    told when it begins to compile.
 
     Raises UserCodeFailed, CompileFailed, OutOfMemory, or PerfcliError where there is no device.
     """
@@ -98,6 +99,7 @@ def prepare(request: MeasureRequest) -> Step:
         compiled = torch.compile(built.workload.call, dynamic=True if asked.dynamic else None)
         step = Step(request, built, capture, compiled)
         started = time.monotonic()
+        report("kernels")
         with capturing(capture, finish=None), _tuned(asked.device):
             _first(step)
         step.compile_seconds = time.monotonic() - started
@@ -164,7 +166,7 @@ def out_of_memory(side: SideName, request: CompileRequest) -> Iterator[None]:
         text = str(error)
         raise UserCodeFailed(
             f"the model failed while it ran: {text.splitlines()[0] if text else 'RuntimeError'}",
-            detail=users_traceback(error),
+            detail=shown(error),
         ) from error
 
 

@@ -29,6 +29,10 @@ class MeasureRequest:
     """Before each timed step, memory twice the size of L2 is written (for steps of few kernels)."""
     slow_down: float = 0.0
     """Planted: every step is followed by busy waiting for this share of the time it took."""
+    pause: float = 0.0
+    """The other side of what is planted, CPU only: as long a wait after each step that is no part
+    of its time. What a wait does to the next step (data leaves a cache that others share) is then
+    alike on both sides, and the planted share the true difference."""
     check: bool = True
     """Hold outputs against the eager reference before anything is timed."""
 
@@ -41,3 +45,6 @@ class Ask:
     steps: int = 0
     warmup: int = 1
     """Steps run before the timed ones and not reported."""
+    relayout: bool = False
+    """Whether the step's memory is to lie elsewhere from this turn on, where the worker can see to
+    that."""

@@ -20,7 +20,7 @@ class TimeChange:
     """Times of both sides, paired by round. ``ratio`` is head over base, with its 95 % interval."""
 
     base: float | None
-    """Median seconds per step."""
+    """Seconds per step: the median over rounds, so moved that head / base is the ratio."""
     head: float | None
     ratio: float | None = None
     low: float | None = None

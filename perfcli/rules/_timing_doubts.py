@@ -125,15 +125,16 @@ def _unchecked(_: Comparison, timing: Timing) -> Iterator[Finding]:
         )
 
 
-def _unexplained(_: Comparison, timing: Timing) -> Iterator[Finding]:
+def _unexplained(comparison: Comparison, timing: Timing) -> Iterator[Finding]:
     left, change = timing.unexplained, timing.step.delta
     if left is None or not change or not told(timing) or abs(left) <= UNEXPLAINED * abs(change):
         return
+    graph = "; --cuda-graph leaves both out" if comparison.head.device == "cuda" else ""
     yield doubt(
         "unexplained",
         f"the step's {units.signed(units.seconds, change)} are not its kernels': "
         f"{units.signed(units.seconds, left)} are explained by none",
-        advice="look at launches and the host's time; --cuda-graph leaves both out",
+        advice=f"look at launches and the host's time{graph}",
         severity="warning",
         code=CODE,
     )

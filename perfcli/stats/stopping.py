@@ -15,6 +15,9 @@ from perfcli.stats import hierarchy, paired, series
 from perfcli.stats.paired import Estimate
 from perfcli.stats.series import Series
 
+LEAST_SECONDS = 1.0
+"""What the machine does for a while is in all rounds of less than that, and on a CPU they have few
+layouts of memory: such rounds are no reason to stop, and decide nothing."""
 FIRST_LOOK = 30
 GROWTH = 1.3
 FLOOR_SHARE = 1 / 4
@@ -37,6 +40,8 @@ def enough(rounds: Sequence[Round], floor: float) -> str | None:
     kind ``step`` count. ``floor`` is relative (0.01: one percent): ``Floor.inside``, since SAME
     needs an interval within the margin however high the floor."""
     if not is_look(sum(r.kind == "step" for r in rounds)):
+        return None
+    if series.seconds_spent(rounds) < LEAST_SECONDS:
         return None
     return PRECISE if is_precise(series.of_steps(rounds), floor) else None
 

@@ -25,7 +25,8 @@ def derive(
     controls = [t.series for t in timed if t.control]
     found = floor.find(measurement.device, controls, stored_floor)
     steps = series.of_steps(measurement.rounds)
-    step = verdict.change(steps, found.relative, found.margin)
+    seconds = series.seconds_spent(measurement.rounds)
+    step = verdict.after(seconds, verdict.change(steps, found.relative, found.margin))
     profiled, incomplete = parts.profiled(measurement, sides)
     total = verdict.change(parts.total(profiled, sides), found.relative) if profiled else None
     changes = multiplicity.among([t.change(found.kernel) for t in timed])
@@ -41,7 +42,7 @@ def derive(
         ),
         unexplained=_unexplained(step, changes),
         prepared=workers,
-        seconds=series.seconds_spent(measurement.rounds),
+        seconds=seconds,
         seed=measurement.seed,
         method=measurement.method,
         stopped=measurement.stopped,

@@ -9,10 +9,12 @@ UNSURE.
 
 from __future__ import annotations
 
+import math
 import statistics
+from dataclasses import replace
 
 from perfcli.model import TimeChange, TimeVerdict
-from perfcli.stats import hierarchy
+from perfcli.stats import hierarchy, stopping
 from perfcli.stats.paired import Estimate
 from perfcli.stats.series import Series
 
@@ -20,13 +22,14 @@ SHOWN, DECIDING = 0.95, 0.99
 
 
 def change(series: Series, floor: float, margin: float | None = None) -> TimeChange:
-    """Both sides' median seconds, the ratio with its 95 % interval, p and verdict. ``floor`` and
+    """Both sides' seconds, the ratio with its 95 % interval, p and verdict. ``floor`` and
     ``margin`` (None: the floor) are relative (0.01: one percent)."""
     shown, deciding = (hierarchy.estimate(series, c) for c in (SHOWN, DECIDING))
     verdict, why = decide(shown, deciding, floor, margin)
+    base, head = _agreeing(series, shown.ratio)
     return TimeChange(
-        base=statistics.median(series.base) if series.base else None,
-        head=statistics.median(series.head) if series.head else None,
+        base=base,
+        head=head,
         ratio=shown.ratio,
         low=shown.low,
         high=shown.high,
@@ -35,6 +38,27 @@ def change(series: Series, floor: float, margin: float | None = None) -> TimeCha
         rounds=shown.rounds,
         why=why,
     )
+
+
+def _agreeing(series: Series, ratio: float | None) -> tuple[float | None, float | None]:
+    """Both sides' medians over rounds, moved by the same factor in opposite directions so that
+    their ratio is the paired one. Rounds see different moments of the machine: medians of sides
+    alone may be off by more than the change, and even say the opposite."""
+    if not series.base or not series.head:
+        return None, None
+    base, head = statistics.median(series.base), statistics.median(series.head)
+    if ratio is None:
+        return base, head
+    factor = math.sqrt(ratio * base / head)
+    return base / factor, head * factor
+
+
+def after(seconds: float, found: TimeChange) -> TimeChange:
+    """The change as it is, or unsure where it was measured for less than a second."""
+    if seconds >= stopping.LEAST_SECONDS or found.verdict == "unsure":
+        return found
+    why = f"measured for {seconds:.1f} s, too short for what a machine does for a while"
+    return replace(found, verdict="unsure", why=why)
 
 
 def decide(

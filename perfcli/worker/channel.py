@@ -21,6 +21,8 @@ from perfcli.worker import stack
 
 BOOTSTRAP = Path(__file__).with_name("bootstrap.py")
 LOG_TAIL_LINES = 20
+_PROFILERS = "USDT:"
+"""How the lines begin that torch 2.13 prints whenever a profile starts or ends."""
 STACK_SECONDS = 2.0
 POLL_SECONDS = 0.5
 MORE_TIME = "--timeout SECONDS gives it more"
@@ -102,7 +104,8 @@ class Channel:
 
     def failure(self, message: str, kind: type[WorkerFailed] = WorkerFailed) -> WorkerFailed:
         """With the end of its log."""
-        tail = "\n".join(self._log_lines()[-LOG_TAIL_LINES:])
+        lines = [line for line in self._log_lines() if not line.startswith(_PROFILERS)]
+        tail = "\n".join(lines[-LOG_TAIL_LINES:])
         return kind(message, detail=f"the end of its log:\n{tail}" if tail else "")
 
     def close(self) -> None:

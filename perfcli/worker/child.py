@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
 
+from perfcli import tracebacks
 from perfcli.errors import PerfcliError, WorkerFailed
 from perfcli.model import Ask, CompileRequest, MeasureRequest
 from perfcli.worker import protocol
@@ -36,13 +37,18 @@ def serve(request_fd: int, reply_fd: int) -> int:
             _send(replies, protocol.error_message(error))
         except Exception as error:
             traceback.print_exc()
-            failure = WorkerFailed(
-                f"the worker failed: {_first_line(error)}",
-                detail=traceback.format_exc()[-4000:],
-            )
-            _send(replies, protocol.error_message(failure))
+            _send(replies, protocol.error_message(_failure(error)))
     _exit_now()
     return 0
+
+
+def _failure(error: Exception) -> PerfcliError:
+    """The user's where their code raised, wherever we called it; else ours."""
+    if tracebacks.is_users_fault(error):
+        return tracebacks.failed("the model failed while it ran", error)
+    whole = os.environ.get("PERFCLI_DEBUG", "") not in ("", "0")
+    detail = traceback.format_exc() if whole else tracebacks.ending(error)
+    return WorkerFailed(f"the worker failed: {_first_line(error)}", detail=detail)
 
 
 def _first_line(error: Exception) -> str:

@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 
 from perfcli.model import Bundle, CompileRequest
 
-Phase = Literal["import", "trace", "kernels", "done"]
+Phase = Literal["import", "trace", "kernels", "check", "warm", "done"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,7 +105,7 @@ class LiveWorker:
             reply = self._parsed(channel)
             if reply.type == "progress":
                 channel.doing = PHASES.get(reply.phase, channel.doing)
-                if reply.phase in ("import", "trace", "kernels"):
+                if reply.phase in PHASES:
                     self._told(reply.phase)  # type: ignore[arg-type]  # one of the phases
             elif reply.type == "error":
                 raise protocol.error(reply.kind, reply.message, reply.detail)

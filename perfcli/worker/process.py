@@ -26,6 +26,8 @@ PHASES = {
     "import": "importing torch",
     "trace": "building and tracing the model",
     "kernels": "compiling kernels",
+    "check": "comparing outputs with the reference",
+    "warm": "warming up",
 }
 
 

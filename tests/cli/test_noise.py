@@ -64,6 +64,34 @@ def test_json_has_each_pair_and_the_floor(noise: Any) -> None:
         assert pair["rounds"] >= 30
 
 
+def test_json_has_the_preset_that_was_typed(noise: Any) -> None:
+    assert json.loads(noise("--json", "-").out)["preset"] is None
+    document = json.loads(noise("--preset", "smoke", "--json", "-").out)
+    assert document["preset"] == "smoke"
+    assert document["params"]["rows"] < 32768
+
+
+def test_a_floor_of_uncertain_pairs_says_so(noise: Any, planned: Plan) -> None:
+    assert noise().err.count("warning") == 0
+    planned("noise=0.08")
+    result = noise("--budget", "2", "--json", "noise.json")
+    ((_, known),) = floors.stored()
+    assert known is not None
+    (floor,) = known.floors
+    unsure = sum(pair.verdict == "unsure" for pair in floor.pairs)
+    assert unsure > 0
+    warning = (
+        f"warning: the floor of {floor.relative * 100:.3g} % is high because {unsure} of 3 pairs "
+        "are uncertain (UNSURE): a longer --budget (2 s now) or a quieter machine makes them "
+        "surer; perfcli noise --forget rmsnorm removes it"
+    )
+    assert warning in result.err.splitlines()
+    # Also where nothing but the result is wanted.
+    assert "warning: the floor of " in noise("--budget", "2", "--quiet").err
+    # One pair stores no floor, however uncertain.
+    assert "warning: the floor" not in noise("--budget", "2", "--pairs", "1").err
+
+
 def test_raw_values_of_each_pair_are_kept(noise: Any) -> None:
     pairs = json.loads(noise("--pairs", "2", "--json", "-").out)["pairs"]
     for pair in pairs:

@@ -130,6 +130,11 @@ def test_a_ratio_with_its_interval(
     assert units.interval(ratio, low, high) == text
 
 
+def test_an_interval_with_more_decimals_than_it_deserves() -> None:
+    assert units.interval(1.0153, 1.008, 1.026, least=2) == "+1.53 % [+0.80, +2.60]"
+    assert units.interval(1.0004, 0.9999, 1.0009, least=1) == "+0.04 % [−0.01, +0.09]"
+
+
 def test_rate() -> None:
     assert units.rate(2.41e12) == "2.41 TB/s"
     assert units.rate(None) == "–"

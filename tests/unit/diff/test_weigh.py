@@ -103,6 +103,14 @@ def test_a_sure_time_overrules_what_findings_said() -> None:
 # --- the reason ------------------------------------------------------------------------------
 
 
+def test_a_change_just_beyond_the_floor_is_seen_to_be() -> None:
+    comparison, timing = made.gpu()
+    step = made.changed(12.31e-3, 12.31e-3 * 1.0104, half=0.003, verdict="slower")
+    weighed = weigh(comparison, replace(timing, step=step))
+    assert weighed.because is not None
+    assert ", +1.04 % [+0.74, +1.34], floor 1 %" in weighed.because.change
+
+
 def test_the_reason_keeps_the_static_cause_of_the_kernel_that_adds_most() -> None:
     weighed = weigh(*made.gpu())
     name = "triton_red_fused__to_copy_add_mul_native_layer_norm_backward_sum_4"

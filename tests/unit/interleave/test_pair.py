@@ -20,10 +20,20 @@ from perfcli.interleave.plan import (
     MOST_STEPS,
     PROFILED_SHARE,
     PROFILED_STEPS,
+    RELAYOUT_SECONDS,
     Plan,
     ask_for,
 )
-from perfcli.model import CompileRequest, MeasureRequest, Prepared, Round, Variant
+from perfcli.model import (
+    Ask,
+    CompileRequest,
+    Device,
+    MeasureRequest,
+    Prepared,
+    Round,
+    Turn,
+    Variant,
+)
 from perfcli.stats import paired
 from perfcli.worker.fake_measuring import FakePlan, FakeStarter, parse
 
@@ -326,20 +336,67 @@ def test_enough_and_interrupts_end_the_alternation_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "count", "warmup"),
+    ("seconds", "device", "count", "warmup"),
     [
-        (1e-6, MOST_STEPS, 1),
-        (0.0, MOST_STEPS, 1),
-        (0.0001, 100, 1),
-        (0.002, 5, 1),
-        (0.5, LEAST_STEPS, 1),
-        (1.0, 1, 0),
-        (60.0, 1, 0),
+        (1e-6, "cuda", MOST_STEPS, 1),
+        (0.0, "cuda", MOST_STEPS, 1),
+        (0.0001, "cuda", 100, 1),
+        (0.0001, "cpu", 30, 1),
+        (0.002, "cuda", 5, 1),
+        (0.002, "cpu", LEAST_STEPS, 1),
+        (0.5, "cuda", LEAST_STEPS, 1),
+        (1.0, "cpu", 1, 0),
+        (60.0, "cuda", 1, 0),
     ],
 )
-def test_how_many_steps_a_turn_has(seconds: float, count: int, warmup: int) -> None:
-    asked = ask_for("step", seconds)
+def test_how_many_steps_a_turn_has(seconds: float, device: Device, count: int, warmup: int) -> None:
+    asked = ask_for("step", seconds, device)
     assert (asked.steps, asked.warmup) == (count, warmup)
+
+
+def relayouts(budget: float, extra: float = 0.0) -> dict[str, list[tuple[float, bool]]]:
+    """When each side was asked for a turn, and whether with another layout, which takes ``extra``
+    seconds."""
+    asked: dict[str, list[tuple[float, bool]]] = {"base": [], "head": []}
+    start = starter("noise=0")
+
+    def listening(request: MeasureRequest, told: Any) -> Any:
+        worker = start(request, told)
+        turn = worker.turn
+
+        def heard(ask: Ask) -> Turn:
+            asked[request.side].append((start.clock(), ask.relayout))
+            start.clock.now += extra if ask.relayout else 0
+            return turn(ask)
+
+        worker.turn = heard  # type: ignore[method-assign]
+        return worker
+
+    measure(plan(budget=budget), listening, never, Kept(), clock=start.clock)
+    return asked
+
+
+def gaps(asked: dict[str, list[tuple[float, bool]]]) -> list[float]:
+    """Seconds between the beginnings of rounds with another layout."""
+    turns = zip(asked["base"], asked["head"], strict=True)
+    moments = [min(base[0], head[0]) for base, head in turns if base[1]]
+    return [later - earlier for earlier, later in pairwise(moments)]
+
+
+def test_both_sides_get_another_layout_together_five_times_a_second() -> None:
+    asked = relayouts(budget=3.0)
+    changes = [[n for n, (_, relayout) in enumerate(asks) if relayout] for asks in asked.values()]
+    assert changes[0] == changes[1]
+    assert changes[0][0] == 0
+    assert min(gaps(asked)) > RELAYOUT_SECONDS * 0.9
+    assert max(gaps(asked)) < RELAYOUT_SECONDS * 1.6
+
+
+def test_a_layout_that_takes_long_is_kept_for_longer() -> None:
+    found = gaps(relayouts(budget=20.0, extra=0.25))
+    # half a second for both sides, then four times as long
+    assert min(found) > 0.5 + 2.0
+    assert max(found) < 0.5 + 2.0 + 0.2
 
 
 def test_a_request_differs_only_in_its_side() -> None:
@@ -348,5 +405,5 @@ def test_a_request_differs_only_in_its_side() -> None:
 
 
 def test_long_steps_are_profiled_one_at_a_time() -> None:
-    assert ask_for("kernels", 0.002).steps == PROFILED_STEPS
-    assert ask_for("kernels", 0.05).steps == 1
+    assert ask_for("kernels", 0.002, "cuda").steps == PROFILED_STEPS
+    assert ask_for("kernels", 0.05, "cuda").steps == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 import signal
 import subprocess
@@ -12,53 +11,14 @@ import textwrap
 from dataclasses import replace
 from pathlib import Path
 
+import handmade_record
 import msgspec
 import pytest
+from handmade_record import measured, measurement
 
 from perfcli.errors import PerfcliError
 from perfcli.interleave import record
-from perfcli.model import (
-    DeviceState,
-    Machine,
-    MeasuredLaunch,
-    Measurement,
-    MemoryUse,
-    Prepared,
-    Round,
-    Turn,
-)
-
-
-def prepared(side: str) -> Prepared:
-    machine = Machine("EPYC", "2.13.0", threads=1, cpus=(0,), facts={"fixed_layout": True})
-    launch = MeasuredLaunch("cpp_fused_é_0", "forward 0", source_hash="ab", grid=(1, 2, 3))
-    memory = MemoryUse(10, None, "caching allocator", ((0.0, 5), (0.25, 10)))
-    return Prepared(side, 0, machine, 0.003, 1.5, (launch,), 1, memory)  # type: ignore[arg-type]
-
-
-def measured(number: int) -> Round:
-    state = DeviceState(throttle=("thermal",), others_utilisation=0.5)
-    base = Turn((0.1 + 0.2, 5e-324), (0.3,), ((0.1,), (0.2,)), state)
-    return Round(number, 0, "step", "head", number / 3, base, Turn((1 / 3,)))
-
-
-def measurement(id: str = "261121-120000-aaaa", rounds: int = 3, **more: object) -> Measurement:
-    made = Measurement(
-        id=id,
-        created="2026-11-21T12:00:00Z",
-        base="run-a",
-        head="run-b",
-        scenario="softmax",
-        device="cpu",
-        seed=7,
-        budget_seconds=20.0,
-        method="a pair of workers, interleaved",
-        prepared=(prepared("base"), prepared("head")),
-        rounds=tuple(measured(number) for number in range(rounds)),
-        stopped="precise enough",
-        notes=("a note",),
-    )
-    return replace(made, **more)  # type: ignore[arg-type]
+from perfcli.model import Turn
 
 
 def begun(folder: Path, rounds: int) -> record.Recorder:
@@ -139,7 +99,6 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace('"format":1', '"format":2'))
     with pytest.raises(PerfcliError, match="has format 2, this perfcli reads up to 1: upgrade"):
         record.read(path)
-    assert record.newest("run-a", "run-b", tmp_path) is None
 
 
 def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
@@ -151,22 +110,6 @@ def test_an_older_reader_passes_over_fields_that_came_later(tmp_path: Path) -> N
     path = record.write(measurement(), tmp_path)
     path.write_text(path.read_text().replace('{"number":0,', '{"number":0,"later":1,'))
     assert record.read(path) == measurement()
-
-
-def test_the_newest_of_two_runs_in_their_order(tmp_path: Path) -> None:
-    for id, hour, base in (("c", 12, "run-a"), ("b", 13, "run-a"), ("d", 14, "other")):
-        made = measurement(id, created=f"2026-11-21T{hour}:00:00Z", base=base)
-        record.write(made, tmp_path)
-    (tmp_path / "foreign.jsonl").write_text("?")
-    assert record.newest("run-a", "run-b", tmp_path) == tmp_path / "b.jsonl"
-    assert record.newest("run-b", "run-a", tmp_path) is None
-    assert record.newest("run-a", "run-b", tmp_path / "nowhere") is None
-
-
-def test_finding_reads_header_lines_only(tmp_path: Path) -> None:
-    path = record.write(measurement(), tmp_path)
-    path.write_bytes(path.read_bytes().split(b"\n")[0] + b"\nnonsense")
-    assert record.newest("run-a", "run-b", tmp_path) == path
 
 
 def test_no_measurement_is_written_over(tmp_path: Path) -> None:
@@ -211,9 +154,10 @@ def test_a_full_disk_keeps_what_was_written(tmp_path: Path) -> None:
 
 
 def test_a_killed_process_leaves_all_that_was_finished(tmp_path: Path) -> None:
+    folders = [str(Path(file).parent) for file in (__file__, handmade_record.__file__)]
     code = textwrap.dedent(f"""
         import os, sys
-        sys.path.insert(0, {os.path.dirname(__file__)!r})
+        sys.path[:0] = {folders!r}
         from pathlib import Path
         from test_record import begun
         begun(Path({str(tmp_path)!r}), 5)

@@ -86,18 +86,41 @@ def test_equal_outputs_pass_with_an_error_of_nothing() -> None:
 def test_an_output_one_percent_too_large_is_wrong() -> None:
     found = check(step_of(Workload(doubled, (matrix(),)), lambda x: x * 2.02))
     assert found.failure == (
-        "output is off by 0.01 of its largest value, allowed are 0.0001 "
+        "output is off by 1 % of its largest value, allowed: 0.01 % "
         "(against the model run eagerly in float64)"
     )
     assert found.error == pytest.approx(0.01, rel=1e-3)
     assert found.tolerance == 1e-4
 
 
+@pytest.mark.parametrize(
+    ("factor", "told"),
+    [
+        (2.0 * 1.99, "output is off by 99 % of its largest value, allowed: 0.01 % "),
+        (2.0 * 2.5, "output is off by 150 % of its largest value, "),
+        (2.0 * 15, "output is off by 14 times its largest value, "),
+        (2.0 * 1235, "output is off by 1,200 times its largest value, "),
+    ],
+)
+def test_large_errors_are_told_in_plain_words(factor: float, told: str) -> None:
+    found = check(step_of(Workload(doubled, (matrix(),)), lambda x: x * factor))
+    assert found.failure.startswith(told)
+
+
+def test_what_should_be_zero() -> None:
+    found = check(step_of(Workload(lambda x: x * 0, (matrix(),)), doubled))
+    assert found.failure == (
+        "output is not zero everywhere, that of the model run eagerly in float64 is"
+    )
+
+
 def test_the_scenarios_reference_and_tolerance_decide() -> None:
     workload = Workload(doubled, (matrix(),), reference=doubled)
     found = check(step_of(workload, lambda x: x * 2.0001, {"float32": 1e-5}))
     assert found.reference == "the scenario's reference in float64"
-    assert found.failure.startswith("output is off by 5e-05 of its largest value")
+    assert found.failure.startswith(
+        "output is off by 0.005 % of its largest value, allowed: 0.001 %"
+    )
     assert passes(check(step_of(workload, lambda x: x * 2.0001, {"float32": 1e-4})))
 
 
@@ -242,7 +265,7 @@ def training(dtype: str = "float32") -> Workload:
 
 def test_a_gradient_twice_too_large_is_wrong() -> None:
     found = check(step_of(training("bfloat16"), Scaled(2.0)))
-    assert found.failure.startswith("the gradient of input 1 is off by 1 of its norm")
+    assert found.failure.startswith("the gradient of input 1 is off by 100 % of its norm")
 
 
 def test_a_gradient_of_nan_is_wrong() -> None:

@@ -99,3 +99,33 @@ def test_contents_stay_while_addresses_and_pages_change() -> None:
     assert len(set(offsets)) > 3
     # Where the system does not tell which pages a process has, it says 0.
     assert 0 in frames or len(set(frames)) > 3
+
+
+HOLE = """
+import ctypes
+from perfcli.measure.heap import LINE, PAGE, Heap
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+libc.free.argtypes = [ctypes.c_void_p]
+heap = Heap()
+heap.fill()
+found = []
+for lines in (3, 17, 40):
+    large = libc.malloc(64 << 20)
+    libc.malloc(10_000)
+    libc.free(large)
+    heap.move(lines)
+    again = libc.malloc(64 << 20)
+    found.append((again > large, again % PAGE // LINE))
+    libc.free(again)
+print(found)
+"""
+
+
+def test_a_hole_that_a_step_leaves_is_not_used_by_the_next() -> None:
+    """Its size does not matter: of 64 MiB, filled with blocks as large as the move, there would be
+    thousands."""
+    done = subprocess.run(
+        [sys.executable, "-c", HOLE], env=KEEP_MEMORY, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[(True, 3), (True, 17), (True, 40)]"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -112,6 +113,19 @@ def test_a_later_step_that_fails() -> None:
         raise RuntimeError("index 9 is out of range\nmore")
     with pytest.raises(ValueError, match="odd"), out_of_memory("base", REQUEST):
         raise ValueError("odd")
+
+
+@torch
+def test_a_later_step_shows_the_users_frames_alone() -> None:
+    def forward() -> None:
+        import torch
+
+        torch.nn.functional.relu(torch.ones(2), inplace=torch.zeros(3) > 1)  # type: ignore[arg-type]
+
+    with pytest.raises(UserCodeFailed) as raised, out_of_memory("base", REQUEST):
+        forward()
+    files = re.findall(r'File "(.+?)"', raised.value.detail)
+    assert set(files) == {__file__}
 
 
 @torch

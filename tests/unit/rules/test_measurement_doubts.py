@@ -173,6 +173,16 @@ def test_a_change_that_is_no_kernels() -> None:
     assert found(gpu(unexplained=0.30e-3, step=same)) == {}
 
 
+def test_cuda_graphs_are_advised_where_there_is_a_gpu() -> None:
+    def advice(comparison: Comparison) -> str:
+        (finding,) = [f for f in found(comparison).values() if f.subject == "unexplained"]
+        return finding.advice
+
+    assert advice(gpu(unexplained=0.30e-3)).endswith("; --cuda-graph leaves both out")
+    step = made.changed(361e-6, 380e-6, 0.004)
+    assert advice(cpu(step=step, unexplained=18e-6)) == "look at launches and the host's time"
+
+
 def test_launches_that_belong_to_no_kernel() -> None:
     (finding,) = found(gpu(joined=(50, 53))).values()
     assert finding.headline.startswith("3 of 53 launches of generated kernels belong to no known")

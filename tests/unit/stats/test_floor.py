@@ -12,9 +12,11 @@ from perfcli.stats import floor
 from perfcli.stats.series import Series
 
 
-def controls(biases: Sequence[float], *, spread: float = 0.02, rounds: int = 100) -> list[Series]:
+def controls(
+    biases: Sequence[float], *, spread: float = 0.02, rounds: int = 100, seed: int = 1
+) -> list[Series]:
     """Kernels with identical code whose head's times are off by these shares."""
-    dice = random.Random(1)
+    dice = random.Random(seed)
 
     def head(bias: float) -> tuple[float, ...]:
         return tuple((1 + bias) * math.exp(dice.gauss(0, spread)) for _ in range(rounds))
@@ -70,8 +72,12 @@ def test_a_slower_base_is_a_bias_as_well() -> None:
 
 
 def test_the_noise_of_kernels_is_no_bias() -> None:
-    """Their intervals have it already: the floor is not to count it twice."""
-    assert floor.single_bias(controls([0.0] * 8, spread=0.3)) == 0
+    """Their intervals have it already: the floor is not to count it twice. Of 8 intervals at 99.2 %
+    (all ranks of 8 stretches) one misses by chance in 1 − 0.992⁸ = 6.1 % of all cases."""
+    found = [
+        floor.single_bias(controls([0.0] * 8, spread=0.3, seed=seed)) > 0 for seed in range(200)
+    ]
+    assert 0.02 < sum(found) / len(found) < 0.11
 
 
 def numbered(bias: float, numbers: Sequence[int]) -> Series:

@@ -94,11 +94,25 @@ def test_many_rounds_of_one_pair_are_judged_by_stretches_of_time() -> None:
     made = pairs(1, 0.0, each=400)
     found = hierarchy.estimate(made)
     parts = [paired.location(made.logs[i : i + 50]) for i in range(0, 400, 50)]
-    expected = ttest_1samp(parts, 0.0)
-    low, high = expected.confidence_interval(0.95)
-    assert math.log(found.high or 0) - math.log(found.low or 1) == pytest.approx(high - low)
+    # Of 8 values' 256 sets of ranks, 5 have a sum of at most 3: outside the fourth mean of two from
+    # either end lie 10 of 256.
+    means = sorted((a + b) / 2 for i, a in enumerate(parts) for b in parts[i:])
+    assert (found.low, found.high) == pytest.approx((math.exp(means[3]), math.exp(means[-4])))
+    surer = hierarchy.estimate(made, 0.99)
+    assert (surer.low, surer.high) == pytest.approx((math.exp(means[0]), math.exp(means[-1])))
     assert found.ratio == pytest.approx(math.exp(paired.location(made.logs)))
-    assert hierarchy.p_value(made) == pytest.approx(float(expected.pvalue))
+    assert hierarchy.p_value(made) == pytest.approx(float(ttest_1samp(parts, 0.0).pvalue))
+
+
+def test_the_interval_over_stretches_holds_the_ratio_of_all_rounds() -> None:
+    """Which may lie outside that of the stretches: here each has a few that are far away."""
+    logs = [0.0] * 9 + [1.0, 1.0, 1.0]
+    logs = [value + n * 1e-6 for n, value in enumerate(logs * 8)]
+    found = hierarchy.of_one_pair(logs)
+    assert found.low is not None
+    assert found.ratio is not None
+    assert found.high is not None
+    assert found.low <= found.ratio <= found.high
 
 
 def test_what_a_process_has_for_a_while_is_no_change() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -17,7 +18,7 @@ def rounds(n: int, spread: float, *, change: float = 0.0, kind: RoundKind = "ste
     def turn(factor: float) -> Turn:
         return Turn((0.01 * factor * dice.lognormvariate(0, spread),))
 
-    return [Round(i, 0, kind, "base", i * 0.03, turn(1), turn(1 + change)) for i in range(n)]
+    return [Round(i, 0, kind, "base", i * 0.04, turn(1), turn(1 + change)) for i in range(n)]
 
 
 def test_looks_grow_geometrically() -> None:
@@ -30,6 +31,11 @@ def test_quiet_rounds_are_enough_at_the_first_look_and_not_between_looks() -> No
     assert stopping.enough(rounds(30, 0.002), 0.015) == "precise enough"
     assert stopping.enough(rounds(29, 0.002), 0.015) is None
     assert stopping.enough(rounds(31, 0.002), 0.015) is None
+
+
+def test_a_second_is_measured_however_quiet_it_is() -> None:
+    hasty = [replace(r, at=r.at / 2) for r in rounds(30, 0.002)]
+    assert stopping.enough(hasty, 0.015) is None
 
 
 def test_noisy_rounds_go_on_however_significant_the_change() -> None:
@@ -49,7 +55,7 @@ def test_profiled_rounds_do_not_count() -> None:
 
 
 def test_a_clock_that_jumped_is_left_out() -> None:
-    jumped = Round(30, 0, "step", "base", 1.0, Turn((-1.0,)), Turn((0.01,)))
+    jumped = Round(30, 0, "step", "base", 1.2, Turn((-1.0,)), Turn((0.01,)))
     assert stopping.enough([*rounds(29, 0.002), jumped], 0.015) == "precise enough"
 
 

@@ -97,3 +97,26 @@ def test_a_high_floor_does_not_make_unlike_sides_the_same() -> None:
     assert why == "+1.8 % to +2.2 % reaches beyond the margin of 1.5 %"
     close = Estimate(1.005, 1.003, 1.007, 50)
     assert verdict.decide(close, close, 0.04, margin=0.015)[0] == "same"
+
+
+def test_seconds_of_both_sides_agree_with_the_ratio() -> None:
+    """Half of the rounds met a busy machine, and in those base came off worse: by medians alone
+    base were the slower side, though head is in nearly all rounds."""
+    base = (1.0,) * 24 + (2.6,) * 25
+    head = tuple(1.1 * b for b in base[:40]) + (2.0,) * 9
+    made = verdict.change(Series(base, head, (0,) * 49), FLOOR)
+    assert made.base is not None
+    assert made.head is not None
+    assert made.delta is not None
+    assert made.head / made.base == pytest.approx(made.ratio)
+    assert made.delta == pytest.approx(made.head - made.base)
+    middle = sorted(base)[24] * sorted(head)[24]
+    assert made.base * made.head == pytest.approx(middle)
+
+
+def test_less_than_a_second_decides_nothing() -> None:
+    found = TimeChange(1.0, 1.05, 1.05, 1.04, 1.06, 0.001, "slower", 30)
+    assert verdict.after(1.0, found) is found
+    short = verdict.after(0.31, found)
+    assert (short.verdict, short.ratio) == ("unsure", 1.05)
+    assert short.why == "measured for 0.3 s, too short for what a machine does for a while"

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from perfcli.compile import session
 from perfcli.errors import CompileFailed
 from perfcli.model import CompileRequest, Variant
+from perfcli.tracebacks import LAST_FRAMES
 from perfcli.worker import child
 from perfcli.worker.protocol import encode
 
@@ -74,9 +77,28 @@ def test_progress_then_the_error_as_it_was_raised(monkeypatch: pytest.MonkeyPatc
 
 
 def test_an_error_without_text_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "compile_request", Mock(side_effect=AssertionError))
+    (reply,) = replies_to(request_line())
+    assert reply["message"] == "the worker failed: AssertionError"
+
+
+def test_an_error_of_the_users_code_is_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
     def compile_request(request: CompileRequest, report: Any) -> Any:
-        raise AssertionError
+        raise ValueError("got 4\nand more")
 
     monkeypatch.setattr(session, "compile_request", compile_request)
     (reply,) = replies_to(request_line())
-    assert reply["message"] == "the worker failed: AssertionError"
+    assert reply["kind"] == "UserCodeFailed"
+    assert reply["message"] == "the model failed while it ran: ValueError: got 4"
+    files = re.findall(r'File "(.+?)"', reply["detail"])
+    assert files == [__file__]
+
+
+def test_an_error_of_ours_shows_its_end_and_debugging_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "compile_request", Mock(side_effect=KeyError("x")))
+    (short,) = replies_to(request_line())
+    assert short["detail"].count("  File") == LAST_FRAMES
+    assert short["detail"].endswith("KeyError: 'x'")
+    monkeypatch.setenv("PERFCLI_DEBUG", "1")
+    (whole,) = replies_to(request_line())
+    assert whole["detail"].count("  File") > LAST_FRAMES

@@ -38,7 +38,7 @@ def asked():
     return json.loads(line) if line else None
 """
 WORKS = """
-for phase in ("import", "trace", "kernels"):
+for phase in ("import", "trace", "kernels", "check", "warm"):
     send(type="progress", phase=phase)
 ready()
 while ask := asked():
@@ -103,7 +103,7 @@ def test_a_worker_gets_ready_and_answers_as_often_as_asked(start: Start) -> None
     prepared = worker.prepare()
     assert isinstance(prepared, Prepared)
     assert (prepared.side, prepared.machine.device) == ("head", "a stand-in")
-    assert PHASES_TOLD == ["import", "trace", "kernels"]
+    assert PHASES_TOLD == ["import", "trace", "kernels", "check", "warm"]
     for steps in (3, 5):
         turn = worker.turn(Ask("step", steps, 2))
         assert turn == Turn((0.25,) * steps, (0.5, 0.5))
@@ -291,7 +291,7 @@ def test_a_broken_result(start: Start, message: str, turns: int) -> None:
 
 def test_an_unknown_phase_is_passed_over(start: Start) -> None:
     start("send(type='progress', phase='dreaming')\n" + WORKS).prepare()
-    assert PHASES_TOLD == ["import", "trace", "kernels"]
+    assert PHASES_TOLD == ["import", "trace", "kernels", "check", "warm"]
 
 
 @pytest.mark.parametrize("kind", [OutOfMemory, WrongResult, UserCodeFailed])

@@ -119,6 +119,16 @@ os.kill(os.getpid(), signal.SIGSEGV)
     assert told[1:] == [f"line {n}" for n in range(101 - LOG_TAIL_LINES, 100)] + ["last words"]
 
 
+def test_what_torch_prints_of_its_profiler_is_left_out_of_the_log(request_for: Request) -> None:
+    body = """
+print("words", flush=True)
+for number in range(50):
+    print("USDT: profiler_start", number, file=sys.stderr, flush=True)
+os.kill(os.getpid(), signal.SIGSEGV)
+"""
+    assert failure(request_for(body)).detail == "the end of its log:\nwords"
+
+
 def test_a_worker_that_is_killed_may_have_run_out_of_memory(request_for: Request) -> None:
     error = failure(request_for("os.kill(os.getpid(), signal.SIGKILL)"))
     assert str(error) == "the worker was killed by SIGKILL while starting (out of memory?)"
