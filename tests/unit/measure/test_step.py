@@ -120,7 +120,7 @@ def test_a_later_step_shows_the_users_frames_alone() -> None:
     def forward() -> None:
         import torch
 
-        torch.nn.functional.relu(torch.ones(2), inplace=torch.zeros(3) > 1)  # type: ignore[arg-type]
+        torch.nn.functional.relu(torch.ones(2), inplace=torch.zeros(3) > 1)
 
     with pytest.raises(UserCodeFailed) as raised, out_of_memory("base", REQUEST):
         forward()
