@@ -20,11 +20,12 @@ def time_steps(step: Step, count: int) -> Turn:
         before = _preemptions()
         started = time.perf_counter_ns()
         step.run()
+        done = ended = time.perf_counter_ns()
         if planted:
-            _wait(planted, since=started)
-        ended = time.perf_counter_ns()
+            _wait_until(done + planted * (done - started))
+            ended = time.perf_counter_ns()
         if pause:
-            _wait(pause, since=started)
+            _wait_until(done + pause * (done - started))
         taken.append((ended - started) / 1e9)
         preempted.append(_preemptions() - before)
     return Turn(tuple(taken), preempted=tuple(preempted))
@@ -35,10 +36,8 @@ def _preemptions() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 
 
-def _wait(share: float, *, since: int) -> None:
-    """Keeps the core busy for this share of the time since then. An interruption of the wait is
-    part of it; steps with one are not used."""
-    now = time.perf_counter_ns()
-    end = now + share * (now - since)
-    while time.perf_counter_ns() < end:
+def _wait_until(moment: float) -> None:
+    """Keeps the core busy. An interruption of the wait is part of it; steps with one are not
+    used."""
+    while time.perf_counter_ns() < moment:
         pass
