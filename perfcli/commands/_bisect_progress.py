@@ -27,7 +27,7 @@ class Watcher:
         self._notes = notes
         self._began = time.monotonic()
         self._compiled = 0
-        self._bad = self._good = self._unresolved = 0
+        self._bad = self._unresolved = 0
         self._live: Live | None = None
         self._asked: set[object] = set()
 
@@ -69,7 +69,6 @@ class Watcher:
 
     def _count(self, answer: Answer) -> None:
         self._bad += answer.outcome == "bad"
-        self._good += answer.outcome == "good"
         self._unresolved += answer.outcome == "unresolved"
 
     def _screen(self, question: Question[Any]) -> Any:

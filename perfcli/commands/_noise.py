@@ -91,8 +91,7 @@ class Series:
         self.floor = self._floor()
         steps = series.of_steps(done.rounds)
         seconds = series.seconds_spent(done.rounds)
-        change = verdict.change(steps, self.floor.relative, self.floor.margin)
-        change = verdict.after(seconds, change)
+        change = verdict.of_step(steps, seconds, self.floor)
         notes = tuple(done.notes)
         self.found.append(Measured(plan.seed, change, done.stopped, seconds, begun.id, notes))
 

@@ -18,7 +18,7 @@ from perfcli.interleave.pair import (
     Sink,
     Told,
 )
-from perfcli.interleave.plan import Plan, ask_for
+from perfcli.interleave.plan import BUDGET_SPENT, Plan, ask_for
 from perfcli.model import Prepared, Round, RoundKind, SideName, Turn
 from perfcli.worker.measuring import StartWorker
 
@@ -95,7 +95,7 @@ class Alternation:
         if reason := self._enough(self.measured.rounds):
             return reason
         spent = self._clock() - self._began >= self.plan.budget_seconds
-        return "budget spent" if spent else ""
+        return BUDGET_SPENT if spent else ""
 
     def _process(self, process: int) -> None:
         """A round of steps, and one of kernels, from the same two processes."""

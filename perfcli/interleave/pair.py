@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from perfcli.interleave.plan import (
+    BUDGET_SPENT,
     PROFILED_SHARE,
     RELAYOUT_SECONDS,
     RELAYOUT_TIMES,
@@ -157,7 +158,7 @@ class Race:
         while True:
             elapsed = self._clock() - self._began
             if elapsed >= self.plan.budget_seconds and self._has_step(process):
-                self.measured.stopped = "budget spent"
+                self.measured.stopped = BUDGET_SPENT
                 return
             kind = self._next_kind(elapsed, process)
             done = self._round(kind, workers, process)

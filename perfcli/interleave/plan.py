@@ -22,6 +22,8 @@ SLOW_STEP_SECONDS = 1.0
 PROFILED_SHARE = 0.25
 """Of the time spent: rounds with the profiler attached, for the times of single kernels."""
 PROFILED_STEPS = 3
+BUDGET_SPENT = "budget spent"
+"""Why a measurement ended that was not precise enough before."""
 LONG_STEP_SECONDS = 0.01
 """A step from which one is profiled per turn: single kernels need 8 rounds for a verdict."""
 

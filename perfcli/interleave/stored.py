@@ -12,10 +12,11 @@ from pathlib import Path
 
 from perfcli.errors import PerfcliError
 from perfcli.interleave import record
+from perfcli.interleave.plan import BUDGET_SPENT
 from perfcli.model import Measurement, Round, SideName
 from perfcli.stats.stopping import PRECISE
 
-WHOLE = (PRECISE, "budget spent")
+WHOLE = (PRECISE, BUDGET_SPENT)
 """Why a measurement ended that nothing cut short."""
 EXCHANGED = "measured with base and head exchanged"
 

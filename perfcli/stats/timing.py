@@ -26,7 +26,7 @@ def derive(
     found = floor.find(measurement.device, controls, stored_floor)
     steps = series.of_steps(measurement.rounds)
     seconds = series.seconds_spent(measurement.rounds)
-    step = verdict.after(seconds, verdict.change(steps, found.relative, found.margin))
+    step = verdict.of_step(steps, seconds, found)
     profiled, incomplete = parts.profiled(measurement, sides)
     total = verdict.change(parts.total(profiled, sides), found.relative) if profiled else None
     changes = multiplicity.among([t.change(found.kernel) for t in timed])

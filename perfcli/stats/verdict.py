@@ -13,7 +13,7 @@ import math
 import statistics
 from dataclasses import replace
 
-from perfcli.model import TimeChange, TimeVerdict
+from perfcli.model import Floor, TimeChange, TimeVerdict
 from perfcli.stats import hierarchy, stopping
 from perfcli.stats.paired import Estimate
 from perfcli.stats.series import Series
@@ -51,6 +51,11 @@ def _agreeing(series: Series, ratio: float | None) -> tuple[float | None, float 
         return base, head
     factor = math.sqrt(ratio * base / head)
     return base / factor, head * factor
+
+
+def of_step(series: Series, seconds: float, floor: Floor) -> TimeChange:
+    """``change`` of a step that was measured for so long; see ``after``."""
+    return after(seconds, change(series, floor.relative, floor.margin))
 
 
 def after(seconds: float, found: TimeChange) -> TimeChange:

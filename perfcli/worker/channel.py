@@ -15,9 +15,15 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeVar
+
+import msgspec
 
 from perfcli.errors import PerfcliError, WorkerFailed
 from perfcli.worker import stack
+from perfcli.worker.failures import signal_name
+
+T = TypeVar("T")
 
 BOOTSTRAP = Path(__file__).with_name("bootstrap.py")
 LOG_TAIL_LINES = 20
@@ -102,6 +108,14 @@ class Channel:
             self._lines += whole
         return self._lines.pop(0)
 
+    def receive_as(self, kind: type[T]) -> T:
+        """The next line, decoded. Raises as ``receive``, and WorkerFailed where it is none."""
+        line = self.receive()
+        try:
+            return msgspec.json.decode(line, type=kind)
+        except msgspec.DecodeError as error:
+            raise self.failure(f"the worker sent what is not a reply ({error})") from error
+
     def failure(self, message: str, kind: type[WorkerFailed] = WorkerFailed) -> WorkerFailed:
         """With the end of its log."""
         lines = [line for line in self._log_lines() if not line.startswith(_PROFILERS)]
@@ -151,9 +165,7 @@ class Channel:
             message = f"the worker was killed by SIGKILL while {self.doing} (out of memory?)"
             return self.failure(message, self._killed)
         if code < 0:
-            return self.failure(
-                f"the worker was killed by {_signal_name(-code)} while {self.doing}"
-            )
+            return self.failure(f"the worker was killed by {signal_name(-code)} while {self.doing}")
         return self.failure(
             f"the worker ended with exit code {code} and no reply while {self.doing}"
         )
@@ -177,10 +189,3 @@ class Channel:
         with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
             os.kill(self._process.pid, signal.SIGABRT)
             self._process.wait(timeout=STACK_SECONDS)
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # a real-time signal
-        return f"signal {number}"

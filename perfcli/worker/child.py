@@ -11,10 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-from perfcli import tracebacks
-from perfcli.errors import PerfcliError, WorkerFailed
+from perfcli.errors import PerfcliError
 from perfcli.model import Ask, CompileRequest, MeasureRequest
-from perfcli.worker import protocol
+from perfcli.worker import failures, protocol
 
 
 def serve(request_fd: int, reply_fd: int) -> int:
@@ -37,23 +36,9 @@ def serve(request_fd: int, reply_fd: int) -> int:
             _send(replies, protocol.error_message(error))
         except Exception as error:
             traceback.print_exc()
-            _send(replies, protocol.error_message(_failure(error)))
+            _send(replies, protocol.error_message(failures.explained(error)))
     _exit_now()
     return 0
-
-
-def _failure(error: Exception) -> PerfcliError:
-    """The user's where their code raised, wherever we called it; else ours."""
-    if tracebacks.is_users_fault(error):
-        return tracebacks.failed("the model failed while it ran", error)
-    whole = os.environ.get("PERFCLI_DEBUG", "") not in ("", "0")
-    detail = traceback.format_exc() if whole else tracebacks.ending(error)
-    return WorkerFailed(f"the worker failed: {_first_line(error)}", detail=detail)
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 def _compile(request: CompileRequest, replies: BinaryIO) -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ from typing import Any
 
 from perfcli.errors import PerfcliError, WorkerFailed
 from perfcli.model import CompileRequest, KernelsRequest
-from perfcli.worker import protocol
+from perfcli.worker import failures, protocol
 
 Message = Mapping[str, Any]
 
@@ -109,12 +108,7 @@ def _tried(work: Callable[[], Message]) -> Message:
         return protocol.error_message(error)
     except Exception as error:
         traceback.print_exc()
-        lines = str(error).strip().splitlines() or [""]
-        failure = WorkerFailed(
-            f"the worker failed: {type(error).__name__}: {lines[0]}",
-            detail=traceback.format_exc()[-4000:],
-        )
-        return protocol.error_message(failure)
+        return protocol.error_message(failures.explained(error))
 
 
 def _left_by(path: Path, status: int) -> Message:
@@ -124,7 +118,7 @@ def _left_by(path: Path, status: int) -> Message:
     except (OSError, ValueError):
         killed = os.WIFSIGNALED(status)
         how = (
-            f"was killed by {signal.Signals(os.WTERMSIG(status)).name}"
+            f"was killed by {failures.signal_name(os.WTERMSIG(status))}"
             if killed
             else f"ended with exit code {os.waitstatus_to_exitcode(status)} and no reply"
         )

@@ -102,7 +102,7 @@ class LiveWorker:
     def _reply(self, wanted: str) -> _Reply:
         channel = self._open()
         while True:
-            reply = self._parsed(channel)
+            reply = self._received(channel)
             if reply.type == "progress":
                 channel.doing = PHASES.get(reply.phase, channel.doing)
                 if reply.phase in PHASES:
@@ -116,18 +116,9 @@ class LiveWorker:
                     f"the {self._side}'s worker sent {reply.type!r} instead of {wanted!r}"
                 )
 
-    def _parsed(self, channel: Channel) -> _Reply:
-        line = self._received(channel)
+    def _received(self, channel: Channel) -> _Reply:
         try:
-            return msgspec.json.decode(line, type=_Reply)
-        except msgspec.DecodeError as error:
-            raise channel.failure(
-                f"the {self._side}'s worker sent what is not a reply ({error})"
-            ) from error
-
-    def _received(self, channel: Channel) -> bytes:
-        try:
-            return channel.receive()
+            return channel.receive_as(_Reply)
         except PerfcliError as error:
             message = str(error).replace("the worker", f"the {self._side}'s worker", 1)
             raise type(error)(message, detail=error.detail) from error

@@ -80,7 +80,7 @@ def compile_in_process(
 
 def _bundle(channel: Channel, index: int, progress: Callable[[Progress], None]) -> Bundle:
     while True:
-        reply = _parse(channel, channel.receive())
+        reply = channel.receive_as(_Reply)
         if reply.type == "progress":
             channel.doing = PHASES.get(reply.phase, channel.doing)
             progress(_progress(index, reply))
@@ -90,13 +90,6 @@ def _bundle(channel: Channel, index: int, progress: Callable[[Progress], None]) 
             bundle = _decoded(channel, reply)
             progress(Progress(index, "done"))
             return bundle
-
-
-def _parse(channel: Channel, line: bytes) -> _Reply:
-    try:
-        return msgspec.json.decode(line, type=_Reply)
-    except msgspec.DecodeError as error:
-        raise channel.failure(f"the worker sent what is not a reply ({error})") from error
 
 
 def _decoded(channel: Channel, reply: _Reply) -> Bundle:

@@ -162,12 +162,7 @@ class _Template:
         channel.give(self._timeout)
         channel.send(protocol.encode(question))
         while True:
-            line = channel.receive()
-            try:
-                reply = msgspec.json.decode(line, type=_Reply)
-            except msgspec.DecodeError as error:
-                message = f"the worker sent what is not a reply ({error})"
-                raise channel.failure(message) from error
+            reply = channel.receive_as(_Reply)
             if reply.type == "done":
                 channel.doing = "generating code"
                 return
