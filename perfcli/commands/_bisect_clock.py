@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from perfcli.bisect.metrics import Metric
 from perfcli.bisect.space import Settings
 from perfcli.commands import _bench
+from perfcli.commands._bench import Bench
 from perfcli.commands._bisect_forge import Forge
 from perfcli.commands._measuring_options import Setting, why_not
 from perfcli.commands._obtain import How
@@ -42,17 +43,24 @@ Measure = Callable[[Settings], Paired]
 
 @dataclass(frozen=True, slots=True)
 class Stopwatch:
-    """Measures steps. ``job`` is the base's, from which both sides are made."""
+    """Measures steps. ``job`` is the base's, from which both sides are made. ``place`` serves all
+    measurements of a search: what one of them compiled and tuned the next ones find."""
 
     forge: Forge
     setting: Setting
     job: Job
     how: How
+    place: Bench
 
-    def check(self) -> None:
-        """Raises PerfcliError where this torch can't use the device."""
-        if reason := why_not([self.job], self.setting):
+    @classmethod
+    def of(cls, forge: Forge, setting: Setting, job: Job, how: How) -> Stopwatch:
+        """To be closed. Raises PerfcliError where this torch can't use the device."""
+        if reason := why_not([job], setting):
             raise PerfcliError(f"nothing can be measured: {reason}")
+        return cls(forge, setting, job, how, _bench.bench(setting, [job, job], how))
+
+    def close(self) -> None:
+        self.place.close()
 
     def job_of(self, settings: Settings) -> Job:
         return replace(self.job, request=self.forge.request_of(settings))
@@ -64,7 +72,6 @@ class Stopwatch:
         plan = self.setting.plan(jobs)
         metric = self.forge.metric
         plan = replace(plan, kernels=metric.name == "device-time")
-        place = _bench.bench(self.setting, jobs, self.how)
         opening = _bench.begun(plan, self.job.request.scenario)
         silent = Notes(quiet=True)
         variants = (jobs[0].request.variant, jobs[1].request.variant)
@@ -72,13 +79,10 @@ class Stopwatch:
         def ready(base: Prepared, head: Prepared) -> None:
             environments.check(base, head, variants, self.setting.asked.allow_env)
 
-        try:
-            with Reporter(["good", "bad", "both"], silent) as progress:
-                watch = Watch(opening, progress, silent)
-                measured = _bench.raced(plan, place, watch, self._enough, ready)
-                watch.end(measured.stopped, measured.method)
-        finally:
-            place.close()
+        with Reporter(["good", "bad", "both"], silent) as progress:
+            watch = Watch(opening, progress, silent)
+            measured = _bench.raced(plan, self.place, watch, self._enough, ready)
+            watch.end(measured.stopped, measured.method)
         if measured.stopped == "interrupted":
             raise KeyboardInterrupt
         return _paired(metric, measured.rounds)
@@ -97,15 +101,11 @@ class Stopwatch:
     def memory(self, settings: Settings) -> float:
         """Peak bytes allocated in one warm step. Raises PerfcliError where it is not known."""
         job = self.job_of(settings)
-        place = _bench.bench(self.setting, [job, job], self.how)
+        worker = self.place.start(self.setting.plan([job, job]).head, lambda phase: None)
         try:
-            worker = place.start(self.setting.plan([job, job]).head, lambda phase: None)
-            try:
-                peak = worker.prepare().memory
-            finally:
-                worker.close()
+            peak = worker.prepare().memory
         finally:
-            place.close()
+            worker.close()
         if peak is None or peak.peak_allocated_bytes is None:
             raise PerfcliError("the device does not tell its peak memory")
         return float(peak.peak_allocated_bytes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -37,8 +38,8 @@ def search(asked: Asked, record: Record, generator: Generator, notes: Notes) -> 
     forge = Forge(generator, plan.base.request, plan.space, asked.metric, record.known, record.save)
     with Watcher(forge, asked.metric, notes) as watcher:
         limits = Limits(plan.base.request.jobs, tuple(_stops(asked, forge)), watcher)
-        searched = _Searched(asked, forge, limits, record)
-        found = searched.bisection()
+        with closing(_Searched(asked, forge, limits, record)) as searched:
+            found = searched.bisection()
         cost = Cost(
             forge.compiled,
             forge.classes,
@@ -67,7 +68,12 @@ class _Searched:
         self._forge = forge
         self._limits = limits
         self._record = record
+        self._stopwatch: Stopwatch | None = None
         self._clock = self._made_clock()
+
+    def close(self) -> None:
+        if self._stopwatch is not None:
+            self._stopwatch.close()
 
     @property
     def measurements(self) -> int:
@@ -80,8 +86,8 @@ class _Searched:
             return Clock(forge, measure, COMPILE_FLOOR, self._record.save)
         if asked.setting is None:
             return None
-        stopwatch = Stopwatch(forge, asked.setting, asked.plan.base, asked.how)
-        stopwatch.check()
+        stopwatch = Stopwatch.of(forge, asked.setting, asked.plan.base, asked.how)
+        self._stopwatch = stopwatch
         if asked.metric.kind == "memory":
             forge.measured = stopwatch.memory
             return None
