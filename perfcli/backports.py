@@ -20,6 +20,8 @@ class Backport:
     needs: str
     """The option that switches what this one limits."""
     limits: str
+    unlimited: int
+    """What the release it is from takes for no limit, as in releases that lack the option."""
 
     @property
     def reach(self) -> str:
@@ -42,6 +44,7 @@ BACKPORTS: Mapping[str, Backport] = {
         last=(2, 12),
         needs="triton.mix_order_reduction",
         limits="mix-order reduction",
+        unlimited=0,
     )
 }
 

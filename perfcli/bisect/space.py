@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from perfcli import defaults
+from perfcli.backports import BACKPORTS
 from perfcli.catalogue import UNKNOWN, Catalogue, Entry
 from perfcli.defaults import DefaultChange, Differences
 from perfcli.errors import PerfcliError
@@ -117,7 +118,7 @@ def installations(
     """The space between two installations: options whose defaults differ, and those that a side
     sets. A good side's option that the bad torch lacks can't be among them."""
     found = defaults.differences(good_catalogue.entries, bad_catalogue.entries)
-    before: dict[str, Any] = {c.name: c.before.value for c in _settable(found.changed)}
+    before = {c.name: _carried(c) for c in found.changed if _is_carried(c)}
     before |= {**good.env, **good.options}
     unknown = [n for n in good.options if n not in bad_catalogue.entries]
     before = {name: value for name, value in before.items() if name not in unknown}
@@ -131,12 +132,21 @@ def installations(
     )
 
 
-def _settable(changes: Sequence[DefaultChange]) -> Iterator[DefaultChange]:
-    return (change for change in changes if change.settable_after)
+def _carried(change: DefaultChange) -> Any:
+    """The first installation's default, as the second one takes it; None where it takes none."""
+    if change.settable_after:
+        return change.before.value
+    backport = BACKPORTS.get(change.name)
+    # Where perfcli brings the option, the default is what this torch does without it: no limit.
+    return backport.unlimited if backport and change.before.value is None else None
+
+
+def _is_carried(change: DefaultChange) -> bool:
+    return change.settable_after or _carried(change) is not None
 
 
 def _unsettable(found: Differences) -> Iterator[DefaultChange]:
-    yield from (change for change in found.changed if not change.settable_after)
+    yield from (change for change in found.changed if not _is_carried(change))
     yield from found.undecided
 
 

@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 from perfcli import environment
-from perfcli.bisect import document, metrics
-from perfcli.bisect.answer import Bisection
+from perfcli.bisect import metrics
 from perfcli.bisect.knowledge import Knowledge
 from perfcli.bisect.metrics import Metric
-from perfcli.commands import _bisect_file, _bisect_run, _bisect_sides, _bisect_view, _obtain
+from perfcli.commands import _bisect_file, _bisect_run, _bisect_sides, _obtain
 from perfcli.commands import _measuring_options as measuring
-from perfcli.commands import _output as output
-from perfcli.commands import _pair as pairs
+from perfcli.commands._bisect_across import check_comparable
 from perfcli.commands._bisect_asked import Asked, ends_of, identity
+from perfcli.commands._bisect_shown import Shown, compared, show, worth_comparing
 from perfcli.commands._bisect_sides import Sides
 from perfcli.commands._measuring_options import Setting
-from perfcli.commands._obtain import How, Obtained
+from perfcli.commands._obtain import How
 from perfcli.commands._progress import Notes
-from perfcli.commands._request import Job, Question, choose_device
-from perfcli.diff.compare import compare
-from perfcli.errors import NotComparable, PerfcliError
-from perfcli.model import Comparison
+from perfcli.commands._request import Question, choose_device
+from perfcli.errors import PerfcliError
 from perfcli.search.improvement import Direction
 from perfcli.worker.generator import Generator
-
-if TYPE_CHECKING:
-    from rich.text import Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +38,6 @@ class Typed:
     budget: float | None
     flip: bool
     resume: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    json: Path | None
-    quiet: bool
-    report: bool
 
 
 def bisect(
@@ -86,6 +71,7 @@ def bisect(
         typed.budget,
         typed.flip,
     )
+    check_comparable(asked)
     known = identity(asked)
     if typed.resume:
         record = _bisect_file.resumed(typed.resume, known)
@@ -100,8 +86,8 @@ def bisect(
         if record.failure:
             notes.warn(f"{record.failure}; the search can't be resumed")
     jobs = ends_of(asked, found.cure)
-    ends = _compared(jobs, how, notes, place) if _worth_comparing(found) else None
-    _show(found, ends, shown)
+    ends = compared(jobs, how, notes, place) if worth_comparing(found) else None
+    show(found, ends, shown)
     return found.exit_code
 
 
@@ -149,66 +135,3 @@ def _generator(how: How) -> Generator:
     from perfcli.worker.template import TemplateProcess
 
     return TemplateProcess(how.timeout)
-
-
-# --- the comparison of both ends -----------------------------------------------------------------
-
-
-def _worth_comparing(found: Bisection) -> bool:
-    """Not where it was interrupted: nobody waits. Of a catalogue where there is an answer."""
-    if found.stopped == "interrupted":
-        return False
-    return found.direction is None or bool(found.cure)
-
-
-@dataclass(frozen=True, slots=True)
-class Compared:
-    comparison: Comparison
-    places: list[tuple[str, str]]
-
-
-def _compared(
-    jobs: Sequence[Job], how: How, notes: Notes, place: _obtain.Workshop
-) -> Compared | None:
-    """Both compiled to the end, each in a fresh process, or as stored."""
-    try:
-        runs: list[Obtained] = _obtain.obtain(jobs, place.executor, how.fresh, notes)
-        comparison, broken = pairs.judged(compare(runs[0].run, runs[1].run))
-    except NotComparable as error:
-        notes.warn(f"the two ends are not compared: {error}")
-        return None
-    if broken:
-        notes.warn(str(broken))
-    return Compared(comparison, [(run.reference, run.shown_path) for run in runs])
-
-
-def _line(text: str) -> Text:
-    """Commands are to be pasted: they stay in one line."""
-    from rich.text import Text
-
-    if "perfcli compare " in text:
-        return Text(text, no_wrap=True, overflow="ignore")
-    return Text(text)
-
-
-def _show(found: Bisection, ends: Compared | None, shown: Shown) -> None:
-    from rich.console import Group
-    from rich.text import Text
-
-    comparison = ends.comparison if ends else None
-    if shown.json is not None:
-        references = [reference for reference, _ in ends.places] if ends else []
-        fields = document.fields(found, comparison, references)
-        output.write_document("bisection", fields, shown.json)
-    lines = [_bisect_view.verdict(found)] if shown.quiet else _bisect_view.lines(found)
-    output.show(Group(*map(_line, lines)), shown.json)
-    if ends is None or shown.quiet:
-        return
-    screen = output.screen()
-    head = Text("\nthe two ends:" if found.direction is None else "\nbefore and after:")
-    body = screen.comparison(ends.comparison, ends.places, not shown.report, False)
-    output.show(Group(head, body), shown.json)
-    references = [reference for reference, _ in ends.places]
-    if not shown.report and all(references):
-        line = f"look closer: perfcli compare {' '.join(references)}"
-        output.show(Group(_line(line)), shown.json)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
-from typing import Any
 
 from perfcli.bisect.answer import Across, Bisection, Cost, Ends
-from perfcli.bisect.knowledge import Knowledge
-from perfcli.bisect.space import Installations
 from perfcli.commands import _bisect_search, _bisect_timed
+from perfcli.commands._bisect_across import across_of
 from perfcli.commands._bisect_asked import Asked, compare_command, title
 from perfcli.commands._bisect_clock import Stopwatch, compile_paired
 from perfcli.commands._bisect_file import Record
@@ -20,8 +18,6 @@ from perfcli.commands._bisect_progress import Watcher
 from perfcli.commands._bisect_search import Limits
 from perfcli.commands._bisect_timed import Clock
 from perfcli.commands._progress import Notes
-from perfcli.commands._request import Job
-from perfcli.errors import PerfcliError
 from perfcli.search.drive import budget
 from perfcli.search.ledger import Ledger
 from perfcli.search.result import Culprits, Status
@@ -137,11 +133,8 @@ class _Searched:
             if self._clock
             else _bisect_search.exact_ends(forge)
         )
-        found = replace(blank, ends=known, across=self._across(known))
-        if not known.is_worse:
-            across = found.across
-            unexplained = across is not None and known.bad > across.good_value
-            status: Status = "not explained" if unexplained else "not worse"
+        found = replace(blank, ends=known, across=across_of(asked, forge))
+        if status := nothing_to_search(known, found.across):
             return replace(found, culprits=Culprits(status))
         if self._clock:
             culprits = _bisect_timed.timed_culprits(self._clock, known, self._limits)
@@ -163,39 +156,12 @@ class _Searched:
         cured = space.settings(space.everything - blamed)
         return replace(found, cure=cured, command=compare_command(self._asked, bad, cured))
 
-    def _across(self, known: Ends) -> Across | None:
-        installations = self._asked.plan.installations
-        if installations is None:
-            return None
-        ours, theirs = self._asked.plan.jobs
-        return Across(
-            ours.interpreter.torch,
-            theirs.interpreter.torch,
-            self._of_good_torch(ours, installations),
-            tuple(change.name for change in installations.unsettable),
-            installations.only_good,
-            (*installations.only_bad, *installations.unknown),
-        )
 
-    def _of_good_torch(self, job: Job, installations: Installations) -> float:
-        """The good side as it is, on its own torch."""
-        if self._asked.metric.kind == "memory" and self._asked.setting is None:
-            raise PerfcliError(
-                "releases of torch estimate peak memory in different ways, so that two can't be "
-                "compared: take bytes, or measure on a GPU"
-            )
-        if self._clock:
-            raise PerfcliError(
-                f"{self._asked.metric.name} is not searched between two installations: take an "
-                "exact metric (bytes, spills, …), and perfcli compare --b-python for the time"
-            )
-        variant = job.request.variant
-        settings: Mapping[str, Any] = {**variant.env, **variant.options}
-        own = Knowledge()
-        space = replace(self._forge.space, variables=frozenset(variant.env))
-        forge = Forge(self._forge.generator, job.request, space, self._asked.metric, own)
-        (code,) = forge.codes([settings])
-        self._forge.compiled += 1
-        if code.name is None:
-            raise PerfcliError(f"the good side does not compile on its own torch: {code.failure}")
-        return forge.value(settings, code.name)
+def nothing_to_search(known: Ends, across: Across | None) -> Status | None:
+    """Between two installations the good torch itself counts: its options on the bad torch may be
+    better than bad where the good torch is not."""
+    if across is not None and across.good_value >= known.bad:
+        return "not worse"
+    if known.is_worse:
+        return None
+    return "not worse" if across is None else "not explained"

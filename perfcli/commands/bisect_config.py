@@ -102,6 +102,7 @@ def bisect_config(
         not no_flip,
         resume,
     )
+    from perfcli.commands._bisect_shown import Shown
     from perfcli.commands._measuring_options import Asked
     from perfcli.commands._obtain import How
     from perfcli.commands._progress import Notes
@@ -110,5 +111,5 @@ def bisect_config(
     question = Question(scenario, tuple(param or ()), preset, target, device, dynamic, jobs)
     timing = Asked(measure_budget, threads, seed, allow_env=tuple(allow_env or ()))
     how = How(timeout=timeout, fake=fake)
-    shown = _bisect_command.Shown(json, quiet, report)
+    shown = Shown(json, quiet, report)
     return _bisect_command.bisect(question, typed, timing, how, shown, Notes(quiet))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from perfcli.bisect.answer import Across, Bisection, Cost, Ends
 from perfcli.bisect.metrics import METRICS
+from perfcli.commands._bisect_run import nothing_to_search
 from perfcli.commands._bisect_view import lines, verdict
 from perfcli.search.answer import Answer
 from perfcli.search.options import OptionChange
@@ -42,6 +45,44 @@ def test_what_no_option_explains_between_two_installations() -> None:
     assert "not explained by an option: +12" in said
     assert "only torch 2.13 has: new" in said
     assert result.exit_code == 3
+    assert "" not in [a for a, b in pairwise(said) if b == ""]
+
+
+def test_both_installations_stand_at_the_top_and_their_options_are_named() -> None:
+    left = Answer("good", 5.0)
+    culprits = Culprits(
+        "explained",
+        (blamed(A, 20, left),),
+        Answer("good", 10.0),
+        Answer("bad", 20.0),
+        left,
+    )
+    said = lines(found(Ends(10, 20), culprits, Across("2.11", "2.13", good_value=8)))
+    assert said[1] == "good 8 (torch 2.11) → bad 20 (torch 2.13)"
+    assert said[2] == "2 options differ between the two: a, b"
+    assert "torch 2.13 with the options of torch 2.11: 10" in said
+    # Better than the good end: nothing is left.
+    assert not [line for line in said if "is left" in line]
+
+
+def test_of_options_on_one_side_those_for_performance_are_named() -> None:
+    private = tuple(f"_private_{n}" for n in range(20))
+    across = Across(
+        "2.11", "2.13", 8, only_good=private, only_bad=(*private, "batch_invariant"),
+        unsettable=("inter_node_bw",),
+    )  # fmt: skip
+    said = lines(found(Ends(20, 20), Culprits("not explained"), across))
+    assert "only torch 2.11 has: 20 options (--json has all)" in said
+    assert "only torch 2.13 has: batch_invariant and 20 more (--json has all)" in said
+    assert "defaults that can't be carried over: inter_node_bw" in said
+
+
+def test_good_that_is_no_better_is_held_against_the_good_torch_itself() -> None:
+    across = Across("2.13", "2.11", good_value=21)
+    result = found(Ends(10, 20), Culprits("not worse"), across)
+    assert verdict(result) == (
+        "good is not better than bad: 21 (torch 2.13) and 20 (torch 2.11), exact"
+    )
 
 
 def test_options_that_explain_part_of_it() -> None:
@@ -59,3 +100,11 @@ def test_two_times_stand_with_their_interval_and_the_floor() -> None:
     assert verdict(result) == (
         "good is not better than bad: 10.00 ms and 10.10 ms, +1.0 % [−0.2, +2.2], noise floor 1.5 %"
     )
+
+
+def test_a_good_torch_that_is_no_better_is_not_searched() -> None:
+    # With the good torch's options the bad torch is better: 10 against 20. The good torch is not.
+    assert nothing_to_search(Ends(10, 20), Across("2.13", "2.11", good_value=21)) == "not worse"
+    assert nothing_to_search(Ends(10, 20), Across("2.13", "2.11", good_value=12)) is None
+    assert nothing_to_search(Ends(20, 20), Across("2.13", "2.11", good_value=8)) == "not explained"
+    assert nothing_to_search(Ends(20, 20), None) == "not worse"

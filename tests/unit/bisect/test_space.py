@@ -97,6 +97,26 @@ def test_two_installations() -> None:
     assert [change.name for change in found.unsettable] == ["typed"]
 
 
+def test_a_release_without_a_limit_is_carried_over_as_no_limit() -> None:
+    # What perfcli brings to torch 2.11 has None for its default: no limit. torch 2.13 takes 0.
+    name = "triton.mix_order_reduction_max_reads"
+    old = catalogue(Entry(name, "int | None", "None", None))
+    new = catalogue(Entry(name, "int", "10", 10))
+    up = installations(Variant(""), Variant(""), old, new)
+    assert [(c.name, c.good, c.bad) for c in up.space.changes] == [(name, 0, 10)]
+    assert up.unsettable == ()
+    down = installations(Variant(""), Variant(""), new, old)
+    assert [(c.name, c.good, c.bad) for c in down.space.changes] == [(name, 10, None)]
+
+
+def test_another_none_is_not_carried_over() -> None:
+    old = catalogue(Entry("a", "int | None", "None", None))
+    new = catalogue(Entry("a", "int", "10", 10))
+    found = installations(Variant(""), Variant(""), old, new)
+    assert found.space.changes == ()
+    assert [change.name for change in found.unsettable] == ["a"]
+
+
 def test_tables_and_dotted_names_are_the_same() -> None:
     table = {"triton": {"x": 1, "y": {"z": True}}, "triton.w": [1], "FLAG": "0"}
     assert dict(flatten(table, "f")) == {
