@@ -61,7 +61,7 @@ def parts_of(generated: Generated) -> dict[str, str]:
     code: list[object] = [peaks]
     for kernel in run.kernels:
         source = unpack(blobs[kernel.source]).replace(kernel.name, "kernel")
-        moved = (kernel.bytes_read, kernel.bytes_written)
+        moved = (kernel.bytes_read, kernel.bytes_written, kernel.bytes_swept)
         # In front of it stand the launch heuristics with sizes, types and options.
         body = source.partition("@triton.jit\n")[2] or source
         binary.append((kernel.graph, kernel.launches, kernel.source_hash))

@@ -38,6 +38,7 @@ METRICS = {
         Metric("kernels", "kernels", "code", "kernels that a step launches"),
         Metric("registers", "registers", "binary", "registers per thread, of the worst kernel"),
         Metric("bytes", "bytes_moved", "code", "bytes that a step moves"),
+        Metric("swept", "bytes_swept", "code", "bytes, a buffer again for each pass over it"),
         Metric("lower-bound", "lower_bound_seconds", "code", "the bytes at the target's bandwidth"),
         Metric("peak-memory", "peak_memory_bytes", "memory", "measured on a GPU, else estimated"),
         Metric("compile-time", "compile_seconds", "compile", "from the model to generated code"),
@@ -49,7 +50,7 @@ _ALIASES = {"step-time": "time", "lower-bound-time": "lower-bound"} | {
     metric.of_runs: name for name, metric in METRICS.items()
 }
 
-_GPU_ONLY = ("spills", "registers", "lower-bound", "device-time")
+_GPU_ONLY = ("spills", "registers", "swept", "lower-bound", "device-time")
 
 
 def find(name: str, device: Device) -> Metric:

@@ -19,8 +19,8 @@ def bisect_config(
             "--metric",
             "-m",
             metavar="METRIC",
-            help="spills, loads, kernels, registers, bytes, lower-bound, peak-memory, "
-            "compile-time, device-time, time.",
+            help="spills, loads, kernels, registers, bytes, swept, lower-bound, "
+            "peak-memory, compile-time, device-time, time.",
         ),
     ],
     good: Annotated[

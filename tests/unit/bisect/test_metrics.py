@@ -28,6 +28,11 @@ def test_values_are_the_sums_of_kernels() -> None:
     assert value_of(METRICS["peak-memory"], RUN) == 4e9
 
 
+def test_bytes_are_swept_at_each_launch() -> None:
+    kernel = replace(RUN.kernels[0], bytes_swept=100, launches=3)
+    assert value_of(METRICS["swept"], RUN, (kernel, replace(kernel, bytes_swept=7))) == 321
+
+
 def test_kernels_with_candidates_take_the_place_of_those_without() -> None:
     assert value_of(METRICS["spills"], RUN, ()) == 0
 
@@ -76,6 +81,20 @@ def test_launch_heuristics_decide_binaries_and_bodies_what_is_read() -> None:
     body = parts_of(generated("@heuristics(warps=1)\n@triton.jit\ndef kernel(): pass"))
     assert plain["code"] == launch["code"] != body["code"]
     assert len({parts["binary"] for parts in (plain, launch, body)}) == 3
+
+
+def test_the_same_body_over_other_buffers_is_swept_otherwise() -> None:
+    source = "@triton.jit\ndef kernel(): load()"
+    made = generated(source).bundle
+
+    def swept(amount: int) -> Generated:
+        (kernel,) = made.run.kernels
+        run = replace(made.run, kernels=(replace(kernel, bytes_swept=amount),))
+        return Generated("abc", replace(made, run=run))
+
+    one, two = swept(100), swept(200)
+    assert parts_of(one)["code"] != parts_of(two)["code"]
+    assert parts_of(one)["binary"] == parts_of(two)["binary"]
 
 
 def test_readings_against_one_end() -> None:
