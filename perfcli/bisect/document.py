@@ -127,6 +127,7 @@ def _improvement(found: Improvement) -> dict[str, Any]:
             for each in found.dependencies
         ],
         "pairs_left": found.pairs_left,
+        "untried": [_change(change) for change in found.untried],
     }
 
 

@@ -60,7 +60,9 @@ def improvement(found: Bisection, best: Improvement) -> Iterator[str]:
         yield f"interaction: {names}: {together}, apart {units.signed(writer, sign * pair.apart)}"
     yield from (dependency(each) for each in best.dependencies)
     if best.pairs_left:
-        yield f"{units.plural(best.pairs_left, 'pair')} not tried"
+        yield f"{units.plural(best.pairs_left, 'pair')} not tried, of changes that change the code"
+    if best.untried and best.best:
+        yield f"not tried beside the best: {listed(best.untried, MOST_EFFECTS)}"
 
 
 def _effect(found: Bisection, effect: Effect, same: dict[str, list[str]]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import combinations
 
 from perfcli.search.answer import Answer
 from perfcli.search.effects import changes_code
@@ -10,6 +11,8 @@ from perfcli.search.improvement import Effect, Improvement, Interaction
 from perfcli.search.options import OptionChange, Subset
 from perfcli.search.question import Question, Search
 from perfcli.search.result import Dependency
+
+Keys = tuple[str, ...]
 
 # Gains that differ by a smaller share of the metric's value are equal but for rounded sums.
 ROUNDING = 1e-9
@@ -24,7 +27,6 @@ class Best:
         self.seen: dict[Subset, Answer] = {}
         self.subset: Subset = frozenset()
         self.dependencies: dict[str, Subset] = {}
-        self.pairs_left = 0
 
     @property
     def baseline(self) -> Answer | None:
@@ -32,7 +34,11 @@ class Best:
         return self.seen.get(frozenset())
 
     def ask(self, subset: Subset, maybe: tuple[Subset, ...], step: str) -> Search[Subset, Answer]:
-        """Asks, and takes it for the best where it is better, or as good with fewer changes."""
+        """Asks what is not known, and takes it for the best where it is better, or as good with
+        fewer changes."""
+        if subset in self.seen:
+            return self.seen[subset]
+        maybe = tuple(each for each in maybe if each not in self.seen)
         answer = yield Question(subset, maybe, step=step, suspects=len(maybe) + 1)
         self.seen[subset] = answer
         if self._is_better(subset):
@@ -41,12 +47,15 @@ class Best:
 
     def _is_better(self, subset: Subset) -> bool:
         """Than the best so far; as good with fewer changes is better."""
-        gain, most = self.gain(subset), self.gain(self.subset)
-        if gain is None or most is None:
+        most = self.gain(self.subset)
+        if most is None or not self.is_at_least(subset, most):
             return False
-        if self._equal(gain, most):
-            return len(subset) < len(self.subset)
-        return gain > most
+        return not self._equal(self.gain(subset) or 0.0, most) or len(subset) < len(self.subset)
+
+    def is_at_least(self, subset: Subset, least: float) -> bool:
+        """Whether its gain is known, and not less."""
+        gain = self.gain(subset)
+        return gain is not None and (gain > least or self._equal(gain, least))
 
     def gain(self, subset: Subset) -> float | None:
         """Against no change, in the metric's unit; ``None`` where one of the two is not known."""
@@ -63,11 +72,30 @@ class Best:
 
     def expected(self, subset: Subset) -> float:
         """The sum of what its changes do alone; what is not known counts nothing."""
-        return sum(self.gain(frozenset({key})) or 0.0 for key in sorted(subset))
+        return sum(self.alone(key) for key in sorted(subset))
+
+    def alone(self, key: str) -> float:
+        """What it gains alone; what is not known counts nothing."""
+        return self.gain(frozenset({key})) or 0.0
+
+    def ordered(self, subset: Subset) -> Keys:
+        """As in the catalogue."""
+        return tuple(key for key in self.changes if key in subset)
+
+    def by_gain(self) -> Keys:
+        """The leaders, what gains most alone first. sorted() keeps the order of equals."""
+        return tuple(sorted(self.leaders(), key=self.alone, reverse=True))
 
     def fits(self, subset: Subset, key: str) -> bool:
         """Whether no change of ``subset`` is of the same option."""
         return self.changes[key].name not in {self.changes[other].name for other in subset}
+
+    def first_values(self, keys: Keys) -> Keys:
+        """The first of each option."""
+        first: dict[str, str] = {}
+        for key in keys:
+            first.setdefault(self.changes[key].name, key)
+        return tuple(first.values())
 
     def effects(self) -> tuple[Effect, ...]:
         first: dict[str, OptionChange] = {}
@@ -83,7 +111,7 @@ class Best:
             effects.append(Effect(change, answer, self.gain(single), same_as, changes))
         return tuple(effects)
 
-    def leaders(self) -> tuple[str, ...]:
+    def leaders(self) -> Keys:
         """The changes with code of their own, or that of the earliest change with it."""
         return tuple(
             effect.change.key
@@ -93,25 +121,48 @@ class Best:
             and effect.gain is not None
         )
 
-    def candidates(self, subset: Subset) -> list[str]:
-        """What may be added to the set, or take the place of another value: the changes with code
-        of their own, and those that depend on what it has."""
-        awake = [key for key, needs in self.dependencies.items() if needs <= subset]
-        return [key for key in (*self.leaders(), *awake) if key not in subset]
-
     def replaced(self, subset: Subset, key: str) -> Subset:
         """With this change, and without another value of its option."""
         name = self.changes[key].name
         return frozenset(k for k in subset if self.changes[k].name != name) | {key}
 
-    def silent(self) -> tuple[str, ...]:
+    def with_all(self, subset: Subset, keys: Keys) -> Subset:
+        for key in keys:
+            subset = self.replaced(subset, key)
+        return subset
+
+    def as_good(self, subset: Subset) -> Subset:
+        """It, where it has the best value; else the best set."""
+        return subset if self.is_at_least(subset, self.gain(self.subset) or 0.0) else self.subset
+
+    def untried(self) -> Keys:
+        """The leaders that no set with a value has beside the best set."""
+        valued = [subset for subset in self.seen if self.gain(subset) is not None]
+        return tuple(
+            key
+            for key in self.by_gain()
+            if key not in self.subset
+            and not any(self.replaced(self.subset, key) <= subset for subset in valued)
+        )
+
+    def untried_pairs(self) -> list[Subset]:
+        """Of leaders, those that no set with a value has."""
+        leaders = self.leaders()
+        tried = {
+            pair
+            for subset in self.seen
+            if self.gain(subset) is not None
+            for pair in combinations([key for key in leaders if key in subset], 2)
+        }
+        return [
+            frozenset(pair)
+            for pair in combinations(leaders, 2)
+            if pair not in tried and self.fits(frozenset(pair[:1]), pair[1])
+        ]
+
+    def silent(self) -> Keys:
         """The changes that leave the code as it is."""
         return tuple(e.change.key for e in self.effects() if e.changes_code is False)
-
-    def depends(self, key: str, base: Subset) -> None:
-        known = self.dependencies.get(key)
-        if known is None or len(base) < len(known):
-            self.dependencies[key] = base
 
     def result(self, stopped: str = "") -> Improvement:
         return Improvement(
@@ -125,7 +176,8 @@ class Best:
                 Dependency(self.changes[key], self._options(base))
                 for key, base in self.dependencies.items()
             ),
-            self.pairs_left,
+            len(self.untried_pairs()),
+            self._options(frozenset(self.untried())),
             stopped,
         )
 

@@ -1,37 +1,47 @@
 """What should I turn on? The best set of changes out of a catalogue, for a metric that is exact.
 
-With n changes (options times values), m of which generate code that neither the defaults nor an
-earlier change does, the tests are:
+Of n changes (options times values) m generate code that neither the defaults nor an earlier change
+does: h of their options help alone, others do nothing or do harm. The tests are:
 
 1. each change alone: n + 1, of which m + 1 are judged;
-2. the best set grows by the one that helps most, neutral ones are tried as well: at most m each
-   time, until none helps;
-3. what changes no code alone may on top of another: all such at once, on the best set and on each
-   of the m: m + 1 for each value that an option has, 2 · log2(n) more for each that does;
-4. pairs of the m, those with the best sum of gains first: at most ``most_pairs``; and the set that
-   should be best by what single changes and pairs do: 1;
-5. after 3 and 4 the set grows again if something better was seen, and changes that do not
-   contribute are dropped.
+2. all that help at once, the best value of each option: 1 where they gain half of their sum or
+   more; halves of what does not, at most ``MOST_HELPFUL``;
+3. on top of them what does nothing alone, all at once, and halves of what does harm there: 1,
+   at most ``MOST_NEUTRAL``; then in the same way what changes no code alone: 1 for each value that
+   an option has, at most ``MOST_SILENT`` and 1;
+4. on top of all that did no harm in 3 each of the other m, the least harm first; one test more, or
+   as many as an option has values, where ``may_matter`` names options that change no code alone;
+   what is left of the m is tried on top of the best set; then pairs that no tested set has, those
+   with the best sum of gains first: in all ``most_pairs``;
+5. where a set is better than the best before: which of its changes that takes, 1 where the one that
+   was added is enough, log2(set) + 1 more for each other one; at the end the best set without each
+   of its changes: as many as it has.
 
-Not tried: three changes that help only together; two that alone change no code and do so together;
-changes that generate the same code alone and not in company (the first one stands for all).
+Where gains add up, h is 5, 18 do nothing and 21 do harm: 1 + 2 + 21 + 5 = 29 tests after 1, and
+what is left of ``most_pairs`` for pairs of those that do harm.
+
+The best set is proven 1-minimal: without any one of its changes it is not as good. It was tested
+with each other change that has code of its own, alone or with others (step 3 and 4), but for those
+that the result names as ``untried``. Not tried: three changes that help only together, but for
+those of 2 and 3 with one other; what another one undoes in all sets that it was tested in; changes
+that generate the same code alone and not in company (the first one stands for all); changes that
+have no value alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from itertools import combinations
+from collections.abc import Iterable, Sequence
 
 from perfcli.search.best import Best
-from perfcli.search.group import that_change_code
+from perfcli.search.dependents import MayMatter, awakened, dependencies, silent
+from perfcli.search.group import minimal, reduced, widened
 from perfcli.search.improvement import Direction, Improvement
 from perfcli.search.options import OptionChange, Subset, ordered
-from perfcli.search.pairwise import predicted_best
 from perfcli.search.question import Search, Stopped
 
 MOST_PAIRS = 50
-
-MayMatter = Callable[[Subset, str], bool]
+MOST_HELPFUL = 30
+MOST_NEUTRAL = 12
 
 
 def find_best(
@@ -44,9 +54,9 @@ def find_best(
 ) -> Search[Subset, Improvement]:
     """``catalogue``: an option may be there with several values; a set has one at most.
     ``may_matter``: whether an option that changes no code alone is worth trying on top of a single
-    change; on the best set all are tried. Answers
-    need a ``value``; their outcome counts where it is "unresolved". Where the code without any
-    change has no value the search ends there."""
+    change; on top of what helps or does nothing alone all are tried. Answers need a ``value``;
+    their outcome counts where it is "unresolved". Where the code without any change has no value
+    the search ends there."""
     wants_lower = lower_is_better == (direction == "improve")
     best = Best({change.key: change for change in ordered(catalogue)}, wants_lower)
     try:
@@ -63,61 +73,71 @@ def _search(best: Best, most_pairs: int, may_matter: MayMatter) -> Search[Subset
         return
     for at, single in enumerate(singles):
         yield from best.ask(single, singles[at + 1 :], "each change alone")
-    yield from _grow(best)
-    yield from _dependents(best, best.subset)
-    for key in best.leaders():
-        yield from _dependents(best, frozenset({key}), may_matter)
-    yield from _grow(best)
-    yield from _pairs(best, most_pairs)
-    yield from best.ask(predicted_best(best), (), "what pairs promise")
-    yield from _grow(best)
+    yield from _helpful(best)
+    wide = yield from _neutral(best)
+    wide = yield from silent(best, wide)
+    end = len(best.seen) + most_pairs
+    wide = yield from _one_more(best, wide, end)
+    yield from awakened(best, wide, may_matter, end)
+    more = end - len(best.seen)
+    yield from minimal(best)
+    yield from _left(best, len(best.seen) + more)
+    yield from dependencies(best)
+    yield from minimal(best)
 
 
-def _grow(best: Best) -> Search[Subset, None]:
-    """Adds what helps most as long as something does, then drops what does not contribute."""
-    start: Subset | None = None
-    while start != best.subset:
-        start = best.subset
-        added = [best.replaced(start, key) for key in best.candidates(start)]
-        for at, subset in enumerate(added):
-            yield from best.ask(subset, tuple(added[at + 1 :]), "one more change")
-    dropped: Subset | None = None
-    while dropped != best.subset:
-        dropped = best.subset
-        fewer = [dropped - {key} for key in sorted(dropped)]
-        for at, subset in enumerate(fewer):
-            yield from best.ask(subset, tuple(fewer[at + 1 :]), "one change less")
+def _helpful(best: Best) -> Search[Subset, None]:
+    keys = best.first_values(tuple(key for key in best.by_gain() if best.alone(key) > 0))
+    yield from widened(best, frozenset(), keys, "what helps alone", MOST_HELPFUL)
+    if not best.is_at_least(best.subset, best.expected(best.subset)):
+        yield from minimal(best)
 
 
-def _dependents(
-    best: Best, base: Subset, may_matter: MayMatter = lambda base, name: True
+def _neutral(best: Best) -> Search[Subset, Subset]:
+    """The best set, with all that does no harm."""
+    core = best.subset
+    alone = tuple(key for key in best.by_gain() if best.alone(key) == 0 and best.fits(core, key))
+    keys = best.first_values(alone)
+    wide = yield from widened(best, core, keys, "what does nothing alone", MOST_NEUTRAL)
+    yield from reduced(best, core)
+    return best.as_good(wide)
+
+
+def _one_more(best: Best, wide: Subset, end: int) -> Search[Subset, Subset]:
+    """Each change that ``wide`` does not have on top of it, the least harm first."""
+    others = tuple(key for key in best.by_gain() if key not in wide)
+    for at, key in enumerate(others):
+        if len(best.seen) >= end:
+            break
+        before, subset = best.subset, best.replaced(wide, key)
+        later = tuple(best.replaced(wide, other) for other in others[at + 1 :])
+        yield from best.ask(subset, later, "one more change")
+        if best.subset != before:
+            yield from reduced(best, best.replaced(before, key))
+            wide = best.as_good(subset)
+    return wide
+
+
+def _left(best: Best, end: int) -> Search[Subset, None]:
+    """On top of the best set: what was not tried there, then pairs that were not tried at all."""
+    before: Subset | None = None
+    while before != best.subset:
+        before = best.subset
+        pairs = sorted(best.untried_pairs(), key=best.expected, reverse=True)
+        one = [best.replaced(before, key) for key in best.untried()]
+        two = [best.with_all(before, best.ordered(pair)) for pair in pairs]
+        yield from _until_better(best, one, "one more change", end)
+        if best.subset == before:
+            yield from _until_better(best, two, "pairs", end)
+        if best.subset != before:
+            yield from minimal(best)
+
+
+def _until_better(
+    best: Best, subsets: Sequence[Subset], step: str, end: int
 ) -> Search[Subset, None]:
-    """Of each option the first value that is still to be tried, then the second, and so on."""
-    silent = [
-        key
-        for key in best.silent()
-        if best.fits(base, key) and may_matter(base, best.changes[key].name)
-    ]
-    while base and silent:
-        group: dict[str, str] = {}
-        for key in silent:
-            group.setdefault(best.changes[key].name, key)
-        keys = tuple(group.values())
-        for key in (yield from that_change_code(base, keys, "options that need another")):
-            best.depends(key, base)
-            yield from best.ask(base | {key}, (), "options that need another")
-        silent = [key for key in silent if key not in keys]
-
-
-def _pairs(best: Best, most: int) -> Search[Subset, None]:
-    pairs = [
-        frozenset(pair)
-        for pair in combinations(best.leaders(), 2)
-        if best.fits(frozenset(pair[:1]), pair[1])
-    ]
-    # sorted() keeps the order of equals: that of the catalogue.
-    untried = [pair for pair in pairs if pair not in best.seen]
-    untried = sorted(untried, key=best.expected, reverse=True)
-    best.pairs_left = max(len(untried) - most, 0)
-    for at, pair in enumerate(untried[:most]):
-        yield from best.ask(pair, tuple(untried[at + 1 : most]), "pairs")
+    before = best.subset
+    for at, subset in enumerate(subsets):
+        if len(best.seen) >= end or best.subset != before:
+            return
+        yield from best.ask(subset, tuple(subsets[at + 1 : end]), step)

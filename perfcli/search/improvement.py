@@ -51,7 +51,10 @@ class Improvement:
     interactions: tuple[Interaction, ...] = ()
     """Among the pairs that were tested."""
     dependencies: tuple[Dependency, ...] = ()
-    """Options that alone change no code, and one that they do something on top of."""
+    """Of the best set: options that alone change no code, and what they do something on top of."""
     pairs_left: int = 0
-    """Pairs that were not tested, as there are more than ``most_pairs``."""
+    """Pairs of changes with code of their own that no tested set has."""
+    untried: tuple[OptionChange, ...] = ()
+    """Changes with code of their own that were not tested beside the best set, not even together
+    with others."""
     stopped: str = ""

@@ -3,35 +3,101 @@ from __future__ import annotations
 import math
 
 import pytest
-from unit.search.oracles import GOOD, Exact, letters, run, subset
+from unit.search.oracles import Exact, changes, letters, run, subset
 
-from perfcli.search.group import that_change_code
+from perfcli.search.answer import Answer
+from perfcli.search.best import Best
+from perfcli.search.group import minimal, reduced, widened
 from perfcli.search.options import Subset
+from perfcli.search.question import Search
 
-KEYS = tuple(f"{name}=True" for name in "bcdefghijklmnopq")
-
-
-def oracle(awake: str) -> Exact[Subset]:
-    """Of the keys only these change the code."""
-    return Exact(lambda keys: GOOD, lambda keys: letters(keys & subset("a" + awake)))
+NAMES = "abcdefghijklmnop"
+KEYS = tuple(f"{name}=True" for name in NAMES)
 
 
-def test_where_none_does_anything_one_test_is_enough() -> None:
-    asked = oracle("")
-    assert run(that_change_code(subset("a"), KEYS, ""), asked) == ()
-    assert asked.asked() == [subset("a"), subset("a").union(KEYS)]
+def new() -> Best:
+    return Best({change.key: change for change in changes(NAMES)}, wants_lower=True)
 
 
-@pytest.mark.parametrize("awake", ["b", "q", "hi", "bcdefghijklmnopq"])
-def test_those_that_do_are_found(awake: str) -> None:
-    asked = oracle(awake)
-    found = run(that_change_code(subset("a"), KEYS, ""), asked)
-    assert letters(frozenset(found)) == awake
-    assert len(asked.asked()) <= 2 + 2 * len(awake) * math.log2(len(KEYS))
+def oracle(value: dict[str, int], broken: str = "") -> Exact[Subset]:
+    """A set gains what all groups of letters do that it has; what is broken does not compile."""
+
+    def truth(keys: Subset) -> Answer:
+        return Answer("good", 100.0 - sum(g for names, g in value.items() if subset(names) <= keys))
+
+    return Exact(truth, lambda keys: None if keys & subset(broken) else letters(keys))
 
 
-def test_a_group_that_does_not_compile_is_split() -> None:
-    """``d`` never does, and is not named."""
-    asked = oracle("k")
-    asked.code = lambda keys: None if "d=True" in keys else letters(keys & subset("ak"))
-    assert run(that_change_code(subset("a"), KEYS, ""), asked) == ("k=True",)
+def searched(best: Best, search: Search[Subset, Subset]) -> Search[Subset, Subset]:
+    yield from best.ask(frozenset(), (), "")
+    return (yield from search)
+
+
+def wide(asked: Exact[Subset], best: Best, most: int = 99) -> str:
+    return letters(run(searched(best, widened(best, frozenset(), KEYS, "", most)), asked))
+
+
+def test_one_test_is_enough_where_none_does_harm() -> None:
+    asked = oracle({})
+    assert wide(asked, new()) == NAMES
+    assert asked.asked() == [frozenset(), frozenset(KEYS)]
+
+
+@pytest.mark.parametrize("harm", ["a", "p", "hi"])
+def test_those_that_do_harm_are_left_out(harm: str) -> None:
+    asked = oracle(dict.fromkeys(harm, -3))
+    assert wide(asked, new()) == "".join(name for name in NAMES if name not in harm)
+    assert len(asked.asked()) <= 2 + 2 * len(harm) * math.log2(len(KEYS))
+
+
+def test_what_does_not_compile_is_left_out() -> None:
+    assert wide(oracle({}, broken="dk"), new()) == "abcefghijlmnop"
+
+
+def test_the_most_tests_are_kept() -> None:
+    asked = oracle(dict.fromkeys(NAMES, -1))
+    assert wide(asked, new(), most=5) == ""
+    assert len(asked.asked()) == 1 + 5
+
+
+@pytest.mark.parametrize("needed", ["", "p", "ch", "bgn"])
+def test_a_set_is_reduced_to_what_its_value_needs(needed: str) -> None:
+    """``a`` is the core."""
+    asked, best = oracle({"a": 2, f"a{needed}": 5}), new()
+
+    def search() -> Search[Subset, None]:
+        for keys in (frozenset(), frozenset(KEYS)):
+            yield from best.ask(keys, (), "")
+        yield from reduced(best, subset("a"))
+
+    run(search(), asked)
+    assert letters(best.subset) == f"a{needed}"
+    assert len(asked.asked()) <= 2 + 1 + len(needed) * (math.log2(len(KEYS)) + 1)
+
+
+def test_what_is_better_on_the_way_is_kept() -> None:
+    """``p`` does harm in company: the set without it is better than the one to be reduced."""
+    asked, best = oracle({"ab": 9, "ap": -4}), new()
+
+    def search() -> Search[Subset, None]:
+        for keys in (frozenset(), frozenset(KEYS)):
+            yield from best.ask(keys, (), "")
+        yield from reduced(best, subset("a"))
+        yield from minimal(best)
+
+    run(search(), asked)
+    assert (letters(best.subset), best.gain(best.subset)) == ("ab", 9.0)
+
+
+def test_minimal_drops_until_each_change_is_needed() -> None:
+    """``c`` is superfluous beside ``b`` only as long as ``d`` is there."""
+    asked, best = oracle({"a": 5, "b": 3, "c": 1, "bd": -1, "bcd": 1, "cd": -1}), new()
+
+    def search() -> Search[Subset, None]:
+        for keys in (frozenset(), subset("abcd")):
+            yield from best.ask(keys, (), "")
+        yield from minimal(best)
+
+    run(search(), asked)
+    assert (letters(best.subset), best.gain(best.subset)) == ("abc", 9.0)
+    assert all(subset("abc") - {key} in best.seen for key in subset("abc"))

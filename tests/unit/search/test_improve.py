@@ -2,10 +2,15 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 
 import pytest
+from hypothesis import given
+from hypothesis import settings as settings_of_hypothesis
+from hypothesis import strategies as st
+from search_simulation_catalogue import KINDS, plant
 from unit.search.oracles import Exact, own_class, run
 
 from perfcli.search.answer import Answer
@@ -14,6 +19,7 @@ from perfcli.search.improve import find_best
 from perfcli.search.improvement import Improvement
 from perfcli.search.ledger import Ledger
 from perfcli.search.options import OptionChange, Subset
+from perfcli.search.question import Question, Search
 
 Settings = dict[str, int]
 DEFAULTS = {"a": 0, "b": 0, "c": 0, "d": 0, "quiet": 0, "silent": 0}
@@ -171,31 +177,147 @@ def test_stopped_it_has_the_best_so_far(most: int) -> None:
     assert found.answer.value == min(values)
 
 
-def test_the_documented_cost() -> None:
-    """Sixty options of which ten change code and two help: the bound of the module's docstring."""
-    catalogue = [OptionChange(f"o{number:02}", 0, 1) for number in range(60)]
-    own = {f"o{number:02}=1" for number in range(0, 60, 6)}
+def steps_of(found: Search[Subset, Improvement], oracle: Exact[Subset]) -> Counter[str]:
+    """How many tests each step asked for, one core."""
+    steps: Counter[str] = Counter()
+
+    def watch(question: Question[Subset], answer: Answer | None) -> None:
+        steps[question.step] += answer is None
+
+    run(found, oracle, watch=watch)
+    return steps
+
+
+def many(gains: Sequence[int], silent: int) -> tuple[list[OptionChange], Exact[Subset]]:
+    """An option for each gain, and some that change no code; gains add up."""
+    catalogue = [OptionChange(f"o{at:03}", 0, 1) for at in range(len(gains) + silent)]
+    own = {change.key: gain for change, gain in zip(catalogue, gains, strict=False)}
 
     def truth(keys: Subset) -> Answer:
-        return Answer("good", 100.0 - 10 * ("o00=1" in keys) - 5 * ("o54=1" in keys))
+        return Answer("good", 100.0 - sum(own.get(key, 0) for key in keys))
 
-    oracle = Exact(truth, lambda keys: own_class(frozenset(keys & own)))
-    ledger: Ledger[Subset] = Ledger()
-    found = run(find_best(catalogue), oracle, ledger, width=2)
-    assert {change.key for change in found.best} == {"o00=1", "o54=1"}
-    alone, grow, dependents, pairs = 1 + 60, 3 * 10, 1 + 10, 50 + 1
-    assert ledger.compiled <= alone + grow + dependents + pairs
-    # Of the first 61 sets only the ten and the code without any change are judged.
-    assert ledger.judged == ledger.classes <= 1 + 10 + grow + pairs
-    assert found.pairs_left == 0
+    return catalogue, Exact(truth, lambda keys: own_class(keys & own.keys()))
 
 
-def test_the_most_pairs_are_kept_and_the_rest_is_counted() -> None:
-    catalogue = [OptionChange(f"o{number:02}", 0, 1) for number in range(12)]
-    oracle: Exact[Subset] = Exact(lambda keys: Answer("good", 1.0))
-    found = run(find_best(catalogue, most_pairs=20), oracle)
-    assert sum(len(keys) == 2 for keys in oracle.asked()) == 20
-    assert found.pairs_left == 12 * 11 // 2 - 20
+def test_the_documented_cost() -> None:
+    """That of the module's docstring: 5 help, 18 do nothing, 21 do harm, 137 change no code."""
+    catalogue, oracle = many([17, 8, 5, 5, 1, *[0] * 18, *range(-21, 0)], 137)
+    steps = steps_of(find_best(catalogue, may_matter=lambda base, name: False), oracle)
+    pairs = 50 - 21  # of 210 that do harm
+    assert steps == {
+        "without any change": 1, "each change alone": 181, "what helps alone": 1,
+        "what does nothing alone": 1, "options that need another": 1, "one more change": 21,
+        "pairs": pairs, "one change less": 5,
+    }  # fmt: skip
+
+
+def test_the_most_tests_on_top_are_kept_and_the_rest_is_counted() -> None:
+    catalogue, oracle = many([9, *range(-12, 0)], 0)
+    found = run(find_best(catalogue, most_pairs=4), oracle)
+    # All pairs of the thirteen but those of the first with the four that do least harm.
+    assert found.pairs_left == 13 * 12 // 2 - 4
+    assert [change.key for change in found.untried] == [f"o{at:03}=1" for at in range(1, 9)]
+    found = run(find_best(catalogue, most_pairs=30), many([9, *range(-12, 0)], 0)[1])
+    assert (found.pairs_left, found.untried) == (12 * 11 // 2 - 18, ())
+
+
+def test_one_test_says_that_no_two_of_what_does_nothing_help_together() -> None:
+    catalogue, oracle = many([0] * 12, 0)
+    found = run(find_best(catalogue), oracle)
+    assert (found.pairs_left, found.untried, found.best) == (0, (), ())
+    assert len(oracle.asked()) == 1 + 12 + 1
+
+
+def test_what_does_nothing_alone_helps_beside_what_does_harm_alone() -> None:
+    """With 20 others that do nothing: named without them, in log2 of them."""
+    catalogue, oracle = many([3, *[0] * 20, -10, -20], 0)
+    summed = oracle.truth
+
+    def truth(keys: Subset) -> Answer:
+        both = {"o007=1", "o022=1"} <= keys
+        return Answer("good", (summed(keys).value or 0.0) - 25 * both)
+
+    oracle.truth = truth
+    found = run(find_best(catalogue, most_pairs=2), oracle)
+    assert best(found) == {"o000=1", "o007=1", "o022=1"}
+    assert (found.gain, found.untried) == (8.0, (catalogue[21],))
+    assert len(oracle.asked()) <= 1 + 23 + 1 + 1 + 2 + (1 + math.ceil(math.log2(20)) + 1) + 3
+
+
+def test_what_does_nothing_alone_and_harm_in_company_is_left_out() -> None:
+    """And does not hide what helps there; one that does not compile in company does not either."""
+    catalogue, oracle = many([3, *[0] * 16], 0)
+
+    def truth(keys: Subset) -> Answer:
+        gain = [3, 5, -7]
+        company = ["o000=1" in keys, {"o000=1", "o004=1"} <= keys, {"o001=1", "o009=1"} <= keys]
+        return Answer("good", 100.0 - sum(g for g, c in zip(gain, company, strict=True) if c))
+
+    oracle.truth = truth
+    oracle.code = lambda keys: None if {"o002=1", "o012=1"} <= keys else own_class(keys)
+    found = run(find_best(catalogue), oracle)
+    assert (best(found), found.gain) == ({"o000=1", "o004=1"}, 8.0)
+
+
+def test_two_that_help_less_together_than_one_alone() -> None:
+    """All that help at once do not compile, or are worse: halves of them."""
+    catalogue, oracle = many([9, 8, 7, 6], 0)
+    summed = oracle.truth
+
+    def truth(keys: Subset) -> Answer:
+        return Answer("good", (summed(keys).value or 0.0) + 40 * ({"o000=1", "o003=1"} <= keys))
+
+    oracle.truth = truth
+    oracle.code = lambda keys: None if {"o001=1", "o002=1"} <= keys else own_class(keys)
+    found = run(find_best(catalogue), oracle)
+    assert (best(found), found.gain) == ({"o000=1", "o001=1"}, 17.0)
+
+
+def test_one_that_needs_another_is_found_among_a_hundred_that_do_not() -> None:
+    catalogue, oracle = many([3, 2, 0, -4], 100)
+    plain, summed = oracle.code, oracle.truth
+    needing = {"o040=1": "o001=1", "o090=1": "o002=1", "o070=1": "o003=1"}
+
+    def awake(keys: Subset) -> frozenset[str]:
+        return frozenset(key for key, leader in needing.items() if {key, leader} <= keys)
+
+    oracle.code = lambda keys: f"{plain(keys)} {sorted(awake(keys))}"
+    oracle.truth = lambda keys: Answer("good", (summed(keys).value or 0.0) - 10 * len(awake(keys)))
+    found = run(find_best(catalogue), oracle)
+    assert best(found) == {"o000=1", "o001=1", *needing, *needing.values()}
+    assert found.gain == 3 + 2 - 4 + 30
+    needs = {each.option.key: [o.key for o in each.needs] for each in found.dependencies}
+    assert needs == {key: [leader] for key, leader in needing.items()}
+
+
+@given(st.integers(0, 10**6))
+@settings_of_hypothesis(max_examples=60, deadline=None)
+def test_the_best_set_is_minimal_and_the_rest_is_named(seed: int) -> None:
+    """Whatever the pairs do: without any one change it is worse; any other change is no better on
+    top, but for those that the result names."""
+    dice = random.Random(seed)
+    kind = dice.choice(list(KINDS.values()))
+    planted = plant(kind, dice, least=10, most=40)
+    oracle: Exact[Subset] = Exact(
+        lambda keys: Answer("good", 1000.0 - planted.gain(keys)), planted.code
+    )
+    found = run(find_best(planted.changes, most_pairs=dice.choice([0, 5, 50])), oracle)
+    chosen = frozenset(change.key for change in found.best)
+    assert planted.gain(chosen) == found.gain
+    assert found.gain == max(
+        planted.gain(keys) for keys in oracle.asked() if planted.code(keys) is not None
+    )
+    for key in chosen:
+        fewer = chosen - {key}
+        assert planted.code(fewer) is None or planted.gain(fewer) < found.gain
+    tested = [keys for keys in oracle.asked() if planted.code(keys) is not None]
+    leaders = [
+        e.change for e in found.effects if e.changes_code and not e.same_as and e.gain is not None
+    ]
+    for change in leaders:
+        others = {key for key in chosen if key.partition("=")[0] != change.name}
+        beside = any({*others, change.key} <= keys for keys in tested)
+        assert beside or change.key in chosen or change in found.untried
 
 
 @pytest.mark.parametrize("seed", range(20))
