@@ -57,8 +57,7 @@ def find(name: str, device: Device) -> Metric:
     """The metric that is meant. Raises PerfcliError where there is none, or not for this device."""
     metric = METRICS.get(_ALIASES.get(name, name))
     if metric is None:
-        near = suggestion(name, [*METRICS])
-        raise PerfcliError(f"no metric {name!r}: {near} ({', '.join(METRICS)})")
+        raise PerfcliError(f"no metric {name!r}: {suggestion(name, METRICS)}")
     if device == "cpu" and metric.name in _GPU_ONLY:
         others = ", ".join(other for other in METRICS if other not in _GPU_ONLY)
         raise PerfcliError(

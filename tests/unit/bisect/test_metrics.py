@@ -47,6 +47,19 @@ def test_what_the_cpu_does_not_have() -> None:
         find("registers", "cpu")
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("load", "no metric 'load': did you mean loads?"),
+        ("xyz", ": known: " + ", ".join(sorted(METRICS))),
+    ],
+)
+def test_a_metric_that_is_none(name: str, said: str) -> None:
+    with pytest.raises(PerfcliError) as caught:
+        find(name, "cuda")
+    assert str(caught.value).endswith(said)
+
+
 PARTS = {"binary": "b", "code": "c"}
 GRAPHS = {"triton.cudagraphs": True}
 
