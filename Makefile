@@ -83,9 +83,11 @@ accuracy: setup
 	$(BIN)/python bench/accuracy.py tools --pairs 20 --plant 3 --out build/accuracy/tools-3.jsonl
 	$(BIN)/python bench/accuracy.py summary build/accuracy/*.jsonl
 
-# How often bisect-config names exactly the planted culprits, simulated; ten seconds.
+# How often bisect-config names exactly the planted culprits, and the best set of a catalogue,
+# simulated; a minute.
 search-simulation: setup
 	$(BIN)/python bench/search_simulation.py
+	$(BIN)/python bench/search_simulation_catalogue.py
 
 bench: setup
 	$(BIN)/python bench/startup.py

@@ -6,7 +6,7 @@ that does not compile, a change that changes code only on top of another. The tr
 all combinations, taken apart into groups of options that have nothing to do with each other. Only
 simulated: no device, the same numbers everywhere.
 
-    python bench/search_simulation_catalogue.py --repetitions 200 --seed 1
+    python bench/search_simulation_catalogue.py --repetitions 60 --seed 1
 """
 
 from __future__ import annotations
@@ -249,7 +249,7 @@ def rows(repetitions: int, most_pairs: int, seed: int) -> Iterator[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repetitions", type=int, default=200)
+    parser.add_argument("--repetitions", type=int, default=60)
     parser.add_argument("--most-pairs", type=int, default=30)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
