@@ -24,6 +24,8 @@ def culprit_sets(found: Bisection, culprits: Culprits) -> Iterator[str]:
         yield f"without all of them {left}: {units.percent(share)} is left"
     if culprits.status != "explained" and culprits.suspects and culprits.sets:
         yield f"suspects for the rest: {listed(culprits.suspects)}"
+    elif culprits.status is None and len(culprits.suspects) == len(found.changes):
+        yield "none of them is ruled out yet"
     elif culprits.status is None and culprits.suspects:
         yield f"narrowed down to: {listed(culprits.suspects)}"
     if culprits.contradictions:

@@ -64,7 +64,7 @@ class Watcher:
         if self._live is not None:
             self._live.update(self._screen(question))
         elif answer is not None and self._forge.compiled > self._compiled:
-            self._notes.say(f"{_tried(question)}: {self._said(answer)} · {self._known()}")
+            self._notes.say(f"{self._tried(question)}: {self._said(answer)} · {self._known()}")
             self._compiled = self._forge.compiled
 
     def _count(self, answer: Answer) -> None:
@@ -75,8 +75,22 @@ class Watcher:
         from rich.text import Text
 
         left = f" · left: {_left(question)}" if question.suspects is not None else ""
-        lines = f"trying {_tried(question)}{left}\nknown: {self._known()}"
+        lines = f"trying {self._tried(question)}{left}\nknown: {self._known()}"
         return Text(units.printable(lines))
+
+    def _tried(self, question: Question[Any]) -> str:
+        wanted = question.wanted
+        step = f"{question.step}, " if question.step else ""
+        if not isinstance(wanted, frozenset):
+            return f"{step}value {wanted}"
+        if len(wanted) == 1:
+            return step + self._named(next(iter(wanted)))
+        return f"{step}{units.plural(len(wanted), 'change')}" if wanted else step.rstrip(", ")
+
+    def _named(self, key: str) -> str:
+        """A change as it is typed: ``online_softmax=false``."""
+        found = (c for c in self._forge.space.changes if c.key == key)
+        return next((f"{c.name}={units.setting(c.bad)}" for c in found), key)
 
     def _known(self) -> str:
         forge = self._forge
@@ -100,16 +114,6 @@ def written(metric: Metric, value: float | None) -> str:
     if metric.is_timed:
         return units.interval(value)
     return units.writer(metric.of_runs)(value)
-
-
-def _tried(question: Question[Any]) -> str:
-    wanted = question.wanted
-    step = f"{question.step}, " if question.step else ""
-    if not isinstance(wanted, frozenset):
-        return f"{step}value {wanted}"
-    if len(wanted) == 1:
-        return f"{step}{next(iter(wanted))}"
-    return f"{step}{units.plural(len(wanted), 'change')}" if wanted else step.rstrip(", ")
 
 
 def _left(question: Question[Any]) -> str:

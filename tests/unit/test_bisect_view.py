@@ -93,6 +93,14 @@ def test_options_that_explain_part_of_it() -> None:
     assert result.unexplained == 2
 
 
+def test_what_is_known_when_it_was_stopped_early() -> None:
+    def said(*suspects: OptionChange) -> list[str]:
+        return lines(found(Ends(10, 20), Culprits(None, suspects=suspects, stopped="early")))
+
+    assert "narrowed down to: a=2 (1)" in said(A)
+    assert "none of them is ruled out yet" in said(A, B)
+
+
 def test_two_times_stand_with_their_interval_and_the_floor() -> None:
     ends = Ends(0.010, 0.0101, 1.01, 0.998, 1.022, floor=0.015)
     result = found(ends, Culprits("not worse"))
