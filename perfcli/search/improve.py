@@ -9,10 +9,11 @@ does: h of their options help alone, others do nothing or do harm. The tests are
 3. on top of them what does nothing alone, all at once, and halves of what does harm there: 1,
    at most ``MOST_NEUTRAL``; then in the same way what changes no code alone: 1 for each value that
    an option has, at most ``MOST_SILENT`` and 1;
-4. on top of all that did no harm in 3 each of the other m, the least harm first; one test more, or
-   as many as an option has values, where ``may_matter`` names options that change no code alone;
-   what is left of the m is tried on top of the best set; then pairs that no tested set has, those
-   with the best sum of gains first: in all ``most_pairs``;
+4. on top of all that did no harm in 3, or of the best set alone where part of that was better than
+   all of it, each of the other m, the least harm first; one test more for each value where
+   ``may_matter`` names options that change no code alone; what is left of the m is tried on
+   top of the best set; then pairs that no tested set has, those with the best sum of gains first:
+   in all ``most_pairs``;
 5. where a set is better than the best before: which of its changes that takes, 1 where the one that
    was added is enough, log2(set) + 1 more for each other one; at the end the best set without each
    of its changes: as many as it has.
