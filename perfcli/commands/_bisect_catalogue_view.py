@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from perfcli import units
 from perfcli.bisect.answer import Bisection
 from perfcli.commands._bisect_progress import written
-from perfcli.commands._bisect_words import change, dependency, listed
+from perfcli.commands._bisect_words import change, dependency, listed, stopped
 from perfcli.search.improvement import Effect, Improvement
 
 MOST_EFFECTS = 12
@@ -16,7 +16,7 @@ MOST_EFFECTS = 12
 def best_line(found: Bisection, best: Improvement) -> str:
     better = "better" if found.direction == "improve" else "worse"
     if best.baseline is None:
-        return f"no answer yet: stopped {found.stopped}"
+        return f"no answer yet: {stopped(found.stopped)}"
     if not best.best:
         rest = ", of those tried" if best.stopped else ""
         return f"no option of the catalogue makes {units.title(found.metric.of_runs)} {better}" + (

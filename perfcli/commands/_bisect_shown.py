@@ -31,10 +31,13 @@ class Shown:
 
 
 def worth_comparing(found: Bisection) -> bool:
-    """Not where it was interrupted: nobody waits. Of a catalogue where there is an answer."""
+    """Not where it was interrupted: nobody waits; nor where a limit came before any answer:
+    compiling both ends to the end would outlast it. Of a catalogue where there is an answer."""
     if found.stopped == "interrupted":
         return False
-    return found.direction is None or bool(found.cure)
+    if found.direction is not None:
+        return bool(found.cure)
+    return not found.stopped or bool(found.culprits and found.culprits.sets)
 
 
 @dataclass(frozen=True, slots=True)

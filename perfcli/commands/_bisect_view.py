@@ -9,7 +9,7 @@ from perfcli.bisect.answer import Bisection, Ends
 from perfcli.commands import _bisect_across_view
 from perfcli.commands._bisect_catalogue_view import best_line, improvement
 from perfcli.commands._bisect_culprits_view import culprit_sets, flips
-from perfcli.commands._bisect_words import change
+from perfcli.commands._bisect_words import change, stopped
 from perfcli.search.result import Culprits
 
 
@@ -49,7 +49,7 @@ def verdict(found: Bisection) -> str:
     if found.improvement is not None:
         return best_line(found, found.improvement)
     if found.culprits is None or found.culprits.status is None:
-        return f"no answer yet: stopped {found.stopped}"
+        return f"no answer yet: {stopped(found.stopped)}"
     names = [" with ".join(map(change, s.options)) for s in found.culprits.sets]
     blamed = "; ".join(names)
     match found.culprits.status:
@@ -79,7 +79,7 @@ def _both(found: Bisection) -> str:
 
 def _reason(found: Bisection, culprits: Culprits) -> str:
     if culprits.stopped:
-        return f"stopped {culprits.stopped}"
+        return stopped(culprits.stopped)
     if found.across is not None and found.unexplained:
         return f"torch {found.across.bad_torch} has it with either's defaults"
     return {
@@ -155,4 +155,4 @@ def _cost(found: Bisection) -> str:
 
 def _go_on(found: Bisection) -> Iterator[str]:
     if found.stopped:
-        yield f"stopped {found.stopped}: --resume {found.id} goes on"
+        yield f"{stopped(found.stopped)}: --resume {found.id} goes on"

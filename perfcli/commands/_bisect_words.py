@@ -22,3 +22,8 @@ def dependency(found: Dependency) -> str:
 def listed(options: Sequence[OptionChange], most: int = 6) -> str:
     more = f" and {len(options) - most} more" if len(options) > most else ""
     return ", ".join(map(change, options[:most])) + more
+
+
+def stopped(reason: str) -> str:
+    """``stopped after 5 s (--budget)``, or ``interrupted``."""
+    return reason if reason == "interrupted" else f"stopped {reason}"

@@ -235,6 +235,8 @@ def test_a_limit_and_going_on(perfcli: Any) -> None:
     first = document()
     assert first["stopped"] == "after 3 runs (--max-runs)"
     assert f"--resume {first['id']} goes on" in result.out
+    # Both ends compiled to the end would outlast what is left.
+    assert "the two ends" not in result.out
     again = perfcli(*asked, "--resume", first["id"], "--no-flip")
     assert again.code == 0
     whole = document()

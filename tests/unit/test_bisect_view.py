@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 from perfcli.bisect.answer import Across, Bisection, Cost, Ends
@@ -99,6 +100,13 @@ def test_what_is_known_when_it_was_stopped_early() -> None:
 
     assert "narrowed down to: a=2 (1)" in said(A)
     assert "none of them is ruled out yet" in said(A, B)
+
+
+def test_why_it_stopped() -> None:
+    for why, said in (("interrupted", "interrupted"), ("after 5 s", "stopped after 5 s")):
+        result = replace(found(Ends(10, 20), Culprits(None, stopped=why)), stopped=why)
+        assert verdict(result) == f"no answer yet: {said}"
+        assert lines(result)[-1] == f"{said}: --resume id goes on"
 
 
 def test_two_times_stand_with_their_interval_and_the_floor() -> None:
