@@ -17,6 +17,8 @@ from perfcli.search.question import Question
 if TYPE_CHECKING:
     from rich.live import Live
 
+FIRST = "compiling the first variants"
+
 
 class Watcher:
     """Called before a question is answered, and with its answer; a context manager."""
@@ -30,6 +32,7 @@ class Watcher:
         self._bad = self._unresolved = 0
         self._live: Live | None = None
         self._asked: set[object] = set()
+        self._drawn = FIRST
 
     @property
     def seconds(self) -> float:
@@ -41,8 +44,13 @@ class Watcher:
             from rich.live import Live
 
             console = Console(stderr=True, markup=False, highlight=False, emoji=False)
-            self._live = Live(console=console, transient=True, refresh_per_second=4)
+            # Drawn anew at each refresh, so that the seconds go on while something is compiled.
+            self._live = Live(
+                console=console, transient=True, refresh_per_second=4, get_renderable=self._screen
+            )
             self._live.start()
+        else:
+            self._notes.say(FIRST)
         return self
 
     def __exit__(
@@ -62,21 +70,29 @@ class Watcher:
             self._asked.add(question.wanted)
             self._count(answer)
         if self._live is not None:
-            self._live.update(self._screen(question))
+            self._draw(question)
+            self._live.refresh()
         elif answer is not None and self._forge.compiled > self._compiled:
-            self._notes.say(f"{self._tried(question)}: {self._said(answer)} · {self._known()}")
+            seconds = units.seconds(self.seconds)
+            self._notes.say(
+                f"{self._tried(question)}: {self._said(answer)} · {self._counts()}, {seconds}"
+            )
             self._compiled = self._forge.compiled
 
     def _count(self, answer: Answer) -> None:
         self._bad += answer.outcome == "bad"
         self._unresolved += answer.outcome == "unresolved"
 
-    def _screen(self, question: Question[Any]) -> Any:
+    def _draw(self, question: Question[Any]) -> None:
+        """Written here, not in ``_screen``: what it counts is changed by this thread."""
+        left = f" · left: {_left(question)}" if question.suspects is not None else ""
+        lines = f"trying {self._tried(question)}{left}\nknown: {self._counts()}"
+        self._drawn = units.printable(lines)
+
+    def _screen(self) -> Any:
         from rich.text import Text
 
-        left = f" · left: {_left(question)}" if question.suspects is not None else ""
-        lines = f"trying {self._tried(question)}{left}\nknown: {self._known()}"
-        return Text(units.printable(lines))
+        return Text(f"{self._drawn}, {units.seconds(self.seconds)}")
 
     def _tried(self, question: Question[Any]) -> str:
         wanted = question.wanted
@@ -92,14 +108,14 @@ class Watcher:
         found = (c for c in self._forge.space.changes if c.key == key)
         return next((f"{c.name}={units.setting(c.bad)}" for c in found), key)
 
-    def _known(self) -> str:
+    def _counts(self) -> str:
         forge = self._forge
         parts = [f"{forge.compiled} compiled", units.plural(forge.classes, "class", "classes")]
         if self._bad:
             parts.append(f"{self._bad} bad")
         if self._unresolved:
             parts.append(f"{self._unresolved} without an answer")
-        return ", ".join([*parts, units.seconds(self.seconds)])
+        return ", ".join(parts)
 
     def _said(self, answer: Answer) -> str:
         if answer.outcome == "unresolved":

@@ -19,10 +19,14 @@ ONLINE = OptionChange("online_softmax", True, False)
 READS = OptionChange("triton.mix_order_reduction_max_reads", 10, None)
 
 
-def said(capsys: Any, question: Question[Any], answer: Answer) -> str:
+def watcher() -> Watcher:
     space = SimpleNamespace(changes=(ONLINE, READS))
     forge = cast("Forge", SimpleNamespace(space=space, compiled=1, classes=1))
-    Watcher(forge, METRICS["loads"], Notes(quiet=False))(question, answer)
+    return Watcher(forge, METRICS["loads"], Notes(quiet=False))
+
+
+def said(capsys: Any, question: Question[Any], answer: Answer) -> str:
+    watcher()(question, answer)
     return str(capsys.readouterr().err)
 
 
@@ -40,3 +44,22 @@ def test_a_change_is_written_as_it_is_typed(
     wanted = frozenset(change.key for change in changes)
     question = Question(wanted, step="narrowing", suspects=2)
     assert said(capsys, question, Answer("good", 12.0)).startswith(written)
+
+
+def test_something_is_said_before_the_first_answer(capsys: Any) -> None:
+    with watcher():
+        assert capsys.readouterr().err == "compiling the first variants\n"
+
+
+def test_a_terminal_is_drawn_with_the_seconds_that_have_passed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = iter(range(1000))
+    monkeypatch.setattr("perfcli.commands._bisect_progress.time.monotonic", lambda: next(now))
+    watching = watcher()  # at second 0
+    assert watching._screen().plain == "compiling the first variants, 1 s"
+    watching._draw(Question(frozenset({ONLINE.key}), step="proof", suspects=3))
+    assert watching._screen().plain == (
+        "trying proof, online_softmax=false · left: 3 suspects\nknown: 1 compiled, 1 class, 2 s"
+    )
+    assert watching._screen().plain.endswith("3 s")
