@@ -40,6 +40,8 @@ def _without_gaps(body: Iterable[str]) -> Iterator[str]:
 
 
 def _installations(found: Bisection) -> Iterator[str]:
+    if found.culprits is not None and found.culprits.status == "not worse":
+        return  # there is nothing to explain
     if found.across is not None and found.ends is not None:
         yield from _bisect_across_view.installations(found, found.across, found.ends)
 

@@ -84,6 +84,7 @@ def test_good_that_is_no_better_is_held_against_the_good_torch_itself() -> None:
     assert verdict(result) == (
         "good is not better than bad: 21 (torch 2.13) and 20 (torch 2.11), exact"
     )
+    assert not [line for line in lines(result) if "explain" in line]
 
 
 def test_options_that_explain_part_of_it() -> None:
