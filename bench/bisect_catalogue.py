@@ -2,8 +2,9 @@
 
 ``python bench/bisect_catalogue.py --jobs 2`` searches gqa-transformer smoke, cold (nothing is
 resumed; kernels that were compiled earlier are on disk, so a metric of the code says most).
-``--verify`` then compiles every change that was inferred not to change the code because nobody
-reads its option, and says where that was wrong. For docs/bisect.md.
+``--verify`` then compiles every single change from the start, also those that were inferred not to
+change the code because nobody reads their option, and says where the search had another code. For
+docs/bisect.md.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def main() -> int:
         f"{cost['classes']} classes of identical code, {len(alone - {None})} of them alone"
     )
     print(f"{seconds:.0f} s wall, {cost['seconds']:.0f} s searching, {asked.jobs} jobs")
-    return wrong(asked, state) if asked.verify else 0
+    return wrong(asked, state, len(changes)) if asked.verify else 0
 
 
 def searched(asked: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any], float]:
@@ -63,19 +64,25 @@ def searched(asked: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any],
         return found, state, seconds
 
 
-def wrong(asked: argparse.Namespace, state: dict[str, Any]) -> int:
-    """Compiles what was inferred; 1 where the code is another."""
-    inferred = [test for test in state["tests"] if test["inferred"]]
-    misses = [test["settings"] for test, code in compiled(asked, inferred) if code != test["code"]]
-    print(f"{len(inferred) - len(misses)} of {len(inferred)} inferred are as compiled")
-    for settings in misses:
-        print(f"wrong: {settings}")
+def wrong(asked: argparse.Namespace, state: dict[str, Any], changes: int) -> int:
+    """Compiles single changes from the start; 1 where the code, or the failure, is another."""
+    # They are tried first, after what has no change.
+    singles = state["tests"][: 1 + changes]
+    misses = []
+    for inferred, what in ((False, "as compiled from the start"), (True, "inferred as compiled")):
+        tests = [test for test in singles if test["inferred"] == inferred]
+        found = [t for t, code in compiled(asked, tests) if code != (t["code"] or t["failure"])]
+        print(f"{len(tests) - len(found)} of {len(tests)} {what}")
+        misses += found
+    for test in misses:
+        print(f"wrong: {test['settings']}")
     return 1 if misses else 0
 
 
 def compiled(
     asked: argparse.Namespace, tests: list[dict[str, Any]]
 ) -> Iterator[tuple[dict[str, Any], str]]:
+    """Each with what it is compiled to, no process having anything in common with another."""
     scenario = registry.scenario(asked.scenario)
     base = CompileRequest(
         asked.scenario,

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from perfcli.bisect.knowledge import Knowledge, class_of, name_of, parts_of
 from perfcli.bisect.metrics import Metric, value_of
 from perfcli.bisect.space import Settings, Space
-from perfcli.blobs import unpack
+from perfcli.commands._bisect_base import common_base
+from perfcli.commands._bisect_kernels import texts_of
 from perfcli.commands._request import describe
 from perfcli.errors import PerfcliError, WorkerFailed
-from perfcli.model import Bundle, CompileRequest, Generated, KernelFacts, KernelText, Run
+from perfcli.model import Bundle, CompileRequest, Generated
 from perfcli.search.ledger import Code
 from perfcli.worker.generator import Generator, Made
 
@@ -56,23 +57,60 @@ class Forge:
         return replace(self.request, variant=replace(variant, name=describe(variant)))
 
     def codes(self, wanted: Sequence[Settings]) -> list[Code]:
-        """The class of each, those that are not known compiled at once. A variant that does not
-        compile has no class; what killed its worker may not do so again, and is not kept."""
+        """The class of each."""
+        found = dict(self.arriving(wanted))
+        return [found[number] for number in range(len(wanted))]
+
+    def arriving(self, wanted: Sequence[Settings]) -> Iterator[tuple[int, Code]]:
+        """The class of each, as they come; those that are not known are compiled. A variant that
+        does not compile has no class; what killed its worker may not do so again, and is not
+        kept."""
         names = [name_of(settings) for settings in wanted]
-        for settings in wanted:
+        missing: dict[str, Settings] = {}
+        for number, settings in enumerate(wanted):
             self._infer(settings)
-        missing = [n for n, name in enumerate(names) if name not in self.known.codes]
-        passing: dict[str, Code] = {}
-        requests = [self.request_of(wanted[number]) for number in missing]
-        for place, made in self.generator.generate(requests):
-            number = missing[place]
+            if names[number] in self.known.codes:
+                yield number, self._class(self.known.codes[names[number]], settings)
+            else:
+                missing[names[number]] = settings
+        for name, code in self._compiled(missing):
+            for number, settings in enumerate(wanted):
+                if names[number] == name:
+                    yield number, self._class(code, settings)
+
+    def _compiled(self, missing: dict[str, Settings]) -> Iterator[tuple[str, Code]]:
+        """By name. What the others have in common is compiled once."""
+        if not missing:
+            return
+        base = common_base(list(missing.values()), self.request.jobs + 1)
+        asked = dict(missing)
+        if base is not None and not any(other == base for other, _, _ in self._unread):
+            asked.setdefault(name_of(base), base)
+        for name, code in self._generated(asked, base):
+            if missing.pop(name, None) is not None:
+                yield name, code
+        for name, settings in missing.items():
+            # Left out, as it is the base in all that was read.
+            self._infer(settings)
+            if name in self.known.codes:
+                yield name, self.known.codes[name]
+            else:
+                yield from self._generated({name: settings}, None)
+
+    def _generated(
+        self, asked: dict[str, Settings], base: Settings | None
+    ) -> Iterator[tuple[str, Code]]:
+        names = list(asked)
+        requests = [self.request_of(settings) for settings in asked.values()]
+        common = None if base is None else self.request_of(base)
+        for place, made in self.generator.generate(requests, common):
+            name = names[place]
             self.compiled += 1
-            code = self._code(made, wanted[number])
-            kept = passing if isinstance(made, WorkerFailed) else self.known.codes
-            kept[names[number]] = code
+            code = self._code(made, asked[name])
+            if not isinstance(made, WorkerFailed):
+                self.known.codes[name] = code
             self._changed()
-        found = [passing.get(name) or self.known.codes[name] for name in names]
-        return [self._class(code, each) for code, each in zip(found, wanted, strict=True)]
+            yield name, code
 
     def _class(self, code: Code, settings: Settings) -> Code:
         if code.name is None:
@@ -132,6 +170,10 @@ class Forge:
         self.known.values.setdefault(code, {})[self.metric.name] = value
         self._changed()
 
+    def has_value(self, code: str) -> bool:
+        """Whether ``value`` has nothing to do for this class."""
+        return self.metric.name in self.known.values.get(code, {})
+
     def value(self, settings: Settings, code: str) -> float:
         """The exact metric of a class. Raises PerfcliError where it has none, CompileFailed where
         Triton refuses a kernel."""
@@ -143,7 +185,7 @@ class Forge:
             self._know(code, value)
             return value
         bundle = self._bundles.pop(code, None) or self._again(settings)
-        kernels = self.generator.with_binaries(_texts(bundle), self.request_of(settings))
+        kernels = self.generator.with_binaries(texts_of(bundle), self.request_of(settings))
         value = value_of(self.metric, bundle.run, kernels)
         self._know(code, value)
         return value
@@ -159,28 +201,6 @@ class Forge:
             raise made
         self.compiled += 1
         return made.bundle
-
-
-def _texts(bundle: Bundle) -> list[tuple[KernelFacts, KernelText]]:
-    return [(kernel, _text(kernel, bundle)) for kernel in bundle.run.kernels]
-
-
-def _text(kernel: KernelFacts, bundle: Bundle) -> KernelText:
-    source = unpack(bundle.blobs[kernel.source])
-    return KernelText(_own_name(kernel.name, source), kernel.language, source, kernel.kind)
-
-
-def _own_name(name: str, source: str) -> str:
-    """In its text, where Inductor may have shortened it: the last function at the top."""
-    if f"def {name}(" in source:
-        return name
-    tops = [line for line in source.splitlines() if line.startswith("def ")]
-    return tops[-1].removeprefix("def ").partition("(")[0] if tops else name
-
-
-def unknown_kernels(run: Run) -> int:
-    """Launched kernels of which the source could not be read."""
-    return sum(k.source_facts is None for k in run.kernels if k.launches)
 
 
 def scenario_digest(reference: str) -> str:

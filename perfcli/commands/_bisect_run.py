@@ -33,7 +33,8 @@ def search(asked: Asked, record: Record, generator: Generator, notes: Notes) -> 
     plan = asked.plan
     forge = Forge(generator, plan.base.request, plan.space, asked.metric, record.known, record.save)
     with Watcher(forge, asked.metric, notes) as watcher:
-        limits = Limits(plan.base.request.jobs, tuple(_stops(asked, forge)), watcher)
+        jobs, stops = plan.base.request.jobs, tuple(_stops(asked, forge))
+        limits = Limits(jobs, stops, watcher, asked.max_runs)
         with closing(_Searched(asked, forge, limits, record)) as searched:
             found = searched.bisection()
         cost = Cost(

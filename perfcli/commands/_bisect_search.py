@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic
 
@@ -13,17 +13,21 @@ from perfcli.commands._bisect_forge import Forge
 from perfcli.errors import CompileFailed, Interrupted, PerfcliError
 from perfcli.search.answer import Answer
 from perfcli.search.culprits import find_culprits
-from perfcli.search.drive import Stop, Watch, drive
+from perfcli.search.drive import Stop, Watch, Width, drive
 from perfcli.search.improve import find_best
 from perfcli.search.improvement import Direction, Improvement
 from perfcli.search.ledger import Code, Ledger
 from perfcli.search.numeric import Flip, Value, search_float, search_integer
 from perfcli.search.options import OptionChange, Subset
-from perfcli.search.question import K, Search, T
+from perfcli.search.question import K, Question, Search, T
 from perfcli.search.result import Culprits
 
-MOST_PAIRS = 20
-"""Of a catalogue: the set that grows has tried the likeliest ones by then."""
+MOST_PAIRS = 30
+"""Of a catalogue: what does harm alone is tried on top of the best set first, then pairs."""
+
+CERTAIN = frozenset({"each change alone"})
+"""Steps of the search of a catalogue in which all that may be asked will be: it is compiled at one
+go, so that what it has in common is compiled once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,8 @@ class Limits:
     """Variants compiled at once."""
     stops: tuple[Stop[object], ...]
     watch: Callable[..., None]
+    most: int | None = None
+    """Variants that may be compiled in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +49,9 @@ class Tests(Generic[K]):
     settings_of: Callable[[K], Settings]
     answer_of: Callable[[Settings, str, bool], Answer]
 
-    def compile(self, wanted: Sequence[K]) -> Mapping[K, Code]:
-        codes = self.forge.codes([self.settings_of(key) for key in wanted])
-        return dict(zip(wanted, codes, strict=True))
+    def compile(self, wanted: Sequence[K]) -> Generator[tuple[K, Code], None, None]:
+        for number, code in self.forge.arriving([self.settings_of(key) for key in wanted]):
+            yield wanted[number], code
 
     def judge(self, key: K, code: str, fresh: bool) -> Answer:
         try:
@@ -54,12 +60,19 @@ class Tests(Generic[K]):
             return Answer("unresolved", reason=str(error))
 
 
-def run(search: Search[K, T], tests: Tests[K], limits: Limits, width: int | None = None) -> T:
+def run(
+    search: Search[K, T],
+    tests: Tests[K],
+    limits: Limits,
+    width: int | Width[K] | None = None,
+    at_hand: Callable[[str], bool] = lambda code: False,
+) -> T:
     """Drives it to its end, or to a limit."""
     stops: Sequence[Stop[K]] = limits.stops  # type: ignore[assignment]  # they look at no key
     watch: Watch[K] = limits.watch
     wide = width or limits.width
-    return drive(search, tests, Ledger[K](), width=wide, stops=stops, watch=watch)
+    ledger = Ledger[K]()
+    return drive(search, tests, ledger, width=wide, stops=stops, watch=watch, at_hand=at_hand)
 
 
 def ends(forge: Forge) -> tuple[str, str]:
@@ -203,7 +216,17 @@ def best_of(forge: Forge, direction: Direction, limits: Limits) -> Improvement:
 
     tests: Tests[Subset] = Tests(forge, forge.space.settings, answer)
     search = find_best(forge.space.changes, direction, most_pairs=MOST_PAIRS, may_matter=may_matter)
-    found = run(search, tests, limits)
+
+    def width(question: Question[Subset]) -> int:
+        if question.step not in CERTAIN:
+            return limits.width
+        return (
+            len(forge.space.changes)
+            if limits.most is None
+            else max(limits.most - forge.compiled, 1)
+        )
+
+    found = run(search, tests, limits, width, forge.has_value)
     baseline = found.baseline
     if baseline is not None and baseline.outcome == "unresolved":
         raise CompileFailed(f"without any change it does not compile: {baseline.reason}")

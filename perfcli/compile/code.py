@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 from perfcli.compile import reads, tracing
+from perfcli.compile.branching import Alone, Branches
 from perfcli.compile.captured import Capture
 from perfcli.compile.collecting import Report
 from perfcli.compile.decisions import Assumptions
@@ -22,17 +23,32 @@ from perfcli.model import CompileRequest, Generated, Workload
 _COMMENTS = re.compile(r"^# (kernel path|AOT ID): .*$", re.MULTILINE)
 
 
-def generate(request: CompileRequest, keep: tuple[Any, ...], report: Report) -> Generated:
+def generate(
+    request: CompileRequest, keep: tuple[Any, ...], report: Report, branches: Branches | None = None
+) -> Generated:
     """Compiles the request as far as its code, where ``session.import_torch`` returned ``keep``;
-    once per process. Raises as ``session.compile_request``."""
+    once per process. Raises as ``session.compile_request``.
+
+    ``branches`` (with the same request as their base): other processes return from here as well,
+    each with its own variant's code. In those ``branching.Missed`` may be raised.
+    """
+    import torch
+
     set_options(request)
+    branches = branches or Branches(request, {}, Alone())
+    branches.begin()
     session = Session(request, report, keep=keep)
     sources = Sources()
-    with reads.watched() as watched:
-        with session.phase("trace"):
-            capture, built, traced = trace(session, sources)
-        # A run notes the values of some options: that is no use of them.
-        unread = watched.unread()
+    try:
+        # The engine's threads would not survive a fork.
+        with reads.watched(branches.before) as watched:
+            with session.phase("trace"), torch.autograd.set_multithreading_enabled(False):
+                capture, built, traced = trace(session, sources)
+            # A run notes the values of some options: that is no use of them.
+            unread = watched.unread()
+    finally:
+        branches.end()
+    session.request = branches.request
     bundle = finish(session, capture, built, traced, sources)
     return Generated(digest(capture), bundle, unread)
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, TypeAlias
 
 _REPORTS = {
     "get_patched_config_dict",  # what torch._dynamo.optimize notes of its backend
@@ -25,6 +25,11 @@ _REPORTS = {
 _NEAR = 8
 """Frames above a reader among which such a function counts as its caller."""
 _BULK = ("_get_dict", "save_config", "save_config_portable", "codegen_config", "get_hash")
+
+
+Before: TypeAlias = "Callable[[str, str | None], None]"
+"""Called with a module and an option of it (None: with all of them) that is about to be read or
+set, when that can still be changed."""
 
 
 class Reads:
@@ -44,17 +49,18 @@ class Reads:
         # With the module's name, as aliases name their target.
         everywhere = {f"{module}.{name}" for module, names in self.read.items() for name in names}
         found = []
-        for prefix, config in _modules().items():
+        for prefix, config in modules().items():
             read = self.read.get(config.__name__, set())
             found += [
                 prefix + name
                 for name, entry in config._config.items()
-                if name not in read and _target(entry) not in everywhere
+                if name not in read and target(entry) not in everywhere
             ]
         return tuple(sorted(found))
 
 
-def _modules() -> dict[str, Any]:
+def modules() -> dict[str, Any]:
+    """By the prefix of their options' names."""
     import torch._dynamo.config
     import torch._functorch.config
     import torch._inductor.config
@@ -66,45 +72,53 @@ def _modules() -> dict[str, Any]:
     }
 
 
-def _target(entry: Any) -> str:
+def target(entry: Any) -> str:
     """The option that this one is another name of; empty for most."""
     return getattr(entry, "alias", None) or ""
 
 
 @contextmanager
-def watched() -> Iterator[Reads]:
+def watched(before: Before = lambda module, name: None) -> Iterator[Reads]:
     """Notes what is read while the block runs."""
     from torch.utils._config_module import ConfigModule
 
     reads = Reads()
-    original = ConfigModule.__getattr__
-    names = {config.__name__ for config in _modules().values()}
+    original, set_original = ConfigModule.__getattr__, ConfigModule.__setattr__
+    names = {config.__name__ for config in modules().values()}
 
     @functools.wraps(original)
     def getattr_noted(self: Any, name: str) -> Any:
         module = self.__name__
         if module in names and not reads.inside:
+            before(module, name)
             reads.read.setdefault(module, set()).add(name)
         return original(self, name)
 
+    @functools.wraps(set_original)
+    def setattr_noted(self: Any, name: str, value: Any) -> None:
+        if self.__name__ in names:
+            before(self.__name__, name)
+        set_original(self, name, value)
+
     saved = [(name, vars(ConfigModule)[name]) for name in _BULK if name in vars(ConfigModule)]
-    ConfigModule.__getattr__ = getattr_noted
+    ConfigModule.__getattr__, ConfigModule.__setattr__ = getattr_noted, setattr_noted
     for name, method in saved:
-        setattr(ConfigModule, name, _noting(method, name, names, reads))
+        setattr(ConfigModule, name, _noting(method, name, names, reads, before))
     try:
         yield reads
     finally:
-        ConfigModule.__getattr__ = original
+        ConfigModule.__getattr__, ConfigModule.__setattr__ = original, set_original
         for name, method in saved:
             setattr(ConfigModule, name, method)
 
 
-def _noting(method: Any, name: str, names: set[str], reads: Reads) -> Any:
+def _noting(method: Any, name: str, names: set[str], reads: Reads, before: Before) -> Any:
     @functools.wraps(method)
     def noted(self: Any, *args: Any, **kwargs: Any) -> Any:
         if self.__name__ not in names:
             return method(self, *args, **kwargs)
         if not reads.inside and not _for_a_report(sys._getframe(1)):
+            before(self.__name__, None)
             reads.bulk.append(f"{self.__name__}.{name}")
         reads.inside += 1
         try:

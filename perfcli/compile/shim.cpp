@@ -24,6 +24,9 @@ using c10::Stream;
 constexpr DeviceType kCuda = DeviceType::CUDA;
 constexpr int64_t kMaxDims = 8;
 
+// Autograd's engine starts a thread for each, and its process can't be forked any more.
+DeviceIndex devices_of_the_engine = 1;
+
 // Every stream and device at index 0: the engine uses the index to address its ready queues.
 struct OfflineGuard final : c10::impl::DeviceGuardImplInterface {
   static Stream stream() { return Stream(Stream::DEFAULT, Device(kCuda, 0)); }
@@ -37,7 +40,7 @@ struct OfflineGuard final : c10::impl::DeviceGuardImplInterface {
   Stream getStreamFromGlobalPool(Device, bool) const override { return stream(); }
   Stream getNewStream(Device, int) const override { return stream(); }
   Stream exchangeStream(Stream) const noexcept override { return stream(); }
-  DeviceIndex deviceCount() const noexcept override { return 1; }
+  DeviceIndex deviceCount() const noexcept override { return devices_of_the_engine; }
   void record(void**, const Stream&, const DeviceIndex, const c10::EventFlag) const override {}
   void block(void*, const Stream&) const override {}
   bool queryEvent(void*) const override { return true; }
@@ -117,6 +120,10 @@ extern "C" void perfcli_install(PerfcliChooser attention, int64_t cudnn) {
   cudnn_version = cudnn;
   static c10::impl::DeviceGuardImplRegistrar guard(kCuda, new OfflineGuard());
   at::native::_fused_sdp_choice_stub.set_cuda_dispatch_ptr(&choose_attention);
+}
+
+extern "C" void perfcli_devices_of_the_engine(int64_t count) {
+  devices_of_the_engine = static_cast<DeviceIndex>(count);
 }
 
 namespace at {

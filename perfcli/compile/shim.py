@@ -15,6 +15,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,3 +143,25 @@ class Shim:
         self._library.perfcli_install.argtypes = [_CHOOSER, ctypes.c_int64]
         self._library.perfcli_install.restype = None
         self._library.perfcli_install(chooser, cudnn_version)
+
+    def start_engine_without_threads(self) -> None:
+        """In a process that was just forked, where autograd's engine is set up anew with its first
+        backward pass: it starts no thread for the device, so that this process can be forked once
+        more. From then on backward passes need ``set_multithreading_enabled(False)``."""
+        self._library.perfcli_devices_of_the_engine.argtypes = [ctypes.c_int64]
+        self._library.perfcli_devices_of_the_engine.restype = None
+        self._library.perfcli_devices_of_the_engine(0)
+        try:
+            # On a thread of its own no mode is active, whatever this one is in the middle of.
+            passing = threading.Thread(target=_backward_pass)
+            passing.start()
+            passing.join()
+        finally:
+            # Streams are looked up by the number of devices, in every pass.
+            self._library.perfcli_devices_of_the_engine(1)
+
+
+def _backward_pass() -> None:
+    import torch
+
+    torch.ones((), requires_grad=True).backward()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+import contextlib
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, Protocol
 
 from perfcli.errors import PerfcliError
 from perfcli.search.answer import Answer
@@ -14,9 +16,12 @@ from perfcli.search.question import K, Question, Search, Stopped, T
 class Oracle(Protocol[K]):
     """The test, in two steps, as compiling is what can be done for several sets at once."""
 
-    def compile(self, wanted: Sequence[K]) -> Mapping[K, Code]:
-        """The classes of these sets, of the first in any case. May be interrupted
-        (KeyboardInterrupt); a set that does not compile is a ``Code`` with its failure."""
+    def compile(
+        self, wanted: Sequence[K]
+    ) -> Mapping[K, Code] | Generator[tuple[K, Code], None, None]:
+        """The classes of these sets, at once or as they come. May be interrupted
+        (KeyboardInterrupt), or closed before its end; a set that does not compile is a ``Code``
+        with its failure."""
         ...
 
     def judge(self, key: K, code: str, fresh: bool) -> Answer:
@@ -42,22 +47,29 @@ def budget(seconds: float, clock: Callable[[], float]) -> Stop[K]:
     return lambda _: f"after {seconds:g} s (--budget)" if clock() >= end else ""
 
 
+Width = Callable[[Question[K]], int]
+
+
 def drive(
     search: Search[K, T],
     oracle: Oracle[K],
     ledger: Ledger[K],
     *,
-    width: int = 1,
+    width: int | Width[K] = 1,
     stops: Sequence[Stop[K]] = (),
     watch: Watch[K] = lambda question, answer: None,
+    at_hand: Callable[[str], bool] = lambda code: False,
 ) -> T:
     """What the search returns.
 
-    ``width``: so many sets are compiled at once. ``stops`` are asked before each question that is
-    not answered from the ledger; the first reason ends the search, as KeyboardInterrupt does, or
-    ``Stopped`` raised by the oracle. ``watch`` is called before
-    a question is answered, and with its answer.
+    ``width``: so many sets are compiled for a question, at once or as the oracle can. ``stops`` are
+    asked before each question that is not answered from the ledger, and as sets are compiled; the
+    first reason ends the search, as KeyboardInterrupt does, or ``Stopped`` raised by the oracle:
+    what was compiled by then and has its answer ``at_hand`` is answered still. ``watch`` is called
+    before a question is answered, and with its answer; where several sets are compiled for it,
+    also for each as it comes.
     """
+    made = _Drive(oracle, ledger, width, stops, watch, at_hand)
     step: Callable[[], Question[K]] = lambda: next(search)  # noqa: E731
     while True:
         try:
@@ -67,7 +79,7 @@ def drive(
             return result
         try:
             watch(question, None)
-            answer = _answer(question, oracle, ledger, width, stops)
+            answer = made.answer(question)
             watch(question, answer)
         except Stopped as stop:
             step = _throw(search, stop)
@@ -85,41 +97,80 @@ def _throw(search: Search[K, T], stop: Stopped) -> Callable[[], Question[K]]:
     return lambda: search.throw(stop)
 
 
-def _answer(
-    question: Question[K],
-    oracle: Oracle[K],
-    ledger: Ledger[K],
-    width: int,
-    stops: Sequence[Stop[K]],
-) -> Answer:
-    known = ledger.known(question.wanted)
-    exact = known is not None and known.evidence is None
-    if known is not None and (exact or not question.fresh):
-        return known
-    _check(stops, ledger)
-    if question.wanted not in ledger.codes:
-        _compile(question, oracle, ledger, width)
+@dataclass(slots=True)
+class _Drive(Generic[K]):
+    oracle: Oracle[K]
+    ledger: Ledger[K]
+    width: int | Width[K]
+    stops: Sequence[Stop[K]]
+    watch: Watch[K]
+    at_hand: Callable[[str], bool]
+    halted: Stopped | None = None
+    """Nothing is begun any more."""
+
+    def answer(self, question: Question[K]) -> Answer:
+        ledger = self.ledger
         known = ledger.known(question.wanted)
-        if known is not None:
+        exact = known is not None and known.evidence is None
+        if known is not None and (exact or not question.fresh):
             return known
-    code = ledger.codes[question.wanted].name
-    assert code is not None  # else its answer is known: unresolved
-    ledger.add_answer(code, oracle.judge(question.wanted, code, known is not None))
-    answer = ledger.known(question.wanted)
-    assert answer is not None
-    return answer
+        self._check()
+        if question.wanted not in ledger.codes:
+            self._compile(question)
+            known = ledger.known(question.wanted)
+            if known is not None:
+                return known
+            if self.halted is not None:
+                raise self.halted
+        code = ledger.codes[question.wanted].name
+        assert code is not None  # else its answer is known: unresolved
+        ledger.add_answer(code, self.oracle.judge(question.wanted, code, known is not None))
+        answer = ledger.known(question.wanted)
+        assert answer is not None
+        return answer
 
+    def _check(self) -> None:
+        if self.halted is not None:
+            raise self.halted
+        for stop in self.stops:
+            if reason := stop(self.ledger):
+                raise Stopped(reason)
 
-def _check(stops: Sequence[Stop[K]], ledger: Ledger[K]) -> None:
-    for stop in stops:
-        if reason := stop(ledger):
-            raise Stopped(reason)
+    def _compile(self, question: Question[K]) -> None:
+        left = self._batch(question)
+        several = len(left) > 1
+        try:
+            with contextlib.closing(self._arriving(tuple(left))) as arriving:
+                for key, code in arriving:
+                    self._take(key, code)
+                    if several:
+                        self.watch(replace(question, wanted=key, maybe=()), self.ledger.known(key))
+                    left.remove(key)
+                    if left:
+                        self._check()
+        except Stopped as stop:
+            self.halted = stop
+        except KeyboardInterrupt:
+            self.halted = Stopped("interrupted")
+        if question.wanted not in self.ledger.codes:
+            raise self.halted or PerfcliError("the set that was asked for was not compiled")
 
+    def _arriving(self, wanted: tuple[K, ...]) -> Generator[tuple[K, Code], None, None]:
+        found = self.oracle.compile(wanted)
+        if isinstance(found, Mapping):
+            yield from found.items()
+            return
+        with contextlib.closing(found):
+            yield from found
 
-def _compile(question: Question[K], oracle: Oracle[K], ledger: Ledger[K], width: int) -> None:
-    more = [key for key in dict.fromkeys(question.maybe) if key not in ledger.codes]
-    batch = [question.wanted, *(key for key in more if key != question.wanted)][:width]
-    for key, code in oracle.compile(batch).items():
+    def _batch(self, question: Question[K]) -> list[K]:
+        width = self.width if isinstance(self.width, int) else self.width(question)
+        known = self.ledger.codes
+        more = [key for key in dict.fromkeys(question.maybe) if key not in known]
+        return [question.wanted, *(key for key in more if key != question.wanted)][:width]
+
+    def _take(self, key: K, code: Code) -> None:
+        ledger = self.ledger
         ledger.add_code(key, code)
-    if question.wanted not in ledger.codes:
-        raise PerfcliError("the set that was asked for was not compiled")
+        if code.name is not None and self.at_hand(code.name) and ledger.known(key) is None:
+            ledger.add_answer(code.name, self.oracle.judge(key, code.name, False))

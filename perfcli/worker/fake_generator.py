@@ -30,7 +30,9 @@ class FakeGenerator:
         self._candidates: dict[str, KernelFacts] = {}
         self.generated = 0
 
-    def generate(self, requests: Sequence[CompileRequest]) -> Iterator[tuple[int, Made]]:
+    def generate(
+        self, requests: Sequence[CompileRequest], base: CompileRequest | None = None
+    ) -> Iterator[tuple[int, Made]]:
         for number, request in enumerate(requests):
             yield number, self._made(request)
             self.generated += 1

@@ -3,27 +3,30 @@ import, and each starts as a fresh process does: before the fork nothing but a s
 compiled, with default options.
 
 Its parent sends ``{"template": CompileRequest}``, which names device, target and threads, and then
-any number of ``{"generate": [CompileRequest, …]}``, all at once, and ``{"binaries": …}``. Replies
-are ``generated`` or ``error``, each with the ``number`` of its request, or ``binaries``; then
-``done``. Autograd's threads don't survive a fork: nothing may run here that starts them.
+any number of ``{"generate": [CompileRequest, …]}``, ``{"branch": …}`` with a ``base`` and
+``requests`` that part from it (``trunk``), and ``{"binaries": …}``. Replies are ``generated``,
+``error`` or ``unread`` (the code is the base's), each with the ``number`` of its request, or
+``binaries``; then ``done``. Autograd's threads don't survive a fork: nothing may run here that
+starts them.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from perfcli.errors import PerfcliError, WorkerFailed
 from perfcli.model import CompileRequest, KernelsRequest
-from perfcli.worker import failures, protocol
+from perfcli.worker import protocol
+from perfcli.worker.replies import Message, left_by, tried
+from perfcli.worker.trunk import Trunk, lines
 
-Message = Mapping[str, Any]
+if TYPE_CHECKING:
+    from perfcli.compile.branching import Branches
 
 
 class Template:
@@ -43,28 +46,78 @@ class Template:
         """The replies to one question."""
         ((kind, asked),) = question.items()
         if kind == "generate":
-            requests = [protocol.decode_dataclass(CompileRequest, plain) for plain in asked]
-            yield from self._at_once([_generating(request, self._keep) for request in requests])
+            requests = dict(enumerate(map(_request, asked)))
+            yield from self._from_the_start(requests)
+        elif kind == "branch":
+            requests = dict(enumerate(map(_request, asked["requests"])))
+            yield from self._branched(_request(asked["base"]), requests)
         elif kind == "alone":
             # Here, without a fork: nothing can be asked after it.
-            request = protocol.decode_dataclass(CompileRequest, asked)
-            yield {**_tried(_generating(request, self._keep)), "number": 0}
+            yield {**tried(_generating(_request(asked), self._keep)), "number": 0}
         else:
             kernels = protocol.decode_dataclass(KernelsRequest, asked)
-            yield from self._at_once([_compiling(kernels)])
+            yield from self._at_once({0: _compiling(kernels)}, 1)
         yield {"type": "done"}
 
-    def _at_once(self, works: Sequence[Callable[[], Message]]) -> Iterator[Message]:
-        """Each in a process of its own; replies as they come, with their work's number."""
-        files = [self._folder / f"reply-{number}" for number in range(len(works))]
-        running = {self._fork(work, files[number]): number for number, work in enumerate(works)}
-        while running:
-            pid, status = os.wait()
-            number = running.pop(pid, None)
-            if number is not None:
-                yield {**_left_by(files[number], status), "number": number}
+    def _from_the_start(self, requests: Mapping[int, CompileRequest]) -> Iterator[Message]:
+        works = {number: _generating(each, self._keep) for number, each in requests.items()}
+        return self._at_once(works, _jobs(requests))
 
-    def _fork(self, work: Callable[[], Message], path: Path) -> int:
+    def _at_once(self, works: Mapping[int, Callable[[], Message]], jobs: int) -> Iterator[Message]:
+        """Each in a process of its own; replies as they come, with their work's number."""
+        waiting, running = list(works), dict[int, int]()
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                number = waiting.pop(0)
+                running[self._fork(_leaving(works[number], self._file(number)))] = number
+            pid, status = os.wait()
+            ended = running.pop(pid, None)
+            if ended is not None:
+                yield {**left_by(self._file(ended), status), "number": ended}
+
+    def _branched(
+        self, base: CompileRequest, requests: Mapping[int, CompileRequest]
+    ) -> Iterator[Message]:
+        """By a trunk; what it leaves over from the start."""
+        pipe, end = os.pipe()
+        left = dict(requests)
+        trunk = self._fork(lambda: self._grow(base, requests, end))
+        os.close(end)
+        try:
+            for line in lines(pipe, trunk):
+                for number in line.get("unread", ()):
+                    del left[number]
+                    yield {"type": "unread", "number": number}
+                if (number := line.get("number")) is not None:
+                    del left[number]
+                    yield {**left_by(self._file(number), 0), "number": number}
+        finally:
+            os.close(pipe)
+        yield from self._from_the_start(left)
+
+    def _grow(
+        self, base: CompileRequest, requests: Mapping[int, CompileRequest], pipe: int
+    ) -> None:
+        """In the trunk, and to its end in every process that it forks."""
+        from perfcli.compile.branching import Branches
+
+        trunk = Trunk(_jobs(requests), self._keep, pipe)
+        branches = Branches(base, requests, trunk)
+        reply = tried(_generating(base, self._keep, branches))
+        # What else goes wrong in a branch may be the fork's fault.
+        sure = branches.is_trunk or reply["type"] == "generated" or reply["kind"] == "CompileFailed"
+        if branches.number is not None and sure:
+            self._file(branches.number).write_bytes(protocol.encode(reply))
+            trunk.tell({"number": branches.number})
+        if branches.is_trunk:
+            trunk.end()
+            if branches.number is not None and reply["type"] == "generated":
+                trunk.tell({"unread": branches.unread(reply["unread"])})
+
+    def _file(self, number: int) -> Path:
+        return self._folder / f"reply-{number}"
+
+    def _fork(self, run: Callable[[], None]) -> int:
         sys.stdout.flush()
         sys.stderr.flush()
         pid = os.fork()
@@ -72,7 +125,9 @@ class Template:
             return pid
         # Nothing of the parent's may run on in here, whatever happens.
         try:
-            path.write_bytes(protocol.encode(_tried(work)))
+            run()
+            sys.stdout.flush()
+            sys.stderr.flush()
         except BaseException:
             traceback.print_exc()
             sys.stderr.flush()
@@ -80,11 +135,28 @@ class Template:
         os._exit(0)
 
 
-def _generating(request: CompileRequest, keep: tuple[Any, ...]) -> Callable[[], Message]:
+def _request(plain: Message) -> CompileRequest:
+    return protocol.decode_dataclass(CompileRequest, plain)
+
+
+def _jobs(requests: Mapping[int, CompileRequest]) -> int:
+    return max((request.jobs for request in requests.values()), default=1)
+
+
+def _leaving(work: Callable[[], Message], path: Path) -> Callable[[], None]:
+    def run() -> None:
+        path.write_bytes(protocol.encode(tried(work)))
+
+    return run
+
+
+def _generating(
+    request: CompileRequest, keep: tuple[Any, ...], branches: Branches | None = None
+) -> Callable[[], Message]:
     def work() -> Message:
         from perfcli.compile import code
 
-        made = code.generate(request, keep, lambda phase, done, total: None)
+        made = code.generate(request, keep, lambda phase, done, total: None, branches)
         run, blobs = made.bundle.run, made.bundle.blobs
         known = {"code": made.code, "unread": made.unread, "run": run, "blobs": blobs}
         return {"type": "generated", **known}
@@ -99,29 +171,3 @@ def _compiling(request: KernelsRequest) -> Callable[[], Message]:
         return {"type": "binaries", "kernels": pool.binaries(request)}
 
     return work
-
-
-def _tried(work: Callable[[], Message]) -> Message:
-    try:
-        return work()
-    except PerfcliError as error:
-        return protocol.error_message(error)
-    except Exception as error:
-        traceback.print_exc()
-        return protocol.error_message(failures.explained(error))
-
-
-def _left_by(path: Path, status: int) -> Message:
-    """What a process that ended wrote, or how it ended without."""
-    try:
-        reply: Message = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        killed = os.WIFSIGNALED(status)
-        how = (
-            f"was killed by {failures.signal_name(os.WTERMSIG(status))}"
-            if killed
-            else f"ended with exit code {os.waitstatus_to_exitcode(status)} and no reply"
-        )
-        return protocol.error_message(WorkerFailed(f"the worker {how} while compiling"))
-    path.unlink(missing_ok=True)
-    return reply

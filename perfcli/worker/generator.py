@@ -16,9 +16,16 @@ Made: TypeAlias = "Generated | PerfcliError"
 
 
 class Generator(Protocol):
-    def generate(self, requests: Sequence[CompileRequest]) -> Iterator[tuple[int, Made]]:
-        """Each request's number and what came of it, as they come; all are compiled at once. A
-        request that fails is an error, never raised."""
+    def generate(
+        self, requests: Sequence[CompileRequest], base: CompileRequest | None = None
+    ) -> Iterator[tuple[int, Made]]:
+        """Each request's number and what came of it, as they come; so many are compiled at once as
+        they have ``jobs``. A request that fails is an error, never raised.
+
+        ``base`` is what most of them have in common: what they share with it is compiled once.
+        Where it is one of them, others may be left out: those that differ from it in nothing that
+        was read (``Generated.unread``).
+        """
         ...
 
     def with_binaries(

@@ -6,25 +6,16 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import msgspec
 
-from perfcli.errors import CompileFailed, PerfcliError, WorkerFailed
-from perfcli.model import (
-    Bundle,
-    Candidate,
-    CompileRequest,
-    Generated,
-    KernelFacts,
-    KernelsRequest,
-    KernelText,
-    Run,
-)
+from perfcli.errors import PerfcliError, WorkerFailed
+from perfcli.model import CompileRequest, KernelFacts, KernelsRequest, KernelText
 from perfcli.worker import protocol
 from perfcli.worker.channel import Channel
+from perfcli.worker.generated import Binaries, Reply, joined, made_of
 from perfcli.worker.generator import Made
 from perfcli.worker.process import worker_environment
 
@@ -32,67 +23,60 @@ Place: TypeAlias = "tuple[str | None, tuple[tuple[str, str], ...]]"
 
 MOST_TEMPLATES = 3
 """Interpreters and environments that are kept alive: each holds a torch in memory."""
-_TEXTS = msgspec.json.Decoder(dict[str, str])
-_RUN = msgspec.json.Decoder(Run)
-
-
-class _Binaries(msgspec.Struct):
-    candidates: tuple[Candidate, ...]
-    alternatives: tuple[Candidate, ...] = ()
-    error: str = ""
-
-
-class _Reply(msgspec.Struct):
-    type: str
-    number: int = 0
-    code: str = ""
-    unread: tuple[str, ...] = ()
-    run: msgspec.Raw = msgspec.Raw(b"")
-    blobs: msgspec.Raw = msgspec.Raw(b"")
-    kernels: msgspec.Raw = msgspec.Raw(b"")
-    kind: str = ""
-    message: str = ""
-    detail: str = ""
 
 
 class TemplateProcess:
-    """See ``generator.Generator``. ``timeout_seconds`` is for each call."""
+    """See ``generator.Generator``. ``timeout_seconds`` is from one reply to the next."""
 
     def __init__(self, timeout_seconds: float | None = None) -> None:
         self._timeout = timeout_seconds
         self._templates: dict[Place, _Template] = {}
 
-    def generate(self, requests: Sequence[CompileRequest]) -> Iterator[tuple[int, Made]]:
-        left = dict(enumerate(requests))
+    def generate(
+        self, requests: Sequence[CompileRequest], base: CompileRequest | None = None
+    ) -> Iterator[tuple[int, Made]]:
         for place in dict.fromkeys(map(_place, requests)):
-            numbers = [number for number, each in left.items() if _place(each) == place]
-            for number, made in self._at_once([requests[n] for n in numbers]):
-                yield numbers[number], made
+            own = {n: each for n, each in enumerate(requests) if _place(each) == place}
+            common = base if base is not None and _place(base) == place else None
+            yield from self._at_once(own, common)
 
-    def _at_once(self, requests: Sequence[CompileRequest]) -> Iterator[tuple[int, Made]]:
+    def _at_once(
+        self, requests: Mapping[int, CompileRequest], base: CompileRequest | None
+    ) -> Iterator[tuple[int, Made]]:
         """Of one place. Where the worker itself fails, or a process of it dies, what is missing is
-        tried once more, each in a fresh worker."""
-        missing = dict(enumerate(requests))
+        tried once more: what parts from ``base`` without it, others each in a fresh worker."""
+        missing, numbers = dict(requests), list(requests)
+        first = requests[numbers[0]]
+        asked: dict[str, Any] = {"generate": list(requests.values())}
+        if base is not None:
+            asked = {"branch": {"base": base, "requests": list(requests.values())}}
         try:
-            for reply in self._template(requests[0]).ask({"generate": list(requests)}):
-                made = _made(reply)
+            for reply in self._template(first).ask(asked):
+                number = numbers[reply.number]
+                if reply.type == "unread":
+                    del missing[number]
+                    continue
+                made = made_of(reply)
                 if not isinstance(made, WorkerFailed):
-                    del missing[reply.number]
-                    yield reply.number, made
+                    del missing[number]
+                    yield number, made
         except PerfcliError:
-            self._end(requests[0])
+            self._end(first)
         except BaseException:
             # Replies that nobody read would be taken for those to the next question.
-            self._end(requests[0])
+            self._end(first)
             raise
-        for number, request in missing.items():
-            yield number, self._alone(request)
+        if base is None:
+            yield from ((number, self._alone(request)) for number, request in missing.items())
+            return
+        for some in _groups(missing, first.jobs):
+            yield from self._at_once(some, None)
 
     def _alone(self, request: CompileRequest) -> Made:
         template = None
         try:
             template = _Template(request, self._timeout)
-            return next(_made(reply) for reply in template.ask({"alone": request}))
+            return next(made_of(reply) for reply in template.ask({"alone": request}))
         except PerfcliError as error:
             return error
         finally:
@@ -114,9 +98,9 @@ class TemplateProcess:
         except BaseException:
             self._end(request)
             raise
-        found = msgspec.json.decode(reply.kernels, type=list[_Binaries])
+        found = msgspec.json.decode(reply.kernels, type=list[Binaries])
         binaries = {text.source: made for text, made in zip(texts, found, strict=True)}
-        return tuple(_joined(facts, binaries.get(text.source)) for facts, text in kernels)
+        return tuple(joined(facts, binaries.get(text.source)) for facts, text in kernels)
 
     def close(self) -> None:
         for template in self._templates.values():
@@ -154,15 +138,15 @@ class _Template:
             self.close()
             raise
 
-    def ask(self, question: Mapping[str, Any]) -> Iterator[_Reply]:
+    def ask(self, question: Mapping[str, Any]) -> Iterator[Reply]:
         """The replies up to ``done``. Raises WorkerFailed where it dies, hangs or talks nonsense,
         and what it says of itself where it can't even import torch."""
         channel = self._channel
         assert channel is not None
-        channel.give(self._timeout)
         channel.send(protocol.encode(question))
         while True:
-            reply = channel.receive_as(_Reply)
+            channel.give(self._timeout)
+            reply = channel.receive_as(Reply)
             if reply.type == "done":
                 channel.doing = "generating code"
                 return
@@ -182,20 +166,11 @@ def _place(request: CompileRequest) -> Place:
     return request.variant.python, tuple(sorted(request.variant.env.items()))
 
 
-def _made(reply: _Reply) -> Made:
-    if reply.type == "error":
-        return protocol.error(reply.kind, reply.message, reply.detail)
-    bundle = Bundle(_RUN.decode(reply.run), _TEXTS.decode(reply.blobs))
-    return Generated(reply.code, bundle, reply.unread)
-
-
-def _joined(facts: KernelFacts, made: _Binaries | None) -> KernelFacts:
-    if made is None:
-        return facts
-    if made.error:
-        raise CompileFailed(
-            f"Triton could not compile {facts.name} of {facts.graph}: "
-            f"{made.error.strip().splitlines()[0][:200]}",
-            detail=made.error,
-        )
-    return replace(facts, candidates=made.candidates, alternatives=made.alternatives)
+def _groups(
+    requests: Mapping[int, CompileRequest], jobs: int
+) -> Iterator[dict[int, CompileRequest]]:
+    """As many as are compiled at once: a worker that dies takes no more than those with it."""
+    left = list(requests.items())
+    size = max(jobs, 1)
+    for start in range(0, len(left), size):
+        yield dict(left[start : start + size])

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 
 import pytest
 from unit.search.oracles import Exact, changes, letters, names, planted, run, subset
@@ -11,7 +11,7 @@ from perfcli.search.culprits import find_culprits
 from perfcli.search.drive import Stop, budget, max_runs
 from perfcli.search.ledger import Code, Ledger
 from perfcli.search.options import Subset
-from perfcli.search.question import Question
+from perfcli.search.question import Question, Search, Stopped
 
 TWELVE = "abcdefghijkl"
 
@@ -124,3 +124,78 @@ class Forgetful(Exact[Subset]):
 def test_an_oracle_that_leaves_out_what_is_wanted_is_an_error() -> None:
     with pytest.raises(PerfcliError, match="not compiled"):
         run(find_culprits(changes("ab")), Forgetful(planted("a")))
+
+
+class Arriving(Exact[Subset]):
+    """Codes one by one, the last one first; ``end`` of them, then Ctrl-C."""
+
+    def __init__(self, end: int) -> None:
+        super().__init__(planted("c"))
+        self.end = end
+        self.arrived: list[Subset] = []
+        self.closed = False
+
+    def compile(self, wanted: Sequence[Subset]) -> Generator[tuple[Subset, Code], None, None]:  # type: ignore[override]
+        try:
+            for key in reversed(wanted):
+                if len(self.arrived) == self.end:
+                    raise KeyboardInterrupt
+                self.arrived.append(key)
+                yield key, Code(self.code(key))
+        finally:
+            self.closed = True
+
+
+def four(seen: list[str]) -> Search[Subset, str]:
+    """Asks for a, b, c and d one after the other, each certain to be asked."""
+    sets = [subset(name) for name in "abcd"]
+    try:
+        for at, each in enumerate(sets):
+            yield Question(each, tuple(sets[at + 1 :]))
+            seen.append("abcd"[at])
+    except Stopped as stop:
+        return stop.reason
+    return ""
+
+
+@pytest.mark.parametrize(("end", "answered"), [(4, "abcd"), (3, ""), (0, "")])
+def test_what_came_before_an_interruption_is_kept(end: int, answered: str) -> None:
+    oracle, seen, ledger = Arriving(end), list[str](), Ledger[Subset]()
+    reason = run(four(seen), oracle, ledger, width=4, at_hand=lambda code: True)
+    assert "".join(seen) == answered
+    assert reason == ("" if end == 4 else "interrupted")
+    assert set(ledger.codes) == set(oracle.arrived)
+    assert len(oracle.judged) == end
+
+
+def test_a_stop_between_two_arrivals_answers_what_is_at_hand() -> None:
+    """The batch of two has a, and its stop comes with it: b was compiled, and is answered too."""
+    oracle, seen = Arriving(9), list[str]()
+    reason = run(four(seen), oracle, width=2, stops=[max_runs(2)], at_hand=lambda code: True)
+    assert ("".join(seen), reason) == ("ab", "after 2 runs (--max-runs)")
+    assert oracle.closed
+
+
+def test_a_stop_closes_what_is_being_compiled() -> None:
+    oracle, seen = Arriving(9), list[str]()
+    run(four(seen), oracle, width=4, stops=[max_runs(2)], at_hand=lambda code: True)
+    assert [letters(keys) for keys in oracle.arrived] == ["d", "c"]
+    assert oracle.closed
+    assert seen == []
+
+
+def test_the_width_is_the_questions() -> None:
+    oracle = Exact(planted("c"))
+    run(four([]), oracle, width=lambda question: 3 if subset("a") == question.wanted else 1)
+    assert [len(batch) for batch in oracle.batches] == [3, 1]
+
+
+def test_each_of_several_is_told_as_it_comes() -> None:
+    told: list[tuple[str, str | None]] = []
+
+    def watch(question: Question[Subset], answer: Answer | None) -> None:
+        told.append((letters(question.wanted), answer.outcome if answer else None))
+
+    run(four([]), Arriving(9), width=4, at_hand=lambda code: True, watch=watch)
+    arrived = [("d", "good"), ("c", "bad"), ("b", "good"), ("a", "good")]
+    assert told[:5] == [("a", None), *arrived]

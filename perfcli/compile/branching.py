@@ -1,0 +1,190 @@
+"""Variants that part from a common base where one of the options in which they differ is first
+read: what came before can't depend on it, so that a fork made there is as good as a process that
+compiled the variant from the start.
+
+A variant does not part but is *missed*, to be compiled from the start, where that can't be held:
+its options are not torch's own or take effect in a module that isn't watched, one of them was set
+in the meantime without being read (a patch is active), threads run, or autograd is at work.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from perfcli.compile import reads, tracing
+from perfcli.errors import PerfcliError
+from perfcli.model import CompileRequest, OptionValue
+
+Place: TypeAlias = "tuple[str, str]"
+"""A configuration module, and an option's name in it."""
+
+
+class Forks(Protocol):
+    def fork(self, number: int) -> bool:
+        """Whether this is the new process, which goes on as the request with this number."""
+        ...
+
+    def go_on(self, wanted: bool) -> None:
+        """All that part here have parted. Does not return where nothing more is ``wanted``."""
+        ...
+
+
+class Alone:
+    """For a process that compiles one variant."""
+
+    def fork(self, number: int) -> bool:
+        raise AssertionError("there is nothing to fork")
+
+    def go_on(self, wanted: bool) -> None:
+        """It does."""
+
+
+class Missed(PerfcliError):
+    """This process does not know what the variant's code is: it has to start anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Branch:
+    request: CompileRequest
+    options: Mapping[str, OptionValue]
+    """Those in which it differs from the base."""
+    places: frozenset[Place]
+    """Where they are read; with those that they are other names of."""
+
+
+class Branches:
+    """``number`` and ``request`` are those that this process compiles: the base's (None: nobody
+    asked for it) in the trunk, then a variant's in what was forked for it."""
+
+    def __init__(
+        self, base: CompileRequest, requests: Mapping[int, CompileRequest], forks: Forks
+    ) -> None:
+        self.request = base
+        self.number: int | None = None
+        self.is_trunk = True
+        self._forks = forks
+        self._left: dict[int, _Branch] = {}
+        for number, request in requests.items():
+            options = difference(base, request)
+            if options == {}:
+                self.number = number
+            elif options is not None and (places := _places(options)) is not None:
+                self._left[number] = _Branch(request, options, places)
+        self._held: dict[Place, object] = {}
+
+    def begin(self) -> None:
+        """Once the base's options are set; before anything is read."""
+        self._remember(frozenset(p for branch in self._left.values() for p in branch.places))
+
+    def before(self, module: str, name: str | None) -> None:
+        """See ``reads.Before``."""
+        if not self._left or (name is not None and (module, name) not in self._held):
+            return
+        parting = [n for n, branch in self._left.items() if _touches(branch, module, name)]
+        if not parting:
+            return
+        for number in parting:
+            branch = self._left.pop(number)
+            if self._can_part(branch) and self._forks.fork(number):
+                self._become(number, branch)
+                return
+        self._forks.go_on(self.number is not None or bool(self._left))
+
+    def end(self) -> None:
+        """Raises Missed where the variant's options are not what they were set to: they were set
+        for a while only, in the middle of something that put them back."""
+        if not self.is_trunk and not self._is_held(self._held):
+            raise Missed("an option was put back")
+
+    def unread(self, names: tuple[str, ...]) -> list[int]:
+        """The requests of which no option was read: all of them are among ``names``."""
+        return [n for n, branch in self._left.items() if set(branch.options) <= set(names)]
+
+    def _can_part(self, branch: _Branch) -> bool:
+        import torch
+
+        return (
+            _threads() == 1
+            and torch._C._current_graph_task_id() == -1
+            and self._is_held({place: self._held[place] for place in branch.places})
+        )
+
+    def _become(self, number: int, branch: _Branch) -> None:
+        self.number, self.request, self.is_trunk = number, branch.request, False
+        self._left.clear()
+        tracing.set_options(branch.options)
+        self._remember(branch.places)
+
+    def _remember(self, places: frozenset[Place]) -> None:
+        self._held = {place: _override(place) for place in places}
+
+    def _is_held(self, held: Mapping[Place, object]) -> bool:
+        return all(_override(place) is value for place, value in held.items())
+
+
+def _threads() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
+def difference(base: CompileRequest, request: CompileRequest) -> dict[str, OptionValue] | None:
+    """What ``request`` sets that the base does not, or otherwise; None where that is not all in
+    which they differ."""
+    ours, theirs = base.variant, request.variant
+    same = (ours.python, ours.env) == (theirs.python, theirs.env)
+    if not same or not set(ours.options) <= set(theirs.options):
+        return None
+    return {
+        name: value
+        for name, value in theirs.options.items()
+        if name not in ours.options or _text(value) != _text(ours.options[name])
+    }
+
+
+def _text(value: OptionValue) -> str:
+    """1, 1.0 and true are three values."""
+    return json.dumps(value)
+
+
+def _touches(branch: _Branch, module: str, name: str | None) -> bool:
+    if name is not None:
+        return (module, name) in branch.places
+    return any(place[0] == module for place in branch.places)
+
+
+def _places(names: Mapping[str, OptionValue]) -> frozenset[Place] | None:
+    """None where one is not known, or two set the same."""
+    found: list[Place] = []
+    for name in names:
+        modules = reads.modules()
+        prefix = next((p for p in modules if p and name.startswith(p)), "")
+        own = _with_target(modules[prefix], name.removeprefix(prefix))
+        if own is None:
+            return None
+        found += own
+    return frozenset(found) if len(set(found)) == len(found) else None
+
+
+def _with_target(config: Any, key: str) -> list[Place] | None:
+    entry = config._config.get(key)
+    if entry is None:
+        return None
+    target = reads.target(entry)
+    if not target:
+        return [(config.__name__, key)]
+    module, _, name = target.rpartition(".")
+    watched = {each.__name__: each for each in reads.modules().values()}
+    if module not in watched:
+        return None
+    beyond = _with_target(watched[module], name)
+    return None if beyond is None else [(config.__name__, key), *beyond]
+
+
+def _override(place: Place) -> object:
+    """What it was set to, as the module keeps it (per context in torch 2.12 and later)."""
+    (config,) = (each for each in reads.modules().values() if each.__name__ == place[0])
+    kept = config._config[place[1]].user_override
+    return kept.get() if type(kept).__name__ == "ContextVar" else kept

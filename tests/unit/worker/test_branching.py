@@ -1,0 +1,185 @@
+"""Variants that part from a common base have the code, the failures and the unread options of
+variants that were compiled from the start."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from perfcli import environment, targets
+from perfcli.blobs import unpack
+from perfcli.errors import CompileFailed, UserCodeFailed, WorkerFailed
+from perfcli.model import CompileRequest, Generated, OptionValue, Scalar, Variant
+from perfcli.worker.generator import Made
+from perfcli.worker.template import TemplateProcess
+
+pytestmark = pytest.mark.torch
+
+Options = Mapping[str, OptionValue]
+
+MODEL = """
+import os
+import signal
+
+import torch
+import torch._inductor.config as inductor
+
+
+def patched():
+    with inductor.patch(max_fusion_size=7):
+        inside = inductor.max_fusion_size
+    revert = inductor._make_closure_patcher(realize_reads_threshold=5)()
+    unseen = inductor.realize_reads_threshold
+    revert()
+    after = inductor.max_fusion_size + 1000 * inductor.realize_reads_threshold
+    return lambda x: x.sin() + (inside + 10 * unseen + 100 * after), (torch.empty(64, 64),)
+
+
+def fatal():
+    if inductor.max_fusion_size == 3:
+        raise ValueError("three")
+    if inductor.max_fusion_size == 4:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return lambda x: x.sin() + inductor.max_fusion_size, (torch.empty(64, 64),)
+"""
+
+
+def requests_for(
+    scenario: str, params: Mapping[str, Scalar], variants: Sequence[Options]
+) -> list[CompileRequest]:
+    cache, target = str(environment.cache_dir()), targets.get("h100")
+    return [
+        CompileRequest(
+            scenario, params, None, Variant("x", each), "cuda", target, jobs=2, cache_dir=cache
+        )
+        for each in variants
+    ]
+
+
+@pytest.fixture(scope="module")
+def template() -> Iterator[TemplateProcess]:
+    made = TemplateProcess(timeout_seconds=300)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    path = tmp_path / "model.py"
+    path.write_text(MODEL)
+    return str(path)
+
+
+def both(
+    template: TemplateProcess, requests: list[CompileRequest]
+) -> tuple[dict[int, Made], dict[int, Made]]:
+    """Parted from the first one, and each from the start."""
+    return dict(template.generate(requests, requests[0])), dict(template.generate(requests))
+
+
+def assert_same(parted: Made, whole: Made) -> None:
+    assert isinstance(parted, Generated)
+    assert isinstance(whole, Generated)
+    assert parted.code == whole.code
+    assert parted.unread == whole.unread
+    assert parted.bundle.blobs == whole.bundle.blobs
+    ours, theirs = parted.bundle.run, whole.bundle.run
+    assert ours.kernels == theirs.kernels
+    assert (ours.variant, ours.settings) == (theirs.variant, theirs.settings)
+    assert (ours.counters, ours.notes) == (theirs.counters, theirs.notes)
+
+
+EARLY_AND_LATE: list[Options] = [
+    {},
+    {"dynamo.cache_size_limit": 3},  # another name of recompile_limit
+    {"functorch.cse": False},
+    {"online_softmax": False},
+    {"split_reductions": False, "triton.unique_kernel_names": False},
+    {"triton.persistent_reductions": False},
+    {"max_fusion_size": 1},
+]
+UNREAD: Options = {"conv_1x1_as_mm": True}
+
+
+@pytest.mark.parametrize(
+    ("scenario", "params"),
+    [
+        ("softmax", {"rows": 64, "columns": 4096}),
+        ("rmsnorm", {"rows": 64, "columns": 1024, "mode": "training"}),
+    ],
+)
+def test_the_same_as_from_the_start(
+    template: TemplateProcess, scenario: str, params: Mapping[str, Scalar]
+) -> None:
+    requests = requests_for(scenario, params, [*EARLY_AND_LATE, UNREAD])
+    parted, whole = both(template, requests)
+    base = parted[0]
+    assert isinstance(base, Generated)
+    assert base.bundle.run.mode == params.get("mode", "forward")
+    left_out = set(whole) - set(parted)
+    assert len(requests) - 1 in left_out
+    for number, made in whole.items():
+        if number not in left_out:
+            assert_same(parted[number], made)
+            continue
+        assert isinstance(made, Generated)
+        assert made.code == base.code
+        assert set(requests[number].variant.options) <= set(base.unread)
+
+
+def test_a_base_that_nobody_asked_for(template: TemplateProcess) -> None:
+    variants: list[Options] = [{"online_softmax": False, **each} for each in EARLY_AND_LATE[4:]]
+    base, *requests = requests_for(
+        "softmax", {"rows": 64, "columns": 4096}, [{"online_softmax": False}, *variants]
+    )
+    parted, whole = dict(template.generate(requests, base)), dict(template.generate(requests))
+    assert set(parted) == set(whole)
+    for number, made in whole.items():
+        assert_same(parted[number], made)
+
+
+def test_options_that_are_patched(template: TemplateProcess, model: str) -> None:
+    variants: list[Options] = [{}, {"max_fusion_size": 2}, {"realize_reads_threshold": 3}]
+    parted, whole = both(template, requests_for(f"{model}:patched", {}, variants))
+    for number, made in whole.items():
+        assert_same(parted[number], made)
+    # Patched to 7 and 5 inside; outside what is set, 64 and 4 by default.
+    assert [added_by(parted[number]) for number in range(3)] == [
+        7 + 50 + 100 * (64 + 4000),
+        7 + 50 + 100 * (2 + 4000),
+        7 + 50 + 100 * (64 + 3000),
+    ]
+
+
+def added_by(made: Made) -> float:
+    """The number that the only kernel adds."""
+    assert isinstance(made, Generated)
+    (kernel,) = made.bundle.run.kernels
+    text = unpack(made.bundle.blobs[kernel.source])
+    found = re.search(r"tl.full\(\[1\], ([\d.]+), tl.float32\)", text)
+    assert found is not None
+    return float(found[1])
+
+
+def test_what_fails_in_a_branch_fails_alone(template: TemplateProcess, model: str) -> None:
+    variants: list[Options] = [{}, *({"max_fusion_size": n} for n in (3, 4, 5)), {"no_option": 1}]
+    parted, whole = both(template, requests_for(f"{model}:fatal", {}, variants))
+    for number in (0, 3):
+        assert_same(parted[number], whole[number])
+    for number, kind in ((1, UserCodeFailed), (2, WorkerFailed), (4, CompileFailed)):
+        assert isinstance(parted[number], kind)
+        assert str(parted[number]) == str(whole[number])
+
+
+@pytest.mark.parametrize("fatal", [3, 4])
+def test_a_base_that_fails(template: TemplateProcess, model: str, fatal: int) -> None:
+    """Others that differ in the option that it fails by, and one that shares its failure."""
+    bad = {"max_fusion_size": fatal}
+    variants: list[Options] = [bad, {"max_fusion_size": 5}, {**bad, "split_reductions": False}]
+    parted, whole = both(template, requests_for(f"{model}:fatal", {}, variants))
+    assert_same(parted[1], whole[1])
+    kind = UserCodeFailed if fatal == 3 else WorkerFailed
+    assert all(isinstance(parted[number], kind) for number in (0, 2))
