@@ -21,13 +21,14 @@ from perfcli.search.improvement import Direction, Improvement
 from perfcli.search.ledger import Code
 from perfcli.search.options import Subset
 from perfcli.search.result import Culprits
-from perfcli.search.sequential import Sequential
+from perfcli.search.sequential import OVERCONFIDENT, Sequential
 from perfcli.search.weighing import LogRatio, Reading
 
 END_MEASUREMENTS = 4
 """At most, of the bad end: what it differs by is what all else is held against."""
 LEAST = 2
-"""Measurements before a set is judged: between processes they scatter by more than they say."""
+"""Measurements before a set is judged, but where one says it three times over: between processes
+they scatter by more than they say."""
 SURE = 3.0
 """Standard errors."""
 
@@ -74,14 +75,17 @@ class Clock:
         noise, or as many as ``most``."""
         while True:
             found = together(self.kept(code))
-            if found.measurements >= most or (found.measurements >= LEAST and self.is_apart(found)):
+            sure = SURE if found.measurements >= LEAST else SURE * OVERCONFIDENT
+            if found.measurements >= most or self.is_apart(found, sure):
                 return found
             self.reading(settings)
 
-    def is_apart(self, found: Evidence) -> bool:
+    def is_apart(self, found: Evidence, sure: float = SURE) -> bool:
+        """By ``sure`` standard errors, and as surely more than noise."""
         if found.mean is None or found.standard_error is None:
             return False
-        return abs(found.mean) > max(SURE * found.standard_error, math.log1p(self.floor))
+        noise = sure / SURE * math.log1p(self.floor)
+        return abs(found.mean) > max(sure * found.standard_error, noise)
 
 
 def _named(code: Code) -> str:

@@ -13,6 +13,9 @@ from perfcli.search.weighing import Weighing
 
 ODDS = 999.0
 MOST_MEASUREMENTS = 30
+OVERCONFIDENT = 3.0
+"""By so much a stated error may be too small before a single measurement is believed wrongly: log
+odds go with its inverse square."""
 
 O = TypeVar("O")  # noqa: E741 - an observation
 
@@ -21,7 +24,8 @@ class Sequential(Generic[K, O]):
     """Judges classes by repeated measurements, a sequential probability ratio test for each.
 
     ``odds``: good or bad is said once it is so many times likelier than the other, after ``least``
-    measurements (more than one where their stated errors may be too small). ``most``: a
+    measurements (more than one where their stated errors may be too small), or fewer where it
+    would be so with ``OVERCONFIDENT`` times these errors. ``most``: a
     class that is between after so many measurements is unresolved; each time it is asked for
     ``fresh`` it may have as many more. ``earlier``: the observations of an earlier search, by
     class; they count as if they had just been made.
@@ -66,8 +70,10 @@ class Sequential(Generic[K, O]):
             self.measurements += 1
 
     def _sure(self, evidence: Evidence) -> bool:
-        decided = abs(evidence.log_odds) >= self.enough
-        return decided and evidence.measurements >= self.least
+        enough = self.enough
+        if evidence.measurements < self.least:
+            enough *= OVERCONFIDENT**2
+        return evidence.measurements > 0 and abs(evidence.log_odds) >= enough
 
     def _answer(self, evidence: Evidence) -> Answer:
         value = None if evidence.mean is None else math.exp(evidence.mean)

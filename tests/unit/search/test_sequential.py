@@ -150,11 +150,21 @@ def test_a_floor_is_not_averaged_away() -> None:
 
 
 def test_a_first_measurement_may_be_too_good_to_be_true() -> None:
-    judging = Sequential(same(Reading(SIZE, 0.001)), LogRatio(SIZE), least=2)
+    judging = Sequential(same(Reading(SIZE, 0.003)), LogRatio(SIZE), least=2)
     assert judging.judge("a", "a", False).outcome == "bad"
     assert judging.measurements == 2
     judging.judge("a", "a", True)
     assert judging.measurements == 4
+
+
+def test_one_measurement_is_enough_where_its_error_may_be_three_times_as_large() -> None:
+    """Log odds of size² / (2 · error²): 62 and more are ln(999) at three times the error."""
+    at_three_times = SIZE / math.sqrt(2 * math.log(999)) / 3
+    sure, not_sure = (Reading(SIZE, error * at_three_times) for error in (0.99, 1.01))
+    for reading, expected in ((sure, 1), (not_sure, 2)):
+        judging = Sequential(same(reading), LogRatio(SIZE), least=2)
+        assert judging.judge("a", "a", False).outcome == "bad"
+        assert judging.measurements == expected
 
 
 def test_how_sure_the_size_is_counts() -> None:
