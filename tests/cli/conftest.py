@@ -21,11 +21,10 @@ class Result:
 
     @property
     def complaint(self) -> str:
-        """The one line of an error."""
-        first, *_ = self.err.strip().splitlines()
-        assert first.startswith("perfcli: ")
-        assert "Traceback" not in first
-        return first
+        """The one line of an error, wherever progress stands."""
+        (line,) = (line for line in self.err.splitlines() if line.startswith("perfcli: "))
+        assert "Traceback" not in self.err
+        return line
 
 
 Perfcli = Callable[..., Result]
