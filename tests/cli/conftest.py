@@ -23,7 +23,7 @@ class Result:
     def complaint(self) -> str:
         """The one line of an error, wherever progress stands."""
         (line,) = (line for line in self.err.splitlines() if line.startswith("perfcli: "))
-        assert "Traceback" not in self.err
+        assert "Traceback" not in line
         return line
 
 
