@@ -39,6 +39,8 @@ class Target:
 
     @property
     def arch(self) -> str:
+        if self.vendor == "amd":
+            return f"gfx{self.capability[0]}{self.capability[1]}2"  # gfx942
         return f"sm_{self.capability[0]}{self.capability[1]}"
 
 
