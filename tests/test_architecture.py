@@ -29,6 +29,7 @@ LAYERS = (
     "trials",
     "compile",
     "measure",
+    "handwritten",
     "worker",
     "interleave",
     "checks",
@@ -37,7 +38,7 @@ LAYERS = (
     "__main__",
 )
 LEVEL = {room: level for level, line in enumerate(LAYERS) for room in line.split()}
-TORCH_ROOMS = ("compile", "measure", "kernels", "scenarios")
+TORCH_ROOMS = ("compile", "measure", "handwritten", "kernels", "scenarios")
 TORCH = {"torch", "triton", "sympy"}  # sympy comes with torch
 
 

@@ -1,0 +1,216 @@
+"""Launches of hand-written kernels to machine code for a target, and what that is made of.
+
+Triton compiles as it would at the launch: the same signature, constants and divisibility. Its own
+ptxas is used, as a kernel outside of Inductor gets it. No device is asked for anything. Seen with
+triton 3.6 and 3.7.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Any
+
+from perfcli.compile import kernel_cache
+from perfcli.compile.kernel_cache import Compiled
+from perfcli.errors import PerfcliError, WorkerFailed
+from perfcli.facts import occupancy, occupancy_amd
+from perfcli.facts.binary import find_tools, read_cubin
+from perfcli.facts.hsaco import read_hsaco
+from perfcli.facts.ptx import local_array_bytes
+from perfcli.handwritten import modules
+from perfcli.model import Candidate, KernelLaunch, Target
+from perfcli.model.kernel_work import LaunchesRequest, LaunchToCompile
+
+FORMAT = 1
+"""Of the cache's entries: raise it when a fact is added or counted differently."""
+
+
+def compile_all(request: LaunchesRequest) -> Iterator[tuple[int, Candidate]]:
+    """Each launch's number and what it became, as they come. One that Triton refuses has its
+    ``error``.
+
+    Raises:
+        WorkerFailed: a compiling process was killed.
+        PerfcliError: a family's code is not there.
+    """
+    for name in {each.code for each in request.launches}:
+        modules.code(name, request.family)  # imported once, before the pool forks
+    context = multiprocessing.get_context("fork")
+    cache_dir = Path(request.cache_dir)
+    pool = ProcessPoolExecutor(max(request.jobs, 1), mp_context=context)
+    try:
+        futures = {
+            pool.submit(compile_launch, each, request.family, cache_dir): number
+            for number, each in enumerate(request.launches)
+        }
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+    except BrokenProcessPool as error:
+        raise WorkerFailed(
+            "a process that compiled kernels was killed (out of memory?): use fewer with --jobs, "
+            "what it finished is cached"
+        ) from error
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def compile_launch(asked: LaunchToCompile, family: str, cache_dir: Path) -> Candidate:
+    """Compiles the launch, or takes what an earlier run kept of it."""
+    try:
+        function = modules.code(asked.code, family).function(asked.launch.function)
+        source = _source(function, asked.launch)
+    except PerfcliError:
+        raise
+    except Exception as error:  # a launch that does not fit its function: the family's fault
+        return _refused(asked.launch, error)
+    path = _entry(source, asked, cache_dir)
+    found = kernel_cache.read(path)
+    if found is not None and found.candidates:
+        return found.candidates[0]
+    try:
+        candidate = _compile(source, asked)
+    except PerfcliError:
+        raise
+    except Exception as error:  # Triton refuses it, for whatever reason
+        return _refused(asked.launch, error)
+    kernel_cache.write(path, Compiled((candidate,), {}))
+    return candidate
+
+
+def _source(function: Any, launch: KernelLaunch) -> Any:
+    """What Triton's launcher would compile for these arguments."""
+    from triton.compiler import ASTSource
+
+    given = {**launch.arguments, **dict.fromkeys(launch.constants, "constexpr")}
+    unknown = given.keys() - set(function.arg_names)
+    missing = [name for name in function.arg_names if name not in given]
+    if unknown or missing:
+        raise ValueError(
+            f"{launch.function} takes ({', '.join(function.arg_names)}); its launch lacks "
+            f"{missing or 'nothing'} and has besides {sorted(unknown) or 'nothing'}"
+        )
+    place = {name: index for index, name in enumerate(function.arg_names)}
+    return ASTSource(
+        function,
+        {name: given[name] for name in function.arg_names},
+        {(place[name],): value for name, value in launch.constants.items()},
+        {(place[name],): [["tt.divisibility", 16]] for name in launch.divisible_by_16},
+    )
+
+
+def _entry(source: Any, asked: LaunchToCompile, cache_dir: Path) -> Path:
+    """Where the entry is, or will be: by the source with all that it calls, the launch, the target
+    and triton, which brings its own ptxas."""
+    import triton
+
+    launch = asked.launch
+    parts = [
+        "hand-written",
+        str(FORMAT),
+        str(kernel_cache.FORMAT),
+        source.hash(),
+        repr((launch.num_warps, launch.num_stages, sorted(launch.constants))),
+        repr(asked.target),
+        triton.__version__,
+        sys.version.split()[0],
+    ]
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    return cache_dir / "kernels" / key[:2] / f"{key}.json.z"
+
+
+def _compile(source: Any, asked: LaunchToCompile) -> Candidate:
+    import triton
+
+    launch, target = asked.launch, asked.target
+    kernel = triton.compile(
+        source,
+        target=_gpu(target),
+        options={"num_warps": launch.num_warps, "num_stages": launch.num_stages},
+    )
+    if target.vendor == "amd":
+        return _on_amd(kernel, launch, target)
+    return _on_nvidia(kernel, launch, target)
+
+
+def _gpu(target: Target) -> Any:
+    from triton.backends.compiler import GPUTarget
+
+    if target.vendor == "amd":
+        return GPUTarget("hip", target.arch, target.warp_size)
+    return GPUTarget("cuda", target.capability[0] * 10 + target.capability[1], target.warp_size)
+
+
+def _on_nvidia(kernel: Any, launch: KernelLaunch, target: Target) -> Candidate:
+    import triton
+
+    tools = find_tools(Path(triton.__file__).parent)
+    facts = read_cubin(kernel.asm["cubin"], tools, "", kernel.asm["ptx"])
+    shared = int(kernel.metadata.shared)
+    resident = occupancy.occupancy(target, facts.registers, shared, launch.num_warps)
+    return Candidate(
+        config=_numbers(launch),
+        num_warps=launch.num_warps,
+        num_stages=launch.num_stages,
+        registers=facts.registers,
+        stack_bytes=facts.stack_bytes,
+        local_array_bytes=local_array_bytes(kernel.asm["ptx"]),
+        shared_bytes=shared,
+        local_loads=facts.local_loads,
+        local_stores=facts.local_stores,
+        local_loads_in_loops=facts.local_loads_in_loops,
+        local_stores_in_loops=facts.local_stores_in_loops,
+        global_loads=dict(facts.global_loads),
+        global_stores=dict(facts.global_stores),
+        tma_loads=facts.tma_loads,
+        tma_stores=facts.tma_stores,
+        blocks_per_sm=resident.blocks_per_sm,
+        occupancy=resident.fraction,
+        occupancy_limit=resident.limit,
+        binary_hash=facts.code_hash,
+    )
+
+
+def _on_amd(kernel: Any, launch: KernelLaunch, target: Target) -> Candidate:
+    facts = read_hsaco(kernel.asm["hsaco"], kernel.asm["amdgcn"])
+    # Triton asks for its LDS at launch; the code object names what is static.
+    shared = max(int(kernel.metadata.shared), facts.shared_bytes)
+    resident = occupancy_amd.occupancy(target, facts.vector_registers, shared, launch.num_warps)
+    return Candidate(
+        config=_numbers(launch),
+        num_warps=launch.num_warps,
+        num_stages=launch.num_stages,
+        registers=facts.vector_registers,
+        stack_bytes=facts.stack_bytes,
+        local_array_bytes=max(facts.stack_bytes - 4 * facts.spilled_words, 0),
+        shared_bytes=shared,
+        local_loads=facts.local_loads,
+        local_stores=facts.local_stores,
+        global_loads=dict(facts.global_loads),
+        global_stores=dict(facts.global_stores),
+        tma_loads=0,
+        tma_stores=0,
+        blocks_per_sm=resident.blocks_per_sm,
+        occupancy=resident.fraction,
+        occupancy_limit=resident.limit,
+        binary_hash=facts.code_hash,
+    )
+
+
+def _numbers(launch: KernelLaunch) -> dict[str, int]:
+    return {name: int(v) for name, v in launch.constants.items() if isinstance(v, int)}
+
+
+def _refused(launch: KernelLaunch, error: Exception) -> Candidate:
+    lines = str(error).strip().splitlines()
+    return Candidate(
+        config=_numbers(launch),
+        num_warps=launch.num_warps,
+        num_stages=launch.num_stages,
+        error=f"{type(error).__name__}: {lines[0] if lines else ''}"[:300],
+    )
