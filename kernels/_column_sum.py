@@ -70,7 +70,9 @@ def run(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan) -> di
         "rows": problem.rows,
         "columns": problem.columns,
         "row_stride": problem.stride,
-        "rows_per_split": equal_splits(problem.rows, splits, int(main.constants["TILE_R"])).rows,
+        "rows_per_split": equal_splits(
+            problem.rows, splits, int(str(main.constants["TILE_R"]))
+        ).rows,
         "splits": splits,
         "width": problem.columns,
     }
@@ -82,7 +84,7 @@ def run(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan) -> di
 def _argument(tensor: Tensor, variant: str, launch: KernelLaunch) -> Any:
     if variant != "tma":
         return tensor
-    block = [int(launch.constants["TILE_R"]), int(launch.constants["TILE_I"])]
+    block = [int(str(launch.constants[name])) for name in ("TILE_R", "TILE_I")]
     return TensorDescriptor(tensor, list(tensor.shape), [tensor.stride(0), 1], block)
 
 

@@ -45,7 +45,7 @@ def pointer_plan(
     first = KernelLaunch(
         function=f"column_sum_pointers_{len(inputs)}",
         grid=(column_tiles, splits.count, 1),
-        arguments={name: f"*{item}" for name in inputs}
+        arguments=dict.fromkeys(inputs, f"*{item}")
         | {"partial": f"*{_partial_type(problem, splits)}"}
         | dict.fromkeys(sizes, "i32"),
         constants={
@@ -78,7 +78,7 @@ def tma_plan(problem: Problem, target: Target, tile: Tile, config: Tma, why: str
     first = KernelLaunch(
         function=f"column_sum_tma_{len(inputs)}",
         grid=(column_tiles, splits.count, 1),
-        arguments={name: f"tensordesc<{item}[{tile.rows}, {tile.columns}]>" for name in inputs}
+        arguments=dict.fromkeys(inputs, f"tensordesc<{item}[{tile.rows}, {tile.columns}]>")
         | {"partial": f"*{_partial_type(problem, splits)}"}
         | dict.fromkeys(sizes, "i32"),
         constants={"TILE_R": tile.rows, "TILE_I": tile.columns, "STAGES": config.num_stages},

@@ -96,7 +96,9 @@ def run(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan) -> di
             "dx": dx,
             "partial": gradients.new_empty((blocks, norms * problem.columns)),
             "rows": problem.rows,
-            "rows_per_block": equal_splits(problem.rows, blocks, int(main.constants["BLOCK"])).rows,
+            "rows_per_block": equal_splits(
+                problem.rows, blocks, int(str(main.constants["BLOCK"]))
+            ).rows,
             "out": gradients,
             "splits": blocks,
             "columns": problem.columns,

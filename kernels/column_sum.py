@@ -5,8 +5,8 @@ partial sums of a split reduction (``splits · N · 4``, written and read once) 
 count. Flops: ``n · M · N`` additions.
 
 Two kernels for the first pass, written for n (``_column_sum_source``): plain loads through
-pointers, and tiles moved by TMA (``_column_sum_plan`` says which tile fits). Both add in fp32 and in
-an order that only the plan decides: the same inputs give the same bits.
+pointers, and tiles moved by TMA (``_column_sum_plan`` says which tile fits). Both add in fp32 and
+in an order that only the plan decides: the same inputs give the same bits.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ def _check(problem: Problem, variant: str | None) -> None:
         raise PerfcliError(f"no variant {variant!r} of the column sum; known: {known}")
     if problem.dtype not in ITEM_BYTES:
         raise PerfcliError(
-            f"expected a dtype of {', '.join(ITEM_BYTES)}, found {problem.dtype}: convert the inputs"
+            f"expected a dtype of {', '.join(ITEM_BYTES)}, found {problem.dtype}: "
+            "convert the inputs"
         )
     if not 1 <= input_count(problem) <= MOST_INPUTS:
         raise PerfcliError(

@@ -64,7 +64,8 @@ def _check(problem: Problem, variant: str) -> None:
         raise PerfcliError(f"no variant {variant!r} of the mix-order reduction; known: {known}")
     if problem.dtype not in ITEM_BYTES:
         raise PerfcliError(
-            f"expected a dtype of {', '.join(ITEM_BYTES)}, found {problem.dtype}: convert the inputs"
+            f"expected a dtype of {', '.join(ITEM_BYTES)}, found {problem.dtype}: "
+            "convert the inputs"
         )
     if not 2 <= read_count(problem) <= MOST_READS:
         raise PerfcliError(f"expected 2 to {MOST_READS} reads, found {read_count(problem)}")
@@ -113,7 +114,8 @@ FAMILY = KernelFamily(
     name="mix-order",
     summary="inner and outer reduction in one kernel, with a chosen number of full-size reads",
     operations={
-        OPERATION: "per norm: dw = Σ_rows d·h, d ← rstd·(d·w − h·mean(d·w·h)) + residuals, h = x·rstd"
+        OPERATION: "for each norm, h = x·rstd: dw = Σ_rows d·h, "
+        "d ← rstd·(d·w − h·mean(d·w·h)) + residuals"
     },
     variants=VARIANTS,
     plan=plan,
