@@ -1,0 +1,186 @@
+# ruff: noqa: ANN001, ANN202 (arguments of kernels have no Python types; constants decide branches)
+"""A row's maximum and sum of exponentials in one pass, and the row written from them.
+
+The pieces that the looped kernels of the family are made of. A row is read in tiles of
+``LANES × VECTOR`` elements, where VECTOR elements are the 16 bytes that one thread loads at once.
+Each lane keeps a running maximum (*peak*) and a running sum of ``exp(x − peak)`` (*total*): online
+softmax (https://arxiv.org/abs/1805.02867), with one correction of the sum per VECTOR elements
+instead of one per element, because the exponential is what such a loop is short of: an SM of
+sm_80 to sm_100 does 16 of them per cycle (CUDA C++ Programming Guide, "Throughput of Native
+Arithmetic Instructions").
+
+A row's elements, in this order: *head* (fewer than VECTOR, up to the next address that is a
+multiple of 16; none unless PEEL), whole vectors (full tiles, then one masked by whole vectors, so
+that no load of them is split), *rest* (fewer than VECTOR). Head and rest together are one small
+tile, the *edge*.
+
+Constants
+    LANES, VECTOR, ITEM     tile; ITEM is the bytes of an element
+    PEEL                    start the vectors at a 16-byte boundary of this row
+    TAIL                    the vectors of some row do not fill its last tile
+    EDGE                    some row has a head or a rest
+    STAGES                  software pipelining of the loop; 1: none
+    KEEP, DROP              eviction policy of what is read again, and of what is not
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+LOG2_E = tl.constexpr(1.4426950408889634)
+
+
+@triton.jit
+def above_minus_infinity(peak):
+    """Something to subtract: −inf − −inf is no number, though exp(−inf) is a good zero."""
+    return tl.where(peak == float("-inf"), 0.0, peak)
+
+
+@triton.jit
+def fold(peak, total, x):
+    """One more tile [LANES, VECTOR], float32, into the lanes' statistics."""
+    new = tl.maximum(peak, tl.max(x, axis=1))
+    base = above_minus_infinity(new)
+    old = total * tl.exp2((peak - base) * LOG2_E)
+    return new, old + tl.sum(tl.exp2((x - base[:, None]) * LOG2_E), axis=1)
+
+
+@triton.jit
+def join(peak, total):
+    """The statistics of all lanes as one; total 0 where nothing is above −inf."""
+    top = tl.max(peak, axis=0)
+    base = above_minus_infinity(top)
+    return top, tl.sum(total * tl.exp2((peak - base) * LOG2_E), axis=0)
+
+
+@triton.jit
+def normalised(x, peak, total, LOG: tl.constexpr):
+    """The softmax of elements, or its logarithm. NaN where the whole row is −inf, as in torch.
+
+    In half precision the division is done in the exponent: a multiply-add less per element, and
+    an error (1e-6, from the rounding of log2(total)) that float32 would show.
+    """
+    above = x.to(tl.float32) - peak
+    if LOG:
+        return above - tl.log(total)
+    if x.dtype == tl.float32:
+        return tl.exp2(above * LOG2_E) * (1.0 / total)
+    return tl.exp2(above * LOG2_E - tl.log2(total))
+
+
+@triton.jit
+def head_elements(row, columns, ITEM: tl.constexpr, PEEL: tl.constexpr):
+    """How many elements come before the row's first address that is a multiple of 16."""
+    head = 0
+    if PEEL:
+        head = tl.minimum(((-row.to(tl.int64)) & 15) // ITEM, columns).to(tl.int32)
+    return head
+
+
+@triton.jit
+def first_vector(row, head, PEEL: tl.constexpr):
+    start = row + head
+    if PEEL:
+        start = tl.multiple_of(start, 16)
+    return start
+
+
+@triton.jit
+def edge_columns(head, columns, VECTOR: tl.constexpr):
+    """Columns of head and rest, and which of the tile are some."""
+    place = tl.arange(0, 2 * VECTOR)
+    after = head + (columns - head) // VECTOR * VECTOR
+    column = tl.where(place < VECTOR, place, after + place - VECTOR)
+    inside = tl.where(place < VECTOR, place < head, column < columns)
+    return column, inside
+
+
+@triton.jit
+def tile_offsets(LANES: tl.constexpr, VECTOR: tl.constexpr):
+    return (tl.arange(0, LANES) * VECTOR)[:, None] + tl.arange(0, VECTOR)[None, :]
+
+
+@triton.jit
+def row_statistics(
+    row,
+    columns,
+    LANES: tl.constexpr,
+    VECTOR: tl.constexpr,
+    ITEM: tl.constexpr,
+    PEEL: tl.constexpr,
+    TAIL: tl.constexpr,
+    EDGE: tl.constexpr,
+    STAGES: tl.constexpr,
+    KEEP: tl.constexpr,
+):
+    """Maximum and sum of ``exp(x − maximum)`` over ``columns`` elements from ``row`` on."""
+    head = head_elements(row, columns, ITEM, PEEL)
+    start = first_vector(row, head, PEEL)
+    vectors = (columns - head) // VECTOR
+    full = vectors // LANES
+    offsets = tile_offsets(LANES, VECTOR)
+    peak = tl.full([LANES], float("-inf"), tl.float32)
+    total = tl.zeros([LANES], tl.float32)
+    for tile in tl.range(0, full, num_stages=STAGES):
+        x = tl.load(start + tile * (LANES * VECTOR) + offsets, eviction_policy=KEEP)
+        peak, total = fold(peak, total, x.to(tl.float32))
+    if TAIL:
+        inside = (tl.arange(0, LANES) < vectors - full * LANES)[:, None]
+        at = start + full * (LANES * VECTOR) + offsets
+        x = tl.load(at, mask=inside, other=float("-inf"), eviction_policy=KEEP)
+        peak, total = fold(peak, total, x.to(tl.float32))
+    top, weight = join(peak, total)
+    if EDGE:
+        column, there = edge_columns(head, columns, VECTOR)
+        edge = tl.load(row + column, mask=there, other=float("-inf")).to(tl.float32)
+        new = tl.maximum(top, tl.max(edge, axis=0))
+        base = above_minus_infinity(new)
+        weight = weight * tl.exp2((top - base) * LOG2_E)
+        weight += tl.sum(tl.exp2((edge - base) * LOG2_E), axis=0)
+        top = new
+    return top, weight
+
+
+@triton.jit
+def write_row(
+    row,
+    out,
+    columns,
+    peak,
+    total,
+    LOG: tl.constexpr,
+    LANES: tl.constexpr,
+    VECTOR: tl.constexpr,
+    ITEM: tl.constexpr,
+    PEEL: tl.constexpr,
+    TAIL: tl.constexpr,
+    EDGE: tl.constexpr,
+    STAGES: tl.constexpr,
+    BACKWARDS: tl.constexpr,
+    DROP: tl.constexpr,
+):
+    """Writes ``columns`` elements at ``out``, whose address is congruent to ``row``'s modulo 16
+    where PEEL. BACKWARDS reads what was read last first: it is what the caches still hold."""
+    head = head_elements(row, columns, ITEM, PEEL)
+    start = first_vector(row, head, PEEL)
+    to = first_vector(out, head, PEEL)
+    vectors = (columns - head) // VECTOR
+    full = vectors // LANES
+    offsets = tile_offsets(LANES, VECTOR)
+    if EDGE:
+        column, there = edge_columns(head, columns, VECTOR)
+        edge = tl.load(row + column, mask=there, other=0.0)
+        tl.store(out + column, normalised(edge, peak, total, LOG), mask=there)
+    if TAIL:
+        inside = (tl.arange(0, LANES) < vectors - full * LANES)[:, None]
+        at = full * (LANES * VECTOR) + offsets
+        x = tl.load(start + at, mask=inside, other=0.0, eviction_policy=DROP)
+        tl.store(to + at, normalised(x, peak, total, LOG), mask=inside, eviction_policy=DROP)
+    for step in tl.range(0, full, num_stages=STAGES):
+        tile = step
+        if BACKWARDS:
+            tile = full - 1 - step
+        at = tile * (LANES * VECTOR) + offsets
+        x = tl.load(start + at, eviction_policy=DROP)
+        tl.store(to + at, normalised(x, peak, total, LOG), eviction_policy=DROP)
