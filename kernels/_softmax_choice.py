@@ -71,6 +71,9 @@ def launch(
     sizes = {
         "columns": problem.columns,
         "x_stride": problem.stride,
+        "saved_stride": problem.stride,
+        "dy_stride": problem.stride,
+        "dx_stride": problem.columns,
         "y_stride": problem.columns,
     }
     divisible = tuple(
@@ -85,6 +88,20 @@ def launch(
 
 def pointer(problem: Problem) -> str:
     return f"*{TRITON_TYPES[problem.dtype]}"
+
+
+def tile_constants(problem: Problem, choice: Choice) -> dict[str, Scalar]:
+    """Of whole rows that one block holds (see _softmax_cached)."""
+    block = choice.tile // choice.rows
+    return {
+        "ROWS": choice.rows,
+        "BLOCK": block,
+        "VECTOR": vector(problem),
+        "ALIGNED": aligned(problem),
+        "VECTORS_ONLY": vectors_only(problem),
+        "FULL": problem.columns == block and problem.rows % choice.rows == 0,
+        "DROP": choice.drop,
+    }
 
 
 def walk_constants(problem: Problem, choice: Choice) -> dict[str, Scalar]:

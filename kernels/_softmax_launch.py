@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from perfcli.model import KernelLaunch, Problem
 from perfcli.model.values import Scalar
 
@@ -9,13 +11,11 @@ from ._softmax_choice import (
     LOSS,
     PARTS_PER_BLOCK,
     Choice,
-    aligned,
     chunks_of,
     launch,
     parts,
     pointer,
-    vector,
-    vectors_only,
+    tile_constants,
     walk_constants,
 )
 
@@ -35,17 +35,7 @@ def log_constant(problem: Problem) -> dict[str, Scalar]:
 
 def cached(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
     tiles = -(-problem.rows // choice.rows)
-    block = choice.tile // choice.rows
-    constants: dict[str, Scalar] = {
-        **log_constant(problem),
-        "ROWS": choice.rows,
-        "BLOCK": block,
-        "VECTOR": vector(problem),
-        "ALIGNED": aligned(problem),
-        "VECTORS_ONLY": vectors_only(problem),
-        "FULL": problem.columns == block and problem.rows % choice.rows == 0,
-        "DROP": choice.drop,
-    }
+    constants = {**log_constant(problem), **tile_constants(problem, choice)}
     arguments = forward_arguments(problem, rows=True)
     if problem.operation == LOSS:
         return (launch(problem, choice, "cached_loss", (tiles, 1, 1), arguments, constants),)
@@ -119,7 +109,7 @@ def combine(problem: Problem, choice: Choice, wanted: bool) -> tuple[KernelLaunc
     return (step,) if wanted else ()
 
 
-FORWARD = {
+FORWARD: Mapping[str, Callable[[Problem, Choice], tuple[KernelLaunch, ...]]] = {
     "cached": cached,
     "online": online,
     "peeled": online,
