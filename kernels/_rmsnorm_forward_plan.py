@@ -1,0 +1,237 @@
+"""Launches of the forward variants. Pure: what is chosen becomes names, grids and numbers."""
+
+from __future__ import annotations
+
+from math import gcd
+
+from perfcli.errors import PerfcliError
+from perfcli.model import KernelLaunch, LaunchPlan, Problem, Scalar, Target
+
+from ._rmsnorm_blocks import (
+    ITEM_BYTES,
+    TRITON_TYPE,
+    Blocks,
+    chunk_columns,
+    padded,
+    power_of_two,
+    round_up,
+    rows_are_aligned,
+    tile_columns,
+    vector,
+    warps,
+)
+
+POLLS = 4096
+"""Of a cooperative program before it computes what others owe it: some milliseconds, when all
+programs of a row start within microseconds of each other."""
+LINE_ELEMENTS = 64
+"""The longest line of the TMA view: 128 bytes of half precision, one swizzled line."""
+
+
+def has_residual(problem: Problem) -> bool:
+    return problem.operation == "rmsnorm-residual"
+
+
+def peels(problem: Problem) -> bool:
+    """Whether rows are longer than their unaligned ends, and input and output rows start at the
+    same distance from a multiple of 16 bytes, so that one aligned part serves both."""
+    wide = vector(problem)
+    same = (problem.stride - problem.columns) % wide == 0 or problem.rows == 1
+    return not rows_are_aligned(problem) and problem.columns >= 4 * wide and same
+
+
+def weight_width(problem: Problem) -> int:
+    """Elements from one shifted copy of the weights to the next."""
+    return round_up(problem.columns, 64)
+
+
+def _arguments(problem: Problem, names: str) -> dict[str, str]:
+    element = TRITON_TYPE[problem.dtype]
+    special = {"eps": "fp32", "rows": "i32", "partial": "*fp32", "arrived": "*i32"}
+    return {name: special.get(name, f"*{element}") for name in names.split()}
+
+
+def _launch(
+    problem: Problem,
+    target: Target,
+    blocks: Blocks,
+    function: str,
+    grid: tuple[int, int, int],
+    names: str,
+    absent: str = "",
+    **constants: Scalar,
+) -> KernelLaunch:
+    arguments = _arguments(problem, names)
+    missing: dict[str, Scalar] = dict.fromkeys(absent.split())
+    return KernelLaunch(
+        function=function,
+        grid=grid,
+        arguments=arguments,
+        constants={**missing, **constants},
+        num_warps=warps(blocks, target),
+        divisible_by_16=tuple(n for n, kind in arguments.items() if kind.startswith("*")),
+    )
+
+
+def _pointers(problem: Problem) -> tuple[str, str]:
+    """Names of the tensors that are there, and of those that are not."""
+    if has_residual(problem):
+        return "x residual weight y total", ""
+    return "x weight y", "residual total"
+
+
+def full_tile(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
+    names, absent = _pointers(problem)
+    return [
+        _launch(
+            problem, target, blocks, "full_tile", _grid(problem, target, blocks),
+            f"{names} rows eps", absent,
+            COLUMNS=problem.columns, STRIDE=problem.stride, BLOCK=padded(problem),
+            ROWS=blocks.rows, STAGES=blocks.stages, RESIDUAL=has_residual(problem),
+            READ=blocks.read, WRITE=blocks.write,
+        )
+    ]  # fmt: skip
+
+
+def _grid(problem: Problem, target: Target, blocks: Blocks) -> tuple[int, int, int]:
+    tiles = -(-problem.rows // blocks.rows)
+    resident = blocks.per_sm * target.sm_count
+    return (min(tiles, resident) if resident else tiles, 1, 1)
+
+
+def line_width(problem: Problem) -> int:
+    """Of the TMA view of a row as lines: a power of two that divides the row."""
+    return gcd(problem.columns, LINE_ELEMENTS)
+
+
+def tma(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
+    wide, width = vector(problem), line_width(problem)
+    if target.vendor != "nvidia" or target.capability < (9, 0):
+        raise PerfcliError(
+            f"rmsnorm: tma needs an NVIDIA GPU of capability 9.0 or more, {target.name} is "
+            f"{target.arch}: use full-tile"
+        )
+    if problem.stride % wide or width < wide:
+        raise PerfcliError(
+            f"rmsnorm: tma needs row strides and lengths that are multiples of 16 bytes, these "
+            f"are {problem.stride * ITEM_BYTES[problem.dtype]} and "
+            f"{problem.columns * ITEM_BYTES[problem.dtype]}: pad the rows, or use peeled"
+        )
+    names, absent = _pointers(problem)
+    step = _launch(
+        problem, target, blocks, "tma_rows", _grid(problem, target, blocks),
+        f"{names} rows eps", absent,
+        COLUMNS=problem.columns, BLOCK=padded(problem), WIDTH=width, ROWS=blocks.rows,
+        STAGES=blocks.stages, RESIDUAL=has_residual(problem), WRITE=blocks.write,
+    )  # fmt: skip
+    box = f"[{blocks.rows}, {padded(problem) // width}, {width}]"
+    descriptor = f"tensordesc<{TRITON_TYPE[problem.dtype]}{box}>"
+    described = {n: descriptor for n in ("x", "residual") if n in step.arguments}
+    pointers = tuple(n for n in step.divisible_by_16 if n not in described)
+    return [
+        KernelLaunch(
+            step.function, step.grid, {**step.arguments, **described}, step.constants,
+            step.num_warps, divisible_by_16=pointers,
+        )
+    ]  # fmt: skip
+
+
+def tiled(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
+    """Register-tiled, peeled and cooperative: one kernel."""
+    peel = peels(problem) and blocks.variant != "register-tiled"
+    wide = vector(problem)
+    chunk = chunk_columns(problem, blocks.parts)
+    tile = tile_columns(problem, blocks)
+    if tile * blocks.tiles < chunk:
+        raise PerfcliError(
+            f"rmsnorm: {blocks.tiles} tiles of {tile} columns hold less than {chunk}: take more"
+        )
+    names, absent = _pointers(problem)
+    shared = blocks.parts > 1
+    step = _launch(
+        problem, target, blocks, "tiled", (problem.rows * blocks.parts, 1, 1),
+        f"{names} {'partial arrived ' if shared else ''}eps",
+        absent + ("" if shared else " partial arrived"),
+        COLUMNS=problem.columns, STRIDE=problem.stride, WIDTH=weight_width(problem),
+        CHUNK=chunk, PARTS=blocks.parts, TILE=tile, TILES=blocks.tiles, VECTOR=wide, PEEL=peel,
+        RESIDUAL=has_residual(problem),
+        OPAQUE=target.vendor == "nvidia" and ITEM_BYTES[problem.dtype] == 2,
+        EARLY=blocks.early, POLLS=POLLS, READ=blocks.read, WRITE=blocks.write,
+    )  # fmt: skip
+    clear = [_clear(problem, target)] if shared else []
+    return [*_shift(problem, target, peel), *clear, step]
+
+
+def _clear(problem: Problem, target: Target) -> KernelLaunch:
+    return _launch(
+        problem, target, Blocks("", 128), "clear_counters", (-(-problem.rows // 1024), 1, 1),
+        "arrived rows", BLOCK=1024,
+    )  # fmt: skip
+
+
+def _shift(problem: Problem, target: Target, peel: bool) -> list[KernelLaunch]:
+    if not peel:
+        return []
+    width = weight_width(problem)
+    step = _launch(
+        problem, target, Blocks("", 128), "shift_weights",
+        (-(-width // 2048), vector(problem), 1), "unshifted weight",
+        COLUMNS=problem.columns, WIDTH=width, BLOCK=2048,
+    )  # fmt: skip
+    return [step]
+
+
+def two_read(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
+    peel = peels(problem)
+    names, absent = _pointers(problem)
+    step = _launch(
+        problem, target, blocks, "two_reads", (problem.rows, 1, 1), f"{names} eps", absent,
+        COLUMNS=problem.columns, STRIDE=problem.stride, WIDTH=weight_width(problem),
+        BLOCK=blocks.tile, VECTOR=vector(problem), PEEL=peel, RESIDUAL=has_residual(problem),
+        READ=blocks.read, WRITE=blocks.write,
+    )  # fmt: skip
+    return [*_shift(problem, target, peel), step]
+
+
+def split(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
+    peel, residual = peels(problem), has_residual(problem)
+    parts = blocks.parts
+    chunk = round_up(-(-problem.columns // parts), blocks.tile)
+    names = "x residual total partial" if residual else "x partial"
+    add = _launch(
+        problem, target, blocks, "split_sum", (problem.rows * parts, 1, 1), names,
+        "" if residual else "residual total",
+        COLUMNS=problem.columns, STRIDE=problem.stride, CHUNK=chunk, PARTS=parts,
+        BLOCK=blocks.tile, VECTOR=vector(problem), PEEL=peel, RESIDUAL=residual,
+        READ=blocks.read,
+    )  # fmt: skip
+    apply = _launch(
+        problem, target, blocks, "split_apply", (problem.rows * parts, 1, 1),
+        "source weight y partial eps",
+        COLUMNS=problem.columns, STRIDE=problem.columns if residual else problem.stride,
+        WIDTH=weight_width(problem), CHUNK=chunk, PARTS=parts, PARTS_PADDED=power_of_two(parts),
+        BLOCK=blocks.tile, VECTOR=vector(problem), PEEL=peel, WRITE=blocks.write,
+    )  # fmt: skip
+    return [*_shift(problem, target, peel), add, apply]
+
+
+BUILDERS = {
+    "full-tile": full_tile,
+    "tma": tma,
+    "register-tiled": tiled,
+    "peeled": tiled,
+    "cooperative": tiled,
+    "two-read": two_read,
+    "split": split,
+}
+
+
+def forward(problem: Problem, target: Target, blocks: Blocks, why: str) -> LaunchPlan:
+    """The launches of a choice, and the bytes of workspace that they share."""
+    steps = BUILDERS[blocks.variant](problem, target, blocks)
+    names = {name for step in steps for name in step.arguments}
+    workspace = 4 * problem.rows * blocks.parts if "partial" in names else 0
+    workspace += 4 * problem.rows if "arrived" in names else 0
+    if "unshifted" in names:
+        workspace += vector(problem) * weight_width(problem) * ITEM_BYTES[problem.dtype]
+    return LaunchPlan(blocks.variant, tuple(steps), why, workspace)

@@ -1,0 +1,187 @@
+"""Rows kept in registers as several tiles of half precision: one block per row, or several blocks
+that tell each other their sums."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from ._rmsnorm_geometry import added, aligned_part, edge_columns, opaque, scaled
+
+
+@triton.jit
+def squares_of_part(
+    x, residual, first, part, main,
+    CHUNK: tl.constexpr, TILE: tl.constexpr, TILES: tl.constexpr, RESIDUAL: tl.constexpr,
+):  # fmt: skip
+    """The sum that the program of this part would have told, added in the same order."""
+    squares = tl.zeros([TILE], tl.float32)
+    for tile in tl.range(TILES):
+        local = tile * TILE + tl.arange(0, TILE)
+        column = part * CHUNK + local
+        mask = (local < CHUNK) & (column < main)
+        values = tl.load(x + first + column, mask=mask, other=0.0)
+        if RESIDUAL:
+            values = added(values, tl.load(residual + first + column, mask=mask, other=0.0))
+        wide = values.to(tl.float32)
+        squares += wide * wide
+    return tl.sum(squares, axis=0)
+
+
+@triton.jit
+def told_by_all(
+    mine, x, residual, partial, arrived, row, part, first, main, extra,
+    CHUNK: tl.constexpr, PARTS: tl.constexpr, TILE: tl.constexpr, TILES: tl.constexpr,
+    RESIDUAL: tl.constexpr, POLLS: tl.constexpr,
+):  # fmt: skip
+    """The row's sum, from all its programs, always added in the same order.
+
+    Each program writes its part and counts itself in; then it waits until all have. The wait is
+    bounded: whoever has polled ``POLLS`` times computes the missing parts itself, so nothing
+    depends on all programs of a row being resident at once.
+    """
+    other = tl.arange(0, PARTS)
+    tl.store(partial + row * PARTS + part, mine)
+    tl.debug_barrier()
+    count = tl.atomic_add(arrived + row, 1, sem="release") + 1
+    polls = 0
+    while (count < PARTS) & (polls < POLLS):
+        count = tl.atomic_add(arrived + row, 0, sem="acquire")
+        polls += 1
+    tl.debug_barrier()
+    if count >= PARTS:
+        sums = tl.load(partial + row * PARTS + other, volatile=True)
+    else:
+        sums = tl.zeros([PARTS], tl.float32)
+        for which in tl.range(PARTS):
+            one = squares_of_part(x, residual, first, which, main, CHUNK, TILE, TILES, RESIDUAL)
+            sums = tl.where(other == which, one, sums)
+        sums += tl.where(other == 0, extra, 0.0)
+    return tl.sum(sums, axis=0)
+
+
+@triton.jit
+def tiled(
+    x,
+    residual,
+    weight,
+    y,
+    total,
+    partial,
+    arrived,
+    eps,
+    COLUMNS: tl.constexpr,
+    STRIDE: tl.constexpr,
+    WIDTH: tl.constexpr,
+    CHUNK: tl.constexpr,
+    PARTS: tl.constexpr,
+    TILE: tl.constexpr,
+    TILES: tl.constexpr,
+    VECTOR: tl.constexpr,
+    PEEL: tl.constexpr,
+    RESIDUAL: tl.constexpr,
+    OPAQUE: tl.constexpr,
+    EARLY: tl.constexpr,
+    POLLS: tl.constexpr,
+    READ: tl.constexpr,
+    WRITE: tl.constexpr,
+):
+    """``PARTS`` programs per row, each with ``CHUNK`` columns in ``TILES`` tiles, read once.
+
+    ``PEEL``: rows start at any element. What lies between multiples of ``VECTOR`` elements is
+    read and written 16 bytes wide, the fewer than ``2 × VECTOR`` others one by one by the first
+    program; weights come from ``shift_weights``, ``WIDTH`` elements from copy to copy.
+    ``EARLY``: weights are loaded before the reduction.
+    """
+    row = tl.program_id(0) // PARTS
+    part = tl.program_id(0) % PARTS
+    SURE: tl.constexpr = COLUMNS - 2 * (VECTOR - 1) if PEEL else COLUMNS
+    CERTAIN: tl.constexpr = SURE // VECTOR * VECTOR - (PARTS - 1) * CHUNK
+    if PEEL:
+        first, head, main = aligned_part(row, STRIDE, COLUMNS, VECTOR)
+        out_first, _, _ = aligned_part(row, COLUMNS, COLUMNS, VECTOR)
+        w_first = head * WIDTH
+        edge, is_edge = edge_columns(head, main, COLUMNS, VECTOR)
+    else:
+        first = tl.cast(row, tl.int64) * STRIDE
+        out_first = tl.cast(row, tl.int64) * COLUMNS
+        main = COLUMNS
+        w_first = 0
+    cached = ()
+    weights = ()
+    for tile in tl.static_range(TILES):
+        local = tile * TILE + tl.arange(0, TILE)
+        column = part * CHUNK + local
+        if (tile + 1) * TILE <= CERTAIN and (tile + 1) * TILE <= CHUNK:
+            values = tl.load(x + first + column, eviction_policy=READ)
+            if RESIDUAL:
+                values = added(values, tl.load(residual + first + column, eviction_policy=READ))
+                tl.store(total + out_first + column, values, eviction_policy=WRITE)
+            if EARLY:
+                weights = weights + (tl.load(weight + w_first + column),)
+        else:
+            mask = (local < CHUNK) & (column < main)
+            values = tl.load(x + first + column, mask=mask, other=0.0, eviction_policy=READ)
+            if RESIDUAL:
+                more = tl.load(
+                    residual + first + column, mask=mask, other=0.0, eviction_policy=READ
+                )
+                values = added(values, more)
+                tl.store(total + out_first + column, values, mask=mask, eviction_policy=WRITE)
+            if EARLY:
+                weights = weights + (tl.load(weight + w_first + column, mask=mask, other=0.0),)
+        cached = cached + (values,)
+    squares = tl.zeros([TILE], tl.float32)
+    for tile in tl.static_range(TILES):
+        wide = cached[tile].to(tl.float32)
+        squares += wide * wide
+    sum_of_squares = tl.sum(squares, axis=0)
+    extra = 0.0
+    if PEEL:
+        edge_x = tl.load(x + first - head + edge, mask=is_edge, other=0.0)
+        if RESIDUAL:
+            edge_r = tl.load(residual + first - head + edge, mask=is_edge, other=0.0)
+            edge_x = added(edge_x, edge_r)
+            tl.store(total + out_first - head + edge, edge_x, mask=is_edge & (part == 0))
+        edge_wide = edge_x.to(tl.float32)
+        extra = tl.sum(edge_wide * edge_wide, axis=0)
+    if PARTS > 1:
+        sum_of_squares = told_by_all(
+            sum_of_squares + tl.where(part == 0, extra, 0.0), x, residual, partial, arrived, row, part, first, main, extra,
+            CHUNK, PARTS, TILE, TILES, RESIDUAL, POLLS,
+        )  # fmt: skip
+    else:
+        sum_of_squares += extra
+    scale = tl.rsqrt(sum_of_squares / COLUMNS + eps)
+    for tile in tl.static_range(TILES):
+        local = tile * TILE + tl.arange(0, TILE)
+        column = part * CHUNK + local
+        values = opaque(cached[tile], OPAQUE)
+        if (tile + 1) * TILE <= CERTAIN and (tile + 1) * TILE <= CHUNK:
+            if EARLY:
+                w = weights[tile]
+            else:
+                w = tl.load(weight + w_first + column, eviction_policy="evict_last")
+            out = scaled(values, scale, w, values.dtype)
+            tl.store(y + out_first + column, out, eviction_policy=WRITE)
+        else:
+            mask = (local < CHUNK) & (column < main)
+            if EARLY:
+                w = weights[tile]
+            else:
+                w = tl.load(
+                    weight + w_first + column, mask=mask, other=0.0, eviction_policy="evict_last"
+                )
+            out = scaled(values, scale, w, values.dtype)
+            tl.store(y + out_first + column, out, mask=mask, eviction_policy=WRITE)
+    if PEEL:
+        edge_w = tl.load(weight + edge, mask=is_edge, other=0.0)
+        edge_out = scaled(edge_x, scale, edge_w, edge_x.dtype)
+        tl.store(y + out_first - head + edge, edge_out, mask=is_edge & (part == 0))
+
+
+@triton.jit(do_not_specialize=["rows"])
+def clear_counters(arrived, rows, BLOCK: tl.constexpr):
+    """Nobody has arrived yet."""
+    row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(arrived + row, tl.zeros([BLOCK], tl.int32), mask=row < rows)
