@@ -35,6 +35,8 @@ class Choice:
     programs: int = 0
     """Blocks of a persistent grid; 0: one block per tile."""
     recompute: str = "no"
+    held: int = 0
+    """Tiles of the held variant that stay in registers."""
     backwards: bool = True
     keep: str = ""
     drop: str = ""
@@ -106,7 +108,7 @@ def tile_constants(problem: Problem, choice: Choice) -> dict[str, Scalar]:
 
 def walk_constants(problem: Problem, choice: Choice) -> dict[str, Scalar]:
     """Of a row, or a chunk of it, that is read tile by tile (see _softmax_statistics)."""
-    peel = choice.variant == "peeled" or (choice.variant == "split" and not aligned(problem))
+    peel = choice.variant == "peeled" or (choice.variant != "online" and not aligned(problem))
     step = choice.chunk or choice.tile
     return {
         "LANES": choice.tile // vector(problem),

@@ -58,6 +58,9 @@ def online(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
     if problem.operation != LOSS:
         name = "online_forward"
         constants |= {"BACKWARDS": choice.backwards, "KEEP": choice.keep}
+    if choice.held:
+        name = "held_forward"
+        constants["HELD"] = choice.held
     arguments = forward_arguments(problem, rows=False)
     return (launch(problem, choice, name, (problem.rows, 1, 1), arguments, constants),)
 
@@ -111,6 +114,7 @@ def combine(problem: Problem, choice: Choice, wanted: bool) -> tuple[KernelLaunc
 
 FORWARD: Mapping[str, Callable[[Problem, Choice], tuple[KernelLaunch, ...]]] = {
     "cached": cached,
+    "held": online,
     "online": online,
     "peeled": online,
     "split": split,

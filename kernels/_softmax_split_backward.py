@@ -144,7 +144,8 @@ def cross_entropy_gradient(
     lse = tl.load(lse_ptr + row)
     dloss = tl.load(dloss_ptr + row)
     counts = target != ignored
-    target -= first
+    target = tl.where((target >= first) & (target < first + length), target - first, -1)
+    target = target.to(tl.int32)
     head = head_elements(x, length, ITEM, PEEL)
     x_start = first_vector(x, head, PEEL)
     dx_start = first_vector(dx, head, PEEL)

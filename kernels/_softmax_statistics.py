@@ -102,6 +102,44 @@ def tile_offsets(LANES: tl.constexpr, VECTOR: tl.constexpr):
 
 
 @triton.jit
+def walk_statistics(
+    start,
+    vectors,
+    peak,
+    total,
+    FIRST: tl.constexpr,
+    LANES: tl.constexpr,
+    VECTOR: tl.constexpr,
+    TAIL: tl.constexpr,
+    STAGES: tl.constexpr,
+    KEEP: tl.constexpr,
+):
+    """The lanes' statistics with those of all tiles from FIRST on."""
+    full = vectors // LANES
+    offsets = tile_offsets(LANES, VECTOR)
+    for tile in tl.range(FIRST, full, num_stages=STAGES):
+        x = tl.load(start + tile * (LANES * VECTOR) + offsets, eviction_policy=KEEP)
+        peak, total = fold(peak, total, x.to(tl.float32))
+    if TAIL:
+        inside = (tl.arange(0, LANES) < vectors - full * LANES)[:, None]
+        at = start + full * (LANES * VECTOR) + offsets
+        x = tl.load(at, mask=inside, other=float("-inf"), eviction_policy=KEEP)
+        peak, total = fold(peak, total, x.to(tl.float32))
+    return peak, total
+
+
+@triton.jit
+def with_edge(row, head, columns, peak, total, VECTOR: tl.constexpr):
+    """A row's statistics with those of its edge."""
+    column, there = edge_columns(head, columns, VECTOR)
+    edge = tl.load(row + column, mask=there, other=float("-inf")).to(tl.float32)
+    new = tl.maximum(peak, tl.max(edge, axis=0))
+    base = above_minus_infinity(new)
+    total = total * tl.exp2((peak - base) * LOG2_E)
+    return new, total + tl.sum(tl.exp2((edge - base) * LOG2_E), axis=0)
+
+
+@triton.jit
 def row_statistics(
     row,
     columns,
@@ -118,28 +156,54 @@ def row_statistics(
     head = head_elements(row, columns, ITEM, PEEL)
     start = first_vector(row, head, PEEL)
     vectors = (columns - head) // VECTOR
-    full = vectors // LANES
-    offsets = tile_offsets(LANES, VECTOR)
     peak = tl.full([LANES], float("-inf"), tl.float32)
     total = tl.zeros([LANES], tl.float32)
-    for tile in tl.range(0, full, num_stages=STAGES):
-        x = tl.load(start + tile * (LANES * VECTOR) + offsets, eviction_policy=KEEP)
-        peak, total = fold(peak, total, x.to(tl.float32))
-    if TAIL:
-        inside = (tl.arange(0, LANES) < vectors - full * LANES)[:, None]
-        at = start + full * (LANES * VECTOR) + offsets
-        x = tl.load(at, mask=inside, other=float("-inf"), eviction_policy=KEEP)
-        peak, total = fold(peak, total, x.to(tl.float32))
+    peak, total = walk_statistics(start, vectors, peak, total, 0, LANES, VECTOR, TAIL, STAGES, KEEP)
     top, weight = join(peak, total)
     if EDGE:
-        column, there = edge_columns(head, columns, VECTOR)
-        edge = tl.load(row + column, mask=there, other=float("-inf")).to(tl.float32)
-        new = tl.maximum(top, tl.max(edge, axis=0))
-        base = above_minus_infinity(new)
-        weight = weight * tl.exp2((top - base) * LOG2_E)
-        weight += tl.sum(tl.exp2((edge - base) * LOG2_E), axis=0)
-        top = new
+        top, weight = with_edge(row, head, columns, top, weight, VECTOR)
     return top, weight
+
+
+@triton.jit
+def write_edge(row, out, head, columns, peak, total, LOG: tl.constexpr, VECTOR: tl.constexpr):
+    column, there = edge_columns(head, columns, VECTOR)
+    edge = tl.load(row + column, mask=there, other=0.0)
+    tl.store(out + column, normalised(edge, peak, total, LOG), mask=there)
+
+
+@triton.jit
+def walk_write(
+    start,
+    to,
+    vectors,
+    peak,
+    total,
+    FIRST: tl.constexpr,
+    LOG: tl.constexpr,
+    LANES: tl.constexpr,
+    VECTOR: tl.constexpr,
+    TAIL: tl.constexpr,
+    STAGES: tl.constexpr,
+    BACKWARDS: tl.constexpr,
+    DROP: tl.constexpr,
+):
+    """Writes all tiles from FIRST on. BACKWARDS: what was read last is read again first, since
+    that is what the caches still hold."""
+    full = vectors // LANES
+    offsets = tile_offsets(LANES, VECTOR)
+    if TAIL:
+        inside = (tl.arange(0, LANES) < vectors - full * LANES)[:, None]
+        at = full * (LANES * VECTOR) + offsets
+        x = tl.load(start + at, mask=inside, other=0.0, eviction_policy=DROP)
+        tl.store(to + at, normalised(x, peak, total, LOG), mask=inside, eviction_policy=DROP)
+    for step in tl.range(FIRST, full, num_stages=STAGES):
+        tile = step
+        if BACKWARDS:
+            tile = full - 1 - (step - FIRST)
+        at = tile * (LANES * VECTOR) + offsets
+        x = tl.load(start + at, eviction_policy=DROP)
+        tl.store(to + at, normalised(x, peak, total, LOG), eviction_policy=DROP)
 
 
 @triton.jit
@@ -161,26 +225,14 @@ def write_row(
     DROP: tl.constexpr,
 ):
     """Writes ``columns`` elements at ``out``, whose address is congruent to ``row``'s modulo 16
-    where PEEL. BACKWARDS reads what was read last first: it is what the caches still hold."""
+    where PEEL."""
     head = head_elements(row, columns, ITEM, PEEL)
     start = first_vector(row, head, PEEL)
     to = first_vector(out, head, PEEL)
     vectors = (columns - head) // VECTOR
-    full = vectors // LANES
-    offsets = tile_offsets(LANES, VECTOR)
     if EDGE:
-        column, there = edge_columns(head, columns, VECTOR)
-        edge = tl.load(row + column, mask=there, other=0.0)
-        tl.store(out + column, normalised(edge, peak, total, LOG), mask=there)
-    if TAIL:
-        inside = (tl.arange(0, LANES) < vectors - full * LANES)[:, None]
-        at = full * (LANES * VECTOR) + offsets
-        x = tl.load(start + at, mask=inside, other=0.0, eviction_policy=DROP)
-        tl.store(to + at, normalised(x, peak, total, LOG), mask=inside, eviction_policy=DROP)
-    for step in tl.range(0, full, num_stages=STAGES):
-        tile = step
-        if BACKWARDS:
-            tile = full - 1 - step
-        at = tile * (LANES * VECTOR) + offsets
-        x = tl.load(start + at, eviction_policy=DROP)
-        tl.store(to + at, normalised(x, peak, total, LOG), eviction_policy=DROP)
+        write_edge(row, out, head, columns, peak, total, LOG, VECTOR)
+    walk_write(
+        start, to, vectors, peak, total,
+        0, LOG, LANES, VECTOR, TAIL, STAGES, BACKWARDS, DROP,
+    )  # fmt: skip
