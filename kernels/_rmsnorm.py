@@ -48,7 +48,7 @@ def epsilon(problem: Problem) -> float:
 
 def inputs(problem: Problem, device: str, seed: int) -> dict[str, Tensor]:
     """Normally distributed: ``x`` with the problem's row stride, ``weight`` about 1, and by
-    operation ``residual`` (strides of ``x``), ``dy``, ``dsum`` (contiguous)."""
+    operation ``residual``, ``dy``, ``dsum``, all with the strides of ``x``."""
     generator = torch.Generator(device=device).manual_seed(seed)
     dtype: torch.dtype = getattr(torch, problem.dtype)
 
@@ -67,9 +67,9 @@ def inputs(problem: Problem, device: str, seed: int) -> dict[str, Tensor]:
     if problem.operation == "rmsnorm-residual":
         tensors["residual"] = rows()
     if problem.operation.endswith("backward"):
-        tensors["dy"] = normal(problem.rows, problem.columns)
+        tensors["dy"] = rows()
     if problem.operation == "rmsnorm-residual-backward":
-        tensors["dsum"] = normal(problem.rows, problem.columns)
+        tensors["dsum"] = rows()
     return tensors
 
 
@@ -92,17 +92,20 @@ def reference(problem: Problem, tensors: Mapping[str, Tensor]) -> dict[str, Tens
 
 
 def eager(problem: Problem, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The same by torch's own operators."""
+    """The same by torch's own operators, statistics in fp32. Gradients are written out, so that
+    torch.compile gets the reductions over rows and columns as one graph."""
     x, weight = tensors["x"], tensors["weight"]
     if not problem.operation.endswith("backward"):
         total = x + tensors["residual"] if "residual" in tensors else x
         y = functional.rms_norm(total, (problem.columns,), weight, epsilon(problem))
         return {"y": y, "sum": total} if "residual" in tensors else {"y": y}
-    x, weight = x.detach().requires_grad_(), weight.detach().requires_grad_()
-    with torch.enable_grad():
-        y = functional.rms_norm(x, (problem.columns,), weight, epsilon(problem))
-        dx, dw = torch.autograd.grad(y, (x, weight), tensors["dy"])
-    return {"dx": dx + tensors["dsum"] if "dsum" in tensors else dx, "dw": dw}
+    wide, dy = x.float(), tensors["dy"].float()
+    scale = (wide.square().mean(dim=1, keepdim=True) + epsilon(problem)).rsqrt()
+    normal, g = wide * scale, dy * weight.float()
+    dx = scale * (g - normal * (g * normal).mean(dim=1, keepdim=True))
+    if "dsum" in tensors:
+        dx = dx + tensors["dsum"].float()
+    return {"dx": dx.to(x.dtype), "dw": (dy * normal).sum(dim=0).to(x.dtype)}
 
 
 def run(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan) -> dict[str, Tensor]:
@@ -129,7 +132,7 @@ def run(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan) -> di
     values["total"] = outputs.get("sum")
     values["source"] = outputs.get("sum", x)
     _describe(plan, values)
-    launch(sys.modules[__name__], interpretable(plan), values)  # type: ignore[arg-type]
+    launch(sys.modules[__name__], interpretable(plan), values)
     return outputs
 
 
@@ -139,8 +142,7 @@ def _check(problem: Problem, tensors: Mapping[str, Tensor]) -> None:
         if name == "weight":
             shape, strides = [problem.columns], [1]
         else:
-            stride = problem.stride if name in ("x", "residual") else problem.columns
-            shape, strides = [problem.rows, problem.columns], [stride, 1]
+            shape, strides = [problem.rows, problem.columns], [problem.stride, 1]
         pairs = zip(shape, tensor.stride(), strides, strict=False)
         same = all(size <= 1 or has == wanted for size, has, wanted in pairs)
         dtype = str(tensor.dtype).removeprefix("torch.")
@@ -193,6 +195,11 @@ def _describe(plan: LaunchPlan, values: dict[str, Any]) -> None:
 def descriptor(rows: Tensor, constants: Mapping[str, Any]) -> Any:
     from triton.tools.tensor_descriptor import TensorDescriptor
 
+    if rows.data_ptr() % 16:
+        raise PerfcliError(
+            "rmsnorm: tma needs a tensor that starts at a multiple of 16 bytes, this one does not: "
+            "copy it, or use full-tile"
+        )
     width, block = constants["WIDTH"], constants["BLOCK"]
     lines = rows.unflatten(1, (rows.shape[1] // width, width))
     return TensorDescriptor.from_tensor(lines, [constants["ROWS"], block // width, width])

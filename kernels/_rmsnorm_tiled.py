@@ -1,3 +1,6 @@
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
+# mypy: disable-error-code="assignment, var-annotated"
+# ruff: noqa: ANN001, ANN202 (arguments of kernels have no Python types)
 """Rows kept in registers as several tiles of half precision: one block per row, or several blocks
 that tell each other their sums."""
 
