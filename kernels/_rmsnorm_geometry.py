@@ -57,8 +57,8 @@ def opaque(x, OPAQUE: tl.constexpr):
 def shift_weights(
     unshifted, weight, COLUMNS: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """``weight[h, i] = unshifted[i + h]``: a row whose aligned part starts at its column ``h`` finds
-    its weights aligned in copy ``h``."""
+    """``weight[h, i] = unshifted[i + h]``: a row whose aligned part starts at its column ``h``
+    finds its weights aligned in copy ``h``."""
     head = tl.program_id(1)
     column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     values = tl.load(unshifted + head + column, mask=head + column < COLUMNS, other=0.0)

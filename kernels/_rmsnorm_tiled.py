@@ -1,6 +1,6 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
 # mypy: disable-error-code="assignment, var-annotated"
-# ruff: noqa: ANN001, ANN202 (arguments of kernels have no Python types)
+# ruff: noqa: ANN001, ANN202, C901, RUF005 (arguments have no Python types; branches are constant)
 """Rows kept in registers as several tiles of half precision: one block per row, or several blocks
 that tell each other their sums."""
 
@@ -149,9 +149,10 @@ def tiled(
         edge_wide = edge_x.to(tl.float32)
         extra = tl.sum(edge_wide * edge_wide, axis=0)
     if PARTS > 1:
+        mine = sum_of_squares + tl.where(part == 0, extra, 0.0)
         sum_of_squares = told_by_all(
-            sum_of_squares + tl.where(part == 0, extra, 0.0), x, residual, partial, arrived, row, part, first, main, extra,
-            CHUNK, PARTS, TILE, TILES, RESIDUAL, POLLS,
+            mine, x, residual, partial, arrived, row, part, first, main, extra, CHUNK, PARTS,
+            TILE, TILES, RESIDUAL, POLLS,
         )  # fmt: skip
     else:
         sum_of_squares += extra
