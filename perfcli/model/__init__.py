@@ -22,7 +22,6 @@ from perfcli.model.hand_written import (
     KernelVariant,
     LaunchPlan,
     Layout,
-    Problem,
     Tolerance,
 )
 from perfcli.model.kernel import (
@@ -47,6 +46,7 @@ from perfcli.model.measurement import (
     Turn,
 )
 from perfcli.model.measuring import Ask, MeasureRequest, RoundKind, SideName
+from perfcli.model.problem import Problem, ScenarioProblem
 from perfcli.model.rule import Rule
 from perfcli.model.run import (
     BreakPlace,
@@ -142,6 +142,7 @@ __all__ = [
     "Run",
     "Scalar",
     "Scenario",
+    "ScenarioProblem",
     "Screen",
     "Severity",
     "SideName",

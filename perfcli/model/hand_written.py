@@ -8,9 +8,10 @@ the target, so that the same plan is compiled without a GPU, predicted, printed 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
+from perfcli.model.problem import Problem
 from perfcli.model.values import Scalar
 from perfcli.model.workload import Target
 
@@ -18,28 +19,6 @@ Data = Literal[
     "normal", "large", "nan", "infinite", "minus-infinity-masked", "signed-zero", "constant"
 ]
 Layout = Literal["contiguous", "padded-rows", "transposed", "misaligned"]
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """What a family is asked to compute: ``operation`` over ``rows`` × ``columns`` elements."""
-
-    operation: str
-    rows: int
-    columns: int
-    dtype: str = "bfloat16"
-    row_stride: int | None = None
-    """Elements from one row to the next; None: as many as columns."""
-    settings: Mapping[str, Scalar] = field(default_factory=dict)
-    """What only this family knows: a residual, how many inputs, how many reads."""
-
-    @property
-    def stride(self) -> int:
-        return self.columns if self.row_stride is None else self.row_stride
-
-    @property
-    def elements(self) -> int:
-        return self.rows * self.columns
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from perfcli.model.hand_written import Case, KernelLaunch, LaunchPlan, Problem
+from perfcli.model.hand_written import Case, KernelLaunch, LaunchPlan
 from perfcli.model.measurement import Machine
+from perfcli.model.problem import Problem
 from perfcli.model.workload import Target
 
 CheckOutcome = Literal["right", "wrong", "refused", "failed"]

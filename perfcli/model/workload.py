@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from perfcli.model.problem import ScenarioProblem
 from perfcli.model.values import Device, KernelKind, Mode, OptionValue, Scalar
 
 
@@ -111,6 +112,8 @@ class Scenario:
     expects: tuple[Expectation, ...] = ()
     tolerance: Mapping[str, float] = field(default_factory=dict)
     origin: str = ""
+    hand_written: Callable[[Mapping[str, Any]], tuple[ScenarioProblem, ...]] | None = None
+    """Which hand-written kernels compute the same with these parameters; None: none do."""
 
 
 @dataclass(frozen=True, slots=True)
