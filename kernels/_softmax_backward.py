@@ -1,4 +1,5 @@
-# ruff: noqa: ANN001, ANN202 (arguments of kernels have no Python types; constants decide branches)
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
+# ruff: noqa: ANN001, ANN202 (arguments of kernels have no Python types)
 """Gradients of softmax and log-softmax of rows of any length, read tile by tile.
 
 ``y`` is what the forward wrote. Softmax: ``dx = y × (dy − Σ y dy)``; its logarithm:

@@ -1,4 +1,5 @@
-# ruff: noqa: ANN001, ANN202, SIM108 (arguments of kernels have no Python types; constants decide branches)
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
+# ruff: noqa: ANN001, ANN202, SIM108 (arguments of kernels have no Python types)
 """One pass: a whole row, or several short ones, held in registers; forward.
 
 Constants

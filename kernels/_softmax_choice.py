@@ -16,7 +16,7 @@ DIVISOR = 16
 """Triton's launcher specialises integers that are multiples of it."""
 INDEX_BYTES, STATISTIC_BYTES = 8, 4
 BACKWARD = ("softmax-backward", "log-softmax-backward", "cross-entropy-backward")
-LOSS = "cross-entropy"
+LOSS, LOSS_GRADIENT = "cross-entropy", "cross-entropy-backward"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,17 @@ def aligned(problem: Problem) -> bool:
     """Every row starts at a multiple of 16 bytes when the first one does."""
     strides = (problem.stride, problem.columns)  # of the input and of the output
     return problem.rows == 1 or all(stride % vector(problem) == 0 for stride in strides)
+
+
+def congruent(problem: Problem) -> bool:
+    """Row by row, input and output (which has no gaps) lie alike with regard to 16 bytes."""
+    return problem.rows == 1 or (problem.stride - problem.columns) % vector(problem) == 0
+
+
+def padded_bytes(problem: Problem) -> int:
+    """Of a row, up to the next power of two; a vector at least."""
+    padded = 1 << max(problem.columns - 1, 0).bit_length()
+    return max(padded * ITEM_BYTES[problem.dtype], VECTOR_BYTES)
 
 
 def chunks_of(problem: Problem, choice: Choice) -> int:
@@ -108,7 +119,8 @@ def tile_constants(problem: Problem, choice: Choice) -> dict[str, Scalar]:
 
 def walk_constants(problem: Problem, choice: Choice) -> dict[str, Scalar]:
     """Of a row, or a chunk of it, that is read tile by tile (see _softmax_statistics)."""
-    peel = choice.variant == "peeled" or (choice.variant != "online" and not aligned(problem))
+    peelable = choice.variant in ("split", "held") and congruent(problem)
+    peel = choice.variant == "peeled" or (peelable and not aligned(problem))
     step = choice.chunk or choice.tile
     return {
         "LANES": choice.tile // vector(problem),

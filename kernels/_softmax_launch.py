@@ -60,7 +60,7 @@ def online(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
         constants |= {"BACKWARDS": choice.backwards, "KEEP": choice.keep}
     if choice.held:
         name = "held_forward"
-        constants["HELD"] = choice.held
+        constants |= {"HELD": choice.held, "OPAQUE": choice.recompute == "opaque"}
     arguments = forward_arguments(problem, rows=False)
     return (launch(problem, choice, name, (problem.rows, 1, 1), arguments, constants),)
 

@@ -8,6 +8,7 @@ from perfcli.model import KernelLaunch, Problem
 from perfcli.model.values import Scalar
 
 from ._softmax_choice import (
+    LOSS_GRADIENT,
     PARTS_PER_BLOCK,
     Choice,
     chunks_of,
@@ -18,7 +19,6 @@ from ._softmax_choice import (
     walk_constants,
 )
 
-LOSS_GRADIENT = "cross-entropy-backward"
 STRIDES = {"saved_stride": "i32", "dy_stride": "i32", "dx_stride": "i32"}
 
 

@@ -1,4 +1,5 @@
-# ruff: noqa: ANN001, ANN202, SIM108 (arguments of kernels have no Python types; constants decide branches)
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
+# ruff: noqa: ANN001, ANN202, SIM108 (arguments of kernels have no Python types)
 """Rows of any length, read tile by tile: online (two passes) and three-pass, forward.
 
 ``peeled`` is ``online`` with PEEL: see _softmax_statistics.

@@ -1,4 +1,5 @@
-# ruff: noqa: ANN001, ANN202 (arguments of kernels have no Python types; constants decide branches)
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
+# ruff: noqa: ANN001, ANN202 (arguments of kernels have no Python types)
 """Few and long rows: every row is read by many blocks, and the pieces are combined; forward.
 
 Kernel 1 writes (maximum, sum of exponentials) of every chunk, kernel 2 combines those of its row

@@ -1,4 +1,5 @@
-# ruff: noqa: ANN001, ANN202 (arguments of kernels have no Python types; constants decide branches)
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
+# ruff: noqa: ANN001, ANN202 (arguments of kernels have no Python types)
 """Gradients where many blocks read a row: of softmax and log-softmax by two or three kernels, as
 in _softmax_split; of cross-entropy, which needs no reduction, by one.
 """

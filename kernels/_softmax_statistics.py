@@ -1,4 +1,5 @@
-# ruff: noqa: ANN001, ANN202 (arguments of kernels have no Python types; constants decide branches)
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
+# ruff: noqa: ANN001, ANN202 (arguments of kernels have no Python types)
 """A row's maximum and sum of exponentials in one pass, and the row written from them.
 
 The pieces that the looped kernels of the family are made of. A row is read in tiles of
