@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Protocol
 
 from torch import Tensor
 
-from perfcli.model import LaunchPlan, Problem
+from perfcli.model import KernelLaunch, LaunchPlan, Problem
+
+Record = list[tuple[KernelLaunch, Mapping[str, Any]]]
+"""Launches, each with its arguments by name."""
+_record: ContextVar[Record | None] = ContextVar("_record", default=None)
 
 
 class FamilyCode(Protocol):
@@ -37,8 +43,23 @@ def launch(code: FamilyCode, plan: LaunchPlan, values: Mapping[str, Any]) -> Non
 
     ``values`` holds every run-time argument of every launch by name.
     """
+    record = _record.get()
     for step in plan.launches:
         arguments = {name: values[name] for name in step.arguments}
+        if record is not None:
+            record.append((step, arguments))
+            continue
         code.function(step.function)[step.grid](
             **arguments, **step.constants, num_warps=step.num_warps, num_stages=step.num_stages
         )
+
+
+@contextmanager
+def recorded() -> Iterator[Record]:
+    """Launches are written down instead of enqueued: tensors need no memory."""
+    record: Record = []
+    token = _record.set(record)
+    try:
+        yield record
+    finally:
+        _record.reset(token)

@@ -36,6 +36,38 @@ class LaunchesRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class DescribeRequest:
+    """A plan whose launches are to be described, without a device."""
+
+    family: str
+    """A shipped name, or a user's file."""
+    problem: Problem
+    plan: LaunchPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A tensor that a launch is given."""
+
+    argument: str
+    name: str
+    """The same for the same input in all launches."""
+    dtype: str
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    bytes: int
+    is_input: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedLaunch:
+    """One launch: the text of what it runs, helpers included, and its tensors."""
+
+    source: str
+    operands: tuple[Operand, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedCase:
     """A case as it is run: its problem may be smaller than the family's."""
 

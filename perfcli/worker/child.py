@@ -13,7 +13,13 @@ from typing import BinaryIO
 
 from perfcli.errors import PerfcliError
 from perfcli.model import Ask, CompileRequest, MeasureRequest
-from perfcli.model.kernel_work import BenchAsk, BenchRequest, CheckRequest, LaunchesRequest
+from perfcli.model.kernel_work import (
+    BenchAsk,
+    BenchRequest,
+    CheckRequest,
+    DescribeRequest,
+    LaunchesRequest,
+)
 from perfcli.worker import failures, protocol
 
 
@@ -76,6 +82,15 @@ def _compile_launches(request: object, _questions: BinaryIO, replies: BinaryIO) 
     _send(replies, {"type": "done"})
 
 
+def _describe_launches(request: object, _questions: BinaryIO, replies: BinaryIO) -> None:
+    from perfcli.handwritten.describing import describe
+
+    found = describe(protocol.decode_dataclass(DescribeRequest, request))
+    for number, launch in enumerate(found):
+        _send(replies, {"type": "described", "number": number, "found": launch})
+    _send(replies, {"type": "done"})
+
+
 def _check_kernels(request: object, _questions: BinaryIO, replies: BinaryIO) -> None:
     from perfcli.handwritten.checking import check_all
 
@@ -103,6 +118,7 @@ def _bench_kernels(request: object, questions: BinaryIO, replies: BinaryIO) -> N
 
 _OF_KERNELS = {
     "launches": _compile_launches,
+    "describe": _describe_launches,
     "check": _check_kernels,
     "bench": _bench_kernels,
 }

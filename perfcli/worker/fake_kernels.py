@@ -16,15 +16,18 @@ from dataclasses import replace
 from perfcli.errors import PerfcliError, WorkerFailed
 from perfcli.facts import occupancy, occupancy_amd
 from perfcli.handwritten.rounds import time_rounds
-from perfcli.model import Candidate, Machine
+from perfcli.model import Candidate, KernelLaunch, Machine, Problem
 from perfcli.model.kernel_work import (
     BenchAsk,
     Benched,
     BenchRequest,
     CheckedCase,
     CheckRequest,
+    DescribedLaunch,
+    DescribeRequest,
     LaunchesRequest,
     LaunchToCompile,
+    Operand,
     OutputError,
     PlannedCase,
     Timed,
@@ -72,6 +75,9 @@ class FakeKernels:
             occupancy=resident.fraction,
             occupancy_limit=resident.limit,
         )
+
+    def described(self, request: DescribeRequest) -> tuple[DescribedLaunch, ...]:
+        return tuple(_described(launch, request.problem) for launch in request.plan.launches)
 
     def checked(self, request: CheckRequest) -> Iterator[tuple[int, CheckedCase]]:
         for number, planned in reversed(list(enumerate(request.cases))):
@@ -135,3 +141,21 @@ class _Clock:
 
     def now(self) -> float:
         return self._now
+
+
+def _described(launch: KernelLaunch, problem: Problem) -> DescribedLaunch:
+    """Reads its first pointer and writes its last; both are as large as the problem."""
+    pointers = [name for name, kind in launch.arguments.items() if kind.startswith(("*", "tensor"))]
+    arguments = [*launch.arguments, *(f"{name}: tl.constexpr" for name in launch.constants)]
+    lines = [
+        f"def {launch.function}({', '.join(arguments)}):",
+        f"    x = tl.load({pointers[0]})",
+        f"    tl.store({pointers[-1]}, x)",
+    ]
+    shape, stride = (problem.rows, problem.columns), (problem.stride, 1)
+    size = problem.elements * (4 if problem.dtype == "float32" else 2)
+    operands = tuple(
+        Operand(name, name, problem.dtype, shape, stride, size, name == pointers[0])
+        for name in (pointers[0], pointers[-1])
+    )
+    return DescribedLaunch("\n".join(["@triton.jit", *lines]) + "\n", operands)

@@ -1,8 +1,9 @@
 """The parent's side of hand-written kernels: processes that compile, check and time them.
 
-A worker is sent ``{"launches": LaunchesRequest}``, ``{"check": CheckRequest}`` or ``{"bench":
-BenchRequest}``, the last then any number of ``BenchAsk``. It replies ``compiled`` and ``checked``
-(number, found), ``preparing`` (name), ``benched`` (found) or ``error``; then ``done``.
+A worker is sent ``{"launches": LaunchesRequest}``, ``{"describe": DescribeRequest}``, ``{"check":
+CheckRequest}`` or ``{"bench": BenchRequest}``, the last then any number of ``BenchAsk``. It replies
+``compiled``, ``described`` and ``checked`` (number, found), ``preparing`` (name), ``benched``
+(found) or ``error``; then ``done``.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from perfcli.model.kernel_work import (
     BenchRequest,
     CheckedCase,
     CheckRequest,
+    DescribedLaunch,
+    DescribeRequest,
     LaunchesRequest,
 )
 from perfcli.worker import protocol
@@ -59,6 +62,15 @@ class KernelProcess:
             worker.doing("compiling kernels")
             for reply in worker.ask({"launches": request}):
                 yield reply.number, worker.decoded(reply, Candidate)
+        finally:
+            worker.close()
+
+    def described(self, request: DescribeRequest) -> tuple[DescribedLaunch, ...]:
+        worker = _Worker(self._python, self._timeout, {"CUDA_VISIBLE_DEVICES": ""})
+        try:
+            worker.doing("describing kernels")
+            replies = worker.ask({"describe": request})
+            return tuple(worker.decoded(reply, DescribedLaunch) for reply in replies)
         finally:
             worker.close()
 

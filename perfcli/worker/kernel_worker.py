@@ -16,6 +16,8 @@ from perfcli.model.kernel_work import (
     BenchRequest,
     CheckedCase,
     CheckRequest,
+    DescribedLaunch,
+    DescribeRequest,
     LaunchesRequest,
 )
 
@@ -26,6 +28,10 @@ class KernelWorker(Protocol):
 
         Raises WorkerFailed where the worker died or hung.
         """
+        ...
+
+    def described(self, request: DescribeRequest) -> tuple[DescribedLaunch, ...]:
+        """Each launch of the plan: what it runs, and the tensors that it is given."""
         ...
 
     def checked(self, request: CheckRequest) -> Iterator[tuple[int, CheckedCase]]:
