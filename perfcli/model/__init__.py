@@ -4,6 +4,7 @@ A ``Run`` is what one compilation of one scenario yielded; a ``Comparison`` is a
 made from two runs. ``None`` always means "not known", never zero.
 """
 
+from perfcli.model.beside import Beside, Raced, Totals
 from perfcli.model.comparison import (
     Because,
     Comparison,
@@ -87,6 +88,7 @@ __all__ = [
     "Appearance",
     "Ask",
     "Because",
+    "Beside",
     "BlobId",
     "BreakPlace",
     "Buffer",
@@ -134,6 +136,7 @@ __all__ = [
     "Parameter",
     "Prepared",
     "Problem",
+    "Raced",
     "Relation",
     "Report",
     "Round",
@@ -152,6 +155,7 @@ __all__ = [
     "TimeVerdict",
     "Timing",
     "Tolerance",
+    "Totals",
     "Trial",
     "TrialOutcome",
     "Turn",
