@@ -99,16 +99,12 @@ def _timed(
 def _asks(family: KernelFamily, target: Target, asked: Asked) -> list[BenchAsk]:
     """Raises PerfcliError where a problem that was asked for cannot be planned."""
     others = _others(asked.against)
-    return [
-        BenchAsk(
-            problem,
-            family.moved_bytes(problem),
-            _contenders(family, problem, target, asked, others),
-            asked.rounds or ROUNDS,
-            asked.budget or BUDGET_SECONDS,
-        )
-        for problem in problems(family, asked.params)
-    ]
+    rounds, budget = asked.rounds or ROUNDS, asked.budget or BUDGET_SECONDS
+    asks = []
+    for problem in problems(family, asked.params):
+        contenders = _contenders(family, problem, target, asked, others)  # may refuse the problem
+        asks.append(BenchAsk(problem, family.moved_bytes(problem), contenders, rounds, budget))
+    return asks
 
 
 def _others(against: Sequence[str]) -> tuple[str, ...]:

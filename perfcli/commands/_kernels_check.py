@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +16,9 @@ from perfcli.model import Case, KernelFamily, Target
 from perfcli.model.kernel_work import CheckedCase, CheckRequest, OutputError, PlannedCase, Runner
 from perfcli.names import public
 from perfcli.worker.kernel_worker import KernelWorker
+
+LISTED = 3
+"""Scaled cases that are named; JSON has all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +88,8 @@ def label(case: Case) -> str:
 
 def _matches(text: str, words: str) -> bool:
     text = text.replace(" × ", "x").lower()
-    return all(word in text for word in words.replace("×", "x").lower().split())
+    words = words.replace(" × ", "x").replace("×", "x").lower()
+    return all(word in text for word in words.split())
 
 
 def planned(
@@ -162,18 +167,28 @@ def _output(error: OutputError) -> str:
 
 
 def _fallbacks(found: Checked) -> list[str]:
-    reasons = Counter(
+    reasons = [
         each.plan.instead_of
         for each in found.checking.cases
         if each.plan is not None and each.plan.instead_of
-    )
-    return [f"fell back in {_cases(n)}: {reason}" for reason, n in reasons.items()]
+    ]
+    return [f"fell back in {_cases(n)}: {reason}" for reason, n in _alike(reasons)]
 
 
 def _refusals(found: Checked) -> list[str]:
-    refused = [checked for checked in found.found.values() if checked.outcome == "refused"]
-    reasons = Counter(checked.reason for checked in refused)
-    return [f"refused in {_cases(n)}: {reason}" for reason, n in reasons.items()]
+    reasons = [each.reason for each in found.found.values() if each.outcome == "refused"]
+    return [f"refused in {_cases(n)}: {reason}" for reason, n in _alike(reasons)]
+
+
+def _alike(reasons: Sequence[str]) -> list[tuple[str, int]]:
+    """Reasons that differ in numbers alone are one: its first, and how many."""
+    first: dict[str, str] = {}
+    counted: Counter[str] = Counter()
+    for reason in reasons:
+        shape = re.sub(r"\d[\d,.]*", "#", reason)
+        counted[shape] += 1
+        first.setdefault(shape, reason)
+    return [(first[shape], number) for shape, number in counted.items()]
 
 
 def _scaled(found: Checked) -> list[str]:
@@ -184,7 +199,9 @@ def _scaled(found: Checked) -> list[str]:
     ]
     if not scaled:
         return []
-    return [f"fewer rows for the interpreter in {_cases(len(scaled))}: {'; '.join(scaled)}"]
+    rest = [f"and {len(scaled) - LISTED:,} more"] if len(scaled) > LISTED else []
+    listed = "; ".join([*scaled[:LISTED], *rest])
+    return [f"fewer rows for the interpreter in {_cases(len(scaled))}: {listed}"]
 
 
 def summary(found: Checked) -> str:

@@ -58,7 +58,11 @@ class Asked:
         """Raises PerfcliError where one of these options was given: it means nothing here."""
         for name in names:
             if getattr(self, name) not in (None, False, ()):
-                raise PerfcliError(f"--{public(name)} says nothing to {action}: leave it out")
+                option = _TYPED.get(name, f"--{public(name)}")
+                raise PerfcliError(f"{option} says nothing to {action}: leave it out")
+
+
+_TYPED = {"targets": "--target", "params": "-p", "cases": "--case"}
 
 
 # --- show ---------------------------------------------------------------------------------------
@@ -81,7 +85,7 @@ def show(first: str | None, second: str | None, asked: Asked) -> int:
         asked.refuse("all families", "params", "variant", "all_variants")
     chosen = _targets(asked)
     notes, faults, document = Notes(asked.quiet), 0, []
-    with _worker(asked) as worker:
+    with opened_worker(asked) as worker:
         for reference, family in families.items():
             planned = _facts(reference, family, chosen, asked, worker, notes)
             faults += sum(len(each.faults) for each in planned)
@@ -133,7 +137,7 @@ def check(name: str | None, asked: Asked) -> int:
     notes, done = Notes(asked.quiet), []
     if runner == "interpreter":
         notes.say(_WHY_INTERPRETED if asked.device is None else "through Triton's interpreter")
-    with _worker(asked) as worker:
+    with opened_worker(asked) as worker:
         for reference, family in _families(name).items():
             variant = variant_of(family, asked.variant)
             cases = _kernels_check.cases_of(family, asked.params, variant, asked.cases)
@@ -199,7 +203,7 @@ def bench(name: str | None, asked: Asked) -> int:
         raise PerfcliError(f"bench needs a GPU, and there is none here: {_OFFERED}")
     target = targets.get(DEFAULT_TARGET) if asked.plan_of_fake else targets.this_gpu()
     seed = random.randrange(2**31) if asked.seed is None else asked.seed
-    with _worker(asked) as worker:
+    with opened_worker(asked) as worker:
         return _kernels_bench.run(_families(name), target, asked, seed, worker)
 
 
@@ -234,7 +238,8 @@ def _has_gpu(asked: Asked) -> bool:
 
 
 @contextmanager
-def _worker(asked: Asked) -> Iterator[KernelWorker]:
+def opened_worker(asked: Asked) -> Iterator[KernelWorker]:
+    """Made up where ``--fake`` says so. Raises PerfcliError where the interpreter has no torch."""
     worker = _started(asked)
     try:
         yield worker

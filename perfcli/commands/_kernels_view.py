@@ -14,7 +14,6 @@ from perfcli.names import public
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.table import Table
 
 WIDE = ("128", "256")
 """Bits of a load that moves 16 bytes or more per thread."""
@@ -78,7 +77,7 @@ def heading(family: KernelFamily) -> RenderableType:
 
 
 def facts(planned: Sequence[Planned]) -> RenderableType:
-    """A table per target: each problem's launches, why they were chosen, and what is wrong."""
+    """For each target every problem's launches, why they were chosen, and what is wrong."""
     from rich.console import Group
     from rich.text import Text
 
@@ -87,34 +86,39 @@ def facts(planned: Sequence[Planned]) -> RenderableType:
         own = [each for each in planned if each.target.name == target]
         first = own[0].target
         parts += [Text(""), Text(f"{first.name}  {first.description}, {first.arch}", style="bold")]
-        parts += [Text(""), _table(own), *_remarks(own)]
+        parts += [Text(""), *_lines(own), *_remarks(own)]
     return Group(*parts)
 
 
-def _table(planned: Sequence[Planned]) -> Table:
-    from rich import box
-    from rich.table import Table
+def _lines(planned: Sequence[Planned]) -> Iterator[Any]:
+    """One line per launch below each problem, in columns that all problems share."""
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False)
-    for title in COLUMNS:
-        left = title == "kernel"
-        table.add_column(title, justify="left" if left else "right", no_wrap=not left)
+    rows = [
+        cells_of(launch, made)
+        for each in planned
+        for launch, made in zip(each.plan.launches if each.plan else (), each.compiled, strict=True)
+    ]
+    heads = {title: title for title in COLUMNS}
+    widths = {title: max(len(row[title]) for row in [heads, *rows]) for title in COLUMNS}
+    yield Text(_aligned(heads, widths), style="dim", no_wrap=True)
     for each in planned:
-        table.add_row(Text(_heading(each), style="bold"))
+        yield Text(_heading(each), style="bold")
         if each.plan is None:
-            table.add_row(Text(f"  refused: {each.refusal}", style="yellow"))
+            yield Text(f"  refused: {each.refusal}", style="yellow")
             continue
         for launch, made in zip(each.plan.launches, each.compiled, strict=True):
-            cells = cells_of(launch, made)
-            style = "red" if made.error or made.spilled_words or made.blocks_per_sm == 0 else ""
-            table.add_row(
-                Text(f"  {cells['kernel']}", style=style),
-                *(Text(cells[title], style=style) for title in COLUMNS[1:]),
-            )
+            bad = made.error or made.spilled_words or made.blocks_per_sm == 0
+            line = _aligned(cells_of(launch, made), widths)
+            yield Text(line, style="red" if bad else "", no_wrap=True)
         if each.plan.why:
-            table.add_row(Text(f"  {each.plan.why}", style="dim"))
-    return table
+            yield Text(f"  {each.plan.why}", style="dim")
+
+
+def _aligned(cells: Mapping[str, str], widths: Mapping[str, int]) -> str:
+    name, *numbers = COLUMNS
+    right = "  ".join(cells[title].rjust(widths[title]) for title in numbers)
+    return f"  {cells[name].ljust(widths[name])}  {right}".rstrip()
 
 
 def _heading(planned: Planned) -> str:

@@ -207,10 +207,12 @@ def _numbers(launch: KernelLaunch) -> dict[str, int]:
 
 
 def _refused(launch: KernelLaunch, error: Exception) -> Candidate:
-    lines = str(error).strip().splitlines()
+    # Triton's own errors quote the source between the place and the reason.
+    lines = [line.strip() for line in str(error).splitlines() if line.strip(" ^")]
+    told = " ".join(dict.fromkeys([*lines[:1], *lines[-1:]]))
     return Candidate(
         config=_numbers(launch),
         num_warps=launch.num_warps,
         num_stages=launch.num_stages,
-        error=f"{type(error).__name__}: {lines[0] if lines else ''}"[:300],
+        error=f"{type(error).__name__}: {told}"[:300],
     )

@@ -11,8 +11,8 @@ from perfcli.model.kernel_work import PlannedCase, Runner
 
 MOST_PROGRAMS = 512
 """A program of a row kernel takes about 2 ms."""
-MOST_ELEMENTS = 1 << 22
-"""Some 30 operations of NumPy on each: a second or two."""
+MOST_ELEMENTS = 1 << 23
+"""Some 30 operations of NumPy on each: a few seconds."""
 
 
 def planned(family: KernelFamily, case: Case, target: Target, runner: Runner) -> PlannedCase:
