@@ -65,7 +65,7 @@ def kernels(
     jobs: args.Jobs = None,
     timeout: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", min=1, help="The longest that a worker may be silent."),
+        typer.Option(metavar="SECONDS", min=1, help="A silent worker is stopped. [default: 600]"),
     ] = None,
     json: args.Json = None,
     quiet: args.Quiet = False,

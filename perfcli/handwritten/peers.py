@@ -68,7 +68,8 @@ def _quack_rmsnorm(problem: Problem, tensors: Tensors) -> Callable[[], Any]:
 
 
 def _eps(problem: Problem) -> float:
-    return float(problem.settings.get("eps") or 1e-6)
+    eps = problem.settings.get("eps")
+    return 1e-6 if eps is None else float(eps)
 
 
 _PEERS: Mapping[tuple[str, str], Peer] = {

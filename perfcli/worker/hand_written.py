@@ -36,6 +36,10 @@ from perfcli.worker.channel import Channel
 
 T = TypeVar("T")
 
+SILENT_SECONDS = 600.0
+"""A worker hangs that says nothing for so long, unless somebody gives it another limit: tuning one
+problem by Inductor takes up to a minute or two, a kernel that waits for itself for ever."""
+
 
 class _Reply(msgspec.Struct):
     type: str
@@ -53,7 +57,7 @@ class KernelProcess:
 
     def __init__(self, python: str | None = None, timeout_seconds: float | None = None) -> None:
         self._python = python
-        self._timeout = timeout_seconds
+        self._timeout = timeout_seconds or SILENT_SECONDS
         self._bench: _Worker | None = None
 
     def compiled(self, request: LaunchesRequest) -> Iterator[tuple[int, Candidate]]:
