@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from perfcli.diff.metrics import launched
-from perfcli.model import Beside, Candidate, Comparison, Finding, KernelFacts, Run, Totals
+from perfcli.model import Candidate, Comparison, Finding, KernelFacts, Run, Totals
 
 _WIDEST = "128"
 _DOUBTS = "PC9"
@@ -22,12 +23,10 @@ def totals_of(run: Run) -> Totals:
         bytes_moved=_per_step(kernels, lambda k: k.bytes_moved),
         bytes_swept=_per_step(kernels, lambda k: k.bytes_swept),
         passes=_passes(kernels),
-        wide_share=_wide_share(best),
+        wide_share=_wide_share(kernels),
         registers=max(registers, default=None),
         spilled_words=_sum([kernel.spilled_words for kernel in kernels]),
-        shared_bytes=max(
-            (c.shared_bytes for c in best if c.shared_bytes is not None), default=None
-        ),
+        shared_bytes=max(shared, default=None),
         occupancy=min(occupancy, default=None),
     )
 
@@ -64,16 +63,13 @@ _NUMBERS: Mapping[str, Callable[[Totals], float | None]] = {
 """By a finding's metric, the number that it is about: less is better."""
 
 
-def beside(
-    comparison: Comparison,
-    kernels: Sequence[str],
-    why: Sequence[str],
-    left_out: Sequence[str] = (),
-) -> Beside:
-    """``comparison`` has its findings; its head are the hand-written kernels."""
-    inductor, ours = totals_of(comparison.base), totals_of(comparison.head)
-    explained = explaining(comparison, inductor, ours)
-    return Beside(tuple(kernels), tuple(why), inductor, ours, explained, tuple(left_out))
+def explained(comparison: Comparison) -> Comparison:
+    """With the findings, which it has by now, that explain its two sides' difference."""
+    shown = comparison.beside
+    if shown is None:
+        return comparison
+    found = explaining(comparison, shown.inductor, shown.ours)
+    return replace(comparison, beside=replace(shown, explained=found))
 
 
 def _per_step(
@@ -109,11 +105,27 @@ def _reads(kernel: KernelFacts, passes: Mapping[str, int]) -> Iterator[tuple[str
             yield buffer.name, buffer.bytes, passes.get(buffer.argument, 1)
 
 
-def _wide_share(candidates: Sequence[Candidate]) -> float | None:
-    bits: dict[str, int] = {}
-    for candidate in candidates:
-        for width, number in candidate.global_loads.items():
-            bits[width] = bits.get(width, 0) + int(width) * number
-    if not bits:
-        return 1.0 if any(candidate.tma_loads for candidate in candidates) else None
-    return bits.get(_WIDEST, 0) / sum(bits.values())
+def _wide_share(kernels: Sequence[KernelFacts]) -> float | None:
+    """Of bytes read: kernels that load little weigh little."""
+    wide = whole = 0.0
+    for kernel in kernels:
+        share = _widest(kernel.candidates)
+        if share is not None:
+            read = (kernel.bytes_read or 0) * kernel.launches
+            wide, whole = wide + share * read, whole + read
+    return wide / whole if whole else None
+
+
+def _widest(candidates: Sequence[Candidate]) -> float | None:
+    """Of the launch configuration that loads most of its bits so: which one the device takes is
+    not known."""
+    found = [share for candidate in candidates if (share := _share(candidate)) is not None]
+    return max(found, default=None)
+
+
+def _share(candidate: Candidate) -> float | None:
+    if candidate.tma_loads:
+        return 1.0
+    bits = {width: int(width) * number for width, number in candidate.global_loads.items()}
+    every = sum(bits.values())
+    return bits.get(_WIDEST, 0) / every if every else None

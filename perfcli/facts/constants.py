@@ -56,8 +56,8 @@ def value_of(node: ast.expr, constants: Mapping[str, Known]) -> Known:
 
 def _value(node: ast.expr, constants: Mapping[str, Known]) -> Known:
     match node:
-        case ast.Constant(value=bool() | int() | float() | str() | None):
-            return node.value
+        case ast.Constant():
+            return None if node.value is None else _scalar(node.value)
         case ast.Name():
             return constants.get(node.id, UNKNOWN)
         case ast.BoolOp():

@@ -17,8 +17,8 @@ class Totals:
     passes: float | None = None
     """How often the bytes of the inputs are read, over all kernels."""
     wide_share: float | None = None
-    """Of the bytes that the load instructions in the code load, the part loaded 16 bytes at a time
-    by a thread, or by TMA; 0 to 1."""
+    """Of the bytes that load instructions load, the part that a thread loads 16 at a time, or TMA:
+    static counts, of the launch configuration that does best, weighed by bytes read. 0 to 1."""
     registers: int | None = None
     """Of the kernel with most."""
     spilled_words: int | None = None
