@@ -24,7 +24,7 @@ LAYERS = (
     "facts diff search stats driver tracebacks parameters userfunction runfile option_types "
     "catalogue knobs environment",
     "userfile targets options defaults store knob_listing rules noise",
-    "registry performance_knobs",
+    "registry performance_knobs operators",
     "diagnosis bisect",
     "trials",
     "compile",
