@@ -15,7 +15,7 @@ from perfcli.model import KernelLaunch, LaunchPlan, Problem
 
 from . import _column_sum_finish, _launching
 from ._column_sum_launch import input_count
-from ._column_sum_plan import VECTOR_BYTES, equal_splits
+from ._column_sum_plan import VECTOR_BYTES, aligned_elements, equal_splits
 from ._column_sum_source import input_names, pointers_source, tma_source
 from ._written_module import written_module
 
@@ -69,7 +69,8 @@ def run(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan) -> di
         "out": out,
         "rows": problem.rows,
         "columns": problem.columns,
-        "row_stride": problem.stride,
+        "column_units": problem.columns // aligned_elements(problem),
+        "stride_units": problem.stride // aligned_elements(problem),
         "rows_per_split": equal_splits(
             problem.rows, splits, int(str(main.constants["TILE_R"]))
         ).rows,

@@ -13,6 +13,7 @@ from ._column_sum_plan import (
     Splits,
     Tile,
     Tma,
+    aligned_elements,
     finish_tile,
     pointer_tile,
     split_rows,
@@ -34,10 +35,12 @@ def pointer_plan(
     column_tiles = -(-problem.columns // tile_columns)
     slots = target.sm_count * config.blocks_per_sm
     splits = split_rows(problem.rows, column_tiles, tile_rows, slots)
+    unit = aligned_elements(problem)
+    vector = min(unit, VECTOR_BYTES // ITEM_BYTES[problem.dtype])
     sizes = {
         "rows": problem.rows,
-        "columns": problem.columns,
-        "row_stride": problem.stride,
+        "column_units": problem.columns // unit,
+        "stride_units": problem.stride // unit,
         "rows_per_split": splits.rows,
     }
     inputs = input_names(input_count(problem))
@@ -52,12 +55,14 @@ def pointer_plan(
             "TILE_R": tile_rows,
             "TILE_I": tile_columns,
             "STAGES": config.num_stages,
+            "UNIT": unit,
             "WHOLE_ROWS": problem.rows % tile_rows == 0,
             "WHOLE_COLUMNS": problem.columns % tile_columns == 0,
             "EVICT": config.evict,
         },
-        num_warps=_warps(config.num_warps, tile_rows * tile_columns, problem.dtype, target),
+        num_warps=_warps(config.num_warps, tile_rows * tile_columns, vector, target),
         divisible_by_16=(*inputs, "partial", *_multiples(sizes)),
+        shared_bytes=_pipeline_bytes(problem, tile_rows * tile_columns, config.num_stages),
     )
     made = _plan("pointers", first, splits, problem, target, why)
     return replace(made, instead_of=instead_of)
@@ -121,6 +126,13 @@ def finish_launch(splits: int, width: int, dtype: str, target: Target) -> Kernel
     )
 
 
+def _pipeline_bytes(problem: Problem, elements: int, num_stages: int) -> int | None:
+    """Shared memory of ``num_stages`` − 1 tiles of every input, which the reduction's workspace
+    comes to lie in. Without stages the workspace alone depends on Triton's layout: not known."""
+    tiles = (num_stages - 1) * input_count(problem)
+    return tiles * elements * ITEM_BYTES[problem.dtype] or None
+
+
 def _partial_type(problem: Problem, splits: Splits) -> str:
     """One split writes the result itself; several write fp32 partial sums."""
     return TRITON_TYPE[problem.dtype] if splits.count == 1 else "fp32"
@@ -130,6 +142,6 @@ def _multiples(sizes: dict[str, int]) -> tuple[str, ...]:
     return tuple(name for name, value in sizes.items() if value % 16 == 0)
 
 
-def _warps(wanted: int, elements: int, dtype: str, target: Target) -> int:
-    """No more than give every thread a vector of 16 bytes, and at least one."""
-    return max(min(wanted, elements * ITEM_BYTES[dtype] // (VECTOR_BYTES * target.warp_size)), 1)
+def _warps(wanted: int, elements: int, vector: int, target: Target) -> int:
+    """No more than give every thread a whole vector, and at least one."""
+    return max(min(wanted, elements // (vector * target.warp_size)), 1)

@@ -10,6 +10,7 @@ because the number of warps shrinks with the tile.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import gcd
 
 from perfcli.model import Problem, Target
 
@@ -108,6 +109,11 @@ def shared_limit(target: Target, blocks_per_sm: int) -> int:
     """Bytes that a block may take if so many are to be resident at the same time."""
     share = target.shared_bytes_per_sm // blocks_per_sm - target.reserved_shared_bytes_per_block
     return min(target.shared_bytes_per_block_optin, share // 128 * 128)
+
+
+def aligned_elements(problem: Problem) -> int:
+    """The largest power of two, up to 16, that all rows start at and end at a multiple of."""
+    return gcd(problem.columns, problem.stride, 16)
 
 
 def pointer_tile(problem: Problem, config: Pointers) -> tuple[int, int]:

@@ -22,6 +22,7 @@ from ._mix_order_plan import (
     ITEM_BYTES,
     MOST_COLUMNS,
     asked_for,
+    fits_in_registers,
     inductor_setting,
     read_count,
     spill_free_setting,
@@ -30,7 +31,9 @@ from ._mix_order_source import MOST_READS, reads_of
 
 OPERATION = "rmsnorm-chain-backward"
 VARIANTS = (
-    KernelVariant("spill-free", "fewer rows at a time, more warps", (OPERATION,)),
+    KernelVariant(
+        "spill-free", "warps by the row's vectors, rows at a time by registers", (OPERATION,)
+    ),
     KernelVariant("inductor", "the launch that torch 2.11 chooses", (OPERATION,)),
 )
 _ROUNDING = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
@@ -51,8 +54,11 @@ def plan(problem: Problem, target: Target, variant: str | None = None) -> Launch
         setting = inductor_setting(problem.rows, problem.columns, target)
         why = "torch 2.11's rule for mix-order kernels"
     else:
-        setting = spill_free_setting(problem.rows, problem.columns, read_count(problem), target)
-        why = "Inductor's rule, until no thread holds more than 128 values"
+        rows, columns, reads = problem.rows, problem.columns, read_count(problem)
+        setting = spill_free_setting(rows, columns, reads, problem.dtype, target)
+        why = "a row's vectors decide the warps, registers the rows at a time"
+        if not fits_in_registers(setting, columns, reads, target):
+            why += f"; {reads} reads of {columns} columns are too many not to spill"
     return fused_plan(problem, target, asked_for(setting, problem.settings), variant, why)
 
 
