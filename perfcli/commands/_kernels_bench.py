@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from perfcli import units
 from perfcli.commands import _kernels_bench_view as view
 from perfcli.commands import _kernels_chart, _output
+from perfcli.commands._kernels_asked import Asked
 from perfcli.commands._kernels_problems import named, problems, variant_of
 from perfcli.commands._kernels_scores import Score, scored
 from perfcli.commands._progress import Notes, Reporter
@@ -20,9 +21,6 @@ from perfcli.model.kernel_work import BenchAsk, Benched, BenchRequest, Contender
 from perfcli.names import public, suggestion
 from perfcli.worker.executor import Progress
 from perfcli.worker.kernel_worker import KernelWorker
-
-if TYPE_CHECKING:
-    from perfcli.commands._kernels_run import Asked
 
 ROUNDS, BUDGET_SECONDS = 40, 10.0
 OTHERS = ("eager", *MODES, *PEERS)

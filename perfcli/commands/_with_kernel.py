@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from perfcli import registry
 from perfcli.commands import _kernels_facts, _obtain, _with_kernel_times
 from perfcli.commands._hand_written_run import Answer, run_of
-from perfcli.commands._kernels_run import Asked as KernelOptions
-from perfcli.commands._kernels_run import opened_worker
+from perfcli.commands._kernels_asked import Asked as KernelOptions
+from perfcli.commands._kernels_workers import opened_worker
 from perfcli.commands._measuring_options import Asked
 from perfcli.commands._obtain import How, Obtained
 from perfcli.commands._pair import Pair

@@ -78,7 +78,7 @@ def kernels(
     through Triton's interpreter; bench times it against a copy, torch and others, on the GPU.
     """
     from perfcli.commands import _kernels_run
-    from perfcli.commands._kernels_run import Asked
+    from perfcli.commands._kernels_asked import Asked
 
     asked = Asked(
         targets=tuple(target or ()),
