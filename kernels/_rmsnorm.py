@@ -160,11 +160,11 @@ def _workspace(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan
     x = tensors["x"]
     steps = {step.function: step for step in plan.launches}
     buffers: dict[str, Any] = {}
+    if "tiled" in steps:
+        buffers["tiles"] = steps["tiled"].constants["TILES"]
     if "shift_weights" in steps:
         copies, width = steps["shift_weights"].grid[1], steps["shift_weights"].constants["WIDTH"]
         buffers |= {"unshifted": tensors["weight"], "weight": x.new_empty((copies, width))}
-    if "clear_counters" in steps:
-        buffers["arrived"] = torch.empty(problem.rows, dtype=torch.int32, device=x.device)
     if parts := partial_rows(problem, plan):
         buffers["count"] = parts
         width = problem.columns if problem.operation.endswith("backward") else 1
@@ -177,9 +177,9 @@ def _workspace(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan
 def partial_rows(problem: Problem, plan: LaunchPlan) -> int:
     """Partial sums: per row and part of it going forward, of the weight's gradient backward."""
     for step in plan.launches:
-        if "partial" in step.arguments:
-            if not problem.operation.endswith("backward"):
-                return problem.rows * int(step.constants["PARTS"] or 1)
+        if "PARTS" in step.constants and "partial" in step.arguments:
+            return problem.rows * int(step.constants["PARTS"] or 1)
+        if "partial" in step.arguments and problem.operation.endswith("backward"):
             return step.grid[1] if step.function == "weight_gradient" else step.grid[0]
     return 0
 

@@ -40,9 +40,13 @@ class Blocks:
     """Programs per multiprocessor that share all rows; 0: one program for each tile of rows."""
     early: bool = False
     """Weights are loaded before the reduction."""
-    read: str = "evict_first"
+    read: str = ""
     """Where a load goes in the order of eviction; empty: as usual."""
+    again: str = "evict_first"
+    """The same of the second time that a row is read."""
     write: str = ""
+    cache: str = ""
+    """How a store passes the caches; empty: as usual."""
 
 
 def power_of_two(at_least: int) -> int:

@@ -24,6 +24,8 @@ from ._rmsnorm_blocks import (
 POLLS = 4096
 """Of a cooperative program before it computes what others owe it: some milliseconds, when all
 programs of a row start within microseconds of each other."""
+MISSING = -1.0
+"""Stands where a program has not written its sum of squares, which is zero or more, or NaN."""
 LINE_ELEMENTS = 64
 """The longest line of the TMA view: 128 bytes of half precision, one swizzled line."""
 
@@ -47,7 +49,7 @@ def weight_width(problem: Problem) -> int:
 
 def _arguments(problem: Problem, names: str) -> dict[str, str]:
     element = TRITON_TYPE[problem.dtype]
-    special = {"eps": "fp32", "rows": "i32", "partial": "*fp32", "arrived": "*i32"}
+    special = {"eps": "fp32", "rows": "i32", "count": "i32", "tiles": "i32", "partial": "*fp32"}
     return {name: special.get(name, f"*{element}") for name in names.split()}
 
 
@@ -88,7 +90,7 @@ def full_tile(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLa
             f"{names} rows eps", absent,
             COLUMNS=problem.columns, STRIDE=problem.stride, BLOCK=padded(problem),
             ROWS=blocks.rows, STAGES=blocks.stages, RESIDUAL=has_residual(problem),
-            READ=blocks.read, WRITE=blocks.write,
+            READ=blocks.read, WRITE=blocks.write, CACHE=blocks.cache,
         )
     ]  # fmt: skip
 
@@ -150,22 +152,24 @@ def tiled(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch
     shared = blocks.parts > 1
     step = _launch(
         problem, target, blocks, "tiled", (problem.rows * blocks.parts, 1, 1),
-        f"{names} {'partial arrived ' if shared else ''}eps",
-        absent + ("" if shared else " partial arrived"),
+        f"{names} {'partial tiles ' if shared else ''}eps",
+        absent + ("" if shared else " partial tiles"),
         COLUMNS=problem.columns, STRIDE=problem.stride, WIDTH=weight_width(problem),
         CHUNK=chunk, PARTS=blocks.parts, TILE=tile, TILES=blocks.tiles, VECTOR=wide, PEEL=peel,
         RESIDUAL=has_residual(problem),
         OPAQUE=target.vendor == "nvidia" and ITEM_BYTES[problem.dtype] == 2,
-        EARLY=blocks.early, POLLS=POLLS, READ=blocks.read, WRITE=blocks.write,
+        EARLY=blocks.early, POLLS=POLLS, MISSING=MISSING, READ=blocks.read,
+        WRITE=blocks.write, CACHE=blocks.cache,
     )  # fmt: skip
-    clear = [_clear(problem, target)] if shared else []
-    return [*_shift(problem, target, peel), *clear, step]
+    mark = [_mark(problem, target, blocks.parts)] if shared else []
+    return [*_shift(problem, target, peel), *mark, step]
 
 
-def _clear(problem: Problem, target: Target) -> KernelLaunch:
+def _mark(problem: Problem, target: Target, parts: int) -> KernelLaunch:
+    words = problem.rows * parts
     return _launch(
-        problem, target, Blocks("", 128), "clear_counters", (-(-problem.rows // 1024), 1, 1),
-        "arrived rows", BLOCK=1024,
+        problem, target, Blocks("", 128), "mark_missing", (-(-words // 1024), 1, 1),
+        "partial count", MISSING=MISSING, BLOCK=1024,
     )  # fmt: skip
 
 
@@ -188,7 +192,7 @@ def two_read(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLau
         problem, target, blocks, "two_reads", (problem.rows, 1, 1), f"{names} eps", absent,
         COLUMNS=problem.columns, STRIDE=problem.stride, WIDTH=weight_width(problem),
         BLOCK=blocks.tile, VECTOR=vector(problem), PEEL=peel, RESIDUAL=has_residual(problem),
-        READ=blocks.read, WRITE=blocks.write,
+        READ=blocks.read, AGAIN=blocks.again, WRITE=blocks.write,
     )  # fmt: skip
     return [*_shift(problem, target, peel), step]
 
@@ -231,7 +235,6 @@ def forward(problem: Problem, target: Target, blocks: Blocks, why: str) -> Launc
     steps = BUILDERS[blocks.variant](problem, target, blocks)
     names = {name for step in steps for name in step.arguments}
     workspace = 4 * problem.rows * blocks.parts if "partial" in names else 0
-    workspace += 4 * problem.rows if "arrived" in names else 0
     if "unshifted" in names:
         workspace += vector(problem) * weight_width(problem) * ITEM_BYTES[problem.dtype]
     return LaunchPlan(blocks.variant, tuple(steps), why, workspace)

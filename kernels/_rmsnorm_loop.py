@@ -34,14 +34,14 @@ def squares_of_range(
 @triton.jit
 def normalise_range(
     source, weight, y, source_first, out_first, begin, end, main, scale,
-    BLOCK: tl.constexpr, MASKED: tl.constexpr, WRITE: tl.constexpr,
+    BLOCK: tl.constexpr, MASKED: tl.constexpr, AGAIN: tl.constexpr, WRITE: tl.constexpr,
 ):  # fmt: skip
     """Columns ``begin`` to ``end``, the last block first: it is the likeliest to be in a cache."""
     for start in tl.range(begin, end, BLOCK):
         column = begin + (tl.cdiv(end - begin, BLOCK) * BLOCK - BLOCK) - (start - begin)
         column = column + tl.arange(0, BLOCK)
         mask = column < main if MASKED else None
-        values = tl.load(source + source_first + column, mask=mask, eviction_policy="evict_first")
+        values = tl.load(source + source_first + column, mask=mask, eviction_policy=AGAIN)
         w = tl.load(weight + column, mask=mask, eviction_policy="evict_last")
         out = scaled(values, scale, w, values.dtype)
         tl.store(y + out_first + column, out, mask=mask, eviction_policy=WRITE)
@@ -76,6 +76,7 @@ def two_reads(
     PEEL: tl.constexpr,
     RESIDUAL: tl.constexpr,
     READ: tl.constexpr,
+    AGAIN: tl.constexpr,
     WRITE: tl.constexpr,
 ):
     """One program per row: a loop that sums, a loop that reads again and writes. ``PEEL`` as in
@@ -114,10 +115,22 @@ def two_reads(
         source_first = first
     if FULL < COLUMNS:
         normalise_range(
-            source, w, y, source_first, out_first, FULL, COLUMNS, main, scale, BLOCK, True, WRITE
+            source,
+            w,
+            y,
+            source_first,
+            out_first,
+            FULL,
+            COLUMNS,
+            main,
+            scale,
+            BLOCK,
+            True,
+            AGAIN,
+            WRITE,
         )
     normalise_range(
-        source, w, y, source_first, out_first, 0, FULL, main, scale, BLOCK, False, WRITE
+        source, w, y, source_first, out_first, 0, FULL, main, scale, BLOCK, False, AGAIN, WRITE
     )
     if PEEL:
         edge_w = tl.load(weight + edge, mask=is_edge, other=0.0)
@@ -207,5 +220,5 @@ def split_apply(
         w = weight
     normalise_range(
         source, w, y, first, out_first, part * CHUNK, part * CHUNK + CHUNK, main, scale, BLOCK,
-        COLUMNS != PARTS * CHUNK or PEEL, WRITE,
+        COLUMNS != PARTS * CHUNK or PEEL, "evict_first", WRITE,
     )  # fmt: skip

@@ -49,16 +49,18 @@ def launches(problem: Problem, target: Target, blocks: Blocks, why: str) -> Laun
     streams = 2 if problem.operation != "rmsnorm" else 1
     if problem.operation == "rmsnorm-residual-backward":
         streams = 3
+    if blocks.variant == "fused":
+        made = fused(problem, target, blocks, why)
+    elif blocks.variant == "unfused":
+        made = unfused(problem, target, blocks, why)
+    else:
+        made = forward(problem, target, blocks, why)
     if reason := misfit(problem, target, blocks, streams):
         raise PerfcliError(
             f"rmsnorm: {blocks.variant} of {problem.rows} × {problem.columns} {problem.dtype} "
             f"takes {reason}: leave the variant to the plan, or take another"
         )
-    if blocks.variant == "fused":
-        return fused(problem, target, blocks, why)
-    if blocks.variant == "unfused":
-        return unfused(problem, target, blocks, why)
-    return forward(problem, target, blocks, why)
+    return made
 
 
 def _forward(problem: Problem, target: Target, variant: str | None) -> LaunchPlan:

@@ -14,12 +14,12 @@ from ._rmsnorm_geometry import added, aligned_part, edge_columns, opaque, scaled
 
 @triton.jit
 def squares_of_part(
-    x, residual, first, part, main,
-    CHUNK: tl.constexpr, TILE: tl.constexpr, TILES: tl.constexpr, RESIDUAL: tl.constexpr,
+    x, residual, first, part, main, tiles,
+    CHUNK: tl.constexpr, TILE: tl.constexpr, RESIDUAL: tl.constexpr,
 ):  # fmt: skip
     """The sum that the program of this part would have told, added in the same order."""
     squares = tl.zeros([TILE], tl.float32)
-    for tile in tl.range(TILES):
+    for tile in tl.range(tiles):
         local = tile * TILE + tl.arange(0, TILE)
         column = part * CHUNK + local
         mask = (local < CHUNK) & (column < main)
@@ -28,42 +28,46 @@ def squares_of_part(
             values = added(values, tl.load(residual + first + column, mask=mask, other=0.0))
         wide = values.to(tl.float32)
         squares += wide * wide
+        tl.debug_barrier()  # which cannot be copied: the loop stays rolled, in few registers
     return tl.sum(squares, axis=0)
 
 
 @triton.jit
 def told_by_all(
-    mine, x, residual, partial, arrived, row, part, first, main, extra,
-    CHUNK: tl.constexpr, PARTS: tl.constexpr, TILE: tl.constexpr, TILES: tl.constexpr,
-    RESIDUAL: tl.constexpr, POLLS: tl.constexpr,
+    mine, x, residual, partial, row, part, first, main, extra, tiles,
+    CHUNK: tl.constexpr, PARTS: tl.constexpr, TILE: tl.constexpr, RESIDUAL: tl.constexpr,
+    POLLS: tl.constexpr, MISSING: tl.constexpr,
 ):  # fmt: skip
     """The row's sum, from all its programs, always added in the same order.
 
-    Each program writes its part and counts itself in; then it waits until all have. The wait is
-    bounded: whoever has polled ``POLLS`` times computes the missing parts itself, so nothing
+    Each program puts its part where ``MISSING`` stood, which no sum of squares is, and reads until
+    none is left: one word says both that a sum is there and what it is, so nothing is fenced. The
+    wait is bounded: who has polled ``POLLS`` times computes the missing parts itself, so nothing
     depends on all programs of a row being resident at once.
     """
     other = tl.arange(0, PARTS)
-    tl.store(partial + row * PARTS + part, mine)
-    tl.debug_barrier()
-    count = tl.atomic_add(arrived + row, 1, sem="release") + 1
+    words = partial + row * PARTS + other
+    word = (partial + row * PARTS + part).to(tl.pointer_type(tl.int32))
+    tl.atomic_xchg(word, mine.to(tl.int32, bitcast=True), sem="relaxed")
+    sums = tl.load(words, volatile=True)
+    missing = tl.max((sums == MISSING).to(tl.int32), axis=0)
     polls = 0
-    while (count < PARTS) & (polls < POLLS):
-        count = tl.atomic_add(arrived + row, 0, sem="acquire")
+    while (missing > 0) & (polls < POLLS):
+        sums = tl.load(words, volatile=True)
+        missing = tl.max((sums == MISSING).to(tl.int32), axis=0)
         polls += 1
-    tl.debug_barrier()
-    if count >= PARTS:
-        sums = tl.load(partial + row * PARTS + other, volatile=True)
-    else:
+    # Every warp polls for itself; a maximum over the block makes them agree on what follows.
+    lane = tl.arange(0, TILE)
+    if tl.max(tl.where(lane < CHUNK, missing, 0), axis=0) > 0:
         sums = tl.zeros([PARTS], tl.float32)
         for which in tl.range(PARTS):
-            one = squares_of_part(x, residual, first, which, main, CHUNK, TILE, TILES, RESIDUAL)
+            one = squares_of_part(x, residual, first, which, main, tiles, CHUNK, TILE, RESIDUAL)
             sums = tl.where(other == which, one, sums)
         sums += tl.where(other == 0, extra, 0.0)
     return tl.sum(sums, axis=0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["tiles"])
 def tiled(
     x,
     residual,
@@ -71,7 +75,7 @@ def tiled(
     y,
     total,
     partial,
-    arrived,
+    tiles,
     eps,
     COLUMNS: tl.constexpr,
     STRIDE: tl.constexpr,
@@ -86,15 +90,18 @@ def tiled(
     OPAQUE: tl.constexpr,
     EARLY: tl.constexpr,
     POLLS: tl.constexpr,
+    MISSING: tl.constexpr,
     READ: tl.constexpr,
     WRITE: tl.constexpr,
+    CACHE: tl.constexpr,
 ):
     """``PARTS`` programs per row, each with ``CHUNK`` columns in ``TILES`` tiles, read once.
 
     ``PEEL``: rows start at any element. What lies between multiples of ``VECTOR`` elements is
     read and written 16 bytes wide, the fewer than ``2 × VECTOR`` others one by one by the first
     program; weights come from ``shift_weights``, ``WIDTH`` elements from copy to copy.
-    ``EARLY``: weights are loaded before the reduction.
+    ``EARLY``: weights are loaded before the reduction. ``tiles`` is ``TILES``, as a number that
+    the compiler does not know: it keeps a loop that hardly ever runs from being unrolled.
     """
     row = tl.program_id(0) // PARTS
     part = tl.program_id(0) % PARTS
@@ -151,8 +158,8 @@ def tiled(
     if PARTS > 1:
         mine = sum_of_squares + tl.where(part == 0, extra, 0.0)
         sum_of_squares = told_by_all(
-            mine, x, residual, partial, arrived, row, part, first, main, extra, CHUNK, PARTS,
-            TILE, TILES, RESIDUAL, POLLS,
+            mine, x, residual, partial, row, part, first, main, extra, tiles,
+            CHUNK, PARTS, TILE, RESIDUAL, POLLS, MISSING,
         )  # fmt: skip
     else:
         sum_of_squares += extra
@@ -167,7 +174,7 @@ def tiled(
             else:
                 w = tl.load(weight + w_first + column, eviction_policy="evict_last")
             out = scaled(values, scale, w, values.dtype)
-            tl.store(y + out_first + column, out, eviction_policy=WRITE)
+            tl.store(y + out_first + column, out, eviction_policy=WRITE, cache_modifier=CACHE)
         else:
             mask = (local < CHUNK) & (column < main)
             if EARLY:
@@ -177,15 +184,17 @@ def tiled(
                     weight + w_first + column, mask=mask, other=0.0, eviction_policy="evict_last"
                 )
             out = scaled(values, scale, w, values.dtype)
-            tl.store(y + out_first + column, out, mask=mask, eviction_policy=WRITE)
+            tl.store(
+                y + out_first + column, out, mask=mask, eviction_policy=WRITE, cache_modifier=CACHE
+            )
     if PEEL:
         edge_w = tl.load(weight + edge, mask=is_edge, other=0.0)
         edge_out = scaled(edge_x, scale, edge_w, edge_x.dtype)
         tl.store(y + out_first - head + edge, edge_out, mask=is_edge & (part == 0))
 
 
-@triton.jit(do_not_specialize=["rows"])
-def clear_counters(arrived, rows, BLOCK: tl.constexpr):
-    """Nobody has arrived yet."""
-    row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(arrived + row, tl.zeros([BLOCK], tl.int32), mask=row < rows)
+@triton.jit(do_not_specialize=["count"])
+def mark_missing(partial, count, MISSING: tl.constexpr, BLOCK: tl.constexpr):
+    """Nobody has told anything yet."""
+    word = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(partial + word, tl.full([BLOCK], MISSING, tl.float32), mask=word < count)
