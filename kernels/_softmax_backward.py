@@ -18,6 +18,7 @@ from ._softmax_statistics import (
     edge_columns,
     first_vector,
     head_elements,
+    stripe,
     tile_offsets,
 )
 
@@ -47,6 +48,7 @@ def row_sum(
     ITEM: tl.constexpr,
     PEEL: tl.constexpr,
     TAIL: tl.constexpr,
+    STRIPE: tl.constexpr,
     EDGE: tl.constexpr,
     STAGES: tl.constexpr,
     KEEP: tl.constexpr,
@@ -68,11 +70,13 @@ def row_sum(
             y_tile = tl.load(y_start + at, eviction_policy=KEEP)
             sums += tl.sum(summand(y_tile, dy_tile, LOG), axis=1)
     if TAIL:
-        inside = (tl.arange(0, LANES) < vectors - full * LANES)[:, None]
-        at = full * (LANES * VECTOR) + offsets
-        y_tile = tl.load(y_start + at, mask=inside, other=0.0, eviction_policy=KEEP)
-        dy_tile = tl.load(dy_start + at, mask=inside, other=0.0, eviction_policy=KEEP)
-        sums += tl.sum(summand(y_tile, dy_tile, LOG), axis=1)
+        if STRIPE < LANES:
+            sums = tl.sum(tl.reshape(sums, [LANES // STRIPE, STRIPE]), axis=0)
+        for first in tl.range(full * LANES, vectors, STRIPE):
+            at, inside = stripe(first, vectors, STRIPE, VECTOR)
+            y_tile = tl.load(y_start + at, mask=inside, other=0.0, eviction_policy=KEEP)
+            dy_tile = tl.load(dy_start + at, mask=inside, other=0.0, eviction_policy=KEEP)
+            sums += tl.sum(summand(y_tile, dy_tile, LOG), axis=1)
     total = tl.sum(sums, axis=0)
     if EDGE:
         column, there = edge_columns(head, columns, VECTOR)
@@ -95,6 +99,7 @@ def write_gradient(
     ITEM: tl.constexpr,
     PEEL: tl.constexpr,
     TAIL: tl.constexpr,
+    STRIPE: tl.constexpr,
     EDGE: tl.constexpr,
     STAGES: tl.constexpr,
     BACKWARDS: tl.constexpr,
@@ -113,12 +118,12 @@ def write_gradient(
         dy_edge = tl.load(dy + column, mask=there, other=0.0)
         tl.store(dx + column, gradient(y_edge, dy_edge, total, LOG), mask=there)
     if TAIL:
-        inside = (tl.arange(0, LANES) < vectors - full * LANES)[:, None]
-        at = full * (LANES * VECTOR) + offsets
-        y_tile = tl.load(y_start + at, mask=inside, other=0.0, eviction_policy=DROP)
-        dy_tile = tl.load(dy_start + at, mask=inside, other=0.0, eviction_policy=DROP)
-        dx_tile = gradient(y_tile, dy_tile, total, LOG)
-        tl.store(dx_start + at, dx_tile, mask=inside, eviction_policy=DROP)
+        for first in tl.range(full * LANES, vectors, STRIPE):
+            at, inside = stripe(first, vectors, STRIPE, VECTOR)
+            y_tile = tl.load(y_start + at, mask=inside, other=0.0, eviction_policy=DROP)
+            dy_tile = tl.load(dy_start + at, mask=inside, other=0.0, eviction_policy=DROP)
+            dx_tile = gradient(y_tile, dy_tile, total, LOG)
+            tl.store(dx_start + at, dx_tile, mask=inside, eviction_policy=DROP)
     for step in tl.range(0, full, num_stages=STAGES):
         tile = step
         if BACKWARDS:
@@ -146,6 +151,7 @@ def online_backward(
     ALIGNED: tl.constexpr,
     PEEL: tl.constexpr,
     TAIL: tl.constexpr,
+    STRIPE: tl.constexpr,
     EDGE: tl.constexpr,
     STAGES: tl.constexpr,
     BACKWARDS: tl.constexpr,
@@ -155,8 +161,10 @@ def online_backward(
     y = row_at(y_ptr, saved_stride, VECTOR, ALIGNED)
     dy = row_at(dy_ptr, dy_stride, VECTOR, ALIGNED)
     dx = row_at(dx_ptr, dx_stride, VECTOR, ALIGNED)
-    total = row_sum(y, dy, columns, LOG, LANES, VECTOR, ITEM, PEEL, TAIL, EDGE, STAGES, KEEP)
+    total = row_sum(
+        y, dy, columns, LOG, LANES, VECTOR, ITEM, PEEL, TAIL, STRIPE, EDGE, STAGES, KEEP
+    )
     write_gradient(
         y, dy, dx, columns, total,
-        LOG, LANES, VECTOR, ITEM, PEEL, TAIL, EDGE, STAGES, BACKWARDS, DROP,
+        LOG, LANES, VECTOR, ITEM, PEEL, TAIL, STRIPE, EDGE, STAGES, BACKWARDS, DROP,
     )  # fmt: skip

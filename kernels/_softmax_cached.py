@@ -17,7 +17,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ._softmax_statistics import LOG2_E, normalised
+from ._softmax_statistics import LOG2_E, above_minus_infinity, normalised
 
 INTERPRETED = tl.constexpr(triton.knobs.runtime.interpret)
 
@@ -185,17 +185,17 @@ def cached_loss(
 ):
     """Cross-entropy: the logit of the target comes from the cache line that is read anyway."""
     first = tl.program_id(0) * ROWS
+    inside = existing(first, rows, columns, ROWS, BLOCK, VECTOR, VECTORS_ONLY)
+    at = place_rows(x_ptr, first, x_stride, ROWS, BLOCK, VECTOR, ALIGNED)
+    x = load_rows(at, inside, float("-inf"), FULL, DROP).to(tl.float32)
     row = first + tl.arange(0, ROWS)
     exists = row < rows
     target = tl.load(target_ptr + row, mask=exists, other=0)
     there = exists & (target >= 0) & (target < columns)
     place = row.to(tl.int64) * x_stride + target
     logit = tl.load(x_ptr + place, mask=there, other=float("nan")).to(tl.float32)
-    inside = existing(first, rows, columns, ROWS, BLOCK, VECTOR, VECTORS_ONLY)
-    at = place_rows(x_ptr, first, x_stride, ROWS, BLOCK, VECTOR, ALIGNED)
-    x = load_rows(at, inside, float("-inf"), FULL, DROP).to(tl.float32)
     peak = tl.max(x, axis=1)
-    base = tl.where(peak == float("-inf"), 0.0, peak)  # a row of −inf: a sum of 0
+    base = above_minus_infinity(peak)
     total = tl.sum(tl.exp2((x - base[:, None]) * LOG2_E), axis=1)
     loss = (peak - logit) + tl.log(total)
     tl.store(loss_ptr + row, tl.where(target == ignored, 0.0, loss), mask=exists)

@@ -12,8 +12,8 @@ from ._softmax_plan import OPERATIONS, VARIANT_OPERATIONS
 
 # Boundary sizes of tiles, vectors and splits, and of other people's suites: QuACK (192 … 262144),
 # PyTorch's test_online_softmax (1024 … 50304), Liger (1023), vocabularies (50257, 128256); 263 and
-# 264 rows are on both sides of Inductor's split on 132 SMs. 1031 rows stand for 8192, which take the
-# interpreter minutes.
+# 264 rows are on both sides of Inductor's split on 132 SMs. 1031 rows stand for 8192, which take
+# the interpreter minutes.
 SHAPES = (
     (1, 1),
     (5, 2),

@@ -37,6 +37,8 @@ class Choice:
     recompute: str = "no"
     held: int = 0
     """Tiles of the held variant that stay in registers."""
+    lag: int = 0
+    """Of the lagged variant: chunks between taking the statistics and writing."""
     backwards: bool = True
     keep: str = ""
     drop: str = ""
@@ -69,7 +71,7 @@ def padded_bytes(problem: Problem) -> int:
 
 
 def chunks_of(problem: Problem, choice: Choice) -> int:
-    return -(-problem.columns // choice.chunk) if choice.variant == "split" else 1
+    return -(-problem.columns // choice.chunk) if choice.chunk else 1
 
 
 def launch(
@@ -119,7 +121,7 @@ def tile_constants(problem: Problem, choice: Choice) -> dict[str, Scalar]:
 
 def walk_constants(problem: Problem, choice: Choice) -> dict[str, Scalar]:
     """Of a row, or a chunk of it, that is read tile by tile (see _softmax_statistics)."""
-    peelable = choice.variant in ("split", "held") and congruent(problem)
+    peelable = choice.variant in ("split", "lagged", "held") and congruent(problem)
     peel = choice.variant == "peeled" or (peelable and not aligned(problem))
     step = choice.chunk or choice.tile
     return {
@@ -128,6 +130,7 @@ def walk_constants(problem: Problem, choice: Choice) -> dict[str, Scalar]:
         "ITEM": ITEM_BYTES[problem.dtype],
         "ALIGNED": aligned(problem),
         "PEEL": peel,
+        "STRIPE": min(choice.tile // vector(problem), choice.warps * 32),
         "TAIL": peel or problem.columns % step != 0 or step % choice.tile != 0,
         "EDGE": peel or not vectors_only(problem),
         "STAGES": choice.stages,

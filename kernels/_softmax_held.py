@@ -54,6 +54,7 @@ def held_forward(
     ALIGNED: tl.constexpr,
     PEEL: tl.constexpr,
     TAIL: tl.constexpr,
+    STRIPE: tl.constexpr,
     EDGE: tl.constexpr,
     STAGES: tl.constexpr,
     BACKWARDS: tl.constexpr,
@@ -76,7 +77,7 @@ def held_forward(
     for tile in tl.static_range(HELD):
         peak, total = fold(peak, total, held[tile].to(tl.float32))
     peak, total = walk_statistics(
-        start, vectors, peak, total, HELD, LANES, VECTOR, TAIL, STAGES, KEEP
+        start, vectors, peak, total, HELD, LANES, VECTOR, TAIL, STRIPE, STAGES, KEEP
     )
     top, weight = join(peak, total)
     if EDGE:
@@ -84,7 +85,7 @@ def held_forward(
         write_edge(row, out, head, columns, top, weight, LOG, VECTOR)
     walk_write(
         start, to, vectors, top, weight,
-        HELD, LOG, LANES, VECTOR, TAIL, STAGES, BACKWARDS, DROP,
+        HELD, LOG, LANES, VECTOR, TAIL, STRIPE, STAGES, BACKWARDS, DROP,
     )  # fmt: skip
     for tile in tl.static_range(HELD):
         y = normalised(hidden(held[tile], OPAQUE), top, weight, LOG)

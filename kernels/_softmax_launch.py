@@ -112,9 +112,33 @@ def combine(problem: Problem, choice: Choice, wanted: bool) -> tuple[KernelLaunc
     return (step,) if wanted else ()
 
 
+def lagged(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
+    chunks = chunks_of(problem, choice)
+    items = problem.rows * chunks
+    arguments = {
+        "x_ptr": pointer(problem),
+        "y_ptr": pointer(problem),
+        "peaks_ptr": "*fp32",
+        "totals_ptr": "*fp32",
+        "counters_ptr": "*i32",
+        **dict.fromkeys(("items", "chunks", "lag", "columns", "x_stride", "y_stride"), "i32"),
+    }
+    constants = {
+        **log_constant(problem),
+        **walk_constants(problem, choice),
+        "PARTS": parts(chunks),
+        "CHUNK": choice.chunk,
+        "KEEP": choice.keep,
+        "DROP": choice.drop,
+    }
+    grid = (items + max(choice.lag, chunks), 1, 1)
+    return (launch(problem, choice, "lagged_forward", grid, arguments, constants),)
+
+
 FORWARD: Mapping[str, Callable[[Problem, Choice], tuple[KernelLaunch, ...]]] = {
     "cached": cached,
     "held": online,
+    "lagged": lagged,
     "online": online,
     "peeled": online,
     "split": split,

@@ -57,6 +57,7 @@ def online_forward(
     ALIGNED: tl.constexpr,
     PEEL: tl.constexpr,
     TAIL: tl.constexpr,
+    STRIPE: tl.constexpr,
     EDGE: tl.constexpr,
     STAGES: tl.constexpr,
     BACKWARDS: tl.constexpr,
@@ -65,10 +66,12 @@ def online_forward(
 ):
     x = row_at(x_ptr, x_stride, VECTOR, ALIGNED)
     y = row_at(y_ptr, y_stride, VECTOR, ALIGNED)
-    peak, total = row_statistics(x, columns, LANES, VECTOR, ITEM, PEEL, TAIL, EDGE, STAGES, KEEP)
+    peak, total = row_statistics(
+        x, columns, LANES, VECTOR, ITEM, PEEL, TAIL, STRIPE, EDGE, STAGES, KEEP
+    )
     write_row(
         x, y, columns, peak, total,
-        LOG, LANES, VECTOR, ITEM, PEEL, TAIL, EDGE, STAGES, BACKWARDS, DROP,
+        LOG, LANES, VECTOR, ITEM, PEEL, TAIL, STRIPE, EDGE, STAGES, BACKWARDS, DROP,
     )  # fmt: skip
 
 
@@ -87,13 +90,16 @@ def online_loss(
     ALIGNED: tl.constexpr,
     PEEL: tl.constexpr,
     TAIL: tl.constexpr,
+    STRIPE: tl.constexpr,
     EDGE: tl.constexpr,
     STAGES: tl.constexpr,
     DROP: tl.constexpr,
 ):
     x = row_at(x_ptr, x_stride, VECTOR, ALIGNED)
     target = tl.load(target_ptr + tl.program_id(0))
-    peak, total = row_statistics(x, columns, LANES, VECTOR, ITEM, PEEL, TAIL, EDGE, STAGES, DROP)
+    peak, total = row_statistics(
+        x, columns, LANES, VECTOR, ITEM, PEEL, TAIL, STRIPE, EDGE, STAGES, DROP
+    )
     write_loss(x, target, loss_ptr, lse_ptr, peak, total, columns, ignored)
 
 

@@ -46,6 +46,7 @@ def split_statistics(
     ALIGNED: tl.constexpr,
     PEEL: tl.constexpr,
     TAIL: tl.constexpr,
+    STRIPE: tl.constexpr,
     EDGE: tl.constexpr,
     STAGES: tl.constexpr,
     KEEP: tl.constexpr,
@@ -54,7 +55,9 @@ def split_statistics(
     first = chunk * CHUNK
     x = row_at(x_ptr, x_stride, VECTOR, ALIGNED) + first
     length = chunk_length(first, columns, CHUNK)
-    peak, total = row_statistics(x, length, LANES, VECTOR, ITEM, PEEL, TAIL, EDGE, STAGES, KEEP)
+    peak, total = row_statistics(
+        x, length, LANES, VECTOR, ITEM, PEEL, TAIL, STRIPE, EDGE, STAGES, KEEP
+    )
     at = tl.program_id(0) * tl.num_programs(1) + chunk
     tl.store(peaks_ptr + at, peak)
     tl.store(totals_ptr + at, total)
@@ -89,6 +92,7 @@ def split_write(
     ALIGNED: tl.constexpr,
     PEEL: tl.constexpr,
     TAIL: tl.constexpr,
+    STRIPE: tl.constexpr,
     EDGE: tl.constexpr,
     STAGES: tl.constexpr,
     DROP: tl.constexpr,
@@ -108,7 +112,7 @@ def split_write(
     length = chunk_length(first, columns, CHUNK)
     write_row(
         x, y, length, peak, total,
-        LOG, LANES, VECTOR, ITEM, PEEL, TAIL, EDGE, STAGES, False, DROP,
+        LOG, LANES, VECTOR, ITEM, PEEL, TAIL, STRIPE, EDGE, STAGES, False, DROP,
     )  # fmt: skip
 
 

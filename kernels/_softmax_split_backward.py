@@ -17,6 +17,7 @@ from ._softmax_statistics import (
     edge_columns,
     first_vector,
     head_elements,
+    stripe,
     tile_offsets,
 )
 
@@ -37,6 +38,7 @@ def split_sums(
     ALIGNED: tl.constexpr,
     PEEL: tl.constexpr,
     TAIL: tl.constexpr,
+    STRIPE: tl.constexpr,
     EDGE: tl.constexpr,
     STAGES: tl.constexpr,
     KEEP: tl.constexpr,
@@ -46,7 +48,7 @@ def split_sums(
     y = row_at(y_ptr, saved_stride, VECTOR, ALIGNED) + first
     dy = row_at(dy_ptr, dy_stride, VECTOR, ALIGNED) + first
     length = chunk_length(first, columns, CHUNK)
-    total = row_sum(y, dy, length, LOG, LANES, VECTOR, ITEM, PEEL, TAIL, EDGE, STAGES, KEEP)
+    total = row_sum(y, dy, length, LOG, LANES, VECTOR, ITEM, PEEL, TAIL, STRIPE, EDGE, STAGES, KEEP)
     tl.store(sums_ptr + tl.program_id(0) * tl.num_programs(1) + chunk, total)
 
 
@@ -85,6 +87,7 @@ def split_gradient(
     ALIGNED: tl.constexpr,
     PEEL: tl.constexpr,
     TAIL: tl.constexpr,
+    STRIPE: tl.constexpr,
     EDGE: tl.constexpr,
     STAGES: tl.constexpr,
     DROP: tl.constexpr,
@@ -102,7 +105,7 @@ def split_gradient(
     length = chunk_length(first, columns, CHUNK)
     write_gradient(
         y, dy, dx, length, total,
-        LOG, LANES, VECTOR, ITEM, PEEL, TAIL, EDGE, STAGES, False, DROP,
+        LOG, LANES, VECTOR, ITEM, PEEL, TAIL, STRIPE, EDGE, STAGES, False, DROP,
     )  # fmt: skip
 
 
@@ -131,6 +134,7 @@ def cross_entropy_gradient(
     ALIGNED: tl.constexpr,
     PEEL: tl.constexpr,
     TAIL: tl.constexpr,
+    STRIPE: tl.constexpr,
     EDGE: tl.constexpr,
     STAGES: tl.constexpr,
     DROP: tl.constexpr,
@@ -159,12 +163,12 @@ def cross_entropy_gradient(
         dx_tile = loss_gradient(x_tile, head + at, target, lse, dloss)
         tl.store(dx_start + at, tl.where(counts, dx_tile, 0.0), eviction_policy=DROP)
     if TAIL:
-        inside = (tl.arange(0, LANES) < vectors - full * LANES)[:, None]
-        at = full * (LANES * VECTOR) + offsets
-        x_tile = tl.load(x_start + at, mask=inside, other=0.0, eviction_policy=DROP)
-        dx_tile = loss_gradient(x_tile, head + at, target, lse, dloss)
-        dx_tile = tl.where(counts, dx_tile, 0.0)
-        tl.store(dx_start + at, dx_tile, mask=inside, eviction_policy=DROP)
+        for lane in tl.range(full * LANES, vectors, STRIPE):
+            at, inside = stripe(lane, vectors, STRIPE, VECTOR)
+            x_tile = tl.load(x_start + at, mask=inside, other=0.0, eviction_policy=DROP)
+            dx_tile = loss_gradient(x_tile, head + at, target, lse, dloss)
+            dx_tile = tl.where(counts, dx_tile, 0.0)
+            tl.store(dx_start + at, dx_tile, mask=inside, eviction_policy=DROP)
     if EDGE:
         column, there = edge_columns(head, length, VECTOR)
         x_edge = tl.load(x + column, mask=there, other=0.0)

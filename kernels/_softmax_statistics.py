@@ -11,14 +11,15 @@ sm_80 to sm_100 does 16 of them per cycle (CUDA C++ Programming Guide, "Throughp
 Arithmetic Instructions").
 
 A row's elements, in this order: *head* (fewer than VECTOR, up to the next address that is a
-multiple of 16; none unless PEEL), whole vectors (full tiles, then one masked by whole vectors, so
-that no load of them is split), *rest* (fewer than VECTOR). Head and rest together are one small
-tile, the *edge*.
+multiple of 16; none unless PEEL), whole vectors (full tiles, then *stripes* of one vector per
+thread, masked by whole vectors, so that no load is split), *rest* (fewer than VECTOR). Head and
+rest together are one small tile, the *edge*.
 
 Constants
     LANES, VECTOR, ITEM     tile; ITEM is the bytes of an element
     PEEL                    start the vectors at a 16-byte boundary of this row
     TAIL                    the vectors of some row do not fill its last tile
+    STRIPE                  lanes of a stripe: as many as threads, or as lanes where they are fewer
     EDGE                    some row has a head or a rest
     STAGES                  software pipelining of the loop; 1: none
     KEEP, DROP              eviction policy of what is read again, and of what is not
@@ -103,6 +104,27 @@ def tile_offsets(LANES: tl.constexpr, VECTOR: tl.constexpr):
 
 
 @triton.jit
+def stripe(first, vectors, STRIPE: tl.constexpr, VECTOR: tl.constexpr):
+    """Offsets of a tile of one vector per lane, masked by whole vectors."""
+    lane = first + tl.arange(0, STRIPE)
+    offsets = (lane * VECTOR)[:, None] + tl.arange(0, VECTOR)[None, :]
+    return offsets, (lane < vectors)[:, None]
+
+
+@triton.jit
+def narrowed(peak, total, LANES: tl.constexpr, STRIPE: tl.constexpr):
+    """The statistics of STRIPE lanes: those that one thread keeps are combined."""
+    if STRIPE < LANES:
+        per_thread: tl.constexpr = LANES // STRIPE
+        peaks = tl.reshape(peak, [per_thread, STRIPE])
+        totals = tl.reshape(total, [per_thread, STRIPE])
+        peak = tl.max(peaks, axis=0)
+        base = above_minus_infinity(peak)
+        total = tl.sum(totals * tl.exp2((peaks - base[None, :]) * LOG2_E), axis=0)
+    return peak, total
+
+
+@triton.jit
 def walk_statistics(
     start,
     vectors,
@@ -112,6 +134,7 @@ def walk_statistics(
     LANES: tl.constexpr,
     VECTOR: tl.constexpr,
     TAIL: tl.constexpr,
+    STRIPE: tl.constexpr,
     STAGES: tl.constexpr,
     KEEP: tl.constexpr,
 ):
@@ -122,10 +145,11 @@ def walk_statistics(
         x = tl.load(start + tile * (LANES * VECTOR) + offsets, eviction_policy=KEEP)
         peak, total = fold(peak, total, x.to(tl.float32))
     if TAIL:
-        inside = (tl.arange(0, LANES) < vectors - full * LANES)[:, None]
-        at = start + full * (LANES * VECTOR) + offsets
-        x = tl.load(at, mask=inside, other=float("-inf"), eviction_policy=KEEP)
-        peak, total = fold(peak, total, x.to(tl.float32))
+        peak, total = narrowed(peak, total, LANES, STRIPE)
+        for first in tl.range(full * LANES, vectors, STRIPE):
+            at, inside = stripe(first, vectors, STRIPE, VECTOR)
+            x = tl.load(start + at, mask=inside, other=float("-inf"), eviction_policy=KEEP)
+            peak, total = fold(peak, total, x.to(tl.float32))
     return peak, total
 
 
@@ -149,6 +173,7 @@ def row_statistics(
     ITEM: tl.constexpr,
     PEEL: tl.constexpr,
     TAIL: tl.constexpr,
+    STRIPE: tl.constexpr,
     EDGE: tl.constexpr,
     STAGES: tl.constexpr,
     KEEP: tl.constexpr,
@@ -159,7 +184,9 @@ def row_statistics(
     vectors = (columns - head) // VECTOR
     peak = tl.full([LANES], float("-inf"), tl.float32)
     total = tl.zeros([LANES], tl.float32)
-    peak, total = walk_statistics(start, vectors, peak, total, 0, LANES, VECTOR, TAIL, STAGES, KEEP)
+    peak, total = walk_statistics(
+        start, vectors, peak, total, 0, LANES, VECTOR, TAIL, STRIPE, STAGES, KEEP
+    )
     top, weight = join(peak, total)
     if EDGE:
         top, weight = with_edge(row, head, columns, top, weight, VECTOR)
@@ -185,6 +212,7 @@ def walk_write(
     LANES: tl.constexpr,
     VECTOR: tl.constexpr,
     TAIL: tl.constexpr,
+    STRIPE: tl.constexpr,
     STAGES: tl.constexpr,
     BACKWARDS: tl.constexpr,
     DROP: tl.constexpr,
@@ -194,10 +222,10 @@ def walk_write(
     full = vectors // LANES
     offsets = tile_offsets(LANES, VECTOR)
     if TAIL:
-        inside = (tl.arange(0, LANES) < vectors - full * LANES)[:, None]
-        at = full * (LANES * VECTOR) + offsets
-        x = tl.load(start + at, mask=inside, other=0.0, eviction_policy=DROP)
-        tl.store(to + at, normalised(x, peak, total, LOG), mask=inside, eviction_policy=DROP)
+        for first in tl.range(full * LANES, vectors, STRIPE):
+            at, inside = stripe(first, vectors, STRIPE, VECTOR)
+            x = tl.load(start + at, mask=inside, other=0.0, eviction_policy=DROP)
+            tl.store(to + at, normalised(x, peak, total, LOG), mask=inside, eviction_policy=DROP)
     for step in tl.range(FIRST, full, num_stages=STAGES):
         tile = step
         if BACKWARDS:
@@ -220,6 +248,7 @@ def write_row(
     ITEM: tl.constexpr,
     PEEL: tl.constexpr,
     TAIL: tl.constexpr,
+    STRIPE: tl.constexpr,
     EDGE: tl.constexpr,
     STAGES: tl.constexpr,
     BACKWARDS: tl.constexpr,
@@ -235,5 +264,5 @@ def write_row(
         write_edge(row, out, head, columns, peak, total, LOG, VECTOR)
     walk_write(
         start, to, vectors, peak, total,
-        0, LOG, LANES, VECTOR, TAIL, STAGES, BACKWARDS, DROP,
+        0, LOG, LANES, VECTOR, TAIL, STRIPE, STAGES, BACKWARDS, DROP,
     )  # fmt: skip
