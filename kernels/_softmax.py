@@ -18,6 +18,7 @@ from . import (
     _softmax_cached,
     _softmax_cached_backward,
     _softmax_held,
+    _softmax_lagged,
     _softmax_looped,
     _softmax_split,
     _softmax_split_backward,
@@ -31,6 +32,7 @@ _FILES = (
     _softmax_looped,
     _softmax_cached,
     _softmax_held,
+    _softmax_lagged,
     _softmax_split,
     _softmax_backward,
     _softmax_cached_backward,
@@ -97,13 +99,19 @@ def congruent_to(like: Tensor, other: Tensor) -> Tensor:
 
 
 def workspace_of(problem: Problem, plan: LaunchPlan, like: Tensor) -> dict[str, Any]:
-    """The statistics of chunks, then of whole rows."""
-    chunks = plan.launches[0].grid[1] if plan.launches else 1
-    if plan.variant != "split" or problem.operation == LOSS_GRADIENT:
-        return {"chunks": chunks}
+    """The statistics of chunks, then of whole rows; a counter of chunks per row."""
+    main = plan.launches[0] if plan.launches else None
+    if main is None or "CHUNK" not in main.constants or problem.operation == LOSS_GRADIENT:
+        return {}
+    chunks = -(-problem.columns // int(str(main.constants["CHUNK"])))
     names = ("sums_ptr",) if problem.operation in BACKWARD else ("peaks_ptr", "totals_ptr")
     room = like.new_empty((len(names), problem.rows * (chunks + 1)), dtype=torch.float32)
-    return {"chunks": chunks, **dict(zip(names, room, strict=True))}
+    values = {"chunks": chunks, **dict(zip(names, room, strict=True))}
+    if plan.variant == "lagged":
+        items = problem.rows * chunks
+        values |= {"items": items, "lag": main.grid[0] - items}
+        values["counters_ptr"] = like.new_zeros(problem.rows, dtype=torch.int32)
+    return values
 
 
 def check_tensors(problem: Problem, tensors: Mapping[str, Tensor]) -> None:

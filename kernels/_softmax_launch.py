@@ -131,7 +131,8 @@ def lagged(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
         "KEEP": choice.keep,
         "DROP": choice.drop,
     }
-    grid = (items + max(choice.lag, chunks), 1, 1)
+    lag = max(chunks, min(choice.lag, items))  # a row is published before it is written
+    grid = (items + lag, 1, 1)
     return (launch(problem, choice, "lagged_forward", grid, arguments, constants),)
 
 

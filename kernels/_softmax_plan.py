@@ -35,6 +35,7 @@ VARIANT_OPERATIONS = {
     "online": ALL,
     "cached": tuple(name for name in ALL if name != LOSS_GRADIENT),
     "held": ("softmax", "log-softmax"),
+    "lagged": ("softmax", "log-softmax"),
     "split": ALL,
     "peeled": ALL,
 }
@@ -64,7 +65,7 @@ def plan(problem: Problem, target: Target, variant: str | None = None) -> Launch
     return LaunchPlan(
         variant=choice.variant,
         launches=table[choice.variant](problem, choice),
-        why=f"{choice.variant}, {choice.warps} warps: {rule.source}",
+        why=f"{choice.variant}, {choice.warps} warps, tiles of {choice.tile}: {rule.source}",
         workspace_bytes=workspace(problem, choice),
         instead_of=instead_of,
     )
@@ -139,7 +140,8 @@ def fitted(problem: Problem, target: Target, rule: Rule) -> Choice:
         warps=max(1, threads // target.warp_size),
         tile=tile,
         rows=tile_bytes // row if rule.variant == "cached" else 1,
-        chunk=chunk(problem, target, tile) if rule.variant == "split" else 0,
+        chunk=chunk(problem, rule, tile) if rule.variant in ("split", "lagged") else 0,
+        lag=rule.lag,
         held=max(held, 0),
         recompute=recomputed(rule, problem, target),
         keep=rule.keep,
@@ -154,18 +156,17 @@ def recomputed(rule: Rule, problem: Problem, target: Target) -> str:
     return rule.recompute if target.vendor == "nvidia" else "yes"
 
 
-def chunk(problem: Problem, target: Target, tile: int) -> int:
-    """Elements of a chunk: as many tiles as leave every SM four blocks."""
-    blocks = 4 * target.sm_count
-    tiles = max(1, problem.rows * problem.columns // tile // blocks)
+def chunk(problem: Problem, rule: Rule, tile: int) -> int:
+    """Elements of a chunk: the rule's, or more where a row would have too many of them."""
     fewest = -(-problem.columns // (tile * MOST_CHUNKS))
-    return tile * max(min(tiles, 4), fewest)
+    return tile * max(min(rule.chunk_tiles, -(-problem.columns // tile)), fewest)
 
 
 def workspace(problem: Problem, choice: Choice) -> int:
     """Bytes of the statistics of chunks and of whole rows; the gradient has one of them, the
-    forward two, the gradient of cross-entropy none."""
-    if choice.variant != "split" or problem.operation == LOSS_GRADIENT:
+    forward two, the gradient of cross-entropy none. Lagged: and of a counter per row."""
+    if not choice.chunk or problem.operation == LOSS_GRADIENT:
         return 0
     arrays = 1 if problem.operation in BACKWARD else 2
-    return arrays * problem.rows * (chunks_of(problem, choice) + 1) * STATISTIC_BYTES
+    counters = problem.rows * STATISTIC_BYTES if choice.variant == "lagged" else 0
+    return arrays * problem.rows * (chunks_of(problem, choice) + 1) * STATISTIC_BYTES + counters

@@ -1,7 +1,11 @@
-"""Which variant, tile and warps a problem gets: rows of a table, each with where it comes from.
+"""Which variant, tile and warps a problem gets: rules, each with where it comes from.
 
-Sizes are in bytes, so that one row serves all dtypes: what limits these kernels is bytes in flight
+Sizes are in bytes, so that one rule serves all dtypes: what limits these kernels is bytes in flight
 and registers, and both count bytes.
+
+Measured on one NVIDIA H200 (torch 2.11.0, Triton 3.6.0, 2026-11-22), L2 flushed before each
+launch; a percentage is the time of a copy of as many bytes over the kernel's. Other targets use the
+same rules until they are measured.
 """
 
 from __future__ import annotations
@@ -11,10 +15,11 @@ from dataclasses import dataclass
 
 from perfcli.model import Problem, Target
 
-from ._softmax_choice import BACKWARD, LOSS_GRADIENT, aligned, congruent, padded_bytes
+from ._softmax_choice import BACKWARD, LOSS, LOSS_GRADIENT, aligned, congruent, padded_bytes
 
 KIB = 1024
 ANY = 1 << 62
+LAST, FIRST = "evict_last", "evict_first"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,40 +32,77 @@ class Rule:
     """Of 32 threads."""
     vectors: int
     """16-byte loads of one thread and tile."""
+    source: str
+    chunk_tiles: int = 1
+    """Of variants that cut rows into chunks."""
+    lag: int = 0
     held: int = 0
     recompute: str = "no"
     keep: str = ""
     drop: str = ""
-    source: str = "not measured"
 
     @property
     def tile_bytes(self) -> int:
         return self.warps * 32 * 16 * self.vectors
 
 
-CACHED_FORWARD = (
-    Rule(1 * KIB, "cached", 1, 4),
-    Rule(2 * KIB, "cached", 1, 4),
-    Rule(4 * KIB, "cached", 2, 4),
-    Rule(8 * KIB, "cached", 4, 4),
-    Rule(16 * KIB, "cached", 8, 4),
-    Rule(32 * KIB, "cached", 8, 8),
-    Rule(64 * KIB, "cached", 16, 8),
-    Rule(ANY, "cached", 32, 8, recompute="opaque"),
-)
-CACHED_BACKWARD = (
-    Rule(8 * KIB, "cached", 4, 4),
-    Rule(16 * KIB, "cached", 8, 4),
-    Rule(ANY, "cached", 16, 4),
-)
-LOOPED: Mapping[str, tuple[Rule, ...]] = {
-    "three-pass": (Rule(ANY, "three-pass", 8, 2),),
-    "online": (Rule(ANY, "online", 16, 4),),
-    "held": (Rule(ANY, "held", 16, 1, held=8, recompute="opaque"),),
-    "peeled": (Rule(8 * KIB, "peeled", 4, 1), Rule(ANY, "peeled", 16, 4)),
-    "split": (Rule(4 * KIB, "split", 4, 1), Rule(ANY, "split", 8, 2)),
+Rules = Mapping[str, tuple[Rule, ...]]
+FORWARD: Rules = {
+    "cached": (
+        Rule(1 * KIB, "cached", 2, 2, "100 % at 32768 × 512 bf16"),
+        Rule(2 * KIB, "cached", 2, 4, "101 % at 32768 × 1024 bf16"),
+        Rule(4 * KIB, "cached", 4, 2, "100 % at 32768 × 2048 bf16"),
+        Rule(8 * KIB, "cached", 16, 2, "99 % at 32768 × 4096 bf16"),
+        Rule(16 * KIB, "cached", 16, 2, "100 % at 32768 × 8192 bf16"),
+        Rule(32 * KIB, "cached", 8, 8, "98 % at 32768 × 16384 bf16"),
+        Rule(64 * KIB, "cached", 16, 8, "82 % at 16384 × 32768 bf16: one block per SM"),
+        Rule(ANY, "cached", 32, 8, "not measured", recompute="opaque"),
+    ),
+    "online": (
+        Rule(64 * KIB, "online", 16, 4, "95 % at 16384 × 32768 bf16", keep="", drop=FIRST),
+        Rule(ANY, "online", 32, 4, "97 % at 8192 × 65536 bf16", keep=LAST, drop=FIRST),
+    ),
+    "held": (Rule(ANY, "held", 32, 1, "not measured", held=8, recompute="opaque"),),
+    "peeled": (
+        Rule(32 * KIB, "peeled", 8, 2, "not measured", keep=LAST, drop=FIRST),
+        Rule(ANY, "peeled", 32, 2, "84 % at 32768 × 50257 bf16", keep=LAST, drop=FIRST),
+    ),
+    "split": (
+        Rule(
+            ANY, "split", 4, 2, "65 % at 8 × 1048576 fp32, 64 % at 4 × 1048576 bf16, 76 % at "
+            "1 × 1048589 bf16", chunk_tiles=4, keep=LAST, drop=FIRST,
+        ),
+    ),
+    "lagged": (
+        Rule(ANY, "lagged", 16, 4, "not measured", lag=600, keep=LAST, drop=FIRST),
+    ),
+    "three-pass": (Rule(ANY, "three-pass", 16, 1, "baseline"),),
+}  # fmt: skip
+LOSSES: Rules = {
+    **FORWARD,
+    "online": (Rule(ANY, "online", 8, 2, "104 % at 32768 × 32768 bf16"),),
+    "peeled": (Rule(ANY, "peeled", 8, 2, "103 % at 32768 × 50257 bf16"),),
 }
-CACHED_UP_TO = {False: 64 * KIB, True: 32 * KIB}
+GRADIENTS: Rules = {
+    "cached": (
+        Rule(2 * KIB, "cached", 4, 1, "99 % at 32768 × 1024 bf16"),
+        Rule(4 * KIB, "cached", 4, 2, "101 % at 32768 × 2048 bf16"),
+        Rule(8 * KIB, "cached", 16, 1, "102 % at 32768 × 4096 bf16"),
+        Rule(16 * KIB, "cached", 16, 2, "102 % at 32768 × 8192 bf16"),
+        Rule(ANY, "cached", 16, 4, "not measured"),
+    ),
+    "online": (
+        Rule(64 * KIB, "online", 32, 2, "99 % at 16384 × 32768 bf16", keep=LAST, drop=FIRST),
+        Rule(ANY, "online", 32, 1, "86 % at 8192 × 65536 bf16", keep=LAST, drop=FIRST),
+    ),
+    "peeled": (Rule(ANY, "peeled", 32, 1, "77 % at 32768 × 50257 bf16"),),
+    "split": (Rule(ANY, "split", 8, 2, "not measured", 2, keep=LAST, drop=FIRST),),
+}
+LOSS_GRADIENTS: Rules = {
+    **GRADIENTS,
+    "split": (Rule(ANY, "split", 4, 2, "97 % at 32768 × 4096 bf16", chunk_tiles=2),),
+}
+CACHED_UP_TO = {False: 32 * KIB, True: 32 * KIB}
 """Row bytes up to which the cached variant is the fastest; forward, backward."""
 PEELED_FROM = 8 * KIB
 """Row bytes from which rows without alignment are better peeled than held in registers."""
@@ -70,19 +112,24 @@ SPLIT_FROM = 32 * KIB
 
 def rule_for(problem: Problem, target: Target, variant: str | None) -> Rule:
     """The rule of the variant, or of the one that is the fastest for this problem."""
-    name = variant or fastest(problem, target)
-    size = padded_bytes(problem)
-    cached = CACHED_BACKWARD if problem.operation in BACKWARD else CACHED_FORWARD
-    rules = cached if name == "cached" else LOOPED[name]
-    return next(rule for rule in rules if size <= rule.row_bytes)
+    rules = rules_of(problem)[variant or fastest(problem, target)]
+    return next(rule for rule in rules if padded_bytes(problem) <= rule.row_bytes)
+
+
+def rules_of(problem: Problem) -> Rules:
+    if problem.operation == LOSS:
+        return LOSSES
+    if problem.operation == LOSS_GRADIENT:
+        return LOSS_GRADIENTS
+    return GRADIENTS if problem.operation in BACKWARD else FORWARD
 
 
 def fastest(problem: Problem, target: Target) -> str:
     """The variant for a problem of this shape."""
     size = padded_bytes(problem)
-    if problem.operation == LOSS_GRADIENT:  # no reduction: always as many blocks as there can be
+    if problem.operation == LOSS_GRADIENT:  # no reduction: as many blocks as there can be
         return "split"
-    if size >= SPLIT_FROM and problem.rows < 2 * target.sm_count:
+    if size >= SPLIT_FROM and problem.rows <= target.sm_count // 4:
         return "split"
     if size >= PEELED_FROM and congruent(problem) and not aligned(problem):
         return "peeled"

@@ -26,11 +26,13 @@ Variants, by how often a row is read:
                  does not know better loads such rows 2 bytes at a time
     held         its first tiles once, the rest twice
     cached       once: the row, or several short ones, stay in registers
+    lagged       twice, the second time from the L2 cache: blocks take the statistics of one chunk
+                 and write an earlier one, whose row is complete by then
     split        twice, by many blocks: partial (maximum, sum) per chunk, combined in a fixed order
 
 Rows of −∞ give NaN, as in torch. Nothing is added with atomics: the same inputs give the same bits.
-Kernels: _softmax_looped, _cached, _held, _split and those of the gradients; which one, and with how
-many warps: _softmax_table.
+Kernels: _softmax_looped, _cached, _held, _lagged, _split and those of the gradients; which one, and
+with how many warps: _softmax_table.
 """
 
 from __future__ import annotations
@@ -48,6 +50,7 @@ _SUMMARIES = {
     "online": "two passes: maximum and sum together, then the result",
     "cached": "one pass: the row, or several short ones, stay in registers",
     "held": "its first tiles once, the rest twice",
+    "lagged": "two passes in one launch; blocks write chunks that others read a little earlier",
     "split": "two passes by many blocks per row, partial results combined in order",
     "peeled": "two passes in 16-byte loads from the first aligned address of each row",
 }
