@@ -11,7 +11,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 from perfcli.errors import PerfcliError, WorkerFailed
-from perfcli.handwritten import modules
+from perfcli.handwritten import interpreter, modules
 from perfcli.handwritten.comparing import compare_outputs
 from perfcli.handwritten.data import arranged
 from perfcli.model import KernelFamily, LaunchPlan, Problem
@@ -42,6 +42,7 @@ def check_all(request: CheckRequest) -> Iterator[tuple[int, CheckedCase]]:
 def _interpreted(request: CheckRequest) -> Iterator[tuple[int, CheckedCase]]:
     import torch
 
+    interpreter.round_to_nearest()
     torch.set_num_threads(1)  # before the fork: its threads would not survive it
     context = multiprocessing.get_context("fork")
     pool = ProcessPoolExecutor(max(request.jobs, 1), mp_context=context)
