@@ -17,6 +17,8 @@ from perfcli.errors import PerfcliError
 from perfcli.model import KernelFamily, LaunchPlan, Problem, Scalar, Target
 
 NAMESPACE = "perfcli"
+ALIGNMENT = 16
+"""Bytes."""
 Key = tuple[str, int, int, str, int, tuple[tuple[str, Scalar], ...]]
 _PLANS = 4096
 """Kept; a model with dynamic shapes makes one for each shape."""
@@ -50,7 +52,7 @@ class Kernels:
             PerfcliError: no GPU, tensors on several devices, or what the family cannot do.
         """
         first = next(iter(tensors.values()))
-        _check_devices(list(tensors.values()))
+        check_devices(list(tensors.values()))
         rows, columns = first.shape
         stride = first.stride(0) if rows > 1 and columns else columns
         dtype = str(first.dtype).removeprefix("torch.")
@@ -72,7 +74,7 @@ def _plan(kernels: Kernels, key: Key) -> LaunchPlan:
     return kernels.family.plan(problem, _Targets.ask(), None)
 
 
-def _check_devices(tensors: Sequence[Tensor]) -> None:
+def check_devices(tensors: Sequence[Tensor]) -> None:
     devices = {tensor.device for tensor in tensors}
     if len(devices) > 1:
         raise PerfcliError(
@@ -96,8 +98,9 @@ def _device_of(tensor: Tensor) -> AbstractContextManager[Any]:
 
 
 def as_rows(name: str, x: Tensor) -> Tensor:
-    """All dimensions but the last as one; copied where elements of a row are apart, or rows
-    overlap.
+    """All dimensions but the last as one; copied where elements of a row are apart, rows overlap or
+    the first one begins between multiples of 16 bytes: a kernel aligns its output as its input is,
+    and Inductor counts on outputs that are aligned.
 
     Raises:
         PerfcliError: a number has no rows.
@@ -108,7 +111,9 @@ def as_rows(name: str, x: Tensor) -> Tensor:
     rows = x.reshape(x.numel() // columns if columns else _product(x.shape[:-1]), columns)
     apart = columns > 1 and rows.stride(1) != 1
     overlapping = rows.shape[0] > 1 and rows.stride(0) < columns
-    return rows.contiguous() if apart or overlapping else rows
+    if apart or overlapping or rows.data_ptr() % ALIGNMENT:
+        return rows.clone(memory_format=torch.contiguous_format)
+    return rows
 
 
 def _product(sizes: Sequence[int]) -> int:
