@@ -133,7 +133,8 @@ def check_matrix(problem: Problem, name: str, tensor: Tensor) -> None:
             f"{str(tensor.dtype).removeprefix('torch.')}"
         )
     rows_lie_well = problem.rows < 2 or tensor.stride(0) == problem.stride
-    if not (rows_lie_well and (problem.columns < 2 or tensor.stride(1) == 1)):
+    columns_lie_well = problem.columns < 2 or tensor.stride(1) == 1
+    if tensor.numel() and not (rows_lie_well and columns_lie_well):
         raise PerfcliError(
             f"expected {name} with strides ({problem.stride}, 1), found {tensor.stride()}: call "
             "contiguous() first"
