@@ -13,7 +13,7 @@ TILED = ("register-tiled", "peeled", "cooperative")
 """Variants that keep a row in its own dtype, in several tiles."""
 WIDE_BYTES = 16
 """The widest load of one thread."""
-OWN_REGISTERS = 40
+OWN_REGISTERS = 32
 """Addresses, masks, sums: registers per thread beside the row's own, as compiled for sm_90."""
 OWN_TILED = 28
 """The same of the tiled kernel."""

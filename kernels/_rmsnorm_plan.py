@@ -5,10 +5,11 @@ from __future__ import annotations
 from perfcli.errors import PerfcliError
 from perfcli.model import LaunchPlan, Problem, Target
 
-from . import _rmsnorm_table as table
+from . import _rmsnorm_choice as choice
 from ._rmsnorm_backward_plan import fused, unfused
 from ._rmsnorm_blocks import Blocks, checked, misfit
 from ._rmsnorm_forward_plan import BUILDERS, forward, peels
+from ._rmsnorm_table import FUSED
 
 FORWARD_OPERATIONS = ("rmsnorm", "rmsnorm-residual")
 BACKWARD_OPERATIONS = ("rmsnorm-backward", "rmsnorm-residual-backward")
@@ -40,22 +41,24 @@ def plan(problem: Problem, target: Target, variant: str | None = None) -> Launch
     return _backward(problem, target, variant)
 
 
+def streams(problem: Problem) -> int:
+    """Matrices that a kernel reads."""
+    return {"rmsnorm": 1, "rmsnorm-residual-backward": 3}.get(problem.operation, 2)
+
+
 def launches(problem: Problem, target: Target, blocks: Blocks, why: str) -> LaunchPlan:
-    """The launches of blocks that somebody else chose: a sweep.
+    """The launches of blocks that somebody chose.
 
     Raises:
         PerfcliError: they do not fit the target.
     """
-    streams = 2 if problem.operation != "rmsnorm" else 1
-    if problem.operation == "rmsnorm-residual-backward":
-        streams = 3
     if blocks.variant == "fused":
         made = fused(problem, target, blocks, why)
     elif blocks.variant == "unfused":
         made = unfused(problem, target, blocks, why)
     else:
         made = forward(problem, target, blocks, why)
-    if reason := misfit(problem, target, blocks, streams):
+    if reason := misfit(problem, target, blocks, streams(problem)):
         raise PerfcliError(
             f"rmsnorm: {blocks.variant} of {problem.rows} × {problem.columns} {problem.dtype} "
             f"takes {reason}: leave the variant to the plan, or take another"
@@ -65,7 +68,7 @@ def launches(problem: Problem, target: Target, blocks: Blocks, why: str) -> Laun
 
 def _forward(problem: Problem, target: Target, variant: str | None) -> LaunchPlan:
     if variant is None:
-        blocks, why = table.forward_choice(problem, target)
+        blocks, why = choice.forward_choice(problem, target)
         return launches(problem, target, blocks, why)
     if variant == "peeled" and not peels(problem):
         raise PerfcliError(
@@ -73,17 +76,18 @@ def _forward(problem: Problem, target: Target, variant: str | None) -> LaunchPla
             f"written as they are read; {problem.columns} columns {problem.stride} elements "
             "apart are not: use register-tiled"
         )
-    return launches(problem, target, table.forward_of(problem, target, variant), "asked for")
+    return launches(problem, target, choice.forward_of(problem, target, variant), "asked for")
 
 
 def _backward(problem: Problem, target: Target, variant: str | None) -> LaunchPlan:
-    choice = table.fused_choice(problem)
-    if variant == "fused" and choice is None:
+    found = choice.fused_choice(problem, target, streams(problem))
+    if variant == "fused" and found is None:
         raise PerfcliError(
             f"rmsnorm: fused keeps whole rows and their weight gradient in registers, up to "
-            f"{table.FUSED[-1].row_bytes} bytes per row; these have {table.row_bytes(problem)}: "
+            f"{FUSED[-1].row_bytes} bytes per row; these have {choice.row_bytes(problem)}: "
             "use unfused"
         )
-    if choice is not None and variant != "unfused":
-        return launches(problem, target, choice[0], choice[1])
-    return launches(problem, target, table.unfused_choice(problem), "rows too long to be fused")
+    if found is not None and variant != "unfused":
+        return launches(problem, target, *found)
+    why = "asked for" if variant else "rows too long to be fused"
+    return launches(problem, target, choice.unfused_choice(problem), why)

@@ -161,3 +161,14 @@ def test_shared_memory_is_refused_before_it_overflows() -> None:
     assert BLOCKS.misfit(problem, H200, blocks, 1) == ""
     deeper = replace(blocks, stages=9)
     assert "262144 bytes of shared memory" in BLOCKS.misfit(problem, H200, deeper, 1)
+
+
+@pytest.mark.parametrize("target", DEVICES, ids=lambda t: t.name)
+@pytest.mark.parametrize("operation", FAMILY.operations)
+def test_there_is_a_plan_for_every_row_length(operation: str, target: object) -> None:
+    assert isinstance(target, type(H200))
+    for columns in (1, 17, 760, 1023, 8192, 8193, 20000, 50257, 65537, 262144, 1 << 22):
+        for rows, stride in ((1, None), (7, columns + 3), (40000, columns + 8)):
+            for dtype in ("bfloat16", "float32"):
+                made = FAMILY.plan(Problem(operation, rows, columns, dtype, stride), target, None)
+                assert made.launches and made.why
