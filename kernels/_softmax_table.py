@@ -88,7 +88,7 @@ GRADIENTS: Rules = {
         Rule(2 * KIB, "cached", 4, 1, "99 % at 32768 × 1024 bf16"),
         Rule(4 * KIB, "cached", 4, 2, "101 % at 32768 × 2048 bf16"),
         Rule(8 * KIB, "cached", 16, 1, "102 % at 32768 × 4096 bf16"),
-        Rule(16 * KIB, "cached", 16, 2, "102 % at 32768 × 8192 bf16"),
+        Rule(16 * KIB, "cached", 8, 4, "101 % at 32768 × 8192 bf16"),
         Rule(ANY, "cached", 16, 4, "not measured"),
     ),
     "online": (

@@ -83,10 +83,10 @@ def test_lagged_writes_no_chunk_before_its_row_is_read(family: KernelFamily) -> 
     assert items + chunks <= step.grid[0] <= 2 * items
 
 
-@pytest.mark.parametrize("name", sorted(targets.TARGETS))
+@pytest.mark.parametrize("name", sorted({**targets.TARGETS, **targets.KERNEL_TARGETS}))
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
 def test_every_plan_fits_every_target(family: KernelFamily, name: str, dtype: str) -> None:
-    target = targets.TARGETS[name]
+    target = targets.for_kernels(name)
     for case in family.cases:
         problem = case.problem
         plan = family.plan(
