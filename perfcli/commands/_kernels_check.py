@@ -112,6 +112,7 @@ def run(
         checking.runner,
         jobs or len(os.sched_getaffinity(0)),
         seed,
+        checking.target if checking.runner == "gpu" else None,
     )
     for number, checked in worker.checked(request):
         found.found[number] = checked

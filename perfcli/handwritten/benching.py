@@ -33,6 +33,7 @@ class Bench:
         """Gets every contender ready, holds it against the reference, then times all in rounds.
         ``told`` hears who is being made ready. A contender that fails is not timed; one that takes
         the device with it ends the rest."""
+        self._free_memory()
         tensors = self._code.inputs(ask.problem, self._device, self._seed)
         bench = Workbench(ask.problem, self._code, tensors, self._device)
         ready: dict[str, Launch] = {}
@@ -95,6 +96,13 @@ class Bench:
 
         if self._device == "cuda":
             torch.cuda.synchronize()
+
+    def _free_memory(self) -> None:
+        """Of the problem before, whose blocks have other sizes."""
+        import torch
+
+        if self._device == "cuda":
+            torch.cuda.empty_cache()
 
     def _usable(self) -> bool:
         try:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 import multiprocessing
 import sys
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed, wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,25 @@ def compile_all(request: LaunchesRequest) -> Iterator[tuple[int, Candidate]]:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
+def compile_ahead(launches: Sequence[LaunchToCompile], family: str, jobs: int) -> None:
+    """Fills Triton's own cache, where launches then find what they would compile one after
+    the other. What fails will say so there. To be called before anything asks for the device: a
+    forked process cannot use it."""
+    for name in {each.code for each in launches}:
+        modules.code(name, family)
+    context = multiprocessing.get_context("fork")
+    pool = ProcessPoolExecutor(max(jobs, 1), mp_context=context)
+    try:
+        wait([pool.submit(_compile_ahead, each, family) for each in launches])
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _compile_ahead(asked: LaunchToCompile, family: str) -> None:
+    function = modules.code(asked.code, family).function(asked.launch.function)
+    _built(_source(function, asked.launch), asked)
+
+
 def compile_launch(asked: LaunchToCompile, family: str, cache_dir: Path) -> Candidate:
     """Compiles the launch, or takes what an earlier run kept of it."""
     try:
@@ -97,8 +116,22 @@ def _source(function: Any, launch: KernelLaunch) -> Any:
         function,
         {name: given[name] for name in function.arg_names},
         {(place[name],): value for name, value in launch.constants.items()},
-        {(place[name],): [["tt.divisibility", 16]] for name in launch.divisible_by_16},
+        _attributes(function.arg_names, launch),
     )
+
+
+def _attributes(names: Sequence[str], launch: KernelLaunch) -> dict[tuple[int], list[Any]]:
+    """As Triton's launcher writes them, so that its cache finds what was compiled ahead: an entry
+    for each pointer and whole number, and from 3.7 on for each constant."""
+    import triton
+
+    with_constants = tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 7)
+    return {
+        (index,): [["tt.divisibility", 16]] if name in launch.divisible_by_16 else []
+        for index, name in enumerate(names)
+        if (with_constants and name in launch.constants)
+        or launch.arguments.get(name, "").startswith(("*", "i", "u"))
+    }
 
 
 def _entry(source: Any, asked: LaunchToCompile, cache_dir: Path) -> Path:
@@ -122,15 +155,18 @@ def _entry(source: Any, asked: LaunchToCompile, cache_dir: Path) -> Path:
 
 
 def _compile(source: Any, asked: LaunchToCompile) -> Candidate:
+    return candidate_of(_built(source, asked), asked.launch, asked.target)
+
+
+def _built(source: Any, asked: LaunchToCompile) -> Any:
     import triton
 
-    launch, target = asked.launch, asked.target
-    kernel = triton.compile(
+    launch = asked.launch
+    return triton.compile(
         source,
-        target=_gpu(target),
+        target=_gpu(asked.target),
         options={"num_warps": launch.num_warps, "num_stages": launch.num_stages},
     )
-    return candidate_of(kernel, launch, target)
 
 
 def _gpu(target: Target) -> Any:

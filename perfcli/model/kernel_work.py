@@ -88,6 +88,8 @@ class CheckRequest:
     runner: Runner
     jobs: int
     seed: int
+    target: Target | None = None
+    """Of the GPU that cases run on: their kernels are compiled ahead for it, on all cores."""
 
 
 @dataclass(frozen=True, slots=True)
