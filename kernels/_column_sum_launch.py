@@ -24,7 +24,7 @@ TRITON_TYPE = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 
 
 def input_count(problem: Problem) -> int:
-    return int(problem.settings.get("inputs", 1) or 1)
+    return int(problem.settings.get("inputs", 1) or 0)
 
 
 def pointer_plan(
@@ -143,5 +143,5 @@ def _multiples(sizes: dict[str, int]) -> tuple[str, ...]:
 
 
 def _warps(wanted: int, elements: int, vector: int, target: Target) -> int:
-    """No more than give every thread a whole vector, and at least one."""
-    return max(min(wanted, elements // (vector * target.warp_size)), 1)
+    """No more than leave a thread two elements, where two can be loaded at once."""
+    return max(min(wanted, elements // (min(vector, 2) * target.warp_size)), 1)

@@ -33,10 +33,10 @@ def pointers_of(problem: Problem, target: Target) -> tuple[Pointers, str]:
     three tiles of up to 48 KiB on their way to shared memory (cp.async). Many inputs keep enough
     bytes in flight by themselves: loads into registers, narrower tiles."""
     inputs, vector = input_count(problem), VECTOR_BYTES // ITEM_BYTES[problem.dtype]
-    if target.vendor != "nvidia":
-        return Pointers(4, 4 * target.warp_size * vector, 4, 4), "no cp.async; not measured"
     if aligned_elements(problem) < vector:
         return _narrow(inputs), "rows not at multiples of 16 bytes: narrow loads (not measured)"
+    if target.vendor != "nvidia":
+        return _without_copies(inputs, target.warp_size * vector), "no cp.async; not measured"
     if inputs <= _FEW_INPUTS:
         rows = _power_of_2_below(_BYTES_PER_STAGE // (inputs * 256 * VECTOR_BYTES))
         wide = Pointers(min(rows, 8), 256 * vector, 8, blocks_per_sm=1, num_stages=4)
@@ -60,6 +60,13 @@ def _narrow(inputs: int) -> Pointers:
     loads = _power_of_2_below(32 // inputs)
     side_by_side = min(loads, 4)
     return Pointers(loads // side_by_side, 256 * side_by_side, 8, 4)
+
+
+def _without_copies(inputs: int, columns_per_warp: int) -> Pointers:
+    """As many vectors of each input as registers take; a part of one where there are very many."""
+    if inputs > _MANY_INPUTS:
+        return Pointers(1, 512, 4, 4)
+    return Pointers(4 if inputs <= _FEW_INPUTS else 1, 4 * columns_per_warp, 4, 4)
 
 
 def _power_of_2_below(number: int) -> int:

@@ -26,7 +26,7 @@ VARIANTS = (
     KernelVariant("pointers", "plain loads: any stride, alignment and device", (OPERATION,)),
     KernelVariant("tma", "tiles moved by TMA into shared memory, from sm_90 on", (OPERATION,)),
 )
-_ROUNDING = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+_ROUNDING = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
 
 def plan(problem: Problem, target: Target, variant: str | None = None) -> LaunchPlan:
@@ -100,11 +100,12 @@ def flops(problem: Problem) -> int:
 
 def tolerances(problem: Problem) -> Mapping[str, Tolerance]:
     """K = n · M standard normals added one after the other in fp32: the partial sums are a random
-    walk, so that the rounding errors have a root mean square of 2^-24 · K / √2."""
+    walk, so that the rounding errors have a root mean square of 2^-24 · K / √2. Long sums are cut
+    into shorter chains; of short ones the worst of many columns is some sigma away, hence + 32."""
     added = max(input_count(problem) * problem.rows, 1)
     return {
         "out": Tolerance(
-            absolute=max(2.0**-24 * added, 2.0**-22),
+            absolute=2.0**-24 * (added + 32),
             relative=_ROUNDING[problem.dtype],
             reason=f"{added} additions in fp32, then one rounding to {problem.dtype}",
         )

@@ -36,7 +36,7 @@ VARIANTS = (
     ),
     KernelVariant("inductor", "the launch that torch 2.11 chooses", (OPERATION,)),
 )
-_ROUNDING = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+_ROUNDING = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
 
 def plan(problem: Problem, target: Target, variant: str | None = None) -> LaunchPlan:
@@ -104,8 +104,8 @@ def tolerances(problem: Problem) -> Mapping[str, Tolerance]:
     adds M products of order 1 (a random walk: rms of the rounding errors 2^-24 · M / √2)."""
     norms = len(reads_of(read_count(problem)).norms)
     dx = Tolerance(
-        absolute=max(2.0**-18, _ROUNDING[problem.dtype] * 2.0**-3),
-        relative=_ROUNDING[problem.dtype] * 2,
+        absolute=2.0**-17,
+        relative=max(_ROUNDING[problem.dtype], 2.0**-22),
         reason=f"{norms} norms in fp32 on values of order 1, one rounding to {problem.dtype}",
     )
     weight = Tolerance(
