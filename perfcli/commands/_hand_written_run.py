@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,6 +18,7 @@ from perfcli.model import (
     KernelFacts,
     KernelFamily,
     KernelKind,
+    KernelLaunch,
     Launch,
     LaunchPlan,
     Run,
@@ -101,7 +103,7 @@ def _kernels(base: Run, answer: Answer, graph: str, blobs: dict[str, str]) -> It
     for launch, candidate, described in steps:
         text, facts = launch_facts(described.source, launch.function, launch.constants)
         blobs[blob_id(text)] = pack(text)
-        kernel = _kernel(launch.function, text, facts, described.operands, base.target)
+        kernel = _kernel(launch, text, facts, described.operands, base.target)
         problem = answer.asked.problem
         yield replace(
             kernel,
@@ -114,15 +116,19 @@ def _kernels(base: Run, answer: Answer, graph: str, blobs: dict[str, str]) -> It
 
 
 def _kernel(
-    name: str, text: str, facts: SourceFacts, operands: Sequence[Operand], target: Target | None
+    launch: KernelLaunch,
+    text: str,
+    facts: SourceFacts,
+    operands: Sequence[Operand],
+    target: Target | None,
 ) -> KernelFacts:
     """What its text and its tensors say."""
-    buffers = tuple(_buffers(operands, facts))
+    buffers = tuple(_buffers(operands, facts, launch))
     read = sum(buffer.bytes for buffer in buffers if buffer.is_read)
     written = sum(buffer.bytes for buffer in buffers if buffer.is_written)
     sizes = {buffer.argument: buffer.bytes for buffer in buffers}
     return KernelFacts(
-        name=name,
+        name=launch.function,
         kind=_kind(facts),
         language="triton",
         graph="",
@@ -146,7 +152,9 @@ def _kind(facts: SourceFacts) -> KernelKind:
     return "reduction" if facts.loads_in_loops else "persistent-reduction"
 
 
-def _buffers(operands: Sequence[Operand], facts: SourceFacts) -> Iterator[Buffer]:
+def _buffers(
+    operands: Sequence[Operand], facts: SourceFacts, launch: KernelLaunch
+) -> Iterator[Buffer]:
     """What the kernel does with each tensor that it does not leave alone, by its source."""
     read = {a.pointer for a in facts.accesses if a.kind in ("load", "atomic")}
     written = {a.pointer for a in facts.accesses if a.kind in ("store", "atomic")}
@@ -160,6 +168,18 @@ def _buffers(operands: Sequence[Operand], facts: SourceFacts) -> Iterator[Buffer
                 dtype=operand.dtype,
                 shape=operand.shape,
                 stride=operand.stride,
-                bytes=operand.bytes,
+                bytes=operand.bytes if stores else _bytes_read(operand, facts, launch),
                 graph_input=operand.is_input,
             )
+
+
+def _bytes_read(operand: Operand, facts: SourceFacts, launch: KernelLaunch) -> int:
+    """All of the tensor, unless its loads stand outside of loops and can't be that large: what is
+    looked up. A tile is no larger than all the kernel's constants together."""
+    loads = [a for a in facts.accesses if a.kind == "load" and a.pointer == operand.argument]
+    if any(access.depth for access in loads):
+        return operand.bytes
+    sizes = [v for v in launch.constants.values() if type(v) is int and v > 0]
+    programs, elements = math.prod(launch.grid), math.prod(operand.shape)
+    most = programs * math.prod(sizes) * len(loads)
+    return operand.bytes if most >= elements else operand.bytes * most // elements

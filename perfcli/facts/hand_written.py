@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from perfcli.facts.source import triton_facts
 from perfcli.facts.specialized import specialized
+from perfcli.facts.sweeps import joined
 from perfcli.model import Scalar, SourceFacts
 
 
@@ -24,10 +25,11 @@ def launch_facts(
     """
     text = specialized(source, name, constants)
     facts = triton_facts(text, name)
-    certain = triton_facts(specialized(source, name, constants, only_certain=True), name)
+    certain = triton_facts(joined(specialized(source, name, constants, only_certain=True)), name)
+    every = triton_facts(joined(text), name)
     passes = {
-        pointer: _passes(pointer, certain if pointer in certain.passes else facts)
-        for pointer in facts.passes
+        pointer: _passes(pointer, certain if pointer in certain.passes else every)
+        for pointer in every.passes
     }
     # Whether maximum and sum are taken together is known of Inductor's library calls alone.
     return text, replace(facts, passes=passes, online_softmax=None)
