@@ -6,16 +6,19 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
-from perfcli.kernels import _column_sum_plan as planner
-from perfcli.kernels._column_sum_cases import column_sum
 
 from perfcli import registry, targets
 from perfcli.errors import PerfcliError
 from perfcli.model import KernelFamily, Problem, Target
+
+planner: Any = import_module("perfcli.kernels._column_sum_plan")
+column_sum: Any = import_module("perfcli.kernels._column_sum_cases").column_sum
 
 H200 = targets.get("h200")
 FAMILY = registry.declared("kernels", "column-sum", KernelFamily)

@@ -7,17 +7,18 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
-from perfcli.kernels._mix_order_cases import mix_order
-from perfcli.kernels._mix_order_plan import Setting, inductor_setting, spill_free_setting
-from perfcli.kernels._mix_order_probe import Cliff, ProbeRow, cliffs, row_of, settings
-from perfcli.kernels._mix_order_source import mix_order_source, reads_of
 
-from perfcli import registry, targets
-from perfcli.errors import PerfcliError
 from perfcli.model import Candidate, KernelFamily, Problem
+
+planner: Any = import_module("perfcli.kernels._mix_order_plan")
+probe: Any = import_module("perfcli.kernels._mix_order_probe")
+written: Any = import_module("perfcli.kernels._mix_order_source")
+mix_order: Any = import_module("perfcli.kernels._mix_order_cases").mix_order
 
 H200 = targets.get("h200")
 FAMILY = registry.declared("kernels", "mix-order", KernelFamily)
@@ -27,15 +28,15 @@ FAMILY = registry.declared("kernels", "mix-order", KernelFamily)
 @pytest.mark.parametrize(
     ("rows", "columns", "expected"),
     [
-        (98304, 512, Setting(2, 4, 1, 64)),
-        (65536, 512, Setting(2, 4, 1, 32)),
-        (32768, 768, Setting(2, 1, 1, 16)),
-        (32768, 2048, Setting(8, 1, 1, 16)),
-        (1000000, 256, Setting(1, 4, 1, 128)),
+        (98304, 512, planner.Setting(2, 4, 1, 64)),
+        (65536, 512, planner.Setting(2, 4, 1, 32)),
+        (32768, 768, planner.Setting(2, 1, 1, 16)),
+        (32768, 2048, planner.Setting(8, 1, 1, 16)),
+        (1000000, 256, planner.Setting(1, 4, 1, 128)),
     ],
 )
-def test_inductors_launch(rows: int, columns: int, expected: Setting) -> None:
-    assert inductor_setting(rows, columns, H200) == expected
+def test_inductors_launch(rows: int, columns: int, expected: Any) -> None:
+    assert planner.inductor_setting(rows, columns, H200) == expected
 
 
 @pytest.mark.parametrize(
@@ -54,15 +55,15 @@ def test_inductors_launch(rows: int, columns: int, expected: Setting) -> None:
 def test_our_launch_holds_fewer_rows_as_reads_grow(
     reads: int, dtype: str, warps: int, block: int
 ) -> None:
-    setting = spill_free_setting(98304, 512, reads, dtype, H200)
+    setting = planner.spill_free_setting(98304, 512, reads, dtype, H200)
     assert (setting.num_warps, setting.block) == (warps, block)
 
 
 @pytest.mark.parametrize("count", range(2, 20))
 def test_each_read_is_loaded_once(count: int) -> None:
-    reads = reads_of(count)
+    reads = written.reads_of(count)
     assert len(reads.names) == len(set(reads.names)) == count
-    source = mix_order_source(count)
+    source = written.mix_order_source(count)
     assert [source.count(f"tl.load({name}_ptr") for name in reads.names] == [1] * count
 
 
@@ -100,39 +101,41 @@ def test_bad_requests_are_refused(problem: Problem, variant: str | None, words: 
         FAMILY.plan(problem, H200, variant)
 
 
-def row(reads: int, words: int | None, seconds: float | None = None, warps: int = 2) -> ProbeRow:
-    return ProbeRow(reads, "float32", warps, 4, 1, 255, words, 0, 8, seconds, 1000 * (reads + 1))
+def row(reads: int, words: int | None, seconds: float | None = None, warps: int = 2) -> Any:
+    return probe.ProbeRow(
+        reads, "float32", warps, 4, 1, 255, words, 0, 8, seconds, 1000 * (reads + 1)
+    )
 
 
 def test_the_cliff_is_where_it_spills_and_where_it_is_slow() -> None:
     # Seconds per byte 1, 1, 1.05, 2: the H200's shape, where spilling costs and 5 % does not.
     rows = [row(9, 110, 20.0), row(3, 0, 4.0), row(7, 4, 8.4), row(5, 0, 6.0), row(3, 0, warps=4)]
-    assert cliffs(rows) == (
-        Cliff("float32", 2, 4, 1, 5, 7, 4, 9, 2.0),
-        Cliff("float32", 4, 4, 1, 3, None, 0, None, None),
+    assert probe.cliffs(rows) == (
+        probe.Cliff("float32", 2, 4, 1, 5, 7, 4, 9, 2.0),
+        probe.Cliff("float32", 4, 4, 1, 3, None, 0, None, None),
     )
 
 
 def test_a_launch_that_always_spills_has_no_clean_reads() -> None:
-    (cliff,) = cliffs([row(3, 8), row(5, 16)])
+    (cliff,) = probe.cliffs([row(3, 8), row(5, 16)])
     assert (cliff.most_clean_reads, cliff.spills_from, cliff.spilled_words) == (None, 3, 8)
 
 
 def test_what_did_not_compile_is_not_known() -> None:
-    problem = settings(reads=(11,), warps=(2,), blocks=(4,), dtypes=("float32",))[0]
+    problem = probe.settings(reads=(11,), warps=(2,), blocks=(4,), dtypes=("float32",))[0]
     launch = FAMILY.plan(problem, H200, "inductor").launches[0]
-    made = row_of(problem, launch, Candidate({}, 2, 1, error="refused"))
+    made = probe.row_of(problem, launch, Candidate({}, 2, 1, error="refused"))
     assert (made.reads, made.launch, made.registers) == (11, ("float32", 2, 4, 1), None)
     assert (made.warps_per_sm, made.error) == (None, "refused")
     assert made.full_bytes == 12 * 98304 * 512 * 4
-    assert cliffs([made])[0].spills_from is None
+    assert probe.cliffs([made])[0].spills_from is None
 
 
 def test_residency_is_in_warps() -> None:
-    problem = settings(reads=(3,), warps=(4,), blocks=(1,), dtypes=("float32",))[0]
+    problem = probe.settings(reads=(3,), warps=(4,), blocks=(1,), dtypes=("float32",))[0]
     launch = FAMILY.plan(problem, H200, "inductor").launches[0]
     compiled = Candidate({}, 4, 1, registers=128, stack_bytes=0, shared_bytes=0, blocks_per_sm=4)
-    assert row_of(problem, launch, compiled, 2.0).warps_per_sm == 16
+    assert probe.row_of(problem, launch, compiled, 2.0).warps_per_sm == 16
 
 
 def quick(number: int) -> bool:
