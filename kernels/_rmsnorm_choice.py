@@ -16,7 +16,7 @@ from ._rmsnorm_blocks import (
     power_of_two,
     vector,
 )
-from ._rmsnorm_forward_plan import peels
+from ._rmsnorm_forward_plan import has_residual, peels
 from ._rmsnorm_table import (
     FORWARD,
     FUSED,
@@ -31,6 +31,11 @@ from ._rmsnorm_table import (
 BLOCKS_PER_SM = 2
 """Fewer blocks than this per multiprocessor leave some of its bandwidth unused."""
 MOST_PARTS = 1024
+RESIDUAL_MOST = 64 * KIB
+"""A second input needs registers of its own: 1024 threads spill 22 words at 65536 columns."""
+TILE_ELEMENTS = 8
+"""Per thread: one 16-byte load of half precision, two of fp32 (with one, ptxas 12.8 spills two
+words of 8192 columns)."""
 
 
 def row_bytes(problem: Problem) -> int:
@@ -47,14 +52,13 @@ def said(found: Entry) -> str:
 
 
 def fitted(problem: Problem, blocks: Blocks) -> Blocks:
-    """With tiles of one wide load per thread, and no more threads than such loads."""
+    """With tiles of eight elements per thread, and no more threads than wide loads."""
     if blocks.variant not in TILED:
         loads = blocks.rows * padded(problem) // vector(problem)
         return replace(blocks, threads=min(blocks.threads, max(32, loads)))
     share = chunk_columns(problem, blocks.parts)
-    loads = power_of_two(-(-share // vector(problem)))
-    threads = min(blocks.threads, max(32, loads))
-    tile = threads * vector(problem)
+    threads = min(blocks.threads, max(32, power_of_two(-(-share // TILE_ELEMENTS))))
+    tile = threads * TILE_ELEMENTS
     return replace(blocks, threads=threads, tile=tile, tiles=-(-share // tile))
 
 
@@ -63,7 +67,7 @@ def forward_choice(problem: Problem, target: Target) -> tuple[Blocks, str]:
     peel = peels(problem) and row_bytes(problem) >= PEELED_FROM
     found = entry(PEELED if peel else FORWARD, problem)
     few = problem.rows < target.sm_count and row_bytes(problem) > 2 * LEAST_PART_BYTES
-    if found is None or few:
+    if found is None or few or (has_residual(problem) and row_bytes(problem) > RESIDUAL_MOST):
         return cooperative(problem, target), f"few or long rows, shared: {PART.source}"
     return fitted(problem, found.blocks), said(found)
 
