@@ -17,24 +17,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from ._softmax_opaque import opaque
 from ._softmax_statistics import LOG2_E, above_minus_infinity, normalised
-
-INTERPRETED = tl.constexpr(triton.knobs.runtime.interpret)
-
-
-@triton.jit
-def opaque(x):
-    """``x`` itself, in a way that the compiler cannot see through."""
-    if INTERPRETED:  # which has no assembler, and nothing to hide
-        return x
-    return tl.inline_asm_elementwise(
-        "mov.b32 $0, $1;",
-        "=r,r",
-        [x],
-        dtype=x.dtype,
-        is_pure=False,
-        pack=32 // x.dtype.primitive_bitwidth,
-    )
 
 
 @triton.jit

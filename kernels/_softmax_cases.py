@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from perfcli.model import Case, Problem
-from perfcli.model.hand_written import Data
+from perfcli.model import Case, Data, Problem
 
 from ._softmax_choice import BACKWARD
 from ._softmax_plan import OPERATIONS, VARIANT_OPERATIONS

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from perfcli.model import KernelLaunch, Problem
-from perfcli.model.values import Scalar
+from perfcli.model import KernelLaunch, Problem, Scalar
 
 TRITON_TYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}

@@ -15,8 +15,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ._softmax_cached import opaque
 from ._softmax_looped import row_at
+from ._softmax_opaque import opaque
 from ._softmax_statistics import (
     first_vector,
     fold,
@@ -25,10 +25,9 @@ from ._softmax_statistics import (
     normalised,
     tile_offsets,
     walk_statistics,
-    walk_write,
     with_edge,
-    write_edge,
 )
+from ._softmax_write import walk_write, write_edge
 
 
 @triton.jit

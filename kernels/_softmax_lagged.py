@@ -19,7 +19,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ._softmax_statistics import join, row_statistics, write_row
+from ._softmax_statistics import join, row_statistics
+from ._softmax_write import write_row
 
 
 @triton.jit

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from perfcli.model import KernelLaunch, Problem
-from perfcli.model.values import Scalar
+from perfcli.model import KernelLaunch, Problem, Scalar
 
 from ._softmax_choice import (
     LOSS,

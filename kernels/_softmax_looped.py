@@ -10,7 +10,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ._softmax_statistics import LOG2_E, above_minus_infinity, row_statistics, write_row
+from ._softmax_statistics import LOG2_E, above_minus_infinity, row_statistics
+from ._softmax_write import write_row
 
 
 @triton.jit

@@ -14,7 +14,8 @@ import triton
 import triton.language as tl
 
 from ._softmax_looped import row_at, write_loss
-from ._softmax_statistics import join, row_statistics, write_row
+from ._softmax_statistics import join, row_statistics
+from ._softmax_write import write_row
 
 
 @triton.jit
