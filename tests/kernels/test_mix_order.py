@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from perfcli import registry, targets
+from perfcli.errors import PerfcliError
 from perfcli.model import Candidate, KernelFamily, Problem
 
 planner: Any = import_module("perfcli.kernels._mix_order_plan")
@@ -140,7 +142,7 @@ def test_residency_is_in_warps() -> None:
 
 def quick(number: int) -> bool:
     """About a second each: the boundary set is for ``kernels check``."""
-    problem = FAMILY.cases[number].problem
+    problem: Problem = FAMILY.cases[number].problem
     work = problem.elements * int(str(problem.settings["reads"]))
     return work <= 1 << 17 and problem.rows < 200 and problem.dtype != "float16"
 
