@@ -21,6 +21,7 @@ from perfcli.model import (
     KernelLaunch,
     Launch,
     LaunchPlan,
+    Problem,
     Run,
     ScenarioProblem,
     SourceFacts,
@@ -104,13 +105,12 @@ def _kernels(base: Run, answer: Answer, graph: str, blobs: dict[str, str]) -> It
         text, facts = launch_facts(described.source, launch.function, launch.constants)
         blobs[blob_id(text)] = pack(text)
         kernel = _kernel(launch, text, facts, described.operands, base.target)
-        problem = answer.asked.problem
         yield replace(
             kernel,
             graph=graph,
             origins=origins,
             candidates=(candidate,),
-            sizes={"x": problem.rows, "r0_": problem.columns},
+            sizes=_sizes(answer.asked.problem, launch),
             notes=(f"hand-written, {answer.name}: {answer.why}",),
         )
 
@@ -150,6 +150,12 @@ def _kind(facts: SourceFacts) -> KernelKind:
     if not facts.reductions:
         return "pointwise"
     return "reduction" if facts.loads_in_loops else "persistent-reduction"
+
+
+def _sizes(problem: Problem, launch: KernelLaunch) -> dict[str, int]:
+    """The iteration space: rows, or where several programs share one, their parts of rows."""
+    parts = max(math.prod(launch.grid) // max(problem.rows, 1), 1)
+    return {"x": problem.rows * parts, "r0_": -(-problem.columns // parts)}
 
 
 def _buffers(

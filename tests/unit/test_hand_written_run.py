@@ -108,6 +108,15 @@ def test_bytes_are_those_of_the_tensors_that_are_read_and_written() -> None:
     assert second.kind == "pointwise"
 
 
+def test_programs_that_share_a_row_have_parts_of_it() -> None:
+    first, _ = run_of(BASE, [ANSWER]).run.kernels
+    assert first.sizes == {"x": ROWS, "r0_": COLUMNS}
+    launches = [replace(step, grid=(ROWS, 3, 1)) for step in ANSWER.plan.launches]
+    plan = replace(ANSWER.plan, launches=tuple(launches))
+    first, _ = run_of(BASE, [replace(ANSWER, plan=plan)]).run.kernels
+    assert first.sizes == {"x": 3 * ROWS, "r0_": 1366}
+
+
 def test_they_compute_what_the_graph_computes() -> None:
     bundle = run_of(BASE, [ANSWER])
     made = bundle.run
