@@ -20,10 +20,12 @@ from . import (
     _softmax_held,
     _softmax_lagged,
     _softmax_looped,
+    _softmax_shared,
     _softmax_split,
     _softmax_split_backward,
 )
 from ._softmax_choice import BACKWARD, LOSS, LOSS_GRADIENT, VECTOR_BYTES
+from ._softmax_plan import COUNTED
 from ._softmax_torch import IGNORED, eager, inputs, reference
 
 __all__ = ["eager", "function", "inputs", "reference", "run"]
@@ -33,6 +35,7 @@ _FILES = (
     _softmax_cached,
     _softmax_held,
     _softmax_lagged,
+    _softmax_shared,
     _softmax_split,
     _softmax_backward,
     _softmax_cached_backward,
@@ -107,7 +110,7 @@ def workspace_of(problem: Problem, plan: LaunchPlan, like: Tensor) -> dict[str, 
     names = ("sums_ptr",) if problem.operation in BACKWARD else ("peaks_ptr", "totals_ptr")
     room = like.new_empty((len(names), problem.rows * (chunks + 1)), dtype=torch.float32)
     values = {"chunks": chunks, **dict(zip(names, room, strict=True))}
-    if plan.variant == "lagged":
+    if plan.variant in COUNTED:
         items = problem.rows * chunks
         values |= {"items": items, "lag": main.grid[0] - items}
         values["counters_ptr"] = like.new_zeros(problem.rows, dtype=torch.int32)

@@ -120,7 +120,7 @@ def tile_constants(problem: Problem, choice: Choice) -> dict[str, Scalar]:
 
 def walk_constants(problem: Problem, choice: Choice) -> dict[str, Scalar]:
     """Of a row, or a chunk of it, that is read tile by tile (see _softmax_statistics)."""
-    peelable = choice.variant in ("split", "lagged", "held") and congruent(problem)
+    peelable = choice.variant in ("split", "lagged", "shared", "held") and congruent(problem)
     peel = choice.variant == "peeled" or (peelable and not aligned(problem))
     step = choice.chunk or choice.tile
     return {

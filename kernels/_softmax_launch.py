@@ -111,6 +111,11 @@ def combine(problem: Problem, choice: Choice, wanted: bool) -> tuple[KernelLaunc
     return (step,) if wanted else ()
 
 
+LAG = ("items", "lag")
+PATIENCE = 4096
+"""Looks of a block at what others owe it, some milliseconds, before it takes over their work."""
+
+
 def lagged(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
     chunks = chunks_of(problem, choice)
     items = problem.rows * chunks
@@ -132,6 +137,11 @@ def lagged(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
     }
     lag = max(chunks, min(choice.lag, items))  # a row is published before it is written
     grid = (items + lag, 1, 1)
+    if choice.variant == "shared":
+        arguments = {name: kind for name, kind in arguments.items() if name not in LAG}
+        constants |= {"BACKWARDS": choice.backwards, "PATIENCE": PATIENCE}
+        grid = (items, 1, 1)
+        return (launch(problem, choice, "shared_forward", grid, arguments, constants),)
     return (launch(problem, choice, "lagged_forward", grid, arguments, constants),)
 
 
@@ -139,6 +149,7 @@ FORWARD: Mapping[str, Callable[[Problem, Choice], tuple[KernelLaunch, ...]]] = {
     "cached": cached,
     "held": online,
     "lagged": lagged,
+    "shared": lagged,
     "online": online,
     "peeled": online,
     "split": split,

@@ -36,9 +36,12 @@ VARIANT_OPERATIONS = {
     "cached": tuple(name for name in ALL if name != LOSS_GRADIENT),
     "held": ("softmax", "log-softmax"),
     "lagged": ("softmax", "log-softmax"),
+    "shared": ("softmax", "log-softmax"),
     "split": ALL,
     "peeled": ALL,
 }
+COUNTED = ("lagged", "shared")
+CHUNKED = ("split", *COUNTED)
 MOST_COLUMNS = 2**31 - 2**18
 """Columns are counted in 32 bits, and a loop goes at most one tile beyond them."""
 MOST_CHUNKS = 65535
@@ -140,7 +143,7 @@ def fitted(problem: Problem, target: Target, rule: Rule) -> Choice:
         warps=max(1, threads // target.warp_size),
         tile=tile,
         rows=tile_bytes // row if rule.variant == "cached" else 1,
-        chunk=chunk(problem, rule, tile) if rule.variant in ("split", "lagged") else 0,
+        chunk=chunk(problem, rule, tile) if rule.variant in CHUNKED else 0,
         lag=rule.lag,
         held=max(held, 0),
         recompute=recomputed(rule, problem, target),
@@ -164,9 +167,9 @@ def chunk(problem: Problem, rule: Rule, tile: int) -> int:
 
 def workspace(problem: Problem, choice: Choice) -> int:
     """Bytes of the statistics of chunks and of whole rows; the gradient has one of them, the
-    forward two, the gradient of cross-entropy none. Lagged: and of a counter per row."""
+    forward two, the gradient of cross-entropy none. In one launch: and of a counter per row."""
     if not choice.chunk or problem.operation == LOSS_GRADIENT:
         return 0
     arrays = 1 if problem.operation in BACKWARD else 2
-    counters = problem.rows * STATISTIC_BYTES if choice.variant == "lagged" else 0
+    counters = problem.rows * STATISTIC_BYTES if choice.variant in COUNTED else 0
     return arrays * problem.rows * (chunks_of(problem, choice) + 1) * STATISTIC_BYTES + counters

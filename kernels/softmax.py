@@ -28,11 +28,12 @@ Variants, by how often a row is read:
     cached       once: the row, or several short ones, stay in registers
     lagged       twice, the second time from the L2 cache: blocks take the statistics of one chunk
                  and write an earlier one, whose row is complete by then
+    shared       twice, the second time from the L1 cache, by two or more blocks at the same time
     split        twice, by many blocks: partial (maximum, sum) per chunk, combined in a fixed order
 
 Rows of −∞ give NaN, as in torch. Nothing is added with atomics: the same inputs give the same bits.
-Kernels: _softmax_looped, _cached, _held, _lagged, _split and those of the gradients; which one, and
-with how many warps: _softmax_table.
+Kernels: _softmax_looped, _cached, _held, _lagged, _shared, _split and those of the gradients; which
+one, and with how many warps: _softmax_table.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ _SUMMARIES = {
     "cached": "one pass: the row, or several short ones, stay in registers",
     "held": "its first tiles once, the rest twice",
     "lagged": "two passes in one launch; blocks write chunks that others read a little earlier",
+    "shared": "two passes in one launch; the blocks of a row wait for one another",
     "split": "two passes by many blocks per row, partial results combined in order",
     "peeled": "two passes in 16-byte loads from the first aligned address of each row",
 }
