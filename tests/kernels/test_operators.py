@@ -1,5 +1,5 @@
-"""The operators of torch through Triton's interpreter: numbers and gradients against float64, what
-torch asks of an operator, torch.compile, and what is refused."""
+"""The operators of torch through Triton's interpreter, and on a GPU where one is: numbers and
+gradients against float64, what torch asks of an operator, torch.compile, and what is refused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         cwd=ROOT,
-        env={**kept, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", **variables},
+        env={**kept, "PYTHONPATH": str(ROOT), **variables},
         check=False,
     )
 
@@ -33,10 +33,20 @@ def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def wrong() -> Mapping[str, str]:
     """Of each check, what went wrong; empty: nothing."""
-    program = str(Path(__file__).with_name("operators_interpreted.py"))
-    done = run(program, TRITON_INTERPRET="1")
+    return checked(TRITON_INTERPRET="1", CUDA_VISIBLE_DEVICES="")
+
+
+def checked(**variables: str) -> dict[str, str]:
+    done = run(str(Path(__file__).with_name("operator_checks.py")), **variables)
     assert done.returncode == 0, done.stderr[-3000:]
     return dict(json.loads(line) for line in done.stdout.splitlines())
+
+
+@pytest.mark.gpu
+def test_all_of_it_on_the_gpu() -> None:
+    found = checked()
+    assert len(found) > 40
+    assert not any(found.values()), {name: what for name, what in found.items() if what}
 
 
 def of(wrong: Mapping[str, str], *words: str) -> dict[str, str]:
@@ -71,7 +81,7 @@ def test_without_a_gpu_and_without_the_interpreter_it_says_so() -> None:
     program = (
         "import torch, perfcli.operators\nperfcli.operators.register().softmax(torch.zeros(2, 3))"
     )
-    done = run("-c", program)
+    done = run("-c", program, CUDA_VISIBLE_DEVICES="")
     assert done.returncode == 1
     assert "run on a GPU, and these tensors are on cpu" in done.stderr
     assert "TRITON_INTERPRET=1" in done.stderr

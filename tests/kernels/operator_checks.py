@@ -1,10 +1,12 @@
-"""Checks of the operators through Triton's interpreter; started by test_operators.py in a process
-of its own with TRITON_INTERPRET=1. Prints a line of JSON per check: its name, and what went wrong
-(empty: nothing)."""
+"""Checks of the operators: on a GPU, or with TRITON_INTERPRET=1 through Triton's interpreter.
+
+test_operators.py starts it in a process of its own. Prints a line of JSON per check: its name, and
+what went wrong (empty: nothing)."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import traceback
 import warnings
@@ -19,6 +21,8 @@ from torch import Tensor
 import perfcli.operators
 from perfcli.errors import PerfcliError
 
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+DEVICE = "cpu" if INTERPRETED else "cuda"
 OPS = perfcli.operators.register()
 _operator_calls = import_module("perfcli.kernels._operator_calls")
 EPS = 1e-5
@@ -27,13 +31,13 @@ ROUNDING = {torch.float32: 2.0**-18, torch.bfloat16: 2.0**-6, torch.float16: 2.0
 
 
 def rows(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(3)).to(dtype)
+    return torch.randn(shape, generator=torch.Generator().manual_seed(3)).to(DEVICE, dtype)
 
 
 def targets(shape: tuple[int, ...], classes: int) -> Tensor:
     found = torch.randint(0, classes, shape, generator=torch.Generator().manual_seed(4))
     found.view(-1)[0] = -100
-    return found
+    return found.to(DEVICE)
 
 
 def both(x: Tensor, weight: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
@@ -187,7 +191,7 @@ def compiled(backend: str, shapes: Sequence[tuple[int, int]], dynamic: bool) -> 
         arguments = (rows(count, columns), rows(columns), targets((count,), columns))
         found, expected = results(fast, arguments), results(block, arguments)
         for mine, theirs in zip(found[0] + found[1], expected[0] + expected[1], strict=True):
-            if not torch.allclose(mine, theirs, rtol=1e-5, atol=1e-5):
+            if not torch.allclose(mine, theirs, rtol=1e-4, atol=1e-4):
                 return f"{count} × {columns}: off by {float((mine - theirs).abs().max())}"
         first = first or graphs
     return "" if 0 < graphs == first else f"{graphs} graphs, {first} for the first shape"
@@ -211,17 +215,17 @@ def twice() -> None:
 
 
 def corners() -> str:
-    masked = torch.full((2, 17), float("-inf"))
+    masked = torch.full((2, 17), float("-inf"), device=DEVICE)
     masked[1] = 0.0
     y = OPS.softmax(masked)
-    if not (y[0].isnan().all() and torch.allclose(y[1], torch.full((17,), 1 / 17))):
+    if not (y[0].isnan().all() and torch.allclose(y[1], torch.full_like(y[1], 1 / 17))):
         return f"a masked row gives {y}"
-    if not OPS.cross_entropy(rows(3, 9), torch.full((3,), -100)).isnan():
+    if not OPS.cross_entropy(rows(3, 9), torch.full((3,), -100, device=DEVICE)).isnan():
         return "the mean of no losses is a number"
     for empty in (OPS.softmax(rows(0, 9)), OPS.rms_norm(rows(0, 9), rows(9), EPS)):
         if empty.shape != (0, 9):
             return f"no rows give {empty.shape}"
-    if not torch.equal(OPS.column_sum([rows(0, 9)]), torch.zeros(9)):
+    if not torch.equal(OPS.column_sum([rows(0, 9)]), torch.zeros(9, device=DEVICE)):
         return "a sum of nothing is not zero"
     transposed, apart = rows(9, 4).T, rows(4, 9)[:, ::2]
     for x in (transposed, apart, rows(1, 9).expand(4, 9), rows(45)[1:37].view(4, 9)):
@@ -254,7 +258,8 @@ CHECKS: dict[str, Callable[[], str]] = {
     ),
     "something to add": lambda: refused(lambda: OPS.column_sum([]), "found none"),
     "one device": lambda: refused(
-        lambda: _operator_calls.check_devices([rows(9), rows(9).to("meta")]), "cpu and meta"
+        lambda: _operator_calls.check_devices([rows(9), rows(9).to("meta")]),
+        f"{rows(9).device} and meta",
     ),
     "no second gradient": lambda: refused(twice, "", RuntimeError),
 }
