@@ -45,8 +45,6 @@ class Blocks:
     again: str = "evict_first"
     """The same of the second time that a row is read."""
     write: str = ""
-    cache: str = ""
-    """How a store passes the caches; empty: as usual."""
 
 
 def power_of_two(at_least: int) -> int:

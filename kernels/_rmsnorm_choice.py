@@ -16,23 +16,24 @@ from ._rmsnorm_blocks import (
     power_of_two,
     vector,
 )
-from ._rmsnorm_forward_plan import has_residual, peels
+from ._rmsnorm_steps import has_residual, peels
 from ._rmsnorm_table import (
+    FEW,
     FORWARD,
     FUSED,
     KIB,
+    LAST,
     LEAST_PART_BYTES,
-    PART,
+    LONG,
     PEELED,
     PEELED_FROM,
+    RESIDUAL,
     Entry,
 )
 
 BLOCKS_PER_SM = 2
 """Fewer blocks than this per multiprocessor leave some of its bandwidth unused."""
 MOST_PARTS = 1024
-RESIDUAL_MOST = 64 * KIB
-"""A second input needs registers of its own: 1024 threads spill 22 words at 65536 columns."""
 TILE_ELEMENTS = 8
 """Per thread: one 16-byte load of half precision, two of fp32 (with one, ptxas 12.8 spills two
 words of 8192 columns)."""
@@ -55,26 +56,35 @@ def fitted(problem: Problem, blocks: Blocks) -> Blocks:
     """With tiles of eight elements per thread, and no more threads than wide loads."""
     if blocks.variant not in TILED:
         loads = blocks.rows * padded(problem) // vector(problem)
-        return replace(blocks, threads=min(blocks.threads, max(32, loads)))
+        tile = min(blocks.tile, padded(problem))
+        return replace(blocks, threads=min(blocks.threads, max(32, loads)), tile=tile)
     share = chunk_columns(problem, blocks.parts)
     threads = min(blocks.threads, max(32, power_of_two(-(-share // TILE_ELEMENTS))))
-    tile = threads * TILE_ELEMENTS
+    tile = blocks.tile or threads * TILE_ELEMENTS
     return replace(blocks, threads=threads, tile=tile, tiles=-(-share // tile))
 
 
 def forward_choice(problem: Problem, target: Target) -> tuple[Blocks, str]:
     """The table's blocks for a problem, and the row that says so."""
     peel = peels(problem) and row_bytes(problem) >= PEELED_FROM
-    found = entry(PEELED if peel else FORWARD, problem)
-    few = problem.rows < target.sm_count and row_bytes(problem) > 2 * LEAST_PART_BYTES
-    if found is None or few or (has_residual(problem) and row_bytes(problem) > RESIDUAL_MOST):
-        return cooperative(problem, target), f"few or long rows, shared: {PART.source}"
-    return fitted(problem, found.blocks), said(found)
+    found = entry(RESIDUAL if has_residual(problem) else PEELED if peel else FORWARD, problem)
+    if found is None or few_rows(problem, target):
+        source = (FEW if few_rows(problem, target) else LONG).source
+        return cooperative(problem, target), f"few or long rows, shared by blocks: {source}"
+    blocks = found.blocks
+    if peel and blocks.variant == "register-tiled":
+        blocks = replace(blocks, variant="peeled")
+    return fitted(problem, blocks), said(found)
+
+
+def few_rows(problem: Problem, target: Target) -> bool:
+    return problem.rows < target.sm_count and row_bytes(problem) > 2 * LEAST_PART_BYTES
 
 
 def cooperative(problem: Problem, target: Target) -> Blocks:
     """At least two programs per row: what its length needs, and more where there are few rows."""
-    parts = max(2, power_of_two(-(-row_bytes(problem) // PART.row_bytes)))
+    kept = FEW if few_rows(problem, target) else LONG
+    parts = max(2, power_of_two(-(-row_bytes(problem) // kept.row_bytes)))
     wanted = BLOCKS_PER_SM * target.sm_count
     while (
         problem.rows * parts < wanted
@@ -82,7 +92,7 @@ def cooperative(problem: Problem, target: Target) -> Blocks:
         and parts < MOST_PARTS
     ):
         parts *= 2
-    return fitted(problem, replace(PART.blocks, parts=parts))
+    return fitted(problem, replace(kept.blocks, parts=parts))
 
 
 def forward_of(problem: Problem, target: Target, variant: str) -> Blocks:
@@ -91,10 +101,10 @@ def forward_of(problem: Problem, target: Target, variant: str) -> Blocks:
         return cooperative(problem, target)
     threads = usual_threads(problem)
     if variant in TILED:
-        return fitted(problem, Blocks(variant, threads))
+        return fitted(problem, Blocks(variant, threads, read=LAST))
     tile = min(padded(problem), vector(problem) * threads)
     if variant == "two-read":
-        return Blocks(variant, min(threads, max(32, tile // vector(problem))), tile=tile)
+        return Blocks(variant, min(threads, max(32, tile // vector(problem))), tile=tile, read=LAST)
     if variant == "split":
         tile = min(tile, 256 * vector(problem))
         return Blocks(variant, 256, tile=tile, parts=split_parts(problem, target))

@@ -2,138 +2,38 @@
 
 from __future__ import annotations
 
-from math import gcd
-
 from perfcli.errors import PerfcliError
-from perfcli.model import KernelLaunch, LaunchPlan, Problem, Scalar, Target
+from perfcli.model import KernelLaunch, LaunchPlan, Problem, Target
 
 from ._rmsnorm_blocks import (
     ITEM_BYTES,
-    TRITON_TYPE,
     Blocks,
     chunk_columns,
     padded,
     power_of_two,
     round_up,
-    rows_are_aligned,
     tile_columns,
     vector,
-    warps,
 )
+from ._rmsnorm_steps import grid, has_residual, peels, pointers, step, weight_width
+from ._rmsnorm_tma_plan import tma
 
 POLLS = 4096
 """Of a cooperative program before it computes what others owe it: some milliseconds, when all
 programs of a row start within microseconds of each other."""
 MISSING = -1.0
 """Stands where a program has not written its sum of squares, which is zero or more, or NaN."""
-LINE_ELEMENTS = 64
-"""The longest line of the TMA view: 128 bytes of half precision, one swizzled line."""
-
-
-def has_residual(problem: Problem) -> bool:
-    return problem.operation == "rmsnorm-residual"
-
-
-def peels(problem: Problem) -> bool:
-    """Whether rows are longer than their unaligned ends, and input and output rows start at the
-    same distance from a multiple of 16 bytes, so that one aligned part serves both."""
-    wide = vector(problem)
-    same = (problem.stride - problem.columns) % wide == 0 or problem.rows == 1
-    return not rows_are_aligned(problem) and problem.columns >= 4 * wide and same
-
-
-def weight_width(problem: Problem) -> int:
-    """Elements from one shifted copy of the weights to the next."""
-    return round_up(problem.columns, 64)
-
-
-def _arguments(problem: Problem, names: str) -> dict[str, str]:
-    element = TRITON_TYPE[problem.dtype]
-    special = {"eps": "fp32", "rows": "i32", "count": "i32", "tiles": "i32", "partial": "*fp32"}
-    return {name: special.get(name, f"*{element}") for name in names.split()}
-
-
-def _launch(
-    problem: Problem,
-    target: Target,
-    blocks: Blocks,
-    function: str,
-    grid: tuple[int, int, int],
-    names: str,
-    absent: str = "",
-    **constants: Scalar,
-) -> KernelLaunch:
-    arguments = _arguments(problem, names)
-    missing: dict[str, Scalar] = dict.fromkeys(absent.split())
-    return KernelLaunch(
-        function=function,
-        grid=grid,
-        arguments=arguments,
-        constants={**missing, **constants},
-        num_warps=warps(blocks, target),
-        divisible_by_16=tuple(n for n, kind in arguments.items() if kind.startswith("*")),
-    )
-
-
-def _pointers(problem: Problem) -> tuple[str, str]:
-    """Names of the tensors that are there, and of those that are not."""
-    if has_residual(problem):
-        return "x residual weight y total", ""
-    return "x weight y", "residual total"
 
 
 def full_tile(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
-    names, absent = _pointers(problem)
+    names, absent = pointers(problem)
     return [
-        _launch(
-            problem, target, blocks, "full_tile", _grid(problem, target, blocks),
+        step(
+            problem, target, blocks, "full_tile", grid(problem, target, blocks),
             f"{names} rows eps", absent,
             COLUMNS=problem.columns, STRIDE=problem.stride, BLOCK=padded(problem),
             ROWS=blocks.rows, STAGES=blocks.stages, RESIDUAL=has_residual(problem),
-            READ=blocks.read, WRITE=blocks.write, CACHE=blocks.cache,
-        )
-    ]  # fmt: skip
-
-
-def _grid(problem: Problem, target: Target, blocks: Blocks) -> tuple[int, int, int]:
-    tiles = -(-problem.rows // blocks.rows)
-    resident = blocks.per_sm * target.sm_count
-    return (min(tiles, resident) if resident else tiles, 1, 1)
-
-
-def line_width(problem: Problem) -> int:
-    """Of the TMA view of a row as lines: a power of two that divides the row."""
-    return gcd(problem.columns, LINE_ELEMENTS)
-
-
-def tma(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
-    wide, width = vector(problem), line_width(problem)
-    if target.vendor != "nvidia" or target.capability < (9, 0):
-        raise PerfcliError(
-            f"rmsnorm: tma needs an NVIDIA GPU of capability 9.0 or more, {target.name} is "
-            f"{target.arch}: use full-tile"
-        )
-    if problem.stride % wide or width < wide:
-        raise PerfcliError(
-            f"rmsnorm: tma needs row strides and lengths that are multiples of 16 bytes, these "
-            f"are {problem.stride * ITEM_BYTES[problem.dtype]} and "
-            f"{problem.columns * ITEM_BYTES[problem.dtype]}: pad the rows, or use peeled"
-        )
-    names, absent = _pointers(problem)
-    step = _launch(
-        problem, target, blocks, "tma_rows", _grid(problem, target, blocks),
-        f"{names} rows eps", absent,
-        COLUMNS=problem.columns, BLOCK=padded(problem), WIDTH=width, ROWS=blocks.rows,
-        STAGES=blocks.stages, RESIDUAL=has_residual(problem), WRITE=blocks.write,
-    )  # fmt: skip
-    box = f"[{blocks.rows}, {padded(problem) // width}, {width}]"
-    descriptor = f"tensordesc<{TRITON_TYPE[problem.dtype]}{box}>"
-    described = {n: descriptor for n in ("x", "residual") if n in step.arguments}
-    pointers = tuple(n for n in step.divisible_by_16 if n not in described)
-    return [
-        KernelLaunch(
-            step.function, step.grid, {**step.arguments, **described}, step.constants,
-            step.num_warps, divisible_by_16=pointers,
+            READ=blocks.read, WRITE=blocks.write,
         )
     ]  # fmt: skip
 
@@ -148,9 +48,9 @@ def tiled(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch
         raise PerfcliError(
             f"rmsnorm: {blocks.tiles} tiles of {tile} columns hold less than {chunk}: take more"
         )
-    names, absent = _pointers(problem)
+    names, absent = pointers(problem)
     shared = blocks.parts > 1
-    step = _launch(
+    made = step(
         problem, target, blocks, "tiled", (problem.rows * blocks.parts, 1, 1),
         f"{names} {'partial tiles ' if shared else ''}eps",
         absent + ("" if shared else " partial tiles"),
@@ -159,42 +59,42 @@ def tiled(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch
         RESIDUAL=has_residual(problem),
         OPAQUE=target.vendor == "nvidia" and ITEM_BYTES[problem.dtype] == 2,
         EARLY=blocks.early, POLLS=POLLS, MISSING=MISSING, READ=blocks.read,
-        WRITE=blocks.write, CACHE=blocks.cache,
+        WRITE=blocks.write,
     )  # fmt: skip
     mark = [_mark(problem, target, blocks.parts)] if shared else []
-    return [*_shift(problem, target, peel), *mark, step]
+    return [*_shift(problem, target, peel), *mark, made]
 
 
 def _mark(problem: Problem, target: Target, parts: int) -> KernelLaunch:
     words = problem.rows * parts
-    return _launch(
+    return step(
         problem, target, Blocks("", 128), "mark_missing", (-(-words // 1024), 1, 1),
         "partial count", MISSING=MISSING, BLOCK=1024,
     )  # fmt: skip
 
 
 def _shift(problem: Problem, target: Target, peel: bool) -> list[KernelLaunch]:
-    if not peel:
+    if not peel or problem.rows == 1:  # the first row is aligned
         return []
     width = weight_width(problem)
-    step = _launch(
+    made = step(
         problem, target, Blocks("", 128), "shift_weights",
         (-(-width // 2048), vector(problem), 1), "unshifted weight",
         COLUMNS=problem.columns, WIDTH=width, BLOCK=2048,
     )  # fmt: skip
-    return [step]
+    return [made]
 
 
 def two_read(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
     peel = peels(problem)
-    names, absent = _pointers(problem)
-    step = _launch(
+    names, absent = pointers(problem)
+    made = step(
         problem, target, blocks, "two_reads", (problem.rows, 1, 1), f"{names} eps", absent,
         COLUMNS=problem.columns, STRIDE=problem.stride, WIDTH=weight_width(problem),
         BLOCK=blocks.tile, VECTOR=vector(problem), PEEL=peel, RESIDUAL=has_residual(problem),
         READ=blocks.read, AGAIN=blocks.again, WRITE=blocks.write,
     )  # fmt: skip
-    return [*_shift(problem, target, peel), step]
+    return [*_shift(problem, target, peel), made]
 
 
 def split(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
@@ -202,14 +102,14 @@ def split(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch
     parts = blocks.parts
     chunk = round_up(-(-problem.columns // parts), blocks.tile)
     names = "x residual total partial" if residual else "x partial"
-    add = _launch(
+    add = step(
         problem, target, blocks, "split_sum", (problem.rows * parts, 1, 1), names,
         "" if residual else "residual total",
         COLUMNS=problem.columns, STRIDE=problem.stride, CHUNK=chunk, PARTS=parts,
         BLOCK=blocks.tile, VECTOR=vector(problem), PEEL=peel, RESIDUAL=residual,
         READ=blocks.read,
     )  # fmt: skip
-    apply = _launch(
+    apply = step(
         problem, target, blocks, "split_apply", (problem.rows * parts, 1, 1),
         "source weight y partial eps",
         COLUMNS=problem.columns, STRIDE=problem.columns if residual else problem.stride,

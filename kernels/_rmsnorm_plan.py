@@ -8,7 +8,8 @@ from perfcli.model import LaunchPlan, Problem, Target
 from . import _rmsnorm_choice as choice
 from ._rmsnorm_backward_plan import fused, unfused
 from ._rmsnorm_blocks import Blocks, checked, misfit
-from ._rmsnorm_forward_plan import BUILDERS, forward, peels
+from ._rmsnorm_forward_plan import BUILDERS, forward
+from ._rmsnorm_steps import peels
 from ._rmsnorm_table import FUSED
 
 FORWARD_OPERATIONS = ("rmsnorm", "rmsnorm-residual")

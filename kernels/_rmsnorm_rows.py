@@ -27,7 +27,6 @@ def full_tile(
     RESIDUAL: tl.constexpr,
     READ: tl.constexpr,
     WRITE: tl.constexpr,
-    CACHE: tl.constexpr,
 ):
     """``ROWS`` rows at a time, each read once and kept in registers. A grid smaller than the
     number of such tiles goes round, with the weights kept."""
@@ -49,7 +48,7 @@ def full_tile(
         wide = values.to(tl.float32)
         scale = tl.rsqrt(tl.sum(wide * wide, axis=1) / COLUMNS + eps)[:, None]
         out = scaled(values, scale, w, values.dtype)
-        tl.store(y + target, out, mask=inside, eviction_policy=WRITE, cache_modifier=CACHE)
+        tl.store(y + target, out, mask=inside, eviction_policy=WRITE)
 
 
 @triton.jit(do_not_specialize=["rows"])

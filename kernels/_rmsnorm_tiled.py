@@ -93,7 +93,6 @@ def tiled(
     MISSING: tl.constexpr,
     READ: tl.constexpr,
     WRITE: tl.constexpr,
-    CACHE: tl.constexpr,
 ):
     """``PARTS`` programs per row, each with ``CHUNK`` columns in ``TILES`` tiles, read once.
 
@@ -174,7 +173,7 @@ def tiled(
             else:
                 w = tl.load(weight + w_first + column, eviction_policy="evict_last")
             out = scaled(values, scale, w, values.dtype)
-            tl.store(y + out_first + column, out, eviction_policy=WRITE, cache_modifier=CACHE)
+            tl.store(y + out_first + column, out, eviction_policy=WRITE)
         else:
             mask = (local < CHUNK) & (column < main)
             if EARLY:
@@ -184,9 +183,7 @@ def tiled(
                     weight + w_first + column, mask=mask, other=0.0, eviction_policy="evict_last"
                 )
             out = scaled(values, scale, w, values.dtype)
-            tl.store(
-                y + out_first + column, out, mask=mask, eviction_policy=WRITE, cache_modifier=CACHE
-            )
+            tl.store(y + out_first + column, out, mask=mask, eviction_policy=WRITE)
     if PEEL:
         edge_w = tl.load(weight + edge, mask=is_edge, other=0.0)
         edge_out = scaled(edge_x, scale, edge_w, edge_x.dtype)
