@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from perfcli import targets
+
 pytestmark = pytest.mark.torch
 
 ROOT = Path(__file__).parents[2]
@@ -43,6 +45,7 @@ def checked(**variables: str) -> dict[str, str]:
 
 
 @pytest.mark.gpu
+@pytest.mark.skipif(not targets.has_gpu(), reason="needs a GPU")
 def test_all_of_it_on_the_gpu() -> None:
     found = checked()
     assert len(found) > 40
