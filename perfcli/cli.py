@@ -29,6 +29,7 @@ COMMANDS = (
     "run",
     "runs",
     "scenarios",
+    "kernels",
     "rules",
     "knobs",
     "doctor",

@@ -13,14 +13,14 @@ from pkgutil import iter_modules
 from typing import Any, TypeVar
 
 from perfcli.errors import PerfcliError, UserCodeFailed
-from perfcli.model import Scalar, Scenario, Workload
+from perfcli.model import KernelFamily, Scalar, Scenario, Workload
 from perfcli.names import internal, public, suggestion
 from perfcli.parameters import resolve_params
 from perfcli.tracebacks import failed
-from perfcli.userfile import is_user_file, user_scenario
+from perfcli.userfile import is_user_file, user_declared, user_scenario
 from perfcli.userfunction import MODE
 
-__all__ = ["build", "declared", "is_user_file", "names", "resolve_params", "scenario"]
+__all__ = ["build", "declared", "family", "is_user_file", "names", "resolve_params", "scenario"]
 
 Declared = TypeVar("Declared")
 
@@ -69,6 +69,21 @@ def scenario(reference: str) -> Scenario:
     if public(reference) not in names("scenarios") and Path(f"{reference}.py").is_file():
         raise PerfcliError(f"no scenario {reference!r}: did you mean the file {reference}.py?")
     return declared("scenarios", reference, Scenario)
+
+
+def family(reference: str) -> KernelFamily:
+    """Shipped hand-written kernels by name, or a user's by the path of the file that declares one
+    ``KernelFamily``.
+
+    Raises:
+        UserCodeFailed: the user's file does not import.
+        PerfcliError: there is no such family.
+    """
+    if reference.endswith(".py"):
+        return user_declared(reference, KernelFamily)
+    if public(reference) not in (known := names("kernels")):
+        raise PerfcliError(f"no kernel family {reference!r}: {suggestion(reference, known)}")
+    return declared("kernels", reference, KernelFamily)
 
 
 def build(scenario: Scenario, params: Mapping[str, Scalar]) -> Workload:

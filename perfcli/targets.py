@@ -25,19 +25,39 @@ KIB, MIB, TERA = 2**10, 2**20, 1e12
 THIS_GPU = "this-gpu"
 
 
+def for_kernels(name: str) -> Target:
+    """As ``get``, for hand-written kernels: Triton compiles these for AMD's devices as well, which
+    are known by their architecture, ``gfx942``, too.
+
+    Raises:
+        PerfcliError: as ``get``.
+    """
+    by_arch = {target.arch: target for target in KERNEL_TARGETS.values()}
+    return by_arch.get(name.lower()) or _find(name, {**TARGETS, **KERNEL_TARGETS})
+
+
 def get(name: str) -> Target:
     """The target called ``name``; ``this-gpu`` asks the driver.
 
     Raises:
         PerfcliError: no such target (the nearest names are in the message), or no GPU here.
     """
+    if name.lower() in KERNEL_TARGETS:
+        raise PerfcliError(
+            f"{name} is a target for hand-written kernels only (perfcli kernels --target {name}); "
+            f"known here: {', '.join([*TARGETS, THIS_GPU])}"
+        )
+    return _find(name, TARGETS)
+
+
+def _find(name: str, table: Mapping[str, Target]) -> Target:
     if name == THIS_GPU:
         return this_gpu()
-    if name.lower() in TARGETS:
-        return TARGETS[name.lower()]
-    near = difflib.get_close_matches(name.lower(), [*TARGETS, THIS_GPU], n=2, cutoff=0.5)
+    if name.lower() in table:
+        return table[name.lower()]
+    near = difflib.get_close_matches(name.lower(), [*table, THIS_GPU], n=2, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}? Known" if near else "known"
-    raise PerfcliError(f"no target {name!r}: {hint}: {', '.join([*TARGETS, THIS_GPU])}")
+    raise PerfcliError(f"no target {name!r}: {hint}: {', '.join([*table, THIS_GPU])}")
 
 
 def has_gpu() -> bool:
@@ -252,3 +272,43 @@ _KNOWN = (
     ),
 )
 TARGETS: Mapping[str, Target] = {target.name: target for target in _KNOWN}
+
+# Sources: AMD Instinct MI300X data sheet (compute units, memory, clocks, peaks without sparsity);
+# AMD CDNA 3 white paper (LDS, 4 MiB of L2 for each of 8 dies, which is what the driver reports);
+# LLVM's AMDGPUBaseInfo.cpp for gfx942 (512 vector registers a lane and SIMD, 8 waves a SIMD).
+KERNEL_TARGETS: Mapping[str, Target] = {
+    "mi300x": Target(
+        name="mi300x",
+        description="AMD Instinct MI300X",
+        vendor="amd",
+        capability=(9, 4),
+        sm_count=304,
+        registers_per_sm=4 * 512 * 64,
+        max_threads_per_sm=4 * 8 * 64,
+        max_threads_per_block=1024,
+        max_blocks_per_sm=32,
+        warp_size=64,
+        shared_bytes_per_sm=64 * KIB,
+        shared_bytes_per_block=64 * KIB,
+        shared_bytes_per_block_optin=64 * KIB,
+        reserved_shared_bytes_per_block=0,
+        l2_bytes=4 * MIB,
+        memory_bytes=196608 * MIB,
+        bandwidth=5.3 * TERA,
+        peak_flops={
+            "fp64": 81.7 * TERA,
+            "fp32": 163.4 * TERA,
+            "tf32": 653.7 * TERA,
+            "bf16": 1307.4 * TERA,
+            "fp16": 1307.4 * TERA,
+            "fp8": 2614.9 * TERA,
+            "int8": 2614.9 * TERA,
+        },
+        source="AMD Instinct MI300X data sheet; CDNA 3 white paper; LLVM AMDGPUBaseInfo.cpp",
+        clock_khz=2100 * 1000,
+        memory_clock_khz=2600 * 1000,
+        memory_bus_bits=8192,
+    )
+}
+"""Devices that hand-written kernels can be compiled for, and nothing else: Inductor's code for
+them is not what the real device gets, because nothing stands in for it."""

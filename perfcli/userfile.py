@@ -9,12 +9,15 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import FunctionType, ModuleType
+from typing import TypeVar
 
 from perfcli.errors import PerfcliError
 from perfcli.model import Scenario
 from perfcli.names import internal, suggestion
 from perfcli.tracebacks import failed
 from perfcli.userfunction import from_function, is_required
+
+Declared = TypeVar("Declared")
 
 SUFFIX = ".py"
 USUAL_NAMES = ("scenario", "build", "make", "make_model", "model", "main")
@@ -49,6 +52,23 @@ def user_scenario(reference: str) -> Scenario:
         raise PerfcliError(f"{path} {what}: expected path/to/file.py or path/to/file.py:name")
     module = import_file(file)
     return _named(module, path, name) if name is not None else _only(module, path)
+
+
+def user_declared(path: str, kind: type[Declared]) -> Declared:
+    """Import the file anew and take the one ``kind`` that it declares.
+
+    Raises:
+        UserCodeFailed: the file does not import.
+        PerfcliError: there is no such file, or it declares none or several.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise PerfcliError(f"{path} does not exist: expected path/to/file.py")
+    values = vars(import_file(file)).values()
+    found = list({id(value): value for value in values if isinstance(value, kind)}.values())
+    if len(found) != 1:
+        raise PerfcliError(f"{path} has to declare one {kind.__name__}, it declares {len(found)}")
+    return found[0]
 
 
 def import_file(file: Path) -> ModuleType:

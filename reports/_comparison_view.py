@@ -12,6 +12,7 @@ from perfcli import units
 from perfcli.model import Comparison
 
 from . import _group_rows, _run_lines, _total_rows
+from ._beside_view import beside_view
 from ._findings import findings_view, nothing_to_try
 from ._kernel_rows import Part, known_columns
 from ._tables import KernelTable, hidden, kernel_table, labelled, plain_table, to_paste
@@ -36,6 +37,7 @@ def comparison_view(
     parts: list[RenderableType] = [FirstLines(comparison), Text(""), _sides(comparison), Text("")]
     parts += _without_kernels(comparison)
     parts += timing_view(comparison)
+    parts += beside_view(comparison)
     parts += [_Totals(comparison), Text("")]
     breaks = [Text(f"graph breaks: {change}") for change in _run_lines.changed_breaks(comparison)]
     parts += [*breaks, Text("")] if breaks else []

@@ -23,6 +23,7 @@ from perfcli.model import (
     Trial,
 )
 
+from ._beside_json import beside_document
 from ._timing_json import timing_document
 
 # History of the schema.
@@ -45,6 +46,8 @@ def render(comparison: Comparison) -> str:
         "findings": [_finding(finding) for finding in comparison.findings],
         "timing": timing_document(comparison.timing) if comparison.timing else None,
     }
+    if comparison.beside is not None:
+        document["beside"] = beside_document(comparison, comparison.beside)
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from perfcli.model import Parameter, Scalar
+from perfcli.model import Parameter, Problem, Scalar, ScenarioProblem
 
 from ._dtypes import FLOATS, torch_dtype
 
@@ -47,3 +47,19 @@ def vector(params: Mapping[str, Any], fill: float) -> Any:
         dtype=torch_dtype(params["dtype"]),
         requires_grad=params["mode"] == "training",
     )
+
+
+def row_problems(
+    params: Mapping[str, Any],
+    family: str,
+    operation: str,
+    settings: Mapping[str, Scalar] | None = None,
+    left_out: str = "",
+) -> tuple[ScenarioProblem, ...]:
+    """What a family of hand-written kernels computes of the matrix, and when training its
+    gradient, ``<operation>-backward``."""
+    size = (params["rows"], params["columns"], params["dtype"], None, settings or {})
+    forward = ScenarioProblem(family, Problem(operation, *size), left_out=left_out)
+    if params["mode"] != "training":
+        return (forward,)
+    return forward, ScenarioProblem(family, Problem(f"{operation}-backward", *size), backward=True)

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from perfcli.model import Expectation, Scenario, Workload
+from perfcli.model import Expectation, Scenario, ScenarioProblem, Workload
 
 from ._dtypes import TOLERANCE
-from ._rows import PRESETS, matrix, parameters, vector
+from ._rows import PRESETS, matrix, parameters, row_problems, vector
 
 EPSILON = 1e-6
 
@@ -31,6 +31,10 @@ def build(params: Mapping[str, Any]) -> Workload:
 
 def reference(x: Any, weight: Any) -> Any:
     return x * (x.square().mean(-1, keepdim=True) + EPSILON).rsqrt() * weight
+
+
+def hand_written(params: Mapping[str, Any]) -> tuple[ScenarioProblem, ...]:
+    return row_problems(params, "rmsnorm", "rmsnorm", {"eps": EPSILON})
 
 
 SCENARIO = Scenario(
@@ -64,4 +68,5 @@ SCENARIO = Scenario(
     ),
     tolerance=TOLERANCE,
     origin="https://github.com/pytorch/pytorch/issues/179711",
+    hand_written=hand_written,
 )

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from perfcli.model import Expectation, Scenario, Workload
+from perfcli.model import Expectation, Scenario, ScenarioProblem, Workload
 
 from ._dtypes import TOLERANCE
-from ._rows import PRESETS, matrix, parameters
+from ._rows import PRESETS, matrix, parameters, row_problems
 
 
 def build(params: Mapping[str, Any]) -> Workload:
@@ -29,6 +29,10 @@ def build(params: Mapping[str, Any]) -> Workload:
 def reference(x: Any) -> Any:
     exponentials = (x - x.amax(-1, keepdim=True)).exp()
     return exponentials / exponentials.sum(-1, keepdim=True)
+
+
+def hand_written(params: Mapping[str, Any]) -> tuple[ScenarioProblem, ...]:
+    return row_problems(params, "softmax", "softmax")
 
 
 SCENARIO = Scenario(
@@ -55,4 +59,5 @@ SCENARIO = Scenario(
     ),
     tolerance=TOLERANCE,
     origin="https://github.com/pytorch/pytorch/pull/127011",
+    hand_written=hand_written,
 )

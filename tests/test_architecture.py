@@ -24,11 +24,12 @@ LAYERS = (
     "facts diff search stats driver tracebacks parameters userfunction runfile option_types "
     "catalogue knobs environment",
     "userfile targets options defaults store knob_listing rules noise",
-    "registry performance_knobs",
+    "registry performance_knobs operators",
     "diagnosis bisect",
     "trials",
     "compile",
     "measure",
+    "handwritten",
     "worker",
     "interleave",
     "checks",
@@ -37,7 +38,7 @@ LAYERS = (
     "__main__",
 )
 LEVEL = {room: level for level, line in enumerate(LAYERS) for room in line.split()}
-TORCH_ROOMS = ("compile", "measure", "kernels", "scenarios")
+TORCH_ROOMS = ("compile", "measure", "handwritten", "kernels", "scenarios")
 TORCH = {"torch", "triton", "sympy"}  # sympy comes with torch
 
 

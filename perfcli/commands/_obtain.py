@@ -211,7 +211,7 @@ def _compile(
         with Reporter([request.variant.name for request in requests], notes) as progress:
             bundles = executor.compile(requests, progress)
             for number, bundle in zip(missing, bundles, strict=True):
-                made = _keep(bundle, jobs[number], notes)
+                made = kept(bundle, jobs[number].fingerprint, notes)
                 found[number] = made
                 stored.append(made)
     except KeyboardInterrupt as error:
@@ -222,13 +222,14 @@ def _compile(
         raise error
 
 
-def _keep(bundle: Bundle, job: Job, notes: Notes) -> Obtained:
+def kept(bundle: Bundle, fingerprint: str, notes: Notes) -> Obtained:
+    """Named and stored, where the store can be written."""
     now = datetime.now(UTC)
     run = replace(
         bundle.run,
         id=store.new_id(now),
         created=now.isoformat().replace("+00:00", "Z"),
-        fingerprint=job.fingerprint,
+        fingerprint=fingerprint,
     )
     bundle = replace(bundle, run=run)
     try:

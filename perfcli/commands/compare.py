@@ -66,6 +66,10 @@ def compare(
     no_time: Annotated[
         bool, typer.Option("--no-time", help="Compare the code alone, measure nothing.")
     ] = False,
+    with_kernel: Annotated[
+        bool,
+        typer.Option("--with-kernel", help="Inductor beside the hand-written kernels for it."),
+    ] = False,
     try_fixes: args.TryFixes = False,
     jobs: args.Jobs = None,
     timeout: args.Timeout = None,
@@ -78,13 +82,15 @@ def compare(
 
     Two variants of a scenario are compiled (-a, -b, --toggle), stored runs are read. On a device
     that is there (--device cpu, or a GPU) both are measured as well, in turns.
+    --with-kernel: the head are the hand-written kernels that compute the same.
     A run is a file or the beginning of its id (perfcli runs lists them). Exit code: 0 no worse,
     1 worse, 2 error, 3 can't tell, 4 not comparable.
     """
-    from perfcli.commands import _measuring, _obtain, _output, _pair, _trials
+    from perfcli.commands import _measuring, _obtain, _output, _pair, _trials, _with_kernel
     from perfcli.commands._measuring_options import Asked
     from perfcli.commands._progress import Notes
     from perfcli.commands._request import Question, Side
+    from perfcli.diff.beside import explained
     from perfcli.diff.compare import check_allowed
 
     check_allowed(allow or ())
@@ -93,7 +99,13 @@ def compare(
     how = _obtain.How(fresh, timeout, fake, tuple(toggle or ()))
     names = tuple(allow_env or ())
     asked = Asked(budget, threads, seed, a_device, b_device, cuda_graph, flush_l2, names, no_time)
-    if head is not None:
+    if with_kernel:
+        given: dict[str, object] = {"RUN": head, "-b": b, "--toggle": toggle}
+        given |= {"--b-python": b_python, "--allow": allow, "--try-fixes": try_fixes}
+        _with_kernel.check_alone(given)
+        question = Question(base, tuple(param or ()), preset, target, device, dynamic, jobs)
+        pair = _with_kernel.of_scenario(question, Side(tuple(a or ()), a_python), how, asked, notes)
+    elif head is not None:
         compiling = (a, b, toggle, a_python, b_python, param, preset, target, device)
         if any(compiling) or dynamic or fresh:
             raise PerfcliError(
@@ -105,6 +117,7 @@ def compare(
         variants = [Side(tuple(a or ()), a_python), Side(tuple(b or ()), b_python)]
         pair = _pair.of_variants(question, variants, how, asked, allow or (), notes)
     comparison, broken = _pair.judged(pair.comparison)
+    comparison = explained(comparison)
     if try_fixes:
         patient = _trials.Patient(pair.head, comparison.findings, pair.base)
         tried = _trials.try_fixes(patient, how, jobs, notes, _trials.came_with_head)

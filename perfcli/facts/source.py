@@ -148,6 +148,9 @@ def _is_constexpr(argument: ast.arg) -> bool:
     return argument.annotation is not None and "constexpr" in ast.unparse(argument.annotation)
 
 
+_COUNTING = ("range", "static_range", "cdiv")
+
+
 def _integer_names(kernel: ast.FunctionDef) -> set[str]:
     names: set[str] = set()
     for node in ast.walk(kernel):
@@ -158,7 +161,7 @@ def _integer_names(kernel: ast.FunctionDef) -> set[str]:
             isinstance(op, ast.Is | ast.IsNot) for op in node.ops
         ):
             operands = (node.left, *node.comparators)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("range", "cdiv")):
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in _COUNTING:
             operands = node.args
         names |= {o.id for o in operands if isinstance(o, ast.Name)}
     return names

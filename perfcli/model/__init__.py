@@ -4,6 +4,7 @@ A ``Run`` is what one compilation of one scenario yielded; a ``Comparison`` is a
 made from two runs. ``None`` always means "not known", never zero.
 """
 
+from perfcli.model.beside import Beside, Raced, Totals
 from perfcli.model.comparison import (
     Because,
     Comparison,
@@ -14,6 +15,16 @@ from perfcli.model.comparison import (
     WrongResults,
 )
 from perfcli.model.finding import Appearance, Change, Cure, Finding, Trial, TrialOutcome
+from perfcli.model.hand_written import (
+    Case,
+    Data,
+    KernelFamily,
+    KernelLaunch,
+    KernelVariant,
+    LaunchPlan,
+    Layout,
+    Tolerance,
+)
 from perfcli.model.kernel import (
     Access,
     Buffer,
@@ -36,6 +47,7 @@ from perfcli.model.measurement import (
     Turn,
 )
 from perfcli.model.measuring import Ask, MeasureRequest, RoundKind, SideName
+from perfcli.model.problem import Problem, ScenarioProblem
 from perfcli.model.rule import Rule
 from perfcli.model.run import (
     BreakPlace,
@@ -76,15 +88,18 @@ __all__ = [
     "Appearance",
     "Ask",
     "Because",
+    "Beside",
     "BlobId",
     "BreakPlace",
     "Buffer",
     "Bundle",
     "Candidate",
+    "Case",
     "Change",
     "Comparison",
     "CompileRequest",
     "Cure",
+    "Data",
     "Device",
     "DeviceState",
     "Environment",
@@ -96,11 +111,16 @@ __all__ = [
     "GraphFacts",
     "GroupTiming",
     "KernelFacts",
+    "KernelFamily",
     "KernelGroup",
     "KernelKind",
+    "KernelLaunch",
     "KernelText",
+    "KernelVariant",
     "KernelsRequest",
     "Launch",
+    "LaunchPlan",
+    "Layout",
     "LineCounts",
     "Machine",
     "Match",
@@ -115,6 +135,8 @@ __all__ = [
     "OutputCheck",
     "Parameter",
     "Prepared",
+    "Problem",
+    "Raced",
     "Relation",
     "Report",
     "Round",
@@ -123,6 +145,7 @@ __all__ = [
     "Run",
     "Scalar",
     "Scenario",
+    "ScenarioProblem",
     "Screen",
     "Severity",
     "SideName",
@@ -131,6 +154,8 @@ __all__ = [
     "TimeChange",
     "TimeVerdict",
     "Timing",
+    "Tolerance",
+    "Totals",
     "Trial",
     "TrialOutcome",
     "Turn",

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from perfcli.model.beside import Beside
 from perfcli.model.finding import Change, Finding
 from perfcli.model.measuring import SideName
 from perfcli.model.run import Run
@@ -87,6 +88,8 @@ class Comparison:
     """Where both sides were measured together."""
     wrong: WrongResults | None = None
     """Where they were to be measured, and one of them computes something else."""
+    beside: Beside | None = None
+    """Where the head are hand-written kernels for what the base computes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from perfcli.model.problem import ScenarioProblem
 from perfcli.model.values import Device, KernelKind, Mode, OptionValue, Scalar
 
 
@@ -39,6 +40,8 @@ class Target:
 
     @property
     def arch(self) -> str:
+        if self.vendor == "amd":
+            return f"gfx{self.capability[0]}{self.capability[1]}2"  # gfx942
         return f"sm_{self.capability[0]}{self.capability[1]}"
 
 
@@ -109,6 +112,8 @@ class Scenario:
     expects: tuple[Expectation, ...] = ()
     tolerance: Mapping[str, float] = field(default_factory=dict)
     origin: str = ""
+    hand_written: Callable[[Mapping[str, Any]], tuple[ScenarioProblem, ...]] | None = None
+    """Which hand-written kernels compute the same with these parameters; None: none do."""
 
 
 @dataclass(frozen=True, slots=True)

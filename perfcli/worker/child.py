@@ -13,6 +13,13 @@ from typing import BinaryIO
 
 from perfcli.errors import PerfcliError
 from perfcli.model import Ask, CompileRequest, MeasureRequest
+from perfcli.model.kernel_work import (
+    BenchAsk,
+    BenchRequest,
+    CheckRequest,
+    DescribeRequest,
+    LaunchesRequest,
+)
 from perfcli.worker import failures, protocol
 
 
@@ -27,6 +34,8 @@ def serve(request_fd: int, reply_fd: int) -> int:
             if kind == "measure":
                 asked = protocol.decode_dataclass(MeasureRequest, request)
                 _measure(asked, requests, replies)
+            elif kind in _OF_KERNELS:
+                _OF_KERNELS[kind](request, requests, replies)
             elif kind == "template":
                 asked_for = protocol.decode_dataclass(CompileRequest, request)
                 _serve_as_template(asked_for, requests, replies)
@@ -62,6 +71,58 @@ def _measure(request: MeasureRequest, questions: BinaryIO, replies: BinaryIO) ->
     while line := questions.readline():
         ask = protocol.decode_dataclass(Ask, json.loads(line))
         _send(replies, {"type": "turn", "turn": side.turn(ask)})
+
+
+def _compile_launches(request: object, _questions: BinaryIO, replies: BinaryIO) -> None:
+    from perfcli.handwritten.compiling import compile_all
+
+    asked = protocol.decode_dataclass(LaunchesRequest, request)
+    for number, candidate in compile_all(asked):
+        _send(replies, {"type": "compiled", "number": number, "found": candidate})
+    _send(replies, {"type": "done"})
+
+
+def _describe_launches(request: object, _questions: BinaryIO, replies: BinaryIO) -> None:
+    from perfcli.handwritten.describing import describe
+
+    found = describe(protocol.decode_dataclass(DescribeRequest, request))
+    for number, launch in enumerate(found):
+        _send(replies, {"type": "described", "number": number, "found": launch})
+    _send(replies, {"type": "done"})
+
+
+def _check_kernels(request: object, _questions: BinaryIO, replies: BinaryIO) -> None:
+    from perfcli.handwritten.checking import check_all
+
+    asked = protocol.decode_dataclass(CheckRequest, request)
+    for number, checked in check_all(asked):
+        _send(replies, {"type": "checked", "number": number, "found": checked})
+    _send(replies, {"type": "done"})
+
+
+def _bench_kernels(request: object, questions: BinaryIO, replies: BinaryIO) -> None:
+    """Until the parent is gone."""
+    from perfcli.handwritten.benching import on_this_gpu
+
+    bench = on_this_gpu(protocol.decode_dataclass(BenchRequest, request))
+    _send(replies, {"type": "done"})
+
+    def told(name: str) -> None:
+        _send(replies, {"type": "preparing", "name": name})
+
+    while line := questions.readline():
+        ask = protocol.decode_dataclass(BenchAsk, json.loads(line))
+        _send(replies, {"type": "benched", "found": bench.bench(ask, told)})
+        _send(replies, {"type": "done"})
+
+
+_OF_KERNELS = {
+    "launches": _compile_launches,
+    "describe": _describe_launches,
+    "check": _check_kernels,
+    "bench": _bench_kernels,
+}
+"""What is asked about hand-written kernels."""
 
 
 def _serve_as_template(request: CompileRequest, questions: BinaryIO, replies: BinaryIO) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perfcli import registry
+from perfcli import registry, targets
 from perfcli.errors import PerfcliError
 from perfcli.model import Scenario
 
@@ -77,3 +77,41 @@ def test_shipped_scenarios_are_declared_without_torch() -> None:
         "    registry.resolve_params(registry.scenario(name), 'smoke', {})\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+FAMILIES = Path(__file__).parents[1] / "fixtures" / "kernels"
+
+
+def test_a_family_is_found_by_name_or_in_a_users_file() -> None:
+    assert registry.family("column_sum").name == "column-sum"
+    assert registry.family(str(FAMILIES / "row_sum.py")).name == "row-sum"
+
+
+@pytest.mark.parametrize(
+    ("reference", "complaint"),
+    [
+        ("colum-sum", r"no kernel family 'colum-sum': did you mean column-sum\?"),
+        ("nowhere.py", "nowhere.py does not exist"),
+        (str(FAMILIES / "row_sum_code.py"), "has to declare one KernelFamily, it declares 0"),
+    ],
+)
+@pytest.mark.torch
+def test_a_family_that_is_not_there_is_told(reference: str, complaint: str) -> None:
+    with pytest.raises(PerfcliError, match=complaint):
+        registry.family(reference)
+
+
+def test_every_family_is_named_like_its_file_and_plans_its_own_problems() -> None:
+    for name in registry.names("kernels"):
+        family = registry.family(name)
+        assert family.name == name
+        assert family.cases
+        variants = {variant.name for variant in family.variants}
+        assert len(variants) == len(family.variants)
+        for target in (*targets.TARGETS.values(), *targets.KERNEL_TARGETS.values()):
+            for problem in family.benchmarks:
+                assert problem.operation in family.operations
+                plan = family.plan(problem, target, None)
+                assert plan.variant in variants
+                assert plan.launches
+                assert plan.why

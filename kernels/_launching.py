@@ -1,0 +1,65 @@
+"""Runs a plan: every launch in order, with the tensors and numbers that its arguments name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from perfcli.model import KernelLaunch, LaunchPlan, Problem
+
+Record = list[tuple[KernelLaunch, Mapping[str, Any]]]
+"""Launches, each with its arguments by name."""
+_record: ContextVar[Record | None] = ContextVar("_record", default=None)
+
+
+class FamilyCode(Protocol):
+    """The torch side of a family: a module with these functions, named in ``KernelFamily.code``."""
+
+    def inputs(self, problem: Problem, device: str, seed: int) -> dict[str, Tensor]:
+        """Normally distributed inputs of the problem's shape, strides and dtype."""
+
+    def reference(self, problem: Problem, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The outputs in float64, by a formula that shares nothing with the kernels."""
+
+    def run(
+        self, problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan
+    ) -> dict[str, Tensor]:
+        """The outputs by the plan's kernels. Allocates outputs and workspace; synchronises not."""
+
+    def eager(self, problem: Problem, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The same outputs by torch's own operators, as a user would write it; this is also what
+        torch.compile gets."""
+
+    def function(self, name: str) -> Any:
+        """The ``@triton.jit`` function that a ``KernelLaunch`` names."""
+
+
+def launch(code: FamilyCode, plan: LaunchPlan, values: Mapping[str, Any]) -> None:
+    """Enqueues the plan's launches on the current stream.
+
+    ``values`` holds every run-time argument of every launch by name.
+    """
+    record = _record.get()
+    for step in plan.launches:
+        arguments = {name: values[name] for name in step.arguments}
+        if record is not None:
+            record.append((step, arguments))
+            continue
+        code.function(step.function)[step.grid](
+            **arguments, **step.constants, num_warps=step.num_warps, num_stages=step.num_stages
+        )
+
+
+@contextmanager
+def recorded() -> Iterator[Record]:
+    """Launches are written down instead of enqueued: tensors need no memory."""
+    record: Record = []
+    token = _record.set(record)
+    try:
+        yield record
+    finally:
+        _record.reset(token)

@@ -1,0 +1,151 @@
+"""Where fusing one more full-size read becomes expensive: the launches to look at, what came of
+each, and the cliff. Pure; compiling and timing are the caller's.
+
+    for problem in settings(reads=(3, 5, 7)):
+        plan = mix_order.plan(problem, target, "inductor")
+        row = row_of(problem, plan.launches[0], candidate, seconds or None)
+    cliffs(rows)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+from perfcli.model import Candidate, KernelLaunch, Problem
+
+from ._mix_order_cases import mix_order
+from ._mix_order_plan import ITEM_BYTES, read_count
+
+READS = (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 15, 17, 19)
+SLOWER = 1.1
+"""Times the fewest seconds per byte of fewer reads: from there on a launch is on the cliff."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeRow:
+    """One launch of the fused kernel. ``None``: not known."""
+
+    reads: int
+    dtype: str
+    num_warps: int
+    block: int
+    """Rows at a time."""
+    num_stages: int
+    registers: int | None
+    """Per thread."""
+    spilled_words: int | None
+    """Per thread, of 32 bits."""
+    shared_bytes: int | None
+    """Per block."""
+    warps_per_sm: int | None
+    """Resident at the same time."""
+    seconds: float | None
+    full_bytes: int
+    """Read and written in full size: what the time is held against."""
+    error: str = ""
+
+    @property
+    def launch(self) -> tuple[str, int, int, int]:
+        return (self.dtype, self.num_warps, self.block, self.num_stages)
+
+    @property
+    def seconds_per_byte(self) -> float | None:
+        return None if self.seconds is None else self.seconds / self.full_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Cliff:
+    """What more reads do to one launch configuration."""
+
+    dtype: str
+    num_warps: int
+    block: int
+    num_stages: int
+    most_clean_reads: int | None
+    """The most reads up to which nothing is spilled; None where even the fewest spill."""
+    spills_from: int | None
+    """The fewest reads that spill; None where none does."""
+    spilled_words: int
+    """There; 0 where none does."""
+    slow_from: int | None
+    """The fewest reads whose time per byte is SLOWER times that of fewer; None where there is none
+    or nothing was timed."""
+    slowdown: float | None
+    """The worst time per byte over the best; None where nothing was timed."""
+
+
+def settings(
+    reads: Sequence[int] = READS,
+    warps: Sequence[int] = (2, 4, 8),
+    blocks: Sequence[int] = (1, 4),
+    stages: Sequence[int] = (1,),
+    dtypes: Sequence[str] = ("bfloat16", "float32"),
+    rows: int = 98304,
+    columns: int = 512,
+) -> tuple[Problem, ...]:
+    """Every combination, by default around what Inductor chose in pytorch #179494 (98304 × 512,
+    2 warps, 4 rows at a time). Each problem fixes its launch."""
+    return tuple(
+        replace(
+            problem := mix_order(rows, columns, count, dtype),
+            settings={**problem.settings, "warps": w, "block": b, "stages": s},
+        )
+        for dtype, w, b, s, count in product(dtypes, warps, blocks, stages, reads)
+    )
+
+
+def row_of(
+    problem: Problem, launch: KernelLaunch, compiled: Candidate, seconds: float | None = None
+) -> ProbeRow:
+    """``launch``: the fused kernel's, the first of its plan."""
+    resident = compiled.blocks_per_sm
+    reads = read_count(problem)
+    return ProbeRow(
+        reads=reads,
+        dtype=problem.dtype,
+        num_warps=launch.num_warps,
+        block=int(str(launch.constants["BLOCK"])),
+        num_stages=int(str(launch.constants["STAGES"])),
+        registers=compiled.registers,
+        spilled_words=compiled.spilled_words,
+        shared_bytes=compiled.shared_bytes,
+        warps_per_sm=None if resident is None else resident * launch.num_warps,
+        seconds=seconds,
+        full_bytes=(reads + 1) * problem.elements * ITEM_BYTES[problem.dtype],
+        error=compiled.error,
+    )
+
+
+def cliffs(rows: Iterable[ProbeRow]) -> tuple[Cliff, ...]:
+    """One for each launch configuration, in the order in which they come first."""
+    groups: dict[tuple[str, int, int, int], list[ProbeRow]] = {}
+    for row in rows:
+        groups.setdefault(row.launch, []).append(row)
+    return tuple(_cliff(sorted(group, key=lambda r: r.reads)) for group in groups.values())
+
+
+def _cliff(rows: Sequence[ProbeRow]) -> Cliff:
+    known = [row for row in rows if row.spilled_words is not None]
+    spilling = next((row for row in known if row.spilled_words), None)
+    clean = [r.reads for r in known if not spilling or r.reads < spilling.reads]
+    times = [(row.reads, t) for row in rows if (t := row.seconds_per_byte) is not None]
+    return Cliff(
+        *rows[0].launch,
+        most_clean_reads=max(clean, default=None),
+        spills_from=spilling.reads if spilling else None,
+        spilled_words=(spilling.spilled_words or 0) if spilling else 0,
+        slow_from=_slow_from(times),
+        slowdown=max(t for _, t in times) / min(t for _, t in times) if times else None,
+    )
+
+
+def _slow_from(times: Sequence[tuple[int, float]]) -> int | None:
+    """``times``: reads, and seconds per byte."""
+    best = float("inf")
+    for reads, time in times:
+        if time > SLOWER * best:
+            return reads
+        best = min(best, time)
+    return None

@@ -1,0 +1,146 @@
+"""A choice of variant, tile and warps, and one launch of it as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from perfcli.model import KernelLaunch, Problem, Scalar
+
+TRITON_TYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
+VECTOR_BYTES = 16
+"""What one thread loads with one instruction."""
+DIVISOR = 16
+"""Triton's launcher specialises integers that are multiples of it."""
+INDEX_BYTES, STATISTIC_BYTES = 8, 4
+BACKWARD = ("softmax-backward", "log-softmax-backward", "cross-entropy-backward")
+LOSS, LOSS_GRADIENT = "cross-entropy", "cross-entropy-backward"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """How a problem is computed. Tiles and chunks are numbers of elements."""
+
+    variant: str
+    warps: int
+    tile: int
+    """Of one load by the whole block; cached: the padded row times the rows of a block."""
+    rows: int = 1
+    """Of a block of the cached variant."""
+    chunk: int = 0
+    """Of the split variant: what a block reads of a row."""
+    stages: int = 1
+    programs: int = 0
+    """Blocks of a persistent grid; 0: one block per tile."""
+    recompute: str = "no"
+    held: int = 0
+    """Tiles of the held variant that stay in registers."""
+    lag: int = 0
+    """Of the lagged variant: chunks between taking the statistics and writing."""
+    backwards: bool = True
+    keep: str = ""
+    drop: str = ""
+
+
+def vector(problem: Problem) -> int:
+    """Elements in 16 bytes."""
+    return VECTOR_BYTES // ITEM_BYTES[problem.dtype]
+
+
+def vectors_only(problem: Problem) -> bool:
+    return problem.columns % vector(problem) == 0
+
+
+def aligned(problem: Problem) -> bool:
+    """Every row starts at a multiple of 16 bytes when the first one does."""
+    strides = (problem.stride, problem.columns)  # of the input and of the output
+    return problem.rows == 1 or all(stride % vector(problem) == 0 for stride in strides)
+
+
+def congruent(problem: Problem) -> bool:
+    """Row by row, input and output (which has no gaps) lie alike with regard to 16 bytes."""
+    return problem.rows == 1 or (problem.stride - problem.columns) % vector(problem) == 0
+
+
+def padded_bytes(problem: Problem) -> int:
+    """Of a row, up to the next power of two; a vector at least."""
+    padded = 1 << max(problem.columns - 1, 0).bit_length()
+    return max(padded * ITEM_BYTES[problem.dtype], VECTOR_BYTES)
+
+
+def chunks_of(problem: Problem, choice: Choice) -> int:
+    return -(-problem.columns // choice.chunk) if choice.chunk else 1
+
+
+def launch(
+    problem: Problem,
+    choice: Choice,
+    function: str,
+    grid: tuple[int, int, int],
+    arguments: Mapping[str, str],
+    constants: Mapping[str, Scalar],
+) -> KernelLaunch:
+    """One launch; pointers come from torch's allocator, whose blocks are aligned."""
+    sizes = {
+        "columns": problem.columns,
+        "x_stride": problem.stride,
+        "saved_stride": problem.stride,
+        "dy_stride": problem.stride,
+        "dx_stride": problem.columns,
+        "y_stride": problem.columns,
+    }
+    divisible = tuple(
+        name
+        for name, kind in arguments.items()
+        if kind.startswith("*") or sizes.get(name, 1) % DIVISOR == 0
+    )
+    return KernelLaunch(
+        function, grid, arguments, constants, choice.warps, 1, divisible_by_16=divisible
+    )
+
+
+def pointer(problem: Problem) -> str:
+    return f"*{TRITON_TYPES[problem.dtype]}"
+
+
+def tile_constants(problem: Problem, choice: Choice) -> dict[str, Scalar]:
+    """Of whole rows that one block holds (see _softmax_cached)."""
+    block = choice.tile // choice.rows
+    return {
+        "ROWS": choice.rows,
+        "BLOCK": block,
+        "VECTOR": vector(problem),
+        "ALIGNED": aligned(problem),
+        "VECTORS_ONLY": vectors_only(problem),
+        "FULL": problem.columns == block and problem.rows % choice.rows == 0,
+        "DROP": choice.drop,
+    }
+
+
+def walk_constants(problem: Problem, choice: Choice) -> dict[str, Scalar]:
+    """Of a row, or a chunk of it, that is read tile by tile (see _softmax_statistics)."""
+    peelable = choice.variant in ("split", "lagged", "shared", "held") and congruent(problem)
+    peel = choice.variant == "peeled" or (peelable and not aligned(problem))
+    step = choice.chunk or choice.tile
+    return {
+        "LANES": choice.tile // vector(problem),
+        "VECTOR": vector(problem),
+        "ITEM": ITEM_BYTES[problem.dtype],
+        "ALIGNED": aligned(problem),
+        "PEEL": peel,
+        "STRIPE": min(choice.tile // vector(problem), choice.warps * 32),
+        "TAIL": peel or problem.columns % step != 0 or step % choice.tile != 0,
+        "EDGE": peel or not vectors_only(problem),
+        "STAGES": choice.stages,
+    }
+
+
+PARTS_PER_BLOCK = 1024
+"""So many chunks' statistics are combined by every block of the second kernel; more of them, by a
+kernel of their own."""
+
+
+def parts(chunks: int) -> int:
+    """The next power of two, two at least."""
+    return max(2, 1 << (chunks - 1).bit_length())

@@ -1,0 +1,1 @@
+"""The worker's side of hand-written kernels: compiled without a device, checked, timed."""

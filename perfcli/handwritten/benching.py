@@ -1,0 +1,140 @@
+"""Problems of a family timed against everything else that computes them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from perfcli.errors import PerfcliError
+from perfcli.handwritten import modules
+from perfcli.handwritten.comparing import compare_outputs
+from perfcli.handwritten.contenders import COPY, Launch, Workbench, launch_of
+from perfcli.handwritten.rounds import Clock, first_line, time_rounds
+from perfcli.model import KernelFamily, Machine
+from perfcli.model.kernel_work import BenchAsk, Benched, BenchRequest, Timed
+
+Told = Callable[[str], None]
+
+
+class Bench:
+    """Times the problems that it is asked for, on ``device``, by ``clock``."""
+
+    def __init__(self, request: BenchRequest, clock: Clock, machine: Machine, device: str) -> None:
+        self._family: KernelFamily = modules.family(request.family)
+        self._code = modules.code(self._family.code, request.family)
+        self._seed = request.seed
+        self._clock = clock
+        self._machine = machine
+        self._device = device
+
+    def bench(self, ask: BenchAsk, told: Told) -> Benched:
+        """Gets every contender ready, holds it against the reference, then times all in rounds.
+        ``told`` hears who is being made ready. A contender that fails is not timed; one that takes
+        the device with it ends the rest."""
+        self._free_memory()
+        tensors = self._code.inputs(ask.problem, self._device, self._seed)
+        bench = Workbench(ask.problem, self._code, tensors, self._device)
+        ready: dict[str, Launch] = {}
+        found: dict[str, Timed] = {}
+        reference = _tried(lambda: self._code.reference(ask.problem, tensors))
+        for contender in ask.contenders:
+            told(contender.name)
+            started = time.monotonic()
+            try:
+                launch = launch_of(contender, bench, ask)
+                outputs = launch()
+                self._wait()
+                launch()  # what the first one tuned or specialised is settled now
+                self._wait()
+            except Exception as error:
+                # Ours and not others': a missing peer or a refused plan is told in its own words.
+                why = str(error) if isinstance(error, PerfcliError) else first_line(error)
+                found[contender.name] = Timed(contender.name, error=why)
+                if not self._usable():
+                    return self._benched(ask, found, lost=True)
+                continue
+            timed = Timed(contender.name, ready_seconds=round(time.monotonic() - started, 3))
+            if contender.name != COPY:
+                timed = self._judged(timed, ask, outputs, reference)
+            ready[contender.name], found[contender.name] = launch, timed
+            del outputs
+        del reference
+        told("")
+        seconds, errors = time_rounds(
+            ready, self._clock, ask.rounds, ask.budget_seconds, self._seed
+        )
+        for name, values in seconds.items():
+            found[name] = replace(found[name], seconds=values)
+        for name, why in errors.items():
+            found[name] = replace(found[name], error=why)
+        return self._benched(ask, found, lost=bool(errors) and not self._usable())
+
+    def _judged(self, timed: Timed, ask: BenchAsk, outputs: Any, reference: Any) -> Timed:
+        """With the largest difference from the reference, where that is known."""
+        if not reference:
+            return timed
+        named = outputs if isinstance(outputs, Mapping) else _named(outputs, reference)
+        expected = {name: value for name, value in reference.items() if name in named}
+        errors = _tried(
+            lambda: compare_outputs(named, expected, self._family.tolerances(ask.problem))
+        )
+        if not errors:
+            return timed
+        worst = max(errors, key=lambda e: (not e.is_right, e.error or 0.0))
+        wrong = "" if worst.is_right else _told_wrong(worst.name, worst)
+        return replace(timed, largest_error=worst.error, wrong=wrong)
+
+    def _benched(self, ask: BenchAsk, found: Mapping[str, Timed], *, lost: bool) -> Benched:
+        rounds = max((len(timed.seconds) for timed in found.values()), default=0)
+        timed = tuple(found.values())
+        return Benched(ask.problem, ask.moved_bytes, timed, self._machine, rounds, lost)
+
+    def _wait(self) -> None:
+        import torch
+
+        if self._device == "cuda":
+            torch.cuda.synchronize()
+
+    def _free_memory(self) -> None:
+        """Of the problem before, whose blocks have other sizes."""
+        import torch
+
+        if self._device == "cuda":
+            torch.cuda.empty_cache()
+
+    def _usable(self) -> bool:
+        try:
+            self._wait()
+        except RuntimeError:
+            return False
+        return True
+
+
+def on_this_gpu(request: BenchRequest) -> Bench:
+    """On the current CUDA device."""
+    from perfcli.handwritten.device_clock import DeviceClock
+    from perfcli.measure import machine
+
+    return Bench(request, DeviceClock(), machine.describe("cuda", flush_l2=True), "cuda")
+
+
+def _named(outputs: Any, reference: Mapping[str, Any]) -> dict[str, Any]:
+    """A peer's outputs by the reference's names, in order."""
+    values = outputs if isinstance(outputs, tuple | list) else (outputs,)
+    return dict(zip(reference, values, strict=False))
+
+
+def _told_wrong(name: str, error: Any) -> str:
+    if error.problem:
+        return f"{name} {error.problem}"
+    return f"{error.wrong:,} of {error.elements:,} elements of {name} are outside the tolerance"
+
+
+def _tried(work: Callable[[], Any]) -> Any:
+    """None where memory is too small for a reference in float64: times are good without."""
+    try:
+        return work()
+    except RuntimeError:
+        return None

@@ -1,0 +1,92 @@
+"""A compiled launch as a candidate: from NVIDIA's cubin, from AMD's code object, or one that
+Triton refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from perfcli.facts import occupancy, occupancy_amd
+from perfcli.facts.binary import find_tools, read_cubin
+from perfcli.facts.hsaco import read_hsaco
+from perfcli.facts.ptx import local_array_bytes
+from perfcli.model import Candidate, KernelLaunch, Target
+
+
+def candidate_of(kernel: Any, launch: KernelLaunch, target: Target) -> Candidate:
+    """Of what ``triton.compile`` gives."""
+    if target.vendor == "amd":
+        return _on_amd(kernel, launch, target)
+    return _on_nvidia(kernel, launch, target)
+
+
+def _on_nvidia(kernel: Any, launch: KernelLaunch, target: Target) -> Candidate:
+    import triton
+
+    tools = find_tools(Path(triton.__file__).parent)
+    facts = read_cubin(kernel.asm["cubin"], tools, "", kernel.asm["ptx"])
+    shared = int(kernel.metadata.shared)
+    resident = occupancy.occupancy(target, facts.registers, shared, launch.num_warps)
+    return Candidate(
+        config=_numbers(launch),
+        num_warps=launch.num_warps,
+        num_stages=launch.num_stages,
+        registers=facts.registers,
+        stack_bytes=facts.stack_bytes,
+        local_array_bytes=local_array_bytes(kernel.asm["ptx"]),
+        shared_bytes=shared,
+        local_loads=facts.local_loads,
+        local_stores=facts.local_stores,
+        local_loads_in_loops=facts.local_loads_in_loops,
+        local_stores_in_loops=facts.local_stores_in_loops,
+        global_loads=dict(facts.global_loads),
+        global_stores=dict(facts.global_stores),
+        tma_loads=facts.tma_loads,
+        tma_stores=facts.tma_stores,
+        blocks_per_sm=resident.blocks_per_sm,
+        occupancy=resident.fraction,
+        occupancy_limit=resident.limit,
+        binary_hash=facts.code_hash,
+    )
+
+
+def _on_amd(kernel: Any, launch: KernelLaunch, target: Target) -> Candidate:
+    facts = read_hsaco(kernel.asm["hsaco"], kernel.asm["amdgcn"])
+    # Triton asks for its LDS at launch; the code object names what is static.
+    shared = max(int(kernel.metadata.shared), facts.shared_bytes)
+    resident = occupancy_amd.occupancy(target, facts.vector_registers, shared, launch.num_warps)
+    return Candidate(
+        config=_numbers(launch),
+        num_warps=launch.num_warps,
+        num_stages=launch.num_stages,
+        registers=facts.vector_registers,
+        stack_bytes=facts.stack_bytes,
+        local_array_bytes=max(facts.stack_bytes - 4 * facts.spilled_words, 0),
+        shared_bytes=shared,
+        local_loads=facts.local_loads,
+        local_stores=facts.local_stores,
+        global_loads=dict(facts.global_loads),
+        global_stores=dict(facts.global_stores),
+        tma_loads=0,
+        tma_stores=0,
+        blocks_per_sm=resident.blocks_per_sm,
+        occupancy=resident.fraction,
+        occupancy_limit=resident.limit,
+        binary_hash=facts.code_hash,
+    )
+
+
+def refused(launch: KernelLaunch, error: Exception) -> Candidate:
+    # Triton's own errors quote the source between the place and the reason.
+    lines = [line.strip() for line in str(error).splitlines() if line.strip(" ^")]
+    told = " ".join(dict.fromkeys([*lines[:1], *lines[-1:]]))
+    return Candidate(
+        config=_numbers(launch),
+        num_warps=launch.num_warps,
+        num_stages=launch.num_stages,
+        error=f"{type(error).__name__}: {told}"[:300],
+    )
+
+
+def _numbers(launch: KernelLaunch) -> dict[str, int]:
+    return {name: int(v) for name, v in launch.constants.items() if isinstance(v, int)}

@@ -1,0 +1,146 @@
+"""Cases of a family run and held against their references: on the GPU one after the other, through
+Triton's interpreter on all cores."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
+from typing import Any
+
+from perfcli.errors import PerfcliError, WorkerFailed
+from perfcli.handwritten import interpreter, modules
+from perfcli.handwritten.comparing import compare_outputs
+from perfcli.handwritten.compiling import compile_ahead
+from perfcli.handwritten.data import arranged
+from perfcli.model import KernelFamily, LaunchPlan, Problem
+from perfcli.model.kernel_work import CheckedCase, CheckRequest, LaunchToCompile, PlannedCase
+
+
+def check_all(request: CheckRequest) -> Iterator[tuple[int, CheckedCase]]:
+    """Each case's number and what came of it, as they come. Ends early where the device was lost
+    to this process: the last case says so.
+
+    Raises:
+        WorkerFailed: a process of the interpreter's was killed.
+        PerfcliError: the family or its code is not there, or NumPy, which the interpreter needs.
+    """
+    family = modules.family(request.family)
+    modules.code(family.code, request.family)
+    if request.runner == "gpu":
+        if request.target is not None:
+            compile_ahead(_launches(family, request), request.family, request.jobs)
+        for number, planned in enumerate(request.cases):
+            checked = check_case(request, planned, "cuda", request.seed + number)
+            yield number, checked
+            if checked.device_lost:
+                return
+    else:
+        _need_numpy()
+        yield from _interpreted(request)
+
+
+def _launches(family: KernelFamily, request: CheckRequest) -> list[LaunchToCompile]:
+    """Of all cases, equal ones once; the grid decides nothing about the code."""
+    assert request.target is not None
+    found: dict[str, LaunchToCompile] = {}
+    for planned in request.cases:
+        for launch in planned.plan.launches if planned.plan else ():
+            bare = replace(launch, grid=(1, 1, 1))
+            found.setdefault(repr(bare), LaunchToCompile(family.code, bare, request.target))
+    return list(found.values())
+
+
+def _interpreted(request: CheckRequest) -> Iterator[tuple[int, CheckedCase]]:
+    import torch
+
+    interpreter.round_to_nearest()
+    torch.set_num_threads(1)  # before the fork: its threads would not survive it
+    context = multiprocessing.get_context("fork")
+    pool = ProcessPoolExecutor(max(request.jobs, 1), mp_context=context)
+    try:
+        futures = {
+            pool.submit(check_case, request, planned, "cpu", request.seed + number): number
+            for number, planned in enumerate(request.cases)
+        }
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+    except BrokenProcessPool as error:
+        raise WorkerFailed(
+            "a process that ran cases was killed (out of memory?): use fewer with --jobs, or "
+            "choose cases with --case"
+        ) from error
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def check_case(request: CheckRequest, planned: PlannedCase, device: str, seed: int) -> CheckedCase:
+    """One case. Whatever a family raises is its failure, not this process's."""
+    if planned.plan is None:
+        return CheckedCase("refused", "", reason=planned.refusal)
+    started = time.monotonic()
+    family = modules.family(request.family)
+    code = modules.code(family.code, request.family)
+    try:
+        errors = _errors(family, code, planned, planned.plan, device, seed)
+    except PerfcliError as error:
+        return CheckedCase("refused", planned.plan.variant, reason=str(error))
+    except Exception as error:
+        lost = device == "cuda" and not _usable()
+        return CheckedCase("failed", planned.plan.variant, reason=_line(error), device_lost=lost)
+    right = all(error.is_right for error in errors)
+    taken = round(time.monotonic() - started, 3)
+    variant = planned.plan.variant
+    return CheckedCase("right" if right else "wrong", variant, errors, seconds=taken)
+
+
+def _errors(
+    family: KernelFamily, code: Any, planned: PlannedCase, plan: LaunchPlan, device: str, seed: int
+) -> Any:
+    problem = planned.case.problem
+    tensors = arranged(planned.case, problem, code.inputs(problem, device, seed))
+    expected = code.reference(problem, tensors)
+    found = _run(code, problem, tensors, plan, device)
+    return compare_outputs(found, expected, family.tolerances(problem))
+
+
+def _run(
+    code: Any, problem: Problem, tensors: Mapping[str, Any], plan: LaunchPlan, device: str
+) -> Mapping[str, Any]:
+    import torch
+
+    with torch.no_grad():
+        found: Mapping[str, Any] = code.run(problem, tensors, plan)
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return found
+
+
+def _usable() -> bool:
+    """An illegal access ends all work of its process on the device."""
+    import torch
+
+    try:
+        torch.cuda.synchronize()
+        torch.zeros(1, device="cuda").item()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _need_numpy() -> None:
+    import importlib.util
+
+    if importlib.util.find_spec("numpy") is None:
+        raise PerfcliError(
+            "Triton's interpreter needs NumPy, which this Python lacks: pip install numpy there, "
+            "or check on a GPU"
+        )
+
+
+def _line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"[:300]

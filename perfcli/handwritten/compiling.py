@@ -1,0 +1,177 @@
+"""Launches of hand-written kernels to machine code for a target, and what that is made of.
+
+Triton compiles as it would at the launch: the same signature, constants and divisibility. Its own
+ptxas is used, as a kernel outside of Inductor gets it. No device is asked for anything. Seen with
+triton 3.6 and 3.7.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed, wait
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Any
+
+from perfcli.compile import kernel_cache
+from perfcli.compile.kernel_cache import Compiled
+from perfcli.errors import PerfcliError, WorkerFailed
+from perfcli.handwritten import modules
+from perfcli.handwritten.candidates import candidate_of, refused
+from perfcli.model import Candidate, KernelLaunch, Target
+from perfcli.model.kernel_work import LaunchesRequest, LaunchToCompile
+
+FORMAT = 1
+"""Of the cache's entries: raise it when a fact is added or counted differently."""
+
+
+def compile_all(request: LaunchesRequest) -> Iterator[tuple[int, Candidate]]:
+    """Each launch's number and what it became, as they come. One that Triton refuses has its
+    ``error``.
+
+    Raises:
+        WorkerFailed: a compiling process was killed.
+        PerfcliError: a family's code is not there.
+    """
+    for name in {each.code for each in request.launches}:
+        modules.code(name, request.family)  # imported once, before the pool forks
+    context = multiprocessing.get_context("fork")
+    cache_dir = Path(request.cache_dir)
+    pool = ProcessPoolExecutor(max(request.jobs, 1), mp_context=context)
+    try:
+        futures = {
+            pool.submit(compile_launch, each, request.family, cache_dir): number
+            for number, each in enumerate(request.launches)
+        }
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+    except BrokenProcessPool as error:
+        raise WorkerFailed(
+            "a process that compiled kernels was killed (out of memory?): use fewer with --jobs, "
+            "what it finished is cached"
+        ) from error
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def compile_ahead(launches: Sequence[LaunchToCompile], family: str, jobs: int) -> None:
+    """Fills Triton's own cache, where launches then find what they would compile one after
+    the other. What fails will say so there. To be called before anything asks for the device: a
+    forked process cannot use it."""
+    for name in {each.code for each in launches}:
+        modules.code(name, family)
+    context = multiprocessing.get_context("fork")
+    pool = ProcessPoolExecutor(max(jobs, 1), mp_context=context)
+    try:
+        wait([pool.submit(_compile_ahead, each, family) for each in launches])
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _compile_ahead(asked: LaunchToCompile, family: str) -> None:
+    function = modules.code(asked.code, family).function(asked.launch.function)
+    _built(_source(function, asked.launch), asked)
+
+
+def compile_launch(asked: LaunchToCompile, family: str, cache_dir: Path) -> Candidate:
+    """Compiles the launch, or takes what an earlier run kept of it."""
+    try:
+        function = modules.code(asked.code, family).function(asked.launch.function)
+        source = _source(function, asked.launch)
+    except PerfcliError:
+        raise
+    except Exception as error:  # a launch that does not fit its function: the family's fault
+        return refused(asked.launch, error)
+    path = _entry(source, asked, cache_dir)
+    found = kernel_cache.read(path)
+    if found is not None and found.candidates:
+        return found.candidates[0]
+    try:
+        candidate = _compile(source, asked)
+    except PerfcliError:
+        raise
+    except Exception as error:  # Triton refuses it, for whatever reason
+        return refused(asked.launch, error)
+    kernel_cache.write(path, Compiled((candidate,), {}))
+    return candidate
+
+
+def _source(function: Any, launch: KernelLaunch) -> Any:
+    """What Triton's launcher would compile for these arguments."""
+    from triton.compiler import ASTSource
+
+    given = {**launch.arguments, **dict.fromkeys(launch.constants, "constexpr")}
+    unknown = given.keys() - set(function.arg_names)
+    missing = [name for name in function.arg_names if name not in given]
+    if unknown or missing:
+        raise ValueError(
+            f"{launch.function} takes ({', '.join(function.arg_names)}); its launch lacks "
+            f"{missing or 'nothing'} and has besides {sorted(unknown) or 'nothing'}"
+        )
+    place = {name: index for index, name in enumerate(function.arg_names)}
+    return ASTSource(
+        function,
+        {name: given[name] for name in function.arg_names},
+        {(place[name],): value for name, value in launch.constants.items()},
+        _attributes(function.arg_names, launch),
+    )
+
+
+def _attributes(names: Sequence[str], launch: KernelLaunch) -> dict[tuple[int], list[Any]]:
+    """As Triton's launcher writes them, so that its cache finds what was compiled ahead: an entry
+    for each pointer and whole number, and from 3.7 on for each constant."""
+    import triton
+
+    with_constants = tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 7)
+    return {
+        (index,): [["tt.divisibility", 16]] if name in launch.divisible_by_16 else []
+        for index, name in enumerate(names)
+        if (with_constants and name in launch.constants)
+        or launch.arguments.get(name, "").startswith(("*", "i", "u"))
+    }
+
+
+def _entry(source: Any, asked: LaunchToCompile, cache_dir: Path) -> Path:
+    """Where the entry is, or will be: by the source with all that it calls, the launch, the target
+    and triton, which brings its own ptxas."""
+    import triton
+
+    launch = asked.launch
+    parts = [
+        "hand-written",
+        str(FORMAT),
+        str(kernel_cache.FORMAT),
+        source.hash(),
+        repr((launch.num_warps, launch.num_stages, sorted(launch.constants))),
+        repr(asked.target),
+        triton.__version__,
+        sys.version.split()[0],
+    ]
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    return cache_dir / "kernels" / key[:2] / f"{key}.json.z"
+
+
+def _compile(source: Any, asked: LaunchToCompile) -> Candidate:
+    return candidate_of(_built(source, asked), asked.launch, asked.target)
+
+
+def _built(source: Any, asked: LaunchToCompile) -> Any:
+    import triton
+
+    launch = asked.launch
+    return triton.compile(
+        source,
+        target=_gpu(asked.target),
+        options={"num_warps": launch.num_warps, "num_stages": launch.num_stages},
+    )
+
+
+def _gpu(target: Target) -> Any:
+    from triton.backends.compiler import GPUTarget
+
+    if target.vendor == "amd":
+        return GPUTarget("hip", target.arch, target.warp_size)
+    return GPUTarget("cuda", target.capability[0] * 10 + target.capability[1], target.warp_size)

@@ -1,0 +1,80 @@
+"""Kernels of other projects for the same problems, where they are installed.
+
+Seen with liger-kernel 0.8.5 and quack-kernels 0.6.5. Forward operations only: their backward
+functions take what their own forward saved.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from perfcli.errors import PerfcliError
+from perfcli.model import Problem
+
+NAMES = ("liger", "quack")
+_PACKAGES = {"liger": "liger_kernel", "quack": "quack"}
+
+Tensors = Mapping[str, Any]
+Peer = Callable[[Problem, Tensors], Callable[[], Any]]
+
+
+def installed() -> tuple[str, ...]:
+    return tuple(name for name in NAMES if importlib.util.find_spec(_PACKAGES[name]) is not None)
+
+
+def known(name: str, operation: str) -> bool:
+    """Whether this peer has the operation, installed or not."""
+    return (name, operation) in _PEERS
+
+
+def launch_of(name: str, problem: Problem, tensors: Tensors) -> Callable[[], Any]:
+    """What launches the peer's kernel.
+
+    Raises:
+        PerfcliError: it is not installed, or has no such operation.
+    """
+    if name not in installed():
+        raise PerfcliError(f"{_PACKAGES[name]} is not installed")
+    peer = _PEERS.get((name, problem.operation))
+    if peer is None:
+        raise PerfcliError(f"{name} has no {problem.operation}")
+    return peer(problem, tensors)
+
+
+def _liger_softmax(_problem: Problem, tensors: Tensors) -> Callable[[], Any]:
+    apply = importlib.import_module("liger_kernel.ops.softmax").LigerSoftmaxFunction.apply
+    return lambda: apply(tensors["x"])
+
+
+def _quack_softmax(_problem: Problem, tensors: Tensors) -> Callable[[], Any]:
+    softmax = importlib.import_module("quack.softmax").softmax
+    return lambda: softmax(tensors["x"])
+
+
+def _liger_rmsnorm(problem: Problem, tensors: Tensors) -> Callable[[], Any]:
+    apply = importlib.import_module("liger_kernel.ops.rms_norm").LigerRMSNormFunction.apply
+    eps = _eps(problem)
+    # weight offset 0, statistics in float32, not in place
+    return lambda: apply(tensors["x"], tensors["weight"], eps, 0.0, "llama", False)
+
+
+def _quack_rmsnorm(problem: Problem, tensors: Tensors) -> Callable[[], Any]:
+    rmsnorm = importlib.import_module("quack.rmsnorm").rmsnorm
+    eps = _eps(problem)
+    return lambda: rmsnorm(tensors["x"], tensors["weight"], eps=eps)
+
+
+def _eps(problem: Problem) -> float:
+    eps = problem.settings.get("eps")
+    return 1e-6 if eps is None else float(eps)
+
+
+_PEERS: Mapping[tuple[str, str], Peer] = {
+    ("liger", "softmax"): _liger_softmax,
+    ("quack", "softmax"): _quack_softmax,
+    ("liger", "rmsnorm"): _liger_rmsnorm,
+    ("quack", "rmsnorm"): _quack_rmsnorm,
+}

@@ -1,0 +1,105 @@
+"""Kernels written by hand: what a family computes, and how one computation is launched.
+
+A ``KernelFamily`` is declared in one file of ``kernels/``, without torch. Which kernels run, with
+which blocks and warps, is a ``LaunchPlan``: plain data made by a pure function of the problem and
+the target, so that the same plan is compiled without a GPU, predicted, printed and launched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from perfcli.model.problem import Problem
+from perfcli.model.values import Scalar
+from perfcli.model.workload import Target
+
+Data = Literal[
+    "normal", "large", "nan", "infinite", "minus-infinity-masked", "signed-zero", "constant"
+]
+Layout = Literal["contiguous", "padded-rows", "transposed", "misaligned"]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelLaunch:
+    """One launch of one ``@triton.jit`` function."""
+
+    function: str
+    """Its name in the family's file of kernels."""
+    grid: tuple[int, int, int]
+    arguments: Mapping[str, str]
+    """Run-time arguments in the order of the signature, each with Triton's type of it: ``*bf16``,
+    ``i32``, ``fp32``, ``tensordesc<bf16[64, 128]>``."""
+    constants: Mapping[str, Scalar]
+    num_warps: int
+    num_stages: int = 1
+    divisible_by_16: tuple[str, ...] = ()
+    """Arguments, pointers among them, that Triton may take for multiples of 16."""
+    shared_bytes: int | None = None
+    """What the plan says the compiled kernel takes per block; None where no formula is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchPlan:
+    """How one problem is computed on one target."""
+
+    variant: str
+    launches: tuple[KernelLaunch, ...]
+    why: str
+    """The row of the family's table that chose this variant and these numbers."""
+    workspace_bytes: int = 0
+    instead_of: str = ""
+    """The variant that was asked for and cannot do this problem, with its reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelVariant:
+    """One way to compute some operations of a family."""
+
+    name: str
+    summary: str
+    operations: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One problem whose outputs are held against a float64 reference."""
+
+    problem: Problem
+    variant: str | None = None
+    """None: whatever the plan picks."""
+    data: Data = "normal"
+    layout: Layout = "contiguous"
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """An output may differ from the reference by ``absolute + relative × |reference|``."""
+
+    absolute: float
+    relative: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class KernelFamily:
+    """Hand-written kernels for one kind of computation."""
+
+    name: str
+    summary: str
+    operations: Mapping[str, str]
+    """Each with what it computes, as a formula."""
+    variants: tuple[KernelVariant, ...]
+    plan: Callable[[Problem, Target, str | None], LaunchPlan]
+    """Raises ``PerfcliError`` where no variant can do the problem, or not the one asked for."""
+    moved_bytes: Callable[[Problem], int]
+    """The fewest bytes: every input read once, every output written once."""
+    flops: Callable[[Problem], int]
+    tolerances: Callable[[Problem], Mapping[str, Tolerance]]
+    """By output."""
+    cases: tuple[Case, ...]
+    benchmarks: tuple[Problem, ...]
+    code: str
+    """The module, ``perfcli.kernels._softmax``, that has the torch side (``FamilyCode``)."""
+    origin: str = ""

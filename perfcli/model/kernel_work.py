@@ -1,0 +1,187 @@
+"""What is asked of a worker about hand-written kernels, and what it answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from perfcli.model.hand_written import Case, KernelLaunch, LaunchPlan
+from perfcli.model.measurement import Machine
+from perfcli.model.problem import Problem
+from perfcli.model.workload import Target
+
+CheckOutcome = Literal["right", "wrong", "refused", "failed"]
+Runner = Literal["gpu", "interpreter"]
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchToCompile:
+    """One launch of a family's plan, for one target."""
+
+    code: str
+    """The module with the ``@triton.jit`` function (``KernelFamily.code``)."""
+    launch: KernelLaunch
+    target: Target
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchesRequest:
+    """Launches to be compiled without a device."""
+
+    launches: tuple[LaunchToCompile, ...]
+    jobs: int
+    cache_dir: str
+    family: str = ""
+    """A user's file, whose folder the code modules are in; empty for shipped families."""
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeRequest:
+    """A plan whose launches are to be described, without a device."""
+
+    family: str
+    """A shipped name, or a user's file."""
+    problem: Problem
+    plan: LaunchPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A tensor that a launch is given."""
+
+    argument: str
+    name: str
+    """The same for the same input in all launches."""
+    dtype: str
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    bytes: int
+    is_input: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedLaunch:
+    """One launch: the text of what it runs, helpers included, and its tensors."""
+
+    source: str
+    operands: tuple[Operand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCase:
+    """A case as it is run: its problem may be smaller than the family's."""
+
+    case: Case
+    plan: LaunchPlan | None
+    """None where the planner refuses the problem, for the ``refusal`` given."""
+    refusal: str = ""
+    rows_asked: int | None = None
+    """The family's own number of rows, where the case was scaled down."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRequest:
+    """Cases to be run and held against their references."""
+
+    family: str
+    cases: tuple[PlannedCase, ...]
+    runner: Runner
+    jobs: int
+    seed: int
+    target: Target | None = None
+    """Of the GPU that cases run on: their kernels are compiled ahead for it, on all cores."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputError:
+    """The element of one output that exceeds its tolerance most, or comes nearest to it."""
+
+    name: str
+    error: float | None
+    """Absolute; None where one side is not finite."""
+    allowed: float | None
+    value: str
+    expected: str
+    where: tuple[int, ...]
+    wrong: int
+    """Elements beyond their tolerance."""
+    elements: int
+    problem: str = ""
+    """Why there was nothing to compare: another shape or dtype, missing."""
+
+    @property
+    def is_right(self) -> bool:
+        return not self.wrong and not self.problem
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedCase:
+    """What came of one case."""
+
+    outcome: CheckOutcome
+    variant: str
+    """That was run; empty where none was."""
+    outputs: tuple[OutputError, ...] = ()
+    reason: str = ""
+    """Why it was refused, or how it failed."""
+    seconds: float = 0.0
+    device_lost: bool = False
+    """The device can't be used by this process any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One way to compute a problem that is timed."""
+
+    name: str
+    """``copy``, ``ours``, a variant's name, ``eager``, ``inductor`` …"""
+    plan: LaunchPlan | None = None
+    """For ours and for variants."""
+
+
+@dataclass(frozen=True, slots=True)
+class BenchRequest:
+    """A worker that times problems of one family, one after the other."""
+
+    family: str
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class BenchAsk:
+    """One problem for it."""
+
+    problem: Problem
+    moved_bytes: int
+    contenders: tuple[Contender, ...]
+    rounds: int
+    budget_seconds: float
+    """For the rounds; getting contenders ready is not part of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """One contender, as it was timed; seconds in the order of the rounds."""
+
+    name: str
+    seconds: tuple[float, ...] = ()
+    error: str = ""
+    """Why it was not timed."""
+    largest_error: float | None = None
+    """Largest absolute difference from the float64 reference."""
+    wrong: str = ""
+    """In a clause, where its outputs are outside the family's tolerance."""
+    ready_seconds: float = 0.0
+    """Until its first launch was through: compiling and tuning included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Benched:
+    """One problem, timed."""
+
+    problem: Problem
+    moved_bytes: int
+    timed: tuple[Timed, ...]
+    machine: Machine
+    rounds: int = 0
+    device_lost: bool = False

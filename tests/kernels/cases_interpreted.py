@@ -1,0 +1,27 @@
+"""Runs cases of a family through Triton's interpreter, in a process of its own: the interpreter is
+chosen before Triton is imported. The family and the numbers of its cases come as arguments; prints
+a line of JSON per case."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+os.environ["TRITON_INTERPRET"] = "1"
+
+from perfcli import registry, targets
+from perfcli.handwritten.checking import check_case
+from perfcli.handwritten.interpreter import round_to_nearest
+from perfcli.handwritten.planning import planned
+from perfcli.model.kernel_work import CheckRequest
+
+round_to_nearest()
+NAME = sys.argv[1]
+FAMILY = registry.family(NAME)
+for number in json.loads(sys.argv[2]):
+    case = planned(FAMILY, FAMILY.cases[number], targets.get("h200"), "interpreter")
+    request = CheckRequest(NAME, (case,), "interpreter", 1, 7)
+    checked = check_case(request, case, "cpu", number)
+    answer = [number, checked.outcome, checked.variant, checked.reason]
+    sys.stdout.write(json.dumps(answer) + "\n")

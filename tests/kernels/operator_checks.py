@@ -1,0 +1,275 @@
+"""Checks of the operators: on a GPU, or with TRITON_INTERPRET=1 through Triton's interpreter.
+
+test_operators.py starts it in a process of its own. Prints a line of JSON per check: its name, and
+what went wrong (empty: nothing)."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import perfcli.operators
+from perfcli.errors import PerfcliError
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+DEVICE = "cpu" if INTERPRETED else "cuda"
+OPS = perfcli.operators.register()
+_operator_calls = import_module("perfcli.kernels._operator_calls")
+EPS = 1e-5
+ROUNDING = {torch.float32: 2.0**-18, torch.bfloat16: 2.0**-6, torch.float16: 2.0**-9}
+"""Of the largest value: a few roundings of the dtype, and the interpreter cuts bfloat16 off."""
+
+
+def rows(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(3)).to(DEVICE, dtype)
+
+
+def targets(shape: tuple[int, ...], classes: int) -> Tensor:
+    found = torch.randint(0, classes, shape, generator=torch.Generator().manual_seed(4))
+    found.view(-1)[0] = -100
+    return found.to(DEVICE)
+
+
+def both(x: Tensor, weight: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
+    total = x + residual
+    return F.rms_norm(total, (x.shape[-1],), weight, EPS), total
+
+
+Arguments = tuple[Tensor, ...]
+Function = Callable[..., Any]
+PAIRS: dict[str, tuple[Function, Function, Callable[[torch.dtype], Arguments]]] = {
+    "softmax": (
+        OPS.softmax,
+        lambda x: torch.softmax(x, -1),
+        lambda dtype: (rows(2, 3, 37, dtype=dtype),),
+    ),
+    "log_softmax": (
+        OPS.log_softmax,
+        lambda x: torch.log_softmax(x, -1),
+        lambda dtype: (rows(5, 130, dtype=dtype)[:, :101],),  # rows are apart
+    ),
+    **{
+        f"cross_entropy, {how}": (
+            lambda x, t, how=how: OPS.cross_entropy(x, t, how),
+            lambda x, t, how=how: F.cross_entropy(x, t, reduction=how),
+            lambda dtype: (rows(7, 33, dtype=dtype), targets((7,), 33)),
+        )
+        for how in ("mean", "sum", "none")
+    },
+    "rms_norm": (
+        lambda x, weight: OPS.rms_norm(x, weight, EPS),
+        lambda x, weight: F.rms_norm(x, (x.shape[-1],), weight, EPS),
+        lambda dtype: (rows(2, 3, 48, dtype=dtype), rows(48, dtype=dtype)),
+    ),
+    "rms_norm_residual": (
+        lambda x, weight, residual: OPS.rms_norm_residual(x, residual, weight, EPS),
+        both,
+        lambda dtype: (
+            rows(6, 29, dtype=dtype),
+            rows(29, dtype=dtype),
+            rows(6, 29, dtype=dtype) / 2,
+        ),
+    ),
+    "column_sum": (
+        lambda *inputs: OPS.column_sum(list(inputs)),
+        lambda *inputs: sum(inputs).sum((0, 1)),
+        lambda dtype: (rows(2, 9, 21, dtype=dtype), rows(2, 9, 21, dtype=dtype) / 3),
+    ),
+}
+
+
+# --- numbers -------------------------------------------------------------------------------------
+
+
+def results(function: Function, arguments: Arguments) -> tuple[list[Tensor], list[Tensor]]:
+    """Outputs, and gradients of all arguments that can have one; of a fixed direction."""
+    own = [
+        a.detach().as_strided(a.shape, a.stride()).clone().requires_grad_()
+        if a.is_floating_point()
+        else a
+        for a in arguments
+    ]
+    found = function(*own)
+    outputs = list(found) if isinstance(found, tuple) else [found]
+    directions = [rows(*each.shape).to(each.dtype) for each in outputs]
+    needed = [a for a in own if a.is_floating_point()]
+    return outputs, list(torch.autograd.grad(outputs, needed, directions))
+
+
+def compare(name: str, dtype: torch.dtype) -> str:
+    ours, reference, make = PAIRS[name]
+    arguments = make(dtype)
+    wide = tuple(a.double() if a.is_floating_point() else a for a in arguments)
+    found, expected = results(ours, arguments), results(reference, wide)
+    for kind, mine, theirs in zip(("output", "gradient"), found, expected, strict=True):
+        for number, (value, truth) in enumerate(zip(mine, theirs, strict=True)):
+            largest = float(truth.abs().max())
+            error = float((value.double() - truth).abs().max())
+            if value.shape != truth.shape or not error <= ROUNDING[dtype] * max(largest, 1.0):
+                return f"{kind} {number}: off by {error}, largest {largest}"
+    return ""
+
+
+def gradcheck(name: str) -> str:
+    """By differences in float32: ε and what is allowed are as wide as that needs."""
+    ours, _, make = PAIRS[name]
+    arguments = tuple(
+        a.detach().clone().requires_grad_(a.is_floating_point())
+        for a in (x[..., :5, :] if x.dim() > 1 else x for x in make(torch.float32))
+    )
+    if name.startswith("cross_entropy"):
+        arguments = (arguments[0], arguments[1][:5])
+    good = torch.autograd.gradcheck(
+        ours, arguments, eps=2e-2, atol=4e-3, rtol=2e-2, fast_mode=True, nondet_tol=0.0
+    )
+    return "" if good else "gradcheck fails"
+
+
+# --- what torch asks of an operator --------------------------------------------------------------
+
+
+def opcheck(operator: Any, arguments: Sequence[Any]) -> str:
+    done = torch.library.opcheck(operator, tuple(arguments), raise_exception=False)
+    return "; ".join(f"{test}: {came}" for test, came in done.items() if came != "SUCCESS")
+
+
+def gradient() -> Tensor:
+    return rows(4, 19).requires_grad_()
+
+
+OPCHECKS: dict[str, Callable[[], tuple[Any, Sequence[Any]]]] = {
+    "softmax": lambda: (OPS.softmax, [gradient()]),
+    "log_softmax": lambda: (OPS.log_softmax, [gradient()]),
+    "softmax_backward": lambda: (OPS.softmax_backward, [rows(4, 19), rows(4, 19)]),
+    "cross_entropy_rows": lambda: (OPS.cross_entropy_rows, [gradient(), targets((4,), 19)]),
+    "cross_entropy_backward": lambda: (
+        OPS.cross_entropy_backward,
+        [rows(4), rows(4, 19), targets((4,), 19), rows(4)],
+    ),
+    "rms_norm": lambda: (OPS.rms_norm, [gradient(), rows(19).requires_grad_(), 1e-5]),
+    "rms_norm_backward": lambda: (
+        OPS.rms_norm_backward,
+        [rows(4, 19), rows(4, 19), rows(19), 1e-5],
+    ),
+    "rms_norm_residual": lambda: (
+        OPS.rms_norm_residual,
+        [gradient(), rows(4, 19).requires_grad_(), rows(19).requires_grad_(), 1e-5],
+    ),
+    "column_sum": lambda: (OPS.column_sum, [[gradient(), rows(4, 19)]]),
+}
+
+
+def block(x: Tensor, weight: Tensor, target: Tensor) -> Tensor:
+    y, total = OPS.rms_norm_residual(x, 0.5 * x, weight, EPS)
+    z = OPS.softmax(y + 1.0) * OPS.log_softmax(total)
+    return OPS.cross_entropy(z, target) + OPS.column_sum([z, y]).sum()
+
+
+def compiled(backend: str, shapes: Sequence[tuple[int, int]], dynamic: bool) -> str:
+    """No graph break, the same numbers and gradients as without torch.compile, and nothing compiled
+    again for another shape. (The first may take two attempts, until a float is a constant.)"""
+    graphs, first = 0, 0
+
+    def counted(graph: Any, inputs: Any) -> Any:
+        nonlocal graphs
+        graphs += 1
+        return torch._dynamo.lookup_backend(backend)(graph, inputs)
+
+    torch._dynamo.reset()
+    fast = torch.compile(block, backend=counted, fullgraph=True, dynamic=dynamic)
+    for count, columns in shapes:
+        arguments = (rows(count, columns), rows(columns), targets((count,), columns))
+        found, expected = results(fast, arguments), results(block, arguments)
+        for mine, theirs in zip(found[0] + found[1], expected[0] + expected[1], strict=True):
+            if not torch.allclose(mine, theirs, rtol=1e-4, atol=1e-4):
+                return f"{count} × {columns}: off by {float((mine - theirs).abs().max())}"
+        first = first or graphs
+    return "" if 0 < graphs == first else f"{graphs} graphs, {first} for the first shape"
+
+
+# --- corners -------------------------------------------------------------------------------------
+
+
+def refused(function: Callable[[], Any], words: str, kind: type[Exception] = PerfcliError) -> str:
+    try:
+        function()
+    except kind as error:
+        return "" if words in str(error) else f"said {error}"
+    return "nothing was raised"
+
+
+def twice() -> None:
+    x = gradient()
+    (once,) = torch.autograd.grad(OPS.softmax(x).square().sum(), x, create_graph=True)
+    once.sum().backward()
+
+
+def corners() -> str:
+    masked = torch.full((2, 17), float("-inf"), device=DEVICE)
+    masked[1] = 0.0
+    y = OPS.softmax(masked)
+    if not (y[0].isnan().all() and torch.allclose(y[1], torch.full_like(y[1], 1 / 17))):
+        return f"a masked row gives {y}"
+    if not OPS.cross_entropy(rows(3, 9), torch.full((3,), -100, device=DEVICE)).isnan():
+        return "the mean of no losses is a number"
+    for empty in (OPS.softmax(rows(0, 9)), OPS.rms_norm(rows(0, 9), rows(9), EPS)):
+        if empty.shape != (0, 9):
+            return f"no rows give {empty.shape}"
+    if not torch.equal(OPS.column_sum([rows(0, 9)]), torch.zeros(9, device=DEVICE)):
+        return "a sum of nothing is not zero"
+    transposed, apart = rows(9, 4).T, rows(4, 9)[:, ::2]
+    for x in (transposed, apart, rows(1, 9).expand(4, 9), rows(45)[1:37].view(4, 9)):
+        if OPS.softmax(x).data_ptr() % 16:
+            return f"strides {x.stride()}: the result begins between multiples of 16 bytes"
+        if not torch.allclose(OPS.softmax(x), torch.softmax(x, -1), atol=1e-6):
+            return f"strides {x.stride()} are wrong"
+    return ""
+
+
+CHECKS: dict[str, Callable[[], str]] = {
+    **{
+        f"{name} {str(dtype).removeprefix('torch.')}": lambda n=name, d=dtype: compare(n, d)  # type: ignore[misc]
+        for name in PAIRS
+        for dtype in ROUNDING
+    },
+    **{f"gradcheck {name}": lambda n=name: gradcheck(n) for name in PAIRS},  # type: ignore[misc]
+    **{f"opcheck {name}": lambda n=name: opcheck(*OPCHECKS[n]()) for name in OPCHECKS},  # type: ignore[misc]
+    "compiled, static": lambda: compiled("aot_eager", [(6, 40)], False),
+    "compiled, dynamic": lambda: compiled("aot_eager", [(6, 40), (9, 56), (4, 33)], True),
+    "compiled by Inductor": lambda: compiled("inductor", [(6, 40), (9, 56)], True),
+    "corners": corners,
+    "float64 is refused": lambda: refused(lambda: OPS.softmax(rows(2, 9).double()), "float64"),
+    "one dtype": lambda: refused(lambda: OPS.rms_norm(rows(2, 9), rows(9).half(), EPS), "weight"),
+    "targets fit": lambda: refused(
+        lambda: OPS.cross_entropy(rows(2, 9), targets((3,), 9)), "expected int64 targets"
+    ),
+    "known reductions": lambda: refused(
+        lambda: OPS.cross_entropy(rows(2, 9), targets((2,), 9), "max"), "mean, sum, none"
+    ),
+    "something to add": lambda: refused(lambda: OPS.column_sum([]), "found none"),
+    "one device": lambda: refused(
+        lambda: _operator_calls.check_devices([rows(9), rows(9).to("meta")]),
+        f"{rows(9).device} and meta",
+    ),
+    "no second gradient": lambda: refused(twice, "", RuntimeError),
+}
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")  # of NumPy, about the infinities that kernels subtract
+    for check, run in CHECKS.items():
+        try:
+            wrong = run()
+        except Exception:
+            wrong = traceback.format_exc()[-1500:]
+        sys.stdout.write(f"{json.dumps([check, wrong])}\n")
+        sys.stdout.flush()

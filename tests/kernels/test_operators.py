@@ -1,0 +1,95 @@
+"""The operators of torch through Triton's interpreter, and on a GPU where one is: numbers and
+gradients against float64, what torch asks of an operator, torch.compile, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from perfcli import targets
+
+pytestmark = pytest.mark.torch
+
+ROOT = Path(__file__).parents[2]
+EVERY = ("softmax", "log_softmax", "cross_entropy", "rms_norm", "rms_norm_residual", "column_sum")
+
+
+def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+    return subprocess.run(
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**kept, "PYTHONPATH": str(ROOT), **variables},
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def wrong() -> Mapping[str, str]:
+    """Of each check, what went wrong; empty: nothing."""
+    return checked(TRITON_INTERPRET="1", CUDA_VISIBLE_DEVICES="")
+
+
+def checked(**variables: str) -> dict[str, str]:
+    done = run(str(Path(__file__).with_name("operator_checks.py")), **variables)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return dict(json.loads(line) for line in done.stdout.splitlines())
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not targets.has_gpu(), reason="needs a GPU")
+def test_all_of_it_on_the_gpu() -> None:
+    found = checked()
+    assert len(found) > 40
+    assert not any(found.values()), {name: what for name, what in found.items() if what}
+
+
+def of(wrong: Mapping[str, str], *words: str) -> dict[str, str]:
+    found = {name: what for name, what in wrong.items() if any(word in name for word in words)}
+    assert found, f"no check speaks of {words}"
+    return found
+
+
+@pytest.mark.parametrize("operator", EVERY)
+def test_numbers_and_gradients_are_those_of_float64(
+    operator: str, wrong: Mapping[str, str]
+) -> None:
+    kinds = ("float32", "bfloat16", "float16")
+    checks = {n: w for n, w in of(wrong, *kinds).items() if n.startswith(operator)}
+    assert len(checks) >= 3
+    assert not any(checks.values()), checks
+
+
+@pytest.mark.parametrize("kind", ["gradcheck", "opcheck", "compiled"])
+def test_torch_is_content(kind: str, wrong: Mapping[str, str]) -> None:
+    checks = of(wrong, kind)
+    assert len(checks) >= 3
+    assert not any(checks.values()), {n: w for n, w in checks.items() if w}
+
+
+def test_corners_and_refusals(wrong: Mapping[str, str]) -> None:
+    names = ("corners", "refused", "one d", "targets fit", "known", "something", "no second")
+    assert not any(of(wrong, *names).values()), of(wrong, *names)
+
+
+def test_without_a_gpu_and_without_the_interpreter_it_says_so() -> None:
+    program = (
+        "import torch, perfcli.operators\nperfcli.operators.register().softmax(torch.zeros(2, 3))"
+    )
+    done = run("-c", program, CUDA_VISIBLE_DEVICES="")
+    assert done.returncode == 1
+    assert "run on a GPU, and these tensors are on cpu" in done.stderr
+    assert "TRITON_INTERPRET=1" in done.stderr
+
+
+def test_importing_operators_imports_no_torch() -> None:
+    program = "import sys, perfcli.operators; print('torch' in sys.modules)"
+    assert run("-c", program).stdout == "False\n"

@@ -1,0 +1,113 @@
+"""RMSNorm through Triton's interpreter, every variant against float64; the whole boundary set is
+for ``perfcli kernels check rmsnorm``."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.torch
+
+HALF, SINGLE = "bfloat16", "float32"
+FORWARD = (None, "two-read", "full-tile", "register-tiled", "cooperative", "split")
+Line = tuple[str, int, int, str, int | None, str | None, str]
+
+LINES: list[Line] = [
+    *(("rmsnorm", 3, 760, HALF, None, v, "normal") for v in (*FORWARD, "tma")),
+    *(("rmsnorm", 3, 1023, SINGLE, 1031, v, "normal") for v in FORWARD),
+    *(("rmsnorm", 2, 4097, "float16", None, v, "normal") for v in (*FORWARD, "peeled")),
+    *(("rmsnorm", 8, 600, HALF, None, v, "nan") for v in FORWARD),
+    *(("rmsnorm", 8, 601, HALF, None, v, "infinite") for v in (*FORWARD, "peeled")),
+    *(("rmsnorm-residual", 3, 1023, HALF, None, v, "normal") for v in (*FORWARD, "peeled")),
+    ("rmsnorm-residual", 3, 760, HALF, None, "tma", "normal"),
+    ("rmsnorm", 2, 50257, HALF, None, None, "normal"),
+    ("rmsnorm", 1, 131072, HALF, None, None, "normal"),
+    ("rmsnorm", 1, 192, HALF, None, None, "signed-zero"),
+    ("rmsnorm", 37, 192, HALF, None, None, "large"),
+    ("rmsnorm", 0, 192, HALF, None, None, "normal"),
+    ("rmsnorm", 3, 1, HALF, None, None, "normal"),
+    *(
+        (operation, rows, columns, dtype, None, variant, "normal")
+        for operation in ("rmsnorm-backward", "rmsnorm-residual-backward")
+        for variant in ("fused", "unfused")
+        for rows, columns, dtype in ((37, 192, HALF), (7, 1023, SINGLE), (3, 4097, "float16"))
+    ),
+    ("rmsnorm-backward", 2, 8200, HALF, None, None, "normal"),
+    ("rmsnorm-backward", 0, 192, HALF, None, None, "normal"),
+    ("rmsnorm-backward", 8, 192, SINGLE, 208, "fused", "infinite"),
+    ("rmsnorm-backward", 8, 192, SINGLE, 208, "unfused", "nan"),
+]
+
+
+@pytest.fixture(scope="module")
+def excesses() -> Mapping[Line, Mapping[str, float]]:
+    """Of each line and output: the largest error over what is allowed."""
+    script = Path(__file__).with_name("rmsnorm_interpreted.py")
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        input=json.dumps(LINES),
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[2],
+        env={"PYTHONPATH": str(Path(__file__).parents[2]), "PATH": "/usr/bin:/bin"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return dict(zip(LINES, map(json.loads, done.stdout.splitlines()), strict=True))
+
+
+@pytest.mark.parametrize("line", LINES, ids=lambda line: "-".join(map(str, line)))
+def test_outputs_are_those_of_float64(
+    line: Line, excesses: Mapping[Line, Mapping[str, float]]
+) -> None:
+    assert excesses[line]
+    assert all(value <= 1 for value in excesses[line].values()), excesses[line]
+
+
+def _double(*shape: int) -> Any:
+    import torch
+
+    generator = torch.Generator().manual_seed(5)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+
+def test_the_reference_is_torchs_own_formula_and_gradient() -> None:
+    import torch
+
+    from perfcli import registry
+    from perfcli.model import Problem
+
+    code = __import__("importlib").import_module(registry.family("rmsnorm").code)
+    x, weight, dy = _double(5, 33), _double(33), _double(5, 33)
+    tensors = {"x": x.requires_grad_(), "weight": weight.requires_grad_(), "dy": dy}
+    y = torch.nn.functional.rms_norm(x, (33,), weight, 1e-3)
+    dx, dw = torch.autograd.grad(y, (x, weight), dy)
+    settings = {"eps": 1e-3}
+    forward = code.reference(Problem("rmsnorm", 5, 33, settings=settings), tensors)
+    backward = code.reference(Problem("rmsnorm-backward", 5, 33, settings=settings), tensors)
+    torch.testing.assert_close(forward["y"], y)
+    torch.testing.assert_close(backward["dx"], dx)
+    torch.testing.assert_close(backward["dw"], dw)
+
+
+def test_strides_that_the_plan_does_not_know_are_refused() -> None:
+    from importlib import import_module
+
+    from perfcli import registry, targets
+    from perfcli.errors import PerfcliError
+    from perfcli.model import Problem
+
+    family = registry.family("rmsnorm")
+    code = import_module(family.code)
+    problem = Problem("rmsnorm", 8, 64)
+    tensors = code.inputs(problem, "cpu", 0)
+    tensors["x"] = tensors["x"].t().contiguous().t()
+    plan = family.plan(problem, targets.get("h200"), None)
+    with pytest.raises(PerfcliError, match=r"strides \[1, 8\], the problem says"):
+        code.run(problem, tensors, plan)

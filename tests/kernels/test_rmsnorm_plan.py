@@ -1,0 +1,174 @@
+"""The planner of RMSNorm: what is launched, for which problem, on which device. Without torch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib import import_module
+
+import pytest
+
+from perfcli import registry, targets
+from perfcli.errors import PerfcliError
+from perfcli.model import KernelLaunch, LaunchPlan, Problem
+
+FAMILY = registry.family("rmsnorm")
+BLOCKS = import_module("perfcli.kernels._rmsnorm_blocks")
+H200 = targets.get("h200")
+DEVICES = [*targets.TARGETS.values(), *targets.KERNEL_TARGETS.values()]
+
+
+def plan(problem: Problem, variant: str | None = None, target: str = "h200") -> LaunchPlan:
+    return FAMILY.plan(problem, targets.get(target), variant)
+
+
+def number(step: KernelLaunch, name: str) -> int:
+    value = step.constants[name]
+    assert isinstance(value, int)
+    return value
+
+
+@pytest.mark.parametrize(
+    ("operation", "count"),
+    [
+        ("rmsnorm", 268_439_552),  # 2 × 32768 × 2048 × 2 + 2048 × 2
+        ("rmsnorm-residual", 536_875_008),
+        ("rmsnorm-backward", 402_661_376),  # 3 matrices, 2 vectors
+        ("rmsnorm-residual-backward", 536_879_104),
+    ],
+)
+def test_bytes_are_those_counted_by_hand(operation: str, count: int) -> None:
+    assert FAMILY.moved_bytes(Problem(operation, 32768, 2048)) == count
+    assert FAMILY.moved_bytes(Problem(operation, 32768, 2048, "float32")) == 2 * count
+
+
+def test_flops() -> None:
+    assert FAMILY.flops(Problem("rmsnorm", 3, 5)) == 60
+    assert FAMILY.flops(Problem("rmsnorm-backward", 3, 5)) == 180
+
+
+@pytest.mark.parametrize("target", DEVICES, ids=lambda t: t.name)
+@pytest.mark.parametrize("problem", FAMILY.benchmarks, ids=str)
+def test_every_benchmark_has_a_plan_that_fits(problem: Problem, target: object) -> None:
+    assert isinstance(target, type(H200))
+    for each in FAMILY.plan(problem, target, None).launches:
+        threads = each.num_warps * target.warp_size
+        assert 32 <= threads <= target.max_threads_per_block
+        assert all(0 < blocks <= 2**31 - 1 for blocks in each.grid)
+
+
+@pytest.mark.parametrize("case", FAMILY.cases, ids=str)
+def test_blocks_cover_the_problem(case: object) -> None:
+    assert isinstance(case, type(FAMILY.cases[0]))
+    problem = case.problem
+    for step in FAMILY.plan(problem, H200, case.variant).launches:
+        programs = step.grid[0]
+        if step.function in ("full_tile", "tma_rows", "backward_rows"):
+            assert number(step, "BLOCK") >= problem.columns
+            persistent = programs % H200.sm_count == 0
+            assert programs * number(step, "ROWS") >= problem.rows or persistent
+        elif step.function == "tiled":
+            parts = number(step, "PARTS")
+            assert number(step, "CHUNK") * parts >= problem.columns
+            assert number(step, "TILE") * number(step, "TILES") >= number(step, "CHUNK")
+            assert programs == problem.rows * parts
+        elif step.function in ("split_sum", "split_apply"):
+            assert number(step, "CHUNK") * number(step, "PARTS") >= problem.columns
+            assert number(step, "CHUNK") % number(step, "BLOCK") == 0
+            assert programs == problem.rows * number(step, "PARTS")
+        elif step.function == "weight_gradient":
+            assert programs * number(step, "BLOCK") >= problem.columns
+
+
+@pytest.mark.parametrize("case", FAMILY.cases, ids=str)
+def test_tiles_are_powers_of_two_and_no_vector_is_one(case: object) -> None:
+    assert isinstance(case, type(FAMILY.cases[0]))
+    wide = 16 // BLOCKS.ITEM_BYTES[case.problem.dtype]
+    for step in FAMILY.plan(case.problem, H200, case.variant).launches:
+        for name in {"BLOCK", "TILE", "ROWS", "WIDTH"} & {*step.constants}:
+            if step.function in ("tma_rows", "full_tile", "tiled") and name != "WIDTH":
+                assert number(step, name).bit_count() == 1
+        if step.function == "tma_rows":
+            assert number(step, "WIDTH") >= wide
+
+
+def test_rows_that_start_anywhere_are_peeled() -> None:
+    steps = plan(Problem("rmsnorm", 7, 50257)).launches
+    assert steps[0].function == "shift_weights"
+    assert steps[0].grid[1] == 8  # one copy for each element that 16 bytes can start at
+    assert steps[-1].constants["PEEL"] is True
+    assert plan(Problem("rmsnorm", 7, 50256)).launches[-1].constants.get("PEEL", False) is False
+
+
+def test_input_and_output_rows_at_different_distances_are_not_peeled() -> None:
+    assert not any(
+        step.constants.get("PEEL")
+        for step in plan(Problem("rmsnorm", 7, 8193, row_stride=8200), "two-read").launches
+    )
+    with pytest.raises(PerfcliError, match="use register-tiled"):
+        plan(Problem("rmsnorm", 7, 8193, row_stride=8200), "peeled")
+
+
+def test_few_long_rows_are_shared_by_many_blocks() -> None:
+    step = plan(Problem("rmsnorm", 1, 1 << 20)).launches[-1]
+    assert step.function == "tiled"
+    assert number(step, "PARTS") >= 64
+
+
+@pytest.mark.parametrize(
+    ("problem", "variant", "target", "words"),
+    [
+        (Problem("rmsnorm", 7, 64, "int8"), None, "h200", "dtype 'int8'"),
+        (Problem("layernorm", 7, 64), None, "h200", "no operation 'layernorm'"),
+        (Problem("rmsnorm", 7, 64), "fused", "h200", "no variant 'fused' of rmsnorm"),
+        (Problem("rmsnorm-backward", 7, 64), "split", "h200", "no variant 'split'"),
+        (Problem("rmsnorm", 7, 64, row_stride=32), None, "h200", "overlap"),
+        (Problem("rmsnorm", -1, 64), None, "h200", "zero or more"),
+        (Problem("rmsnorm", 7, 50257), "tma", "h200", "multiples of 16 bytes, these are 100514"),
+        (Problem("rmsnorm", 7, 1024), "tma", "a100", "capability 9.0 or more"),
+        (Problem("rmsnorm", 7, 1 << 20), "full-tile", "h200", "registers per thread"),
+        (Problem("rmsnorm", 7, 1 << 20), "register-tiled", "h200", "registers per thread"),
+        (Problem("rmsnorm-backward", 7, 1 << 20), "fused", "h200", "use unfused"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(
+    problem: Problem, variant: str | None, target: str, words: str
+) -> None:
+    with pytest.raises(PerfcliError, match=words):
+        plan(problem, variant, target)
+
+
+def test_nothing_is_launched_for_nothing() -> None:
+    for rows, columns in ((0, 64), (7, 0)):
+        assert plan(Problem("rmsnorm", rows, columns)).launches == ()
+        assert plan(Problem("rmsnorm-backward", rows, columns)).launches == ()
+
+
+def test_a_long_backward_row_is_looped() -> None:
+    functions = [s.function for s in plan(Problem("rmsnorm-backward", 7, 50257)).launches]
+    assert functions == ["backward_loop", "weight_gradient", "sum_partials"]
+
+
+def test_workspace_of_a_fused_backward_is_its_partial_sums() -> None:
+    made = plan(Problem("rmsnorm-backward", 32768, 2048), "fused")
+    assert made.workspace_bytes == made.launches[0].grid[0] * 2048 * 4
+    assert made.launches[0].grid[0] % H200.sm_count == 0
+
+
+def test_shared_memory_is_refused_before_it_overflows() -> None:
+    problem = Problem("rmsnorm", 4096, 16384)
+    blocks = BLOCKS.Blocks("tma", threads=512, stages=3)
+    assert BLOCKS.shared_bytes(problem, blocks, 1) == 2 * 32768
+    assert BLOCKS.misfit(problem, H200, blocks, 1) == ""
+    deeper = replace(blocks, stages=9)
+    assert "262144 bytes of shared memory" in BLOCKS.misfit(problem, H200, deeper, 1)
+
+
+@pytest.mark.parametrize("target", DEVICES, ids=lambda t: t.name)
+@pytest.mark.parametrize("operation", FAMILY.operations)
+def test_there_is_a_plan_for_every_row_length(operation: str, target: object) -> None:
+    assert isinstance(target, type(H200))
+    for columns in (1, 17, 760, 1023, 8192, 8193, 20000, 50257, 65537, 262144, 1 << 22):
+        for rows, stride in ((1, None), (7, columns + 3), (40000, columns + 8)):
+            for dtype in ("bfloat16", "float32"):
+                made = FAMILY.plan(Problem(operation, rows, columns, dtype, stride), target, None)
+                assert made.launches and made.why

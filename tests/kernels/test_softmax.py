@@ -1,0 +1,150 @@
+"""Softmax through Triton's interpreter, every variant against float64; the whole boundary set is
+for ``perfcli kernels check softmax``."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perfcli import registry, targets
+from perfcli.errors import PerfcliError
+from perfcli.model import Problem
+
+pytestmark = pytest.mark.torch
+
+HALF, SINGLE = "bfloat16", "float32"
+LOOPED = ("three-pass", "online", "peeled", "split")
+FORWARD = (*LOOPED, "cached", "held", "lagged", "shared")
+BACKWARD = ("online", "peeled", "split", "cached")
+Line = tuple[str, int, int, str, int | None, str | None, str, str]
+
+
+def line(
+    operation: str,
+    rows: int,
+    columns: int,
+    dtype: str = HALF,
+    variant: str | None = None,
+    data: str = "normal",
+    stride: int | None = None,
+    layout: str = "contiguous",
+) -> Line:
+    return operation, rows, columns, dtype, stride, variant, data, layout
+
+
+LINES: list[Line] = [
+    *(line("softmax", 3, 760, HALF, v) for v in FORWARD),
+    *(line("softmax", 2, 4097, "float16", v) for v in FORWARD),
+    *(line("log-softmax", 2, 17001, SINGLE, v) for v in FORWARD if v != "cached"),
+    *(line("cross-entropy", 5, 1023, HALF, v) for v in (*LOOPED, "cached")),
+    *(line("softmax", 4, 1128, HALF, v, "minus-infinity-masked") for v in FORWARD),
+    *(line("log-softmax", 4, 1023, SINGLE, v, "nan") for v in FORWARD),
+    *(line("softmax", 4, 4099, HALF, v, "infinite") for v in FORWARD),
+    *(line("cross-entropy", 4, 601, HALF, v, "infinite") for v in (*LOOPED, "cached")),
+    *(line("cross-entropy", 4, 601, HALF, v, "minus-infinity-masked") for v in LOOPED),
+    *(line("softmax", 4, 4096, SINGLE, v, "large", 4112) for v in FORWARD),
+    *(line("softmax", 3, 4099, HALF, v, layout="misaligned") for v in FORWARD),
+    line("softmax", 2, 50257),
+    line("softmax", 1, 131072),
+    line("softmax", 37, 192, HALF, None, "signed-zero"),
+    line("softmax", 0, 192),
+    line("softmax", 3, 0),
+    line("softmax", 5, 1),
+    *(
+        line(f"{operation}-backward", rows, columns, dtype, variant)
+        for operation in ("softmax", "log-softmax")
+        for variant in BACKWARD
+        for rows, columns, dtype in ((7, 192, HALF), (3, 1023, SINGLE), (2, 4097, "float16"))
+    ),
+    *(line("cross-entropy-backward", 9, 4097, HALF, v) for v in BACKWARD if v != "cached"),
+    *(line("softmax-backward", 3, 4099, HALF, v, layout="misaligned") for v in BACKWARD),
+    line("cross-entropy-backward", 5, 4098, SINGLE, "split", "nan", 4100),
+    line("softmax-backward", 2, 50257),
+]
+
+
+@pytest.fixture(scope="module")
+def excesses() -> Mapping[Line, Mapping[str, float]]:
+    """Of each line and output: the largest error over what is allowed."""
+    script = Path(__file__).with_name("softmax_interpreted.py")
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        input=json.dumps(LINES),
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[2],
+        env={"PYTHONPATH": str(Path(__file__).parents[2]), "PATH": "/usr/bin:/bin"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return dict(zip(LINES, map(json.loads, done.stdout.splitlines()), strict=True))
+
+
+@pytest.mark.parametrize("asked", LINES, ids=lambda asked: "-".join(map(str, asked)))
+def test_outputs_are_those_of_float64(
+    asked: Line, excesses: Mapping[Line, Mapping[str, float]]
+) -> None:
+    assert excesses[asked]
+    assert all(value <= 1 for value in excesses[asked].values()), excesses[asked]
+
+
+def _double(*shape: int) -> Any:
+    import torch
+
+    generator = torch.Generator().manual_seed(5)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("operation", ["softmax", "log-softmax"])
+def test_the_references_are_torchs_function_and_gradient(operation: str) -> None:
+    import torch
+
+    code = import_module(registry.family("softmax").code)
+    x, dy = _double(5, 33).requires_grad_(), _double(5, 33)
+    y = {"softmax": torch.softmax, "log-softmax": torch.log_softmax}[operation](x, -1)
+    (dx,) = torch.autograd.grad(y, x, dy)
+    forward = code.reference(Problem(operation, 5, 33), {"x": x.detach()})
+    saved = {"y": y.detach(), "dy": dy}
+    backward = code.reference(Problem(f"{operation}-backward", 5, 33), saved)
+    torch.testing.assert_close(forward["y"], y.detach())
+    torch.testing.assert_close(backward["dx"], dx)
+
+
+def test_the_reference_of_cross_entropy_is_torchs_with_ignored_targets() -> None:
+    import torch
+
+    code = import_module(registry.family("softmax").code)
+    x, dloss = _double(4, 9).requires_grad_(), _double(4)
+    target = torch.tensor([3, -100, 0, 8])
+    loss = torch.nn.functional.cross_entropy(x, target, reduction="none")
+    (dx,) = torch.autograd.grad(loss, x, dloss)
+    tensors = {"x": x.detach(), "target": target}
+    forward = code.reference(Problem("cross-entropy", 4, 9), tensors)
+    saved = {**tensors, "lse": torch.logsumexp(x.detach(), -1), "dloss": dloss}
+    backward = code.reference(Problem("cross-entropy-backward", 4, 9), saved)
+    torch.testing.assert_close(forward["loss"], loss.detach())
+    torch.testing.assert_close(backward["dx"], dx)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda x: x.t().contiguous().t(), r"with strides \(64, 1\), found \(1, 8\)"),
+        (lambda x: x.float(), r"\(8, 64\) bfloat16 for x, found \(8, 64\) float32"),
+        (lambda x: x[:, :32], r"found \(8, 32\) bfloat16"),
+    ],
+)
+def test_tensors_that_the_plan_does_not_know_are_refused(change: Any, message: str) -> None:
+    family = registry.family("softmax")
+    code = import_module(family.code)
+    problem = Problem("softmax", 8, 64)
+    tensors = {"x": change(code.inputs(problem, "cpu", 0)["x"])}
+    with pytest.raises(PerfcliError, match=message):
+        code.run(problem, tensors, family.plan(problem, targets.get("h200"), None))

@@ -1,0 +1,142 @@
+"""What softmax plans: by shape, dtype and target; nothing runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfcli import registry, targets
+from perfcli.errors import PerfcliError
+from perfcli.model import KernelFamily, LaunchPlan, Problem
+
+H200 = targets.get("h200")
+
+
+@pytest.fixture(scope="module")
+def family() -> KernelFamily:
+    return registry.family("softmax")
+
+
+def planned(family: KernelFamily, *problem: object, variant: str | None = None) -> LaunchPlan:
+    return family.plan(Problem(*problem), H200, variant)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "variant"),
+    [
+        (32768, 512, "cached"),
+        (32768, 16384, "cached"),
+        (7, 1023, "cached"),  # rows too short to be peeled
+        (32768, 50257, "peeled"),
+        (4, 1048576, "split"),
+    ],
+)
+def test_the_variant_follows_the_shape(
+    family: KernelFamily, rows: int, columns: int, variant: str
+) -> None:
+    assert planned(family, "softmax", rows, columns).variant == variant
+
+
+def test_short_rows_share_a_block(family: KernelFamily) -> None:
+    (step,) = planned(family, "softmax", 32768, 512).launches
+    assert step.constants["ROWS"] == 2
+    assert step.constants["BLOCK"] == 512
+    assert step.constants["FULL"] is True
+    assert step.grid == (16384, 1, 1)
+
+
+def test_a_last_block_with_fewer_rows_is_masked(family: KernelFamily) -> None:
+    (step,) = planned(family, "softmax", 32767, 512).launches
+    assert step.constants["FULL"] is False
+    assert step.grid == (16384, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "vector", "lanes"), [("bfloat16", 8, 2048), ("float32", 4, 2048)]
+)
+def test_a_tile_has_the_same_bytes_in_every_dtype(
+    family: KernelFamily, dtype: str, vector: int, lanes: int
+) -> None:
+    (step,) = planned(family, "softmax", 32768, 50257, dtype, variant="peeled").launches
+    assert (step.constants["VECTOR"], step.constants["LANES"]) == (vector, lanes)
+    assert step.constants["ITEM"] == 16 // vector
+
+
+def test_split_has_a_block_per_chunk_and_counts_its_workspace(family: KernelFamily) -> None:
+    plan = planned(family, "softmax", 4, 1048589, variant="split")
+    first, last = plan.launches
+    chunk = int(str(first.constants["CHUNK"]))
+    chunks = -(-1048589 // chunk)
+    assert first.grid == last.grid == (4, chunks, 1)
+    assert plan.workspace_bytes == 2 * 4 * 4 * (chunks + 1)
+    assert first.constants["PEEL"] is True  # rows of 1048589 start anywhere
+
+
+def test_many_chunks_are_combined_by_a_kernel_of_their_own(family: KernelFamily) -> None:
+    names = [s.function for s in planned(family, "softmax", 1, 1 << 26, variant="split").launches]
+    assert names == ["split_statistics", "split_combine", "split_write"]
+
+
+def test_lagged_writes_no_chunk_before_its_row_is_read(family: KernelFamily) -> None:
+    (step,) = planned(family, "softmax", 8, 1048576, variant="lagged").launches
+    chunks = 1048576 // int(str(step.constants["CHUNK"]))
+    items = 8 * chunks
+    assert items + chunks <= step.grid[0] <= 2 * items
+
+
+@pytest.mark.parametrize("name", sorted({**targets.TARGETS, **targets.KERNEL_TARGETS}))
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+def test_every_plan_fits_every_target(family: KernelFamily, name: str, dtype: str) -> None:
+    target = targets.for_kernels(name)
+    for case in family.cases:
+        problem = case.problem
+        plan = family.plan(
+            Problem(problem.operation, problem.rows, problem.columns, dtype), target, None
+        )
+        for step in plan.launches:
+            assert 1 <= step.num_warps * target.warp_size <= target.max_threads_per_block
+            assert step.grid[1] <= 65535
+            assert "opaque" not in step.constants.values() or target.vendor == "nvidia"
+
+
+def test_arguments_that_are_multiples_of_16_are_named(family: KernelFamily) -> None:
+    (step,) = family.plan(Problem("softmax", 5, 760, row_stride=768), H200, "cached").launches
+    assert set(step.divisible_by_16) == {"x_ptr", "y_ptr", "x_stride"}
+
+
+def test_peeled_falls_back_where_no_output_is_aligned_as_its_input(family: KernelFamily) -> None:
+    plan = family.plan(Problem("softmax", 5, 4097, row_stride=4104), H200, "peeled")
+    assert plan.variant == "online"
+    assert "4104 apart" in plan.instead_of
+
+
+def test_nothing_is_launched_for_nothing(family: KernelFamily) -> None:
+    assert planned(family, "softmax", 0, 64).launches == ()
+    assert planned(family, "softmax", 64, 0).launches == ()
+
+
+@pytest.mark.parametrize(
+    ("problem", "variant", "message"),
+    [
+        (Problem("softmin", 1, 1), None, "no operation 'softmin'"),
+        (Problem("softmax", 1, 1, "float64"), None, "found float64: convert"),
+        (Problem("softmax", 1, 1), "tiled", "no variant 'tiled' of softmax; known: three-pass"),
+        (Problem("softmax", 1, 1 << 20), "cached", "up to 65536 bfloat16 in registers"),
+        (Problem("softmax-backward", 1, 8), "held", "held cannot do softmax-backward: use one of"),
+        (Problem("softmax", 2, 8, row_stride=4), None, "8 or more elements apart, found 4"),
+        (Problem("cross-entropy", 2, 0), None, "one class or more"),
+        (Problem("softmax", 1, 1 << 31), None, "reshape to more rows"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(
+    family: KernelFamily, problem: Problem, variant: str | None, message: str
+) -> None:
+    with pytest.raises(PerfcliError, match=message):
+        family.plan(problem, H200, variant)
+
+
+def test_bytes_are_counted_as_quack_does(family: KernelFamily) -> None:
+    assert family.moved_bytes(Problem("softmax", 3, 5)) == 2 * 15 * 2
+    assert family.moved_bytes(Problem("log-softmax-backward", 3, 5, "float32")) == 3 * 15 * 4
+    assert family.moved_bytes(Problem("cross-entropy", 3, 5)) == 15 * 2 + 12 * 3
+    assert family.moved_bytes(Problem("cross-entropy-backward", 3, 5)) == 2 * 15 * 2 + 16 * 3
+    assert family.flops(Problem("softmax", 3, 5)) == 5 * 15

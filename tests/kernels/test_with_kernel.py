@@ -1,0 +1,85 @@
+"""Hand-written kernels beside Inductor's, compiled for real: passes and bytes counted by hand."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from perfcli import registry, targets
+from perfcli.facts.hand_written import launch_facts
+from perfcli.handwritten.describing import describe
+from perfcli.model import Problem
+from perfcli.model.kernel_work import DescribeRequest
+
+pytestmark = pytest.mark.torch
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("family", "problem", "variant", "passes"),
+    [
+        ("softmax", Problem("softmax", 64, 50257), "three-pass", 3),
+        ("softmax", Problem("softmax", 64, 50257), "online", 2),
+        ("softmax", Problem("softmax", 64, 50257), "peeled", 2),
+        ("softmax", Problem("softmax", 64, 2048), "cached", 1),
+        ("softmax", Problem("cross-entropy", 64, 50257), "peeled", 1),
+        ("softmax", Problem("softmax-backward", 64, 2048), "cached", 1),
+        ("rmsnorm", Problem("rmsnorm", 64, 8192), "two-read", 2),
+        ("rmsnorm", Problem("rmsnorm", 64, 9000), "two-read", 2),
+        ("rmsnorm", Problem("rmsnorm", 64, 8192), "full-tile", 1),
+        ("rmsnorm", Problem("rmsnorm", 64, 50257), "peeled", 1),
+        ("rmsnorm", Problem("rmsnorm", 64, 262144), "cooperative", 1),
+        ("rmsnorm", Problem("rmsnorm-backward", 64, 8192), "fused", 1),
+    ],
+)
+def test_passes_over_the_input(family: str, problem: Problem, variant: str, passes: int) -> None:
+    """The sum over all launches; nothing is allocated, nothing runs."""
+    plan = registry.family(family).plan(problem, targets.get("h200"), variant)
+    assert plan.variant == variant
+    seen = 0
+    for launch, told in zip(
+        plan.launches, describe(DescribeRequest(family, problem, plan)), strict=True
+    ):
+        _, facts = launch_facts(told.source, launch.function, launch.constants)
+        first = {"softmax-backward": "dy"}.get(problem.operation, "x")
+        whole = [o for o in told.operands if o.name == first]
+        assert all(o.bytes == problem.elements * 2 and o.is_input for o in whole)
+        seen += sum(facts.passes.get(o.argument, 0) for o in whole)
+    assert seen == passes
+
+
+def test_a_split_row_is_read_by_two_launches() -> None:
+    problem = Problem("softmax", 4, 1 << 20)
+    plan = registry.family("softmax").plan(problem, targets.get("h200"), "split")
+    told = describe(DescribeRequest("softmax", problem, plan))
+    names = [{operand.name for operand in each.operands} for each in told]
+    assert "x" in names[0] & names[-1]
+    shared = (names[0] & names[-1]) - {"x"}
+    assert shared and all(name.startswith("buf") for name in shared)
+
+
+def test_compare_with_kernel(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "perfcli", "compare", "softmax", "--with-kernel", "--preset",
+         "smoke", "--target", "h200", "--json", "out.json"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PERFCLI_CACHE_DIR": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    beside = json.loads((tmp_path / "out.json").read_text())["beside"]
+    once = 128 * 2048 * 2
+    assert beside["inductor"]["bytes_moved"] == beside["hand_written"]["bytes_moved"] == 2 * once
+    assert beside["inductor"]["bytes_swept"] == 3 * once  # a looped reduction
+    assert beside["hand_written"]["bytes_swept"] == 2 * once
+    assert (beside["inductor"]["passes"], beside["hand_written"]["passes"]) == (2.0, 1.0)
+    assert beside["hand_written"]["wide_share"] == 1.0
+    assert beside["hand_written"]["spilled_words"] == 0

@@ -1,0 +1,137 @@
+"""One real kernel compiled for four architectures, and launches that do not fit their kernel."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import perfcli
+from perfcli import registry, targets
+from perfcli.errors import PerfcliError
+from perfcli.handwritten import compiling
+from perfcli.handwritten.compiling import compile_launch
+from perfcli.model import Candidate, KernelLaunch, Problem
+from perfcli.model.kernel_work import LaunchToCompile
+
+pytestmark = pytest.mark.torch
+
+FAMILY = str(Path(__file__).parents[2] / "fixtures" / "kernels" / "row_sum.py")
+
+
+@pytest.fixture(autouse=True)
+def own_triton_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
+
+
+def asked(target: str, problem: Problem | None = None, **changes: Any) -> LaunchToCompile:
+    family = registry.family(FAMILY)
+    device = targets.for_kernels(target)
+    plan = family.plan(problem or Problem("sum", 64, 2048), device, None)
+    launch: KernelLaunch = replace(plan.launches[0], **changes)
+    return LaunchToCompile(family.code, launch, device)
+
+
+@pytest.mark.parametrize("target", ["a100", "h200", "b200", "mi300x"])
+def test_a_row_of_bfloat16_is_loaded_16_bytes_at_a_time(target: str, tmp_path: Path) -> None:
+    made = compile_launch(asked(target), FAMILY, tmp_path)
+    assert made.error == ""
+    # 2,048 elements of 2 B over 4 warps: 2 loads of 16 B a thread, 1 in a wave of 64
+    assert made.global_loads == {"128": 1 if target == "mi300x" else 2}
+    assert made.global_stores == {"32": 1}
+    assert (made.spilled_words, made.occupancy, made.occupancy_limit) == (0, 1.0, "warps")
+    # one float32 for each warp of the block
+    assert made.shared_bytes == 16
+    assert 0 < (made.registers or 0) < 64
+    assert made.num_warps == 4
+
+
+def test_without_divisibility_loads_are_as_narrow_as_an_element(tmp_path: Path) -> None:
+    made = compile_launch(asked("h100", divisible_by_16=()), FAMILY, tmp_path)
+    assert made.global_loads == {"16": 16}
+
+
+def test_what_was_compiled_is_kept_by_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = compile_launch(asked("h100"), FAMILY, tmp_path)
+
+    def never(*_: object) -> Candidate:
+        raise PerfcliError("compiled again")
+
+    monkeypatch.setattr(compiling, "_compile", never)
+    assert compile_launch(asked("h100"), FAMILY, tmp_path) == first
+    for other in (asked("h200"), asked("h100", num_warps=8), asked("h100", divisible_by_16=())):
+        with pytest.raises(PerfcliError, match="compiled again"):
+            compile_launch(other, FAMILY, tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"constants": {"BLOCK": 1000}}, "power of 2"),
+        ({"constants": {}}, r"lacks \['BLOCK'\]"),
+        ({"constants": {"BLOCK": 1024, "TILE": 1}}, r"besides \['TILE'\]"),
+        ({"function": "nothing"}, "KeyError: 'nothing'"),
+    ],
+)
+def test_a_launch_that_triton_refuses_says_why(
+    changes: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
+    made = compile_launch(asked("h100", **changes), FAMILY, tmp_path)
+    assert re.search(reason, made.error)
+    assert made.registers is None
+
+
+def test_what_is_compiled_ahead_is_what_tritons_cache_has(tmp_path: Path) -> None:
+    compiling.compile_ahead([asked("h200"), asked("h200", num_warps=0)], FAMILY, 2)
+    kept = {path.suffix for path in (tmp_path / "triton").rglob("row_sum.*")}
+    assert {".cubin", ".ptx"} <= kept
+
+
+LAUNCHED = """
+import sys
+import torch
+import perfcli
+from perfcli import registry, targets
+from perfcli.compile.standins import triton_driver
+from perfcli.handwritten import compiling, modules
+from perfcli.model import Problem
+from perfcli.model.kernel_work import LaunchToCompile
+
+family, target = registry.family(sys.argv[1]), targets.get("h200")
+code = modules.code(family.code, sys.argv[1])
+triton_driver(target)
+for problem in (Problem("sum", 64, 2048), Problem("sum", 64, 1023, "float32")):
+    (step,) = family.plan(problem, target, None).launches
+    function = code.function(step.function)
+    asked = LaunchToCompile(family.code, step, target)
+    ahead = compiling._built(compiling._source(function, step), asked)
+    x = code.inputs(problem, "cpu", 0)["x"]
+    launched = function.warmup(
+        x, torch.empty(64), problem.columns, x.stride(0), **step.constants,
+        num_warps=step.num_warps, num_stages=step.num_stages, grid=(1,)
+    )
+    assert ahead.hash == launched.hash, (ahead.src.attrs, launched.src.attrs)
+print("equal")
+"""
+
+
+def test_a_launch_has_the_name_in_tritons_cache_that_was_compiled_ahead(tmp_path: Path) -> None:
+    file = tmp_path / "launched.py"
+    file.write_text(LAUNCHED)
+    root = Path(perfcli.__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, str(file), FAMILY],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(root)},
+    )
+    assert done.stdout == "equal\n", done.stderr
