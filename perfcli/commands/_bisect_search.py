@@ -22,7 +22,7 @@ from perfcli.search.options import OptionChange, Subset
 from perfcli.search.question import K, Question, Search, T
 from perfcli.search.result import Culprits
 
-MOST_PAIRS = 15
+MOST_PAIRS = 30
 """Of a catalogue: what does harm alone is tried on top of the best set first, then pairs."""
 
 CERTAIN = frozenset({"each change alone"})
