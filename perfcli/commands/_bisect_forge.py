@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from perfcli.bisect.knowledge import Knowledge, class_of, name_of, parts_of
 from perfcli.bisect.metrics import Metric, value_of
 from perfcli.bisect.space import Settings, Space
+from perfcli.bisect.unread import Unread
 from perfcli.commands._bisect_base import common_base
 from perfcli.commands._bisect_kernels import texts_of
 from perfcli.commands._request import describe
@@ -43,8 +45,7 @@ class Forge:
         """What is asked for the metric in place of the code, where there is a device."""
         self._changed = changed
         self._bundles: dict[str, Bundle] = {}
-        self._unread: list[tuple[Settings, str, frozenset[str]]] = []
-        """Variants that were compiled, their code, and the options that nobody read."""
+        self._unread = Unread()
 
     @property
     def classes(self) -> int:
@@ -84,7 +85,7 @@ class Forge:
             return
         base = common_base(list(missing.values()), self.request.jobs + 1)
         asked = dict(missing)
-        if base is not None and not any(other == base for other, _, _ in self._unread):
+        if base is not None and not self._unread.has(base):
             asked.setdefault(name_of(base), base)
         for name, code in self._generated(asked, base):
             if missing.pop(name, None) is not None:
@@ -121,50 +122,39 @@ class Forge:
 
     def awakes(self, base: Settings, name: str) -> bool:
         """Whether an option that nobody reads without any change is read in ``base``, or may be."""
-        without = self.space.settings(frozenset())
-        read = [name not in unread for other, _, unread in self._unread if other == base]
-        before = [name in unread for other, _, unread in self._unread if other == without]
-        return (not read or read[0]) and (not before or before[0])
+        before = self._unread.is_read(self.space.settings(frozenset()), name)
+        return not before and self._unread.is_read(base, name) is not False
 
     def _infer(self, settings: Settings) -> None:
-        """Without compiling it, where it differs from a known variant in nothing that was read:
-        whatever decided that one's code decides the same here."""
-        if name_of(settings) in self.known.codes:
+        """Its class, where that needs no compiling."""
+        name = name_of(settings)
+        if name in self.known.codes or (code := self._unread.code_of(settings)) is None:
             return
-        for other, plain, unread in self._unread:
-            differing = {
-                name
-                for name in {**settings, **other}
-                if name not in settings or name not in other or settings[name] != other[name]
-            }
-            if differing <= unread:
-                self.known.codes[name_of(settings)] = Code(plain)
-                self.known.inferred.add(name_of(settings))
-                self._changed()
-                return
+        self.known.codes[name] = Code(code)
+        self.known.inferred.add(name)
+        self._changed()
 
     def _code(self, made: Made, settings: Settings) -> Code:
         if isinstance(made, PerfcliError):
             return Code(None, str(made))
-        self._unread.append((settings, made.code, frozenset(made.unread)))
+        self._unread.add(settings, made.code, made.unread)
         self.known.parts.setdefault(made.code, parts_of(made))
         code = self._class(Code(made.code), settings).name
         assert code is not None
-        try:
-            if self.metric.name not in self.known.values.get(code, {}):
-                self._look(code, made)
-        except PerfcliError as error:
-            return Code(None, str(error))
+        if not self.has_value(code):
+            self._look(code, made)
         return Code(made.code)
 
     def _look(self, code: str, made: Generated) -> None:
-        """Takes the value where the code tells it, else keeps what it is told of."""
-        if self.measured is not None:
+        """Takes the value where the code tells it, else keeps what it is told of. Where it is not
+        known the variant still has its code: another metric may be."""
+        if self.measured is not None or self.metric.is_timed:
             return
-        if self.metric.kind == "binary":
-            self._bundles[code] = made.bundle
-        elif not self.metric.is_timed:
-            self._know(code, value_of(self.metric, made.bundle.run))
+        if self.metric.kind != "binary":
+            with suppress(PerfcliError):
+                self._know(code, value_of(self.metric, made.bundle.run))
+                return
+        self._bundles[code] = made.bundle
 
     def _know(self, code: str, value: float) -> None:
         self.known.values.setdefault(code, {})[self.metric.name] = value
@@ -185,7 +175,10 @@ class Forge:
             self._know(code, value)
             return value
         bundle = self._bundles.pop(code, None) or self._again(settings)
-        kernels = self.generator.with_binaries(texts_of(bundle), self.request_of(settings))
+        kernels = bundle.run.kernels
+        if self.metric.kind == "binary":
+            request = self.request_of(settings)
+            kernels = self.generator.with_binaries(texts_of(bundle), request)
         value = value_of(self.metric, bundle.run, kernels)
         self._know(code, value)
         return value
