@@ -82,19 +82,15 @@ def drive(
             answer = made.answer(question)
             watch(question, answer)
         except Stopped as stop:
-            step = _throw(search, stop)
+            step = made.halt(search, stop)
         except KeyboardInterrupt:
-            step = _throw(search, Stopped("interrupted"))
+            step = made.halt(search, Stopped("interrupted"))
         else:
             step = _send(search, answer)
 
 
 def _send(search: Search[K, T], answer: Answer) -> Callable[[], Question[K]]:
     return lambda: search.send(answer)
-
-
-def _throw(search: Search[K, T], stop: Stopped) -> Callable[[], Question[K]]:
-    return lambda: search.throw(stop)
 
 
 @dataclass(slots=True)
@@ -107,6 +103,11 @@ class _Drive(Generic[K]):
     at_hand: Callable[[str], bool]
     halted: Stopped | None = None
     """Nothing is begun any more."""
+
+    def halt(self, search: Search[K, T], stop: Stopped) -> Callable[[], Question[K]]:
+        """A search may ask on: what is known is answered."""
+        self.halted = stop
+        return lambda: search.throw(stop)
 
     def answer(self, question: Question[K]) -> Answer:
         ledger = self.ledger

@@ -72,8 +72,7 @@ def _search(best: Best, most_pairs: int, may_matter: MayMatter) -> Search[Subset
     yield from best.ask(frozenset(), singles, "without any change")
     if best.gain(frozenset()) is None:
         return
-    for at, single in enumerate(singles):
-        yield from best.ask(single, singles[at + 1 :], "each change alone")
+    yield from _singles(best, singles)
     yield from _helpful(best)
     wide = yield from _neutral(best)
     wide = yield from silent(best, wide)
@@ -85,6 +84,18 @@ def _search(best: Best, most_pairs: int, may_matter: MayMatter) -> Search[Subset
     yield from _left(best, len(best.seen) + more)
     yield from dependencies(best)
     yield from minimal(best)
+
+
+def _singles(best: Best, singles: tuple[Subset, ...]) -> Search[Subset, None]:
+    """They are compiled in any order: after a stop those that were are taken in."""
+    stopped: Stopped | None = None
+    for at, single in enumerate(singles):
+        try:
+            yield from best.ask(single, singles[at + 1 :], "each change alone")
+        except Stopped as stop:
+            stopped = stop
+    if stopped is not None:
+        raise stopped
 
 
 def _helpful(best: Best) -> Search[Subset, None]:

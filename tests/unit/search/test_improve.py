@@ -3,7 +3,7 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from itertools import product
 
 import pytest
@@ -14,11 +14,11 @@ from search_simulation_catalogue import KINDS, plant
 from unit.search.oracles import Exact, own_class, run
 
 from perfcli.search.answer import Answer
-from perfcli.search.drive import max_runs
+from perfcli.search.drive import drive, max_runs
 from perfcli.search.improve import find_best
 from perfcli.search.improvement import Improvement
-from perfcli.search.ledger import Ledger
-from perfcli.search.options import OptionChange, Subset
+from perfcli.search.ledger import Code, Ledger
+from perfcli.search.options import OptionChange, Subset, ordered
 from perfcli.search.question import Question, Search
 
 Settings = dict[str, int]
@@ -175,6 +175,35 @@ def test_stopped_it_has_the_best_so_far(most: int) -> None:
     values = [oracle.truth(keys).value or 0 for keys in oracle.judged]
     assert found.answer is not None
     assert found.answer.value == min(values)
+
+
+class LastFirst(Exact[Subset]):
+    """What is compiled at once arrives in the reverse order, until Ctrl-C after ``end``."""
+
+    end = 4
+
+    def compile(self, wanted: Sequence[Subset]) -> Generator[tuple[Subset, Code], None, None]:  # type: ignore[override]
+        for key in reversed(wanted):
+            if not self.end:
+                raise KeyboardInterrupt
+            self.end -= 1
+            yield key, Code(self.code(key))
+
+
+def test_interrupted_it_knows_all_that_was_compiled() -> None:
+    """No change and the last three of the catalogue: the first ones are still missing."""
+    exact = metric(lambda o: 100 - 10 * o["a"] - 5 * o["d"])
+    oracle = LastFirst(exact.truth, exact.code)
+    found = drive(
+        find_best(CATALOGUE),
+        oracle,
+        Ledger[Subset](),
+        width=lambda question: 99 if question.step == "each change alone" else 1,
+        at_hand=lambda code: True,
+    )
+    assert found.stopped == "interrupted"
+    singles = [effect.change for effect in found.effects]
+    assert singles == list(ordered(CATALOGUE))[-3:]
 
 
 def steps_of(found: Search[Subset, Improvement], oracle: Exact[Subset]) -> Counter[str]:
