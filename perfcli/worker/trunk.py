@@ -33,9 +33,13 @@ class Trunk:
         start_engine(keep)
 
     def fork(self, number: int) -> bool:
-        """See ``branching.Forks``. While it waits for another process, it counts for none."""
+        """See ``branching.Forks``. While it waits for another process, it counts for none. Where
+        the system has no room for one nothing parts: the trunk's own compilation goes on."""
         self._until_fewer_than(self._jobs)
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError:
+            return False
         if pid:
             self._running.add(pid)
             self.tell({"forked": pid})
