@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
 from perfcli.bisect.answer import Across
 from perfcli.bisect.knowledge import Knowledge
 from perfcli.commands._bisect_asked import Asked
+from perfcli.commands._bisect_clock import Stopwatch
 from perfcli.commands._bisect_forge import Forge
 from perfcli.commands._request import Job
 from perfcli.errors import PerfcliError
@@ -48,11 +50,15 @@ def check_comparable(asked: Asked) -> None:
 
 
 def _of_good_torch(asked: Asked, job: Job, forge: Forge) -> float:
-    """The good side as it is, on its own torch."""
+    """The good side as it is, on its own torch. Raises what compiling or measuring it raises."""
     variant = job.request.variant
     settings: Mapping[str, Any] = {**variant.env, **variant.options}
     space = replace(forge.space, variables=frozenset(variant.env))
     own = Forge(forge.generator, job.request, space, asked.metric, Knowledge())
+    if asked.setting is not None:
+        # Peak memory, as it is measured of the other installation.
+        with closing(Stopwatch.of(own, asked.setting, job, asked.how)) as stopwatch:
+            return stopwatch.memory(settings)
     (code,) = own.codes([settings])
     forge.compiled += 1
     if code.name is None:
