@@ -43,18 +43,23 @@ class Reads:
 
     def unread(self) -> tuple[str, ...]:
         """Options of Inductor, Dynamo and functorch, named as everywhere, whose value nobody asked
-        for; none where somebody asked for all at once."""
+        for; none where somebody asked for all at once. What is another name of an option that is
+        not watched may have been read by that one."""
         if self.bulk:
             return ()
         # With the module's name, as aliases name their target.
         everywhere = {f"{module}.{name}" for module, names in self.read.items() for name in names}
+        watched = {
+            f"{config.__name__}.{name}" for config in modules().values() for name in config._config
+        }
+        safe = {"", *(watched - everywhere)}
         found = []
         for prefix, config in modules().items():
             read = self.read.get(config.__name__, set())
             found += [
                 prefix + name
                 for name, entry in config._config.items()
-                if name not in read and target(entry) not in everywhere
+                if name not in read and target(entry) in safe
             ]
         return tuple(sorted(found))
 
