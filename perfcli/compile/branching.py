@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
 from perfcli.compile import reads, tracing
@@ -134,8 +134,8 @@ def difference(base: CompileRequest, request: CompileRequest) -> dict[str, Optio
     """What ``request`` sets that the base does not, or otherwise; None where that is not all in
     which they differ."""
     ours, theirs = base.variant, request.variant
-    same = (ours.python, ours.env) == (theirs.python, theirs.env)
-    if not same or not set(ours.options) <= set(theirs.options):
+    otherwise = replace(theirs, name=ours.name, options=ours.options)
+    if replace(request, variant=otherwise) != base or not set(ours.options) <= set(theirs.options):
         return None
     return {
         name: value

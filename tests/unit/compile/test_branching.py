@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -193,3 +193,11 @@ def test_what_differs(base: Any, other: Any, expected: Any) -> None:
     assert found is None or [type(v) for v in found.values()] == [
         type(v) for v in expected.values()
     ]
+
+
+@pytest.mark.parametrize(
+    "other", [{"scenario": "t"}, {"dynamic": True}, {"variant": Variant("", {}, {"FLAG": "1"})}]
+)
+def test_what_is_no_option_is_no_difference_between_variants(other: dict[str, Any]) -> None:
+    assert difference(request(), replace(request(), **other)) is None
+    assert difference(request(), replace(request(), variant=Variant("named"))) == {}
