@@ -40,6 +40,8 @@ class Forge:
         self.known = known
         self.compiled = 0
         """Variants whose code was generated here; those known before are not counted."""
+        self.failures: dict[str, str] = {}
+        """Why variants that were asked for have no answer, by ``name_of`` their settings."""
         self.generator = generator
         self.measured: Callable[[Settings], float] | None = None
         """What is asked for the metric in place of the code, where there is a device."""
@@ -71,13 +73,13 @@ class Forge:
         for number, settings in enumerate(wanted):
             self._infer(settings)
             if names[number] in self.known.codes:
-                yield number, self._class(self.known.codes[names[number]], settings)
+                yield number, self._told(self.known.codes[names[number]], settings)
             else:
                 missing[names[number]] = settings
         for name, code in self._compiled(missing):
             for number, settings in enumerate(wanted):
                 if names[number] == name:
-                    yield number, self._class(code, settings)
+                    yield number, self._told(code, settings)
 
     def _compiled(self, missing: dict[str, Settings]) -> Iterator[tuple[str, Code]]:
         """By name. What the others have in common is compiled once."""
@@ -112,6 +114,12 @@ class Forge:
                 self.known.codes[name] = code
             self._changed()
             yield name, code
+
+    def _told(self, code: Code, settings: Settings) -> Code:
+        """Its class, on the way to whoever asked for it."""
+        if code.name is None:
+            self.failures[name_of(settings)] = code.failure
+        return self._class(code, settings)
 
     def _class(self, code: Code, settings: Settings) -> Code:
         if code.name is None:

@@ -102,11 +102,7 @@ class _Searched:
             title=title(asked),
         )
         found = self._catalogue(blank) if asked.direction else self._sides(blank)
-        return replace(found, failures=self._failures())
-
-    def _failures(self) -> dict[str, str]:
-        known = self._forge.known.codes.items()
-        return {name: code.failure for name, code in known if code.name is None}
+        return replace(found, failures=dict(self._forge.failures))
 
     # --- a catalogue ---------------------------------------------------------------------------
 

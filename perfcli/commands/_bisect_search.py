@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic
 
 from perfcli.bisect.answer import Ends, NumericFlip
 from perfcli.bisect.halfway import REMAINDER, Halfway
+from perfcli.bisect.knowledge import name_of
 from perfcli.bisect.space import Settings
 from perfcli.commands._bisect_forge import Forge
 from perfcli.errors import CompileFailed, Interrupted, PerfcliError
@@ -57,6 +59,7 @@ class Tests(Generic[K]):
         try:
             return self.answer_of(self.settings_of(key), code, fresh)
         except PerfcliError as error:
+            self.forge.failures[name_of(self.settings_of(key))] = str(error)
             return Answer("unresolved", reason=str(error))
 
 
@@ -174,7 +177,8 @@ def _values(option: OptionChange) -> Search[Value, Flip] | None:
     if isinstance(good, int) and isinstance(bad, int):
         return search_integer(good, bad)
     if isinstance(good, int | float) and isinstance(bad, int | float):
-        return search_float(good, bad)
+        finite = math.isfinite(good) and math.isfinite(bad)
+        return search_float(good, bad) if finite else None
     return None
 
 

@@ -213,15 +213,17 @@ def test_one_end_does_not_compile(perfcli: Any, monkeypatch: pytest.MonkeyPatch)
     assert result.complaint.startswith("perfcli: the bad side does not compile: Inductor could")
 
 
-def test_a_change_that_does_not_compile_is_named(
-    perfcli: Any, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("failure", "why"), [("compile", "no lowering"), ("killed", "signal 9")])
+def test_a_change_without_an_answer_is_named(
+    perfcli: Any, monkeypatch: pytest.MonkeyPatch, failure: str, why: str
 ) -> None:
-    monkeypatch.setenv("PERFCLI_FAKE", "compile:online_softmax")
+    monkeypatch.setenv("PERFCLI_FAKE", f"{failure}:online_softmax")
     result = perfcli(*SPILLS, "--json", "out.json")
     assert result.code == 0
     found = document()
     assert '{"online_softmax": false}' in found["failures"]
-    assert "no lowering" in found["failures"]['{"online_softmax": false}']
+    assert why in found["failures"]['{"online_softmax": false}']
+    assert found["cost"]["failed"] == len(found["failures"])
     assert "without an answer" in result.out
 
 
