@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from perfcli import units
+from perfcli import registry, units, userfile
 from perfcli.bisect.metrics import Metric
 from perfcli.bisect.space import Settings
-from perfcli.commands._bisect_forge import scenario_digest
 from perfcli.commands._bisect_sides import Plan
 from perfcli.commands._fingerprint import code_hash, fingerprint
 from perfcli.commands._measuring_options import Setting
@@ -40,7 +41,7 @@ def identity(asked: Asked) -> dict[str, Any]:
     request, place = asked.plan.base.request, asked.plan.base.interpreter
     return {
         "scenario": request.scenario,
-        "file": scenario_digest(request.scenario),
+        "file": _file_digest(request.scenario),
         "params": dict(request.params),
         "preset": request.preset,
         "device": request.device,
@@ -52,6 +53,14 @@ def identity(asked: Asked) -> dict[str, Any]:
         "python": place.version,
         "perfcli_code": code_hash(),
     }
+
+
+def _file_digest(scenario: str) -> str:
+    """SHA-256 of a user's file; empty for shipped scenarios."""
+    if not registry.is_user_file(scenario):
+        return ""
+    path, _ = userfile.split(scenario)
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
 def title(asked: Asked) -> str:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
 from perfcli.bisect.knowledge import Knowledge, class_of, name_of, parts_of
 from perfcli.bisect.metrics import Metric, value_of
@@ -202,15 +201,3 @@ class Forge:
             raise made
         self.compiled += 1
         return made.bundle
-
-
-def scenario_digest(reference: str) -> str:
-    """SHA-256 of a user's file; empty for shipped scenarios."""
-    import hashlib
-
-    from perfcli import registry, userfile
-
-    if not registry.is_user_file(reference):
-        return ""
-    path, _ = userfile.split(reference)
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
