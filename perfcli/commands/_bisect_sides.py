@@ -27,7 +27,7 @@ class Sides:
     @property
     def is_catalogue(self) -> bool:
         """Nothing is said of a bad side: the catalogue is searched, on top of what is good."""
-        return not self.bad and not self.bad_python and not (self.good and self.good_python)
+        return not self.bad and not self.bad_python
 
 
 @dataclass(frozen=True, slots=True)
