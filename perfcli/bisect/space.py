@@ -17,7 +17,8 @@ from perfcli.search.options import OptionChange, Subset
 
 Settings = Mapping[str, OptionValue]
 """Options and environment variables that are set, by name."""
-DEFAULT = "default"
+NOT_SET = "not set"
+"""In place of a value, where nobody knows the default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ def between(good: Variant, bad: Variant, catalogue: Catalogue) -> Space:
 
 def _default(catalogue: Catalogue, name: str) -> Any:
     entry = catalogue.entries.get(name)
-    return DEFAULT if entry is None or entry.value is UNKNOWN else entry.value
+    return NOT_SET if entry is None or entry.value is UNKNOWN else entry.value
 
 
 def _rank(entry: Entry | None) -> int:
@@ -83,7 +84,7 @@ def of_catalogue(choices: Iterable[Choice], base: Variant) -> Space:
     for choice in choices:
         name = choice.knob.name
         default = choice.entry.value
-        now = own.get(name, DEFAULT if default is UNKNOWN else default)
+        now = own.get(name, NOT_SET if default is UNKNOWN else default)
         for value in choice.values:
             if type(value) is type(now) and value == now:
                 continue

@@ -26,7 +26,8 @@ Device: TypeAlias = Annotated[
 ]
 Dynamic: TypeAlias = Annotated[bool, typer.Option("--dynamic", help="Compile with dynamic shapes.")]
 Jobs: TypeAlias = Annotated[
-    int | None, typer.Option("--jobs", "-j", min=1, help="Compiler processes. [default: cores]")
+    int | None,
+    typer.Option("--jobs", "-j", metavar="N", min=1, help="Compiler processes. [default: cores]"),
 ]
 Timeout: TypeAlias = Annotated[
     float | None,

@@ -11,6 +11,7 @@ from perfcli.bisect.knowledge import Knowledge
 from perfcli.bisect.metrics import Metric
 from perfcli.commands import _bisect_file, _bisect_run, _bisect_sides, _obtain
 from perfcli.commands import _measuring_options as measuring
+from perfcli.commands import _output as output
 from perfcli.commands._bisect_across import check_comparable
 from perfcli.commands._bisect_asked import Asked, ends_of, identity
 from perfcli.commands._bisect_shown import Shown, compared, show, worth_comparing
@@ -49,6 +50,7 @@ def bisect(
     notes: Notes,
 ) -> int:
     """The exit code. Raises PerfcliError for what the user got wrong, and what compiling raises."""
+    output.check_writable(shown.json)
     device, _ = choose_device(question.device, question.target)
     metric = metrics.find(typed.metric, device)
     sides = Sides(typed.good, typed.bad, typed.good_python, typed.bad_python)

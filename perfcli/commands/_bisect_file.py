@@ -110,14 +110,21 @@ def _stored() -> str:
 
 
 def _check_same(path: Path, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
-    differing = [n for n in {**theirs, **ours} if theirs.get(n) != ours.get(n)]
+    before, now = _flat(theirs), _flat(ours)
+    differing = [name for name in {**before, **now} if before.get(name) != now.get(name)]
     if differing:
         shown = ", ".join(
-            f"{name.replace('_', ' ')} {_short(theirs.get(name))} there, {_short(ours.get(name))} "
+            f"{name.replace('_', ' ')} {_short(before.get(name))} there, {_short(now.get(name))} "
             "here"
             for name in differing
         )
         raise NotComparable(f"{path} is another search ({shown}): search anew without --resume")
+
+
+def _flat(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Each parameter by itself: of two long lists nobody sees which one differs."""
+    params = {f"parameter {name}": value for name, value in asked["params"].items()}
+    return {name: value for name, value in asked.items() if name != "params"} | params
 
 
 def _short(value: object) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from perfcli import units
 from perfcli.bisect.metrics import Metric
 from perfcli.commands._bisect_forge import Forge
+from perfcli.commands._bisect_words import typed
 from perfcli.commands._progress import Notes
 from perfcli.search.answer import Answer
 from perfcli.search.question import Question
@@ -106,7 +107,7 @@ class Watcher:
     def _named(self, key: str) -> str:
         """A change as it is typed: ``online_softmax=false``."""
         found = (c for c in self._forge.space.changes if c.key == key)
-        return next((f"{c.name}={units.setting(c.bad)}" for c in found), key)
+        return next((typed(c.name, c.bad) for c in found), key)
 
     def _counts(self) -> str:
         forge = self._forge

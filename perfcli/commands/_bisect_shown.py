@@ -51,7 +51,7 @@ def compared(
 ) -> Compared | None:
     """Both compiled to the end, each in a fresh process, or as stored."""
     try:
-        runs: list[Obtained] = _obtain.obtain(jobs, place.executor, how.fresh, notes)
+        runs: list[Obtained] = _obtain.obtain(jobs, place.executor, how.fresh, notes, again="")
         comparison, broken = pairs.judged(compare(runs[0].run, runs[1].run))
     except NotComparable as error:
         notes.warn(f"the two ends are not compared: {error}")

@@ -9,7 +9,7 @@ from perfcli.bisect.answer import Bisection, Ends
 from perfcli.commands import _bisect_across_view
 from perfcli.commands._bisect_catalogue_view import best_line, improvement
 from perfcli.commands._bisect_culprits_view import culprit_sets, flips
-from perfcli.commands._bisect_words import change, stopped
+from perfcli.commands._bisect_words import change, stopped, typed
 from perfcli.search.result import Culprits
 
 
@@ -106,7 +106,17 @@ def _title(found: Bisection) -> Iterator[str]:
         yield f"catalogue: {units.plural(options, 'option')}, {changes} to try"
     yield ""
     yield verdict(found)
+    if _wrong_way_round(found):
+        yield "bad is the better one: are --good and --bad the wrong way round?"
     yield ""
+
+
+def _wrong_way_round(found: Bisection) -> bool:
+    """On a clock a little better is nothing to ask about."""
+    ends, culprits = found.ends, found.culprits
+    if ends is None or ends.ratio is not None or found.across is not None or culprits is None:
+        return False
+    return culprits.status == "not worse" and ends.bad < ends.good
 
 
 def _ends(found: Bisection, ends: Ends) -> str:
@@ -137,7 +147,7 @@ def _cure(found: Bisection) -> Iterator[str]:
         return
     if found.direction is None and found.culprits:
         options = [option for s in found.culprits.sets for option in s.options]
-        cure = ", ".join(f"{option.name}={units.setting(option.good)}" for option in options)
+        cure = ", ".join(typed(option.name, option.good) for option in options)
         yield ""
         yield f"cure: {cure}"
     yield found.command

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perfcli import units
+from perfcli.bisect.space import NOT_SET
 from perfcli.search.options import OptionChange
 from perfcli.search.result import Dependency
 
 
 def change(option: OptionChange) -> str:
     """``online_softmax=false (true)``."""
-    return f"{option.name}={units.setting(option.bad)} ({units.setting(option.good)})"
+    return f"{typed(option.name, option.bad)} ({units.setting(option.good)})"
+
+
+def typed(name: str, value: object) -> str:
+    """``online_softmax=false``, or ``TORCHINDUCTOR_ONLINE_SOFTMAX not set``."""
+    return f"{name} {NOT_SET}" if value == NOT_SET else f"{name}={units.setting(value)}"
 
 
 def dependency(found: Dependency) -> str:

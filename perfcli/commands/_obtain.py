@@ -184,12 +184,17 @@ def ordered(question: Question, sides: Sequence[Side], how: How, notes: Notes) -
     return Order(jobs, place.executor)
 
 
-def obtain(jobs: Sequence[Job], executor: Executor, fresh: bool, notes: Notes) -> list[Obtained]:
-    """One run per job, in order.
+AGAIN = "; --fresh compiles again"
+
+
+def obtain(
+    jobs: Sequence[Job], executor: Executor, fresh: bool, notes: Notes, again: str = AGAIN
+) -> list[Obtained]:
+    """One run per job, in order. ``again`` is said of stored ones: empty without ``--fresh``.
 
     Raises Interrupted on Ctrl-C, saying what was stored; what the executor raises otherwise.
     """
-    found = [None if fresh else _reuse(job, notes) for job in jobs]
+    found = [None if fresh else _reuse(job, notes, again) for job in jobs]
     missing = [number for number, known in enumerate(found) if known is None]
     for job in {jobs[number].interpreter.torch: jobs[number] for number in missing}.values():
         if warning := environment.torch_warning(job.interpreter.torch):
@@ -245,7 +250,7 @@ def what_is_kept(stored: Sequence[Obtained]) -> str:
     return "; ".join(kept) or "nothing was finished"
 
 
-def _reuse(job: Job, notes: Notes) -> Obtained | None:
+def _reuse(job: Job, notes: Notes, again: str) -> Obtained | None:
     """The newest stored run of this job, if the files that it imported are still the same."""
     known = store.find(job.fingerprint)
     if known is None:
@@ -257,7 +262,7 @@ def _reuse(job: Job, notes: Notes) -> Obtained | None:
         return None
     if not all(unchanged(path, digest) for path, digest in run.sources.items()):
         return None
-    notes.say(f"{run.variant.name}: nothing changed since run {run.id}; --fresh compiles again")
+    notes.say(f"{run.variant.name}: nothing changed since run {run.id}{again}")
     return Obtained(run, known.path)
 
 

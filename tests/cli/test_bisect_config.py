@@ -177,12 +177,26 @@ def test_good_is_not_better_than_bad(perfcli: Any) -> None:
     result = perfcli(*SPILLS, *bad("online_softmax=false"))
     assert result.code == 3
     assert "good is not better than bad: 0 and 0, exact\n" in result.out
+    assert "wrong way round" not in result.out
 
 
 def test_good_and_bad_the_wrong_way_round(perfcli: Any) -> None:
-    result = perfcli(*SPILLS, *good(f"{MAX_READS}=1000"), *bad(f"{MAX_READS}=10"), "-q")
+    asked = (*SPILLS, *good(f"{MAX_READS}=1000"), *bad(f"{MAX_READS}=10"))
+    result = perfcli(*asked, "-q")
     assert result.code == 3
     assert result.out == "good is not better than bad: 46 and 0, exact\n"
+    result = perfcli(*asked)
+    assert "are --good and --bad the wrong way round?\n" in result.out
+    # Its ends are stored; bisect-config has no --fresh to propose.
+    assert "nothing changed since run" in perfcli(*asked).err
+    assert "--fresh" not in result.err
+
+
+def test_json_that_cannot_be_written_is_said_at_once(perfcli: Any) -> None:
+    result = perfcli(*SPILLS, *bad("online_softmax=false"), "--json", "nowhere/out.json")
+    assert result.code == 2
+    assert "can't write nowhere/out.json: there is no folder nowhere" in result.complaint
+    assert not stored()
 
 
 def test_nothing_differs(perfcli: Any) -> None:
@@ -272,7 +286,7 @@ def test_a_search_of_something_else_is_not_resumed(perfcli: Any) -> None:
     other = ("bisect-config", "gqa-transformer", "-p", "layers=2", "-m", "spills")
     result = perfcli(*other, *bad(f"{MAX_READS}=1000"), "--resume", path.stem)
     assert result.code == 4
-    assert "is another search (params " in result.complaint
+    assert "is another search (parameter layers 3 there, 2 here): search" in result.complaint
     result = perfcli("bisect-config", "softmax", "-m", "loads", "--resume", str(path))
     assert result.code == 4
     assert "scenario gqa-transformer there, softmax here" in result.complaint

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from perfcli.bisect.answer import Across, Bisection, Cost, Ends
 from perfcli.bisect.metrics import METRICS
+from perfcli.bisect.space import NOT_SET
 from perfcli.commands._bisect_run import nothing_to_search
 from perfcli.commands._bisect_view import lines, verdict
 from perfcli.search.answer import Answer
@@ -36,6 +37,16 @@ def test_two_culprits_and_what_is_left_of_the_difference() -> None:
     assert "   bad − it: 41; the rest is below" in said
     assert "   bad − it and what is above: 11; proven both ways" in said
     assert "without all of them 11: 1.11 % is left" in said
+
+
+def test_a_variable_that_one_side_does_not_set() -> None:
+    left = Answer("good", 1.0)
+    variable = OptionChange("TORCHINDUCTOR_X", NOT_SET, "0")
+    culprits = Culprits("explained", (blamed(variable, 9, left),), left, Answer("bad", 9.0), left)
+    said = lines(replace(found(Ends(1, 9), culprits), command="perfcli compare"))
+    assert "to blame: TORCHINDUCTOR_X=0 (not set)" in said
+    # No value of a variable means that it is not set.
+    assert "cure: TORCHINDUCTOR_X not set" in said
 
 
 def test_what_no_option_explains_between_two_installations() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from perfcli.bisect import space as spaces
-from perfcli.bisect.space import DEFAULT, between, flatten, installations
+from perfcli.bisect.space import NOT_SET, between, flatten, installations
 from perfcli.catalogue import UNKNOWN, Catalogue, Entry
 from perfcli.errors import PerfcliError
 from perfcli.model import Variant
@@ -28,7 +28,7 @@ def test_a_side_that_sets_nothing_has_the_default() -> None:
     found = between(Variant(""), Variant("", {"a": False, "b": 3, "c": "x"}), TORCH)
     assert [(c.name, c.good, c.bad, c.rank) for c in found.changes] == [
         ("a", True, False, 0),
-        ("c", DEFAULT, "x", 1),
+        ("c", NOT_SET, "x", 1),
     ]
     assert found.settings(frozenset()) == {}
     assert found.settings(found.everything) == {"a": False, "c": "x"}
