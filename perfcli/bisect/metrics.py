@@ -79,9 +79,18 @@ def value_of(metric: Metric, run: Run, kernels: tuple[KernelFacts, ...] | None =
     else:
         (of_kernel,) = (m for m in KERNEL_METRICS if m.name == metric.of_runs)
         counted = run.kernels if kernels is None else kernels
+        if not of_kernel.per_launch:
+            counted = _once(counted)
         value = fold(of_kernel, counted).value
         if value is None and not counted:
             value = 0.0  # no kernels load nothing: that is known
     if value is None:
         raise PerfcliError(f"{metric.name} is not known of any kernel")
     return value
+
+
+def _once(kernels: tuple[KernelFacts, ...]) -> tuple[KernelFacts, ...]:
+    """Kernels of a graph with the same code are one: Inductor makes several of them where only
+    their comments differ."""
+    launched = (kernel for kernel in kernels if kernel.launches)
+    return tuple({(kernel.graph, kernel.source_hash): kernel for kernel in launched}.values())

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import io
 import re
+import tokenize
 from dataclasses import dataclass
 from typing import Literal
 
@@ -40,13 +42,32 @@ class Definition:
 
     @property
     def source_hash(self) -> str:
-        """SHA-256 of the text without its own name: the same code under two names is one."""
-        return hashlib.sha256(without_its_name(self.source, self.name).encode()).hexdigest()
+        """SHA-256 of the text without its own name and comments: the same code under two names is
+        one, and so is code that says where it comes from (``comment_origin``)."""
+        text = without_its_name(self.source, self.name)
+        if self.language == "triton" and "#" in text:
+            text = without_comments(text)
+        return hashlib.sha256(text.encode()).hexdigest()
 
 
 def without_its_name(source: str, name: str) -> str:
     """A kernel's text as it would be under any other name."""
     return _FULL_NAME.sub("'kernel_name': 'kernel'", source).replace(name, "kernel")
+
+
+def without_comments(source: str) -> str:
+    """A Python text without its comments, and without the lines that held nothing else; as it is
+    where it can't be read."""
+    lines: list[str | None] = list(source.splitlines())
+    try:
+        tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
+    except (tokenize.TokenError, SyntaxError):
+        return source
+    for token in tokens:
+        if token.type == tokenize.COMMENT:
+            row, column = token.start
+            lines[row - 1] = token.line[:column].rstrip() or None
+    return "\n".join(line for line in lines if line is not None)
 
 
 def parse_definition(body: str, cpp_definition: str | None = None) -> Definition | None:

@@ -49,7 +49,7 @@ def made_up_kernel(plan: Plan, blobs: dict[str, str]) -> KernelFacts:
         launches=1,
         origins=tuple(_origins(plan)),
         source=_keep("\n".join(lines) + "\n", blobs),
-        source_hash=_digest("\n".join(lines[2:]) + plan.graph + str(list(plan.ops))),
+        source_hash=_digest("\n".join(lines[2:]) + plan.graph + str([plan.layer, *plan.ops])),
         source_facts=_source_facts(plan),
         bytes_read=plan.loads * _MATRIX_BYTES,
         bytes_written=plan.stores * _MATRIX_BYTES,

@@ -22,7 +22,8 @@ RUN = made_up(
 
 
 def test_values_are_the_sums_of_kernels() -> None:
-    loads = sum(k.source_facts.loads for k in RUN.kernels if k.source_facts)
+    codes = {(kernel.graph, kernel.source_hash): kernel for kernel in RUN.kernels}.values()
+    loads = sum(k.source_facts.loads for k in codes if k.source_facts)
     assert value_of(METRICS["loads"], RUN) == loads > 0
     assert value_of(METRICS["kernels"], RUN) == len(RUN.kernels)
     assert value_of(METRICS["peak-memory"], RUN) == 4e9
@@ -31,6 +32,16 @@ def test_values_are_the_sums_of_kernels() -> None:
 def test_bytes_are_swept_at_each_launch() -> None:
     kernel = replace(RUN.kernels[0], bytes_swept=100, launches=3)
     assert value_of(METRICS["swept"], RUN, (kernel, replace(kernel, bytes_swept=7))) == 321
+
+
+def test_the_same_code_is_counted_once_in_a_graph() -> None:
+    """Where comments say which node a kernel is of, one kernel of three launches becomes three."""
+    kernel = RUN.kernels[0]
+    assert kernel.source_facts is not None
+    three = tuple(replace(kernel, name=f"kernel_{i}", launches=1) for i in range(3))
+    assert value_of(METRICS["loads"], RUN, three) == kernel.source_facts.loads
+    elsewhere = replace(kernel, graph="another graph")
+    assert value_of(METRICS["loads"], RUN, (*three, elsewhere)) == 2 * kernel.source_facts.loads
 
 
 def test_kernels_with_candidates_take_the_place_of_those_without() -> None:

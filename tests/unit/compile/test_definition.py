@@ -129,3 +129,17 @@ def test_kinds(decorator: str, arguments: str, kind: str) -> None:
 
 def test_a_source_that_does_not_parse_is_of_another_kind() -> None:
     assert triton_kind("def (", "kernel") == "other"
+
+
+def test_comments_are_no_part_of_the_code() -> None:
+    """As with ``comment_origin``: lines of their own, and ends of lines; a string keeps its #."""
+    plain = parse_definition(TRITON.replace("min_elem_per_thread=0", "note='#1'"))
+    said = TRITON.replace("min_elem_per_thread=0", "note='#1'  # of relu")
+    said = said.replace("    xnumel = 16384\n", "    # relu => where\n    xnumel = 16384\n")
+    commented = parse_definition(said)
+    other = parse_definition(TRITON.replace("min_elem_per_thread=0", "note='#2'"))
+    assert plain is not None
+    assert commented is not None
+    assert other is not None
+    assert plain.source != commented.source
+    assert plain.source_hash == commented.source_hash != other.source_hash
