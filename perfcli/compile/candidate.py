@@ -20,13 +20,27 @@ LINE_CHARACTERS = 160
 
 def candidate_of(result: Any, fact: BinaryFacts, target: Target, source: str) -> Candidate:
     """A configuration that Inductor compiled (``CompileResult``), without its texts."""
-    kernel, config = result.kernel, result.config
+    config = result.config
+    launch = (_numbers(config), config.num_warps, config.num_stages)
+    candidate = nvidia_candidate(result.kernel, fact, target, *launch)
+    return replace(candidate, lines=with_text(fact.lines, source))
+
+
+def nvidia_candidate(
+    kernel: Any,
+    fact: BinaryFacts,
+    target: Target,
+    config: Mapping[str, int],
+    num_warps: int,
+    num_stages: int,
+) -> Candidate:
+    """What Triton's compiled ``kernel`` takes of the target, without texts and source lines."""
     shared = int(kernel.metadata.shared)
-    resident = occupancy(target, fact.registers, shared, config.num_warps)
+    resident = occupancy(target, fact.registers, shared, num_warps)
     return Candidate(
-        config=_numbers(config),
-        num_warps=config.num_warps,
-        num_stages=config.num_stages,
+        config=config,
+        num_warps=num_warps,
+        num_stages=num_stages,
         registers=fact.registers,
         stack_bytes=fact.stack_bytes,
         local_array_bytes=local_array_bytes(kernel.asm["ptx"]),
@@ -39,7 +53,6 @@ def candidate_of(result: Any, fact: BinaryFacts, target: Target, source: str) ->
         global_stores=dict(fact.global_stores),
         tma_loads=fact.tma_loads,
         tma_stores=fact.tma_stores,
-        lines=with_text(fact.lines, source),
         blocks_per_sm=resident.blocks_per_sm,
         occupancy=resident.fraction,
         occupancy_limit=resident.limit,

@@ -6,10 +6,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from perfcli.facts import occupancy, occupancy_amd
+from perfcli.compile.candidate import nvidia_candidate
+from perfcli.facts import occupancy_amd
 from perfcli.facts.binary import find_tools, read_cubin
 from perfcli.facts.hsaco import read_hsaco
-from perfcli.facts.ptx import local_array_bytes
 from perfcli.model import Candidate, KernelLaunch, Target
 
 
@@ -25,29 +25,8 @@ def _on_nvidia(kernel: Any, launch: KernelLaunch, target: Target) -> Candidate:
 
     tools = find_tools(Path(triton.__file__).parent)
     facts = read_cubin(kernel.asm["cubin"], tools, "", kernel.asm["ptx"])
-    shared = int(kernel.metadata.shared)
-    resident = occupancy.occupancy(target, facts.registers, shared, launch.num_warps)
-    return Candidate(
-        config=_numbers(launch),
-        num_warps=launch.num_warps,
-        num_stages=launch.num_stages,
-        registers=facts.registers,
-        stack_bytes=facts.stack_bytes,
-        local_array_bytes=local_array_bytes(kernel.asm["ptx"]),
-        shared_bytes=shared,
-        local_loads=facts.local_loads,
-        local_stores=facts.local_stores,
-        local_loads_in_loops=facts.local_loads_in_loops,
-        local_stores_in_loops=facts.local_stores_in_loops,
-        global_loads=dict(facts.global_loads),
-        global_stores=dict(facts.global_stores),
-        tma_loads=facts.tma_loads,
-        tma_stores=facts.tma_stores,
-        blocks_per_sm=resident.blocks_per_sm,
-        occupancy=resident.fraction,
-        occupancy_limit=resident.limit,
-        binary_hash=facts.code_hash,
-    )
+    config = _numbers(launch)
+    return nvidia_candidate(kernel, facts, target, config, launch.num_warps, launch.num_stages)
 
 
 def _on_amd(kernel: Any, launch: KernelLaunch, target: Target) -> Candidate:
