@@ -1,0 +1,141 @@
+"""What a gate asks and what it says: limits, exceptions to them, and one judgement of all checks.
+
+Reports other than the terminal's read a ``Judgement``; one comparison that nobody put limits on is
+a judgement of one check without any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from perfcli.model.comparison import Comparison
+from perfcli.model.values import BlobId
+
+Passing = Literal["pass", "fail", "unsure", "fault"]
+"""``fault``: the tool or the user's model failed, nothing was judged."""
+LimitState = Literal["kept", "broken", "allowed", "unknown", "better"]
+"""``allowed``: broken, with an exception that covers it; ``better``: kept, and less than the base
+had."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What a metric may be. Each bound that is given has to hold; units are the metric's own
+    (bytes, seconds, words, 0 to 1)."""
+
+    metric: str
+    kernel: str = ""
+    """Glob of kernel names that it is for, each kernel alone; empty: the total of the run."""
+    most: float | None = None
+    """The head's value at most; for metrics of which more is better, at least."""
+    growth: float | None = None
+    """Change for the worse against the base at most, in the metric's unit."""
+    growth_share: float | None = None
+    """The same as a part of the base: 0.01 is one percent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """An exception to limits and findings, which somebody answers for."""
+
+    kernel: str
+    """Glob of kernel names; ``*`` is all of them and the totals."""
+    limit: str
+    """The metric, or a rule's code, that it excepts."""
+    reason: str
+    owner: str
+    expires: str
+    """ISO date; from the day after on it excepts nothing, and is warned of."""
+    most: float | None = None
+    """Excepts values up to this; None: any."""
+
+
+@dataclass(frozen=True, slots=True)
+class LimitResult:
+    """One limit held against one comparison."""
+
+    limit: Limit
+    state: LimitState
+    base: float | None
+    head: float | None
+    allowed: float | None
+    """The head's value at which the limit breaks."""
+    group: int | None = None
+    """Index into ``Comparison.groups``; None: the total."""
+    kernel: str = ""
+    """The head's kernel, or the base's where it is gone."""
+    text: str = ""
+    """``spilled words 2 → 94, at most 2``."""
+    allowance: Allowance | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FindingResult:
+    """A finding of the comparison that counts against the head."""
+
+    finding: int
+    """Index into ``Comparison.findings``."""
+    state: Literal["broken", "allowed"]
+    allowance: Allowance | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Where the base comes from."""
+
+    kind: Literal["baseline", "revision", "interpreter", "run"]
+    where: str
+    """The baseline's file, the git revision, the interpreter's path, or the run's id."""
+    created: str = ""
+    """ISO date."""
+    reason: str = ""
+    revision: str = ""
+    """Of the repository when it was made, where there was one."""
+    torch: str = ""
+    triton: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One check: a scenario with its parameters on one target or device."""
+
+    name: str
+    """``norm@h100``; empty for a plain comparison."""
+    outcome: Passing
+    reason: str
+    """One sentence."""
+    comparison: Comparison | None = None
+    """None: a fault, or no base to compare with."""
+    limits: tuple[LimitResult, ...] = ()
+    findings: tuple[FindingResult, ...] = ()
+    provenance: Provenance | None = None
+    fault: str = ""
+    """What failed, one line."""
+    texts: Mapping[BlobId, str] = field(default_factory=dict)
+    """Sources and intermediate representations that the runs name; may be unpacked on reading."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """All checks of one gate, and what follows."""
+
+    checks: tuple[Judged, ...]
+    outcome: Passing
+    reason: str
+    exit_code: int
+    warnings: tuple[str, ...] = ()
+    """Allowances that have expired or except nothing, an old baseline, better numbers to take
+    over: each one line, none of them red."""
+    command: str = ""
+    """What makes it again: ``perfcli gate``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A format of ``reports/`` for files: ``render`` gives the whole text, ending in a newline."""
+
+    name: str
+    suffix: str
+    render: Callable[[Judgement], str]
