@@ -102,6 +102,11 @@ def read_blob(path: Path, blob: BlobId) -> str:
     return text
 
 
+def read_blobs(path: Path) -> dict[BlobId, str]:
+    """All texts of a run, packed (``blobs.unpack``)."""
+    return _decode(_open(path).blobs, dict[str, str], path)
+
+
 def header_of(run: Run) -> Header:
     spilled = [k.spilled_words for k in run.kernels if k.spilled_words is not None]
     return Header(

@@ -12,7 +12,7 @@ import msgspec
 
 from perfcli.errors import PerfcliError
 from perfcli.model import Bundle
-from perfcli.runfile import Header, cannot_write, read, read_blob, read_header, write
+from perfcli.runfile import Header, cannot_write, read, read_blob, read_blobs, read_header, write
 
 __all__ = [
     "FOLDER",
@@ -25,6 +25,7 @@ __all__ = [
     "new_id",
     "read",
     "read_blob",
+    "read_blobs",
     "runs",
     "save",
     "write",

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from perfcli.model.comparison import Comparison
+from perfcli.model.rule import Rule
 from perfcli.model.values import BlobId
 
 Passing = Literal["pass", "fail", "unsure", "fault"]
@@ -130,6 +131,11 @@ class Judgement:
     over: each one line, none of them red."""
     command: str = ""
     """What makes it again: ``perfcli gate``."""
+    rules: tuple[Rule, ...] = ()
+    """That looked, for formats that document them."""
+    root: str = ""
+    """Absolute folder that paths of the model are shown relative to: the repository's. Never
+    shown itself."""
 
 
 @dataclass(frozen=True, slots=True)
