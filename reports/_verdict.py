@@ -48,6 +48,13 @@ class FirstLines:
         for label, text, names in self._rest():
             yield from _line(Text(label, style="dim"), text, names, width, LABEL)
 
+    def rows(self) -> list[tuple[str, str]]:
+        """Label and text of each line, with whole names: for formats that break lines
+        themselves. The first label is the verdict."""
+        first = (_total_rows.verdict(self.comparison), self._first()[0])
+        rest = ((label, text) for label, text, _ in self._rest())
+        return [(label, units.printable(text)) for label, text in (first, *rest)]
+
     def _first(self) -> tuple[str, Sequence[str]]:
         because = self.comparison.because
         if because is None:
