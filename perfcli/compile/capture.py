@@ -69,10 +69,11 @@ def _hook_schedule(capture: Capture, original: Any) -> Any:
 
         generated = original(self)
         # A subgraph's own peak is none of its parent's.
-        peak = None if is_subgraph(V.graph) else traffic.peak_memory(self)
-        if peak is not None:
+        memory = None if is_subgraph(V.graph) else traffic.live_memory(self)
+        if memory is not None:
             graph = capture.current_graph()
-            graph.facts = replace(graph.facts, peak_memory_bytes=peak)
+            peak, live = memory
+            graph.facts = replace(graph.facts, peak_memory_bytes=peak, live_bytes=live)
         return generated
 
     return codegen

@@ -108,9 +108,10 @@ def _product(values: Any) -> Any:
     return result
 
 
-def peak_memory(scheduler: Any) -> int | None:
-    """Inductor's own estimate (``memory.prepare_planning_info``) of the peak bytes that the
-    schedule's buffers and freeable inputs take; None where this torch has no estimate.
+def live_memory(scheduler: Any) -> tuple[int, tuple[int, ...]] | None:
+    """Inductor's own estimate (``memory.prepare_planning_info``) of the bytes that the schedule's
+    buffers and freeable inputs take: the peak, and what is live at each node of the schedule in
+    order. None where this torch has no estimate.
 
     Asked after code was generated: the estimate counts every buffer of the schedule, and only then
     it is known which of them live inside of a kernel and are never allocated.
@@ -121,7 +122,7 @@ def peak_memory(scheduler: Any) -> int | None:
         from torch.utils._ordered_set import OrderedSet
 
         outputs = OrderedSet(V.graph.get_output_names())
-        peak, freeable_inputs = memory.prepare_planning_info(
+        _, freeable_inputs = memory.prepare_planning_info(
             scheduler.nodes,
             scheduler.name_to_buf,
             scheduler.name_to_fused_node,
@@ -132,8 +133,7 @@ def peak_memory(scheduler: Any) -> int | None:
         for name in inside & OrderedSet(scheduler.name_to_buf):
             buffer = scheduler.name_to_buf[name]
             buffer.mpi_buffer = replace(buffer.mpi_buffer, size_alloc=0, size_free=0)
-        if inside:
-            peak, _ = memory.estimate_peak_memory(scheduler.nodes, freeable_inputs, outputs)
+        peak, live = memory.estimate_peak_memory(scheduler.nodes, freeable_inputs, outputs)
     except Exception:
         return None
-    return int(peak)
+    return int(peak), tuple(map(int, live))

@@ -40,6 +40,9 @@ class GraphFacts:
     nodes: int
     peak_memory_bytes: int | None = None
     """Inductor's own estimate for the schedule, where the installed torch gives one."""
+    live_bytes: tuple[int, ...] = ()
+    """The same estimate at each node of the schedule, in order, then what outlives it; empty where
+    it is not known."""
 
 
 @dataclass(frozen=True, slots=True)

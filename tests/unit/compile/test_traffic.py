@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perfcli.compile.traffic import UNKNOWN, bytes_moved, peak_memory
+from perfcli.compile.traffic import UNKNOWN, bytes_moved, live_memory
 from perfcli.model import Run
 
 
@@ -26,7 +26,7 @@ def test_an_estimate_that_fails_is_unknown_not_zero() -> None:
 
 @pytest.mark.torch
 def test_a_schedule_that_cannot_be_planned_has_no_peak() -> None:
-    assert peak_memory(SimpleNamespace()) is None
+    assert live_memory(SimpleNamespace()) is None
 
 
 @pytest.mark.torch
@@ -48,3 +48,4 @@ def test_buffers_inside_a_kernel_take_no_memory(
     assert len(run.kernels) == 1
     (graph,) = run.graphs
     assert graph.peak_memory_bytes == 10 * 64**2 * 4
+    assert max(graph.live_bytes) == graph.peak_memory_bytes
