@@ -116,9 +116,9 @@ def write(judgement: Judgement, wanted: Wanted, notes: Notes) -> None:
             step()
         except PerfcliError as error:
             errors.append(error)
+    for other in errors[1:]:
+        notes.warn(str(other))
     if errors:
-        for error in errors[1:]:
-            notes.warn(str(error))
         raise errors[0]
 
 

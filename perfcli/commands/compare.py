@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from perfcli.commands import _arguments as args
+from perfcli.commands import _documents as documents
 from perfcli.errors import Interrupted, PerfcliError
 
 Assignments = list[str] | None
@@ -75,6 +76,11 @@ def compare(
     timeout: args.Timeout = None,
     fresh: args.Fresh = False,
     json: args.Json = None,
+    markdown: documents.Markdown = None,
+    html: documents.Html = None,
+    junit: documents.Junit = None,
+    sarif: documents.Sarif = None,
+    github: documents.Github = False,
     quiet: args.Quiet = False,
     fake: args.Fake = False,
 ) -> int:
@@ -94,7 +100,8 @@ def compare(
     from perfcli.diff.compare import check_allowed
 
     check_allowed(allow or ())
-    _output.check_writable(json)
+    wanted = documents.Wanted(markdown, html, junit, sarif, github, json)
+    documents.check(wanted)
     notes = Notes(quiet)
     how = _obtain.How(fresh, timeout, fake, tuple(toggle or ()))
     names = tuple(allow_env or ())
@@ -123,15 +130,18 @@ def compare(
         tried = _trials.try_fixes(patient, how, jobs, notes, _trials.came_with_head)
         comparison = replace(comparison, findings=tried)
     places = [(side.reference, side.shown_path) for side in (pair.base, pair.head)]
+    pairing = documents.Pairing(pair.base, pair.head, comparison, fault=str(broken or ""))
     try:
         _output.write_comparison(comparison, json)
+        documents.write(documents.judgement_of([pairing]), wanted, notes)
     finally:
         screen = _output.screen()
-        _output.show(screen.comparison(comparison, places, quiet, try_fixes), json)
+        view = screen.comparison(comparison, places, quiet, try_fixes)
+        _output.show(view, wanted.stdout)
     if not quiet and not try_fixes:
         references = [reference for reference, _ in places]
         findings = comparison.findings
-        _trials.show_hint(["compare", *references], findings, json, _trials.came_with_head)
+        _trials.show_hint(["compare", *references], findings, wanted.stdout, _trials.came_with_head)
     if broken:
         raise broken
     if _measuring.broken_off(comparison.timing):

@@ -1,0 +1,112 @@
+"""A judgement in words: of all checks, of each, and of each limit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from perfcli import units
+from perfcli.model import Allowance, Judged, Judgement, LimitResult, LimitState, Passing
+
+from . import _run_lines, _total_rows
+
+WORDS: Mapping[Passing, str] = {
+    "pass": "PASS",
+    "fail": "FAIL",
+    "unsure": "UNSURE",
+    "fault": "ERROR",
+}
+STATES: Mapping[LimitState, str] = {
+    "kept": "kept",
+    "broken": "broken",
+    "allowed": "allowed",
+    "unknown": "not known",
+    "better": "better",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRow:
+    """``text``: one sentence, safe to show, not escaped."""
+
+    word: str
+    name: str
+    text: str
+
+
+def is_plain(judgement: Judgement) -> bool:
+    """Whether it is a comparison that nobody put limits on."""
+    return all(
+        check.provenance is None or check.provenance.kind == "run" for check in judgement.checks
+    ) and not any(c.limits or c.findings for c in judgement.checks)
+
+
+def word(judgement: Judgement) -> str:
+    """``FAIL``; of one comparison alone its verdict, ``WORSE``."""
+    if len(judgement.checks) == 1 and is_plain(judgement):
+        return check_word(judgement.checks[0])
+    return WORDS[judgement.outcome]
+
+
+def check_word(check: Judged) -> str:
+    """The gate's word; of a plain comparison its verdict."""
+    plain = not check.limits and not check.findings
+    own = check.provenance is not None and check.provenance.kind == "run"
+    if plain and own and check.comparison is not None and check.outcome != "fault":
+        return _total_rows.verdict(check.comparison)
+    return WORDS[check.outcome]
+
+
+def check_name(check: Judged) -> str:
+    """Its name; of a plain comparison the scenario's and where it is for."""
+    if check.name:
+        return units.printable(check.name)
+    if check.comparison is None:
+        return "comparison"
+    head = check.comparison.head
+    return units.printable(f"{head.scenario}@{head.target.name if head.target else head.device}")
+
+
+def check_rows(judgement: Judgement) -> list[CheckRow]:
+    """In the judgement's order."""
+    return [
+        CheckRow(check_word(check), check_name(check), one_line(check.fault or check.reason))
+        for check in judgement.checks
+    ]
+
+
+def question(check: Judged) -> str:
+    """What was compiled, in one line; empty where nothing was."""
+    return _run_lines.question(check.comparison.head) if check.comparison else ""
+
+
+def where_from(check: Judged) -> str:
+    """Where the base comes from: ``baseline perfcli-baseline.toml of 2026-11-22 (first one)``."""
+    source = check.provenance
+    if source is None:
+        return ""
+    parts = [source.kind, source.where]
+    parts += [f"of {source.created}"] if source.created else []
+    parts += [f"at {source.revision[:12]}"] if source.revision and source.kind == "baseline" else []
+    parts += [f"({source.reason})"] if source.reason else []
+    return one_line(" ".join(parts))
+
+
+def limit_line(result: LimitResult) -> str:
+    """``spilled words 2 → 94, at most 2``, with the exception that covers it."""
+    text = one_line(result.text) or units.title(result.limit.metric)
+    return f"{text}; {allowance_line(result.allowance)}" if result.allowance else text
+
+
+def limit_of(result: LimitResult) -> str:
+    """What it is put on: a kernel, or the total."""
+    return units.printable(result.kernel) if result.group is not None or result.kernel else "total"
+
+
+def allowance_line(allowance: Allowance) -> str:
+    owner = f"{allowance.owner}, " if allowance.owner else ""
+    return one_line(f"allowed ({owner}until {allowance.expires}): {allowance.reason}")
+
+
+def one_line(text: str) -> str:
+    return units.printable(" ".join(text.split()))

@@ -1,0 +1,130 @@
+"""One check of a judgement in Markdown: verdict, limits, totals, findings, kernels, environment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from perfcli import units
+from perfcli.model import Comparison, FindingResult, Judged, Run
+
+from . import _judgement_rows, _run_lines, _verdict
+from ._judgement_rows import check_name, check_word, limit_line, limit_of
+from ._markdown_findings import findings
+from ._markdown_fit import Section
+from ._markdown_kernels import beside, breaks, kernels, times, totals
+from ._markdown_text import code, prose, shorten, summary, table
+
+MOST_TEXT = 2000
+# Ranks: how important something is within its check.
+LIMITS, VERDICT, TOTALS, FINDINGS, KERNELS, ENVIRONMENT = 1, 2, 3, 5, 7, 9
+RANKS = 10
+
+
+def check(judged: Judged, rank: int, root: str, alone: bool) -> list[Section]:
+    """``rank``: added to those of its sections. ``alone``: the document's title has said its
+    verdict."""
+    sections = [] if alone else [Section(rank, _title(judged), what="check")]
+    sections += _limits(judged, rank + LIMITS)
+    if judged.fault:
+        fault = f"{prose(shorten(judged.fault, MOST_TEXT))}\n\n"
+        sections.append(Section(rank + LIMITS, fault, what="error"))
+    if judged.comparison is not None:
+        sections += _comparison(judged, judged.comparison, rank, root)
+    return sections
+
+
+def _title(judged: Judged) -> str:
+    reason = "" if judged.fault else f"\n\n{prose(shorten(judged.reason, MOST_TEXT))}"
+    return f"### {check_word(judged)} {code(check_name(judged))}{reason}\n\n"
+
+
+def _limits(judged: Judged, rank: int) -> list[Section]:
+    """Those that are broken, allowed or not known; kept ones are counted."""
+    told = [r for r in judged.limits if r.state in ("broken", "allowed", "unknown")]
+    told.sort(key=lambda r: ("broken", "unknown", "allowed").index(r.state))
+    rows = [
+        f"- **{_judgement_rows.STATES[r.state]}** {_on(limit_of(r))}: "
+        f"{prose(shorten(limit_line(r), MOST_TEXT))}\n"
+        for r in told
+    ]
+    rows += list(_findings(judged))
+    kept = sum(result.state in ("kept", "better") for result in judged.limits)
+    tail = f"- {units.plural(kept, 'limit')} kept\n\n" if kept else "\n"
+    if not rows and not kept:
+        return []
+    return [Section(rank, "**Limits**\n\n", tuple(rows), tail, "limit")]
+
+
+def _on(what: str) -> str:
+    return what if what == "total" else code(shorten(what, MOST_TEXT))
+
+
+def _findings(judged: Judged) -> Iterator[str]:
+    """Findings that count against the head, or are excepted."""
+    for result in judged.findings:
+        if judged.comparison is not None:
+            finding = judged.comparison.findings[result.finding]
+            text = f"{finding.code} {finding.headline}{_excepted(result)}"
+            yield f"- **{result.state}** {prose(shorten(text, MOST_TEXT))}\n"
+
+
+def _excepted(result: FindingResult) -> str:
+    return f"; {_judgement_rows.allowance_line(result.allowance)}" if result.allowance else ""
+
+
+def _comparison(judged: Judged, comparison: Comparison, rank: int, root: str) -> list[Section]:
+    sides = (("base", comparison.base), ("head", comparison.head))
+    empty = [f"{side}: {text}" for side, run in sides if (text := _run_lines.without_kernels(run))]
+    opening = f"{code(_run_lines.question(comparison.head))}\n\n"
+    opening += "".join(f"- {line}\n" for line in _first_lines(comparison))
+    opening += "".join(f"- {prose(shorten(line, MOST_TEXT))}\n" for line in empty)
+    opening += breaks(comparison)
+    sections = [Section(rank + VERDICT, f"{opening}\n", what="verdict")]
+    sections += times(comparison, rank + TOTALS)
+    sections += beside(comparison, rank + TOTALS)
+    sections += [Section(rank + TOTALS, totals(comparison), what="table")]
+    sections += findings(comparison, rank + FINDINGS, root)
+    sections += kernels(comparison, rank + KERNELS)
+    sections += [_environment(judged, comparison, rank + ENVIRONMENT)]
+    return sections
+
+
+def _first_lines(comparison: Comparison) -> Iterator[str]:
+    """What the first lines of the terminal's report say below the verdict; the verdict's own
+    line, too, where the reason is another."""
+    first, *rest = _verdict.FirstLines(comparison).rows()
+    for label, text in (("", first[1]), *rest):
+        said = f"{label}: " if label else ""
+        yield f"{said}{prose(shorten(text, MOST_TEXT))}"
+
+
+def _environment(judged: Judged, comparison: Comparison, rank: int) -> Section:
+    source = _judgement_rows.where_from(judged)
+    ids = judged.provenance is None or judged.provenance.kind == "run"
+    lines = [f"apart: {text}" for text in comparison.differences]
+    lines += [f"base: {source}"] if source and not ids else []
+    if ids and comparison.base.id and comparison.head.id:
+        lines.append(f"runs: {comparison.base.id} and {comparison.head.id}")
+    notes = dict.fromkeys((*comparison.base.notes, *comparison.head.notes))
+    lines += [f"note: {text}" for text in notes]
+    cells = zip(_facts(comparison.base), _facts(comparison.head), strict=True)
+    rows = [(title, prose(base), prose(head)) for (title, base), (_, head) in cells if base or head]
+    body = table(("", "base", "head"), rows, right=9)
+    body += "\n" + "".join(f"- {prose(shorten(line, MOST_TEXT))}\n" for line in lines)
+    head = f"<details><summary>{summary('Environment')}</summary>\n\n"
+    return Section(rank, f"{head}{body}\n</details>\n\n", what="environment")
+
+
+def _facts(run: Run) -> list[tuple[str, str]]:
+    environment = run.environment
+    variables = " ".join(f"{name}={value}" for name, value in environment.variables.items())
+    return [
+        ("variant", shorten(run.variant.name or _run_lines.options(run.variant), MOST_TEXT)),
+        ("torch", environment.torch),
+        ("triton", environment.triton or ""),
+        ("ptxas", environment.ptxas or ""),
+        ("python", environment.python),
+        ("GPU", environment.gpu or ""),
+        ("driver", environment.driver or ""),
+        ("variables", shorten(variables, MOST_TEXT)),
+    ]

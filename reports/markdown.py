@@ -1,0 +1,19 @@
+"""Markdown for a GitHub issue, a comment, or any other page: the verdict first, then what it rests
+on, then what one has to unfold."""
+
+from __future__ import annotations
+
+from perfcli.model import Document, Judgement
+
+from ._markdown_document import document
+
+# GitHub takes no longer body of an issue or a comment.
+MOST_CHARACTERS = 65_536
+
+
+def render(judgement: Judgement) -> str:
+    """At most ``MOST_CHARACTERS`` long: what is least important is left out, and that is said."""
+    return document(judgement, MOST_CHARACTERS, len)
+
+
+MARKDOWN = Document("markdown", ".md", render)
