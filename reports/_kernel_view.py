@@ -58,9 +58,14 @@ def _facts(kernel: KernelFacts, chosen: Candidate | None) -> RenderableType:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    for title, text in (*_of_source(kernel), *_of_binary(chosen)):
+    for title, text in fact_rows(kernel, chosen):
         table.add_row(title, Text(text))
     return table
+
+
+def fact_rows(kernel: KernelFacts, chosen: Candidate | None) -> list[tuple[str, str]]:
+    """Title and text of everything that is known of one kernel, safe to show."""
+    return [*_of_source(kernel), *_of_binary(chosen)]
 
 
 def _of_source(kernel: KernelFacts) -> Iterator[tuple[str, str]]:
@@ -135,7 +140,7 @@ def _origins(origins: tuple[Origin, ...]) -> RenderableType:
     for (location, code), found in list(lines.items())[:MOST_LINES]:
         place = f"{short_location(location)}  " if location else ""
         parts.append(Hanging(Text.assemble((place, "dim"), code or "no line of the model")))
-        operators = ", ".join(dict.fromkeys(_operator(origin) for origin in found))
+        operators = ", ".join(dict.fromkeys(operator(origin) for origin in found))
         modules = ", ".join(dict.fromkeys(o.module for o in found if o.module))
         text = Text.assemble(operators, (f"  in {modules}" if modules else "", "dim"))
         parts.append(Hanging(text, 4))
@@ -144,9 +149,9 @@ def _origins(origins: tuple[Origin, ...]) -> RenderableType:
     return Group(*parts)
 
 
-def _operator(origin: Origin) -> str:
-    operator = (origin.op or origin.node).removesuffix(".default")
-    return f"{operator} {'×'.join(str(size) for size in origin.shape)}".rstrip()
+def operator(origin: Origin) -> str:
+    name = (origin.op or origin.node).removesuffix(".default")
+    return f"{name} {'×'.join(str(size) for size in origin.shape)}".rstrip()
 
 
 def short_location(location: str) -> str:
