@@ -8,3 +8,12 @@ __version__ = "0.1.0"
 _here = Path(__file__).parent
 if not (_here / "kernels").is_dir():
     __path__.append(str(_here.parent))
+
+
+def __getattr__(name: str) -> object:
+    """``perfcli.inspect`` and its types, imported when they are asked for: see ``__init__.pyi``."""
+    if name not in ("Compared", "Kernel", "Kernels", "inspect"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module("perfcli.library"), name)

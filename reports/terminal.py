@@ -8,6 +8,7 @@ from ._comparison_view import comparison_view
 from ._findings import explanation_view, kernel_findings_view
 from ._kernel_view import kernel_view
 from ._run_view import listing_view, run_view
+from ._source_view import Source
 
 SCREEN = Screen(
     comparison_view,
@@ -16,4 +17,5 @@ SCREEN = Screen(
     listing_view,
     explanation_view,
     kernel_findings_view,
+    Source,
 )

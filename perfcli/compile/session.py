@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -38,6 +38,8 @@ class Session:
     notes: list[str] = field(default_factory=list)
     keep: tuple[Any, ...] = ()
     """What torch's C++ holds pointers to."""
+    build: Callable[[Any], Any] | None = None
+    """Makes a ``Built`` under a ``FakeTensorMode``; None: the request's scenario does."""
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -162,7 +164,7 @@ def trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
         session.report("trace", pool.done(), pool.total())
 
     mode = FakeTensorMode(allow_non_fake_inputs=True)
-    built = build(session.request, mode)
+    built = session.build(mode) if session.build else build(session.request, mode)
     capture = Capture(on_kernel)
     assumptions = decisions.install(mode)
     recurrent.install(assumptions)

@@ -27,6 +27,7 @@ from perfcli.model.gate import (
     Passing,
     Provenance,
 )
+from perfcli.model.given import GivenRequest
 from perfcli.model.hand_written import (
     Case,
     Data,
@@ -123,6 +124,7 @@ __all__ = [
     "FindingResult",
     "Floor",
     "Generated",
+    "GivenRequest",
     "GraphFacts",
     "GroupTiming",
     "Judged",

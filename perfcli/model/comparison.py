@@ -113,3 +113,4 @@ class Screen:
     listing: Callable[..., Any]
     explanation: Callable[..., Any]
     kernel_findings: Callable[..., Any]
+    source: Callable[..., Any]

@@ -4,10 +4,10 @@ compiled, with default options.
 
 Its parent sends ``{"template": CompileRequest}``, which names device, target and threads, and then
 any number of ``{"generate": [CompileRequest, …]}``, ``{"branch": …}`` with a ``base`` and
-``requests`` that part from it (``trunk``), and ``{"binaries": …}``. Replies are ``generated``,
-``error`` or ``unread`` (the code is the base's), each with the ``number`` of its request, or
-``binaries``; then ``done``. Autograd's threads don't survive a fork: nothing may run here that
-starts them.
+``requests`` that part from it (``trunk``), ``{"binaries": …}``, and ``{"given": GivenRequest}``.
+Replies are ``generated``, ``error`` or ``unread`` (the code is the base's), each with the
+``number`` of its request, ``binaries``, or ``whole`` (run, blobs); then ``done``. Autograd's
+threads don't survive a fork: nothing may run here that starts them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perfcli.model import CompileRequest, KernelsRequest
+from perfcli.model import CompileRequest, GivenRequest, KernelsRequest
 from perfcli.worker import protocol
 from perfcli.worker.replies import Message, left_by, tried
 from perfcli.worker.trunk import Trunk, lines
@@ -54,6 +54,9 @@ class Template:
         elif kind == "alone":
             # Here, without a fork: nothing can be asked after it.
             yield {**tried(_generating(_request(asked), self._keep)), "number": 0}
+        elif kind == "given":
+            given = protocol.decode_dataclass(GivenRequest, asked)
+            yield from self._at_once({0: _compiling_given(given, self._keep)}, 1)
         else:
             kernels = protocol.decode_dataclass(KernelsRequest, asked)
             yield from self._at_once({0: _compiling(kernels)}, 1)
@@ -160,6 +163,16 @@ def _generating(
         run, blobs = made.bundle.run, made.bundle.blobs
         known = {"code": made.code, "unread": made.unread, "run": run, "blobs": blobs}
         return {"type": "generated", **known}
+
+    return work
+
+
+def _compiling_given(request: GivenRequest, keep: tuple[Any, ...]) -> Callable[[], Message]:
+    def work() -> Message:
+        from perfcli.compile import given
+
+        bundle = given.compile_given(request, keep, lambda phase, done, total: None)
+        return {"type": "whole", "run": bundle.run, "blobs": bundle.blobs}
 
     return work
 

@@ -30,7 +30,7 @@ class TemplateProcess:
 
     def __init__(self, timeout_seconds: float | None = None) -> None:
         self._timeout = timeout_seconds
-        self._templates: dict[Place, _Template] = {}
+        self._templates: dict[Place, WarmWorker] = {}
 
     def generate(
         self, requests: Sequence[CompileRequest], base: CompileRequest | None = None
@@ -75,7 +75,7 @@ class TemplateProcess:
     def _alone(self, request: CompileRequest) -> Made:
         template = None
         try:
-            template = _Template(request, self._timeout)
+            template = WarmWorker(request, self._timeout)
             return next(made_of(reply) for reply in template.ask({"alone": request}))
         except PerfcliError as error:
             return error
@@ -107,13 +107,13 @@ class TemplateProcess:
             template.close()
         self._templates.clear()
 
-    def _template(self, request: CompileRequest) -> _Template:
+    def _template(self, request: CompileRequest) -> WarmWorker:
         place = _place(request)
         found = self._templates.pop(place, None)
         if found is None:
             while len(self._templates) >= MOST_TEMPLATES:
                 self._templates.pop(next(iter(self._templates))).close()
-            found = _Template(request, self._timeout)
+            found = WarmWorker(request, self._timeout)
         self._templates[place] = found  # the last one: used most recently
         return found
 
@@ -123,7 +123,10 @@ class TemplateProcess:
             template.close()
 
 
-class _Template:
+class WarmWorker:
+    """One process that has torch imported for a request's device, target, interpreter and
+    environment. Raises what it says of itself where it can't start."""
+
     def __init__(self, request: CompileRequest, timeout_seconds: float | None) -> None:
         self._timeout = timeout_seconds
         self._folder = Path(tempfile.mkdtemp(prefix="perfcli-"))

@@ -1,0 +1,9 @@
+"""perfcli in a Python program: ``perfcli.inspect(fn, args, target="h100")``."""
+
+from perfcli.library.asking import close, inspect
+from perfcli.library.compared import Compared
+from perfcli.library.kernel import Kernel
+from perfcli.library.kernels import Kernels
+from perfcli.library.total import NotKnown, Total
+
+__all__ = ["Compared", "Kernel", "Kernels", "NotKnown", "Total", "close", "inspect"]

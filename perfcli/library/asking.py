@@ -1,0 +1,238 @@
+"""``perfcli.inspect``: what torch.compile makes of a function."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import hashlib
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from types import ModuleType
+from typing import Any
+
+from perfcli import environment, options, store
+from perfcli.commands import _obtain
+from perfcli.commands._progress import Notes
+from perfcli.commands._request import Question, Side, choose_device, describe
+from perfcli.errors import PerfcliError
+from perfcli.library.kernels import Kernels, kernels_of
+from perfcli.library.packing import Packed, pack
+from perfcli.model import (
+    Bundle,
+    CompileRequest,
+    GivenRequest,
+    Mode,
+    OptionValue,
+    Scalar,
+    Variant,
+)
+from perfcli.units import setting
+from perfcli.worker import protocol
+from perfcli.worker.given import GivenCompiler
+
+MOST_REMEMBERED = 256
+"""Results kept in memory."""
+
+
+def inspect(
+    fn: Callable[..., Any] | str | os.PathLike[str],
+    args: Any = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    target: str | None = None,
+    device: str | None = None,
+    mode: Mode = "forward",
+    dynamic: bool = False,
+    options: Mapping[str, OptionValue] | None = None,
+    env: Mapping[str, str] | None = None,
+    name: str | None = None,
+    params: Mapping[str, Scalar] | None = None,
+    preset: str | None = None,
+    by_value: Iterable[ModuleType] = (),
+    jobs: int | None = None,
+    timeout: float | None = 600.0,
+) -> Kernels:
+    """Compile a function for a GPU that need not be there, and say what its kernels are made of.
+
+    Args:
+        fn: a function or ``nn.Module``; or a scenario's name, ``path/to/model.py:name``, or a
+            stored run, as ``perfcli inspect-kernel`` takes them.
+        args: what it is called with: a tuple or list, or one tensor. Of tensors only shape,
+            strides, dtype, device and ``requires_grad`` count: no values are read.
+        kwargs: keyword arguments.
+        target: a GPU to compile for, ``h100``; with CPU tensors, too: all is taken to be there.
+            None: the GPU of this machine, else ``h100``.
+        device: ``cpu`` for the C++ kernels of the CPU; ``cuda`` for the GPU of this machine.
+        mode: ``training`` compiles the backward pass as well.
+        dynamic: sizes are symbols, as with ``torch.compile(dynamic=True)``.
+        options: of Inductor, ``{"triton.mix_order_reduction": False}``; with the prefixes
+            ``dynamo.`` and ``functorch.`` of the other two.
+        env: variables for the worker, ``{"TORCHINDUCTOR_ONLINE_SOFTMAX": "0"}``.
+        name: what it is called in reports. Default: the function's own.
+        params, preset: of a scenario.
+        by_value: modules whose code is sent to the worker as it is in this process, instead of
+            being imported there.
+        jobs: kernels that are compiled at once. Default: as many as there are cores.
+        timeout: seconds that the worker has.
+
+    Raises:
+        PerfcliError: what was asked for makes no sense, or can't be sent to the worker.
+        UserCodeFailed: the function itself fails.
+        CompileFailed: Inductor or Triton do.
+        WorkerFailed: the worker died, or took longer than ``timeout``.
+    """
+    variant = _assignments(options, env)
+    if isinstance(fn, str | os.PathLike):
+        if kwargs or _arguments(args) or by_value or name or mode != "forward":
+            raise PerfcliError(
+                f"{os.fspath(fn)} is a scenario, a file or a stored run, which says itself what is "
+                "called: leave out args, kwargs, mode, name and by_value (params sets parameters)"
+            )
+        given = tuple(f"{key}={setting(value)}" for key, value in (params or {}).items())
+        question = Question(os.fspath(fn), given, preset, target, device, dynamic, jobs)
+        how = _obtain.How(timeout=timeout)
+        return kernels_of(_obtain.stored_or_compiled(question, Side(variant), how, Notes(True)))
+    if params or preset:
+        raise PerfcliError("params and preset are for scenarios: give the function its arguments")
+    request = _request(name or _name(fn), target, device, dynamic, jobs, variant)
+    return kernels_of(
+        _compiled(fn, _arguments(args), kwargs or {}, mode, request, by_value, timeout)
+    )
+
+
+def _compiled(
+    fn: Any,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    mode: Mode,
+    request: CompileRequest,
+    by_value: Iterable[ModuleType],
+    timeout: float | None,
+) -> _obtain.Obtained:
+    if not callable(fn):
+        raise PerfcliError(f"expected a function, a module or a name, got a {type(fn).__name__}")
+    if mode not in ("forward", "training"):
+        raise PerfcliError(f"mode is forward or training, not {mode!r}")
+    if plan := _obtain.fake_plan(_obtain.How()):
+        from perfcli.worker.fake import FakeExecutor
+
+        return _named(next(FakeExecutor(plan).compile([request], lambda event: None)))
+    packed = pack(_eager(fn), args, kwargs, by_value)
+    given = GivenRequest(
+        request, packed.text, tuple(sys.path), mode, _autocast(request, packed), packed.keeps_cpu
+    )
+    key = hashlib.sha256(protocol.encode(protocol.plain(given))).hexdigest()
+    known = _remembered.pop(key, None)
+    if known is None or not _holds(known):
+        known = _named(_compiler().compile(given, timeout))
+        _check_compiled(known)
+    _remembered[key] = known
+    while len(_remembered) > MOST_REMEMBERED:
+        del _remembered[next(iter(_remembered))]
+    return known
+
+
+_remembered: dict[str, _obtain.Obtained] = {}
+
+
+def _holds(known: _obtain.Obtained) -> bool:
+    return all(_obtain.unchanged(path, digest) for path, digest in known.run.sources.items())
+
+
+@functools.cache
+def _compiler() -> GivenCompiler:
+    compiler = GivenCompiler()
+    atexit.register(compiler.close)
+    return compiler
+
+
+def close() -> None:
+    """Ends the workers that ``inspect`` keeps alive; the next call starts new ones."""
+    _compiler().close()
+
+
+def _named(bundle: Bundle) -> _obtain.Obtained:
+    now = datetime.now(UTC)
+    created = now.isoformat().replace("+00:00", "Z")
+    run = replace(bundle.run, id=store.new_id(now), created=created)
+    return _obtain.Obtained(run, None, replace(bundle, run=run))
+
+
+def _check_compiled(made: _obtain.Obtained) -> None:
+    """A function of which nothing was compiled has no spills either."""
+    run = made.run
+    if not run.graphs:
+        why = "; ".join(run.notes) or "its graph is empty"
+        raise PerfcliError(f"nothing of {run.scenario} was compiled: {why}")
+
+
+def _request(
+    name: str,
+    target: str | None,
+    device: str | None,
+    dynamic: bool,
+    jobs: int | None,
+    assignments: Sequence[str],
+) -> CompileRequest:
+    chosen, for_target = choose_device(device, target)
+    variant = Variant("default")
+    if assignments:
+        folder = environment.probe(needs_triton=chosen != "cpu").torch_dir
+        catalogue = options.load_catalogue(folder)
+        variant = options.make_variant("", assignments, catalogue)
+        options.check_device(variant, catalogue, chosen)
+        variant = replace(variant, name=describe(variant))
+    return CompileRequest(
+        scenario=name,
+        params={},
+        preset=None,
+        variant=variant,
+        device=chosen,
+        target=for_target,
+        dynamic=dynamic,
+        jobs=jobs or len(os.sched_getaffinity(0)),
+        cache_dir=str(environment.cache_dir()),
+    )
+
+
+def _assignments(
+    given: Mapping[str, OptionValue] | None, env: Mapping[str, str] | None
+) -> tuple[str, ...]:
+    """As on the command line, where they are checked."""
+    found = [f"{name}={setting(value)}" for name, value in (given or {}).items()]
+    return (*found, *(f"{name}={value}" for name, value in (env or {}).items()))
+
+
+def _arguments(args: Any) -> tuple[Any, ...]:
+    return tuple(args) if isinstance(args, tuple | list) else (args,)
+
+
+def _eager(fn: Any) -> Any:
+    """What ``torch.compile`` was applied to: here it is applied again."""
+    if hasattr(fn, "_orig_mod"):
+        return fn._orig_mod
+    return getattr(fn, "_torchdynamo_orig_callable", fn)
+
+
+def _name(fn: Any) -> str:
+    fn = _eager(fn)
+    fn = getattr(fn, "func", fn)  # functools.partial
+    own = getattr(fn, "__qualname__", "") or type(fn).__name__
+    return own.rpartition(".")[2].strip("<>") or "function"
+
+
+def _autocast(request: CompileRequest, packed: Packed) -> str | None:
+    """The dtype of the autocast around the call. On a CPU it is taken for the target's where its
+    tensors are."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return None
+    kinds = {request.device} if "cuda" in packed.devices else {request.device, "cpu"}
+    active = [kind for kind in sorted(kinds, reverse=True) if torch.is_autocast_enabled(kind)]
+    return str(torch.get_autocast_dtype(active[0])).removeprefix("torch.") if active else None
+
+
+__all__ = ["close", "inspect"]

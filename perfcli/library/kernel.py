@@ -1,0 +1,144 @@
+"""One kernel, as the library gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from perfcli.library.text import WIDE, as_text, screen
+from perfcli.model import Candidate, Finding, KernelFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One generated kernel. What is not known is None, never zero; bytes and seconds are those of
+    one launch. Of several launch configurations the one that spills least counts, since the
+    autotuner's choice is not known without a device."""
+
+    number: int
+    """Index into ``Kernels``, the number that ``perfcli inspect-kernel`` takes."""
+    facts: KernelFacts
+    """Everything known about it."""
+    findings: tuple[Finding, ...] = ()
+    """What the rules say about it."""
+    read: Callable[[], str] = field(repr=False, compare=False, default=str)
+    """Reads its source."""
+
+    @property
+    def name(self) -> str:
+        return self.facts.name
+
+    @property
+    def kind(self) -> str:
+        """``pointwise``, ``persistent reduction``, ``template`` …"""
+        return self.facts.kind
+
+    @property
+    def graph(self) -> str:
+        """The graph that launches it: ``forward 0``, ``backward 1``."""
+        return self.facts.graph
+
+    @property
+    def launches(self) -> int:
+        """How often one step launches it; 0: never, another form of it is."""
+        return self.facts.launches
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """ATen operators that it computes, each once."""
+        return tuple(dict.fromkeys(origin.op for origin in self.facts.origins if origin.op))
+
+    @property
+    def locations(self) -> tuple[str, ...]:
+        """Lines of the model that it comes from, ``file:line``, each once."""
+        return tuple(dict.fromkeys(o.location for o in self.facts.origins if o.location))
+
+    @property
+    def loads(self) -> int | None:
+        """Load instructions in its source (static)."""
+        return self.facts.source_facts.loads if self.facts.source_facts else None
+
+    @property
+    def loads_in_loops(self) -> int | None:
+        """Of these, the ones inside loops."""
+        return self.facts.source_facts.loads_in_loops if self.facts.source_facts else None
+
+    @property
+    def stores(self) -> int | None:
+        """Store instructions in its source (static)."""
+        return self.facts.source_facts.stores if self.facts.source_facts else None
+
+    @property
+    def atomics(self) -> int | None:
+        """Atomic instructions in its source (static)."""
+        return self.facts.source_facts.atomics if self.facts.source_facts else None
+
+    @property
+    def best(self) -> Candidate | None:
+        """The launch configuration that counts."""
+        return self.facts.best
+
+    @property
+    def spilled_words(self) -> int | None:
+        """32-bit words per thread that registers were spilled into."""
+        return self.facts.spilled_words
+
+    @property
+    def registers(self) -> int | None:
+        """Per thread."""
+        return self.best.registers if self.best else None
+
+    @property
+    def stack_bytes(self) -> int | None:
+        """Per thread: spills, and arrays of the program's own."""
+        return self.best.stack_bytes if self.best else None
+
+    @property
+    def shared_bytes(self) -> int | None:
+        """Shared memory of a block."""
+        return self.best.shared_bytes if self.best else None
+
+    @property
+    def occupancy(self) -> float | None:
+        """Theoretical: resident warps over the most that a multiprocessor holds, 0 to 1."""
+        return self.best.occupancy if self.best else None
+
+    @property
+    def bytes_read(self) -> int | None:
+        """One launch; each buffer once."""
+        return self.facts.bytes_read
+
+    @property
+    def bytes_written(self) -> int | None:
+        """One launch; each buffer once."""
+        return self.facts.bytes_written
+
+    @property
+    def bytes_moved(self) -> int | None:
+        """One launch: read and written."""
+        return self.facts.bytes_moved
+
+    @property
+    def bytes_swept(self) -> int | None:
+        """One launch, if every sweep over a buffer goes to memory again."""
+        return self.facts.bytes_swept
+
+    @property
+    def lower_bound_seconds(self) -> float | None:
+        """One launch: bytes moved over the target's bandwidth."""
+        return self.facts.lower_bound_seconds
+
+    @property
+    def code(self) -> str:
+        """Its source, as Inductor wrote it."""
+        return self.read()
+
+    @property
+    def source(self) -> str:
+        """Its source behind what each line became in machine code, as ``perfcli inspect-kernel``
+        shows it: global loads and stores (LDG, STG), and those of spilled registers (LDL, STL)."""
+        return as_text(screen().source(self.code, self.best), WIDE)
+
+    def report(self, columns: int = 100) -> str:
+        """What ``perfcli inspect-kernel`` shows: facts, origins, launch configurations, source."""
+        return as_text(screen().kernel(self.number, self.facts, self.code), columns)

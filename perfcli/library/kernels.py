@@ -1,0 +1,213 @@
+"""All kernels of one function, module or scenario, as the library gives them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, overload
+
+from perfcli import diagnosis, runfile, units
+from perfcli.commands._obtain import Obtained
+from perfcli.errors import PerfcliError
+from perfcli.library.compared import Compared, compared
+from perfcli.library.frames import kernels_frame
+from perfcli.library.kernel import Kernel
+from perfcli.library.text import as_text, screen
+from perfcli.library.total import NotKnown, Total, counted, total
+from perfcli.model import Finding, Run, Severity
+
+_SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error")
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Kernels(Sequence[Kernel]):
+    """The generated kernels of one compilation, in the order of its graphs.
+
+    Totals are static sums over the kernels that a step launches, each counted once however often
+    it is launched; ``launches``, ``bytes_moved``, ``bytes_swept`` and ``lower_bound_seconds`` are
+    those of one step; ``registers`` and ``shared_bytes`` those of the worst kernel. A total that
+    is not known raises NotKnown.
+    """
+
+    run: Run
+    """Everything that is known, as it is stored."""
+    findings: tuple[Finding, ...]
+    """What the rules say, the gravest first."""
+    obtained: Obtained = field(repr=False)
+    items: tuple[Kernel, ...] = field(repr=False)
+
+    @overload
+    def __getitem__(self, index: int) -> Kernel: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Kernel, ...]: ...
+    def __getitem__(self, index: int | slice) -> Kernel | tuple[Kernel, ...]:
+        return self.items[index]
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[Kernel]:
+        return iter(self.items)
+
+    @property
+    def loads(self) -> Total:
+        """Load instructions in the kernels' sources."""
+        return counted(self.run, "loads")
+
+    @property
+    def loads_in_loops(self) -> Total:
+        """Of these, the ones inside loops."""
+        return counted(self.run, "loads_in_loops")
+
+    @property
+    def stores(self) -> Total:
+        """Store instructions in the kernels' sources."""
+        return counted(self.run, "stores")
+
+    @property
+    def spilled_words(self) -> Total:
+        """32-bit words per thread that registers were spilled into."""
+        return counted(self.run, "spilled_words")
+
+    @property
+    def registers(self) -> Total:
+        """Per thread, of the kernel that has most."""
+        return counted(self.run, "registers")
+
+    @property
+    def shared_bytes(self) -> Total:
+        """Of a block, of the kernel that has most."""
+        return counted(self.run, "shared_bytes")
+
+    @property
+    def bytes_moved(self) -> Total:
+        """Read and written by one step, each buffer once for each launch."""
+        return counted(self.run, "bytes_moved")
+
+    @property
+    def bytes_swept(self) -> Total:
+        """The same, if every sweep over a buffer goes to memory again."""
+        return counted(self.run, "bytes_swept")
+
+    @property
+    def launches(self) -> Total:
+        """Of generated kernels, in one step."""
+        return counted(self.run, "launches")
+
+    @property
+    def lower_bound_seconds(self) -> float:
+        """Of one step: bytes moved over the target's bandwidth."""
+        return total(self.run, "lower_bound_seconds")
+
+    @property
+    def extern_calls(self) -> int:
+        """Calls in one step of operators that Inductor generates no code for."""
+        return sum(extern.count for extern in self.run.externs)
+
+    @property
+    def graph_breaks(self) -> int:
+        """How often Dynamo gave up on a part of the function; why: ``run.graph_breaks``."""
+        return sum(self.run.graph_breaks.values())
+
+    @property
+    def peak_memory_bytes(self) -> int:
+        """Inductor's estimate for the worst graph. Raises NotKnown where torch gives none."""
+        known = [g.peak_memory_bytes for g in self.run.graphs if g.peak_memory_bytes is not None]
+        if not known:
+            raise NotKnown(f"peak_memory_bytes of {self.run.scenario} is not known")
+        return max(known)
+
+    def to_frame(self) -> Any:
+        """A ``pandas.DataFrame`` with one row per kernel; docs/library.md has the columns."""
+        return kernels_frame(self.items)
+
+    def compare(self, base: Kernels | str | Path, allow: Sequence[str] = ()) -> Compared:
+        """What got worse since ``base``: other kernels, or a file that ``save`` wrote.
+
+        Raises NotComparable where target, device, mode or shapes differ in kind (``allow`` names
+        what may: ``target``, ``device``, ``mode``, ``dynamic``).
+        """
+        if not isinstance(base, Kernels):
+            from perfcli.commands._obtain import stored
+
+            base = kernels_of(stored(str(base)))
+        return compared(base.run, self.run, allow)
+
+    def assert_no_findings(self, *codes: str, severity: Severity = "info") -> None:
+        """Raises AssertionError that lists them where a rule has something to say.
+
+        Args:
+            codes: beginnings of rules' codes (``PC1``, ``PC203``); none: every rule.
+            severity: the least that counts.
+
+        Raises:
+            PerfcliError: no rule's code begins so.
+        """
+        _check_codes(codes)
+        least = _SEVERITIES[_SEVERITIES.index(severity) :]
+        wanted = tuple(code.upper() for code in codes) or ("",)
+        found = [f for f in self.findings if f.code.startswith(wanted) and f.severity in least]
+        if found:
+            raise AssertionError(self._listed(found))
+
+    def report(self, columns: int = 100) -> str:
+        """What ``perfcli run`` shows, then the findings."""
+        shown = as_text(screen().run(self.run), columns)
+        return shown + "".join(f"{_line(f)}\n" for f in self.findings)
+
+    def save(self, path: str | Path) -> Path:
+        """Writes a stored run, which perfcli's commands, ``compare`` and ``inspect`` read."""
+        target = Path(path)
+        if self.obtained.bundle is not None:
+            runfile.write(self.obtained.bundle, target)
+        elif self.obtained.path is not None:
+            try:
+                shutil.copyfile(self.obtained.path, target)
+            except OSError as error:
+                raise PerfcliError(runfile.cannot_write(target, error)) from error
+        return target
+
+    def __repr__(self) -> str:
+        place = self.run.target.name if self.run.target else self.run.device
+        return f"<Kernels of {self.run.scenario} for {place}: {units.plural(len(self), 'kernel')}>"
+
+    def __rich__(self) -> Any:
+        return screen().run(self.run)
+
+    def _listed(self, findings: Sequence[Finding]) -> str:
+        lines = [f"{units.plural(len(findings), 'finding')} in {self.run.scenario}:"]
+        for finding in findings:
+            lines.append(_line(finding))
+            lines += [f"    {text}" for text in finding.evidence]
+            lines += [f"    advice: {finding.advice}"] if finding.advice else []
+        return units.printable("\n".join(lines))
+
+
+def kernels_of(obtained: Obtained) -> Kernels:
+    """Of a run. Raises RuleFailed where a rule of perfcli's fails."""
+    run = obtained.run
+    findings = diagnosis.explain(run)
+    items = tuple(
+        Kernel(
+            number,
+            facts,
+            tuple(f for f in findings if number in f.kernels),
+            lambda blob=facts.source: obtained.text(blob),  # type: ignore[misc]
+        )
+        for number, facts in enumerate(run.kernels)
+    )
+    return Kernels(run, findings, obtained, items)
+
+
+def _line(finding: Finding) -> str:
+    kernels = ", ".join(map(str, finding.kernels))
+    where = f" (kernel {kernels})" if kernels else ""
+    return f"{finding.code} {finding.severity}: {finding.headline}{where}"
+
+
+def _check_codes(codes: Sequence[str]) -> None:
+    for code in codes:
+        if not any(rule.code.startswith(code.upper()) for rule in diagnosis.rules()):
+            diagnosis.rule(code)  # raises, with the nearest

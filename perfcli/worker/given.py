@@ -1,0 +1,94 @@
+"""The parent's side of compiling what its own process holds: workers that have torch imported, one
+per device, target and environment, and a fork of them for each request (``forking``)."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from typing import TypeAlias
+
+import msgspec
+
+from perfcli.errors import PerfcliError, WorkerFailed
+from perfcli.model import Bundle, CompileRequest, GivenRequest, Run
+from perfcli.worker import protocol
+from perfcli.worker.generated import Reply
+from perfcli.worker.template import WarmWorker
+
+Place: TypeAlias = "tuple[int, str]"
+
+MOST_WORKERS = 3
+"""Each holds a torch in memory."""
+
+
+class GivenCompiler:
+    """``compile`` may be called from any thread, by one at a time; in a process that was forked
+    it starts workers of that process's own."""
+
+    def __init__(self) -> None:
+        self._workers: dict[Place, WarmWorker] = {}
+        self._turn = threading.Lock()
+
+    def compile(self, given: GivenRequest, timeout_seconds: float | None = None) -> Bundle:
+        """Raises UserCodeFailed, CompileFailed or WorkerFailed; after the latter the next request
+        gets a new worker."""
+        with self._turn:
+            try:
+                return self._compiled(given, timeout_seconds)
+            except WorkerFailed:
+                self._end(_place(given.compile))
+                raise
+            except PerfcliError:
+                raise
+            except BaseException:
+                # A reply that nobody read would be taken for that to the next question.
+                self._end(_place(given.compile))
+                raise
+
+    def _compiled(self, given: GivenRequest, timeout_seconds: float | None) -> Bundle:
+        worker = self._worker(given.compile, timeout_seconds)
+        replies = list(worker.ask({"given": given}))
+        if len(replies) != 1:
+            raise WorkerFailed(f"the worker sent {len(replies)} replies to one question")
+        (reply,) = replies
+        if reply.type == "error":
+            raise protocol.error(reply.kind, reply.message, reply.detail)
+        return _bundle(reply)
+
+    def close(self) -> None:
+        """Ends its workers; may be called again."""
+        for place in list(self._workers):
+            self._end(place)
+
+    def _worker(self, request: CompileRequest, timeout_seconds: float | None) -> WarmWorker:
+        place = _place(request)
+        found = self._workers.pop(place, None)
+        if found is None:
+            while len(self._workers) >= MOST_WORKERS:
+                self._end(next(iter(self._workers)))
+            found = WarmWorker(request, timeout_seconds)
+        self._workers[place] = found  # the last one: used most recently
+        return found
+
+    def _end(self, place: Place) -> None:
+        worker = self._workers.pop(place, None)
+        if worker is not None and place[0] == os.getpid():
+            worker.close()
+
+
+def _bundle(reply: Reply) -> Bundle:
+    try:
+        return Bundle(
+            msgspec.json.decode(reply.run, type=Run),
+            msgspec.json.decode(reply.blobs, type=dict[str, str]),
+        )
+    except msgspec.DecodeError as error:
+        raise WorkerFailed(f"the worker sent a broken result ({error})") from error
+
+
+def _place(request: CompileRequest) -> Place:
+    """What decides in which process it can be compiled: all that is fixed before the fork."""
+    target = request.target.name if request.target else ""
+    fixed = [request.device, target, request.threads, request.cache_dir, request.variant.python]
+    return os.getpid(), json.dumps([*fixed, sorted(request.variant.env.items())])
