@@ -34,6 +34,7 @@ LAYERS = (
     "interleave",
     "checks",
     "commands",
+    "library pytest_plugin",
     "cli",
     "__main__",
 )
