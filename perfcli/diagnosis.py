@@ -51,10 +51,12 @@ def explain(run: Run) -> tuple[Finding, ...]:
     return tuple(sorted(_explained(found), key=_order))
 
 
-def diagnose(comparison: Comparison) -> Comparison:
+def diagnose(comparison: Comparison, of_base: Sequence[Finding] | None = None) -> Comparison:
     """The comparison with its findings: what head has and what base had, and what only the two
-    together show. What came with the head comes first. Raises RuleFailed."""
-    base, head = explain(comparison.base), explain(comparison.head)
+    together show. What came with the head comes first. ``of_base``: what was said of a base that
+    is no whole run any more. Raises RuleFailed."""
+    base = explain(comparison.base) if of_base is None else of_base
+    head = explain(comparison.head)
     where = f"runs {comparison.base.id} and {comparison.head.id}"
     between = (f for r in rules() for f in _asked(r, r.of_comparison, comparison, where))
     found = tuple(sorted([*between, *_both_sides(comparison, base, head)], key=_order))
