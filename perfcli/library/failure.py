@@ -1,0 +1,57 @@
+"""What a failed test shows of the kernels that it asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+
+from perfcli import units
+from perfcli.library.kernel import Kernel
+from perfcli.library.kernels import Kernels
+from perfcli.library.text import as_text, screen
+
+MOST_KERNELS = 3
+MOST_LINES = 60
+"""Of a kernel's source, from its signature on."""
+COLUMNS = 110
+FULL = "--perfcli-full shows all"
+
+
+def section(seen: Sequence[Kernels], full: bool = False) -> str:
+    """Each compilation's kernels with their facts, the worst first, and their source behind what
+    each line became. Only so many, and no line that is wider, unless it is to be ``full``."""
+    return "\n".join(_of_one(kernels, full) for kernels in seen)
+
+
+def _of_one(kernels: Kernels, full: bool) -> str:
+    lines = [as_text(screen().run(kernels.run), COLUMNS)]
+    worst = sorted(kernels, key=_weight)
+    shown = worst if full else worst[:MOST_KERNELS]
+    lines += [_of_kernel(kernel, full) for kernel in shown]
+    if left := len(worst) - len(shown):
+        lines.append(f"… and {units.plural(left, 'kernel')} more; {FULL}\n")
+    return "\n".join(lines)
+
+
+def _weight(kernel: Kernel) -> tuple[int, int, int, int]:
+    """What spills most, then what moves most in a step; never launched ones last."""
+    moved = (kernel.bytes_moved or 0) * kernel.launches
+    return (not kernel.launches, -(kernel.spilled_words or 0), -moved, kernel.number)
+
+
+def _of_kernel(kernel: Kernel, full: bool) -> str:
+    if full:
+        return kernel.report(COLUMNS)
+    facts = as_text(screen().kernel(kernel.number, kernel.facts, None), COLUMNS)
+    findings = "".join(f"{f.code} {f.severity}: {f.headline}\n" for f in kernel.findings)
+    return f"{facts}\n{units.printable(findings)}{_cut(kernel)}"
+
+
+def _cut(kernel: Kernel) -> str:
+    """Its source without what stands before the kernel itself."""
+    head, *lines = kernel.source.splitlines()
+    start = next((n for n, line in enumerate(lines) if " def " in line), 0)
+    kept = list(islice(lines, start, start + MOST_LINES))
+    cut = [line if len(line) <= COLUMNS else f"{line[: COLUMNS - 1]}…" for line in (head, *kept)]
+    left = len(lines) - start - len(kept)
+    return "\n".join(cut) + (f"\n… {units.plural(left, 'line')} more; {FULL}\n" if left else "\n")

@@ -1,0 +1,185 @@
+"""The pytest plugin: a fixture ``kernels`` that says what torch.compile makes of a function.
+
+Loaded into every pytest run of an environment that has perfcli: nothing but pytest and the
+standard library is imported until a test asks for the fixture.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+    from perfcli.library import Kernels
+    from perfcli.model import Mode, OptionValue, Scalar
+
+_CURRENT = pytest.StashKey["pytest.Item"]()
+_SEEN = pytest.StashKey["list[Kernels]"]()
+MOST_PARTS = 3
+"""Kernels that a failed comparison names."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("perfcli", "kernels that torch.compile generates")
+    group.addoption(
+        "--perfcli-target",
+        metavar="NAME",
+        help="the GPU that the fixture kernels compiles for (default: ini perfcli_target, else "
+        "the GPU of this machine, else h100)",
+    )
+    group.addoption(
+        "--perfcli-full",
+        action="store_true",
+        help="show all kernels and all of their source where a test fails",
+    )
+    parser.addini("perfcli_target", "the GPU that the fixture kernels compiles for", default="")
+
+
+@pytest.fixture(scope="session")
+def kernels(request: pytest.FixtureRequest) -> Iterator[KernelsFixture]:
+    """Compiles a function for a GPU that need not be there, and says what its kernels are made of:
+    ``k = kernels(fn, *args, target="h100"); assert k.spilled_words == 0``. See
+    ``perfcli.inspect``."""
+    _skip_without("torch")
+    yield KernelsFixture(request.config)
+    from perfcli.library import close
+
+    close()
+
+
+class KernelsFixture:
+    """What the fixture ``kernels`` gives. Called with a function and its arguments."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def __repr__(self) -> str:
+        return "<perfcli's kernels>"
+
+    def __call__(
+        self,
+        fn: Callable[..., Any] | str | os.PathLike[str],
+        *args: Any,
+        kwargs: Mapping[str, Any] | None = None,
+        target: str | None = None,
+        device: str | None = None,
+        mode: Mode = "forward",
+        dynamic: bool = False,
+        options: Mapping[str, OptionValue] | None = None,
+        env: Mapping[str, str] | None = None,
+        name: str | None = None,
+        params: Mapping[str, Scalar] | None = None,
+        preset: str | None = None,
+        by_value: Iterable[ModuleType] = (),
+        timeout: float | None = 600.0,
+    ) -> Kernels:
+        """``perfcli.inspect``, for ``fn(*args, **kwargs)``. The test's own module is sent as it is
+        in this process; other modules are imported by the worker."""
+        __tracebackhide__ = True
+        if device != "cpu":
+            _skip_without("triton")
+        from perfcli.errors import PerfcliError
+        from perfcli.library import inspect
+
+        item = self._config.stash.get(_CURRENT, None)
+        named = isinstance(fn, str | os.PathLike)
+        own = () if named else (getattr(item, "module", None),)
+        if target is None and device is None and not (named and _is_stored(fn)):
+            target = self._target()
+        try:
+            found = inspect(
+                fn,
+                args,
+                kwargs,
+                target=target,
+                device=device,
+                mode=mode,
+                dynamic=dynamic,
+                options=options,
+                env=env,
+                name=name,
+                params=params,
+                preset=preset,
+                by_value=tuple(module for module in (*own, *by_value) if module is not None),
+                jobs=_jobs(),
+                timeout=timeout,
+            )
+        except PerfcliError as error:
+            if error.detail:
+                error.add_note(error.detail)
+            raise error.with_traceback(None) from None
+        if item is not None:
+            item.stash.setdefault(_SEEN, []).append(found)
+        return found
+
+    def _target(self) -> str | None:
+        return self._config.getoption("--perfcli-target") or self._config.getini("perfcli_target")
+
+
+def _is_stored(reference: object) -> bool:
+    return str(reference).endswith(".json")
+
+
+def _skip_without(package: str) -> None:
+    if os.environ.get("PERFCLI_FAKE", "0") == "0" and importlib.util.find_spec(package) is None:
+        pytest.skip(f"perfcli compiles kernels with {package}, which is not installed here")
+
+
+def _jobs() -> int | None:
+    """Where pytest-xdist runs several of us, each has its part of the cores."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    return None if workers < 2 else max(len(os.sched_getaffinity(0)) // workers, 1)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> None:
+    item.config.stash[_CURRENT] = item
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, Any, None]:
+    """Shows the kernels below a failure of a test that asked for them."""
+    outcome = yield
+    report = outcome.get_result()
+    if call.when == "call" and report.failed and (seen := _asked_for(item)):
+        report.sections.append(("perfcli kernels", _shown(seen, item.config)))
+
+
+def _asked_for(item: pytest.Item) -> list[Kernels]:
+    """By the test, or by a fixture that it uses."""
+    seen = list(item.stash.get(_SEEN, ()))
+    for value in getattr(item, "funcargs", {}).values():
+        if type(value).__name__ == "Kernels" and hasattr(value, "obtained"):
+            seen += [] if any(value is known for known in seen) else [value]
+    return seen
+
+
+def _shown(seen: list[Kernels], config: pytest.Config) -> str:
+    from perfcli.library.failure import section
+
+    try:
+        return section(seen, full=config.getoption("--perfcli-full"))
+    except Exception as error:  # a test's own failure must be seen, whatever happens here
+        return f"perfcli could not show the kernels: {type(error).__name__}: {error}"
+
+
+def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
+    """Which kernels have most of a total that is not what a test expected."""
+    total: Any = next((side for side in (left, right) if type(side).__name__ == "Total"), None)
+    if total is None or not hasattr(total, "parts"):
+        return None
+    lines = [f"{left} {op} {right}", total.metric.replace("_", " ")]
+    for part in total.parts[:MOST_PARTS]:
+        lines.append(f"  {part.value:,} in kernel {part.number}, {part.name}")
+    if len(total.parts) > MOST_PARTS:
+        lines.append(f"  … and {len(total.parts) - MOST_PARTS} more kernels")
+    return lines
