@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import secrets
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TextIO, TypeAlias
 
 import typer
 
@@ -143,6 +145,21 @@ def rendered(name: str, judgement: Judgement) -> str:
 # --- GitHub ----------------------------------------------------------------------------------
 
 
+@contextmanager
+def quoted(wanted: Wanted) -> Iterator[None]:
+    """Around what the terminal's report prints: in GitHub Actions a kernel whose name looks like
+    a workflow command gives none."""
+    if not wanted.github:
+        yield
+        return
+    stream, word = _stream(wanted), secrets.token_hex(16)
+    stream.write(f"::stop-commands::{word}\n")
+    try:
+        yield
+    finally:
+        stream.write(f"::{word}::\n")
+
+
 def _write_summary(judgement: Judgement, notes: Notes) -> None:
     """Appended to what the step wrote there before; the shorter text where the long one does not
     fit any more, since GitHub drops the whole summary of a step that is too long."""
@@ -166,8 +183,11 @@ def _write_summary(judgement: Judgement, notes: Notes) -> None:
 
 def _annotate(judgement: Judgement, wanted: Wanted) -> None:
     """GitHub reads workflow commands on both streams."""
-    stream = sys.stderr if wanted.stdout else sys.stdout
-    stream.write(rendered("annotations", judgement))
+    _stream(wanted).write(rendered("annotations", judgement))
+
+
+def _stream(wanted: Wanted) -> TextIO:
+    return sys.stderr if wanted.stdout else sys.stdout
 
 
 # --- a judgement of what was only compared -----------------------------------------------------

@@ -137,7 +137,8 @@ def compare(
     finally:
         screen = _output.screen()
         view = screen.comparison(comparison, places, quiet, try_fixes)
-        _output.show(view, wanted.stdout)
+        with documents.quoted(wanted):
+            _output.show(view, wanted.stdout)
     if not quiet and not try_fixes:
         references = [reference for reference, _ in places]
         findings = comparison.findings

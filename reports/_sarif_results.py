@@ -1,0 +1,169 @@
+"""Results in SARIF: broken limits, what got worse, and findings that came with the head."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from perfcli import units
+from perfcli.model import (
+    Allowance,
+    Comparison,
+    Finding,
+    Judged,
+    Judgement,
+    KernelFacts,
+    LimitResult,
+)
+
+from . import _finding_rows, _located
+from ._fingerprint import Occurrences, fingerprint
+from ._judgement_rows import allowance_line, check_name, limit_line, limit_of, one_line
+from ._places import Place, without_root
+from ._sarif_rules import LEVELS, LIMIT, WORSE
+
+MOST_TEXT = 4000
+_LEVEL_ORDER = ("error", "warning", "note")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One, before it is SARIF. ``subject`` tells it apart from others of the same kernels."""
+
+    identifier: str
+    level: str
+    check: str
+    text: str
+    place: Place | None
+    code: str
+    kernels: Sequence[KernelFacts]
+    subject: str = ""
+    state: str = "new"
+    allowance: Allowance | None = None
+
+
+def results(judgement: Judgement) -> list[Result]:
+    """The gravest first; in one gravity in the order of checks."""
+    found = [result for judged in judgement.checks for result in _of(judged, judgement.root)]
+    return sorted(found, key=lambda each: (bool(each.allowance), _LEVEL_ORDER.index(each.level)))
+
+
+def _of(judged: Judged, root: str) -> Iterator[Result]:
+    comparison = judged.comparison
+    if comparison is None:
+        return
+    for limit in judged.limits:
+        if limit.state in ("broken", "allowed"):
+            yield _limit(limit, judged, comparison, root)
+    if not judged.limits and not judged.findings:
+        yield from _worse(judged, comparison, root)
+    allowances = {r.finding: r.allowance for r in judged.findings if r.state == "allowed"}
+    for number, finding in enumerate(comparison.findings):
+        if finding.came_with_head and not finding.doubt:
+            yield _finding(finding, judged, comparison, root, allowances.get(number))
+
+
+def _limit(result: LimitResult, judged: Judged, comparison: Comparison, root: str) -> Result:
+    place, code = _located.of_group(result.group, comparison, root)
+    on = limit_of(result)
+    return Result(
+        f"{LIMIT}{result.limit.metric}",
+        "error",
+        check_name(judged),
+        f"{on}: {limit_line(result)}",
+        place,
+        code,
+        _located.kernels_of(result.group, comparison),
+        subject=result.limit.kernel,
+        allowance=result.allowance if result.state == "allowed" else None,
+    )
+
+
+def _worse(judged: Judged, comparison: Comparison, root: str) -> Iterator[Result]:
+    """The verdict of a plain comparison, where no finding says it."""
+    because = comparison.because
+    if judged.outcome != "fail" or because is None or because.code:
+        return
+    place, code = _located.of_group(because.group, comparison, root)
+    kernels = _located.kernels_of(because.group, comparison)
+    text = one_line(comparison.reason)
+    metric = because.change.split(" ")[0]
+    yield Result(WORSE, "error", check_name(judged), text, place, code, kernels, metric)
+
+
+def _finding(
+    finding: Finding,
+    judged: Judged,
+    comparison: Comparison,
+    root: str,
+    allowance: Allowance | None,
+) -> Result:
+    place, code = _located.of_finding(finding, comparison, root)
+    run = comparison.base if finding.on_base else comparison.head
+    (row,) = _finding_rows.rows([finding], run, root)
+    text = [row.headline, *row.evidence, row.advice, *row.cures]
+    return Result(
+        finding.code,
+        LEVELS[finding.severity],
+        check_name(judged),
+        "\n".join(line for line in text if line),
+        place,
+        code,
+        [run.kernels[number] for number in finding.kernels if number < len(run.kernels)],
+        subject=without_root(finding.subject, root),
+        state="updated" if finding.appearance == "worse" else "new",
+        allowance=allowance,
+    )
+
+
+# --- as SARIF ----------------------------------------------------------------------------------
+
+
+def document(result: Result, rules: Sequence[str], occurrences: Occurrences) -> dict[str, Any]:
+    """A ``result`` object (SARIF 2.1.0, 3.27). ``rules``: identifiers in the order in which the
+    tool lists them."""
+    print_ = fingerprint(result.identifier, result.check, result.subject, result.kernels)
+    numbered = occurrences.numbered(print_)
+    found: dict[str, Any] = {
+        "ruleId": result.identifier,
+        "ruleIndex": rules.index(result.identifier),
+        "level": result.level,
+        "message": {"text": _message(result.text)},
+        "locations": [_location(result)],
+        # The first is the one that GitHub tells alerts apart by.
+        "partialFingerprints": {"primaryLocationLineHash": numbered, "perfcli/v1": numbered},
+        "baselineState": result.state,
+        "properties": {
+            "check": result.check,
+            "kernels": [units.printable(kernel.name) for kernel in result.kernels],
+        },
+    }
+    if result.allowance is not None:
+        justification = allowance_line(result.allowance)
+        found["suppressions"] = [
+            {"kind": "external", "status": "accepted", "justification": justification}
+        ]
+    return found
+
+
+def _message(text: str) -> str:
+    """In SARIF ``[text](target)`` is a link (3.11.6): foreign text has none."""
+    return units.printable(text)[:MOST_TEXT].replace("](", "] (")
+
+
+def _location(result: Result) -> dict[str, Any]:
+    where = result.place
+    names = [units.printable(kernel.name) for kernel in result.kernels]
+    logical = [{"name": name, "kind": "function"} for name in names]
+    location: dict[str, Any] = {}
+    if where is not None:
+        artifact: dict[str, Any] = {"uri": where.uri}
+        if where.inside:
+            artifact["uriBaseId"] = "%SRCROOT%"
+        region: dict[str, Any] = {"startLine": where.line or 1}
+        if result.code:
+            region["snippet"] = {"text": units.printable(result.code)}
+        location["physicalLocation"] = {"artifactLocation": artifact, "region": region}
+    location["logicalLocations"] = logical or [{"name": result.check, "kind": "module"}]
+    return location

@@ -1,0 +1,83 @@
+"""Workflow commands of GitHub Actions: what failed, beside the line of the model it comes from.
+
+They need no token: the runner reads them from what a step prints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from perfcli import units
+from perfcli.model import Document, Judged, Judgement
+
+from ._judgement_rows import check_name, check_word, one_line
+from ._sarif_results import Result, results
+
+# GitHub shows no more of one kind for a step.
+MOST = 10
+MOST_TEXT = 1000
+_COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
+
+
+def render(judgement: Judgement) -> str:
+    """A line each; where there are more than fit, the last says how many more."""
+    lines = list(_lines(judgement))
+    if len(lines) > MOST:
+        more = units.plural(len(lines) - MOST + 1, "more annotation")
+        text = f"{more}: the step summary and the other reports have them all"
+        lines = [*lines[: MOST - 1], command("notice", "perfcli", text)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _lines(judgement: Judgement) -> Iterator[str]:
+    """Faults, what failed, what can't be told, then findings that fail nothing, warnings."""
+    found = [result for result in results(judgement) if result.allowance is None]
+    for judged in judgement.checks:
+        if judged.outcome == "fault":
+            yield command("error", _title(judged), judged.fault or judged.reason)
+    covered = {result.check for result in found if result.level == "error"}
+    for judged in judgement.checks:
+        if judged.outcome == "fail" and check_name(judged) not in covered:
+            yield command("error", _title(judged), judged.reason)
+    yield from (_result(each) for each in found if each.level == "error")
+    for judged in judgement.checks:
+        if judged.outcome == "unsure":
+            yield command("warning", _title(judged), judged.reason)
+    yield from (_result(each) for each in found if each.level != "error")
+    yield from (command("warning", "perfcli", each) for each in judgement.warnings)
+
+
+def _title(judged: Judged) -> str:
+    return f"{check_word(judged)} {check_name(judged)}"
+
+
+def _result(result: Result) -> str:
+    where = result.place if result.place is not None and result.place.inside else None
+    title = f"{result.identifier} {result.check}"
+    place = (where.path, where.line) if where else ("", None)
+    return command(_COMMANDS[result.level], title, result.text, *place)
+
+
+def command(kind: str, title: str, text: str, file: str = "", line: int | None = None) -> str:
+    """``::error file=model.py,line=3,title=…::message``, in one line whatever the texts hold."""
+    properties = [("file", file), ("line", str(line or "") if file else ""), ("title", title)]
+    given = ",".join(f"{name}={_property(value)}" for name, value in properties if value)
+    return f"::{kind} {given}::{_data(_short(text))}"
+
+
+def _short(text: str) -> str:
+    text = units.printable(text.strip())
+    return text if len(text) <= MOST_TEXT else f"{text[: MOST_TEXT - 1]}…"
+
+
+def _data(text: str) -> str:
+    """As the runner takes it apart (actions/toolkit, ``escapeData``)."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    """The same of a property (``escapeProperty``)."""
+    return _data(one_line(text)).replace(":", "%3A").replace(",", "%2C")
+
+
+ANNOTATIONS = Document("annotations", ".txt", render)

@@ -1,0 +1,71 @@
+"""SARIF 2.1.0 for code scanning: perfcli's rules, and a result for each broken limit and each
+finding that came with the head, at the line of the model that its kernel comes from."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from perfcli import units
+from perfcli.model import Document, Judgement
+
+from ._fingerprint import Occurrences
+from ._judgement_rows import check_name, one_line
+from ._sarif_results import document, results
+from ._sarif_rules import descriptors
+
+SCHEMA = (
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+)
+# GitHub shows no more of one file.
+MOST_RESULTS = 5000
+
+
+def render(judgement: Judgement) -> str:
+    """The gravest results where there are too many; how many are left out is a notification."""
+    found = results(judgement)
+    shown = found[:MOST_RESULTS]
+    rules = descriptors(judgement.rules, (result.identifier for result in shown))
+    identifiers = [rule["id"] for rule in rules]
+    occurrences = Occurrences()
+    run = {
+        "tool": {"driver": {"name": "perfcli", **_version(judgement), "rules": rules}},
+        "columnKind": "unicodeCodePoints",
+        "invocations": [_invocation(judgement, len(found) - len(shown))],
+        "results": [document(result, identifiers, occurrences) for result in shown],
+    }
+    whole = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+    return json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
+
+
+def _version(judgement: Judgement) -> dict[str, str]:
+    heads = (judged.comparison.head for judged in judgement.checks if judged.comparison)
+    version = next((head.environment.perfcli for head in heads), "")
+    return {"version": version} if version else {}
+
+
+def _invocation(judgement: Judgement, left_out: int) -> dict[str, Any]:
+    """What is about the report and not about a line of code: faults, doubts, warnings."""
+    notes = [
+        ("error", f"{check_name(j)}: {one_line(j.fault)}") for j in judgement.checks if j.fault
+    ]
+    for judged in judgement.checks:
+        findings = judged.comparison.findings if judged.comparison else ()
+        notes += [("warning", one_line(f"{f.code} {f.headline}")) for f in findings if f.doubt]
+        if judged.outcome == "unsure":
+            notes.append(("warning", f"{check_name(judged)}: {one_line(judged.reason)}"))
+    notes += [("warning", one_line(each)) for each in judgement.warnings]
+    if left_out:
+        notes.append(
+            ("warning", f"{units.plural(left_out, 'result')} left out: {MOST_RESULTS} fit")
+        )
+    return {
+        "executionSuccessful": judgement.outcome != "fault",
+        "exitCode": judgement.exit_code,
+        "toolExecutionNotifications": [
+            {"level": level, "message": {"text": text}} for level, text in dict.fromkeys(notes)
+        ],
+    }
+
+
+SARIF = Document("sarif", ".sarif", render)
