@@ -22,6 +22,8 @@ Command = Callable[..., int]
 # Module in perfcli.commands, which holds a function of the same name; --help keeps this order.
 COMMANDS = (
     "compare",
+    "gate",
+    "baseline",
     "bisect_config",
     "noise",
     "explain",

@@ -25,7 +25,7 @@ LAYERS = (
     "catalogue knobs environment",
     "userfile targets options defaults store knob_listing rules noise",
     "registry performance_knobs operators",
-    "diagnosis bisect",
+    "diagnosis bisect gate baseline",
     "trials",
     "compile",
     "measure",

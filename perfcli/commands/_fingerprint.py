@@ -16,9 +16,11 @@ from perfcli.model import CompileRequest
 
 # Parts of perfcli that can't change what a run holds.
 _HARMLESS = (
+    "baseline",
     "bisect",
     "commands",
     "diff",
+    "gate",
     "interleave",
     "measure",
     "reports",

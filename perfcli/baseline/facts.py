@@ -1,0 +1,185 @@
+"""A run and its findings as the tables of one check, and back."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from perfcli.baseline import kernels as of_kernels
+from perfcli.baseline.entry import Entry, Made
+from perfcli.baseline.labels import in_order, labels
+from perfcli.baseline.operators import numbered
+from perfcli.diff.metrics import totals
+from perfcli.model import (
+    Environment,
+    ExternCall,
+    Finding,
+    GraphFacts,
+    KernelFacts,
+    Launch,
+    Run,
+    Variant,
+)
+
+_TOOLS = ("perfcli", "torch", "triton", "ptxas", "python")
+
+
+def plain(run: Run, findings: Sequence[Finding]) -> dict[str, Any]:
+    """What the file keeps of a run: tables, lists and plain values, in the file's order."""
+    order = in_order(run.kernels)
+    kernels = [run.kernels[index] for index in order]
+    names = labels(kernels)
+    nodes = numbered(run.kernels)
+    tables = [
+        of_kernels.table(
+            kernel,
+            name,
+            reads,
+            [nodes[key] for o in kernel.origins if (key := (kernel.graph, o.node)) in nodes],
+        )
+        for kernel, name, reads in zip(
+            kernels, names, of_kernels.read_by(kernels, names), strict=True
+        )
+    ]
+    by_index = dict(zip(order, names, strict=True))
+    values: dict[str, Any] = {
+        **{tool: getattr(run.environment, tool) for tool in _TOOLS},
+        "scenario": run.scenario,
+        "params": {name: value for name, value in run.params.items() if value is not None},
+        "options": dict(sorted(run.variant.options.items())) or None,
+        "mode": run.mode,
+        "dynamic": run.dynamic,
+        "device": run.device,
+        "target": described_target(run) or None,
+        "threads": run.threads,
+        "totals": _totals(run),
+        "graphs": [_graph(graph) for graph in sorted(run.graphs, key=lambda g: g.name)],
+        "externs": _externs(run.externs) or None,
+        "graph_breaks": dict(sorted(run.graph_breaks.items())) or None,
+        "findings": _findings(findings, by_index) or None,
+        "kernels": tables,
+    }
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def described_target(run: Run) -> str:
+    """As ``compare`` tells targets apart."""
+    target = run.target
+    return f"{target.name} ({target.arch}, {target.sm_count} SMs)" if target else ""
+
+
+def _totals(run: Run) -> dict[str, Any]:
+    """For readers alone: what the kernels below add up to."""
+    return {c.metric: c.head for c in totals(run, run) if c.head is not None}
+
+
+def _graph(graph: GraphFacts) -> dict[str, Any]:
+    peak = graph.peak_memory_bytes
+    known = {} if peak is None else {"peak_memory_bytes": peak}
+    return {"name": graph.name, "direction": graph.direction, "index": graph.index, **known}
+
+
+def _externs(externs: Iterable[ExternCall]) -> dict[str, dict[str, int]]:
+    """By graph: operator to calls."""
+    found: dict[str, dict[str, int]] = defaultdict(dict)
+    for extern in sorted(externs, key=lambda e: (e.graph, e.op)):
+        calls = found[extern.graph]
+        calls[extern.op] = calls.get(extern.op, 0) + extern.count
+    return dict(found)
+
+
+def _findings(findings: Sequence[Finding], names: Mapping[int, str]) -> list[dict[str, Any]]:
+    def one(finding: Finding) -> dict[str, Any]:
+        kernels = sorted(names[index] for index in finding.kernels)
+        values = {
+            "code": finding.code,
+            "severity": finding.severity,
+            "kernels": kernels or None,
+            "subject": finding.subject or None,
+            "metric": finding.metric or None,
+            "amount": finding.amount,
+            "doubt": finding.doubt or None,
+        }
+        return {name: value for name, value in values.items() if value is not None}
+
+    return sorted(map(one, findings), key=lambda f: (f["code"], f.get("kernels", []), repr(f)))
+
+
+# --- and back --------------------------------------------------------------------------------
+
+
+def entry(table: Mapping[str, Any]) -> Entry:
+    """One check. Raises KeyError, TypeError and ValueError for what is none of ours."""
+    kernels = tuple(map(of_kernels.facts, table["kernels"]))
+    tools: dict[str, Any] = {tool: table.get(tool) for tool in _TOOLS}
+    run = Run(
+        id="",
+        created=table["created"],
+        scenario=table["scenario"],
+        params=table["params"],
+        mode=table["mode"],
+        dynamic=table["dynamic"],
+        device=table["device"],
+        target=None,
+        variant=Variant("baseline", options=table.get("options", {})),
+        environment=Environment(**tools, platform=""),
+        kernels=kernels,
+        launches=_launches(kernels),
+        graphs=tuple(_graph_facts(graph) for graph in table["graphs"]),
+        externs=tuple(
+            ExternCall(op, graph, count)
+            for graph, calls in table.get("externs", {}).items()
+            for op, count in calls.items()
+        ),
+        graph_breaks=table.get("graph_breaks", {}),
+        threads=table.get("threads"),
+    )
+    made = Made(table["created"], table["reason"], table.get("revision", ""))
+    return Entry(made, run, _read_findings(table, kernels), table.get("target", ""))
+
+
+def _launches(kernels: Iterable[KernelFacts]) -> tuple[Launch, ...]:
+    return tuple(Launch(k.graph, k.name) for k in kernels for _ in range(k.launches))
+
+
+def _graph_facts(table: Mapping[str, Any]) -> GraphFacts:
+    return GraphFacts(
+        table["name"], table["direction"], table["index"], 0, table.get("peak_memory_bytes")
+    )
+
+
+def _read_findings(table: Mapping[str, Any], kernels: Sequence[KernelFacts]) -> tuple[Finding, ...]:
+    places = {kernel.name: index for index, kernel in enumerate(kernels)}
+    return tuple(
+        Finding(
+            code=each["code"],
+            severity=each["severity"],
+            headline=_headline(each),
+            kernels=tuple(places[name] for name in each.get("kernels", ())),
+            metric=each.get("metric", ""),
+            amount=each.get("amount"),
+            subject=each.get("subject", ""),
+            doubt=each.get("doubt", False),
+        )
+        for each in table.get("findings", ())
+    )
+
+
+def _headline(finding: Mapping[str, Any]) -> str:
+    about = ", ".join(finding.get("kernels", ())) or finding.get("subject", "")
+    return about or finding["code"]
+
+
+def renamed(run: Run, names: Mapping[str, str]) -> Run:
+    """With other names for its kernels."""
+
+    def name(old: str) -> str:
+        return names.get(old, old)
+
+    return replace(
+        run,
+        kernels=tuple(replace(k, name=name(k.name)) for k in run.kernels),
+        launches=tuple(replace(each, name=name(each.name)) for each in run.launches),
+    )

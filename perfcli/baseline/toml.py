@@ -1,0 +1,62 @@
+"""TOML as text: the standard library reads it, and does not write it.
+
+Lists of texts and of tables take a line for each item, so that a change is a line in a diff.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+Value: TypeAlias = Any
+"""bool, int, float, str, or lists and tables of these."""
+
+_BARE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+
+
+def pairs(values: Mapping[str, Value]) -> Iterator[str]:
+    """``key = value`` lines."""
+    for name, value in values.items():
+        yield f"{key(name)} = {_outer(value)}"
+
+
+def header(*path: str, many: bool = False) -> str:
+    """``[checks."norm@h100"]``; ``many``: one of several tables of that name."""
+    name = ".".join(map(key, path))
+    return f"[[{name}]]" if many else f"[{name}]"
+
+
+def key(name: str) -> str:
+    return name if name and set(name) <= _BARE else _text(name)
+
+
+def inline(value: Value) -> str:
+    """In one line."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, Mapping):
+        inside = ", ".join(pairs_inline(value))
+        return f"{{ {inside} }}" if inside else "{}"
+    return f"[{', '.join(map(inline, value))}]"
+
+
+def pairs_inline(values: Mapping[str, Value]) -> Iterable[str]:
+    return (f"{key(name)} = {inline(value)}" for name, value in values.items())
+
+
+def _outer(value: Value) -> str:
+    several = isinstance(value, Sequence) and not isinstance(value, str)
+    if not several or not any(isinstance(item, str | Mapping) for item in value):
+        return inline(value)
+    lines = "".join(f"    {inline(item)},\n" for item in value)
+    return f"[\n{lines}]"
+
+
+def _text(text: str) -> str:
+    # JSON's escapes are TOML's, but for DEL, which TOML wants escaped.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,84 @@
+"""The baseline's file on disk, and its checks as bases of a comparison."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from perfcli.baseline import facts, file
+from perfcli.baseline.entry import Entry
+from perfcli.baseline.file import Check
+from perfcli.baseline.fit import fitted, public
+from perfcli.errors import NotComparable, PerfcliError
+from perfcli.model import Run
+
+TOOLS = ("torch", "triton", "ptxas")
+"""With another of these the same model becomes other code."""
+FIRST = 'perfcli baseline update --reason "first baseline"'
+
+
+def read(path: Path) -> dict[str, Check]:
+    """The checks of the baseline. Raises NotComparable where there is no file or it is newer than
+    this perfcli, PerfcliError where it is broken."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise NotComparable(f"there is no baseline {path}: make it with {FIRST}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise PerfcliError(f"can't read {path}: {error}") from error
+    return file.read(text, str(path))
+
+
+def write(path: Path, checks: Mapping[str, Check]) -> None:
+    """Whole or not at all. Raises PerfcliError where it can't be written."""
+    temporary = None
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "w", encoding="utf-8") as out:
+            out.write(file.text(checks))
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise PerfcliError(f"can't write {path}: {error.strerror or error}") from error
+    finally:
+        if temporary is not None:
+            with suppress(OSError):
+                os.unlink(temporary)
+
+
+def entry(path: Path, checks: Mapping[str, Check], name: str) -> Entry:
+    """One check. Raises NotComparable, with what makes it, where the baseline lacks it."""
+    if name in checks:
+        return checks[name].entry()
+    short = name.rpartition("@")[0]
+    others = sorted(known for known in checks if known.rpartition("@")[0] == short)
+    has = f" (it has {', '.join(others)})" if others else ""
+    raise NotComparable(
+        f"{path} has no check {name}{has}: take it in with "
+        f'perfcli baseline update {name} --reason "…"'
+    )
+
+
+def base(entry: Entry, head: Run, name: str, allow: Collection[str]) -> Run:
+    """The run that the head is compared with. Raises NotComparable where the baseline comes from
+    other compilers or another target."""
+    ours, theirs = entry.run.environment, head.environment
+    differ = [
+        f"{tool} {getattr(ours, tool) or 'none'} instead of {getattr(theirs, tool) or 'none'}"
+        for tool in TOOLS
+        if tool not in allow and public(getattr(ours, tool)) != public(getattr(theirs, tool))
+    ]
+    target = facts.described_target(head)
+    if "target" not in allow and entry.target != target:
+        differ.append(f"target {entry.target or 'none'} instead of {target or 'none'}")
+    if differ:
+        names = [text.split()[0] for text in differ]
+        raise NotComparable(
+            f"the baseline of {name} is of another {' and '.join(names)}: {', '.join(differ)}; "
+            f'make it anew with perfcli baseline update {name} --reason "{names[0]}", or compare '
+            f"anyway: {' '.join(f'--allow {each}' for each in names)}"
+        )
+    return fitted(entry, head)

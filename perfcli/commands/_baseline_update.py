@@ -1,0 +1,119 @@
+"""``perfcli baseline update``: the checks compiled, what changes said, the file written."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from pathlib import Path
+
+from perfcli import units
+from perfcli.baseline import facts
+from perfcli.baseline import file as text_file
+from perfcli.baseline.entry import Made
+from perfcli.baseline.file import Check as Kept
+from perfcli.baseline.fit import fitted
+from perfcli.commands import _baseline_file, _gate_checks, _output
+from perfcli.commands._gate_view import kernels
+from perfcli.commands._obtain import How
+from perfcli.commands._progress import Notes
+from perfcli.diagnosis import explain
+from perfcli.diff.compare import ASPECTS, compare
+from perfcli.errors import NotComparable, PerfcliError
+from perfcli.gate.config import Check, Config
+from perfcli.model import Comparison, Run
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    config: Config
+    reason: str
+    how: How
+    jobs: int | None
+    today: str = field(default_factory=lambda: date.today().isoformat())
+
+
+def run(update: Update, checks: Sequence[Check], some: bool, notes: Notes) -> int:
+    """Returns the exit code. Every check has to compile before the file is touched. ``some``:
+    checks were named; else those that the configuration has no more are dropped."""
+    path = update.config.baseline
+    _output.check_writable(path)
+    old = _old(path)
+    new = dict(old) if some else {}
+    revision = _revision(update.config.folder)
+    lines: list[str] = []
+    for check in checks:
+        head = _gate_checks.head(update.config, check, update.how, update.jobs, notes).run
+        named = replace(head, scenario=check.scenario)
+        plain = facts.plain(named, explain(head))
+        before = old.get(check.name)
+        if before is not None and _same(check.name, before, plain):
+            new[check.name] = before
+            lines.append(f"{check.name}: unchanged since {before.made.created}")
+            continue
+        new[check.name] = Kept(Made(update.today, update.reason, revision), plain)
+        lines += _changed(check.name, before, head)
+    lines += [f"{name}: dropped, it is not configured any more" for name in old if name not in new]
+    text = "".join(f"{units.printable(line)}\n" for line in lines)
+    if new != old:
+        _baseline_file.write(path, new)
+        text += f"{path}: {units.plural(len(new), 'check')}, to be reviewed and committed\n"
+    else:
+        text += f"{path} is up to date\n"
+    sys.stdout.write(text)
+    return 0
+
+
+def _old(path: Path) -> dict[str, Kept]:
+    """What is in the file; one that can't be read is made anew as a whole."""
+    try:
+        return _baseline_file.read(path)
+    except (NotComparable, PerfcliError):
+        return {}
+
+
+def _same(name: str, before: Kept, plain: Mapping[str, object]) -> bool:
+    """Whether the file would not change: as text, since reading it makes lists of tuples."""
+    after = Kept(before.made, plain)
+    return text_file.text({name: before}) == text_file.text({name: after})
+
+
+def _revision(folder: Path) -> str:
+    """Of the repository; empty where there is none."""
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), "rev-parse", "--short=12", "HEAD"],
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+    except OSError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+# --- what changes ----------------------------------------------------------------------------
+
+
+def _changed(name: str, before: Kept | None, head: Run) -> Iterator[str]:
+    if before is None:
+        yield f"{name}: new, {units.plural(len(head.kernels), 'kernel')}"
+        return
+    entry = before.entry()
+    comparison = compare(fitted(entry, head), head, ASPECTS)
+    yield f"{name}: {comparison.outcome} than on {before.made.created}: {comparison.reason}"
+    yield from (f"  {line}" for line in comparison.differences)
+    yield from (f"  {line}" for line in _totals(comparison))
+    yield from (f"  {line}" for line in kernels(comparison))
+
+
+def _totals(comparison: Comparison) -> Iterator[str]:
+    for change in comparison.totals:
+        if change.base != change.head:
+            write = units.writer(change.metric)
+            share = units.relative(change.base, change.head)
+            text = f"{units.title(change.metric)} {write(change.base)} → {write(change.head)}"
+            yield f"{text} ({share})" if share else text

@@ -1,0 +1,96 @@
+"""The checks of a configuration: which are meant, and their heads compiled."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from perfcli import registry, units, userfile
+from perfcli.commands import _obtain
+from perfcli.commands._obtain import How, Obtained
+from perfcli.commands._progress import Notes
+from perfcli.commands._request import Question, Side
+from perfcli.errors import PerfcliError
+from perfcli.gate import config as configuration
+from perfcli.gate.config import Check, Config
+from perfcli.names import suggestion
+
+
+def configured(path: Path | None, baseline: Path | None) -> Config:
+    """The configuration that is meant, with the baseline that is."""
+    from perfcli.diagnosis import rules
+
+    found = path or configuration.find(Path.cwd())
+    config = configuration.read(_shown(found), [rule.code for rule in rules()])
+    return config if baseline is None else replace(config, baseline=baseline)
+
+
+def _shown(path: Path) -> Path:
+    """Relative to the current folder where it is in or below it: what is shown has no places."""
+    try:
+        return path.absolute().relative_to(Path.cwd())
+    except ValueError:
+        return path
+
+
+def chosen(config: Config, names: Sequence[str]) -> list[Check]:
+    """The checks of these names, with or without their target; all where none is named. Raises
+    PerfcliError for a name that none has."""
+    if not names:
+        return list(config.checks)
+    found = []
+    for name in names:
+        meant = [check for check in config.checks if _is_meant(check.name, name)]
+        if not meant:
+            known = {n for c in config.checks for n in (c.name, c.name.rpartition("@")[0])}
+            raise PerfcliError(f"{config.path} has no check {name!r}: {suggestion(name, known)}")
+        found += [check for check in meant if check not in found]
+    return found
+
+
+def _is_meant(check: str, name: str) -> bool:
+    return any(fnmatch.fnmatchcase(each, name) for each in (check, check.rpartition("@")[0]))
+
+
+def asked(config: Config, check: Check, jobs: int | None) -> tuple[Question, Side]:
+    """The check as if it were typed."""
+    question = Question(
+        scenario=scenario(config.folder, check.scenario),
+        params=tuple(f"{name}={_text(value)}" for name, value in check.params.items()),
+        preset=check.preset,
+        target=check.target,
+        device=check.device,
+        dynamic=check.dynamic,
+        jobs=jobs,
+    )
+    return question, Side(tuple(f"{k}={units.setting(v)}" for k, v in check.options.items()))
+
+
+def scenario(folder: Path, reference: str) -> str:
+    """A file's path from here: in the configuration it stands from there."""
+    if not registry.is_user_file(reference):
+        return reference
+    path, name = userfile.split(reference)
+    place = os.path.relpath(folder / path)
+    return place if name is None else f"{place}:{name}"
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def head(config: Config, check: Check, how: How, jobs: int | None, notes: Notes) -> Obtained:
+    """The check compiled, or its stored run where nothing changed. Raises what compiling raises,
+    and PerfcliError where it made no kernel: there is nothing to hold against anything."""
+    question, side = asked(config, check, jobs)
+    (found,) = _obtain.compiled(question, [side], how, notes)
+    if not found.run.kernels:
+        raise PerfcliError(
+            f"nothing to compare: {check.scenario} has no generated kernel "
+            "(only extern operators, or nothing was compiled)"
+        )
+    _obtain.warn_forward_only(found.run, notes)
+    return found

@@ -1,0 +1,67 @@
+"""The committed baseline of the gate: made, renewed, shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perfcli.commands import _arguments as args
+from perfcli.errors import PerfcliError
+from perfcli.names import suggestion
+
+ACTIONS = ("update", "show")
+
+
+def baseline(
+    action: Annotated[str, typer.Argument(metavar="update|show", help="What to do with it.")],
+    checks: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="CHECK", help="Only these, with or without @TARGET."),
+    ] = None,
+    reason: Annotated[
+        str, typer.Option(metavar="TEXT", help="Why it changes: kept in the file, for review.")
+    ] = "",
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="The configuration. [default: pyproject.toml or perfcli.toml]"
+        ),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--baseline",
+            metavar="FILE",
+            help="The baseline. [default: what the configuration says]",
+        ),
+    ] = None,
+    jobs: args.Jobs = None,
+    timeout: args.Timeout = None,
+    fresh: args.Fresh = False,
+    quiet: args.Quiet = False,
+    fake: args.Fake = False,
+) -> int:
+    """Compile the checks and write down what their kernels are made of (update), or say where
+    the numbers come from (show).
+
+    A check whose facts are unchanged keeps its lines, its date and its reason.
+    """
+    from perfcli.commands import _baseline_show, _baseline_update, _gate_checks
+    from perfcli.commands._obtain import How
+    from perfcli.commands._progress import Notes
+
+    if action not in ACTIONS:
+        raise PerfcliError(f"perfcli baseline {action}: {suggestion(action, ACTIONS)}")
+    found = _gate_checks.configured(config, file)
+    if action == "show":
+        _baseline_show.show(found, _gate_checks.chosen(found, checks or ()))
+        return 0
+    if not reason.strip():
+        raise PerfcliError(
+            'a baseline is renewed for a reason: give it with --reason "…", it is kept in the file'
+        )
+    meant = _gate_checks.chosen(found, checks or ())
+    update = _baseline_update.Update(found, reason.strip(), How(fresh, timeout, fake), jobs)
+    return _baseline_update.run(update, meant, bool(checks), Notes(quiet))

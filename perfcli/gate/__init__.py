@@ -1,0 +1,1 @@
+"""What a gate is told to hold, and whether a comparison keeps it; pure."""

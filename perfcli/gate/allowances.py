@@ -1,0 +1,94 @@
+"""Exceptions that somebody answers for: until when they hold, and what they cover."""
+
+from __future__ import annotations
+
+import datetime
+import fnmatch
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from perfcli.errors import PerfcliError
+from perfcli.gate.metrics import PER_KERNEL, TOTALS, higher_is_better
+from perfcli.gate.tables import Table
+from perfcli.model import Allowance
+from perfcli.names import suggestion
+
+EVERYTHING = "*"
+_NUMBER = re.compile(r"(_\d+)+$")
+
+
+def read_allowance(table: Table) -> Allowance:
+    """Raises PerfcliError where a key is missing, unknown or of the wrong kind."""
+    reason = table.need("reason", str, "an exception says why it is made")
+    owner = table.need("owner", str, "an exception names who answers for it")
+    most = table.take("most", float, float("nan"))
+    found = Allowance(
+        kernel=table.take("kernel", str, EVERYTHING),
+        limit=table.need("limit", str, "the metric, or the code of a finding, that it excepts"),
+        reason=reason,
+        owner=owner,
+        expires=_date(table),
+        most=None if "most" not in table.values else most,
+    )
+    table.done()
+    return found
+
+
+def _date(table: Table) -> str:
+    value = table.values.get("expires")
+    if isinstance(value, datetime.datetime):
+        value = value.date()
+    if isinstance(value, datetime.date):
+        table.take("expires", datetime.date, value)
+        return value.isoformat()
+    text = table.need("expires", str, "an exception ends on a day, for example 2026-12-31")
+    try:
+        return datetime.date.fromisoformat(text).isoformat()
+    except ValueError:
+        raise PerfcliError(
+            f"{table.where}.expires is {text!r}: a day is expected, for example 2026-12-31"
+        ) from None
+
+
+def check_limits(allowances: Iterable[Allowance], codes: Collection[str], where: str) -> None:
+    """Raises PerfcliError where one excepts what is neither a metric nor a finding's code."""
+    for each in allowances:
+        known = {*TOTALS, *PER_KERNEL, *codes}
+        if each.limit not in known:
+            raise PerfcliError(
+                f"{where} allows {each.limit!r}, which is no metric and no rule: "
+                f"{suggestion(each.limit, known)}"
+            )
+
+
+def in_force(allowances: Iterable[Allowance], today: str) -> tuple[Allowance, ...]:
+    """Those that have not expired."""
+    return tuple(each for each in allowances if each.expires >= today)
+
+
+def warnings(
+    allowances: Iterable[Allowance], used: Collection[Allowance], today: str
+) -> Iterator[str]:
+    """A line for each that has expired, and for each that excepts nothing any more."""
+    for each in allowances:
+        what = f"exception for {each.limit} of {each.kernel} ({each.owner}: {each.reason})"
+        if each.expires < today:
+            yield f"{what} expired on {each.expires} and excepts nothing: take it out or renew it"
+        elif each not in used:
+            yield f"{what} excepts nothing any more: take it out"
+
+
+def named(pattern: str, name: str) -> bool:
+    """Whether a pattern means a kernel: by its name, with or without its number."""
+    return any(fnmatch.fnmatchcase(each, pattern) for each in (name, _NUMBER.sub("", name)))
+
+
+def covers(allowance: Allowance, limit: str, names: Sequence[str], value: float | None) -> bool:
+    """Whether it excepts this limit's value of one of these kernels; none: of the whole run."""
+    if allowance.limit != limit:
+        return False
+    if allowance.kernel != EVERYTHING and not any(named(allowance.kernel, n) for n in names):
+        return False
+    if allowance.most is None or value is None:
+        return True
+    return value >= allowance.most if higher_is_better(limit) else value <= allowance.most

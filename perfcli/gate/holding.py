@@ -1,0 +1,210 @@
+"""One limit held against a comparison: against its total, or against each kernel that it means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from perfcli import units
+from perfcli.diff.verdict import how_changed, to_look_at
+from perfcli.gate import metrics
+from perfcli.gate.allowances import EVERYTHING, covers, named
+from perfcli.model import (
+    Allowance,
+    Change,
+    Comparison,
+    KernelGroup,
+    Limit,
+    LimitResult,
+    LimitState,
+)
+
+LEAST_SHARE = 0.01
+"""A limit on every kernel (``*``) is for those that move at least this part of a step's bytes."""
+_VECTORS = ("vector_loads", "vector_stores")
+
+
+def held(
+    comparison: Comparison, limit: Limit, allowances: Sequence[Allowance]
+) -> Iterator[LimitResult]:
+    """One result for a total, one for each group of kernels that a pattern means; none where
+    neither side knows the metric."""
+    if limit.kernel:
+        for number, group in enumerate(comparison.groups):
+            if _means(comparison, group, limit.kernel):
+                yield from _of_group(comparison, limit, number, allowances)
+        return
+    change = metrics.total(comparison, limit.metric)
+    if change is None or (change.base is None and change.head is None):
+        return
+    result = _result(limit, change)
+    if result.state == "broken":
+        result = _excepted(comparison, result, allowances)
+    blame = _most_to_blame(comparison, limit.metric) if result.state == "broken" else ""
+    yield replace(result, text=f"{result.text}: {blame}" if blame else result.text)
+
+
+# --- one number ------------------------------------------------------------------------------
+
+
+def _result(limit: Limit, change: Change) -> LimitResult:
+    allowed = _allowed(limit, change.base)
+    state = _state(limit, change, allowed)
+    return LimitResult(limit, state, change.base, change.head, allowed, text=_text(limit, change))
+
+
+def _state(limit: Limit, change: Change, allowed: float | None) -> LimitState:
+    if change.head is None or allowed is None:
+        return "unknown"
+    if limit.metric == metrics.TIME:
+        return _of_time(limit, change, allowed)
+    if limit.metric in _VECTORS and limit.most is None and change.outcome == "same":
+        return "kept"  # nothing became scalar: there is less to load
+    sure = limit.most is not None or change.outcome != "unknown" or change.base == change.head
+    if _worse(limit.metric, change.head, allowed):
+        return "broken" if sure or change.base is not None else "unknown"
+    if not sure and limit.metric not in {own.name for own in metrics.OWN}:
+        return "unknown"
+    return "better" if change.outcome == "better" else "kept"
+
+
+def _of_time(limit: Limit, change: Change, allowed: float) -> LimitState:
+    """Slower is said beyond noise alone; a limit says by how much it may be."""
+    if change.outcome == "worse":
+        return "broken" if (change.head or 0.0) > allowed else "kept"
+    states: dict[str, LimitState] = {"better": "better", "same": "kept"}
+    return states.get(change.outcome, "unknown")
+
+
+def _worse(metric: str, value: float, allowed: float) -> bool:
+    return value < allowed if metrics.higher_is_better(metric) else value > allowed
+
+
+def _allowed(limit: Limit, base: float | None) -> float | None:
+    """The value beyond which the limit breaks: the strictest of its bounds."""
+    sign = -1.0 if metrics.higher_is_better(limit.metric) else 1.0
+    bounds = [] if limit.most is None else [limit.most]
+    if base is not None:
+        bounds += [base + sign * limit.growth] if limit.growth is not None else []
+        bounds += [base * (1 + sign * limit.growth_share)] if limit.growth_share is not None else []
+    return (max if sign < 0 else min)(bounds, default=None)
+
+
+def _text(limit: Limit, change: Change) -> str:
+    """``spilled words 2 → 94, at most +0``."""
+    write = units.writer(limit.metric)
+    text = f"{units.title(limit.metric)} {write(change.base)} → {write(change.head)}"
+    if limit.metric not in ("spilled_words", "occupancy"):
+        share = units.relative(change.base, change.head)
+        text += f" ({share})" if share else ""
+    return f"{text}, {bounds(limit)}"
+
+
+def bounds(limit: Limit) -> str:
+    """``at most 40 and +1 %``."""
+    write = units.writer(limit.metric)
+    higher = metrics.higher_is_better(limit.metric)
+    sign = "−" if higher else "+"
+    parts = [] if limit.most is None else [write(limit.most)]
+    parts += [] if limit.growth is None else [f"{sign}{write(limit.growth)}"]
+    parts += [] if limit.growth_share is None else [f"{sign}{units.percent(limit.growth_share)}"]
+    return f"{'at least' if higher else 'at most'} {' and '.join(parts)}"
+
+
+# --- kernels ---------------------------------------------------------------------------------
+
+
+def _means(comparison: Comparison, group: KernelGroup, pattern: str) -> bool:
+    kernels = [k for side in metrics.members(comparison, group) for k in side]
+    if pattern == EVERYTHING:
+        return _share(comparison, group) >= LEAST_SHARE
+    return any(named(pattern, kernel.name) for kernel in kernels)
+
+
+def _share(comparison: Comparison, group: KernelGroup) -> float:
+    """The part of the head's bytes that a group moves; 1 where bytes are not known."""
+    total = metrics.total(comparison, "bytes_moved")
+    mine = next((c for c in group.changes if c.metric == "bytes_moved"), None)
+    if total is None or not total.head or mine is None or mine.head is None:
+        return 1.0
+    return mine.head / total.head
+
+
+def _of_group(
+    comparison: Comparison, limit: Limit, number: int, allowances: Sequence[Allowance]
+) -> Iterator[LimitResult]:
+    """Growth of a group as a whole; ``most`` of each of its kernels."""
+    group = comparison.groups[number]
+    change = metrics.of_group(comparison, group, limit.metric)
+    if change is None or not group.match.head:
+        return
+    if limit.most is not None:
+        change = replace(change, head=_worst(comparison, limit, group), outcome="same")
+    if change.head is None or (change.base is None and limit.most is None):
+        return  # new, or without machine code: nothing to hold it against
+    kernel = to_look_at(group, comparison.base, comparison.head)
+    result = replace(_result(limit, change), group=number, kernel=kernel)
+    result = replace(result, text=f"{kernel}: {result.text}")
+    names = [k.name for k in metrics.members(comparison, group)[1]]
+    cover = [a for a in allowances if covers(a, limit.metric, names, result.head)]
+    if result.state == "broken" and cover:
+        result = replace(result, state="allowed", allowance=cover[0])
+    yield result
+
+
+def _worst(comparison: Comparison, limit: Limit, group: KernelGroup) -> float | None:
+    of = metrics.OF_KERNELS[limit.metric].of
+    kernels = [
+        kernel
+        for kernel in metrics.members(comparison, group)[1]
+        if limit.kernel == EVERYTHING or named(limit.kernel, kernel.name)
+    ]
+    values = [value for kernel in kernels if (value := of(kernel)) is not None]
+    return (min if metrics.higher_is_better(limit.metric) else max)(values, default=None)
+
+
+# --- exceptions to a total -------------------------------------------------------------------
+
+
+def _excepted(
+    comparison: Comparison, result: LimitResult, allowances: Sequence[Allowance]
+) -> LimitResult:
+    """Allowed where an exception covers the total, or where it would hold without what the
+    excepted kernels added."""
+    metric, head = result.limit.metric, result.head or 0.0
+    for allowance in allowances:
+        if allowance.kernel == EVERYTHING and covers(allowance, metric, [], head):
+            return replace(result, state="allowed", allowance=allowance)
+        less = _added(comparison, metric, allowance)
+        allowed = result.allowed if result.allowed is not None else head
+        if less and not _worse(metric, head - less, allowed):
+            return replace(result, state="allowed", allowance=allowance)
+    return result
+
+
+def _added(comparison: Comparison, metric: str, allowance: Allowance) -> float:
+    """What the kernels that an exception names added to a sum."""
+    if metric not in metrics.OF_KERNELS or metrics.OF_KERNELS[metric].fold != "sum":
+        return 0.0
+    added = 0.0
+    for group in comparison.groups:
+        change = metrics.of_group(comparison, group, metric)
+        names = [kernel.name for kernel in metrics.members(comparison, group)[1]]
+        if change is None or not names or not covers(allowance, metric, names, change.head):
+            continue
+        added += max((change.head or 0.0) - (change.base or 0.0), 0.0)
+    return added
+
+
+def _most_to_blame(comparison: Comparison, metric: str) -> str:
+    """``triton_red_fused_add_3 fuses 2 kernels``: the group that adds most to a total."""
+    sign = -1 if metrics.higher_is_better(metric) else 1
+    best, most = None, 0.0
+    for group in comparison.groups:
+        change = next((c for c in group.changes if c.metric == metric), None)
+        delta = sign * (change.delta or 0.0) if change else 0.0
+        if delta > most:
+            best, most = group, delta
+    if best is None:
+        return ""
+    return f"{to_look_at(best, comparison.base, comparison.head)} {how_changed(best)}"

@@ -1,0 +1,147 @@
+"""Limits as they are written, ``"+1 %"``, ``40``, ``{ most = "8 GB" }``, and those that hold
+where nobody wrote any."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from perfcli.errors import PerfcliError
+from perfcli.gate.metrics import PER_KERNEL, TIME, TOTALS, check_metric, higher_is_better
+from perfcli.gate.tables import Table, shown
+from perfcli.model import Limit
+
+ANY = "any"
+"""No limit: takes one of the usual ones, or of the general ones, away."""
+
+USUAL = (
+    Limit("spilled_words", growth=0),
+    Limit("bytes_moved", growth_share=0.005),
+    Limit("bytes_swept", growth_share=0.005),
+    Limit("peak_memory_bytes", growth_share=0.01),
+    Limit("vector_loads", growth=0),
+    Limit("kernels", growth=0),
+    Limit("launches", growth=0),
+    Limit("loads", growth=0),
+    Limit("extern_calls", growth=0),
+    Limit("graph_breaks", growth=0),
+    Limit(TIME, growth_share=0.0),
+    Limit("occupancy", kernel="*", growth_share=0.25),
+    Limit("load_bits", kernel="*", growth_share=0.25),
+)
+"""Bytes and memory are Inductor's estimates, which move a little with the schedule."""
+
+_UNITS: Mapping[str, tuple[str, float]] = {
+    **{unit: ("bytes", 1000.0**n) for n, unit in enumerate(("B", "kB", "MB", "GB", "TB"))},
+    **{unit: ("bytes", 1024.0**n) for n, unit in enumerate(("KiB", "MiB", "GiB", "TiB"), 1)},
+    "ns": ("seconds", 1e-9),
+    "us": ("seconds", 1e-6),
+    "µs": ("seconds", 1e-6),
+    "ms": ("seconds", 1e-3),
+    "s": ("seconds", 1.0),
+}
+_NUMBER = re.compile(r"(?P<sign>[+−-])?\s*(?P<number>\d[\d_,]*(?:\.\d+)?)\s*(?P<unit>%|[A-Za-zµ]*)")
+_FORMS = '40, "+0", "+1 %", "8 GB", "any", or { most = …, growth = …, growth-share = … }'
+
+
+def read_limits(table: Table, kernel: str = "") -> dict[tuple[str, str], Limit | None]:
+    """The limits of a table by kernel pattern and metric; None where one is taken away.
+
+    Raises PerfcliError for unknown metrics and what is no limit.
+    """
+    found: dict[tuple[str, str], Limit | None] = {}
+    for metric, value in table.values.items():
+        where = f"{table.where}.{metric}"
+        check_metric(metric, PER_KERNEL if kernel else TOTALS, table.where)
+        found[kernel, metric] = None if value == ANY else _limit(metric, kernel, value, where)
+    return found
+
+
+def _limit(metric: str, kernel: str, value: Any, where: str) -> Limit:
+    if isinstance(value, dict):
+        return _of_table(metric, kernel, Table(value, where))
+    if isinstance(value, str):
+        limit = _of_text(metric, kernel, value, where)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        limit = Limit(metric, kernel, most=float(value))
+    else:
+        raise PerfcliError(f"{where} is no limit: {shown(value)}; expected {_FORMS}")
+    return _checked(limit, where)
+
+
+def _of_table(metric: str, kernel: str, table: Table) -> Limit:
+    def number(name: str) -> float | None:
+        value = table.values.get(name)
+        if isinstance(value, str):
+            table.take(name, str, "")
+            amount, sign, unit = _parsed(metric, value, f"{table.where}.{name}")
+            if sign or (unit == "%" and name != "growth-share"):
+                raise PerfcliError(f"{table.where}.{name} needs a plain number, not {value!r}")
+            return amount
+        found = table.take(name, float, float("nan"))
+        return None if name not in table.values else found
+
+    limit = Limit(
+        metric,
+        kernel,
+        most=number("most"),
+        growth=number("growth"),
+        growth_share=number("growth-share"),
+    )
+    table.done()
+    if limit.most is None and limit.growth is None and limit.growth_share is None:
+        raise PerfcliError(f"{table.where} limits nothing: expected {_FORMS}")
+    return _checked(limit, table.where)
+
+
+def _of_text(metric: str, kernel: str, text: str, where: str) -> Limit:
+    amount, sign, unit = _parsed(metric, text, where)
+    if not sign:
+        return Limit(metric, kernel, most=amount)
+    worse = "-" if higher_is_better(metric) else "+"
+    if sign != worse:
+        raise PerfcliError(
+            f"{where} is {text!r}: of {metric} {'less' if worse == '-' else 'more'} is worse, a "
+            f"limit on its change begins with {worse}"
+        )
+    if unit == "%":
+        return Limit(metric, kernel, growth_share=amount)
+    return Limit(metric, kernel, growth=amount)
+
+
+def _parsed(metric: str, text: str, where: str) -> tuple[float, str, str]:
+    """The amount in the metric's unit, its sign, and the unit as typed."""
+    found = _NUMBER.fullmatch(text.strip())
+    if found is None:
+        raise PerfcliError(f"{where} is no limit: {text!r}; expected {_FORMS}")
+    number = float(re.sub("[_,]", "", found["number"]))
+    sign = (found["sign"] or "").replace("−", "-")
+    unit = found["unit"]
+    if unit == "%":
+        return number / 100, sign, unit
+    if unit and (unit not in _UNITS or _UNITS[unit][0] != _kind(metric)):
+        units = [name for name, (kind, _) in _UNITS.items() if kind == _kind(metric)]
+        known = f"expected {', '.join(units)}" if units else "it has no unit"
+        raise PerfcliError(f"{where} is {text!r}: {unit!r} is no unit of {metric}: {known}")
+    return number * (_UNITS[unit][1] if unit else 1.0), sign, unit
+
+
+def _kind(metric: str) -> str:
+    if "bytes" in metric:
+        return "bytes"
+    return "seconds" if "seconds" in metric else "count"
+
+
+def _checked(limit: Limit, where: str) -> Limit:
+    if limit.metric == TIME and limit.growth_share is None:
+        raise PerfcliError(
+            f'{where}: time is limited as a part of the base\'s, for example "+3 %": seconds '
+            "depend on the machine"
+        )
+    negative = [
+        v for v in (limit.most, limit.growth, limit.growth_share) if v is not None and v < 0
+    ]
+    if negative:
+        raise PerfcliError(f"{where}: a limit is not negative, got {negative[0]:g}")
+    return limit

@@ -1,0 +1,88 @@
+"""Reading a table of the configuration: the right keys, of the right kinds, or one clear line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from perfcli.errors import PerfcliError
+from perfcli.names import suggestion
+
+T = TypeVar("T")
+_WORDS: Mapping[type, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text in quotes",
+    dict: "a table",
+    list: "a list",
+}
+
+
+class Table:
+    """A table and where it stands, ``pyproject.toml: tool.perfcli.limits``; each key is taken
+    once, and what is left is unknown."""
+
+    def __init__(self, values: Any, where: str) -> None:
+        if not isinstance(values, dict):
+            raise PerfcliError(f"{where} has to be a table, not {shown(values)}")
+        self.values: dict[str, Any] = values
+        self.where = where
+        self._known: list[str] = []
+
+    def take(self, name: str, kind: type[T], default: T) -> T:
+        """The value of a key; ``default`` where it is not there."""
+        self._known.append(name)
+        return self._typed(name, self.values[name], kind) if name in self.values else default
+
+    def need(self, name: str, kind: type[T], why: str = "") -> T:
+        """The value of a key that has to be there."""
+        self._known.append(name)
+        if name not in self.values:
+            raise PerfcliError(f"{self.where} has no {name}{f': {why}' if why else ''}")
+        return self._typed(name, self.values[name], kind)
+
+    def choice(self, name: str, choices: Sequence[str], default: str) -> str:
+        found = self.take(name, str, default)
+        if found not in choices:
+            raise PerfcliError(f"{self.where}.{name} is {found!r}: {suggestion(found, choices)}")
+        return found
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """One text, or a list of texts."""
+        self._known.append(name)
+        found = self.values.get(name, [])
+        found = [found] if isinstance(found, str) else found
+        if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+            raise PerfcliError(
+                f"{self.where}.{name} needs text in quotes or a list of it, not {shown(found)}"
+            )
+        return tuple(found)
+
+    def table(self, name: str) -> Table:
+        return Table(self.take(name, dict, {}), f"{self.where}.{name}")
+
+    def tables(self, name: str) -> list[Table]:
+        found = self.take(name, list, [])
+        return [Table(each, f"{self.where}.{name}[{n}]") for n, each in enumerate(found, 1)]
+
+    def done(self) -> None:
+        """Raises PerfcliError for a key that nobody took, with the nearest that is known."""
+        for name in self.values:
+            if name not in self._known:
+                raise PerfcliError(
+                    f"{self.where} has an unknown key {name!r}: {suggestion(name, self._known)}"
+                )
+
+    def _typed(self, name: str, value: Any, kind: type[T]) -> T:
+        fits = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+        if kind is float and isinstance(value, int) and not isinstance(value, bool):
+            return float(value)  # type: ignore[return-value]
+        if not fits:
+            raise PerfcliError(f"{self.where}.{name} needs {_WORDS[kind]}, not {shown(value)}")
+        return value  # type: ignore[no-any-return]
+
+
+def shown(value: object) -> str:
+    text = {True: "true", False: "false"}[value] if isinstance(value, bool) else repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
