@@ -7,7 +7,7 @@ rules see two runs of one kind.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -15,21 +15,33 @@ from perfcli.baseline import facts
 from perfcli.baseline.entry import Entry
 from perfcli.baseline.labels import stem
 from perfcli.baseline.operators import Node, Sort, numbered, origin, sort_of
-from perfcli.model import Candidate, Environment, KernelFacts, Origin, Run
+from perfcli.model import Candidate, Environment, Finding, KernelFacts, Origin, Run
 
 
-def fitted(entry: Entry, head: Run) -> Run:
-    """The base that the head is compared with. Target and versions are taken as they are checked
-    before: what is not the same refuses to be compared."""
+def fitted(entry: Entry, head: Run) -> tuple[Run, tuple[Finding, ...]]:
+    """The base that the head is compared with, and what was found in it. Target and versions are
+    taken as they are checked before: what is not the same refuses to be compared."""
     run = entry.run
+    kernels = _with_origins(_with_hashes(run.kernels, head.kernels), head.kernels)
+    twins = _twins(kernels, head.kernels)
+    order = _order(kernels, head.kernels, twins)
+    places = {old: new for new, old in enumerate(order)}
     base = replace(
         run,
         target=head.target,
         environment=_environment(run, head),
-        kernels=_with_origins(_with_hashes(run.kernels, head.kernels), head.kernels),
+        kernels=tuple(kernels[index] for index in order),
         settings=head.settings,
     )
-    return facts.renamed(base, _names(base.kernels, head.kernels))
+    names = {kernels[ours].name: head.kernels[theirs].name for ours, theirs in twins.items()}
+    base = facts.renamed(base, names)
+    if Counter(base.launches) == Counter(head.launches):
+        base = replace(base, launches=head.launches)
+    findings = (
+        replace(f, kernels=tuple(sorted(places[index] for index in f.kernels)))
+        for f in entry.findings
+    )
+    return base, tuple(findings)
 
 
 def public(version: str | None) -> str:
@@ -148,17 +160,31 @@ def _modules(
     return {place: frozenset(does) for place, does in found.items()}
 
 
-# --- names -----------------------------------------------------------------------------------
+# --- names and order -------------------------------------------------------------------------
 
 
-def _names(base: Sequence[KernelFacts], head: Sequence[KernelFacts]) -> dict[str, str]:
-    """Label to the head's name where it has the same code under it; others keep their label."""
-    free: dict[tuple[str, str, str], list[str]] = defaultdict(list)
-    for kernel in head:
-        free[kernel.graph, kernel.source_hash, stem(kernel.name)].append(kernel.name)
+def _twins(base: Sequence[KernelFacts], head: Sequence[KernelFacts]) -> dict[int, int]:
+    """Kernels of the base to those of the head with the same code under the same name, but for
+    its number: they are called as there. Others keep their labels."""
+    free: dict[tuple[str, str, str], list[int]] = defaultdict(list)
+    for index, kernel in enumerate(head):
+        free[kernel.graph, kernel.source_hash, stem(kernel.name)].append(index)
     found = {}
-    for kernel in base:
-        names = free[kernel.graph, kernel.source_hash, stem(kernel.name)]
-        if names:
-            found[kernel.name] = names.pop(0)
+    for index, kernel in enumerate(base):
+        same = free[kernel.graph, kernel.source_hash, stem(kernel.name)]
+        if same:
+            found[index] = same.pop(0)
     return found
+
+
+def _order(
+    base: Sequence[KernelFacts], head: Sequence[KernelFacts], twins: Mapping[int, int]
+) -> list[int]:
+    """In the order of the head, each graph's others behind: the file's order is for reading."""
+    graphs = {kernel.graph: n for n, kernel in reversed(list(enumerate(head)))}
+
+    def place(index: int) -> tuple[int, int, int]:
+        graph = graphs.get(base[index].graph, len(head))
+        return (graph, twins.get(index, len(head)), index)
+
+    return sorted(range(len(base)), key=place)

@@ -29,7 +29,7 @@ def labels(kernels: Sequence[KernelFacts]) -> list[str]:
 
 
 def in_order(kernels: Sequence[KernelFacts]) -> list[int]:
-    """Indices in the order of the file: by graph, name, size and layer; code decides among twins."""
+    """Indices in the order of the file: by graph, name, size, layer; then by code."""
 
     def place(index: int) -> tuple[object, ...]:
         kernel = kernels[index]

@@ -13,7 +13,7 @@ from perfcli.baseline.entry import Entry
 from perfcli.baseline.file import Check
 from perfcli.baseline.fit import fitted, public
 from perfcli.errors import NotComparable, PerfcliError
-from perfcli.model import Run
+from perfcli.model import Finding, Run
 
 TOOLS = ("torch", "triton", "ptxas")
 """With another of these the same model becomes other code."""
@@ -62,9 +62,11 @@ def entry(path: Path, checks: Mapping[str, Check], name: str) -> Entry:
     )
 
 
-def base(entry: Entry, head: Run, name: str, allow: Collection[str]) -> Run:
-    """The run that the head is compared with. Raises NotComparable where the baseline comes from
-    other compilers or another target."""
+def base(
+    entry: Entry, head: Run, name: str, allow: Collection[str]
+) -> tuple[Run, tuple[Finding, ...]]:
+    """The run that the head is compared with, and its findings. Raises NotComparable where the
+    baseline comes from other compilers or another target."""
     ours, theirs = entry.run.environment, head.environment
     differ = [
         f"{tool} {getattr(ours, tool) or 'none'} instead of {getattr(theirs, tool) or 'none'}"

@@ -103,7 +103,7 @@ def _changed(name: str, before: Kept | None, head: Run) -> Iterator[str]:
         yield f"{name}: new, {units.plural(len(head.kernels), 'kernel')}"
         return
     entry = before.entry()
-    comparison = compare(fitted(entry, head), head, ASPECTS)
+    comparison = compare(fitted(entry, head)[0], head, ASPECTS)
     yield f"{name}: {comparison.outcome} than on {before.made.created}: {comparison.reason}"
     yield from (f"  {line}" for line in comparison.differences)
     yield from (f"  {line}" for line in _totals(comparison))

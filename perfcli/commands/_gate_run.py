@@ -78,9 +78,9 @@ def with_baseline(order: Order) -> Compared:
     def compared(check: Check, order: Order) -> Against:
         entry = _baseline_file.entry(path, file, check.name)
         head = _gate_checks.head(order.config, check, order.how, order.jobs, order.notes)
-        base = _baseline_file.base(entry, head.run, check.name, order.allow)
+        base, findings = _baseline_file.base(entry, head.run, check.name, order.allow)
         comparison = compare(base, head.run, [a for a in order.allow if a in ASPECTS])
-        comparison = diagnose(comparison, [_headed(f) for f in entry.findings])
+        comparison = diagnose(comparison, [_headed(f) for f in findings])
         environment = entry.run.environment
         provenance = Provenance(
             kind="baseline",
