@@ -1,0 +1,115 @@
+"""The page as a whole: templates filled, style and script put in and named by their hashes."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from perfcli import units
+from perfcli.model import Judgement
+
+from . import _judgement_rows
+from ._html_check import check_view, look
+from ._html_data import Texts
+from ._html_pages import CONFIGURATION_TITLES
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+FOLDER = Path(__file__).parent / "templates"
+
+
+def page(judgement: Judgement) -> str:
+    texts = Texts({})
+    checks = [
+        check_view(judged, number, judgement.root, texts)
+        for number, judged in enumerate(judgement.checks)
+    ]
+    style, script = (_file(name) for name in ("report.css", "report.js"))
+    word = _judgement_rows.word(judgement)
+    text = (
+        _environment()
+        .get_template("page.html")
+        .render(
+            word=word,
+            look=look(word),
+            reason=_judgement_rows.one_line(judgement.reason),
+            plain=_judgement_rows.is_plain(judgement),
+            warnings=judgement.warnings,
+            command=judgement.command,
+            checks=checks,
+            configuration_titles=CONFIGURATION_TITLES,
+            policy=_policy(style, script),
+            style=_safe(style),
+            script=_safe(script),
+            data=_safe(texts.json()),
+        )
+    )
+    return text.rstrip("\n") + "\n"
+
+
+@functools.cache
+def _file(name: str) -> str:
+    return (FOLDER / name).read_text(encoding="utf-8")
+
+
+def _policy(style: str, script: str) -> str:
+    """Nothing may be loaded, and nothing may run but this style and this script."""
+    rules = {
+        "default-src": "'none'",
+        "style-src": _hash(style),
+        "script-src": _hash(script),
+        "img-src": "data:",  # or browsers ask for a favicon
+        "base-uri": "'none'",
+        "form-action": "'none'",
+    }
+    return "; ".join(f"{name} {value}" for name, value in rules.items())
+
+
+def _hash(text: str) -> str:
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return f"'sha256-{digest}'"
+
+
+def _safe(text: str) -> Any:
+    """Ours, or escaped for where it goes."""
+    from markupsafe import Markup
+
+    return Markup(text)
+
+
+@functools.cache
+def _environment() -> Environment:
+    """Everything that is put into a template is escaped, and what can't be seen is shown."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["broken"] = _broken
+    environment.filters["plural"] = units.plural
+    return environment
+
+
+def _shown(value: Any) -> Any:
+    from markupsafe import Markup
+
+    if isinstance(value, Markup):
+        return value
+    return units.printable(value) if isinstance(value, str) else value
+
+
+def _broken(name: str) -> Any:
+    """A long name that may be broken behind underscores and dots."""
+    from markupsafe import Markup, escape
+
+    text = str(escape(units.printable(name)))
+    return Markup(text.replace("_", "_<wbr>").replace(".", ".<wbr>"))
