@@ -24,6 +24,8 @@ COMMANDS = (
     "compare",
     "gate",
     "baseline",
+    "init_ci",
+    "report",
     "bisect_config",
     "noise",
     "explain",

@@ -61,7 +61,7 @@ def explanation_view(
     doubts about the numbers, the kernels that move most. ``tried``: whether fixes were asked
     for."""
     nothing = _run_lines.without_kernels(run)
-    summary = Text(_summary(run, findings), style="bold")
+    summary = Text(summary_of(run, findings), style="bold")
     if nothing and not findings:
         summary = Text(nothing, style="bold yellow")
     if brief:
@@ -113,7 +113,7 @@ class _Said:
         return before
 
 
-def _summary(run: Run, findings: Sequence[Finding]) -> str:
+def summary_of(run: Run, findings: Sequence[Finding]) -> str:
     """``2 errors, 1 warning in 35 kernels``."""
     numbers = {s: sum(f.severity == s for f in findings) for s in STYLES}
     counted = [units.plural(n, *WORDS[s]) for s, n in numbers.items() if n]

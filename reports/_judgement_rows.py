@@ -9,6 +9,7 @@ from perfcli import units
 from perfcli.model import Allowance, Judged, Judgement, LimitResult, LimitState, Passing
 
 from . import _run_lines, _total_rows
+from ._findings import summary_of
 
 WORDS: Mapping[Passing, str] = {
     "pass": "PASS",
@@ -49,7 +50,9 @@ def word(judgement: Judgement) -> str:
 
 
 def check_word(check: Judged) -> str:
-    """The gate's word; of a plain comparison its verdict."""
+    """The gate's word; of a plain comparison its verdict; none of a run by itself."""
+    if check.alone and check.outcome != "fault":
+        return ""
     plain = not check.limits and not check.findings
     own = check.provenance is not None and check.provenance.kind == "run"
     if plain and own and check.comparison is not None and check.outcome != "fault":
@@ -67,11 +70,17 @@ def check_name(check: Judged) -> str:
     return units.printable(f"{head.scenario}@{head.target.name if head.target else head.device}")
 
 
+def reason(check: Judged) -> str:
+    """Why, in one sentence; of a run by itself how many findings it has."""
+    if check.alone and check.comparison is not None and not check.fault:
+        return summary_of(check.comparison.head, check.comparison.findings)
+    return one_line(check.fault or check.reason)
+
+
 def check_rows(judgement: Judgement) -> list[CheckRow]:
     """In the judgement's order."""
     return [
-        CheckRow(check_word(check), check_name(check), one_line(check.fault or check.reason))
-        for check in judgement.checks
+        CheckRow(check_word(check), check_name(check), reason(check)) for check in judgement.checks
     ]
 
 

@@ -9,6 +9,7 @@ from perfcli.model import Comparison, FindingResult, Judged, Run
 
 from . import _judgement_rows, _run_lines, _verdict
 from ._judgement_rows import check_name, check_word, limit_line, limit_of
+from ._markdown_alone import alone as run_alone
 from ._markdown_findings import findings
 from ._markdown_fit import Section
 from ._markdown_kernels import beside, breaks, kernels, times, totals
@@ -28,7 +29,9 @@ def check(judged: Judged, rank: int, root: str, alone: bool) -> list[Section]:
     if judged.fault:
         fault = f"{prose(shorten(judged.fault, MOST_TEXT))}\n\n"
         sections.append(Section(rank + LIMITS, fault, what="error"))
-    if judged.comparison is not None:
+    if judged.comparison is not None and judged.alone:
+        sections += run_alone(judged.comparison, rank, root)
+    elif judged.comparison is not None:
         sections += _comparison(judged, judged.comparison, rank, root)
     return sections
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from perfcli.model import Judged, Judgement, Passing
 
@@ -22,7 +23,7 @@ def document(judgement: Judgement, most: int, measure: Callable[[str], int]) -> 
     alone = len(ordered) == 1
     sections = [Section(0, _title(judgement, alone))]
     if not alone:
-        sections.append(_checks(ordered))
+        sections.append(_checks(judgement, ordered))
     sections += _warnings(judgement)
     for number, each in enumerate(ordered):
         # Passing checks have all their details after the others'.
@@ -38,23 +39,17 @@ def _title(judgement: Judgement, alone: bool) -> str:
     name = (
         f" {code(shorten(_judgement_rows.check_name(judgement.checks[0]), 200))}" if alone else ""
     )
-    title = f"## {_judgement_rows.word(judgement)}{name}\n\n"
+    title = f"## {f'{_judgement_rows.word(judgement)}{name}'.strip()}\n\n"
     # The first lines of a plain comparison say its reason, and more.
     said = alone and _judgement_rows.is_plain(judgement) and judgement.outcome != "fault"
     return title if said else f"{title}{prose(shorten(judgement.reason, MOST_REASON))}\n\n"
 
 
-def _checks(ordered: list[Judged]) -> Section:
-    rows = []
-    for each in ordered:
-        row = _judgement_rows.CheckRow(
-            _judgement_rows.check_word(each),
-            _judgement_rows.check_name(each),
-            _judgement_rows.one_line(each.fault or each.reason),
-        )
-        rows.append(
-            table_row((row.word, code(shorten(row.name, 200)), prose(shorten(row.text, 300))))
-        )
+def _checks(judgement: Judgement, ordered: list[Judged]) -> Section:
+    rows = [
+        table_row((row.word, code(shorten(row.name, 200)), prose(shorten(row.text, 300))))
+        for row in _judgement_rows.check_rows(replace(judgement, checks=tuple(ordered)))
+    ]
     return Section(1, table_head(("", "check", ""), 9), tuple(rows), "\n", "row of checks")
 
 

@@ -40,6 +40,7 @@ class Result:
     kernels: Sequence[KernelFacts]
     subject: str = ""
     state: str = "new"
+    """Empty where there is no base."""
     allowance: Allowance | None = None
 
 
@@ -112,7 +113,7 @@ def _finding(
         code,
         [run.kernels[number] for number in finding.kernels if number < len(run.kernels)],
         subject=without_root(finding.subject, root),
-        state="updated" if finding.appearance == "worse" else "new",
+        state="" if judged.alone else "updated" if finding.appearance == "worse" else "new",
         allowance=allowance,
     )
 
@@ -133,7 +134,7 @@ def document(result: Result, rules: Sequence[str], occurrences: Occurrences) -> 
         "locations": [_location(result)],
         # The first is the one that GitHub tells alerts apart by.
         "partialFingerprints": {"primaryLocationLineHash": numbered, "perfcli/v1": numbered},
-        "baselineState": result.state,
+        **({"baselineState": result.state} if result.state else {}),
         "properties": {
             "check": result.check,
             "kernels": [units.printable(kernel.name) for kernel in result.kernels],

@@ -75,3 +75,10 @@ AllowEnv: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME", help="Measure though this differs: driver, clocks, cpus, …"),
 ]
+Allow: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="ASPECT",
+        help="Compare though this differs: scenario, params, mode, device, target, dynamic.",
+    ),
+]

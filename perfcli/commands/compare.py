@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -45,13 +46,7 @@ def compare(
     target: args.Target = None,
     device: args.Device = None,
     dynamic: args.Dynamic = False,
-    allow: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="ASPECT",
-            help="Compare though this differs: scenario, params, mode, device, target, dynamic.",
-        ),
-    ] = None,
+    allow: args.Allow = None,
     budget: args.Budget = None,
     threads: args.Threads = None,
     seed: args.Seed = None,
@@ -92,7 +87,15 @@ def compare(
     A run is a file or the beginning of its id (perfcli runs lists them). Exit code: 0 no worse,
     1 worse, 2 error, 3 can't tell, 4 not comparable.
     """
-    from perfcli.commands import _measuring, _obtain, _output, _pair, _trials, _with_kernel
+    from perfcli.commands import (
+        _measuring,
+        _obtain,
+        _output,
+        _pair,
+        _pairing,
+        _trials,
+        _with_kernel,
+    )
     from perfcli.commands._measuring_options import Asked
     from perfcli.commands._progress import Notes
     from perfcli.commands._request import Question, Side
@@ -130,15 +133,14 @@ def compare(
         tried = _trials.try_fixes(patient, how, jobs, notes, _trials.came_with_head)
         comparison = replace(comparison, findings=tried)
     places = [(side.reference, side.shown_path) for side in (pair.base, pair.head)]
-    pairing = documents.Pairing(pair.base, pair.head, comparison, fault=str(broken or ""))
+    pairing = _pairing.Pairing(pair.base, pair.head, comparison, fault=str(broken or ""))
     try:
-        _output.write_comparison(comparison, json)
-        documents.write(documents.judgement_of([pairing]), wanted, notes)
+        plain = partial(_output.write_comparison, comparison, json)
+        documents.write(_pairing.judgement_of([pairing]), wanted, notes, plain)
     finally:
         screen = _output.screen()
         view = screen.comparison(comparison, places, quiet, try_fixes)
-        with documents.quoted(wanted):
-            _output.show(view, wanted.stdout)
+        documents.show(view, wanted)
     if not quiet and not try_fixes:
         references = [reference for reference, _ in places]
         findings = comparison.findings

@@ -114,6 +114,8 @@ class Judged:
     provenance: Provenance | None = None
     fault: str = ""
     """What failed, one line."""
+    alone: bool = False
+    """One run by itself: it is both sides of the comparison, whose findings are all of the run."""
     texts: Mapping[BlobId, str] = field(default_factory=dict)
     """Sources and intermediate representations that the runs name; may be unpacked on reading."""
 

@@ -1,0 +1,135 @@
+"""Documents of stored runs: of one, or of the first one and each of the others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perfcli.commands import _arguments as args
+from perfcli.commands import _documents as documents
+from perfcli.errors import PerfcliError, RuleFailed
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from perfcli.commands._pairing import Pairing
+    from perfcli.commands._progress import Notes
+
+
+def report(
+    runs: Annotated[
+        list[str], typer.Argument(metavar="RUN…", help="Stored runs; the first is the base.")
+    ],
+    markdown: documents.Markdown = None,
+    html: documents.Html = None,
+    junit: documents.Junit = None,
+    sarif: documents.Sarif = None,
+    github: documents.Github = False,
+    allow: args.Allow = None,
+    no_time: Annotated[
+        bool, typer.Option("--no-time", help="Leave out what was measured of the runs.")
+    ] = False,
+    quiet: args.Quiet = False,
+) -> int:
+    """Write reports of stored runs: HTML, Markdown, JUnit, SARIF.
+
+    One run is shown by itself: its kernels and findings. Of several, the first is the base that
+    each of the others is compared with, as compare does, with their newest measurement. A run is a
+    file or the beginning of its id (perfcli runs lists them). Exit code: as compare, of the worst;
+    of one run 0 whatever is found.
+    """
+    from perfcli.commands import _pairing
+    from perfcli.commands._progress import Notes
+    from perfcli.diff.compare import check_allowed
+
+    wanted = documents.Wanted(markdown, html, junit, sarif, github)
+    if not wanted.files and not github:
+        raise PerfcliError(
+            "nothing to write: name a file with --html, --markdown, --junit or --sarif "
+            "(perfcli compare shows two runs here, perfcli explain one)"
+        )
+    check_allowed(allow or ())
+    documents.check(wanted)
+    notes = Notes(quiet)
+    pairings = _pairings(runs, allow or (), no_time, notes)
+    judgement = _pairing.judgement_of(pairings)
+    try:
+        documents.write(judgement, wanted, notes)
+    finally:
+        documents.show(_lines(pairings), wanted)
+    faults = [pairing.fault for pairing in pairings if pairing.fault]
+    if faults:
+        raise RuleFailed(faults[0])
+    return judgement.exit_code
+
+
+def _pairings(
+    runs: Sequence[str], allow: Sequence[str], no_time: bool, notes: Notes
+) -> list[Pairing]:
+    if len(runs) == 1:
+        return [_alone(runs[0])]
+    found = [_pairing_of(runs[0], head, allow, no_time, notes) for head in runs[1:]]
+    if len(found) == 1:
+        return found
+    names = [_name(pairing) for pairing in found]
+    counts = Counter(names)
+    return [
+        replace(p, name=name if counts[name] == 1 else f"{name} {p.head.run.id}")
+        for name, p in zip(names, found, strict=True)
+    ]
+
+
+def _alone(reference: str) -> Pairing:
+    """The run beside itself, with all that the rules say of it."""
+    from perfcli import diagnosis
+    from perfcli.commands import _obtain, _pairing
+    from perfcli.diff.compare import compare
+
+    stored = _obtain.stored(reference)
+    if not stored.run.kernels:
+        raise PerfcliError(f"run {stored.run.id} has no kernels: there is nothing to report")
+    comparison, fault = compare(stored.run, stored.run), ""
+    try:
+        comparison = replace(comparison, findings=diagnosis.explain(stored.run))
+    except RuleFailed as error:
+        fault = str(error)
+    comparison = replace(comparison, outcome="same", reason="", because=None)
+    return _pairing.Pairing(stored, stored, comparison, fault=fault, alone=True)
+
+
+def _pairing_of(base: str, head: str, allow: Sequence[str], no_time: bool, notes: Notes) -> Pairing:
+    from perfcli.commands import _pair, _pairing
+    from perfcli.commands._measuring_options import Asked
+
+    pair = _pair.of_stored(base, head, Asked(no_time=no_time), allow, notes)
+    comparison, broken = _pair.judged(pair.comparison)
+    return _pairing.Pairing(pair.base, pair.head, comparison, fault=str(broken or ""))
+
+
+def _name(pairing: Pairing) -> str:
+    """What tells one head from the others: scenario, target and variant."""
+    run = pairing.head.run
+    where = run.target.name if run.target else run.device
+    return f"{run.scenario}@{where} {run.variant.name}".strip()
+
+
+def _lines(pairings: Sequence[Pairing]) -> RenderableType:
+    """A line for each, as compare --quiet and explain --quiet have it."""
+    from rich.console import Group
+
+    return Group(*map(_line, pairings))
+
+
+def _line(pairing: Pairing) -> RenderableType:
+    from perfcli.commands import _output
+
+    screen, comparison = _output.screen(), pairing.comparison
+    if pairing.alone:
+        line: RenderableType = screen.explanation(comparison.head, comparison.findings, brief=True)
+    else:
+        line = screen.comparison(comparison, brief=True)
+    return line
