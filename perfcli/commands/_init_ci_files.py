@@ -1,0 +1,126 @@
+"""Files of CI services, from the templates in ``data/ci``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfcli import __version__, environment
+from perfcli.errors import PerfcliError
+
+TEMPLATES = Path(__file__).resolve().parent.parent / "data" / "ci"
+WITHOUT_TORCH = ("2.13.0", "3.7.1")
+"""torch and triton to write where none is installed."""
+
+# Service to its template, where it goes, the file that has to name it, and how it does.
+GITHUB = Path(".github/workflows/perfcli.yml")
+GITLAB = Path(".gitlab/perfcli.yml")
+GITLAB_MAIN = Path(".gitlab-ci.yml")
+PRE_COMMIT = Path(".pre-commit-config.yaml")
+INCLUDE = "include:\n  - local: .gitlab/perfcli.yml\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What was done to a file, in a line, and what is left to do, empty where nothing is."""
+
+    line: str
+    next: str = ""
+
+
+def check_root(folder: Path) -> None:
+    """Raises PerfcliError below a repository's root: CI services read their files there alone."""
+    above = next((each for each in folder.parents if (each / ".git").exists()), None)
+    if above is not None and not (folder / ".git").exists():
+        raise PerfcliError(f"CI files belong into the repository's root: cd {above} first")
+
+
+def usual(root: Path) -> str:
+    """The service that the repository seems to use."""
+    is_gitlab = (root / GITLAB_MAIN).exists() and not (root / ".github").exists()
+    return "gitlab" if is_gitlab else "github"
+
+
+def values(root: Path) -> dict[str, str]:
+    """What the templates leave open: versions of this environment, and the main branch."""
+    try:
+        found = environment.probe(needs_triton=False)
+        torch, triton = found.torch.partition("+")[0], found.triton or WITHOUT_TORCH[1]
+    except PerfcliError:
+        torch, triton = WITHOUT_TORCH
+    return {
+        "@TORCH@": torch,
+        "@TRITON@": triton,
+        "@PERFCLI@": __version__,
+        "@PYTHON@": f"{sys.version_info.major}.{sys.version_info.minor}",
+        "@BRANCH@": _main_branch(root),
+    }
+
+
+def _main_branch(root: Path) -> str:
+    """As the remote calls it, else ``main``; never more than a plain name."""
+    head = root / ".git" / "refs" / "remotes" / "origin" / "HEAD"
+    try:
+        name = head.read_text(encoding="utf-8").strip().rpartition("refs/remotes/origin/")[2]
+    except (OSError, UnicodeDecodeError):
+        return "main"
+    plain = name and all(c.isalnum() or c in "-_./" for c in name)
+    return name if plain else "main"
+
+
+def write(root: Path, service: str, values: Mapping[str, str], force: bool) -> Iterator[Step]:
+    if service == "github":
+        yield put(root, GITHUB, filled("github.yml", values), force)
+    elif service == "gitlab":
+        yield put(root, GITLAB, filled("gitlab.yml", values), force)
+        yield _included(root)
+    else:
+        yield _hook(root, filled("pre-commit.yml", values))
+
+
+def _included(root: Path) -> Step:
+    """GitLab reads one file: made where there is none, never edited."""
+    path = root / GITLAB_MAIN
+    if not path.exists():
+        return put(root, GITLAB_MAIN, INCLUDE, force=False)
+    if str(GITLAB) in path.read_text(encoding="utf-8", errors="replace"):
+        return Step(f"kept   {GITLAB_MAIN}, which includes it")
+    return Step(f"kept   {GITLAB_MAIN}", f"add to {GITLAB_MAIN}:  include: [{{ local: {GITLAB} }}]")
+
+
+def _hook(root: Path, text: str) -> Step:
+    install = "pre-commit install --hook-type pre-push"
+    path = root / PRE_COMMIT
+    if not path.exists():
+        return Step(put(root, PRE_COMMIT, text, force=False).line, install)
+    if "perfcli-gate" in path.read_text(encoding="utf-8", errors="replace"):
+        return Step(f"kept   {PRE_COMMIT}, which has the hook", install)
+    hook = text.partition("repos:\n")[2].rstrip().replace("\n", "\n  ")
+    return Step(
+        f"kept   {PRE_COMMIT}", f"add to the repos of {PRE_COMMIT}:\n  {hook}\n  then {install}"
+    )
+
+
+def filled(template: str, values: Mapping[str, str]) -> str:
+    text = (TEMPLATES / template).read_text(encoding="utf-8")
+    for name, value in values.items():
+        text = text.replace(name, value)
+    return text
+
+
+def put(root: Path, place: Path, text: str, force: bool) -> Step:
+    """Write a file that is not there, or that may be overwritten."""
+    path = root / place
+    there = os.path.lexists(path)
+    if there and not force:
+        same = path.is_file() and path.read_text(encoding="utf-8", errors="replace") == text
+        return Step(f"kept   {place}" + (" (the same)" if same else " (--force overwrites it)"))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise PerfcliError(f"can't write {place}: {error.strerror or error}") from error
+    return Step(f"{'wrote again' if there else 'wrote'}  {place}")
