@@ -36,28 +36,28 @@ class CheckRow:
 
 
 def is_plain(judgement: Judgement) -> bool:
-    """Whether it is a comparison that nobody put limits on."""
-    return all(
-        check.provenance is None or check.provenance.kind == "run" for check in judgement.checks
-    ) and not any(c.limits or c.findings for c in judgement.checks)
+    """Whether it is of comparisons that nobody put limits on."""
+    return all(map(is_plain_check, judgement.checks))
+
+
+def is_plain_check(check: Judged) -> bool:
+    own = check.provenance is not None and check.provenance.kind == "run"
+    return own and not check.limits and not check.findings
 
 
 def word(judgement: Judgement) -> str:
-    """``FAIL``; of one comparison alone its verdict, ``WORSE``."""
-    if len(judgement.checks) == 1 and is_plain(judgement):
-        return check_word(judgement.checks[0])
+    """``FAIL``; of plain comparisons the verdict of the one that decided, ``WORSE``."""
+    if is_plain(judgement):
+        decided = (c for c in judgement.checks if c.outcome == judgement.outcome)
+        return next(map(check_word, decided), WORDS[judgement.outcome])
     return WORDS[judgement.outcome]
 
 
 def check_word(check: Judged) -> str:
     """The gate's word; of a plain comparison its verdict; none of a run by itself."""
-    if check.alone and check.outcome != "fault":
-        return ""
-    plain = not check.limits and not check.findings
-    own = check.provenance is not None and check.provenance.kind == "run"
-    if plain and own and check.comparison is not None and check.outcome != "fault":
-        return _total_rows.verdict(check.comparison)
-    return WORDS[check.outcome]
+    if check.comparison is None or check.outcome == "fault" or not is_plain_check(check):
+        return WORDS[check.outcome]
+    return "" if check.alone else _total_rows.verdict(check.comparison)
 
 
 def check_name(check: Judged) -> str:

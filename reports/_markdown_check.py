@@ -37,7 +37,9 @@ def check(judged: Judged, rank: int, root: str, alone: bool) -> list[Section]:
 
 
 def _title(judged: Judged) -> str:
-    reason = "" if judged.fault else f"\n\n{prose(shorten(judged.reason, MOST_TEXT))}"
+    # The first lines of a plain comparison say its reason, and more.
+    said = judged.fault or _judgement_rows.is_plain_check(judged)
+    reason = "" if said else f"\n\n{prose(shorten(judged.reason, MOST_TEXT))}"
     return f"### {check_word(judged)} {code(check_name(judged))}{reason}\n\n"
 
 

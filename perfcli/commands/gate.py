@@ -67,6 +67,6 @@ def gate(
             _output.write_text(documents.rendered("gate_json", judgement), json)
         documents.write(judgement, wanted, notes)
     finally:
-        _output.show(_gate_view.report(judgement, quiet), wanted.stdout)
+        documents.show(_gate_view.report(judgement, quiet), wanted)
     _gate_run.say_where_to_look(done, notes)
     return judgement.exit_code
