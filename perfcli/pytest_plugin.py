@@ -120,7 +120,9 @@ class KernelsFixture:
         return found
 
     def _target(self) -> str | None:
-        return self._config.getoption("--perfcli-target") or self._config.getini("perfcli_target")
+        asked: str = self._config.getoption("--perfcli-target")
+        usual: str = self._config.getini("perfcli_target")
+        return asked or usual or None
 
 
 def _is_stored(reference: object) -> bool:
@@ -177,9 +179,9 @@ def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]
     total: Any = next((side for side in (left, right) if type(side).__name__ == "Total"), None)
     if total is None or not hasattr(total, "parts"):
         return None
+    most = total.parts[:MOST_PARTS]
     lines = [f"{left} {op} {right}", total.metric.replace("_", " ")]
-    for part in total.parts[:MOST_PARTS]:
-        lines.append(f"  {part.value:,} in kernel {part.number}, {part.name}")
+    lines += [f"  {part.value:,} in kernel {part.number}, {part.name}" for part in most]
     if len(total.parts) > MOST_PARTS:
         lines.append(f"  … and {len(total.parts) - MOST_PARTS} more kernels")
     return lines

@@ -131,14 +131,21 @@ def _device(kind: str) -> Any:
     return torch.device(given.compile.device)
 
 
-def global_names(names: Mapping[str, Any]) -> dict[str, Any]:
-    """The namespace of functions that were sent by value: that of a module with their module's
-    name, since Dynamo imports it to look for their globals."""
+def namespace(names: Mapping[str, Any], importable: bool) -> dict[str, Any]:
+    """The globals of functions that were sent by value: those of their module, which Dynamo
+    imports by its name to look for them; of one with that name where nobody can import it."""
     name = names.get("__name__") or "given"
+    if importable:
+        return vars(importlib.import_module(name))
     module = ModuleType(name)
     vars(module).update(names)
     sys.modules[name] = module
     return vars(module)
+
+
+def same(value: Any) -> Any:
+    """What the sender had wrapped."""
+    return value
 
 
 def operator(name: str, overload: str | None) -> Any:
@@ -169,8 +176,9 @@ __all__ = [
     "attribute",
     "compile_given",
     "device",
-    "global_names",
+    "namespace",
     "operator",
+    "same",
     "tensor",
     "triton_kernel",
 ]

@@ -20,6 +20,7 @@ from perfcli.commands._request import Question, Side, choose_device, describe
 from perfcli.errors import PerfcliError
 from perfcli.library.kernels import Kernels, kernels_of
 from perfcli.library.packing import Packed, pack
+from perfcli.library.torchs import eager
 from perfcli.model import (
     Bundle,
     CompileRequest,
@@ -120,7 +121,7 @@ def _compiled(
         from perfcli.worker.fake import FakeExecutor
 
         return _named(next(FakeExecutor(plan).compile([request], lambda event: None)))
-    packed = pack(_eager(fn), args, kwargs, by_value)
+    packed = pack(eager(fn), args, kwargs, by_value)
     given = GivenRequest(
         request, packed.text, tuple(sys.path), mode, _autocast(request, packed), packed.keeps_cpu
     )
@@ -165,7 +166,7 @@ def _check_compiled(made: _obtain.Obtained) -> None:
     """A function of which nothing was compiled has no spills either."""
     run = made.run
     if not run.graphs:
-        why = "; ".join(run.notes) or "its graph is empty"
+        why = "; ".join(run.notes) or "torch.compile made no graph of it (is it disabled there?)"
         raise PerfcliError(f"nothing of {run.scenario} was compiled: {why}")
 
 
@@ -210,15 +211,8 @@ def _arguments(args: Any) -> tuple[Any, ...]:
     return tuple(args) if isinstance(args, tuple | list) else (args,)
 
 
-def _eager(fn: Any) -> Any:
-    """What ``torch.compile`` was applied to: here it is applied again."""
-    if hasattr(fn, "_orig_mod"):
-        return fn._orig_mod
-    return getattr(fn, "_torchdynamo_orig_callable", fn)
-
-
 def _name(fn: Any) -> str:
-    fn = _eager(fn)
+    fn = eager(fn)
     fn = getattr(fn, "func", fn)  # functools.partial
     own = getattr(fn, "__qualname__", "") or type(fn).__name__
     return own.rpartition(".")[2].strip("<>") or "function"
