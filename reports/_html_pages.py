@@ -139,7 +139,7 @@ def _facts(kernels: Sequence[KernelFacts]) -> tuple[FactRow, ...]:
 
 def _in_order(titles: Mapping[str, None], known: Sequence[Mapping[str, str]]) -> list[str]:
     """As the kernel that says most has them."""
-    most = list(max(known, key=lambda facts: len(facts), default={}))
+    most = max((list(facts) for facts in known), key=len, default=[])
     return [*most, *(title for title in titles if title not in most)]
 
 

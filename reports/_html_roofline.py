@@ -15,7 +15,7 @@ from ._html_work import operations
 from ._names import shorten
 
 WIDTH, HEIGHT = 760.0, 400.0
-LEFT, RIGHT, TOP, BOTTOM = 78.0, 742.0, 18.0, 352.0
+LEFT, RIGHT, TOP, BOTTOM = 92.0, 742.0, 18.0, 352.0
 MOST_NAME = 60
 ASSUMED = "fp32"
 """What generated kernels compute in, whatever they load."""
@@ -185,7 +185,9 @@ def _roofs(target: Target, xs: Scale, ys: Scale) -> Iterator[Roof]:
         path = "M" + " L".join(f"{x:g},{y:g}" for x, y in (start, corner, end))
         word = f"{kind} {_flops_per_second(peak)}"
         word += " (matrix units)" if kind != ASSUMED else f", memory {units.rate(target.bandwidth)}"
-        yield Roof(path, "assumed" if kind == ASSUMED else "other", word, RIGHT, end[1] - 7)
+        below = 17 if kind == ASSUMED else -10
+        look = "assumed" if kind == ASSUMED else "other"
+        yield Roof(path, look, word, RIGHT, end[1] + below)
 
 
 def _count_flops(value: float) -> str:

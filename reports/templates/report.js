@@ -251,7 +251,7 @@
     const row = make("tr");
     for (const source of sources) {
       if (hasCounts(source)) row.append(make("th", "gutter", NAMES.map((n) => n.padStart(4)).join("")));
-      row.append(make("th"));
+      row.append(make("th", "nr"));
       const title = make("th", "", `${source.side} ${source.number}`);
       title.scope = "col";
       row.append(title);
@@ -275,7 +275,7 @@
     return table;
   };
 
-  const AROUND = 4, LEAST_FOLDED = 6;
+  const AROUND = 4, LEAST_FOLDED = 6, LONG = 300;
   const diffRow = (left, right, i, j) => {
     const row = make("tr");
     const ours = i === null ? null : left.lines[i], theirs = j === null ? null : right.lines[j];
@@ -284,11 +284,14 @@
       const kind = equal ? "" : line === null ? "none" : look;
       numbered(row, source, place, kind);
       const cell = make("td", `text ${kind}`);
+      const long = line !== null && line.length > LONG;
+      const into = long ? make("div", "clamped") : cell;
       if (line !== null) {
-        if (equal) coloured(cell, line);
-        else if (other === null) cell.textContent = line;
-        else marked(cell, line, other);
+        if (equal) coloured(into, line);
+        else if (other === null) into.textContent = line;
+        else marked(into, line, other);
       }
+      if (long) cell.append(into, button("whole line", "whole", () => row.classList.toggle("open")));
       row.append(cell);
     };
     side(left, i, ours, theirs, "del");
@@ -418,6 +421,7 @@
   });
   dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
   addEventListener("hashchange", route);
+  addEventListener("load", () => { dialog.scrollTop = 0; });  // browsers scroll to what is named
   addEventListener("popstate", route);
   route();
 })();
