@@ -22,6 +22,17 @@ def of_group(group: int | None, comparison: Comparison, root: str) -> tuple[Plac
     return _first([], kernels_of(group, comparison), comparison.head, root)
 
 
+def blamed(metric: str, comparison: Comparison) -> int | None:
+    """The group that adds most to a total's change for the worse; None where none does."""
+    worst, most = None, 0.0
+    for number, group in enumerate(comparison.groups):
+        for change in group.changes:
+            grown = abs(change.delta or 0.0)
+            if change.metric == metric and change.outcome == "worse" and grown > most:
+                worst, most = number, grown
+    return worst
+
+
 def kernels_of(group: int | None, comparison: Comparison) -> list[KernelFacts]:
     """The head's kernels of a group, the base's where they are gone."""
     if group is None:

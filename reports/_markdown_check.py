@@ -87,7 +87,8 @@ def _comparison(judged: Judged, comparison: Comparison, rank: int, root: str) ->
     sections = [Section(rank + VERDICT, f"{opening}\n", what="verdict")]
     sections += times(comparison, rank + TOTALS)
     sections += beside(comparison, rank + TOTALS)
-    sections += [Section(rank + TOTALS, totals(comparison), what="table")]
+    changed = totals(comparison)
+    sections += [Section(rank + TOTALS, changed, what="table")] if changed else []
     sections += findings(comparison, rank + FINDINGS, root)
     sections += kernels(comparison, rank + KERNELS)
     sections += [_environment(judged, comparison, rank + ENVIRONMENT)]
@@ -111,7 +112,8 @@ def _environment(judged: Judged, comparison: Comparison, rank: int) -> Section:
     if ids and comparison.base.id and comparison.head.id:
         lines.append(f"runs: {comparison.base.id} and {comparison.head.id}")
     notes = dict.fromkeys((*comparison.base.notes, *comparison.head.notes))
-    lines += [f"note: {text}" for text in notes]
+    # A gate's documents are the same bytes wherever they are made.
+    lines += [f"note: {text}" for text in notes] if ids else []
     cells = zip(_facts(comparison.base), _facts(comparison.head), strict=True)
     rows = [(title, prose(base), prose(head)) for (title, base), (_, head) in cells if base or head]
     body = table(("", "base", "head"), rows, right=9)

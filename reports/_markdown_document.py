@@ -11,6 +11,7 @@ from . import _judgement_rows
 from ._markdown_check import RANKS, check
 from ._markdown_fit import Section, fit
 from ._markdown_text import code, prose, shorten, table_head, table_row
+from ._places import without_root
 
 MOST_REASON = 2000
 # Checks in the order in which people want to read them.
@@ -32,6 +33,7 @@ def document(judgement: Judgement, most: int, measure: Callable[[str], int]) -> 
     if judgement.command:
         sections.append(Section(2, f"Made by {code(shorten(judgement.command, MOST_REASON))}.\n"))
     text = fit(sections, most, measure, "Left out to fit")
+    text = without_root(text, judgement.root)  # reasons and notes may name files, too
     return text.rstrip("\n") + "\n"
 
 

@@ -57,7 +57,7 @@ def _source(row: FindingRow) -> Iterator[str]:
         lines = "\n".join(f"{number:>5}  {text.strip()[:MOST_TEXT]}" for number, text in shown)
         inner = block(lines.replace("\t", " "), "python")
         title = summary("the kernel's lines")
-        text = f"<details><summary>{title}</summary>\n\n{inner}\n</details>\n"
+        text = f"<details><summary>{title}</summary>\n\n{inner}\n</details>"
         yield "\n" + "\n".join(f"  {line}" if line else "" for line in text.split("\n"))
 
 

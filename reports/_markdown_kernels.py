@@ -26,7 +26,9 @@ def totals(comparison: Comparison) -> str:
         [_marked(row.title, row.outcome), row.base, row.head, row.delta, row.relative]
         for row in moved
     ]
-    text = table(("", "base", "head", "change", ""), cells) + "\n" if moved else ""
+    if not moved:
+        return ""
+    text = table(("", "base", "head", "change", ""), cells) + "\n"
     return text + (f"Unchanged: {prose('; '.join(same))}.\n\n" if same else "")
 
 

@@ -55,7 +55,7 @@ def entities(text: str) -> str:
 
 def summary(text: str) -> str:
     """For a ``summary`` element, which is HTML: our own words with entities where needed."""
-    return re.sub(r"[^\w\s,.;:()+\-−–%→×]|_", lambda m: f"&#{ord(m[0])};", _one_line(text))
+    return re.sub(r"[^\w\s,.;:'()+\-−–%→×]|_", lambda m: f"&#{ord(m[0])};", _one_line(text))
 
 
 def block(text: str, language: str = "") -> str:

@@ -48,4 +48,5 @@ def place(location: str, root: str) -> Place | None:
 
 def without_root(text: str, root: str) -> str:
     """A text whose paths inside the repository are relative to it."""
-    return text.replace(f"{root.rstrip('/')}/", "") if root.rstrip("/") else text
+    folder = root.rstrip("/")
+    return re.sub(rf"(?<![\w./-]){re.escape(folder)}/", "", text) if folder else text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from perfcli import units
@@ -46,7 +46,12 @@ class Result:
 
 def results(judgement: Judgement) -> list[Result]:
     """The gravest first; in one gravity in the order of checks."""
-    found = [result for judged in judgement.checks for result in _of(judged, judgement.root)]
+    root = judgement.root
+    found = [
+        replace(result, text=without_root(result.text, root))
+        for judged in judgement.checks
+        for result in _of(judged, root)
+    ]
     return sorted(found, key=lambda each: (bool(each.allowance), _LEVEL_ORDER.index(each.level)))
 
 
@@ -66,7 +71,10 @@ def _of(judged: Judged, root: str) -> Iterator[Result]:
 
 
 def _limit(result: LimitResult, judged: Judged, comparison: Comparison, root: str) -> Result:
-    place, code = _located.of_group(result.group, comparison, root)
+    group = result.group
+    if group is None:  # a total: where most of it comes from
+        group = _located.blamed(result.limit.metric, comparison)
+    place, code = _located.of_group(group, comparison, root)
     on = limit_of(result)
     return Result(
         f"{LIMIT}{result.limit.metric}",

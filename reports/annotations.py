@@ -11,6 +11,7 @@ from perfcli import units
 from perfcli.model import Document, Judged, Judgement
 
 from ._judgement_rows import check_name, check_word, one_line
+from ._places import without_root
 from ._sarif_results import Result, results
 
 # GitHub shows no more of one kind for a step.
@@ -26,7 +27,7 @@ def render(judgement: Judgement) -> str:
         more = units.plural(len(lines) - MOST + 1, "more annotation")
         text = f"{more}: the step summary and the other reports have them all"
         lines = [*lines[: MOST - 1], command("notice", "perfcli", text)]
-    return "".join(f"{line}\n" for line in lines)
+    return without_root("".join(f"{line}\n" for line in lines), judgement.root)
 
 
 def _lines(judgement: Judgement) -> Iterator[str]:

@@ -5,30 +5,42 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from perfcli.model import Document, Judgement
 
 from ._cases import Case, State, cases
 from ._judgement_rows import check_name
+from ._places import without_root
 
 _ELEMENTS: dict[State, str] = {"failed": "failure", "skipped": "skipped", "error": "error"}
 _KINDS: dict[State, str] = {"skipped": "unsure", "error": "fault"}
 
 
 def render(judgement: Judgement) -> str:
-    suites = [(check_name(judged), cases(judged)) for judged in judgement.checks]
+    root = judgement.root
+    suites = [
+        (check_name(judged), [_relative(case, root) for case in cases(judged)])
+        for judged in judgement.checks
+    ]
     every = [case for _, found in suites for case in found]
     counts = _counts(every)
     del counts["skipped"]  # the schema of Jenkins has it for a suite only
-    root = Element("testsuites", {"name": "perfcli", **counts})
+    top = Element("testsuites", {"name": "perfcli", **counts})
     for name, found in suites:
-        suite = SubElement(root, "testsuite", {"name": name, **_counts(found), "time": "0"})
+        suite = SubElement(top, "testsuite", {"name": name, **_counts(found), "time": "0"})
         for case in found:
             _add(case, suite, f"perfcli.{name}")
-    indent(root, " ")
-    text: str = tostring(root, encoding="unicode")
+    indent(top, " ")
+    text: str = tostring(top, encoding="unicode")
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
+
+
+def _relative(case: Case, root: str) -> Case:
+    """With paths relative to the repository."""
+    name, message, text = (without_root(t, root) for t in (case.name, case.message, case.text))
+    return replace(case, name=name, message=message, text=text)
 
 
 def _counts(found: Sequence[Case]) -> dict[str, str]:

@@ -11,6 +11,7 @@ from perfcli.model import Document, Judgement
 
 from ._fingerprint import Occurrences
 from ._judgement_rows import check_name, one_line
+from ._places import without_root
 from ._sarif_results import document, results
 from ._sarif_rules import descriptors
 
@@ -63,7 +64,8 @@ def _invocation(judgement: Judgement, left_out: int) -> dict[str, Any]:
         "executionSuccessful": judgement.outcome != "fault",
         "exitCode": judgement.exit_code,
         "toolExecutionNotifications": [
-            {"level": level, "message": {"text": text}} for level, text in dict.fromkeys(notes)
+            {"level": level, "message": {"text": without_root(text, judgement.root)}}
+            for level, text in dict.fromkeys(notes)
         ],
     }
 
