@@ -16,6 +16,7 @@ from perfcli.commands._request import Question, Side
 from perfcli.errors import PerfcliError
 from perfcli.gate import config as configuration
 from perfcli.gate.config import Check, Config
+from perfcli.model import Run
 from perfcli.names import suggestion
 
 
@@ -84,13 +85,18 @@ def _text(value: object) -> str:
 
 def head(config: Config, check: Check, how: How, jobs: int | None, notes: Notes) -> Obtained:
     """The check compiled, or its stored run where nothing changed. Raises what compiling raises,
-    and PerfcliError where it made no kernel: there is nothing to hold against anything."""
+    and PerfcliError where it made no kernel."""
     question, side = asked(config, check, jobs)
     (found,) = _obtain.compiled(question, [side], how, notes)
-    if not found.run.kernels:
+    check_kernels(found.run, check)
+    _obtain.warn_forward_only(found.run, notes)
+    return found
+
+
+def check_kernels(run: Run, check: Check) -> None:
+    """Raises PerfcliError where there is nothing to hold against anything."""
+    if not run.kernels:
         raise PerfcliError(
             f"nothing to compare: {check.scenario} has no generated kernel "
             "(only extern operators, or nothing was compiled)"
         )
-    _obtain.warn_forward_only(found.run, notes)
-    return found

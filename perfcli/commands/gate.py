@@ -30,6 +30,18 @@ def gate(
         list[str] | None,
         typer.Option(metavar="ASPECT", help="Compare though this differs: torch, triton, target …"),
     ] = None,
+    base_rev: Annotated[
+        str | None,
+        typer.Option(metavar="REV", help="Compare with this git revision, compiled here."),
+    ] = None,
+    base_python: Annotated[
+        str | None,
+        typer.Option(metavar="PYTHON", help="Compare with what this interpreter's torch makes."),
+    ] = None,
+    allow_env: args.AllowEnv = None,
+    no_time: Annotated[
+        bool, typer.Option("--no-time", help="Compare the code alone, measure nothing.")
+    ] = False,
     jobs: args.Jobs = None,
     timeout: args.Timeout = None,
     fresh: args.Fresh = False,
@@ -42,31 +54,38 @@ def gate(
     quiet: args.Quiet = False,
     fake: args.Fake = False,
 ) -> int:
-    """Hold the kernels of all checks against the baseline, and fail where a limit breaks.
+    """Hold the kernels of all checks against a base, and fail where a limit breaks.
 
-    [tool.perfcli] in pyproject.toml, or perfcli.toml, says what is checked. Exit code: 0 pass,
-    1 a limit is broken, 2 error, 3 can't tell (on-unsure = "fail"), 4 no baseline or another
-    torch's.
+    [tool.perfcli] in pyproject.toml, or perfcli.toml, says what is checked. The base is the
+    committed baseline, or with --base-rev or --base-python what is compiled here; then both are
+    measured as well, where a check has a device. Exit code: 0 pass, 1 a limit is broken, 2 error,
+    3 can't tell (on-unsure = "fail"), 4 no baseline, or another torch's.
     """
-    from perfcli.commands import _gate_checks, _gate_run, _gate_view, _output
+    from perfcli.commands import _gate_checks, _gate_judgement, _gate_run, _gate_view, _output
+    from perfcli.commands._gate_bases import Wish, base_of
+    from perfcli.commands._gate_order import Order
     from perfcli.commands._obtain import How
     from perfcli.commands._progress import Notes
 
     _gate_run.check_aspects(allow or ())
     wanted = documents.Wanted(markdown, html, junit, sarif, github, json)
     documents.check(wanted)
+    wish = Wish(baseline, base_rev, base_python, tuple(allow_env or ()), no_time)
+    wish.check()
     found = _gate_checks.configured(config, baseline)
     meant = _gate_checks.chosen(found, checks or ())
     notes = Notes(quiet)
-    order = _gate_run.Order(found, How(fresh, timeout, fake), tuple(allow or ()), jobs, notes)
-    done = list(_gate_run.checked(meant, _gate_run.with_baseline(order), order))
-    command = " ".join(["perfcli", "gate", *(checks or ())])
-    judgement = _gate_run.judgement(done, order, command, documents.project_root())
+    how = How(fresh, timeout, fake)
+    order = Order(found, how, tuple(allow or ()), jobs, notes, wish.allow_env, no_time)
+    with base_of(wish, order) as compared:
+        done = list(_gate_run.checked(meant, compared, order))
+    command = wish.command(checks or ())
+    judgement = _gate_judgement.judgement(done, order, command, documents.project_root())
     try:
         if json is not None:
             _output.write_text(documents.rendered("gate_json", judgement), json)
         documents.write(judgement, wanted, notes)
     finally:
-        documents.show(_gate_view.report(judgement, quiet), wanted)
-    _gate_run.say_where_to_look(done, notes)
+        _output.show(_gate_view.report(judgement, quiet), wanted.stdout)
+    _gate_judgement.say_where_to_look(done, notes)
     return judgement.exit_code

@@ -38,6 +38,8 @@ def held(
     if change is None or (change.base is None and change.head is None):
         return
     result = _result(limit, change)
+    if limit.metric == metrics.TIME:
+        result = replace(result, text=_time_text(comparison, limit))
     if result.state == "broken":
         result = _excepted(comparison, result, allowances)
     blame = _most_to_blame(comparison, limit.metric) if result.state == "broken" else ""
@@ -98,6 +100,15 @@ def _text(limit: Limit, change: Change) -> str:
         share = units.relative(change.base, change.head)
         text += f" ({share})" if share else ""
     return f"{text}, {bounds(limit)}"
+
+
+def _time_text(comparison: Comparison, limit: Limit) -> str:
+    """``step 12.31 → 12.70 ms, +3.1 % [+2.6, +3.7], at most +3 %``."""
+    timing = comparison.timing
+    assert timing is not None
+    step = timing.step
+    times = f"step {units.from_to(step.base, step.head)}"
+    return f"{times}, {units.interval(step.ratio, step.low, step.high)}, {bounds(limit)}"
 
 
 def bounds(limit: Limit) -> str:

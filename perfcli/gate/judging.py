@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
-from perfcli import units
 from perfcli.diff.verdict import judge
 from perfcli.gate import holding
 from perfcli.gate.allowances import covers
@@ -37,10 +36,11 @@ class Policy:
 class Result:
     """What became of it."""
 
-    outcome: Passing
-    reason: str
+    comparison: Comparison
     limits: tuple[LimitResult, ...]
     findings: tuple[FindingResult, ...]
+    outcome: Passing = "pass"
+    reason: str = ""
 
     @property
     def used(self) -> set[Allowance]:
@@ -49,32 +49,40 @@ class Result:
 
 
 def judged(comparison: Comparison, policy: Policy) -> Result:
-    """A broken limit or a grave finding that came with the head fails. It is unsure where neither
-    is there, but a limit can't be told, or something else keeps the two runs from being called
-    no worse."""
+    """A broken limit, a grave finding that came with the head and wrong results fail. It is unsure
+    where there is none of these, but a limit can't be told, or something else keeps the two runs
+    from being called no worse."""
     limits = tuple(
         result
         for limit in policy.limits
         for result in holding.held(comparison, limit, policy.allowances)
     )
-    findings = tuple(_findings(comparison, policy))
-    broken = [each.text for each in limits if each.state == "broken"]
-    broken += [
-        _said(comparison.findings[each.finding]) for each in findings if each.state == "broken"
-    ]
-    if broken:
-        more = f" (and {units.plural(len(broken) - 1, 'more')})" if len(broken) > 1 else ""
-        return Result("fail", f"{broken[0]}{more.replace('mores', 'more')}", limits, findings)
-    if doubt := _doubt(comparison, limits, findings):
-        return Result("unsure", doubt, limits, findings)
-    return Result("pass", _passes(comparison, limits), limits, findings)
+    return concluded(Result(comparison, limits, tuple(_findings(comparison, policy))))
 
 
-def _passes(comparison: Comparison, limits: Sequence[LimitResult]) -> str:
+def concluded(result: Result) -> Result:
+    """With the outcome that follows, and its reason in one sentence."""
+    comparison = result.comparison
+    if broken := list(_broken(result)):
+        more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
+        return replace(result, outcome="fail", reason=f"{broken[0]}{more}")
+    if doubt := _doubt(result):
+        return replace(result, outcome="unsure", reason=doubt)
+    reason = comparison.reason
     if comparison.outcome in ("worse", "unknown"):
-        allowed = any(each.state == "allowed" for each in limits)
-        return f"{'allowed' if allowed else 'within the limits'}: {comparison.reason}"
-    return comparison.reason
+        reason = f"{'allowed' if result.used else 'within the limits'}: {reason}"
+    return replace(result, outcome="pass", reason=reason)
+
+
+def _broken(result: Result) -> Iterator[str]:
+    comparison = result.comparison
+    if comparison.wrong is not None and comparison.wrong.side == "head":
+        yield comparison.wrong.what
+    yield from (each.text for each in result.limits if each.state == "broken")
+    for each in result.findings:
+        finding = comparison.findings[each.finding]
+        if each.state == "broken" and not (comparison.wrong and finding.code == "PC903"):
+            yield f"{finding.code} {finding.headline}"
 
 
 # --- findings --------------------------------------------------------------------------------
@@ -106,27 +114,23 @@ def _numbers(comparison: Comparison) -> str:
     return judge(comparison.base, comparison.head, comparison.totals, comparison.groups)[0]
 
 
-def _said(finding: Finding) -> str:
-    return f"{finding.code} {finding.headline}"
-
-
 # --- doubts ----------------------------------------------------------------------------------
 
 
-def _doubt(
-    comparison: Comparison, limits: Sequence[LimitResult], findings: Sequence[FindingResult]
-) -> str:
+def _doubt(result: Result) -> str:
     """Why it can't be told whether anything got worse; empty where it can."""
-    unknown = next((each for each in limits if each.state == "unknown"), None)
+    comparison = result.comparison
+    unknown = next((each for each in result.limits if each.state == "unknown"), None)
     if unknown is not None:
         return unknown.text
-    if comparison.timing is not None and comparison.outcome == "unknown":
+    measured = comparison.timing is not None or comparison.wrong is not None
+    if measured and comparison.outcome == "unknown":
         return comparison.reason
     if _numbers(comparison) == "unknown":
         return comparison.reason
-    judged = {each.finding for each in findings}
+    judged = {each.finding for each in result.findings}
     for number, finding in enumerate(comparison.findings):
         doubtful = finding.came_with_head and not finding.doubt and finding.severity == "warning"
         if doubtful and number not in judged and not finding.explained_by:
-            return comparison.reason
+            return f"{finding.code} {finding.headline}"
     return ""

@@ -1,0 +1,48 @@
+"""The head against the committed baseline."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from perfcli.commands import _baseline_file, _gate_checks
+from perfcli.commands._gate_order import Against, Compared, Order
+from perfcli.diagnosis import diagnose, rule
+from perfcli.diff.compare import ASPECTS, compare
+from perfcli.errors import PerfcliError
+from perfcli.gate.config import Check
+from perfcli.model import Finding, Provenance
+
+
+def with_baseline(order: Order) -> Compared:
+    """Compares heads with the committed baseline. Raises NotComparable where there is none."""
+    path = order.config.baseline
+    file = _baseline_file.read(path)
+
+    def compared(check: Check, order: Order) -> Against:
+        entry = _baseline_file.entry(path, file, check.name)
+        head = _gate_checks.head(order.config, check, order.how, order.jobs, order.notes)
+        base, findings = _baseline_file.base(entry, head.run, check.name, order.allow)
+        comparison = compare(base, head.run, [a for a in order.allow if a in ASPECTS])
+        comparison = diagnose(comparison, [_headed(f) for f in findings])
+        environment = entry.run.environment
+        provenance = Provenance(
+            kind="baseline",
+            where=path.name,
+            created=entry.made.created,
+            reason=entry.made.reason,
+            revision=entry.made.revision,
+            torch=environment.torch,
+            triton=environment.triton or "",
+        )
+        return Against(comparison, head, provenance)
+
+    return compared
+
+
+def _headed(finding: Finding) -> Finding:
+    """The file keeps no sentences: the rule's title, and what it is about."""
+    try:
+        title = rule(finding.code).title
+    except PerfcliError:
+        return finding
+    return replace(finding, headline=f"{title}: {finding.headline}")

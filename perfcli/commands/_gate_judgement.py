@@ -1,0 +1,89 @@
+"""All checks of a gate together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import date
+from pathlib import Path
+
+from perfcli.commands._gate_order import Checked, Order
+from perfcli.commands._progress import Notes
+from perfcli.diagnosis import rules
+from perfcli.gate import allowances
+from perfcli.model import Judged, Judgement, Passing
+
+_GRAVEST_FIRST = (2, 4, 1, 3, 0)
+"""What was not judged comes before what failed: it may hide anything."""
+_OUTCOMES: tuple[Passing, ...] = ("fault", "fail", "unsure", "pass")
+
+
+def judgement(done: Sequence[Checked], order: Order, command: str, root: Path) -> Judgement:
+    """All checks together: as bad as the worst of them."""
+    codes = [each.exit_code for each in done]
+    outcomes = [each.judged.outcome for each in done]
+    return Judgement(
+        checks=tuple(each.judged for each in done),
+        outcome=min(outcomes, key=_OUTCOMES.index),
+        reason=_reason(outcomes),
+        exit_code=min(codes, key=lambda code: _place(code)),
+        warnings=tuple(_warnings(done, order)),
+        command=command,
+        rules=rules(),
+        root=str(root),
+    )
+
+
+def _place(code: int) -> int:
+    return _GRAVEST_FIRST.index(code) if code in _GRAVEST_FIRST else 0
+
+
+def _reason(outcomes: Sequence[Passing]) -> str:
+    """``1 of 3 checks failed, 1 could not be judged``."""
+    words: dict[Passing, str] = {
+        "fail": "failed",
+        "fault": "could not be judged",
+        "unsure": "unsure",
+        "pass": "passed",
+    }
+    number = len(outcomes)
+    checks = f"{number} check{'s' if number > 1 else ''}"
+    counts = {word: outcomes.count(outcome) for outcome, word in words.items()}
+    parts = [f"{n} {word}" for word, n in counts.items() if n]
+    return f"{checks}: {', '.join(parts)}"
+
+
+def _warnings(done: Sequence[Checked], order: Order) -> Iterator[str]:
+    config = order.config
+    used = {allowance for each in done for allowance in each.used}
+    if all(each.judged.outcome != "fault" for each in done) and len(done) == len(config.checks):
+        yield from allowances.warnings(config.allowances, used, order.today)
+    else:  # what was not looked at may need its exceptions
+        yield from allowances.warnings(config.allowances, config.allowances, order.today)
+    for each in done:
+        yield from _of_check(each.judged, order)
+
+
+def _of_check(check: Judged, order: Order) -> Iterator[str]:
+    if check.outcome == "unsure" and order.config.on_unsure == "warn":
+        yield f"{check.name} is unsure: {check.reason}"
+    update = f'perfcli baseline update {check.name} --reason "…"'
+    source = check.provenance
+    if source is None or source.kind != "baseline":
+        return
+    better = [each for each in check.limits if each.state == "better"]
+    if check.outcome == "pass" and better:
+        first = better[0].text.partition(", at ")[0]
+        yield f"{check.name} is better than the baseline ({first}): take it over with {update}"
+    days = (date.fromisoformat(order.today) - date.fromisoformat(source.created)).days
+    if days > order.config.max_age_days:
+        yield (
+            f"the baseline of {check.name} is {days} days old "
+            f"(of {source.created}, {source.reason}): renew it with {update}"
+        )
+
+
+def say_where_to_look(done: Sequence[Checked], notes: Notes) -> None:
+    """On stderr: ids of runs differ from run to run."""
+    for each in done:
+        if each.judged.outcome in ("fail", "unsure") and each.head is not None:
+            notes.say(f"{each.judged.name}: perfcli explain {each.head.reference}")

@@ -1,0 +1,60 @@
+"""What a gate asks of each check, and what it gets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import date
+from typing import TypeAlias
+
+from perfcli.commands._obtain import How, Obtained
+from perfcli.commands._progress import Notes
+from perfcli.errors import PerfcliError
+from perfcli.gate.config import Check, Config
+from perfcli.model import Allowance, Comparison, Judged, Provenance
+
+
+class NoBase(PerfcliError):
+    """The base does not know the check: it is new."""
+
+    exit_code = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is asked of all checks."""
+
+    config: Config
+    how: How
+    allow: tuple[str, ...]
+    """Aspects and tools that may differ."""
+    jobs: int | None
+    notes: Notes
+    allow_env: tuple[str, ...] = ()
+    no_time: bool = False
+    today: str = field(default_factory=lambda: date.today().isoformat())
+
+
+@dataclass(frozen=True, slots=True)
+class Against:
+    """A comparison with its findings, and where its base comes from."""
+
+    comparison: Comparison
+    head: Obtained
+    provenance: Provenance
+    base: Obtained | None = None
+    again: Callable[[], Comparison] | None = None
+    """Measures it once more, in fresh processes; None where nothing is measured."""
+
+
+Compared: TypeAlias = Callable[[Check, Order], Against]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A check's judgement, what it exits with alone, and the run that was looked at."""
+
+    judged: Judged
+    exit_code: int
+    head: Obtained | None = None
+    used: frozenset[Allowance] = frozenset()

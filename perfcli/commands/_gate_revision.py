@@ -1,0 +1,94 @@
+"""Another revision of the user's repository, in a folder of its own that vanishes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfcli.errors import PerfcliError
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """``folder`` is checked out; ``root`` is the user's own checkout, which nobody touches."""
+
+    name: str
+    """As it was typed."""
+    commit: str
+    root: Path
+    folder: Path
+
+    def place(self, path: Path) -> Path:
+        """Where a file of the user's checkout is in that revision. Raises PerfcliError for one
+        outside the repository."""
+        real = path.resolve()
+        if not real.is_relative_to(self.root):
+            raise PerfcliError(
+                f"--base-rev: {path} is not in the repository {self.root}, so it has no revisions"
+            )
+        return self.folder / real.relative_to(self.root)
+
+
+@contextmanager
+def checked_out(name: str, folder: Path) -> Iterator[Revision]:
+    """A worktree of a revision of the repository around ``folder``, removed at the end, whatever
+    happens.
+
+    Raises PerfcliError where there is no repository or no such revision, or git fails.
+    """
+    root = Path(_git(folder, "rev-parse", "--show-toplevel", what=f"{folder} is in no repository"))
+    commit = _git(
+        root,
+        *("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}"),
+        what=f"{root} has no revision {name!r} (a shallow clone? fetch it first)",
+    )
+    above = Path(tempfile.mkdtemp(prefix="perfcli-revision-"))
+    place = above / root.name
+    try:
+        _git(
+            root,
+            *("-c", f"core.hooksPath={os.devnull}"),  # no hook of the user's runs for this
+            *("worktree", "add", "--detach", "--quiet", str(place), commit),
+            what=f"can't check out {name}",
+        )
+        yield Revision(name, commit, root.resolve(), place)
+    finally:
+        _remove(root, place)
+        shutil.rmtree(above, ignore_errors=True)
+
+
+def _git(folder: Path, *arguments: str, what: str) -> str:
+    try:
+        done = _run(folder, arguments)
+    except OSError as error:
+        raise PerfcliError(f"--base-rev needs git: {error.strerror or error}") from error
+    if done.returncode != 0:
+        said = (done.stderr or "").strip().splitlines()
+        raise PerfcliError(f"--base-rev: {what}{f' ({said[-1]})' if said else ''}")
+    return done.stdout.strip()
+
+
+def _run(folder: Path, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    # A gate in a git hook is told of the hook's repository by variables.
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    return subprocess.run(
+        ["git", "-C", str(folder), *arguments],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        env=clean,
+        check=False,
+    )
+
+
+def _remove(root: Path, place: Path) -> None:
+    """Not even a note of it stays in the user's repository."""
+    _run(root, ("worktree", "remove", "--force", "--force", str(place)))
+    shutil.rmtree(place, ignore_errors=True)
+    _run(root, ("worktree", "prune"))
