@@ -150,6 +150,8 @@ _METRICS: dict[str, tuple[str, Callable[[float | None], str]]] = {
     "registers": ("registers, most", count),
     "shared_bytes": ("shared, most", exact_bytes),
     "occupancy": ("occupancy", percent),
+    "load_bits": ("bits per load", count),
+    "store_bits": ("bits per store", count),
     "bytes_moved": ("bytes moved", size),
     "bytes_swept": ("bytes swept", size),
     "lower_bound_seconds": ("lower-bound time", seconds),

@@ -56,7 +56,7 @@ def _result(check: Check, against: Against, order: Order) -> Result:
     """A slower step is measured once more before it counts."""
     config = order.config
     in_force = allowances.in_force(config.allowances, order.today)
-    policy = Policy(check.limits, in_force, config.fail_on)
+    policy = Policy(check.limits, in_force, config.fail_on, check.signs)
     first = judged(against.comparison, policy)
     if against.again is None or confirming.slower(first) is None:
         return first

@@ -9,22 +9,23 @@ from perfcli import units
 from perfcli.model import Comparison, Finding, Judged, Judgement, KernelGroup
 
 if TYPE_CHECKING:
-    from rich.text import Text
+    from rich.console import Group
 
 WORDS = {"pass": "PASS", "fail": "FAIL", "unsure": "UNSURE", "fault": "ERROR"}
 _STYLES = {"pass": "green", "fail": "bold red", "unsure": "yellow", "fault": "bold red"}
 _LISTED = 8
 
 
-def report(judgement: Judgement, quiet: bool) -> Text:
+def report(judgement: Judgement, quiet: bool) -> Group:
     """One line for each check, what is broken in each, and what to know besides."""
+    from rich.console import Group
     from rich.text import Text
 
     text = Text(no_wrap=True, overflow="ignore")  # a line of a log is not broken
     text.append(WORDS[judgement.outcome], _STYLES[judgement.outcome])
     text.append(f"  {judgement.reason}\n")
     if quiet:
-        return text
+        return Group(text)
     text.append("\n")
     width = max(len(check.name) for check in judgement.checks)
     for check in judgement.checks:
@@ -39,7 +40,7 @@ def report(judgement: Judgement, quiet: bool) -> Text:
     for warning in judgement.warnings:
         text.append("warning: ", "yellow")
         text.append(units.printable(f"{warning}\n"))
-    return text
+    return Group(text)  # alone, a text forgets that it is not wrapped
 
 
 def _from(check: Judged) -> str:
@@ -68,7 +69,8 @@ def _details(check: Judged) -> Iterator[str]:
 def _findings(check: Judged, comparison: Comparison) -> Iterator[str]:
     states = {each.finding: each for each in check.findings}
     for number, finding in enumerate(comparison.findings):
-        if finding.came_with_head and (number in states or finding.severity != "info"):
+        doubtful = finding.severity != "info" and not finding.explained_by
+        if finding.came_with_head and (number in states or doubtful):
             state = states[number].state if number in states else "doubt"
             yield f"{state}: {_said(finding)}"
             if finding.advice:

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from perfcli.errors import PerfcliError
 from perfcli.gate.allowances import check_limits, read_allowance
-from perfcli.gate.limits import USUAL, read_limits
+from perfcli.gate.limits import SIGNS, USUAL, read_limits
 from perfcli.gate.tables import Table, shown
 from perfcli.model import Allowance, Limit, OptionValue, Scalar, Severity
 
@@ -39,6 +39,8 @@ class Check:
     dynamic: bool
     options: Mapping[str, OptionValue]
     limits: tuple[Limit, ...]
+    signs: frozenset[Limit] = frozenset()
+    """Of these, the usual ones that say something only where nothing got better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,14 +170,15 @@ def _checks(
         targets, device = own_targets, own_device
     elif targets and device:
         targets = () if device == "cpu" else targets
-    limits = tuple(_merged(general, table).values())
+    limits = _merged(general, table).values()
     shared: dict[str, Any] = {
         "scenario": scenario,
         "params": _scalars(table, "params"),
         "preset": table.take("preset", str, "") or None,
         "dynamic": table.take("dynamic", bool, False),
         "options": table.take("options", dict, {}),
-        "limits": limits,
+        "limits": tuple(limits),
+        "signs": frozenset(each for each in limits if any(each is sign for sign in SIGNS)),
     }
     table.done()
     if device and not targets:

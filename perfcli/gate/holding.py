@@ -95,7 +95,11 @@ def _allowed(limit: Limit, base: float | None) -> float | None:
 def _text(limit: Limit, change: Change) -> str:
     """``spilled words 2 → 94, at most +0``."""
     write = units.writer(limit.metric)
-    text = f"{units.title(limit.metric)} {write(change.base)} → {write(change.head)}"
+    title = units.title(limit.metric)
+    title = title.removesuffix(", most") if limit.kernel else title
+    if change.base == change.head:
+        return f"{title} {write(change.head)}, {bounds(limit)}"
+    text = f"{title} {write(change.base)} → {write(change.head)}"
     if limit.metric not in ("spilled_words", "occupancy"):
         share = units.relative(change.base, change.head)
         text += f" ({share})" if share else ""

@@ -30,6 +30,8 @@ class Policy:
     allowances: tuple[Allowance, ...] = ()
     """Those that have not expired."""
     fail_on: Severity | None = "warning"
+    signs: frozenset[Limit] = frozenset()
+    """Limits that hold only where the numbers did not get better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +54,11 @@ def judged(comparison: Comparison, policy: Policy) -> Result:
     """A broken limit, a grave finding that came with the head and wrong results fail. It is unsure
     where there is none of these, but a limit can't be told, or something else keeps the two runs
     from being called no worse."""
+    better = _numbers(comparison) == "better"
     limits = tuple(
         result
         for limit in policy.limits
+        if not (better and limit in policy.signs)
         for result in holding.held(comparison, limit, policy.allowances)
     )
     return concluded(Result(comparison, limits, tuple(_findings(comparison, policy))))
