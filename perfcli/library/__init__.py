@@ -1,7 +1,8 @@
 """perfcli in a Python program: ``perfcli.inspect(fn, args, target="h100")``."""
 
-from perfcli.library.asking import close, inspect
+from perfcli.library.asking import inspect
 from perfcli.library.compared import Compared
+from perfcli.library.compiling import close
 from perfcli.library.kernel import Kernel
 from perfcli.library.kernels import Kernels
 from perfcli.library.total import NotKnown, Total

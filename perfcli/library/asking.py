@@ -2,40 +2,23 @@
 
 from __future__ import annotations
 
-import atexit
-import functools
-import hashlib
 import os
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from types import ModuleType
 from typing import Any
 
-from perfcli import environment, options, store
+from perfcli import environment
+from perfcli import options as torchs_options
 from perfcli.commands import _obtain
 from perfcli.commands._progress import Notes
 from perfcli.commands._request import Question, Side, choose_device, describe
 from perfcli.errors import PerfcliError
+from perfcli.library.compiling import Call, compiled
 from perfcli.library.kernels import Kernels, kernels_of
-from perfcli.library.packing import Packed, pack
 from perfcli.library.torchs import eager
-from perfcli.model import (
-    Bundle,
-    CompileRequest,
-    GivenRequest,
-    Mode,
-    OptionValue,
-    Scalar,
-    Variant,
-)
+from perfcli.model import CompileRequest, Mode, OptionValue, Scalar, Variant
 from perfcli.units import setting
-from perfcli.worker import protocol
-from perfcli.worker.given import GivenCompiler
-
-MOST_REMEMBERED = 256
-"""Results kept in memory."""
 
 
 def inspect(
@@ -98,76 +81,13 @@ def inspect(
         return kernels_of(_obtain.stored_or_compiled(question, Side(variant), how, Notes(True)))
     if params or preset:
         raise PerfcliError("params and preset are for scenarios: give the function its arguments")
-    request = _request(name or _name(fn), target, device, dynamic, jobs, variant)
-    return kernels_of(
-        _compiled(fn, _arguments(args), kwargs or {}, mode, request, by_value, timeout)
-    )
-
-
-def _compiled(
-    fn: Any,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    mode: Mode,
-    request: CompileRequest,
-    by_value: Iterable[ModuleType],
-    timeout: float | None,
-) -> _obtain.Obtained:
     if not callable(fn):
         raise PerfcliError(f"expected a function, a module or a name, got a {type(fn).__name__}")
     if mode not in ("forward", "training"):
         raise PerfcliError(f"mode is forward or training, not {mode!r}")
-    if plan := _obtain.fake_plan(_obtain.How()):
-        from perfcli.worker.fake import FakeExecutor
-
-        return _named(next(FakeExecutor(plan).compile([request], lambda event: None)))
-    packed = pack(eager(fn), args, kwargs, by_value)
-    given = GivenRequest(
-        request, packed.text, tuple(sys.path), mode, _autocast(request, packed), packed.keeps_cpu
-    )
-    key = hashlib.sha256(protocol.encode(protocol.plain(given))).hexdigest()
-    known = _remembered.pop(key, None)
-    if known is None or not _holds(known):
-        known = _named(_compiler().compile(given, timeout))
-        _check_compiled(known)
-    _remembered[key] = known
-    while len(_remembered) > MOST_REMEMBERED:
-        del _remembered[next(iter(_remembered))]
-    return known
-
-
-_remembered: dict[str, _obtain.Obtained] = {}
-
-
-def _holds(known: _obtain.Obtained) -> bool:
-    return all(_obtain.unchanged(path, digest) for path, digest in known.run.sources.items())
-
-
-@functools.cache
-def _compiler() -> GivenCompiler:
-    compiler = GivenCompiler()
-    atexit.register(compiler.close)
-    return compiler
-
-
-def close() -> None:
-    """Ends the workers that ``inspect`` keeps alive; the next call starts new ones."""
-    _compiler().close()
-
-
-def _named(bundle: Bundle) -> _obtain.Obtained:
-    now = datetime.now(UTC)
-    created = now.isoformat().replace("+00:00", "Z")
-    run = replace(bundle.run, id=store.new_id(now), created=created)
-    return _obtain.Obtained(run, None, replace(bundle, run=run))
-
-
-def _check_compiled(made: _obtain.Obtained) -> None:
-    """A function of which nothing was compiled has no spills either."""
-    run = made.run
-    if not run.graphs:
-        why = "; ".join(run.notes) or "torch.compile made no graph of it (is it disabled there?)"
-        raise PerfcliError(f"nothing of {run.scenario} was compiled: {why}")
+    call = Call(eager(fn), _arguments(args), dict(kwargs or {}), mode, tuple(by_value))
+    request = _request(name or _name(fn), target, device, dynamic, jobs, variant)
+    return kernels_of(compiled(call, request, timeout))
 
 
 def _request(
@@ -181,10 +101,10 @@ def _request(
     chosen, for_target = choose_device(device, target)
     variant = Variant("default")
     if assignments:
-        folder = environment.probe(needs_triton=chosen != "cpu").torch_dir
-        catalogue = options.load_catalogue(folder)
-        variant = options.make_variant("", assignments, catalogue)
-        options.check_device(variant, catalogue, chosen)
+        interpreter = _obtain.workshop(_obtain.How(), chosen).probe(None)
+        catalogue = torchs_options.load_catalogue(interpreter.torch_dir)
+        variant = torchs_options.make_variant("", assignments, catalogue)
+        torchs_options.check_device(variant, catalogue, chosen)
         variant = replace(variant, name=describe(variant))
     return CompileRequest(
         scenario=name,
@@ -216,17 +136,3 @@ def _name(fn: Any) -> str:
     fn = getattr(fn, "func", fn)  # functools.partial
     own = getattr(fn, "__qualname__", "") or type(fn).__name__
     return own.rpartition(".")[2].strip("<>") or "function"
-
-
-def _autocast(request: CompileRequest, packed: Packed) -> str | None:
-    """The dtype of the autocast around the call. On a CPU it is taken for the target's where its
-    tensors are."""
-    torch = sys.modules.get("torch")
-    if torch is None:
-        return None
-    kinds = {request.device} if "cuda" in packed.devices else {request.device, "cpu"}
-    active = [kind for kind in sorted(kinds, reverse=True) if torch.is_autocast_enabled(kind)]
-    return str(torch.get_autocast_dtype(active[0])).removeprefix("torch.") if active else None
-
-
-__all__ = ["close", "inspect"]

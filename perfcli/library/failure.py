@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
+from textwrap import fill
 
 from perfcli import units
 from perfcli.library.kernel import Kernel
@@ -43,8 +44,9 @@ def _of_kernel(kernel: Kernel, full: bool) -> str:
     if full:
         return kernel.report(COLUMNS)
     facts = as_text(screen().kernel(kernel.number, kernel.facts, None), COLUMNS)
-    findings = "".join(f"{f.code} {f.severity}: {f.headline}\n" for f in kernel.findings)
-    return f"{facts}\n{units.printable(findings)}{_cut(kernel)}"
+    said = (units.printable(f"{f.code} {f.severity}: {f.headline}") for f in kernel.findings)
+    findings = "".join(f"{fill(line, COLUMNS, subsequent_indent='  ')}\n" for line in said)
+    return f"{facts}\n{findings}{_cut(kernel)}"
 
 
 def _cut(kernel: Kernel) -> str:

@@ -182,6 +182,7 @@ class Kernels(Sequence[Kernel]):
             lines.append(_line(finding))
             lines += [f"    {text}" for text in finding.evidence]
             lines += [f"    advice: {finding.advice}"] if finding.advice else []
+            lines += [f"    try: options={dict(cure.options)!r}" for cure in finding.cures]
         return units.printable("\n".join(lines))
 
 
