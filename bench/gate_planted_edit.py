@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent / "tests" / "fixtures" / "gate"
-KEPT = (".perfcli",)
+KEPT = (".perfcli", "perfcli-baseline.toml")
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A text that stands in a file exactly once, and what replaces it."""
+    """A text that stands in a file exactly once, and what replaces it; an empty one makes the
+    file."""
 
     file: str
     old: str
@@ -50,6 +51,9 @@ def apply(edit: Edit, folder: Path) -> None:
     """Raises ValueError where a text to replace is not there exactly once."""
     for change in edit.changes:
         path = folder / change.file
+        if not change.old:
+            path.write_text(change.new, encoding="utf-8")
+            continue
         text = path.read_text(encoding="utf-8")
         if text.count(change.old) != 1:
             found = text.count(change.old)

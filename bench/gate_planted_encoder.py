@@ -141,7 +141,7 @@ class Layer(nn.Module):""",
     edit(
         "odd-sentences",
         "Sentences of up to 511 words",
-        "findings",
+        "PC204",
         FILE,
         "LENGTH = 512",
         "LENGTH = 511",

@@ -6,20 +6,11 @@ from gate_planted_edit import edit
 
 SAMPLING = "sampling.py"
 QUANTISE = "quantise.py"
-SCALED = "scaled = (logits + bias).float() / temperature"
 SOFTMAX = "    return torch.softmax(scaled, dim=-1)\n"
 ROUNDED = "    return torch.round(values / scale).to(torch.int8), scale\n"
 MEASURED = "return values.abs().amax(dim=0), values.square().mean(dim=0).sqrt()"
 
 ROWS = (
-    edit(
-        "largest-by-place",
-        "Tell the likeliest token",
-        "bytes_swept",
-        SAMPLING,
-        SOFTMAX,
-        "    likeliest = scaled.argmax(-1)\n    return torch.softmax(scaled, dim=-1), likeliest\n",
-    ),
     edit(
         "softmax-in-steps",
         "Write the softmax out",
@@ -32,7 +23,7 @@ ROWS = (
     edit(
         "new-token",
         "Add a token",
-        "findings",
+        "PC204",
         SAMPLING,
         "VOCABULARY = 128_256",
         "VOCABULARY = 128_257",
@@ -89,6 +80,14 @@ ROWS = (
         "    return weights, (logits, bias, 0.7)\n",
     ),
     edit(
+        "no-splits",
+        "Do not split reductions",
+        "PC205",
+        "pyproject.toml",
+        'scenario = "quantise.py:activations"\n',
+        'scenario = "quantise.py:activations"\noptions = { split_reductions = false }\n',
+    ),
+    edit(
         "percentile",
         "Scale by a percentile",
         "extern_calls",
@@ -118,7 +117,7 @@ ROWS = (
     edit(
         "transposed",
         "Activations with channels first",
-        "findings",
+        "loads",
         QUANTISE,
         "torch.randn(4, 4_194_304, dtype=torch.bfloat16)",
         "torch.randn(4_194_304, 4, dtype=torch.bfloat16).t()",

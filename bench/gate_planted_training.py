@@ -144,7 +144,7 @@ TRAINING = (
     edit(
         "padding-token",
         "Add a padding token",
-        "findings",
+        "PC204",
         FILE,
         "VOCABULARY = 32_000",
         "VOCABULARY = 32_001",
