@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 WORDS = {"pass": "PASS", "fail": "FAIL", "unsure": "UNSURE", "fault": "ERROR"}
 _STYLES = {"pass": "green", "fail": "bold red", "unsure": "yellow", "fault": "bold red"}
 _LISTED = 8
+_OF_NAMES = "PC80"  # new, gone and renamed kernels
 
 
 def report(judgement: Judgement, quiet: bool) -> Group:
@@ -69,9 +70,10 @@ def _details(check: Judged) -> Iterator[str]:
 def _findings(check: Judged, comparison: Comparison) -> Iterator[str]:
     states = {each.finding: each for each in check.findings}
     for number, finding in enumerate(comparison.findings):
-        doubtful = finding.severity != "info" and not finding.explained_by
-        if finding.came_with_head and (number in states or doubtful):
-            state = states[number].state if number in states else "doubt"
+        said = finding.severity != "info" or finding.code.startswith(_OF_NAMES)
+        if finding.came_with_head and (number in states or (said and not finding.explained_by)):
+            usual = "note" if finding.severity == "info" else "doubt"
+            state = states[number].state if number in states else usual
             yield f"{state}: {_said(finding)}"
             if finding.advice:
                 yield f"  {finding.advice}"

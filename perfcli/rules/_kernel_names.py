@@ -1,0 +1,39 @@
+"""Names of kernels without Inductor's numbers, for rules about what a baseline keeps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from perfcli import units
+from perfcli.model import Comparison, KernelFacts, KernelGroup, Relation
+
+NAMED = 6
+_NUMBER = re.compile(r"(_\d+)+$")
+
+
+def against_a_baseline(comparison: Comparison) -> bool:
+    """A base that was read from a baseline was never stored: it has no id. Elsewhere the list of
+    kernels says what these rules say."""
+    return not comparison.base.id
+
+
+def stem(name: str) -> str:
+    """``triton_red_fused_add`` of ``triton_red_fused_add_12``, and of a baseline's
+    ``triton_red_fused_add#2``."""
+    return _NUMBER.sub("", name.partition("#")[0])
+
+
+def groups(comparison: Comparison, relation: Relation) -> list[KernelGroup]:
+    return [group for group in comparison.groups if group.match.relation == relation]
+
+
+def listed(kernels: Sequence[KernelFacts]) -> tuple[str, ...]:
+    """A line each, with what the kernel costs."""
+    lines = [f"{k.name}: {_launches(k)}, {units.size(k.bytes_moved)} each" for k in kernels[:NAMED]]
+    more = len(kernels) - NAMED
+    return (*lines, f"and {units.count(more)} more") if more > 0 else tuple(lines)
+
+
+def _launches(kernel: KernelFacts) -> str:
+    return units.plural(kernel.launches, "launch", "launches")

@@ -1,0 +1,50 @@
+"""Kernels that are called otherwise than in the baseline.
+
+What it sees: against a committed baseline, kernels that were matched one to one and have another
+name, numbers apart: Inductor names a kernel after the operators that it fuses.
+
+Why it costs: nothing. But limits and exceptions for a pattern of names (`triton_red_fused_add*`)
+may mean other kernels from now on.
+
+What to try: look at the patterns in `[tool.perfcli]`; `perfcli baseline update --reason …` takes
+the new names over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from perfcli import units
+from perfcli.model import Comparison, Finding, Rule
+from perfcli.rules._evidence import origin_of
+from perfcli.rules._kernel_names import NAMED, against_a_baseline, stem
+
+
+def check(comparison: Comparison) -> Iterator[Finding]:
+    if not against_a_baseline(comparison):
+        return
+    pairs = [
+        (comparison.base.kernels[group.match.base[0]].name, group.match.head[0])
+        for group in comparison.groups
+        if len(group.match.base) == len(group.match.head) == 1
+    ]
+    head = comparison.head.kernels
+    renamed = [(old, index) for old, index in pairs if stem(old) != stem(head[index].name)]
+    if not renamed:
+        return
+    lines = [f"{stem(old)} → {stem(head[index].name)}" for old, index in renamed[:NAMED]]
+    more = len(renamed) - NAMED
+    yield Finding(
+        code=RULE.code,
+        severity="info",
+        headline=f"{units.plural(len(renamed), 'kernel')} called otherwise than in the baseline",
+        kernels=tuple(index for _, index in renamed),
+        evidence=(*lines, f"and {units.count(more)} more") if more > 0 else tuple(lines),
+        advice="look at the patterns of limits and exceptions that mean them",
+        metric="kernels",
+        amount=len(renamed),
+        origin=origin_of(head[renamed[0][1]]),
+    )
+
+
+RULE = Rule("PC803", "renamed kernels", __doc__, of_comparison=check)
