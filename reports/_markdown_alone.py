@@ -7,17 +7,19 @@ from perfcli.model import Comparison, Run
 from . import _run_lines
 from ._findings import summary_of
 from ._kernel_rows import kernel_row, known_columns
-from ._markdown_findings import findings
+from ._markdown_findings import MOST_TEXT, findings
 from ._markdown_fit import Section
 from ._markdown_kernels import MOST_NAME
 from ._markdown_text import code, prose, summary, table, table_head, table_row
+from ._markdown_text import shorten as shorten_text
 from ._names import shorten
 from ._total_rows import total_rows
 
 
 def alone(comparison: Comparison, rank: int, root: str) -> list[Section]:
     run = comparison.head
-    opening = f"{code(_run_lines.question(run))}\n\n{prose(_run_lines.variant(run))}\n\n"
+    opening = f"{code(shorten_text(_run_lines.question(run), MOST_TEXT))}\n\n"
+    opening += f"{prose(shorten_text(_run_lines.variant(run), MOST_TEXT))}\n\n"
     opening += f"{prose(summary_of(run, comparison.findings))}.\n\n"
     opening += "".join(f"- graph break: {prose(line)}\n" for line in _run_lines.graph_breaks(run))
     opening += "".join(f"- note: {prose(note)}\n" for note in run.notes)

@@ -24,7 +24,7 @@ RANKS = 10
 def check(judged: Judged, rank: int, root: str, alone: bool) -> list[Section]:
     """``rank``: added to those of its sections. ``alone``: the document's title has said its
     verdict."""
-    sections = [] if alone else [Section(rank, _title(judged), what="check")]
+    sections = [] if alone else [Section(rank, _title(judged), what="detailed check")]
     sections += _limits(judged, rank + LIMITS)
     if judged.fault:
         fault = f"{prose(shorten(judged.fault, MOST_TEXT))}\n\n"
@@ -80,7 +80,7 @@ def _excepted(result: FindingResult) -> str:
 def _comparison(judged: Judged, comparison: Comparison, rank: int, root: str) -> list[Section]:
     sides = (("base", comparison.base), ("head", comparison.head))
     empty = [f"{side}: {text}" for side, run in sides if (text := _run_lines.without_kernels(run))]
-    opening = f"{code(_run_lines.question(comparison.head))}\n\n"
+    opening = f"{code(shorten(_run_lines.question(comparison.head), MOST_TEXT))}\n\n"
     opening += "".join(f"- {line}\n" for line in _first_lines(comparison))
     opening += "".join(f"- {prose(shorten(line, MOST_TEXT))}\n" for line in empty)
     opening += breaks(comparison)

@@ -29,7 +29,10 @@ def document(judgement: Judgement, most: int, measure: Callable[[str], int]) -> 
     for number, each in enumerate(ordered):
         # Passing checks have all their details after the others'.
         rank = RANKS * (1 + number + (each.outcome == "pass") * len(ordered))
-        sections += check(each, rank, judgement.root, alone)
+        sections += (
+            replace(section, chapter=number + 1)
+            for section in check(each, rank, judgement.root, alone)
+        )
     if judgement.command:
         sections.append(Section(2, f"Made by {code(shorten(judgement.command, MOST_REASON))}.\n"))
     text = fit(sections, most, measure, "Left out to fit")
@@ -52,7 +55,7 @@ def _checks(judgement: Judgement, ordered: list[Judged]) -> Section:
         table_row((row.word, code(shorten(row.name, 200)), prose(shorten(row.text, 300))))
         for row in _judgement_rows.check_rows(replace(judgement, checks=tuple(ordered)))
     ]
-    return Section(1, table_head(("", "check", ""), 9), tuple(rows), "\n", "row of checks")
+    return Section(1, table_head(("", "check", ""), 9), tuple(rows), "\n", "check")
 
 
 def _warnings(judgement: Judgement) -> list[Section]:

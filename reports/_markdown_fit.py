@@ -26,6 +26,8 @@ class Section:
     rows: tuple[str, ...] = ()
     tail: str = ""
     what: str = ""
+    chapter: int = 0
+    """Sections of one chapter go together with its title, the most important of them."""
 
 
 def fit(sections: Sequence[Section], most: int, measure: Measure, left_out: str) -> str:
@@ -34,11 +36,16 @@ def fit(sections: Sequence[Section], most: int, measure: Measure, left_out: str)
     order = sorted(range(len(sections)), key=lambda number: sections[number].rank)
     room = most - _RESERVE
     taken: dict[int, int] = {}
+    closed: set[int] = set()
     for number in order:
         section = sections[number]
+        if section.chapter in closed:
+            continue
         frame = measure(section.head) + measure(section.tail)
         first = measure(section.rows[0]) if section.rows else 0
         if frame + first > room:
+            if section.chapter and not any(sections[n].chapter == section.chapter for n in taken):
+                closed.add(section.chapter)
             continue
         room -= frame
         taken[number], room = _rows(section.rows, 0, room, max(first, int(room * _SHARE)), measure)

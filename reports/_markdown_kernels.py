@@ -58,7 +58,7 @@ def times(comparison: Comparison, rank: int) -> list[Section]:
     sections = [step]
     if lines:
         tail = f"{end}\n</details>\n\n"
-        sections.append(Section(rank + 1, head, lines, tail, "kernel's time"))
+        sections.append(Section(rank + 1, head, lines, tail, "kernel time"))
     how = "".join(
         f"- {label}: {prose(text)}\n" for label, text in _timing_lines.measured_lines(timing)
     )
@@ -66,7 +66,7 @@ def times(comparison: Comparison, rank: int) -> list[Section]:
         Section(
             rank + 3,
             f"{_opened('How it was measured')}{how}\n</details>\n\n",
-            what="note on measuring",
+            what="note",
         )
     )
     return sections
@@ -90,7 +90,7 @@ def kernels(comparison: Comparison, rank: int) -> list[Section]:
     head = _opened(title) + table_head(["", "kernel", *(c.title for c in columns)], 2)
     rows = tuple(_group(_group_rows.group_rows(g, comparison), columns) for g in groups)
     tail = (f"\n{prose(rest)}.\n" if rest else "") + "\n</details>\n\n"
-    return [Section(rank, head, rows, tail, "group of kernels")]
+    return [Section(rank, head, rows, tail, "kernel group")]
 
 
 def _group(group: _group_rows.GroupRows, columns: Sequence[Column]) -> str:

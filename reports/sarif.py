@@ -61,7 +61,7 @@ def _invocation(judgement: Judgement, left_out: int) -> dict[str, Any]:
             ("warning", f"{units.plural(left_out, 'result')} left out: {MOST_RESULTS} fit")
         )
     return {
-        "executionSuccessful": judgement.outcome != "fault",
+        "executionSuccessful": not any(j.outcome == "fault" for j in judgement.checks),
         "exitCode": judgement.exit_code,
         "toolExecutionNotifications": [
             {"level": level, "message": {"text": without_root(text, judgement.root)}}

@@ -225,7 +225,7 @@ def hostile(name: str) -> Judgement:
         subject=name,
     )
     gave_up = {name: 2}
-    sides = [
+    ours, theirs = (
         run(
             [made],
             id=id,
@@ -235,9 +235,9 @@ def hostile(name: str) -> Judgement:
             graph_breaks=breaks,
         )
         for made, id, breaks in ((base, "base-id", {}), (head, "head-id", gave_up))
-    ]
+    )
     comparison = replace(
-        compare(*sides), findings=(found, replace(found, appearance="gone", on_base=True))
+        compare(ours, theirs), findings=(found, replace(found, appearance="gone", on_base=True))
     )
     allowed = Allowance(name, name, name, name, "2027-01-01")
     result = LimitResult(
