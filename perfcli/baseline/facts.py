@@ -48,7 +48,7 @@ def plain(run: Run, findings: Sequence[Finding]) -> dict[str, Any]:
         **{tool: getattr(run.environment, tool) for tool in _TOOLS},
         "scenario": run.scenario,
         "params": {name: value for name, value in run.params.items() if value is not None},
-        "options": dict(sorted(run.variant.options.items())) or None,
+        "options": {k: _option(v) for k, v in sorted(run.variant.options.items())} or None,
         "mode": run.mode,
         "dynamic": run.dynamic,
         "device": run.device,
@@ -68,6 +68,10 @@ def described_target(run: Run) -> str:
     """As ``compare`` tells targets apart."""
     target = run.target
     return f"{target.name} ({target.arch}, {target.sm_count} SMs)" if target else ""
+
+
+def _option(value: Any) -> Any:
+    return "none" if value is None else value  # TOML has no word for it
 
 
 def _totals(run: Run) -> dict[str, Any]:
@@ -105,6 +109,27 @@ def _findings(findings: Sequence[Finding], names: Mapping[int, str]) -> list[dic
         return {name: value for name, value in values.items() if value is not None}
 
     return sorted(map(one, findings), key=lambda f: (f["code"], f.get("kernels", []), repr(f)))
+
+
+def unchanged(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether two checks hold the same facts: another build of the same torch, another Python or
+    perfcli that finds the same is no change."""
+    return _told(before) == _told(after)
+
+
+def _told(table: Mapping[str, Any]) -> str:
+    kept = {name: value for name, value in table.items() if name not in ("perfcli", "python")}
+    kept["torch"] = str(kept.get("torch", "")).partition("+")[0]
+    return repr(_lists(kept))
+
+
+def _lists(value: Any) -> Any:
+    """The same however it is held: sorted tables, lists for tuples."""
+    if isinstance(value, Mapping):
+        return sorted((name, _lists(each)) for name, each in value.items())
+    if isinstance(value, list | tuple):
+        return [_lists(each) for each in value]
+    return value
 
 
 # --- and back --------------------------------------------------------------------------------

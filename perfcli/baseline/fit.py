@@ -28,6 +28,7 @@ def fitted(entry: Entry, head: Run) -> tuple[Run, tuple[Finding, ...]]:
     places = {old: new for new, old in enumerate(order)}
     base = replace(
         run,
+        params={**{k: None for k, v in head.params.items() if v is None}, **run.params},
         target=head.target,
         environment=_environment(run, head),
         kernels=tuple(kernels[index] for index in order),

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 
 from perfcli import units
 from perfcli.baseline import facts
-from perfcli.baseline import file as text_file
 from perfcli.baseline.entry import Made
 from perfcli.baseline.file import Check as Kept
 from perfcli.baseline.fit import fitted
@@ -21,7 +20,7 @@ from perfcli.commands._obtain import How
 from perfcli.commands._progress import Notes
 from perfcli.diagnosis import explain
 from perfcli.diff.compare import ASPECTS, compare
-from perfcli.errors import NotComparable, PerfcliError
+from perfcli.errors import PerfcliError
 from perfcli.gate.config import Check, Config
 from perfcli.model import Comparison, Run
 
@@ -40,7 +39,7 @@ def run(update: Update, checks: Sequence[Check], some: bool, notes: Notes) -> in
     checks were named; else those that the configuration has no more are dropped."""
     path = update.config.baseline
     _output.check_writable(path)
-    old = _old(path)
+    old = _old(path, some, notes)
     new = dict(old) if some else {}
     revision = _revision(update.config.folder)
     lines: list[str] = []
@@ -49,7 +48,7 @@ def run(update: Update, checks: Sequence[Check], some: bool, notes: Notes) -> in
         named = replace(head, scenario=check.scenario)
         plain = facts.plain(named, explain(head))
         before = old.get(check.name)
-        if before is not None and _same(check.name, before, plain):
+        if before is not None and facts.unchanged(before.plain, plain):
             new[check.name] = before
             lines.append(f"{check.name}: unchanged since {before.made.created}")
             continue
@@ -66,18 +65,17 @@ def run(update: Update, checks: Sequence[Check], some: bool, notes: Notes) -> in
     return 0
 
 
-def _old(path: Path) -> dict[str, Kept]:
-    """What is in the file; one that can't be read is made anew as a whole."""
+def _old(path: Path, some: bool, notes: Notes) -> dict[str, Kept]:
+    """What is in the file; one that can't be read is made anew where all checks are."""
+    if not path.exists():
+        return {}
     try:
         return _baseline_file.read(path)
-    except (NotComparable, PerfcliError):
+    except PerfcliError as error:
+        if some:
+            raise
+        notes.warn(f"{error}; made anew")
         return {}
-
-
-def _same(name: str, before: Kept, plain: Mapping[str, object]) -> bool:
-    """Whether the file would not change: as text, since reading it makes lists of tuples."""
-    after = Kept(before.made, plain)
-    return text_file.text({name: before}) == text_file.text({name: after})
 
 
 def _revision(folder: Path) -> str:

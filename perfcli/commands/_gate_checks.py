@@ -66,6 +66,8 @@ def asked(config: Config, check: Check, jobs: int | None) -> tuple[Question, Sid
         device=check.device,
         dynamic=check.dynamic,
         jobs=jobs,
+        # The code of a CPU depends on it: not on how many cores the machine has.
+        threads=1 if check.device == "cpu" else None,
     )
     return question, Side(tuple(f"{k}={units.setting(v)}" for k, v in check.options.items()))
 

@@ -49,9 +49,7 @@ def with_base(base: Base) -> Compared:
 def _against(base: Base, check: Check, order: Order) -> Against:
     question, side = _gate_checks.asked(order.config, check, order.jobs)
     before = _before(base, check, order, question)
-    setting = settle(question, _asked(order), order.how)
-    threads = setting.threads if setting else None
-    question, before = (replace(each, threads=threads) for each in (question, before))
+    setting = _setting(question, order)
     ours, jobs_base = _made(before, replace(side, python=base.python), order)
     _check_own(base, ours.run)
     theirs, jobs_head = _made(question, side, order)
@@ -73,8 +71,13 @@ def _against(base: Base, check: Check, order: Order) -> Against:
     return Against(measured(), theirs, provenance, ours, again=measured)
 
 
-def _asked(order: Order) -> Asked:
-    return Asked(budget=order.config.budget, allow_env=order.allow_env, no_time=order.no_time)
+def _setting(question: Question, order: Order) -> Setting | None:
+    """How to measure, None where a check is for a target: the budget is the configuration's."""
+    if question.target:
+        return None
+    setting = settle(question, Asked(allow_env=order.allow_env, no_time=order.no_time), order.how)
+    budget = order.config.budget
+    return setting if setting is None or budget is None else replace(setting, budget=budget)
 
 
 def _made(question: Question, side: Side, order: Order) -> tuple[Obtained, Sequence[Job]]:

@@ -52,7 +52,8 @@ def held(
 def _result(limit: Limit, change: Change) -> LimitResult:
     allowed = _allowed(limit, change.base)
     state = _state(limit, change, allowed)
-    return LimitResult(limit, state, change.base, change.head, allowed, text=_text(limit, change))
+    text = _text(limit, change) + (": not comparable" if state == "unknown" else "")
+    return LimitResult(limit, state, change.base, change.head, allowed, text=text)
 
 
 def _state(limit: Limit, change: Change, allowed: float | None) -> LimitState:
