@@ -12,7 +12,7 @@ from perfcli import registry, userfile
 from perfcli.commands import _gate_checks, _measuring, _obtain
 from perfcli.commands._gate_order import Against, Compared, NoBase, Order
 from perfcli.commands._gate_revision import Revision
-from perfcli.commands._measuring_options import Asked, settle
+from perfcli.commands._measuring_options import Asked, Setting, settle
 from perfcli.commands._obtain import Obtained
 from perfcli.commands._request import Job, Question, Side
 from perfcli.diagnosis import diagnose
