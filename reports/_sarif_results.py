@@ -42,6 +42,8 @@ class Result:
     state: str = "new"
     """Empty where there is no base."""
     allowance: Allowance | None = None
+    follows: bool = False
+    """From another finding about the same kernel, which is a result, too."""
 
 
 def results(judgement: Judgement) -> list[Result]:
@@ -65,9 +67,11 @@ def _of(judged: Judged, root: str) -> Iterator[Result]:
     if not judged.limits and not judged.findings:
         yield from _worse(judged, comparison, root)
     allowances = {r.finding: r.allowance for r in judged.findings if r.state == "allowed"}
+    codes = {finding.code for finding in comparison.findings if finding.came_with_head}
     for number, finding in enumerate(comparison.findings):
         if finding.came_with_head and not finding.doubt:
-            yield _finding(finding, judged, comparison, root, allowances.get(number))
+            made = _finding(finding, judged, comparison, root, allowances.get(number))
+            yield replace(made, follows=finding.explained_by in codes)
 
 
 def _limit(result: LimitResult, judged: Judged, comparison: Comparison, root: str) -> Result:

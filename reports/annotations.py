@@ -31,8 +31,9 @@ def render(judgement: Judgement) -> str:
 
 
 def _lines(judgement: Judgement) -> Iterator[str]:
-    """Faults, what failed, what can't be told, then findings that fail nothing, warnings."""
-    found = [result for result in results(judgement) if result.allowance is None]
+    """Faults, what failed, what can't be told, then findings that fail nothing, warnings. What is
+    excepted, or follows from another finding, is left to the other documents."""
+    found = [r for r in results(judgement) if r.allowance is None and not r.follows]
     for judged in judgement.checks:
         if judged.outcome == "fault":
             yield command("error", _title(judged), judged.fault or judged.reason)

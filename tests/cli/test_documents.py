@@ -158,6 +158,7 @@ def test_report_says_what_compare_says(perfcli: Perfcli) -> None:
 def test_report_takes_a_stored_measurement(
     perfcli: Perfcli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("PERFCLI_CACHE_DIR", str(Path("cache").absolute()))
     monkeypatch.setenv("PERFCLI_FAKE", "1;ratio=1.05")
     perfcli(*WORSE, "--device", "cpu", "--budget", "5")
     base, head = runs()

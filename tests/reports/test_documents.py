@@ -259,6 +259,16 @@ def test_at_most_ten_annotations_and_how_many_more() -> None:
     assert lines[-1].startswith(f"::notice title=perfcli::{31 - shown} more annotations")
 
 
+def test_what_follows_from_another_finding_is_not_annotated() -> None:
+    comparison = comparison_of(plain())
+    cause = comparison.findings[1]
+    hence = replace(cause, code="PC102", explained_by="PC101")
+    both = replace(comparison, findings=(cause, hence))
+    text = rendered("annotations", plain(both))
+    assert ("title=PC101" in text, "title=PC102" in text) == (True, False)
+    assert [r["ruleId"] for r in results(plain(both))] == ["regression", "PC101", "PC102"]
+
+
 def test_no_text_makes_a_workflow_command(judgement: Judgement) -> None:
     text = rendered("annotations", judgement)
     lines = text.split("\n")
