@@ -143,6 +143,15 @@ def namespace(names: Mapping[str, Any], importable: bool) -> dict[str, Any]:
     return vars(module)
 
 
+def module(names: dict[str, Any]) -> ModuleType:
+    """The module with this namespace."""
+    return sys.modules[names["__name__"]]
+
+
+def fill(made: ModuleType, inside: Mapping[str, Any]) -> None:
+    vars(made).update(inside)
+
+
 def same(value: Any) -> Any:
     """What the sender had wrapped."""
     return value
@@ -176,6 +185,8 @@ __all__ = [
     "attribute",
     "compile_given",
     "device",
+    "fill",
+    "module",
     "namespace",
     "operator",
     "same",

@@ -94,6 +94,10 @@ def _pickler(cloudpickle: Any, senders: Senders, registry: Registry, devices: se
             reduced = reduced or _triton_kernel(value, senders)
             if reduced is not None:
                 return reduced
+            if isinstance(value, ModuleType) and senders.sent_whole(value.__name__):
+                inside = {k: v for k, v in vars(value).items() if not k.startswith("__")}
+                there = (self._namespace(vars(value)),)
+                return given.module, there, inside, None, None, given.fill
             if isinstance(value, FunctionType | type):
                 if not senders.by_name(value) and (bare := eager(value)) is not value:
                     return given.same, (bare,)
@@ -104,10 +108,14 @@ def _pickler(cloudpickle: Any, senders: Senders, registry: Registry, devices: se
             # The table is cloudpickle's own, by the id of a namespace; it puts a dict there, which
             # would make functions of a module that Dynamo can't import.
             code, _, *rest = super()._function_getnewargs(function)
-            key = ("namespace", id(function.__globals__))
+            return (code, self._namespace(function.__globals__), *rest)
+
+        def _namespace(self, names: dict[str, Any]) -> _Namespace:
+            key = ("namespace", id(names))
             if key not in self.globals_ref:
-                self.globals_ref[key] = _Namespace(function.__globals__, senders)
-            return (code, self.globals_ref[key], *rest)
+                self.globals_ref[key] = _Namespace(names, senders)
+            found: _Namespace = self.globals_ref[key]
+            return found
 
     return Pickler
 

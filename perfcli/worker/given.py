@@ -68,6 +68,7 @@ class GivenCompiler:
             while len(self._workers) >= MOST_WORKERS:
                 self._end(next(iter(self._workers)))
             found = WarmWorker(request, timeout_seconds)
+        found.timeout_seconds = timeout_seconds
         self._workers[place] = found  # the last one: used most recently
         return found
 

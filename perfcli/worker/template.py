@@ -128,7 +128,7 @@ class WarmWorker:
     environment. Raises what it says of itself where it can't start."""
 
     def __init__(self, request: CompileRequest, timeout_seconds: float | None) -> None:
-        self._timeout = timeout_seconds
+        self.timeout_seconds = timeout_seconds
         self._folder = Path(tempfile.mkdtemp(prefix="perfcli-"))
         self._channel: Channel | None = None
         try:
@@ -148,7 +148,7 @@ class WarmWorker:
         assert channel is not None
         channel.send(protocol.encode(question))
         while True:
-            channel.give(self._timeout)
+            channel.give(self.timeout_seconds)
             reply = channel.receive_as(Reply)
             if reply.type == "done":
                 channel.doing = "generating code"
