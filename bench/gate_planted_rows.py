@@ -1,4 +1,4 @@
-"""Regressions planted in sampling and quantising (tests/fixtures/gate)."""
+"""Regressions planted in sampling, quantising and blending (tests/fixtures/gate)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,14 @@ from gate_planted_edit import edit
 
 SAMPLING = "sampling.py"
 QUANTISE = "quantise.py"
+EXPERTS = "experts.py"
+CONFIGURATION = "pyproject.toml"
 SOFTMAX = "    return torch.softmax(scaled, dim=-1)\n"
 ROUNDED = "    return torch.round(values / scale).to(torch.int8), scale\n"
+SUM = """    total = torch.zeros_like(query, dtype=torch.float32)
+    for number, output in enumerate(outputs):
+        total = total + gates[:, number, None] * output.float()
+"""
 MEASURED = "return values.abs().amax(dim=0), values.square().mean(dim=0).sqrt()"
 
 ROWS = (
@@ -83,7 +89,7 @@ ROWS = (
         "no-splits",
         "Do not split reductions",
         "PC205",
-        "pyproject.toml",
+        CONFIGURATION,
         'scenario = "quantise.py:activations"\n',
         'scenario = "quantise.py:activations"\noptions = { split_reductions = false }\n',
     ),
@@ -149,5 +155,59 @@ ROWS = (
         QUANTISE,
         MEASURED,
         "return values.abs().amax(dim=0), values.median(dim=0).values",
+    ),
+    edit(
+        "no-online-softmax",
+        "Switch off an option that was under suspicion",
+        "bytes_swept",
+        CONFIGURATION,
+        'scenario = "sampling.py:sampler"\n',
+        'scenario = "sampling.py:sampler"\noptions = { online_softmax = false }\n',
+    ),
+    edit(
+        "gates-by-likeness",
+        "Weigh experts by their likeness to the query",
+        "spilled_words",
+        EXPERTS,
+        "import torch\n",
+        "import functools\n\nimport torch\n",
+        SUM,
+        """    wanted = query.float()
+    likeness = [(wanted * output.float()).sum(-1, keepdim=True) for output in outputs]
+    largest = functools.reduce(torch.maximum, likeness)
+    raised = [torch.exp(each - largest) for each in likeness]
+    total = torch.zeros_like(query, dtype=torch.float32)
+    for each, output in zip(raised, outputs, strict=True):
+        total = total + each / sum(raised) * output.float()
+""",
+    ),
+    edit(
+        "stacked",
+        "Blend with one product",
+        "extern_calls",
+        EXPERTS,
+        SUM,
+        "    every = torch.stack(outputs, 1).float()\n"
+        "    total = torch.bmm(gates[:, None], every).squeeze(1)\n",
+    ),
+    edit(
+        "padded-outputs",
+        "Experts write into padded rows",
+        "PC204",
+        EXPERTS,
+        "torch.randn(TOKENS, WIDTH, dtype=torch.bfloat16) for _",
+        "torch.randn(TOKENS, WIDTH + 1, dtype=torch.bfloat16)[:, 1:] for _",
+    ),
+    edit(
+        "by-index",
+        "Look experts up by their number",
+        "loads",
+        EXPERTS,
+        SUM,
+        """    total = torch.zeros_like(query, dtype=torch.float32)
+    places = torch.arange(TOKENS, device=query.device).flip(0).flip(0).contiguous()
+    for number, output in enumerate(outputs):
+        total = total + gates[:, number, None] * output[places].float()
+""",
     ),
 )
