@@ -112,10 +112,9 @@ def _config(path: Path, table: Table, codes: Collection[str]) -> Config:
     targets, device = table.texts("target") or table.texts("targets"), _device(table)
     every = table.tables("checks")
     if not every:
-        raise PerfcliError(
-            f"{table.where} has no checks: write [[{table.where.rpartition(': ')[2]}.checks]] "
-            f"with {_EXAMPLE}"
-        )
+        inside = table.where.rpartition(": ")[2] if path.name == "pyproject.toml" else ""
+        name = f"{inside}.checks" if inside else "checks"
+        raise PerfcliError(f"{table.where} has no checks: write [[{name}]] with {_EXAMPLE}")
     checks = tuple(c for each in every for c in _checks(each, limits, targets, device))
     _different([check.name for check in checks], table.where)
     allowances = tuple(map(read_allowance, table.tables("allow")))

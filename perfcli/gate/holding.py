@@ -63,12 +63,17 @@ def _state(limit: Limit, change: Change, allowed: float | None) -> LimitState:
         return _of_time(limit, change, allowed)
     if limit.metric in _VECTORS and limit.most is None and change.outcome == "same":
         return "kept"  # nothing became scalar: there is less to load
-    sure = limit.most is not None or change.outcome != "unknown" or change.base == change.head
-    if _worse(limit.metric, change.head, allowed):
-        return "broken" if sure or change.base is not None else "unknown"
-    if not sure and limit.metric not in {own.name for own in metrics.OWN}:
+    if limit.most is None and not _sure(change):
         return "unknown"
+    if _worse(limit.metric, change.head, allowed):
+        return "broken"
     return "better" if change.outcome == "better" else "kept"
+
+
+def _sure(change: Change) -> bool:
+    """Equal memory is equal, whoever estimated it; equal sums that leave something out are not."""
+    equal = change.metric in metrics.WHOLE and change.base == change.head
+    return change.outcome != "unknown" or equal
 
 
 def _of_time(limit: Limit, change: Change, allowed: float) -> LimitState:

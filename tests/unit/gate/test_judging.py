@@ -1,0 +1,357 @@
+"""What breaks a limit, what excepts it, and what follows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from handmade import candidate, kernel, run
+from handmade_timing import changed
+
+from perfcli.diff.compare import compare
+from perfcli.gate.allowances import in_force, named, warnings
+from perfcli.gate.confirming import confirmed
+from perfcli.gate.judging import Policy, Result, judged
+from perfcli.gate.limits import SIGNS, USUAL
+from perfcli.model import (
+    Allowance,
+    Comparison,
+    Finding,
+    Floor,
+    GraphFacts,
+    KernelFacts,
+    Limit,
+    LimitResult,
+    Severity,
+    TimeVerdict,
+    Timing,
+    WrongResults,
+)
+
+BASE = [kernel("a_0", "mul", loads=6), kernel("b_1", "add", loads=5), kernel("z_2", "neg")]
+
+
+def of(head: Sequence[KernelFacts], base: Sequence[KernelFacts] = BASE, **more: Any) -> Comparison:
+    return compare(run(base), run(head, id="head", **more))
+
+
+def held(comparison: Comparison, *limits: Limit, allow: Sequence[Allowance] = ()) -> Result:
+    return judged(comparison, Policy(limits, tuple(allow)))
+
+
+def states(result: Result) -> list[tuple[str, str]]:
+    return [(r.limit.metric, r.state) for r in result.limits]
+
+
+def one(result: Result) -> LimitResult:
+    (found,) = result.limits
+    return found
+
+
+def allowance(limit: str, kernel: str = "*", most: float | None = None) -> Allowance:
+    return Allowance(kernel, limit, "known", "me", "2026-12-31", most)
+
+
+# --- bounds ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("limit", "state", "allowed"),
+    [
+        (Limit("loads", growth=0), "broken", 13),
+        (Limit("loads", growth=2), "kept", 15),
+        (Limit("loads", growth=1), "broken", 14),
+        (Limit("loads", growth_share=0.2), "kept", 15.6),
+        (Limit("loads", most=15), "kept", 15),
+        (Limit("loads", most=14), "broken", 14),
+        (Limit("loads", most=100, growth=0), "broken", 13),
+        (Limit("stores", growth=0), "kept", 3),
+        (Limit("kernels", most=3), "kept", 3),
+    ],
+)
+def test_bounds(limit: Limit, state: str, allowed: float) -> None:
+    result = one(held(of([replace_loads(BASE[0], 8), *BASE[1:]]), limit))
+    assert result.state == state
+    assert result.allowed == pytest.approx(allowed)
+    assert result.group is None
+
+
+def replace_loads(old: KernelFacts, loads: int) -> KernelFacts:
+    return kernel(old.name, *(o.node for o in old.origins), loads=loads, text=f"{loads} loads")
+
+
+def test_the_text_names_the_kernel_that_adds_most() -> None:
+    result = one(held(of([replace_loads(BASE[0], 8), *BASE[1:]]), Limit("loads", growth=0)))
+    assert result.text == "loads 13 → 15 (+15.4 %), at most +0: a_0 changed"
+
+
+def test_fewer_is_better_and_passes() -> None:
+    comparison = of([replace_loads(BASE[0], 2), *BASE[1:]])
+    result = held(comparison, Limit("loads", growth=0))
+    assert (states(result), result.outcome) == ([("loads", "better")], "pass")
+
+
+def test_what_neither_side_knows_is_not_asked() -> None:
+    assert held(of(BASE), Limit("vector_loads", growth=0), Limit("time", growth_share=0)) == Result(
+        of(BASE), (), (), "pass", "all 3 kernels are identical"
+    )
+
+
+def test_what_one_side_does_not_know_is_unsure() -> None:
+    unknown = kernel("a_0", "mul", registers=None, text="other")
+    result = held(of([unknown, *BASE[1:]]), Limit("spilled_words", growth=0))
+    assert (states(result), result.outcome) == ([("spilled_words", "unknown")], "unsure")
+
+
+def test_peak_memory_of_another_torch_is_unsure() -> None:
+    graphs = (GraphFacts("forward 0", "forward", 0, 10, 2 * 10**9),)
+    base = run(BASE, graphs=graphs)
+    other = replace(base.environment, torch="2.14.0")
+    head = run(BASE, id="head", graphs=(replace(graphs[0], peak_memory_bytes=3 * 10**9),))
+    limit = Limit("peak_memory_bytes", growth_share=0.01)
+    assert held(compare(base, head), limit).outcome == "fail"
+    result = held(compare(base, replace(head, environment=other)), limit)
+    assert result.outcome == "unsure"
+    assert result.reason.endswith("at most +1 %: not comparable")
+
+
+# --- the usual limits ------------------------------------------------------------------------
+
+USUAL_POLICY = Policy(USUAL, signs=frozenset(SIGNS))
+
+
+@pytest.mark.parametrize(
+    ("head", "breaks"),
+    [
+        (kernel("a_0", "mul", loads=6, stack=8, text="n"), {"spilled_words"}),
+        (kernel("a_0", "mul", loads=7, text="n"), {"loads"}),
+        (kernel("a_0", "mul", loads=6, read=1100, text="n"), {"bytes_moved"}),
+        (kernel("a_0", "mul", loads=6, launches=2, text="n"), {"bytes_moved", "launches"}),
+        (
+            kernel("a_0", "mul", loads=6, candidates=(candidate(registers=160),), text="n"),
+            {"occupancy"},
+        ),
+    ],
+)
+def test_what_breaks_a_usual_limit(head: KernelFacts, breaks: set[str]) -> None:
+    result = judged(of([head, *BASE[1:]]), USUAL_POLICY)
+    assert {r.limit.metric for r in result.limits if r.state == "broken"} == breaks
+    assert result.outcome == "fail"
+
+
+def test_a_kernel_more_is_no_loss_where_it_spares_spills() -> None:
+    spilling = [kernel("ab_0", "mul", "add", loads=9, stack=368, read=2000, written=1000), BASE[2]]
+    result = judged(of(BASE, spilling), USUAL_POLICY)
+    assert result.outcome == "pass"
+    assert ("spilled_words", "better") in states(result)
+    own = Policy((*USUAL, Limit("kernels", growth=0)), signs=frozenset(SIGNS) - {SIGNS[0]})
+    assert judged(of(BASE, spilling), own).outcome == "fail"
+
+
+def test_narrower_loads_of_a_kernel_that_matters() -> None:
+    def loading(name: str, bits: dict[str, int], read: int) -> KernelFacts:
+        return kernel(name, name, read=read, candidates=(candidate(global_loads=bits),), text=name)
+
+    base = [loading("big", {"128": 4}, 10**9), loading("tiny", {"128": 4}, 10)]
+    narrow = [replace(k, source_hash="x") for k in base]
+    head = [
+        replace(k, candidates=(candidate(global_loads={"128": 1, "32": 3}, binary_hash="n"),))
+        for k in narrow
+    ]
+    result = judged(of(head, base), USUAL_POLICY)
+    (broken,) = [r for r in result.limits if r.state == "broken"]
+    assert (broken.limit.metric, broken.kernel, broken.base, broken.head) == (
+        *("load_bits", "big", 128, 56),
+    )
+    assert broken.text == "big: bits per load 128 → 56 (−56.2 %), at least −25 %"
+
+
+def test_vectors_that_are_not_needed_any_more() -> None:
+    def cpp(loads: int, vectors: int) -> KernelFacts:
+        facts = replace(
+            kernel("x").source_facts, loads=loads, vector_loads=vectors, vector_stores=1
+        )  # type: ignore[type-var]
+        more: dict[str, Any] = {"language": "cpp", "kind": "cpp", "source_facts": facts}
+        return kernel("cpp_0", "mul", registers=None, text=f"{loads} {vectors}", **more)
+
+    limit = Limit("vector_loads", growth=0)
+    fewer = compare(run([cpp(8, 8)], device="cpu"), run([cpp(6, 6)], device="cpu", id="h"))
+    assert states(held(fewer, limit)) == [("vector_loads", "kept")]
+    lost = compare(run([cpp(8, 8)], device="cpu"), run([cpp(8, 2)], device="cpu", id="h"))
+    assert states(held(lost, limit)) == [("vector_loads", "broken")]
+
+
+# --- kernels ---------------------------------------------------------------------------------
+
+
+def test_a_pattern_holds_each_kernel_alone() -> None:
+    head = [kernel("a_0", "mul", registers=130), kernel("b_1", "add", registers=90), BASE[2]]
+    result = held(of(head, head), Limit("registers", kernel="[ab]", most=128))
+    assert [(r.kernel, r.state, r.head) for r in result.limits] == [
+        ("a_0", "broken", 130),
+        ("b_1", "kept", 90),
+    ]
+    assert result.limits[0].text == "a_0: registers 130, at most 128"
+
+
+def test_growth_of_a_split_kernel_is_that_of_its_parts_together() -> None:
+    base = [kernel("ab_0", "mul", "add", stack=80)]
+    head = [kernel("a_0", "mul", stack=40), kernel("b_1", "add", stack=48)]
+    result = one(held(of(head, base), Limit("spilled_words", kernel="*", growth=1)))
+    assert (result.state, result.base, result.head, result.group) == ("broken", 20, 22, 0)
+
+
+def test_a_new_kernel_is_held_to_absolute_limits() -> None:
+    head = [*BASE, kernel("new_3", "exp", stack=8, registers=255)]
+    new = Limit("registers", kernel="new", growth=0)
+    assert held(of(head), new).limits == ()
+    assert one(held(of(head), replace(new, growth=None, most=64))).state == "broken"
+    assert one(held(of(head), Limit("spilled_words", "new", growth=0))).state == "broken"
+
+
+def test_patterns_need_no_numbers() -> None:
+    assert named("triton_red_*", "triton_red_fused_add_12")
+    assert named("triton_red_fused_add", "triton_red_fused_add_12")
+    assert not named("triton_red_fused", "triton_red_fused_add_12")
+
+
+# --- exceptions ------------------------------------------------------------------------------
+
+
+def spilling(words: int) -> list[KernelFacts]:
+    return [kernel("a_0", "mul", loads=6, stack=4 * words, text=f"{words}"), *BASE[1:]]
+
+
+SPILLS = Limit("spilled_words", growth=0)
+
+
+@pytest.mark.parametrize(
+    ("exception", "state"),
+    [
+        (allowance("spilled_words", "a"), "allowed"),
+        (allowance("spilled_words", "a", most=8), "allowed"),
+        (allowance("spilled_words", "a", most=7), "broken"),
+        (allowance("spilled_words", "b"), "broken"),
+        (allowance("spilled_words"), "allowed"),
+        (allowance("loads", "a"), "broken"),
+    ],
+)
+def test_an_exception_for_a_kernel_covers_what_it_adds_to_a_total(
+    exception: Allowance, state: str
+) -> None:
+    result = held(of(spilling(8)), SPILLS, allow=[exception])
+    assert one(result).state == state
+    assert result.outcome == ("pass" if state == "allowed" else "fail")
+    assert result.used == ({exception} if state == "allowed" else set())
+
+
+def test_an_exception_covers_no_other_kernel() -> None:
+    head = spilling(8)
+    head[1] = kernel("b_1", "add", loads=5, stack=16, text="b spills")
+    assert held(of(head), SPILLS, allow=[allowance("spilled_words", "a")]).outcome == "fail"
+
+
+def test_what_has_expired_excepts_nothing_and_is_warned_of() -> None:
+    old, new = (replace(allowance("loads"), expires=day) for day in ("2026-11-21", "2026-11-22"))
+    assert in_force([old, new], "2026-11-22") == (new,)
+    assert list(warnings([old, new], {new}, "2026-11-22")) == [
+        "exception for loads of * (me: known) expired on 2026-11-21 and excepts nothing: "
+        "take it out or renew it"
+    ]
+    (unused,) = warnings([new], set(), "2026-11-22")
+    assert unused.endswith("excepts nothing any more: take it out")
+
+
+# --- findings --------------------------------------------------------------------------------
+
+
+def finding(severity: Severity = "warning", **more: Any) -> Finding:
+    given: dict[str, Any] = {"kernels": (0,), "appearance": "new", **more}
+    return Finding("PC204", severity, "loads 2 bytes at a time", **given)
+
+
+def with_finding(found: Finding, head: Sequence[KernelFacts] = BASE) -> Comparison:
+    return replace(of(head), findings=(found,))
+
+
+@pytest.mark.parametrize(
+    ("found", "fail_on", "outcome"),
+    [
+        (finding("error"), "error", "fail"),
+        (finding("warning"), "error", "unsure"),
+        (finding("warning"), "warning", "fail"),
+        (finding("info"), "warning", "pass"),
+        (finding("info"), "info", "fail"),
+        (finding("error"), None, "pass"),
+        (finding("error", appearance="same"), "info", "pass"),
+        (finding("error", appearance="worse"), "warning", "fail"),
+        (finding("error", appearance="gone", on_base=True), "info", "pass"),
+        (finding("error", doubt=True), "info", "pass"),
+        (finding("error", explained_by="PC101"), "info", "pass"),
+    ],
+)
+def test_findings_that_came_with_the_head(
+    found: Finding, fail_on: Severity | None, outcome: str
+) -> None:
+    result = judged(with_finding(found), Policy((), fail_on=fail_on))
+    assert result.outcome == outcome
+    if outcome == "fail":
+        assert result.reason == "PC204 loads 2 bytes at a time"
+
+
+def test_a_warning_is_a_doubt_where_the_numbers_got_better() -> None:
+    better = [kernel("a_0", "mul", loads=6, read=100, text="n"), *BASE[1:]]
+    assert judged(with_finding(finding(), better), Policy(())).outcome == "unsure"
+    assert judged(with_finding(finding("error"), better), Policy(())).outcome == "fail"
+
+
+def test_an_allowed_finding() -> None:
+    for pattern, outcome in (("a", "pass"), ("b", "fail"), ("*", "pass")):
+        policy = Policy((), (allowance("PC204", pattern),))
+        assert judged(with_finding(finding()), policy).outcome == outcome
+
+
+def test_wrong_results_fail_whatever_is_configured() -> None:
+    wrong = replace(of(BASE), wrong=WrongResults("head", "the head's outputs are wrong"))
+    assert judged(wrong, Policy((), fail_on=None)).outcome == "fail"
+
+
+# --- time ------------------------------------------------------------------------------------
+
+TIME = Limit("time", growth_share=0.03)
+
+
+def timed(ratio: float, verdict: TimeVerdict) -> Comparison:
+    outcome: Any = {"slower": "worse", "faster": "better", "same": "same", "unsure": "unknown"}
+    comparison = of(BASE)
+    step = changed(0.01, 0.01 * ratio, verdict=verdict)
+    timing = Timing(step, Floor(0.01, "assumed"))
+    return replace(comparison, timing=timing, outcome=outcome[verdict])
+
+
+@pytest.mark.parametrize(
+    ("ratio", "verdict", "outcome", "state"),
+    [
+        (1.05, "slower", "fail", "broken"),
+        (1.02, "slower", "pass", "kept"),
+        (0.9, "faster", "pass", "better"),
+        (1.0, "same", "pass", "kept"),
+        (1.05, "unsure", "unsure", "unknown"),
+    ],
+)
+def test_time(ratio: float, verdict: TimeVerdict, outcome: str, state: str) -> None:
+    result = held(timed(ratio, verdict), TIME)
+    assert (result.outcome, one(result).state) == (outcome, state)
+
+
+def test_slower_twice_is_slower_and_once_is_unsure() -> None:
+    first = held(timed(1.05, "slower"), TIME)
+    twice = confirmed(first, held(timed(1.06, "slower"), TIME))
+    assert twice.outcome == "fail"
+    assert twice.reason.endswith("confirmed in fresh processes")
+    once = confirmed(first, held(timed(1.0, "same"), TIME))
+    assert once.outcome == "unsure"
+    assert "but not confirmed in fresh processes" in once.reason
+    assert one(once).state == "unknown"
