@@ -73,7 +73,7 @@ def _measured(timing: Timing) -> Iterator[Memory]:
     known = [(side.side, side.memory) for side in timing.prepared if side.memory]
     drawn = [(side, _seconds(memory), None) for side, memory in known if memory.timeline]
     if drawn:
-        yield _memory("measured", "seconds since the step began", drawn, derived=False)
+        yield _memory("measured", "time since the step began, on the host", drawn, derived=False)
 
 
 def _seconds(memory: MemoryUse) -> Steps:

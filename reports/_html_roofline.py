@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from perfcli import units
@@ -10,6 +11,7 @@ from perfcli.model import BlobId, Comparison, GroupTiming, KernelFacts, Target
 
 from ._group_rows import changed_groups
 from ._html_places import kernel_id
+from ._html_roofs import ASSUMED, Roof, flops_per_second, roofs
 from ._html_scale import Scale, Tick
 from ._html_work import operations
 from ._names import shorten
@@ -17,8 +19,9 @@ from ._names import shorten
 WIDTH, HEIGHT = 760.0, 400.0
 LEFT, RIGHT, TOP, BOTTOM = 92.0, 742.0, 18.0, 352.0
 MOST_NAME = 60
-ASSUMED = "fp32"
-"""What generated kernels compute in, whatever they load."""
+SMALLEST, LARGEST = 3.0, 9.0
+LEAST = 300
+"""How far below the roof's lower end the drawing goes; what is slower lies at its edge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,21 +31,14 @@ class Point:
 
     x: float
     y: float
+    radius: float
+    """The larger, the more bytes."""
     side: str
     measured: bool
     name: str
     link: str
     text: str
     cells: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Roof:
-    path: str
-    look: str
-    text: str
-    x: float
-    y: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +83,13 @@ def roofline(comparison: Comparison, check: int, texts: Mapping[BlobId, str]) ->
         return None
     peak = target.peak_flops[ASSUMED]
     xs, ys = _scales(works, target, peak)
-    points = tuple(_point(work, target, peak, xs, ys, check) for work in works)
+    most = max(work.bytes for work in works)
+    points = tuple(_point(work, target, peak, xs, ys, check, most) for work in works)
     return Roofline(
         width=WIDTH, height=HEIGHT, left=LEFT, right=RIGHT, top=TOP, bottom=BOTTOM,
         x_ticks=xs.ticks(lambda value: f"{value:g}"),
-        y_ticks=ys.ticks(_flops_per_second),
-        roofs=tuple(_roofs(target, xs, ys)),
+        y_ticks=ys.ticks(flops_per_second),
+        roofs=tuple(roofs(target, xs, ys)),
         points=points,
         measured=any(point.measured for point in points),
         left_out=left_out,
@@ -141,11 +138,14 @@ def _scales(works: Sequence[_Work], target: Target, peak: float) -> tuple[Scale,
     low, high = min(*intensities, ridge / 20) / 2, max(*intensities, ridge * 4) * 2
     speeds = [work.flops / work.seconds for work in works if work.seconds]
     xs = Scale(low, high, LEFT, RIGHT, log=True)
-    least = min([low * target.bandwidth, *(speed / 2 for speed in speeds)])
+    roof = low * target.bandwidth
+    least = max(min([roof, *(speed / 2 for speed in speeds)]), roof / LEAST)
     return xs, Scale(least, max(target.peak_flops.values()) * 2, BOTTOM, TOP, log=True)
 
 
-def _point(work: _Work, target: Target, peak: float, xs: Scale, ys: Scale, check: int) -> Point:
+def _point(
+    work: _Work, target: Target, peak: float, xs: Scale, ys: Scale, check: int, most: float
+) -> Point:
     bound = min(peak, work.intensity * target.bandwidth)
     speed = work.flops / work.seconds if work.seconds else bound
     number, first = work.kernels[0]
@@ -162,40 +162,22 @@ def _point(work: _Work, target: Target, peak: float, xs: Scale, ys: Scale, check
     said = f"{cells[2]} operations per byte, at least {cells[3]}"
     said += f", took {cells[4]}, {cells[5]} of what the roof allows" if work.seconds else ""
     return Point(
-        x=xs(work.intensity), y=ys(speed), side=work.side, measured=work.seconds is not None,
-        name=name, link=f"#{kernel_id(check, work.side, number)}",
-        text=f"{work.side}: {name}: {said}", cells=cells,
-    )  # fmt: skip
+        x=xs(work.intensity),
+        y=ys(max(speed, ys.low)),
+        radius=_radius(work.bytes / most),
+        side=work.side,
+        measured=work.seconds is not None,
+        name=name,
+        link=f"#{kernel_id(check, work.side, number)}",
+        text=f"{work.side}: {name}: {said}",
+        cells=cells,
+    )
 
 
-def _roofs(target: Target, xs: Scale, ys: Scale) -> Iterator[Roof]:
-    fastest = max(target.peak_flops, key=lambda kind: (kind == "bf16", kind == ASSUMED))
-    for kind in dict.fromkeys((ASSUMED, fastest)):
-        peak = target.peak_flops[kind]
-        ridge = min(max(peak / target.bandwidth, xs.low), xs.high)
-        start = (xs(xs.low), ys(max(xs.low * target.bandwidth, ys.low)))
-        corner, end = (xs(ridge), ys(peak)), (xs(xs.high), ys(peak))
-        if kind != ASSUMED:  # below the first roof's corner they are one line
-            start = (
-                xs(target.peak_flops[ASSUMED] / target.bandwidth),
-                ys(target.peak_flops[ASSUMED]),
-            )
-        if peak / target.bandwidth > xs.high:
-            corner = end = (xs(xs.high), ys(xs.high * target.bandwidth))
-        path = "M" + " L".join(f"{x:g},{y:g}" for x, y in (start, corner, end))
-        word = f"{kind} {_flops_per_second(peak)}"
-        word += " (matrix units)" if kind != ASSUMED else f", memory {units.rate(target.bandwidth)}"
-        below = 17 if kind == ASSUMED else -10
-        look = "assumed" if kind == ASSUMED else "other"
-        yield Roof(path, look, word, RIGHT, end[1] + below)
+def _radius(share: float) -> float:
+    """Areas are as bytes."""
+    return round(max(SMALLEST, LARGEST * math.sqrt(share)), 1)
 
 
 def _count_flops(value: float) -> str:
     return units.size(value).replace("kB", "k").replace("B", "").strip() if value else "0"
-
-
-def _flops_per_second(value: float) -> str:
-    for size, unit in ((1e15, "PFLOP/s"), (1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1e6, "MFLOP/s")):
-        if value >= size * 0.9995:
-            return f"{value / size:.3g} {unit}"
-    return f"{value:.3g} FLOP/s"

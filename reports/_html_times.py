@@ -13,8 +13,8 @@ from ._html_places import kernel_id
 from ._html_scale import Scale, Tick
 from ._names import shorten
 
-WIDTH, ROW, TOP = 920.0, 30.0, 26.0
-LEFT, RIGHT = 470.0, 900.0
+WIDTH, ROW, TOP = 1040.0, 28.0, 26.0
+LEFT, RIGHT, TEXT = 480.0, 850.0, 870.0
 MOST_ROWS = 20
 MOST_NAME = 44
 # A change beyond this would press all others together.
@@ -42,12 +42,15 @@ class Forest:
 
     width: float
     height: float
+    right: float
     zero: float
     floor: tuple[float, float]
     floor_text: str
     ticks: tuple[Tick, ...]
     bars: tuple[Bar, ...]
     more: int
+    beyond: bool
+    """Whether a change is greater than there is room for."""
 
 
 def forest(comparison: Comparison, check: int) -> Forest:
@@ -62,12 +65,14 @@ def forest(comparison: Comparison, check: int) -> Forest:
     return Forest(
         width=WIDTH,
         height=TOP + len(bars) * ROW + 4,
+        right=TEXT,
         zero=xs(0.0),
         floor=(xs(max(-floor, xs.low)), xs(min(floor, xs.high))),
         floor_text=units.percent(floor),
         ticks=xs.ticks(_percent),
         bars=tuple(bars),
         more=len(rows) - len(shown),
+        beyond=any((change.ratio or 0) - 1 > MOST_CHANGE for _, _, _, change in shown),
     )
 
 
@@ -91,11 +96,12 @@ def _link(comparison: Comparison, group: int, check: int) -> str:
 
 
 def _scale(timing: Timing, changes: Sequence[TimeChange]) -> Scale:
-    edges = [timing.floor.relative * 1.5]
+    """From the least to the greatest change, with the noise floor on both sides."""
+    edges = [timing.floor.relative * 1.5, -timing.floor.relative * 1.5]
     for change in changes:
-        edges += [abs(edge - 1) for edge in (change.low, change.high, change.ratio) if edge]
-    most = min(max(edges) * 1.08, MOST_CHANGE)
-    return Scale(-most, most, LEFT, RIGHT)
+        edges += [edge - 1 for edge in (change.low, change.high, change.ratio) if edge]
+    low, high = max(min(edges), -MOST_CHANGE), min(max(edges), MOST_CHANGE)
+    return Scale(low * 1.05, high * 1.05, LEFT, RIGHT)
 
 
 def _bar(number: int, name: str, link: str, mark: str, change: TimeChange, xs: Scale) -> Bar:
