@@ -35,7 +35,7 @@ def report(
     ] = False,
     quiet: args.Quiet = False,
 ) -> int:
-    """Write reports of stored runs: HTML, Markdown, JUnit, SARIF.
+    """Write documents about stored runs.
 
     One run is shown by itself: its kernels and findings. Of several, the first is the base that
     each of the others is compared with, as compare does, with their newest measurement. A run is a
