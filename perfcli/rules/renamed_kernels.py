@@ -12,6 +12,7 @@ the new names over.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from perfcli import units
@@ -23,16 +24,18 @@ from perfcli.rules._kernel_names import NAMED, against_a_baseline, stem
 def check(comparison: Comparison) -> Iterator[Finding]:
     if not against_a_baseline(comparison):
         return
+    head = comparison.head.kernels
+    gone, came = _differing_names(comparison)
     pairs = [
-        (comparison.base.kernels[group.match.base[0]].name, group.match.head[0])
+        (stem(comparison.base.kernels[group.match.base[0]].name), group.match.head[0])
         for group in comparison.groups
         if len(group.match.base) == len(group.match.head) == 1
     ]
-    head = comparison.head.kernels
-    renamed = [(old, index) for old, index in pairs if stem(old) != stem(head[index].name)]
+    # Twins of equal code under two names are matched either way: no name is new then.
+    renamed = [(old, i) for old, i in pairs if old in gone and stem(head[i].name) in came]
     if not renamed:
         return
-    lines = [f"{stem(old)} → {stem(head[index].name)}" for old, index in renamed[:NAMED]]
+    lines = [f"{old} → {stem(head[index].name)}" for old, index in renamed[:NAMED]]
     more = len(renamed) - NAMED
     yield Finding(
         code=RULE.code,
@@ -45,6 +48,15 @@ def check(comparison: Comparison) -> Iterator[Finding]:
         amount=len(renamed),
         origin=origin_of(head[renamed[0][1]]),
     )
+
+
+def _differing_names(comparison: Comparison) -> tuple[Counter[str], Counter[str]]:
+    """Names that the base has more often than the head, and the other way round."""
+    base, head = (
+        Counter(stem(kernel.name) for kernel in run.kernels)
+        for run in (comparison.base, comparison.head)
+    )
+    return base - head, head - base
 
 
 RULE = Rule("PC803", "renamed kernels", __doc__, of_comparison=check)

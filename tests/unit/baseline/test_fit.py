@@ -111,3 +111,12 @@ def test_versions_that_differ_are_kept_and_builds_do_not() -> None:
     fit, _ = fitted(entry_of(base), replace(base, environment=tools))
     assert (fit.environment.torch, fit.environment.triton) == ("2.13.0+cpu", "3.7.1")
     assert fit.environment.platform == "elsewhere"
+
+
+def test_twins_under_two_names_are_not_renamed() -> None:
+    twins = [
+        kernel("triton_poi_fused_add_0", "add", text="same"),
+        kernel("triton_poi_fused_sub_1", "sub", text="same"),
+    ]
+    head = [replace(twins[0], origins=twins[1].origins), replace(twins[1], origins=())]
+    assert not against(run(twins), run(head, id="head")).findings
