@@ -1,0 +1,195 @@
+"""perfcli init-ci: what it writes, where, and what it leaves alone."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from perfcli.gate import config
+
+SCHEMAS = Path(__file__).parents[1] / "fixtures" / "schemas"
+WORKFLOW = Path(".github/workflows/perfcli.yml")
+
+
+def valid(document: Any, schema: str) -> bool:
+    jsonschema.validate(document, json.loads((SCHEMAS / schema).read_text()))
+    return True
+
+
+def parsed(path: Path) -> Any:
+    document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    if isinstance(document, dict) and True in document:  # YAML 1.1 reads "on" as a truth value
+        document["on"] = document.pop(True)
+    return document
+
+
+def test_a_workflow_that_is_one(perfcli: Any, tmp_path: Path) -> None:
+    result = perfcli("init-ci")
+    assert result.code == 0
+    assert 'perfcli baseline update --reason "first baseline"' in result.out
+    text = (tmp_path / WORKFLOW).read_text()
+    assert not re.search(r"@[A-Z]+@", text), "nothing is left to fill in"
+    document = parsed(tmp_path / WORKFLOW)
+    assert valid(document, "github-workflows.json")
+    assert document["permissions"] == {}
+    # The job that runs a pull request's code can read, and nothing else.
+    jobs = document["jobs"]
+    assert jobs["gate"]["permissions"] == {"contents": "read"}
+    assert jobs["gpu"]["permissions"] == {"contents": "read"}
+    assert "run" not in {key for step in jobs["code-scanning"]["steps"] for key in step}
+
+
+def test_no_expression_in_a_script(perfcli: Any, tmp_path: Path) -> None:
+    """What GitHub puts into a script is run: a branch can be called ``$(command)``."""
+    perfcli("init-ci")
+    for job in parsed(tmp_path / WORKFLOW)["jobs"].values():
+        for step in job["steps"]:
+            assert "${{" not in step.get("run", "")
+            assert step.get("with", {}).get("persist-credentials", False) is False
+
+
+def test_the_configuration_is_one_that_the_gate_reads(perfcli: Any, tmp_path: Path) -> None:
+    perfcli("init-ci")
+    found = config.read(tmp_path / "perfcli.toml")
+    assert [check.name for check in found.checks] == ["example@h100"]
+    assert found.fail_on == "warning"
+
+
+def test_what_it_wrote_runs(perfcli: Any) -> None:
+    assert perfcli("init-ci").code == 0
+    assert perfcli("gate", "-q").code == 4
+    assert perfcli("baseline", "update", "--reason", "first baseline", "-q").code == 0
+    assert perfcli("gate", "-q").code == 0
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_pyproject_keeps_every_byte(perfcli: Any, tmp_path: Path, end: str) -> None:
+    old = end.join(["[project]   # ours", "name='x'", "[tool.ruff]", "line-length=100"])
+    (tmp_path / "pyproject.toml").write_bytes(old.encode())
+    assert perfcli("init-ci").code == 0
+    new = (tmp_path / "pyproject.toml").read_bytes().decode()
+    assert new.startswith(old)
+    assert (new.count("\r\n") == new.count("\n")) is (end == "\r\n")
+    assert tomllib.loads(new)["tool"]["ruff"] == {"line-length": 100}
+    assert config.read(tmp_path / "pyproject.toml").checks[0].scenario == "rmsnorm"
+    assert not (tmp_path / "perfcli.toml").exists()
+
+
+def test_a_closed_tool_table_is_left_alone(perfcli: Any, tmp_path: Path) -> None:
+    old = 'tool = { black = { line-length = 90 } }\n[project]\nname = "x"\n'
+    (tmp_path / "pyproject.toml").write_text(old)
+    assert perfcli("init-ci").code == 0
+    assert (tmp_path / "pyproject.toml").read_text() == old
+    assert config.read(tmp_path / "perfcli.toml").checks
+
+
+def test_pyproject_that_is_no_toml(perfcli: Any, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[project\n")
+    result = perfcli("init-ci")
+    assert result.code == 2
+    assert "can't read pyproject.toml" in result.complaint
+
+
+def test_twice_changes_nothing_and_force_leaves_the_configuration(
+    perfcli: Any, tmp_path: Path
+) -> None:
+    perfcli("init-ci")
+    before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+    assert "kept" in perfcli("init-ci").out
+    assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before
+
+    (tmp_path / WORKFLOW).write_text("mine\n")
+    (tmp_path / "perfcli.toml").write_text("[[checks]]\nscenario = 'softmax'\n")
+    assert "--force overwrites it" in perfcli("init-ci").out
+    assert (tmp_path / WORKFLOW).read_text() == "mine\n"
+    assert perfcli("init-ci", "--force").code == 0
+    assert (tmp_path / WORKFLOW).read_bytes() == before[tmp_path / WORKFLOW]
+    assert "softmax" in (tmp_path / "perfcli.toml").read_text()
+
+
+def test_a_model_of_the_repository_is_taken_without_running_it(
+    perfcli: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "model.py").write_text(
+        "import torch\nraise SystemExit('never run')\n"
+        "def build(layers: int = 2):\n    return object(), (torch.ones(1),), 'training'\n"
+    )
+    (tmp_path / "broken.py").write_text("import torch\ndef build(:\n")
+    perfcli("init-ci")
+    (check,) = config.read(tmp_path / "perfcli.toml").checks
+    assert (check.name, check.scenario) == ("model@h100", "src/model.py:build")
+
+
+def test_a_module_alone_is_a_hint(perfcli: Any, tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text("from torch import nn\nclass Net(nn.Module):\n    pass\n")
+    perfcli("init-ci")
+    text = (tmp_path / "perfcli.toml").read_text()
+    assert '# scenario = "net.py:build"' in text
+    assert config.read(tmp_path / "perfcli.toml").checks[0].scenario == "rmsnorm"
+
+
+def test_gitlab(perfcli: Any, tmp_path: Path) -> None:
+    assert perfcli("init-ci", "--gitlab").code == 0
+    part = parsed(tmp_path / ".gitlab/perfcli.yml")
+    assert valid(part, "gitlab-ci.json")
+    assert valid(parsed(tmp_path / ".gitlab-ci.yml"), "gitlab-ci.json")
+    assert part["perfcli"]["artifacts"]["when"] == "always"
+    assert part["perfcli"]["artifacts"]["reports"] == {"junit": "perfcli.xml"}
+    assert not (tmp_path / WORKFLOW).exists()
+
+
+def test_gitlab_that_is_in_use_is_told_how(perfcli: Any, tmp_path: Path) -> None:
+    (tmp_path / ".gitlab-ci.yml").write_text("test:\n  script: [make]\n")
+    result = perfcli("init-ci")
+    assert "include: [{ local: .gitlab/perfcli.yml }]" in result.out
+    assert (tmp_path / ".gitlab-ci.yml").read_text() == "test:\n  script: [make]\n"
+
+
+def test_pre_commit(perfcli: Any, tmp_path: Path) -> None:
+    assert perfcli("init-ci", "--pre-commit").code == 0
+    (repo,) = parsed(tmp_path / ".pre-commit-config.yaml")["repos"]
+    (hook,) = repo["hooks"]
+    assert (repo["repo"], hook["stages"], hook["pass_filenames"]) == ("local", ["pre-push"], False)
+    (shipped,) = parsed(Path(__file__).parents[2] / ".pre-commit-hooks.yaml")
+    assert {k: v for k, v in shipped.items() if k != "description"} == hook
+
+
+def test_pre_commit_that_is_in_use_is_told_how(perfcli: Any, tmp_path: Path) -> None:
+    (tmp_path / ".pre-commit-config.yaml").write_text("repos: []\n")
+    result = perfcli("init-ci", "--pre-commit")
+    assert "- id: perfcli-gate" in result.out
+    assert (tmp_path / ".pre-commit-config.yaml").read_text() == "repos: []\n"
+
+
+def test_below_the_root(perfcli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / "inside").mkdir()
+    monkeypatch.chdir(tmp_path / "inside")
+    result = perfcli("init-ci")
+    assert result.code == 2
+    assert str(tmp_path) in result.complaint
+    assert not list((tmp_path / "inside").iterdir())
+
+
+def test_a_folder_that_cannot_be_written(perfcli: Any, tmp_path: Path) -> None:
+    (tmp_path / ".github").write_text("a file in the folder's place")
+    result = perfcli("init-ci", "--github")
+    assert result.code == 2
+    assert "can't write .github/workflows/perfcli.yml" in result.complaint
+
+
+def test_the_main_branch_is_the_remotes(perfcli: Any, tmp_path: Path) -> None:
+    head = tmp_path / ".git" / "refs" / "remotes" / "origin" / "HEAD"
+    head.parent.mkdir(parents=True)
+    head.write_text("ref: refs/remotes/origin/trunk\n")
+    perfcli("init-ci")
+    assert parsed(tmp_path / WORKFLOW)["on"]["push"]["branches"] == ["trunk"]
