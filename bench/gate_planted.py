@@ -37,6 +37,8 @@ SMOKE = (
     "rename-function", "comments", "move-helper", "type-hints", "logging-outside",
 )  # fmt: skip
 REPORT = "gate.json"
+PER_KERNEL = ("load_bits", "occupancy")
+"""Of which more is better, and which no total sums up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,8 @@ class Outcome:
         """Whether the edit made its own number worse, whatever the gate thinks of it."""
         if self.before is None or self.after is None:
             return False
-        return self.after > self.before
+        less_is_worse = self.edit.metric in PER_KERNEL
+        return self.after < self.before if less_is_worse else self.after > self.before
 
 
 def perfcli(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -113,15 +116,24 @@ def _said(check: dict[str, Any], finding: dict[str, Any]) -> str:
 
 
 def _numbers(edit: Edit, document: dict[str, Any]) -> tuple[float | None, float | None]:
-    """The edit's metric on both sides: a total's sum over all checks, or how many findings of a
-    rule the comparison says came and went."""
+    """The edit's metric on both sides: a total's sum over all checks, one kernel's, or how many
+    findings of a rule the comparison says came and went."""
     comparisons = [c["comparison"] for c in document.get("checks", []) if c["comparison"]]
     if not edit.metric or not comparisons:
         return None, None
+    if edit.metric in PER_KERNEL:
+        return _of_a_kernel(edit.metric, document)
     if edit.metric.startswith("PC"):
         return _findings(edit.metric, comparisons)
     totals = [c["totals"][edit.metric] for c in comparisons if edit.metric in c["totals"]]
     return tuple(sum(t[side] or 0 for t in totals) for side in ("base", "head"))  # type: ignore[return-value]
+
+
+def _of_a_kernel(metric: str, document: dict[str, Any]) -> tuple[float | None, float | None]:
+    """Of the kernel that lost the largest part of it."""
+    limits = [i for check in document["checks"] for i in check["limits"] if i["metric"] == metric]
+    known = [(i["base"], i["head"]) for i in limits if i["base"] and i["head"] is not None]
+    return min(known, key=lambda pair: pair[1] / pair[0], default=(None, None))
 
 
 def _findings(code: str, comparisons: Sequence[dict[str, Any]]) -> tuple[float, float]:

@@ -193,21 +193,9 @@ ROWS = (
     edit(
         "padded-outputs",
         "Experts write into padded rows",
-        "PC204",
+        "load_bits",
         EXPERTS,
         "torch.randn(TOKENS, WIDTH, dtype=torch.bfloat16) for _",
         "torch.randn(TOKENS, WIDTH + 1, dtype=torch.bfloat16)[:, 1:] for _",
-    ),
-    edit(
-        "by-index",
-        "Look experts up by their number",
-        "loads",
-        EXPERTS,
-        SUM,
-        """    total = torch.zeros_like(query, dtype=torch.float32)
-    places = torch.arange(TOKENS, device=query.device).flip(0).flip(0).contiguous()
-    for number, output in enumerate(outputs):
-        total = total + gates[:, number, None] * output[places].float()
-""",
     ),
 )
