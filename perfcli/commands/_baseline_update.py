@@ -15,6 +15,7 @@ from perfcli.baseline.entry import Made
 from perfcli.baseline.file import Check as Kept
 from perfcli.baseline.fit import fitted
 from perfcli.commands import _baseline_file, _gate_checks, _output
+from perfcli.commands._gate_order import NotesOf
 from perfcli.commands._gate_view import kernels
 from perfcli.commands._obtain import How
 from perfcli.commands._progress import Notes
@@ -44,7 +45,8 @@ def run(update: Update, checks: Sequence[Check], some: bool, notes: Notes) -> in
     revision = _revision(update.config.folder)
     lines: list[str] = []
     for check in checks:
-        head = _gate_checks.head(update.config, check, update.how, update.jobs, notes).run
+        own = NotesOf(check.name, notes)
+        head = _gate_checks.head(update.config, check, update.how, update.jobs, own).run
         named = replace(head, scenario=check.scenario)
         plain = facts.plain(named, explain(head))
         before = old.get(check.name)

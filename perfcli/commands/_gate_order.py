@@ -58,3 +58,17 @@ class Checked:
     exit_code: int
     head: Obtained | None = None
     used: frozenset[Allowance] = frozenset()
+
+
+class NotesOf(Notes):
+    """Remarks about one check: they begin with its name."""
+
+    def __init__(self, check: str, notes: Notes) -> None:
+        super().__init__(notes.quiet)
+        self._check = check
+
+    def say(self, text: str) -> None:
+        super().say(f"{self._check}: {text}")
+
+    def warn(self, text: str) -> None:
+        super().warn(f"{self._check}: {text}")

@@ -4,9 +4,10 @@ others from it."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from perfcli.commands._baseline_file import TOOLS
-from perfcli.commands._gate_order import Against, Checked, Compared, NoBase, Order
+from perfcli.commands._gate_order import Against, Checked, Compared, NoBase, NotesOf, Order
 from perfcli.commands._texts import Texts
 from perfcli.diff.compare import check_allowed
 from perfcli.errors import Interrupted, PerfcliError
@@ -22,7 +23,9 @@ def check_aspects(allow: Sequence[str]) -> None:
 
 
 def checked(checks: Sequence[Check], compared: Compared, order: Order) -> Iterator[Checked]:
+    notes = order.notes
     for check in checks:
+        order = replace(order, notes=NotesOf(check.name, notes))
         try:
             yield _judged(check, compared(check, order), order)
         except Interrupted:
@@ -31,7 +34,7 @@ def checked(checks: Sequence[Check], compared: Compared, order: Order) -> Iterat
             yield Checked(Judged(check.name, "pass", str(error)), 0)
         except PerfcliError as error:
             if error.detail.strip():
-                order.notes.warn(f"{check.name}: {error}\n{error.detail.rstrip()}")
+                order.notes.warn(f"{error}\n{error.detail.rstrip()}")
             text = " ".join(str(error).split())
             yield Checked(Judged(check.name, "fault", text, fault=text), error.exit_code)
 
@@ -60,7 +63,7 @@ def _result(check: Check, against: Against, order: Order) -> Result:
     first = judged(against.comparison, policy)
     if against.again is None or confirming.slower(first) is None:
         return first
-    order.notes.say(f"{check.name}: slower; measured once more, in fresh processes")
+    order.notes.say("slower; measured once more, in fresh processes")
     return confirming.confirmed(first, judged(against.again(), policy))
 
 

@@ -10,6 +10,7 @@ from perfcli.model import Comparison, Finding, Judged, Judgement, KernelGroup
 
 if TYPE_CHECKING:
     from rich.console import Group
+    from rich.text import Text
 
 WORDS = {"pass": "PASS", "fail": "FAIL", "unsure": "UNSURE", "fault": "ERROR"}
 _STYLES = {"pass": "green", "fail": "bold red", "unsure": "yellow", "fault": "bold red"}
@@ -19,14 +20,13 @@ _OF_NAMES = "PC80"  # new, gone and renamed kernels
 
 def report(judgement: Judgement, quiet: bool) -> Group:
     """One line for each check, what is broken in each, and what to know besides."""
-    from rich.console import Group
     from rich.text import Text
 
     text = Text(no_wrap=True, overflow="ignore")  # a line of a log is not broken
     text.append(WORDS[judgement.outcome], _STYLES[judgement.outcome])
     text.append(f"  {judgement.reason}\n")
     if quiet:
-        return Group(text)
+        return _whole(text)
     text.append("\n")
     width = max(len(check.name) for check in judgement.checks)
     for check in judgement.checks:
@@ -41,6 +41,13 @@ def report(judgement: Judgement, quiet: bool) -> Group:
     for warning in judgement.warnings:
         text.append("warning: ", "yellow")
         text.append(units.printable(f"{warning}\n"))
+    return _whole(text)
+
+
+def _whole(text: Text) -> Group:
+    from rich.console import Group
+
+    text.rstrip()
     return Group(text)  # alone, a text forgets that it is not wrapped
 
 
