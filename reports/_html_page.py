@@ -108,8 +108,8 @@ def _shown(value: Any) -> Any:
 
 
 def _broken(name: str) -> Any:
-    """A long name that may be broken behind underscores and dots."""
+    """A long name that may be broken behind underscores."""
     from markupsafe import Markup, escape
 
     text = str(escape(units.printable(name)))
-    return Markup(text.replace("_", "_<wbr>").replace(".", ".<wbr>"))
+    return Markup(text.replace("_", "_<wbr>"))

@@ -417,7 +417,12 @@
     else if (dialog.open) dialog.close();
   };
   dialog.addEventListener("close", () => {
-    if (isPage()) history.pushState(null, "", location.href.split("#")[0]);
+    if (!isPage()) return;
+    try {
+      history.pushState(null, "", location.href.split("#")[0]);
+    } catch {
+      location.hash = "";  // a browser that lets files have no history
+    }
   });
   dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
   addEventListener("hashchange", route);
