@@ -38,9 +38,13 @@ def check(judged: Judged, rank: int, root: str, alone: bool) -> list[Section]:
 
 def _title(judged: Judged) -> str:
     # The first lines of a plain comparison say its reason, and more.
-    said = judged.fault or _judgement_rows.is_plain_check(judged)
+    said = judged.fault or _judgement_rows.is_plain_check(judged) or _same_reason(judged)
     reason = "" if said else f"\n\n{prose(shorten(judged.reason, MOST_TEXT))}"
     return f"### {check_word(judged)} {code(check_name(judged))}{reason}\n\n"
+
+
+def _same_reason(judged: Judged) -> bool:
+    return judged.comparison is not None and judged.reason == judged.comparison.reason
 
 
 def _limits(judged: Judged, rank: int) -> list[Section]:

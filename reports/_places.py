@@ -28,8 +28,8 @@ class Place:
     @property
     def uri(self) -> str:
         """Relative inside the repository, else ``file:///…``; percent-encoded (RFC 3986)."""
-        encoded = quote(self.path, safe="/")
-        return encoded if self.inside else f"file://{encoded}"
+        encoded = quote(self.path, safe="/", errors="replace")
+        return f"file://{encoded}" if self.path.startswith("/") else encoded
 
 
 def place(location: str, root: str) -> Place | None:
