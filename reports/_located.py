@@ -49,9 +49,12 @@ def _first(
     candidates = [*origins, *(origin for kernel in kernels for origin in kernel.origins)]
     places = [(place(o.location, root), o.code) for o in candidates if o.location]
     known = [(where, code) for where, code in places if where is not None]
-    # A line of the repository says more than one of a library that the model uses.
+    # A line of the repository says more than one of a library that the model uses, which stands
+    # in another folder on each machine.
     inside = [(where, code) for where, code in known if where.inside]
-    return next(iter((*inside, *known)), (next(_scenario(run, root), None), ""))
+    files = [(where, "") for where in _scenario(run, root)]
+    own = [each for each in files if each[0].inside]
+    return next(iter((*inside, *own, *known, *files)), (None, ""))
 
 
 def _scenario(run: Run, root: str) -> Iterator[Place]:

@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from cli.conftest import Perfcli
+from handmade_judgement import HOSTILE, hostile
 
+from perfcli import store
 from perfcli.commands import _output
 from perfcli.errors import PerfcliError
+from perfcli.model import Bundle
 
 WORSE = ("compare", "gqa-transformer", "--preset", "smoke", "-b", "triton.mix_order_reduction=0")
 SUMMARY = "GITHUB_STEP_SUMMARY"
@@ -212,3 +217,45 @@ def test_report_is_refused(perfcli: Perfcli) -> None:
     unlike = perfcli("report", base, other, "--html", "a.html")
     assert unlike.code == 4
     assert not os.path.exists("a.html")
+
+
+def test_report_needs_no_torch(perfcli: Perfcli) -> None:
+    perfcli(*WORSE)
+    code = (
+        "import sys\n"
+        "sys.modules['torch'] = sys.modules['triton'] = None\n"
+        "from perfcli.cli import main\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    formats = ("markdown", "html", "junit", "sarif")
+    options = [t for name in formats for t in (f"--{name}", f"r.{name}")]
+    command = [sys.executable, "-c", code, "report", *runs(), *options, "--quiet"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert all(Path(f"r.{name}").stat().st_size > 1000 for name in formats)
+
+
+# --- names that mean harm ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", range(len(HOSTILE)))
+def test_stored_runs_with_harmful_names(perfcli: Perfcli, number: int) -> None:
+    """Through the whole command: nothing of them reaches a terminal or a runner as a command."""
+    comparison = hostile(HOSTILE[number]).checks[0].comparison
+    assert comparison is not None
+    for run in (comparison.base, comparison.head):
+        store.save(Bundle(run, {}))
+    names = ("markdown", "junit", "sarif", "html")
+    options = [text for name in names for text in (f"--{name}", f"r.{name}")]
+    result = perfcli("report", "base-id", "head-id", *options, "--github")
+    assert result.code == 1, result.err
+    assert all(c.isprintable() or c == "\n" for c in result.out + result.err)
+    told, _, quoted = result.out.partition("::stop-commands::")
+    assert all(re.match(r"::(error|warning|notice) ", line) for line in told.splitlines())
+    assert quoted.endswith(f"::{quoted[:32]}::\n")
+    texts = {name: Path(f"r.{name}").read_text() for name in names}
+    assert all(c.isprintable() or c == "\n" for c in texts["markdown"] + texts["junit"])
+    assert "<img src=x" not in texts["html"] + texts["markdown"]
+    assert "\x1b" not in texts["html"] + texts["sarif"]
+    ElementTree.fromstring(texts["junit"])
+    json.loads(texts["sarif"])

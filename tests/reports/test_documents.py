@@ -192,6 +192,19 @@ def test_a_comparison_without_findings_has_its_verdict_as_a_result() -> None:
     assert (result["ruleId"], place(result)) == ("regression", ("models/gpt.py", 12))
 
 
+def test_a_line_of_a_library_comes_after_the_users_own_file() -> None:
+    """The library stands in another folder on each machine."""
+    comparison = comparison_of(plain())
+    kernels = [replace(k, origins=[replace(o, location="/usr/lib/nn.py:3") for o in k.origins])
+               for k in comparison.head.kernels]  # fmt: skip
+    head = replace(comparison.head, kernels=tuple(kernels), scenario="models/norm.py:norm")
+    (result,) = results(plain(replace(comparison, head=head, findings=())))
+    assert place(result) == ("models/norm.py", 1)
+    shipped = replace(head, scenario="rmsnorm")
+    (result,) = results(plain(replace(comparison, head=shipped, findings=())))
+    assert place(result) == ("file:///usr/lib/nn.py", 3)
+
+
 def comparison_of(judgement: Judgement) -> Any:
     return judgement.checks[0].comparison
 
