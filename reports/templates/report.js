@@ -251,7 +251,7 @@
     const row = make("tr");
     for (const source of sources) {
       if (hasCounts(source)) row.append(make("th", "gutter", NAMES.map((n) => n.padStart(4)).join("")));
-      row.append(make("th", "nr"));
+      row.append(make("td", "nr"));
       const title = make("th", "", `${source.side} ${source.number}`);
       title.scope = "col";
       row.append(title);
