@@ -9,6 +9,7 @@ from perfcli import units
 from perfcli.diff.verdict import how_changed, to_look_at
 from perfcli.gate import metrics
 from perfcli.gate.allowances import EVERYTHING, covers, named
+from perfcli.gate.excepting import excepted
 from perfcli.model import (
     Allowance,
     Change,
@@ -41,7 +42,7 @@ def held(
     if limit.metric == metrics.TIME:
         result = replace(result, text=_time_text(comparison, limit))
     if result.state == "broken":
-        result = _excepted(comparison, result, allowances)
+        result = excepted(comparison, result, allowances)
     blame = _most_to_blame(comparison, limit.metric) if result.state == "broken" else ""
     yield replace(result, text=f"{result.text}: {blame}" if blame else result.text)
 
@@ -65,7 +66,7 @@ def _state(limit: Limit, change: Change, allowed: float | None) -> LimitState:
         return "kept"  # nothing became scalar: there is less to load
     if limit.most is None and not _sure(change):
         return "unknown"
-    if _worse(limit.metric, change.head, allowed):
+    if metrics.is_worse(limit.metric, change.head, allowed):
         return "broken"
     return "better" if change.outcome == "better" else "kept"
 
@@ -82,10 +83,6 @@ def _of_time(limit: Limit, change: Change, allowed: float) -> LimitState:
         return "broken" if (change.head or 0.0) > allowed else "kept"
     states: dict[str, LimitState] = {"better": "better", "same": "kept"}
     return states.get(change.outcome, "unknown")
-
-
-def _worse(metric: str, value: float, allowed: float) -> bool:
-    return value < allowed if metrics.higher_is_better(metric) else value > allowed
 
 
 def _allowed(limit: Limit, base: float | None) -> float | None:
@@ -182,39 +179,6 @@ def _worst(comparison: Comparison, limit: Limit, group: KernelGroup) -> float | 
     ]
     values = [value for kernel in kernels if (value := of(kernel)) is not None]
     return (min if metrics.higher_is_better(limit.metric) else max)(values, default=None)
-
-
-# --- exceptions to a total -------------------------------------------------------------------
-
-
-def _excepted(
-    comparison: Comparison, result: LimitResult, allowances: Sequence[Allowance]
-) -> LimitResult:
-    """Allowed where an exception covers the total, or where it would hold without what the
-    excepted kernels added."""
-    metric, head = result.limit.metric, result.head or 0.0
-    for allowance in allowances:
-        if allowance.kernel == EVERYTHING and covers(allowance, metric, [], head):
-            return replace(result, state="allowed", allowance=allowance)
-        less = _added(comparison, metric, allowance)
-        allowed = result.allowed if result.allowed is not None else head
-        if less and not _worse(metric, head - less, allowed):
-            return replace(result, state="allowed", allowance=allowance)
-    return result
-
-
-def _added(comparison: Comparison, metric: str, allowance: Allowance) -> float:
-    """What the kernels that an exception names added to a sum."""
-    if metric not in metrics.OF_KERNELS or metrics.OF_KERNELS[metric].fold != "sum":
-        return 0.0
-    added = 0.0
-    for group in comparison.groups:
-        change = metrics.of_group(comparison, group, metric)
-        names = [kernel.name for kernel in metrics.members(comparison, group)[1]]
-        if change is None or not names or not covers(allowance, metric, names, change.head):
-            continue
-        added += max((change.head or 0.0) - (change.base or 0.0), 0.0)
-    return added
 
 
 def _most_to_blame(comparison: Comparison, metric: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from perfcli.diff.metrics import DECIDING
 from perfcli.diff.verdict import judge
 from perfcli.gate import holding
 from perfcli.gate.allowances import covers
@@ -19,6 +20,8 @@ from perfcli.model import (
     Severity,
 )
 
+FEW_WORDS = 16
+"""Spilled words that cost little (PC101)."""
 _GRAVEST_FIRST: tuple[Severity, ...] = ("error", "warning", "info")
 
 
@@ -54,7 +57,7 @@ def judged(comparison: Comparison, policy: Policy) -> Result:
     """A broken limit, a grave finding that came with the head and wrong results fail. It is unsure
     where there is none of these, but a limit can't be told, or something else keeps the two runs
     from being called no worse."""
-    better = _numbers(comparison) == "better"
+    better = _better(comparison)
     limits = tuple(
         result
         for limit in policy.limits
@@ -110,11 +113,20 @@ def _counts(comparison: Comparison, finding: Finding, fail_on: Severity | None) 
         return False
     if _GRAVEST_FIRST.index(finding.severity) > _GRAVEST_FIRST.index(fail_on):
         return False
-    return finding.severity == "error" or _numbers(comparison) != "better"
+    return finding.severity == "error" or not _better(comparison)
+
+
+def _better(comparison: Comparison) -> bool:
+    """Whether the numbers got better by what weighs something: then a warning is a doubt, and
+    more kernels are no loss."""
+    if _numbers(comparison) != "better":
+        return False
+    got = [c for c in comparison.totals if c.metric in DECIDING and c.outcome == "better"]
+    return any(c.metric != "spilled_words" or -(c.delta or 0) > FEW_WORDS for c in got)
 
 
 def _numbers(comparison: Comparison) -> str:
-    """What the numbers alone say: where they got better, a warning is a doubt, no regression."""
+    """What the numbers alone say, without findings."""
     return judge(comparison.base, comparison.head, comparison.totals, comparison.groups)[0]
 
 

@@ -51,6 +51,10 @@ def higher_is_better(metric: str) -> bool:
     return metric in OF_KERNELS and OF_KERNELS[metric].better == "higher"
 
 
+def is_worse(metric: str, value: float, than: float) -> bool:
+    return value < than if higher_is_better(metric) else value > than
+
+
 def total(comparison: Comparison, metric: str) -> Change | None:
     """The whole run's number on both sides; None where neither knows it."""
     if metric == TIME:

@@ -355,3 +355,9 @@ def test_slower_twice_is_slower_and_once_is_unsure() -> None:
     assert once.outcome == "unsure"
     assert "but not confirmed in fresh processes" in once.reason
     assert one(once).state == "unknown"
+
+
+def test_a_few_words_less_are_no_reason_for_more_kernels() -> None:
+    base = [kernel("ab_0", "mul", "add", loads=9, stack=8, read=2000, written=1000), BASE[2]]
+    result = judged(of(BASE, base), USUAL_POLICY)
+    assert {r.limit.metric for r in result.limits if r.state == "broken"} >= {"kernels", "loads"}
