@@ -52,23 +52,51 @@ def pack(
         import cloudpickle
     except ImportError:
         raise PerfcliError(NEEDS_CLOUDPICKLE) from None
-    senders = Senders(frozenset(module.__name__ for module in by_value))
-    devices: set[str] = set()
-
-    def dumped(value: Any) -> bytes:
-        with senders.registered(cloudpickle) as registry:
-            file = io.BytesIO()
-            _pickler(cloudpickle, senders, registry, devices)(file).dump(value)
-            return file.getvalue()
-
+    packing = _Packing(cloudpickle, Senders(frozenset(module.__name__ for module in by_value)))
     try:
-        packed = dumped((call, tuple(args), dict(kwargs)))
+        packed = packing.dumped((call, tuple(args), dict(kwargs)))
     except Exception as error:
-        where = culprit(call, args, kwargs, dumped)
+        where = culprit(call, args, kwargs, packing.dumped)
         raise PerfcliError(
             f"{where} can't be sent to the worker: {type(error).__name__}: {error}"
         ) from error
-    return Packed(base64.b64encode(packed).decode(), frozenset(devices))
+    return Packed(base64.b64encode(packed).decode(), frozenset(packing.devices))
+
+
+class _Packing:
+    """What the picklers of one call have in common."""
+
+    def __init__(self, cloudpickle: Any, senders: Senders) -> None:
+        self._cloudpickle = cloudpickle
+        self.senders = senders
+        self.devices: set[str] = set()
+        self._open: set[str] = set()
+
+    def dumped(self, value: Any) -> bytes:
+        with self.senders.registered(self._cloudpickle) as registry:
+            file = io.BytesIO()
+            _pickler(self._cloudpickle, self, registry)(file).dump(value)
+            return file.getvalue()
+
+    def inside(self, module: ModuleType) -> dict[str, Any]:
+        """What a module that is sent whole has, without what can't be sent: of a module nobody
+        says what is needed."""
+        name = module.__name__
+        if name in self._open:
+            return {}
+        self._open.add(name)
+        try:
+            names = {k: v for k, v in vars(module).items() if not k.startswith("__")}
+            return {k: v for k, v in names.items() if self._can_be_sent(v)}
+        finally:
+            self._open.remove(name)
+
+    def _can_be_sent(self, value: Any) -> bool:
+        try:
+            self.dumped(value)
+        except Exception:
+            return False
+        return True
 
 
 class _Namespace:
@@ -81,23 +109,23 @@ class _Namespace:
         self.importable = name in sys.modules and not senders.sent_whole(name)
 
 
-def _pickler(cloudpickle: Any, senders: Senders, registry: Registry, devices: set[str]) -> Any:
+def _pickler(cloudpickle: Any, packing: _Packing, registry: Registry) -> Any:
     """The class of a pickler that sends tensors as what describes them."""
     torch = sys.modules.get("torch")
+    senders = packing.senders
     base: Any = cloudpickle.Pickler
 
     class Pickler(base):  # type: ignore[misc]
         def reducer_override(self, value: Any) -> Any:
             if isinstance(value, _Namespace):
                 return given.namespace, (value.names, value.importable)
-            reduced = described(torch, value, devices) if torch is not None else None
+            reduced = described(torch, value, packing.devices) if torch is not None else None
             reduced = reduced or _triton_kernel(value, senders)
             if reduced is not None:
                 return reduced
             if isinstance(value, ModuleType) and senders.sent_whole(value.__name__):
-                inside = {k: v for k, v in vars(value).items() if not k.startswith("__")}
                 there = (self._namespace(vars(value)),)
-                return given.module, there, inside, None, None, given.fill
+                return given.module, there, packing.inside(value), None, None, given.fill
             if isinstance(value, FunctionType | type):
                 if not senders.by_name(value) and (bare := eager(value)) is not value:
                     return given.same, (bare,)

@@ -4,7 +4,7 @@ GPU that is not there. What a kernel loads and stores is known from what it comp
 from __future__ import annotations
 
 import functools
-import importlib
+import importlib.util
 import os
 import subprocess
 import sys
@@ -204,6 +204,47 @@ def test_what_patching_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     imported = inspected(Block(), rows())
     sent = inspected(Block(), rows(), by_value=[sys.modules[__name__], layers])
     assert [k[0].kind for k in (imported, sent)] == ["persistent-reduction", "pointwise"]
+
+
+STRAY = """
+import threading
+LOCK = threading.Lock()
+FACTOR = 3
+def block(x):
+    return inner(x) * FACTOR
+def inner(x):
+    return x.sigmoid()
+"""
+
+
+def test_a_module_that_nobody_can_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "stray_helpers.py").write_text(STRAY)
+    spec = importlib.util.spec_from_file_location("stray_helpers", tmp_path / "stray_helpers.py")
+    assert spec is not None
+    assert spec.loader is not None
+    helpers = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "stray_helpers", helpers)
+    spec.loader.exec_module(helpers)
+    k = inspected(lambda x: helpers.block(x), rows())
+    assert (k.launches, k.loads, k.stores) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("mode", ["forward", "training"])
+def test_the_kernels_are_those_of_the_same_scenario(
+    mode: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sent as an object or built in a worker: byte for byte the same binaries."""
+    from perfcli import registry
+
+    monkeypatch.chdir(tmp_path)  # a compiled scenario is stored
+    scenario = registry.scenario("rmsnorm")
+    params = registry.resolve_params(scenario, "smoke", {"mode": mode})
+    workload = registry.build(scenario, params)
+    sent = inspected(workload.call, *workload.inputs, kwargs=workload.kwargs, mode=mode)
+    built = perfcli.inspect("rmsnorm", target="h100", preset="smoke", params={"mode": mode})
+    assert [k.facts.binary_hash for k in sent] == [k.facts.binary_hash for k in built]
+    assert None not in [k.facts.binary_hash for k in sent]
+    assert [k.code for k in sent] == [k.code for k in built]
 
 
 def test_what_can_not_be_sent() -> None:
