@@ -8,7 +8,8 @@ from datetime import date
 from perfcli import units
 from perfcli.baseline.file import Check as Kept
 from perfcli.commands import _baseline_file, _table
-from perfcli.gate.config import Check, Config
+from perfcli.gate.checks import Check
+from perfcli.gate.config import Config
 
 _HEADERS = ("check", "of", "age", "kernels", "torch", "triton", "revision", "reason")
 

@@ -22,7 +22,8 @@ from perfcli.commands._progress import Notes
 from perfcli.diagnosis import explain
 from perfcli.diff.compare import ASPECTS, compare
 from perfcli.errors import PerfcliError
-from perfcli.gate.config import Check, Config
+from perfcli.gate.checks import Check
+from perfcli.gate.config import Config
 from perfcli.model import Comparison, Run
 
 

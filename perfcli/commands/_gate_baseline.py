@@ -9,7 +9,7 @@ from perfcli.commands._gate_order import Against, Compared, Order
 from perfcli.diagnosis import diagnose, rule
 from perfcli.diff.compare import ASPECTS, compare
 from perfcli.errors import PerfcliError
-from perfcli.gate.config import Check
+from perfcli.gate.checks import Check
 from perfcli.model import Finding, Provenance
 
 

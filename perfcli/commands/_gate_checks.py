@@ -15,7 +15,8 @@ from perfcli.commands._progress import Notes
 from perfcli.commands._request import Question, Side
 from perfcli.errors import PerfcliError
 from perfcli.gate import config as configuration
-from perfcli.gate.config import Check, Config
+from perfcli.gate.checks import Check
+from perfcli.gate.config import Config
 from perfcli.model import Run
 from perfcli.names import suggestion
 

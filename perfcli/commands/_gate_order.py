@@ -10,7 +10,8 @@ from typing import TypeAlias
 from perfcli.commands._obtain import How, Obtained
 from perfcli.commands._progress import Notes
 from perfcli.errors import PerfcliError
-from perfcli.gate.config import Check, Config
+from perfcli.gate.checks import Check
+from perfcli.gate.config import Config
 from perfcli.model import Allowance, Comparison, Judged, Provenance
 
 

@@ -18,7 +18,7 @@ from perfcli.commands._request import Job, Question, Side
 from perfcli.diagnosis import diagnose
 from perfcli.diff.compare import ASPECTS, compare
 from perfcli.errors import Interrupted, PerfcliError
-from perfcli.gate.config import Check
+from perfcli.gate.checks import Check
 from perfcli.model import Comparison, Provenance, Run
 
 

@@ -12,7 +12,8 @@ from perfcli.commands._texts import Texts
 from perfcli.diff.compare import check_allowed
 from perfcli.errors import Interrupted, PerfcliError
 from perfcli.gate import allowances, confirming
-from perfcli.gate.config import Check, Config
+from perfcli.gate.checks import Check
+from perfcli.gate.config import Config
 from perfcli.gate.judging import Policy, Result, judged
 from perfcli.model import Judged, Passing
 

@@ -3,44 +3,25 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from perfcli.errors import PerfcliError
 from perfcli.gate.allowances import check_limits, read_allowance
-from perfcli.gate.limits import SIGNS, USUAL, read_limits
-from perfcli.gate.tables import Table, shown
-from perfcli.model import Allowance, Limit, OptionValue, Scalar, Severity
+from perfcli.gate.checks import Check, check_different, device_of, merged, read_checks
+from perfcli.gate.limits import USUAL
+from perfcli.gate.tables import Table
+from perfcli.model import Allowance, Severity
 
 FILES = ("perfcli.toml", "pyproject.toml")
 BASELINE = "perfcli-baseline.toml"
-TARGET = "h100"
 MAX_AGE_DAYS = 90
 OnUnsure = Literal["pass", "warn", "fail"]
 FailOn = Literal["error", "warning", "info", "never"]
 
 _EXAMPLE = 'name = "norm", scenario = "path/to/model.py:build"'
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One scenario with its parameters, on one target or device."""
-
-    name: str
-    """``norm@h100``."""
-    scenario: str
-    """As it is written: a shipped name, or a file beside the configuration."""
-    params: Mapping[str, Scalar]
-    preset: str | None
-    target: str | None
-    device: str | None
-    dynamic: bool
-    options: Mapping[str, OptionValue]
-    limits: tuple[Limit, ...]
-    signs: frozenset[Limit] = frozenset()
-    """Of these, the usual ones that say something only where nothing got better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +89,15 @@ def _parsed(path: Path) -> dict[str, Any]:
 
 def _config(path: Path, table: Table, codes: Collection[str]) -> Config:
     folder = path.parent
-    limits = _merged({(each.kernel, each.metric): each for each in USUAL}, table)
-    targets, device = table.texts("target") or table.texts("targets"), _device(table)
+    limits = merged({(each.kernel, each.metric): each for each in USUAL}, table)
+    targets, device = table.texts("target") or table.texts("targets"), device_of(table)
     every = table.tables("checks")
     if not every:
         inside = table.where.rpartition(": ")[2] if path.name == "pyproject.toml" else ""
         name = f"{inside}.checks" if inside else "checks"
         raise PerfcliError(f"{table.where} has no checks: write [[{name}]] with {_EXAMPLE}")
-    checks = tuple(c for each in every for c in _checks(each, limits, targets, device))
-    _different([check.name for check in checks], table.where)
+    checks = tuple(c for each in every for c in read_checks(each, limits, targets, device))
+    check_different([check.name for check in checks], table.where)
     allowances = tuple(map(read_allowance, table.tables("allow")))
     if codes:
         check_limits(allowances, codes, f"{table.where}.allow")
@@ -133,78 +114,3 @@ def _config(path: Path, table: Table, codes: Collection[str]) -> Config:
     )
     table.done()
     return found
-
-
-Limits = Mapping[tuple[str, str], Limit]
-
-
-def _merged(limits: Limits, table: Table) -> Limits:
-    """The limits of a table over those that hold anyway."""
-    own = read_limits(table.table("limits"))
-    kernels = table.table("kernels")
-    for pattern in kernels.values:
-        own |= read_limits(kernels.table(pattern), pattern)
-    merged: dict[tuple[str, str], Limit | None] = {**limits, **own}
-    return {place: limit for place, limit in merged.items() if limit is not None}
-
-
-def _device(table: Table) -> str | None:
-    found = table.take("device", str, "")
-    if found not in ("", "cuda", "cpu"):
-        raise PerfcliError(f"{table.where}.device is cuda or cpu, not {found!r}")
-    return found or None
-
-
-def _checks(
-    table: Table, general: Limits, targets: tuple[str, ...], device: str | None
-) -> Iterator[Check]:
-    """One for each target of a check."""
-    scenario = table.need("scenario", str, "the name of a scenario, or path/to/model.py:build")
-    name = table.take("name", str, "") or _name(scenario)
-    own_targets = table.texts("targets") or table.texts("target")
-    own_device = _device(table)
-    if own_targets and own_device == "cpu":
-        raise PerfcliError(f"{table.where}: a target is a GPU: leave out targets, or device")
-    if own_device or own_targets:
-        targets, device = own_targets, own_device
-    elif targets and device:
-        targets = () if device == "cpu" else targets
-    limits = _merged(general, table).values()
-    shared: dict[str, Any] = {
-        "scenario": scenario,
-        "params": _scalars(table, "params"),
-        "preset": table.take("preset", str, "") or None,
-        "dynamic": table.take("dynamic", bool, False),
-        "options": table.take("options", dict, {}),
-        "limits": tuple(limits),
-        "signs": frozenset(each for each in limits if any(each is sign for sign in SIGNS)),
-    }
-    table.done()
-    if device and not targets:
-        yield Check(name=f"{name}@{device}", target=None, device=device, **shared)
-        return
-    for target in targets or (TARGET,):
-        yield Check(name=f"{name}@{target}", target=target, device=None, **shared)
-
-
-def _name(scenario: str) -> str:
-    """``block`` of ``path/to/model.py:block``, ``model`` of ``path/to/model.py``."""
-    path, _, name = scenario.partition(".py")
-    return name.lstrip(":") or path.rpartition("/")[2]
-
-
-def _scalars(table: Table, name: str) -> dict[str, Scalar]:
-    values = table.take(name, dict, {})
-    for key, value in values.items():
-        if not isinstance(value, bool | int | float | str):
-            raise PerfcliError(
-                f"{table.where}.{name}.{key} needs a number, text, true or false, not "
-                f"{shown(value)}"
-            )
-    return values
-
-
-def _different(names: list[str], where: str) -> None:
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice:
-        raise PerfcliError(f"{where} has two checks {twice}: give each a name of its own")

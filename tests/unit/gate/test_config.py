@@ -8,7 +8,8 @@ import pytest
 
 from perfcli.errors import PerfcliError
 from perfcli.gate import config
-from perfcli.gate.config import Check, Config
+from perfcli.gate.checks import Check
+from perfcli.gate.config import Config
 from perfcli.gate.limits import SIGNS, USUAL
 from perfcli.model import Allowance, Limit
 

@@ -1,0 +1,108 @@
+"""One check of the configuration, for one target or device each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from perfcli.errors import PerfcliError
+from perfcli.gate.limits import SIGNS, read_limits
+from perfcli.gate.tables import Table, shown
+from perfcli.model import Limit, OptionValue, Scalar
+
+TARGET = "h100"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One scenario with its parameters, on one target or device."""
+
+    name: str
+    """``norm@h100``."""
+    scenario: str
+    """As it is written: a shipped name, or a file beside the configuration."""
+    params: Mapping[str, Scalar]
+    preset: str | None
+    target: str | None
+    device: str | None
+    dynamic: bool
+    options: Mapping[str, OptionValue]
+    limits: tuple[Limit, ...]
+    signs: frozenset[Limit] = frozenset()
+    """Of these, the usual ones that say something only where nothing got better."""
+
+
+Limits = Mapping[tuple[str, str], Limit]
+
+
+def merged(limits: Limits, table: Table) -> Limits:
+    """The limits of a table over those that hold anyway."""
+    own = read_limits(table.table("limits"))
+    kernels = table.table("kernels")
+    for pattern in kernels.values:
+        own |= read_limits(kernels.table(pattern), pattern)
+    merged: dict[tuple[str, str], Limit | None] = {**limits, **own}
+    return {place: limit for place, limit in merged.items() if limit is not None}
+
+
+def device_of(table: Table) -> str | None:
+    found = table.take("device", str, "")
+    if found not in ("", "cuda", "cpu"):
+        raise PerfcliError(f"{table.where}.device is cuda or cpu, not {found!r}")
+    return found or None
+
+
+def read_checks(
+    table: Table, general: Limits, targets: tuple[str, ...], device: str | None
+) -> Iterator[Check]:
+    """One for each target of a check."""
+    scenario = table.need("scenario", str, "the name of a scenario, or path/to/model.py:build")
+    name = table.take("name", str, "") or _name(scenario)
+    own_targets = table.texts("targets") or table.texts("target")
+    own_device = device_of(table)
+    if own_targets and own_device == "cpu":
+        raise PerfcliError(f"{table.where}: a target is a GPU: leave out targets, or device")
+    if own_device or own_targets:
+        targets, device = own_targets, own_device
+    elif targets and device:
+        targets = () if device == "cpu" else targets
+    limits = merged(general, table).values()
+    shared: dict[str, Any] = {
+        "scenario": scenario,
+        "params": _scalars(table, "params"),
+        "preset": table.take("preset", str, "") or None,
+        "dynamic": table.take("dynamic", bool, False),
+        "options": table.take("options", dict, {}),
+        "limits": tuple(limits),
+        "signs": frozenset(each for each in limits if any(each is sign for sign in SIGNS)),
+    }
+    table.done()
+    if device and not targets:
+        yield Check(name=f"{name}@{device}", target=None, device=device, **shared)
+        return
+    for target in targets or (TARGET,):
+        yield Check(name=f"{name}@{target}", target=target, device=None, **shared)
+
+
+def _name(scenario: str) -> str:
+    """``block`` of ``path/to/model.py:block``, ``model`` of ``path/to/model.py``."""
+    path, _, name = scenario.partition(".py")
+    return name.lstrip(":") or path.rpartition("/")[2]
+
+
+def _scalars(table: Table, name: str) -> dict[str, Scalar]:
+    values = table.take(name, dict, {})
+    for key, value in values.items():
+        if not isinstance(value, bool | int | float | str):
+            raise PerfcliError(
+                f"{table.where}.{name}.{key} needs a number, text, true or false, not "
+                f"{shown(value)}"
+            )
+    return values
+
+
+def check_different(names: list[str], where: str) -> None:
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice:
+        raise PerfcliError(f"{where} has two checks {twice}: give each a name of its own")
