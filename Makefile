@@ -1,5 +1,5 @@
 # make setup, test, demo, lint, architectures, rules-audit, fidelity, accuracy, search-simulation,
-# bench, clean.
+# gate-planted, gate-repeat, gate-speed, bench, clean.
 #
 # Another torch:       make test TORCH=2.15.0 TRITON=3.9.0 VENV=.venv-2.15
 # Another Python:      make setup PYTHON=python3.12
@@ -24,7 +24,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 STAMP := $(VENV)/.setup-torch-$(TORCH)-triton-$(TRITON)
 EXPORT_BIN := export PATH="$(abspath $(BIN)):$$PATH";
 
-.PHONY: setup test lint demo architectures rules-audit fidelity accuracy search-simulation bench clean
+.PHONY: setup test lint demo architectures rules-audit fidelity accuracy search-simulation \
+  gate-planted gate-repeat gate-speed bench clean
 
 setup: $(STAMP)
 
@@ -88,6 +89,20 @@ accuracy: setup
 search-simulation: setup
 	$(BIN)/python bench/search_simulation.py
 	$(BIN)/python bench/search_simulation_catalogue.py
+
+# What the gate has to catch and what it has to let pass: edits of a team's repository, each gated;
+# twenty minutes on 2 cores.
+gate-planted: setup
+	$(BIN)/python bench/gate_planted.py --markdown docs/gate-planted.md
+
+# The gate of the same code fifty times, in other folders and processes: the same bytes; twenty
+# minutes on 2 cores.
+gate-repeat: setup
+	$(BIN)/python bench/gate_repeat.py
+
+# A gate of three scenarios with a warm cache, on 2 cores; three minutes.
+gate-speed: setup
+	$(BIN)/python bench/gate_speed.py
 
 bench: setup
 	$(BIN)/python bench/startup.py

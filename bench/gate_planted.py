@@ -31,11 +31,12 @@ from gate_planted_table import markdown, row
 from gate_planted_training import TRAINING
 
 PLANTED = (*TRAINING, *ENCODER, *ROWS)
-# Of the checks that compile fastest.
+# Of the checks that compile fastest, and these alone.
 SMOKE = (
-    "float64-weights", "bias-per-row", "float-copy", "no-splits", "by-row",
+    "no-online-softmax", "bias-per-row", "float-copy", "no-splits", "by-row",
     "rename-function", "comments", "move-helper", "type-hints", "logging-outside",
 )  # fmt: skip
+SMOKE_CHECKS = ("sampler", "quantiser")
 REPORT = "gate.json"
 PER_KERNEL = ("load_bits", "occupancy")
 """Of which more is better, and which no total sums up."""
@@ -75,21 +76,21 @@ def perfcli(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
-def prepared(folder: Path) -> None:
+def prepared(folder: Path, checks: Sequence[str] = ()) -> None:
     """The repository with its baseline. Raises RuntimeError where that fails."""
     lay_out(folder)
-    made = perfcli(folder, "baseline", "update", "--reason", "before any edit", "--quiet")
+    made = perfcli(folder, "baseline", "update", "--reason", "before any edit", "-q", *checks)
     if made.returncode:
         raise RuntimeError(f"no baseline:\n{made.stderr}")
 
 
-def tried(edit: Edit, folder: Path) -> Outcome:
+def tried(edit: Edit, folder: Path, checks: Sequence[str] = ()) -> Outcome:
     lay_out(folder)
     apply(edit, folder)
     report = folder / REPORT
     report.unlink(missing_ok=True)
     begun = time.monotonic()
-    done = perfcli(folder, "gate", "--quiet", "--json", REPORT)
+    done = perfcli(folder, "gate", "--quiet", "--json", REPORT, *checks)
     seconds = time.monotonic() - begun
     document = json.loads(report.read_text(encoding="utf-8")) if report.exists() else {}
     before, after = _numbers(edit, document)
@@ -155,18 +156,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these edits alone")
     parser.add_argument("--smoke", action="store_true", help="ten of the fastest")
+    parser.add_argument("--checks", nargs="+", default=(), metavar="CHECK", help="these alone")
     parser.add_argument("--folder", type=Path, help="work there, and leave it")
     parser.add_argument("--markdown", type=Path, help="write the table")
     arguments = parser.parse_args(argv)
     edits = chosen(arguments)
+    checks = SMOKE_CHECKS if arguments.smoke else arguments.checks
     with tempfile.TemporaryDirectory(prefix="perfcli-planted-") as made:
         folder = arguments.folder or Path(made)
-        prepared(folder)
-        none = tried(Edit("none", "nothing", ()), folder)
+        prepared(folder, checks)
+        none = tried(Edit("none", "nothing", ()), folder, checks)
         print(row(none), flush=True)
         outcomes = []
         for edit in edits:
-            outcomes.append(tried(edit, folder))
+            outcomes.append(tried(edit, folder, checks))
             print(row(outcomes[-1]), flush=True)
             if outcomes[-1].exit_code not in (0, 1):
                 print(outcomes[-1].stderr)
