@@ -50,7 +50,11 @@ def results(judgement: Judgement) -> list[Result]:
     """The gravest first; in one gravity in the order of checks."""
     root = judgement.root
     found = [
-        replace(result, text=without_root(result.text, root))
+        replace(
+            result,
+            text=without_root(result.text, root),
+            check=without_root(result.check, root),
+        )
         for judged in judgement.checks
         for result in _of(judged, root)
     ]

@@ -39,7 +39,8 @@ def _lines(judgement: Judgement) -> Iterator[str]:
             yield command("error", _title(judged), judged.fault or judged.reason)
     covered = {result.check for result in found if result.level == "error"}
     for judged in judgement.checks:
-        if judged.outcome == "fail" and check_name(judged) not in covered:
+        name = without_root(check_name(judged), judgement.root)
+        if judged.outcome == "fail" and name not in covered:
             yield command("error", _title(judged), judged.reason)
     yield from (_result(each) for each in found if each.level == "error")
     for judged in judgement.checks:

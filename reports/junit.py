@@ -21,7 +21,7 @@ _KINDS: dict[State, str] = {"skipped": "unsure", "error": "fault"}
 def render(judgement: Judgement) -> str:
     root = judgement.root
     suites = [
-        (check_name(judged), [_relative(case, root) for case in cases(judged)])
+        (without_root(check_name(judged), root), [_relative(c, root) for c in cases(judged)])
         for judged in judgement.checks
     ]
     every = [case for _, found in suites for case in found]
