@@ -44,7 +44,8 @@ def lay_out(folder: Path) -> None:
     for entry in folder.iterdir():
         if entry.name not in KEPT:
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
-    shutil.copytree(REPOSITORY, folder, dirs_exist_ok=True)
+    ignore = shutil.ignore_patterns("__pycache__", ".perfcli")
+    shutil.copytree(REPOSITORY, folder, ignore=ignore, dirs_exist_ok=True)
 
 
 def apply(edit: Edit, folder: Path) -> None:
