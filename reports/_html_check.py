@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from perfcli.model import Comparison, FindingResult, Judged, LimitState
+from perfcli.model import Comparison, FindingResult, Judged, LimitState, Passing
 
 from . import _judgement_rows
 from ._html_comparison import ComparisonView, comparison_view
@@ -13,6 +13,7 @@ from ._html_data import Texts
 from ._html_places import check_id
 
 _STATES: tuple[LimitState, ...] = ("broken", "unknown", "allowed", "kept", "better")
+KEPT: tuple[LimitState, ...] = ("kept", "better")
 _CLASSES = {
     "PASS": "good", "BETTER": "good", "FASTER": "good", "SAME": "good",
     "FAIL": "bad", "WORSE": "bad", "SLOWER": "bad", "ERROR": "bad", "UNSURE": "doubt",
@@ -39,8 +40,11 @@ class CheckView:
     """The word's colour: ``good``, ``bad`` or ``doubt``."""
     reason: str
     fault: str
+    outcome: Passing
     where_from: str
     limits: tuple[LimitLine, ...]
+    kept: tuple[LimitLine, ...]
+    """Those that nobody has to look at."""
     comparison: ComparisonView | None
 
 
@@ -48,6 +52,7 @@ def check_view(judged: Judged, number: int, root: str, texts: Texts) -> CheckVie
     word = _judgement_rows.check_word(judged)
     ours = judged.provenance is not None and judged.provenance.kind != "run"
     comparison = judged.comparison
+    limits = list(_limits(judged))
     return CheckView(
         number=number,
         id=check_id(number),
@@ -55,9 +60,11 @@ def check_view(judged: Judged, number: int, root: str, texts: Texts) -> CheckVie
         word=word,
         look=look(word),
         reason=_judgement_rows.one_line(judged.reason),
+        outcome=judged.outcome,
         fault=_judgement_rows.one_line(judged.fault),
         where_from=_judgement_rows.where_from(judged) if ours else "",
-        limits=tuple(_limits(judged)),
+        limits=tuple(line for line in limits if line.state not in KEPT),
+        kept=tuple(line for line in limits if line.state in KEPT),
         comparison=comparison_view(comparison, number, root, texts.of(judged.texts))
         if comparison
         else None,
@@ -76,7 +83,7 @@ def _limits(judged: Judged) -> Iterator[LimitLine]:
     for result in sorted(judged.limits, key=lambda r: _STATES.index(r.state)):
         word = _judgement_rows.STATES[result.state]
         on, text = _judgement_rows.limit_of(result), _judgement_rows.limit_line(result)
-        yield LimitLine(result.state, word, on, text)
+        yield LimitLine(result.state, word, on, text.removeprefix(f"{on}: "))
     for finding in judged.findings:
         if judged.comparison is not None:
             yield _finding_limit(judged.comparison, finding)

@@ -122,7 +122,9 @@ def test_what_it_says() -> None:
 def test_a_gate_shows_its_checks_limits_and_where_the_base_comes_from() -> None:
     text = " ".join(Page(rendered(gate())).text().split())
     broken, allowed, kept = (text.index(w) for w in ("broken tri", "allowed tot", "kept tot"))
-    assert broken < allowed < kept
+    assert broken < allowed < text.index("1 limit kept") < kept
+    places = [text.index(each) for each in ("soft@a100 soft", "norm@h100 spills", "rms@h100 same")]
+    assert places == sorted(places)  # errors first, what passes last
     for said in (
         "ERROR 1 of 3 failed",
         "FAIL norm@h100 spills",
