@@ -9,6 +9,7 @@ import typer
 
 from perfcli.commands import _arguments as args
 from perfcli.commands import _documents as documents
+from perfcli.model import Judgement
 
 
 def gate(
@@ -61,7 +62,7 @@ def gate(
     measured as well, where a check has a device. Exit code: 0 pass, 1 a limit is broken, 2 error,
     3 can't tell (on-unsure = "fail"), 4 no baseline, or another torch's.
     """
-    from perfcli.commands import _gate_checks, _gate_judgement, _gate_run, _gate_view, _output
+    from perfcli.commands import _gate_checks, _gate_judgement, _gate_run, _gate_view
     from perfcli.commands._gate_bases import Wish, base_of
     from perfcli.commands._gate_order import Order
     from perfcli.commands._obtain import How
@@ -82,10 +83,15 @@ def gate(
     command = wish.command(checks or ())
     judgement = _gate_judgement.judgement(done, order, command, documents.project_root())
     try:
-        if json is not None:
-            _output.write_text(documents.rendered("gate_json", judgement), json)
-        documents.write(judgement, wanted, notes)
+        documents.write(judgement, wanted, notes, lambda: _write_json(judgement, json))
     finally:
-        _output.show(_gate_view.report(judgement, quiet), wanted.stdout)
+        documents.show(_gate_view.report(judgement, quiet), wanted)
     _gate_judgement.say_where_to_look(done, notes)
     return judgement.exit_code
+
+
+def _write_json(judgement: Judgement, path: Path | None) -> None:
+    from perfcli.commands import _output
+
+    if path is not None:
+        _output.write_text(documents.rendered("gate_json", judgement), path)
