@@ -3,7 +3,6 @@ that is there, measured in turns."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 from perfcli import registry, userfile
 from perfcli.commands import _gate_checks, _measuring, _obtain
 from perfcli.commands._gate_order import Against, Compared, NoBase, Order
-from perfcli.commands._gate_revision import Revision
+from perfcli.commands._gate_revision import Revision, looking_in
 from perfcli.commands._measuring_options import Asked, Setting, settle
 from perfcli.commands._obtain import Obtained
 from perfcli.commands._request import Job, Question, Side
@@ -19,7 +18,7 @@ from perfcli.diagnosis import diagnose
 from perfcli.diff.compare import ASPECTS, compare
 from perfcli.errors import Interrupted, PerfcliError
 from perfcli.gate.checks import Check
-from perfcli.model import Comparison, Provenance, Run
+from perfcli.model import Comparison, Provenance
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +49,7 @@ def _against(base: Base, check: Check, order: Order) -> Against:
     question, side = _gate_checks.asked(order.config, check, order.jobs)
     before = _before(base, check, order, question)
     setting = _setting(question, order)
-    ours, jobs_base = _made(before, replace(side, python=base.python), order)
-    _check_own(base, ours.run)
+    ours, jobs_base = _base_made(base, before, replace(side, python=base.python), order)
     theirs, jobs_head = _made(question, side, order)
     _gate_checks.check_kernels(theirs.run, check)
     jobs = [*jobs_base, *jobs_head]
@@ -80,10 +78,34 @@ def _setting(question: Question, order: Order) -> Setting | None:
     return setting if setting is None or budget is None else replace(setting, budget=budget)
 
 
-def _made(question: Question, side: Side, order: Order) -> tuple[Obtained, Sequence[Job]]:
+def _made(
+    question: Question, side: Side, order: Order, path: Sequence[Path] = ()
+) -> tuple[Obtained, Sequence[Job]]:
+    """``path``: folders that Python looks in first."""
     made = _obtain.ordered(question, [side], order.how, order.notes)
-    (found,) = _obtain.obtain(made.jobs, made.executor, order.how.fresh, order.notes)
-    return found, made.jobs
+    jobs = [looking_in(job, path) for job in made.jobs] if path else made.jobs
+    (found,) = _obtain.obtain(jobs, made.executor, order.how.fresh, order.notes)
+    return found, jobs
+
+
+def _base_made(
+    base: Base, question: Question, side: Side, order: Order
+) -> tuple[Obtained, Sequence[Job]]:
+    """The base of its own files. What it imports of the user's checkout, since the project is
+    installed from there (``pip install -e``), is the head's code: then it is compiled once more,
+    with the revision's folders before those. Raises PerfcliError where that does not help."""
+    found, jobs = _made(question, side, order)
+    if base.revision is None or not (foreign := base.revision.foreign(found.run.sources)):
+        return found, jobs
+    found, jobs = _made(question, side, order, base.revision.import_folders(foreign))
+    if foreign := base.revision.foreign(found.run.sources):
+        raise PerfcliError(
+            f"the base at {base.revision.name} imports {foreign[0]}, which is the head's: give an "
+            "interpreter in which it is not installed (--base-python), or compare with a baseline"
+        )
+    # How it was found is no difference between the two.
+    plain = replace(found.run, variant=replace(found.run.variant, env={}, name="default"))
+    return replace(found, run=plain), jobs
 
 
 def _before(base: Base, check: Check, order: Order, question: Question) -> Question:
@@ -95,18 +117,3 @@ def _before(base: Base, check: Check, order: Order, question: Question) -> Quest
     if not place.is_file():
         raise NoBase(f"{check.name} is new: {base.revision.name} has no {path}")
     return replace(question, scenario=str(place) if name is None else f"{place}:{name}")
-
-
-def _check_own(base: Base, run: Run) -> None:
-    """Raises PerfcliError where the base imported files of the user's own checkout: it would be
-    the head's code under the base's name."""
-    if base.revision is None:
-        return
-    root = base.revision.root
-    foreign = [path for path in run.sources if Path(os.path.realpath(path)).is_relative_to(root)]
-    if foreign:
-        raise PerfcliError(
-            f"the base at {base.revision.name} imports {foreign[0]}, which is the head's: it is "
-            "installed from this checkout (pip install -e). Give an interpreter without it "
-            "(--base-python), or compare with a baseline"
-        )

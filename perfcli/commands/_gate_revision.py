@@ -6,11 +6,13 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from perfcli.commands._fingerprint import fingerprint
+from perfcli.commands._request import Job
 from perfcli.errors import PerfcliError
 
 
@@ -33,6 +35,33 @@ class Revision:
                 f"--base-rev: {path} is not in the repository {self.root}, so it has no revisions"
             )
         return self.folder / real.relative_to(self.root)
+
+    def foreign(self, sources: Iterable[str]) -> list[Path]:
+        """Files of the user's checkout among those that a run imported."""
+        paths = (Path(os.path.realpath(source)) for source in sources)
+        return [path for path in paths if path.is_relative_to(self.root)]
+
+    def import_folders(self, files: Sequence[Path]) -> list[Path]:
+        """The folders of that revision where Python finds the same packages."""
+        tops = (top_folder(file).relative_to(self.root) for file in files)
+        return [self.folder / top for top in dict.fromkeys(tops)]
+
+
+def top_folder(file: Path) -> Path:
+    """The folder that holds a file's outermost package."""
+    folder = file.parent
+    while (folder / "__init__.py").is_file():
+        folder = folder.parent
+    return folder
+
+
+def looking_in(job: Job, folders: Sequence[Path]) -> Job:
+    """The same job, with folders where Python looks first."""
+    path = os.pathsep.join([*map(str, folders), *filter(None, [os.environ.get("PYTHONPATH")])])
+    request = job.request
+    variant = replace(request.variant, env={**request.variant.env, "PYTHONPATH": path})
+    request = replace(request, variant=variant)
+    return replace(job, request=request, fingerprint=fingerprint(request, job.interpreter))
 
 
 @contextmanager
