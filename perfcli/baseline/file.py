@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 from perfcli.baseline import facts, toml
@@ -86,7 +87,8 @@ def read(text: str, where: str) -> dict[str, Check]:
 
 
 def _read_check(table: Mapping[str, Any]) -> Check:
-    made = Made(str(table["created"]), table["reason"], table.get("revision", ""))
+    created = date.fromisoformat(str(table["created"])).isoformat()
+    made = Made(created, str(table["reason"]), str(table.get("revision", "")))
     own = ("created", "reason", "revision")
     return Check(made, {name: value for name, value in table.items() if name not in own})
 

@@ -133,6 +133,7 @@ def test_another_build_python_or_perfcli_is_no_change() -> None:
         ('format = 1\nchecks = "x"', PerfcliError, "no baseline of perfcli"),
         ("format = 2", NotComparable, "has format 2, this perfcli reads up to 1"),
         ('format = 1\n[checks.a]\ncreated = "x"', PerfcliError, "check a is broken"),
+        ("format = 1\n[checks.a]\nreason = 'x'", PerfcliError, "'created' is missing"),
         ("format = 1\n[checks]\na = 3", PerfcliError, "check a is broken"),
     ],
 )
