@@ -34,8 +34,8 @@ LAYERS = (
     "interleave",
     "checks",
     "commands",
-    "library pytest_plugin",
-    "cli",
+    "library",
+    "cli pytest_plugin",
     "__main__",
 )
 LEVEL = {room: level for level, line in enumerate(LAYERS) for room in line.split()}
