@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from perfcli.commands._init_ci_files import Step, filled, put
@@ -12,6 +12,7 @@ from perfcli.errors import PerfcliError
 
 PROJECT = Path("pyproject.toml")
 OWN = Path("perfcli.toml")
+BASELINE = "perfcli-baseline.toml"
 MOST_FILES = 2000
 BUILDERS = ("scenario", "build", "make", "make_model")
 """Names of functions that perfcli takes for a scenario without being told."""
@@ -64,7 +65,7 @@ def _appended(root: Path, path: Path, old: str, document: dict[str, object]) -> 
         path.write_bytes(new.encode("utf-8"))
     except OSError as error:
         raise PerfcliError(f"can't write {PROJECT}: {error.strerror or error}") from error
-    return Step(f"added  [tool.perfcli] to {PROJECT}")
+    return Step(f"added  [tool.perfcli] to {PROJECT}", written=PROJECT)
 
 
 def _text(root: Path) -> str:
@@ -79,16 +80,23 @@ def _text(root: Path) -> str:
     return filled("config.toml", {"@CHECK@\n": check})
 
 
-def next_steps(root: Path) -> list[str]:
+def place(root: Path) -> Path:
+    """Where the configuration is, once it is written."""
+    return OWN if (root / OWN).exists() else PROJECT
+
+
+def next_steps(root: Path, written: Sequence[Path]) -> list[str]:
     """Empty where somebody has configured it before and a baseline is there."""
     steps = []
-    place = OWN if (root / OWN).exists() else PROJECT
-    text = (root / place).read_text(encoding="utf-8", errors="replace")
+    text = (root / place(root)).read_text(encoding="utf-8", errors="replace")
     if 'scenario = "rmsnorm"' in text:
-        steps.append(f"name your own model in {place}")
-    if not (root / "perfcli-baseline.toml").exists():
+        steps.append(f"name your own model in {place(root)}")
+    files = [path.as_posix() for path in written]
+    if not (root / BASELINE).exists():
         steps.append('perfcli baseline update --reason "first baseline"')
-        steps.append("git add what was written and perfcli-baseline.toml, and commit")
+        files.append(BASELINE)
+    if files:
+        steps.append(f"git add {' '.join(files)}, and commit")
     return steps
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perfcli import __version__, environment
@@ -15,7 +15,6 @@ TEMPLATES = Path(__file__).resolve().parent.parent / "data" / "ci"
 WITHOUT_TORCH = ("2.13.0", "3.7.1")
 """torch and triton to write where none is installed."""
 
-# Service to its template, where it goes, the file that has to name it, and how it does.
 GITHUB = Path(".github/workflows/perfcli.yml")
 GITLAB = Path(".gitlab/perfcli.yml")
 GITLAB_MAIN = Path(".gitlab-ci.yml")
@@ -29,6 +28,7 @@ class Step:
 
     line: str
     next: str = ""
+    written: Path | None = None
 
 
 def check_root(folder: Path) -> None:
@@ -95,7 +95,7 @@ def _hook(root: Path, text: str) -> Step:
     install = "pre-commit install --hook-type pre-push"
     path = root / PRE_COMMIT
     if not path.exists():
-        return Step(put(root, PRE_COMMIT, text, force=False).line, install)
+        return replace(put(root, PRE_COMMIT, text, force=False), next=install)
     if "perfcli-gate" in path.read_text(encoding="utf-8", errors="replace"):
         return Step(f"kept   {PRE_COMMIT}, which has the hook", install)
     hook = text.partition("repos:\n")[2].rstrip().replace("\n", "\n  ")
@@ -117,10 +117,10 @@ def put(root: Path, place: Path, text: str, force: bool) -> Step:
     there = os.path.lexists(path)
     if there and not force:
         same = path.is_file() and path.read_text(encoding="utf-8", errors="replace") == text
-        return Step(f"kept   {place}" + (" (the same)" if same else " (--force overwrites it)"))
+        return Step(f"kept   {place}{' (the same)' if same else ''}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise PerfcliError(f"can't write {place}: {error.strerror or error}") from error
-    return Step(f"{'wrote again' if there else 'wrote'}  {place}")
+    return Step(f"wrote  {place}{' (again)' if there else ''}", written=place)

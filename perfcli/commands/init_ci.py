@@ -17,7 +17,7 @@ def init_ci(
         bool, typer.Option("--pre-commit", help="A hook of pre-commit, before a push.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Overwrite these files (never the configuration).")
+        bool, typer.Option("--force", help="Overwrite these files (never configurations).")
     ] = False,
 ) -> int:
     """Write what runs perfcli gate in CI: a workflow, and [tool.perfcli] to begin with.
@@ -26,6 +26,7 @@ def init_ci(
     """
     from perfcli.commands import _init_ci_config as config
     from perfcli.commands import _init_ci_files as files
+    from perfcli.commands import _init_ci_gpu as gpu
 
     root = Path.cwd()
     files.check_root(root)
@@ -38,10 +39,14 @@ def init_ci(
     steps = [config.write(root)]
     for service in services or [files.usual(root)]:
         steps += files.write(root, service, values, force)
+        if service == "github":
+            steps.append(gpu.write(root, config.place(root)))
     for step in steps:
         typer.echo(step.line)
-    typer.echo("")
-    typer.echo("next:")
-    for line in [*config.next_steps(root), *(s.next for s in steps if s.next)]:
+    left = config.next_steps(root, [step.written for step in steps if step.written])
+    left += [step.next for step in steps if step.next]
+    if left:
+        typer.echo("\nnext:")
+    for line in left:
         typer.echo(f"  {line}")
     return 0

@@ -108,11 +108,37 @@ def test_twice_changes_nothing_and_force_leaves_the_configuration(
 
     (tmp_path / WORKFLOW).write_text("mine\n")
     (tmp_path / "perfcli.toml").write_text("[[checks]]\nscenario = 'softmax'\n")
-    assert "--force overwrites it" in perfcli("init-ci").out
+    assert "kept   .github/workflows/perfcli.yml\n" in perfcli("init-ci").out
     assert (tmp_path / WORKFLOW).read_text() == "mine\n"
     assert perfcli("init-ci", "--force").code == 0
     assert (tmp_path / WORKFLOW).read_bytes() == before[tmp_path / WORKFLOW]
     assert "softmax" in (tmp_path / "perfcli.toml").read_text()
+
+
+def test_the_job_with_a_gpu_measures_the_same_checks(perfcli: Any, tmp_path: Path) -> None:
+    checks = (
+        '[[checks]]\nname = "a\\"b"\nscenario = "rmsnorm"\n'
+        'params = { rows = 4, mode = "training" }\n'
+        '[[checks]]\nscenario = "softmax"\npreset = "smoke"\ntargets = ["a100"]\n'
+    )
+    (tmp_path / "perfcli.toml").write_text(checks)
+    assert perfcli("init-ci").code == 0
+    ours, theirs = (config.read(tmp_path / f"{n}.toml").checks for n in ("perfcli", "perfcli-gpu"))
+    for one, other in zip(ours, theirs, strict=True):
+        assert one.scenario == other.scenario
+        assert one.params == other.params
+        assert one.preset == other.preset
+        assert (other.device, other.target) == ("cuda", None)
+    assert [check.name for check in theirs] == ['a"b@cuda', "softmax@cuda"]
+    # It is a configuration: no --force touches it.
+    (tmp_path / "perfcli-gpu.toml").write_text("mine")
+    perfcli("init-ci", "--force")
+    assert (tmp_path / "perfcli-gpu.toml").read_text() == "mine"
+
+
+def test_no_checks_no_job_with_a_gpu(perfcli: Any, tmp_path: Path) -> None:
+    (tmp_path / "perfcli.toml").write_text("checks = 3\n")
+    assert "no     perfcli-gpu.toml" in perfcli("init-ci").out
 
 
 def test_a_model_of_the_repository_is_taken_without_running_it(
