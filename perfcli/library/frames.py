@@ -58,7 +58,7 @@ def comparison_frame(comparison: Comparison) -> Any:
 def _frame(columns: Mapping[str, Sequence[Any]], kinds: Mapping[str, str]) -> Any:
     try:
         import pandas
-    except ImportError:
+    except ModuleNotFoundError:
         raise PerfcliError(NEEDS_PANDAS) from None
     made = {
         name: pandas.array(list(values), dtype=kinds[name]) if name in kinds else list(values)

@@ -50,7 +50,7 @@ def pack(
     """Raises PerfcliError where cloudpickle is missing, or naming what can't be sent."""
     try:
         import cloudpickle
-    except ImportError:
+    except ModuleNotFoundError:
         raise PerfcliError(NEEDS_CLOUDPICKLE) from None
     packing = _Packing(cloudpickle, Senders(frozenset(module.__name__ for module in by_value)))
     try:

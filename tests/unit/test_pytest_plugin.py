@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -246,6 +247,58 @@ def test_ones_own_fixture_of_that_name_comes_first(pytester: pytest.Pytester) ->
         """,
     )
     result.assert_outcomes(passed=1)
+
+
+@pytest.mark.torch
+def test_real_kernels_of_a_test_module(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Functions of the test's own module, with what is patched there, and of one beside it."""
+    if find_spec("torch") is None:  # pytester forgets what was imported here, torch can't
+        pytest.skip("no torch")
+    monkeypatch.setenv("PERFCLI_FAKE", "0")
+    monkeypatch.setenv("PERFCLI_CACHE_DIR", str(pytester.path / "cache"))
+    pytester.makepyfile(
+        layers="""
+        import torch
+
+        class Scale(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight = torch.nn.Parameter(torch.empty(256))
+
+            def forward(self, x):
+                return x * self.weight
+        """
+    )
+    result = run(
+        pytester,
+        """
+        import sys
+        import torch
+        from layers import Scale
+
+        ROWS = torch.empty(64, 256)
+
+        def shifted(x):
+            return x + 1
+
+        def test_module(kernels):
+            k = kernels(Scale(), ROWS, target="h100")
+            assert (k.loads, k.stores, k.spilled_words) == (2, 1, 0)
+            k.assert_no_findings("PC1")
+
+        def test_patched(kernels, monkeypatch):
+            monkeypatch.setattr(sys.modules[__name__], "shifted", lambda x, y: x + y)
+            k = kernels(lambda x: shifted(x, x.t().contiguous().t()), ROWS, target="h100")
+            assert k.loads == 1
+            assert k.stores == 7
+        """,
+    )
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(
+        ["E * assert 1 == 7", "*- perfcli kernels -*", " LDG  STG  LDL  STL", "*tl.store(*"]
+    )
 
 
 def test_importing_the_plugin_takes_no_time(tmp_path: Path) -> None:
