@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from perfcli.model import Comparison, FindingResult, Judged, LimitState, Passing
 
 from . import _judgement_rows
-from ._html_comparison import ComparisonView, comparison_view
+from ._html_comparison import ComparisonView, comparison_view, run_view
 from ._html_data import Texts
 from ._html_places import check_id
 
@@ -37,8 +37,9 @@ class CheckView:
     name: str
     word: str
     look: str
-    """The word's colour: ``good``, ``bad`` or ``doubt``."""
+    """The word's colour: ``good``, ``bad`` or ``doubt``; empty where there is no word."""
     reason: str
+    """Of a run by itself how many findings it has."""
     fault: str
     outcome: Passing
     where_from: str
@@ -59,20 +60,27 @@ def check_view(judged: Judged, number: int, root: str, texts: Texts) -> CheckVie
         name=_judgement_rows.check_name(judged),
         word=word,
         look=look(word),
-        reason=_judgement_rows.one_line(judged.reason),
+        reason=_judgement_rows.reason(judged),
         outcome=judged.outcome,
         fault=_judgement_rows.one_line(judged.fault),
         where_from=_judgement_rows.where_from(judged) if ours else "",
         limits=tuple(line for line in limits if line.state not in KEPT),
         kept=tuple(line for line in limits if line.state in KEPT),
-        comparison=comparison_view(comparison, number, root, texts.of(judged.texts))
-        if comparison
-        else None,
+        comparison=_shown(judged, comparison, number, root, texts) if comparison else None,
     )
 
 
+def _shown(
+    judged: Judged, comparison: Comparison, number: int, root: str, texts: Texts
+) -> ComparisonView:
+    known = texts.of(judged.texts)
+    if judged.alone:
+        return run_view(comparison, number, root, known)
+    return comparison_view(comparison, number, root, known)
+
+
 def look(word: str) -> str:
-    return _CLASSES.get(word, "doubt")
+    return _CLASSES.get(word, "doubt") if word else ""
 
 
 # --- limits ----------------------------------------------------------------------------------

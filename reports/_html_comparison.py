@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perfcli import units
 from perfcli.model import Comparison, Run
@@ -43,6 +43,8 @@ class FindingView:
 class ComparisonView:
     """``lines``: label and text; the first has the verdict as its label."""
 
+    by_itself: bool
+    """One run, which is both sides."""
     question: str
     sides: tuple[tuple[str, str], ...]
     lines: tuple[tuple[str, str], ...]
@@ -73,6 +75,7 @@ def comparison_view(comparison: Comparison, check: int, root: str, texts: Texts)
     sides = (("base", comparison.base), ("head", comparison.head))
     ends = (_group_rows.unchanged(comparison), _group_rows.without_provenance(comparison))
     return ComparisonView(
+        by_itself=False,
         question=_run_lines.question(comparison.head),
         sides=tuple((side, _run_lines.variant(run)) for side, run in sides),
         lines=tuple(_verdict.FirstLines(comparison).rows()),
@@ -98,6 +101,22 @@ def comparison_view(comparison: Comparison, check: int, root: str, texts: Texts)
         differences=comparison.differences,
         environment=tuple(_environment(comparison.base, comparison.head)),
         notes=tuple(dict.fromkeys((*comparison.base.notes, *comparison.head.notes))),
+    )
+
+
+def run_view(comparison: Comparison, check: int, root: str, texts: Texts) -> ComparisonView:
+    """Of a run that is both sides: nothing that only says that they are the same."""
+    view, run = comparison_view(comparison, check, root, texts), comparison.head
+    ends = _group_rows.without_provenance(comparison)
+    return replace(
+        view,
+        by_itself=True,
+        sides=(("run", _run_lines.variant(run)),),
+        lines=(),
+        breaks=tuple(_run_lines.graph_breaks(run)),
+        ends=(ends,) if ends else (),
+        memories=tuple(replace(memory, curves=memory.curves[-1:]) for memory in view.memories),
+        pages=tuple(replace(page, headline="", note="", matched="") for page in view.pages),
     )
 
 

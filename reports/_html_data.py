@@ -10,6 +10,8 @@ from typing import Any
 from perfcli import units
 from perfcli.model import BlobId, Candidate
 
+from ._places import without_root
+
 # What would end a script element or a line of it, in JSON's own escapes.
 _ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 
@@ -32,13 +34,15 @@ class Texts:
     """What pages show, gathered while they are made."""
 
     known: Mapping[BlobId, str]
+    root: str = ""
+    """Files are named relative to it."""
     _texts: list[str] = field(default_factory=list)
     _numbers: dict[BlobId, int | None] = field(default_factory=dict)
     _kernels: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def of(self, known: Mapping[BlobId, str]) -> Texts:
         """The same, for kernels whose texts are these."""
-        return Texts(known, self._texts, self._numbers, self._kernels)
+        return Texts(known, self.root, self._texts, self._numbers, self._kernels)
 
     def add(self, key: str, source: Source) -> None:
         lines = source.chosen.lines if source.chosen else {}
@@ -63,7 +67,9 @@ class Texts:
     def _add(self, text: str | None) -> int | None:
         if text is None:
             return None
-        self._texts.append(units.printable(text).expandtabs(4).rstrip("\n"))
+        self._texts.append(
+            units.printable(without_root(text, self.root)).expandtabs(4).rstrip("\n")
+        )
         return len(self._texts) - 1
 
     def json(self) -> str:

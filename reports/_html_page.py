@@ -15,6 +15,7 @@ from . import _judgement_rows
 from ._html_check import check_view, look
 from ._html_data import Texts
 from ._html_pages import CONFIGURATION_TITLES
+from ._places import without_root
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -25,7 +26,7 @@ FOLDER = Path(__file__).parent / "templates"
 
 
 def page(judgement: Judgement) -> str:
-    texts = Texts({})
+    texts = Texts({}, judgement.root)
     checks = [
         check_view(judged, number, judgement.root, texts)
         for number, judged in enumerate(judgement.checks)
@@ -34,12 +35,12 @@ def page(judgement: Judgement) -> str:
     style, script = (_file(name) for name in ("report.css", "report.js"))
     word = _judgement_rows.word(judgement)
     text = (
-        _environment()
+        _environment(judgement.root)
         .get_template("page.html")
         .render(
             word=word,
             look=look(word),
-            reason=_judgement_rows.one_line(judgement.reason),
+            reason=_reason(judgement),
             plain=_judgement_rows.is_plain(judgement),
             warnings=judgement.warnings,
             command=judgement.command,
@@ -52,6 +53,12 @@ def page(judgement: Judgement) -> str:
         )
     )
     return text.rstrip("\n") + "\n"
+
+
+def _reason(judgement: Judgement) -> str:
+    if len(judgement.checks) == 1 and judgement.checks[0].alone:
+        return _judgement_rows.reason(judgement.checks[0])
+    return _judgement_rows.one_line(judgement.reason)
 
 
 @functools.cache
@@ -84,30 +91,30 @@ def _safe(text: str) -> Any:
     return Markup(text)
 
 
-@functools.cache
-def _environment() -> Environment:
-    """Everything that is put into a template is escaped, and what can't be seen is shown."""
+def _environment(root: str) -> Environment:
+    """Everything that is put into a template is escaped, what can't be seen is shown, and files
+    are named relative to the root."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
         loader=FileSystemLoader(FOLDER),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=_shown,
+        finalize=lambda value: _shown(value, root),
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["broken"] = _broken
+    environment.filters["broken"] = lambda name: _broken(without_root(name, root))
     environment.filters["plural"] = units.plural
     return environment
 
 
-def _shown(value: Any) -> Any:
+def _shown(value: Any, root: str) -> Any:
     from markupsafe import Markup
 
     if isinstance(value, Markup):
         return value
-    return units.printable(value) if isinstance(value, str) else value
+    return units.printable(without_root(value, root)) if isinstance(value, str) else value
 
 
 def _broken(name: str) -> Any:

@@ -62,7 +62,7 @@
     };
     const value = (row) => {
       if (key === "name") return row.dataset.search;
-      if (key === "relation") return row.dataset.relation;
+      if (key === "relation") return row.cells[1].textContent;
       const cell = row.cells[Number(key) + 2].dataset;
       const number = byChange.checked ? cell.d : cell.v;
       return number === "" ? null : Number(number);
@@ -252,7 +252,7 @@
     for (const source of sources) {
       if (hasCounts(source)) row.append(make("th", "gutter", NAMES.map((n) => n.padStart(4)).join("")));
       row.append(make("td", "nr"));
-      const title = make("th", "", `${source.side} ${source.number}`);
+      const title = make("th", "", sources.length > 1 ? `${source.side} ${source.number}` : "source");
       title.scope = "col";
       row.append(title);
     }
