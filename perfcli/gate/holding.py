@@ -119,14 +119,15 @@ def _time_text(comparison: Comparison, limit: Limit) -> str:
 
 
 def bounds(limit: Limit) -> str:
-    """``at most 40 and +1 %``."""
+    """``at most 40 and +1 %``; of what is better higher ``at least 50 %, at most 25 % less``."""
     write = units.writer(limit.metric)
-    higher = metrics.higher_is_better(limit.metric)
-    sign = "−" if higher else "+"
-    parts = [] if limit.most is None else [write(limit.most)]
-    parts += [] if limit.growth is None else [f"{sign}{write(limit.growth)}"]
-    parts += [] if limit.growth_share is None else [f"{sign}{units.percent(limit.growth_share)}"]
-    return f"{'at least' if higher else 'at most'} {' and '.join(parts)}"
+    changes = [] if limit.growth is None else [write(limit.growth)]
+    changes += [] if limit.growth_share is None else [units.percent(limit.growth_share)]
+    value = [] if limit.most is None else [write(limit.most)]
+    if not metrics.higher_is_better(limit.metric):
+        return f"at most {' and '.join([*value, *(f'+{each}' for each in changes)])}"
+    less = f"at most {' and '.join(changes)} less" if changes else ""
+    return ", ".join([*(f"at least {each}" for each in value), *filter(None, [less])])
 
 
 # --- kernels ---------------------------------------------------------------------------------

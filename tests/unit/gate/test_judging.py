@@ -13,6 +13,7 @@ from handmade_timing import changed
 from perfcli.diff.compare import compare
 from perfcli.gate.allowances import in_force, named, warnings
 from perfcli.gate.confirming import confirmed
+from perfcli.gate.holding import bounds
 from perfcli.gate.judging import Policy, Result, judged
 from perfcli.gate.limits import SIGNS, USUAL
 from perfcli.model import (
@@ -165,7 +166,7 @@ def test_narrower_loads_of_a_kernel_that_matters() -> None:
     assert (broken.limit.metric, broken.kernel, broken.base, broken.head) == (
         *("load_bits", "big", 128, 56),
     )
-    assert broken.text == "big: bits per load 128 → 56 (−56.2 %), at least −25 %"
+    assert broken.text == "big: bits per load 128 → 56 (−56.2 %), at most 25 % less"
 
 
 def test_vectors_that_are_not_needed_any_more() -> None:
@@ -361,3 +362,16 @@ def test_a_few_words_less_are_no_reason_for_more_kernels() -> None:
     base = [kernel("ab_0", "mul", "add", loads=9, stack=8, read=2000, written=1000), BASE[2]]
     result = judged(of(BASE, base), USUAL_POLICY)
     assert {r.limit.metric for r in result.limits if r.state == "broken"} >= {"kernels", "loads"}
+
+
+@pytest.mark.parametrize(
+    ("limit", "text"),
+    [
+        (Limit("kernels", most=40, growth=0, growth_share=0.01), "at most 40 and +0 and +1 %"),
+        (Limit("peak_memory_bytes", most=8e9), "at most 8 GB"),
+        (Limit("occupancy", "*", most=0.5, growth_share=0.25), "at least 50 %, at most 25 % less"),
+        (Limit("vector_loads", growth=3), "at most 3 less"),
+    ],
+)
+def test_bounds_in_words(limit: Limit, text: str) -> None:
+    assert bounds(limit) == text
