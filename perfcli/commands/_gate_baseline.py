@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from perfcli.baseline import facts
+from perfcli.baseline.entry import Entry
 from perfcli.commands import _baseline_file, _gate_checks
 from perfcli.commands._gate_order import Against, Compared, Order
 from perfcli.diagnosis import diagnose, rule
 from perfcli.diff.compare import ASPECTS, compare
 from perfcli.errors import PerfcliError
 from perfcli.gate.checks import Check
-from perfcli.model import Finding, Provenance
+from perfcli.model import Finding, Provenance, Run
 
 
 def with_baseline(order: Order) -> Compared:
@@ -23,6 +25,9 @@ def with_baseline(order: Order) -> Compared:
         head = _gate_checks.head(order.config, check, order.how, order.jobs, order.notes)
         base, findings = _baseline_file.base(entry, head.run, check.name, order.allow)
         comparison = compare(base, head.run, [a for a in order.allow if a in ASPECTS])
+        comparison = replace(
+            comparison, differences=(*_target(entry, head.run), *comparison.differences)
+        )
         comparison = diagnose(comparison, [_headed(f) for f in findings])
         environment = entry.run.environment
         provenance = Provenance(
@@ -37,6 +42,12 @@ def with_baseline(order: Order) -> Compared:
         return Against(comparison, head, provenance)
 
     return compared
+
+
+def _target(entry: Entry, head: Run) -> tuple[str, ...]:
+    """What was allowed to differ is said: the base was given the head's target."""
+    target = facts.described_target(head)
+    return () if entry.target == target else (f"target {entry.target} → {target}",)
 
 
 def _headed(finding: Finding) -> Finding:

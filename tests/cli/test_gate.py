@@ -345,6 +345,18 @@ def test_other_parameters_are_another_question(gated: Any) -> None:
     assert gated("gate", "norm", "--allow", "params").code == 0
 
 
+def test_another_target_is_allowed_and_said(gated: Any) -> None:
+    text = BASELINE.read_text()
+    BASELINE.write_text(text.replace("h100 (sm_90, 132 SMs)", "h100 (sm_90, 114 SMs)"))
+    result = gated("gate", "norm")
+    assert (result.code, "of another target" in result.out) == (4, True)
+    assert gated("gate", "norm", "--allow", "target", "--json", "a.json").code == 0
+    (check,) = json.loads(Path("a.json").read_text())["checks"]
+    assert check["comparison"]["differences"] == [
+        "target h100 (sm_90, 114 SMs) → h100 (sm_90, 132 SMs)"
+    ]
+
+
 def test_what_cannot_be_allowed(gated: Any) -> None:
     assert "can't allow 'tritn' to differ" in gated("gate", "--allow", "tritn").complaint
 
