@@ -3,8 +3,8 @@
 Each time the repository of tests/fixtures/gate is laid out in another folder (deep, with spaces,
 with other letters, below a link) and gated by another process, with another PYTHONHASHSEED, HOME,
 TZ, LANG, TMPDIR and umask, in turns with and without git, --fresh, a cold cache and -j 1. What is
-held against the first time: every document, what stands on stdout, and the baseline, updated and
-made from nothing.
+held against the first time: every document, what stands on stdout (with --github but for the
+random word that GitHub asks for), and the baseline, updated and made from nothing.
 
     python bench/gate_repeat.py [--times 50] [--checks sampler quantiser experts]
 
@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -39,6 +40,8 @@ FOLDERS = ("a", "b c/d", "déjà/vu", "x" * 60, "1/2/3/4/5/6/7/8", "it's;$HOME")
 ZONES = ("UTC", "Asia/Tokyo", "America/St_Johns", "Pacific/Kiritimati")
 LANGUAGES = ("C", "C.UTF-8", "de_DE.UTF-8", "tr_TR.UTF-8")
 COLD_EVERY = 25
+RANDOM_WORD = re.compile(rb"::[0-9a-f]{32}\b")
+"""What ends GitHub's ``stop-commands``: nobody may guess it, so it is the one thing that differs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +93,11 @@ def gated(where: Surroundings, checks: Sequence[str], baseline: Path) -> dict[st
     summary = folder / "summary.md"
     files = [part for name, file in DOCUMENTS.items() for part in (f"--{name}", file)]
     environment = {**where.environment, "GITHUB_STEP_SUMMARY": str(summary)}
-    gate = ["gate", "--github", *files, *where.options, "--", *checks]
+    gate = ["gate", *files, *where.options, "--", *checks]
     found = {"stdout": _ran(gate, where, environment)}
     found |= {name: (folder / file).read_bytes() for name, file in DOCUMENTS.items()}
+    annotated = _ran(["gate", "--github", "--", *checks], where, environment)
+    found["stdout --github"] = RANDOM_WORD.sub(b"::WORD", annotated)
     found["summary"] = summary.read_bytes()
     _ran(["baseline", "update", "--reason", "nothing changed", "--", *checks], where, environment)
     found["baseline updated"] = (folder / BASELINE).read_bytes()
