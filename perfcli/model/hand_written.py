@@ -103,3 +103,7 @@ class KernelFamily:
     code: str
     """The module, ``perfcli.kernels._softmax``, that has the torch side (``FamilyCode``)."""
     origin: str = ""
+    probe: str = ""
+    """The module, ``perfcli.kernels._mix_order_probe``, that says how its kernel is swept over
+    launches and where the cliff is (``ProbeCode`` in ``commands/_kernels_probe``); it needs no
+    torch. Empty: the family is no probe."""
