@@ -32,7 +32,7 @@ from perfcli.worker.kernel_worker import KernelWorker
 def show(first: str | None, second: str | None, asked: Asked) -> int:
     """The list, or one family; with what launches are made of where a target or a name says so."""
     if second is not None:
-        raise PerfcliError(f"kernels {first}: expected check or bench before {second!r}")
+        raise PerfcliError(f"kernels {first}: expected check, bench or probe before {second!r}")
     asked.refuse("kernels", "cases", "against", "rounds", "budget", "svg", "seed", "device")
     _output.check_writable(asked.json)
     found = families_of(first)
