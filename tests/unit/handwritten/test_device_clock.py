@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -38,7 +37,7 @@ class Device:
 
 
 @pytest.fixture
-def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
+def device(monkeypatch: pytest.MonkeyPatch) -> Device:
     device = Device()
     cuda = SimpleNamespace(
         current_device=lambda: 0,
