@@ -1,5 +1,5 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
-# mypy: disable-error-code="assignment"
+# mypy: disable-error-code="assignment, attr-defined"
 # ruff: noqa: ANN001, ANN202, RUF005 (arguments of kernels have no Python types)
 """Long rows read once: each of the blocks of a row keeps a part of it in registers; forward.
 
