@@ -17,15 +17,14 @@ from . import (
     _softmax_backward,
     _softmax_cached,
     _softmax_cached_backward,
+    _softmax_cooperative,
     _softmax_held,
     _softmax_lagged,
     _softmax_looped,
-    _softmax_shared,
     _softmax_split,
     _softmax_split_backward,
 )
 from ._softmax_choice import BACKWARD, LOSS, LOSS_GRADIENT, VECTOR_BYTES
-from ._softmax_plan import COUNTED
 from ._softmax_torch import IGNORED, eager, inputs, reference
 
 __all__ = ["eager", "function", "inputs", "reference", "run"]
@@ -35,7 +34,7 @@ _FILES = (
     _softmax_cached,
     _softmax_held,
     _softmax_lagged,
-    _softmax_shared,
+    _softmax_cooperative,
     _softmax_split,
     _softmax_backward,
     _softmax_cached_backward,
@@ -102,15 +101,19 @@ def congruent_to(like: Tensor, other: Tensor) -> Tensor:
 
 
 def workspace_of(problem: Problem, plan: LaunchPlan, like: Tensor) -> dict[str, Any]:
-    """The statistics of chunks, then of whole rows; a counter of chunks per row."""
+    """The statistics of chunks, then of whole rows; zeroed: a counter of chunks per row, or a word
+    per chunk."""
     main = plan.launches[0] if plan.launches else None
     if main is None or "CHUNK" not in main.constants or problem.operation == LOSS_GRADIENT:
         return {}
     chunks = -(-problem.columns // int(str(main.constants["CHUNK"])))
+    if plan.variant == "cooperative":
+        words = like.new_zeros(problem.rows * chunks, dtype=torch.int64)
+        return {"chunks": chunks, "words_ptr": words}
     names = ("sums_ptr",) if problem.operation in BACKWARD else ("peaks_ptr", "totals_ptr")
     room = like.new_empty((len(names), problem.rows * (chunks + 1)), dtype=torch.float32)
     values = {"chunks": chunks, **dict(zip(names, room, strict=True))}
-    if plan.variant in COUNTED:
+    if plan.variant == "lagged":
         items = problem.rows * chunks
         values |= {"items": items, "lag": main.grid[0] - items}
         values["counters_ptr"] = like.new_zeros(problem.rows, dtype=torch.int32)

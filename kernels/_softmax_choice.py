@@ -13,7 +13,7 @@ VECTOR_BYTES = 16
 """What one thread loads with one instruction."""
 DIVISOR = 16
 """Triton's launcher specialises integers that are multiples of it."""
-INDEX_BYTES, STATISTIC_BYTES = 8, 4
+INDEX_BYTES, STATISTIC_BYTES, WORD_BYTES = 8, 4, 8
 BACKWARD = ("softmax-backward", "log-softmax-backward", "cross-entropy-backward")
 LOSS, LOSS_GRADIENT = "cross-entropy", "cross-entropy-backward"
 
@@ -120,7 +120,7 @@ def tile_constants(problem: Problem, choice: Choice) -> dict[str, Scalar]:
 
 def walk_constants(problem: Problem, choice: Choice) -> dict[str, Scalar]:
     """Of a row, or a chunk of it, that is read tile by tile (see _softmax_statistics)."""
-    peelable = choice.variant in ("split", "lagged", "shared", "held") and congruent(problem)
+    peelable = choice.variant in ("split", "lagged", "cooperative", "held") and congruent(problem)
     peel = choice.variant == "peeled" or (peelable and not aligned(problem))
     step = choice.chunk or choice.tile
     return {

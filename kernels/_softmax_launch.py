@@ -111,11 +111,6 @@ def combine(problem: Problem, choice: Choice, wanted: bool) -> tuple[KernelLaunc
     return (step,) if wanted else ()
 
 
-LAG = ("items", "lag")
-PATIENCE = 4096
-"""Looks of a block at what others owe it, some milliseconds, before it takes over their work."""
-
-
 def lagged(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
     chunks = chunks_of(problem, choice)
     items = problem.rows * chunks
@@ -136,20 +131,43 @@ def lagged(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
         "DROP": choice.drop,
     }
     lag = max(chunks, min(choice.lag, items))  # a row is published before it is written
-    grid = (items + lag, 1, 1)
-    if choice.variant == "shared":
-        arguments = {name: kind for name, kind in arguments.items() if name not in LAG}
-        constants |= {"BACKWARDS": choice.backwards, "PATIENCE": PATIENCE}
-        grid = (items, 1, 1)
-        return (launch(problem, choice, "shared_forward", grid, arguments, constants),)
-    return (launch(problem, choice, "lagged_forward", grid, arguments, constants),)
+    return (launch(problem, choice, "lagged_forward", (items + lag, 1, 1), arguments, constants),)
+
+
+PATIENCE = 4096
+"""Looks of a block at what others owe it, some milliseconds, before it takes over their work."""
+_LOOPS = ("STAGES", "STRIPE")
+"""What a kernel without a loop over tiles has no use for."""
+
+
+def cooperative(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
+    chunks = chunks_of(problem, choice)
+    arguments = {
+        "x_ptr": pointer(problem),
+        "y_ptr": pointer(problem),
+        "words_ptr": "*i64",
+        **dict.fromkeys(("chunks", "columns", "x_stride", "y_stride"), "i32"),
+    }
+    walk = walk_constants(problem, choice)
+    constants = {
+        **log_constant(problem),
+        **{name: value for name, value in walk.items() if name not in _LOOPS},
+        "PARTS": parts(chunks),
+        "CHUNK": choice.chunk,
+        "PATIENCE": PATIENCE,
+        "OPAQUE": choice.recompute == "opaque",
+        "KEEP": choice.keep,
+        "DROP": choice.drop,
+    }
+    grid = (problem.rows * chunks, 1, 1)
+    return (launch(problem, choice, "cooperative_forward", grid, arguments, constants),)
 
 
 FORWARD: Mapping[str, Callable[[Problem, Choice], tuple[KernelLaunch, ...]]] = {
     "cached": cached,
+    "cooperative": cooperative,
     "held": online,
     "lagged": lagged,
-    "shared": lagged,
     "online": online,
     "peeled": online,
     "split": split,

@@ -11,6 +11,7 @@ from ._softmax_choice import (
     LOSS,
     LOSS_GRADIENT,
     STATISTIC_BYTES,
+    WORD_BYTES,
     Choice,
     chunks_of,
     congruent,
@@ -19,7 +20,7 @@ from ._softmax_choice import (
 )
 from ._softmax_launch import FORWARD
 from ._softmax_launch_backward import BACKWARD_LAUNCHES
-from ._softmax_table import Rule, rule_for
+from ._softmax_table import MOST_COOPERATIVE_BYTES, MOST_PARTS, Rule, rule_for
 
 OPERATIONS = {
     "softmax": "y = exp(x − max x) / Σ exp(x − max x)",
@@ -36,16 +37,17 @@ VARIANT_OPERATIONS = {
     "cached": tuple(name for name in ALL if name != LOSS_GRADIENT),
     "held": ("softmax", "log-softmax"),
     "lagged": ("softmax", "log-softmax"),
-    "shared": ("softmax", "log-softmax"),
+    "cooperative": ("softmax", "log-softmax"),
     "split": ALL,
     "peeled": ALL,
 }
-COUNTED = ("lagged", "shared")
-CHUNKED = ("split", *COUNTED)
+CHUNKED = ("split", "lagged", "cooperative")
 MOST_COLUMNS = 2**31 - 2**18
 """Columns are counted in 32 bits, and a loop goes at most one tile beyond them."""
 MOST_CHUNKS = 65535
 """Blocks along the second dimension of a grid (CUDA C++ Programming Guide)."""
+BLOCKS_PER_SM = 2
+"""Of the cooperative variant: with fewer, less of the memory's bandwidth is used."""
 CACHED_BYTES_PER_THREAD = {False: 128, True: 32}
 """Of one input, by a block of as many threads as there can be; forward (one input), backward (two).
 Compiled for sm_90 by Triton 3.6: 32 warps have 64 registers per thread, and 128 bytes of a row in
@@ -123,6 +125,11 @@ def possible(problem: Problem, target: Target, variant: str | None) -> tuple[str
             f"peeled: rows {problem.stride} apart are not aligned as those of the output, which "
             f"are {problem.columns} apart"
         )
+    if variant == "cooperative" and (row := padded_bytes(problem)) > MOST_COOPERATIVE_BYTES:
+        return "split", (
+            f"cooperative: a row of {problem.columns} {problem.dtype}, padded {row} bytes, takes "
+            f"more than {MOST_PARTS} blocks"
+        )
     return variant, ""
 
 
@@ -143,7 +150,7 @@ def fitted(problem: Problem, target: Target, rule: Rule) -> Choice:
         warps=max(1, threads // target.warp_size),
         tile=tile,
         rows=tile_bytes // row if rule.variant == "cached" else 1,
-        chunk=chunk(problem, rule, tile) if rule.variant in CHUNKED else 0,
+        chunk=chunk(problem, target, rule, tile) if rule.variant in CHUNKED else 0,
         lag=rule.lag,
         held=max(held, 0),
         recompute=recomputed(rule, problem, target),
@@ -159,17 +166,29 @@ def recomputed(rule: Rule, problem: Problem, target: Target) -> str:
     return rule.recompute if target.vendor == "nvidia" else "yes"
 
 
-def chunk(problem: Problem, rule: Rule, tile: int) -> int:
-    """Elements of a chunk: the rule's, or more where a row would have too many of them."""
+def chunk(problem: Problem, target: Target, rule: Rule, tile: int) -> int:
+    """Elements of a chunk: the rule's, or more where a row would have too many of them; what stays
+    in registers, the rule's or less where there are few rows."""
+    if rule.variant == "cooperative":
+        tiles = min(rule.chunk_tiles, -(-problem.columns // tile))
+        wanted = BLOCKS_PER_SM * target.sm_count
+        while tiles > 1 and problem.rows * -(-problem.columns // (tile * tiles)) < wanted:
+            tiles = -(-tiles // 2)
+        while tiles < rule.chunk_tiles and -(-problem.columns // (tile * tiles)) > MOST_PARTS:
+            tiles += 1
+        return tile * tiles
     fewest = -(-problem.columns // (tile * MOST_CHUNKS))
     return tile * max(min(rule.chunk_tiles, -(-problem.columns // tile)), fewest)
 
 
 def workspace(problem: Problem, choice: Choice) -> int:
     """Bytes of the statistics of chunks and of whole rows; the gradient has one of them, the
-    forward two, the gradient of cross-entropy none. In one launch: and of a counter per row."""
+    forward two, the gradient of cross-entropy none. In one launch: and of a counter per row, or of
+    words, a chunk's statistics each."""
     if not choice.chunk or problem.operation == LOSS_GRADIENT:
         return 0
+    if choice.variant == "cooperative":
+        return problem.rows * chunks_of(problem, choice) * WORD_BYTES
     arrays = 1 if problem.operation in BACKWARD else 2
-    counters = problem.rows * STATISTIC_BYTES if choice.variant in COUNTED else 0
+    counters = problem.rows * STATISTIC_BYTES if choice.variant == "lagged" else 0
     return arrays * problem.rows * (chunks_of(problem, choice) + 1) * STATISTIC_BYTES + counters

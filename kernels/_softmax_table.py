@@ -88,8 +88,8 @@ FORWARD: Rules = {
             "2048 × 262144 bf16", lag=400, keep=LAST, drop=FIRST,
         ),
     ),
-    "shared": (
-        Rule(ANY, "shared", 32, 4, "not measured", chunk_tiles=2, keep=LAST, drop=FIRST),
+    "cooperative": (
+        Rule(ANY, "cooperative", 4, 1, "not measured", chunk_tiles=8, recompute="opaque"),
     ),
     "three-pass": (Rule(ANY, "three-pass", 16, 1, "baseline"),),
 }  # fmt: skip
@@ -142,6 +142,13 @@ LAGGED_FROM = 16_000_000
 4 × 1048576 bf16 (8 MB)."""
 
 
+COOPERATIVE_FROM = 128 * KIB
+"""Row bytes beyond which blocks that keep a part of a row each read it once."""
+MOST_PARTS = 1024
+"""Of a row: so many words a block of the cooperative variant looks at."""
+MOST_COOPERATIVE_BYTES = MOST_PARTS * 16 * KIB
+
+
 def rule_for(problem: Problem, target: Target, variant: str | None) -> Rule:
     """The rule of the variant, or of the one that is the fastest for this problem."""
     rules = rules_of(problem)[variant or fastest(problem, target)]
@@ -161,6 +168,8 @@ def fastest(problem: Problem, target: Target) -> str:
     size = padded_bytes(problem)
     if problem.operation == LOSS_GRADIENT:  # no reduction: as many blocks as there can be
         return "split"
+    if is_cooperative(problem):
+        return "cooperative"
     if size >= SPLIT_FROM and problem.rows <= target.sm_count // 2:
         return few_rows(problem)
     if size >= PEELED_FROM and congruent(problem) and not aligned(problem):
@@ -171,8 +180,17 @@ def fastest(problem: Problem, target: Target) -> str:
     return "online"
 
 
+def is_cooperative(problem: Problem) -> bool:
+    """Rows too long for one block's registers, not too long for those of many."""
+    return writes(problem) and COOPERATIVE_FROM < padded_bytes(problem) <= MOST_COOPERATIVE_BYTES
+
+
+def writes(problem: Problem) -> bool:
+    """Softmax or its logarithm: a row is read for its statistics, and then written."""
+    return problem.operation != LOSS and problem.operation not in BACKWARD
+
+
 def few_rows(problem: Problem) -> str:
     """The variant for fewer rows than half the SMs."""
     read = problem.elements * ITEM_BYTES[problem.dtype]
-    writes = problem.operation != LOSS and problem.operation not in BACKWARD
-    return "lagged" if writes and read >= LAGGED_FROM else "split"
+    return "lagged" if writes(problem) and read >= LAGGED_FROM else "split"

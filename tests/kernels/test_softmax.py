@@ -21,7 +21,7 @@ pytestmark = pytest.mark.torch
 
 HALF, SINGLE = "bfloat16", "float32"
 LOOPED = ("three-pass", "online", "peeled", "split")
-FORWARD = (*LOOPED, "cached", "held", "lagged", "shared")
+FORWARD = (*LOOPED, "cached", "held", "lagged", "cooperative")
 BACKWARD = ("online", "peeled", "split", "cached")
 Line = tuple[str, int, int, str, int | None, str | None, str, str]
 

@@ -27,7 +27,8 @@ def planned(family: KernelFamily, *problem: object, variant: str | None = None) 
         (32768, 16384, "cached"),
         (7, 1023, "cached"),  # rows too short to be peeled
         (32768, 50257, "peeled"),
-        (4, 1048576, "split"),
+        (4, 65536, "split"),
+        (4, 1048576, "cooperative"),
     ],
 )
 def test_the_variant_follows_the_shape(
