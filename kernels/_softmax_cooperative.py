@@ -6,19 +6,9 @@
 A block loads its part, takes the statistics (peak, total) of it, tells them to the row's other
 blocks, waits for theirs, and writes its part from registers.
 
-What a block tells is one word of 64 bits, the bits of the peak above those of the total, put in
-place by one atomic exchange. It is both the value and the news that it is there, so nothing has to
-be fenced or counted. Words are zero before the launch, and 0 is no such pair:
-
-* a total of 0 goes with a peak of −∞, whose bits are 0xff800000: no element is above −∞;
-* a peak of +0.0, whose bits are 0, goes with a total of 1 or more: its own exponential is 1;
-* NaN, wherever it is, has bits.
-
 Programs with numbers in a row belong to one row, and GPUs start them in that order, so that those
-of a row run at the same time where there is room for them. Nothing depends on it: who has looked
-PATIENCE times computes what is missing itself and tells it for the others (Triton's interpreter,
-which runs one program after the other, looks once). It goes through the same tiles in the same
-order and joins in the same order, so that the result has the same bits.
+of a row run at the same time where there is room for them. Nothing depends on it: see
+_softmax_words for what they tell one another, and what happens where it does not come.
 
 Constants as in _softmax_statistics, and
     CHUNK       elements of a part: TILES tiles, of as many LANES as threads or more
@@ -34,7 +24,6 @@ import triton
 import triton.language as tl
 
 from ._softmax_held import hidden
-from ._softmax_lagged import chunk_at
 from ._softmax_opaque import INTERPRETED
 from ._softmax_statistics import (
     edge_columns,
@@ -45,23 +34,7 @@ from ._softmax_statistics import (
     normalised,
     with_more,
 )
-
-MISSING = tl.constexpr(0)
-NOTHING = tl.constexpr(-0x80_0000 << 32)
-"""The word of (−∞, 0), of parts that do not exist: as a signed number 0xff800000 × 2^32."""
-LOW_WORD = tl.constexpr(0xFFFF_FFFF)
-
-
-@triton.jit
-def packed(peak, total):
-    high = peak.to(tl.int32, bitcast=True).to(tl.int64) << 32
-    return high | (total.to(tl.int32, bitcast=True).to(tl.int64) & LOW_WORD)
-
-
-@triton.jit
-def unpacked(words):
-    peak = (words >> 32).to(tl.int32).to(tl.float32, bitcast=True)
-    return peak, words.to(tl.int32).to(tl.float32, bitcast=True)
+from ._softmax_words import chunk_at, packed, told_by_all
 
 
 @triton.jit
@@ -90,41 +63,6 @@ def statistics_of_part(
     if EDGE:
         top, weight = with_more(tl.where(part == 0, edge, float("-inf")), top, weight)
     return top, weight
-
-
-@triton.jit
-def told_by_all(
-    words, mine, start, part, chunks, vectors, edge,
-    PARTS: tl.constexpr, PATIENCE: tl.constexpr,
-    LANES: tl.constexpr, VECTOR: tl.constexpr, TILES: tl.constexpr, EDGE: tl.constexpr,
-):  # fmt: skip
-    """The statistics of the row, from the words of all its programs."""
-    other = tl.arange(0, PARTS)
-    exists = other < chunks
-    tl.atomic_xchg(words + part, mine, sem="relaxed")
-    seen = tl.load(words + other, mask=exists, other=NOTHING, volatile=True)
-    missing = tl.max((seen == MISSING).to(tl.int32), axis=0)
-    looks = 0
-    while (missing > 0) & (looks < PATIENCE):
-        seen = tl.load(words + other, mask=exists, other=NOTHING, volatile=True)
-        missing = tl.max((seen == MISSING).to(tl.int32), axis=0)
-        looks += 1
-    # Every warp looks for itself; a maximum over the block makes them agree on what follows. The
-    # condition always holds, which the compiler does not know.
-    everywhere = tl.arange(0, LANES) + chunks > 0
-    if tl.max(tl.where(everywhere, missing, 0), axis=0) > 0:
-        seen = tl.full([PARTS], NOTHING, tl.int64)
-        for which in tl.range(0, chunks):
-            word = tl.load(words + which, volatile=True)
-            if tl.max(tl.where(everywhere & (word == MISSING), 1, 0), axis=0) > 0:
-                top, weight = statistics_of_part(
-                    start, which, vectors, edge, LANES, VECTOR, TILES, EDGE
-                )
-                word = packed(top, weight)
-                tl.atomic_xchg(words + which, word, sem="relaxed")
-            seen = tl.where(other == which, word, seen)
-    peaks, totals = unpacked(seen)
-    return join(peaks, totals)
 
 
 @triton.jit(do_not_specialize=["chunks"])
@@ -180,8 +118,10 @@ def cooperative_forward(
     if EDGE:
         top, weight = with_more(tl.where(part == 0, edge, float("-inf")), top, weight)
     looks: tl.constexpr = 1 if INTERPRETED else PATIENCE
+    words = words_ptr + row * chunks
+    tl.atomic_xchg(words + part, packed(top, weight), sem="relaxed")
     top, weight = told_by_all(
-        words_ptr + row * chunks, packed(top, weight), start, part, chunks, vectors, edge,
+        words, start, chunks, vectors, edge, statistics_of_part,
         PARTS, looks, LANES, VECTOR, TILES, EDGE,
     )  # fmt: skip
     to = first_vector(y, head, PEEL)

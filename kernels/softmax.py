@@ -26,14 +26,13 @@ Variants, by how often a row is read:
                  does not know better loads such rows 2 bytes at a time
     held         its first tiles once, the rest twice
     cached       once: the row, or several short ones, stay in registers
-    lagged       twice, the second time from the L2 cache: blocks take the statistics of one chunk
-                 and write an earlier one, whose row is complete by then
     cooperative  once: each of a row's blocks keeps a part in registers, and they tell one another
                  the statistics
+    streamed     once: the same, by blocks that load their next part while they wait for the others
     split        twice, by many blocks: partial (maximum, sum) per chunk, combined in a fixed order
 
 Rows of −∞ give NaN, as in torch. Nothing is added with atomics: the same inputs give the same bits.
-Kernels: _softmax_looped, _cached, _held, _lagged, _cooperative, _split and those of the gradients;
+Kernels: _softmax_looped, _cached, _held, _cooperative, _streamed, _split, those of the gradients;
 which one, and with how many warps: _softmax_table.
 """
 
@@ -52,8 +51,8 @@ _SUMMARIES = {
     "online": "two passes: maximum and sum together, then the result",
     "cached": "one pass: the row, or several short ones, stay in registers",
     "held": "its first tiles once, the rest twice",
-    "lagged": "two passes in one launch; blocks write chunks that others read a little earlier",
     "cooperative": "one pass: a row in the registers of several blocks, which share statistics",
+    "streamed": "one pass: the same, with the next part's loads under way while a block waits",
     "split": "two passes by many blocks per row, partial results combined in order",
     "peeled": "two passes in 16-byte loads from the first aligned address of each row",
 }

@@ -132,6 +132,7 @@ def _entry(source: Any, asked: LaunchToCompile, cache_dir: Path) -> Path:
         repr(asked.target),
         triton.__version__,
         sys.version.split()[0],
+        *([] if launch.maxnreg is None else [f"maxnreg {launch.maxnreg}"]),
     ]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     return cache_dir / "kernels" / key[:2] / f"{key}.json.z"
@@ -148,8 +149,14 @@ def _built(source: Any, asked: LaunchToCompile) -> Any:
     return triton.compile(
         source,
         target=_gpu(asked.target),
-        options={"num_warps": launch.num_warps, "num_stages": launch.num_stages},
+        options=options(launch),
     )
+
+
+def options(launch: KernelLaunch) -> dict[str, int]:
+    """Triton's, as the launch itself gives them."""
+    found = {"num_warps": launch.num_warps, "num_stages": launch.num_stages}
+    return found if launch.maxnreg is None else {**found, "maxnreg": launch.maxnreg}
 
 
 def _gpu(target: Target) -> Any:

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.torch
 
 HALF, SINGLE = "bfloat16", "float32"
 LOOPED = ("three-pass", "online", "peeled", "split")
-FORWARD = (*LOOPED, "cached", "held", "lagged", "cooperative")
+FORWARD = (*LOOPED, "cached", "held", "cooperative", "streamed")
 BACKWARD = ("online", "peeled", "split", "cached")
 Line = tuple[str, int, int, str, int | None, str | None, str, str]
 
@@ -47,6 +47,8 @@ LINES: list[Line] = [
     *(line("cross-entropy", 4, 601, HALF, v, "minus-infinity-masked") for v in LOOPED),
     *(line("softmax", 4, 4096, SINGLE, v, "large", 4112) for v in FORWARD),
     *(line("softmax", 3, 4099, HALF, v, layout="misaligned") for v in FORWARD),
+    line("softmax", 3, 4096, HALF, "streamed", layout="misaligned"),
+    line("log-softmax", 2, 17000, "float16", "streamed", "minus-infinity-masked", 17008),
     line("softmax", 2, 50257),
     line("softmax", 1, 131072),
     line("softmax", 37, 192, HALF, None, "signed-zero"),
