@@ -83,3 +83,12 @@ def test_a_launch_that_triton_refuses_says_why(
     made = compile_launch(asked("h100", **changes), FAMILY, tmp_path)
     assert re.search(reason, made.error)
     assert made.registers is None
+
+
+def test_a_thread_gets_no_more_registers_than_the_launch_says(tmp_path: Path) -> None:
+    wide = Problem("sum", 64, 32768)
+    free = compile_launch(asked("h100", wide), FAMILY, tmp_path)
+    bound = compile_launch(asked("h100", wide, maxnreg=24), FAMILY, tmp_path)
+    assert (free.registers or 0) > 24
+    assert bound.error == ""
+    assert bound.registers == 24
