@@ -15,10 +15,11 @@ its own, of which it needs the half. Words are made opaque before they are writt
 keeps the float32 values that the statistics were made of.
 
 Parts are counted through all rows; program *p* of *P* takes parts *p, p + P, p + 2P …*. A part
-waits for its row alone, whose parts wait for rows before it alone, so that programs that are all
-resident go on for ever where a row has no more parts than there are programs. Termination does not
-depend on it, nor the result: after PATIENCE looks a program computes what is missing itself, by the
-fold of pairs below and in the same order, to the same bits (_softmax_words).
+waits for its row alone, whose other programs can only be busy with earlier rows: programs that are
+all resident never wait in a circle where a row has no more parts than there are programs (the
+planner sees to it). Neither termination nor the result depends on it: after PATIENCE looks a
+program computes what is missing itself, by the fold of pairs below and in the same order, to the
+same bits (_softmax_words).
 
 Constants as in _softmax_cooperative; all rows begin at multiples of 16 bytes and are made of whole
 vectors.
