@@ -89,7 +89,7 @@ FORWARD: Rules = {
     ),
     "streamed": (
         Rule(
-            ANY, "streamed", 4, 1, "95 % at 2048 × 262144 and 4096 × 131072 bf16; 92 % without a policy",
+            ANY, "streamed", 4, 1, "95 % at 2048 × 262144 and 4096 × 131072 bf16",
             chunk_tiles=16, blocks_per_sm=3, keep=LAST, drop=FIRST,
         ),
     ),
