@@ -1,5 +1,5 @@
-# make setup, test, demo, lint, architectures, rules-audit, fidelity, accuracy, search-simulation,
-# gate-planted, gate-repeat, gate-speed, bench, clean.
+# make setup, test, demo, lint, architectures, rules-audit, fidelity, kernel-facts, accuracy,
+# search-simulation, gate-planted, gate-repeat, gate-speed, bench, clean.
 #
 # Another torch:       make test TORCH=2.15.0 TRITON=3.9.0 VENV=.venv-2.15
 # Another Python:      make setup PYTHON=python3.12
@@ -24,8 +24,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 STAMP := $(VENV)/.setup-torch-$(TORCH)-triton-$(TRITON)
 EXPORT_BIN := export PATH="$(abspath $(BIN)):$$PATH";
 
-.PHONY: setup test lint demo architectures rules-audit fidelity accuracy search-simulation \
-  gate-planted gate-repeat gate-speed bench clean
+.PHONY: setup test lint demo architectures rules-audit fidelity kernel-facts accuracy \
+  search-simulation gate-planted gate-repeat gate-speed bench clean
 
 setup: $(STAMP)
 
@@ -73,6 +73,11 @@ rules-audit: setup
 # On a machine with a GPU: the same kernels with and without it.
 fidelity: setup
 	$(BIN)/python bench/fidelity.py
+
+# Registers, spills and shared memory of what the hand-written kernels launch, on four
+# architectures without a GPU; fails where anything spills. Some minutes on 2 cores.
+kernel-facts: setup
+	$(BIN)/python bench/kernel_facts.py --jobs $(JOBS)
 
 # How often verdicts are wrong, of perfcli and of other tools; hours, on 2 cores that nobody
 # else uses. Goes on where it was stopped.

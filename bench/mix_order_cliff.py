@@ -1,5 +1,6 @@
 """Registers, spilled words and shared memory of the mix-order kernel as functions of its reads,
-and where the cliff is, for every launch configuration around Inductor's. No GPU is needed.
+and where the cliff is, for every launch configuration around Inductor's, as plain text. No GPU is
+needed. ``perfcli kernels probe mix-order`` shows the same, with bars, a chart and times.
 
     python bench/mix_order_cliff.py [--target h200] [--jobs 2] [--reads 3,5,7,9,11]
 """
@@ -26,7 +27,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--reads", default="3,5,7,9,11")
     given = parser.parse_args()
-    target = targets.get(given.target)
+    target = targets.for_kernels(given.target)
     reads = tuple(int(n) for n in given.reads.split(","))
     probe = import_module("perfcli.kernels._mix_order_probe")
     rows = compiled(probe, probe.settings(reads=reads), target, given.jobs)
@@ -39,7 +40,10 @@ def compiled(probe: Any, problems: Sequence[Any], target: Target, jobs: int) -> 
     launches = [family.plan(problem, target, "inductor").launches[0] for problem in problems]
     with ProcessPoolExecutor(jobs) as pool:
         made = list(pool.map(partial(_compile, code=family.code, target=target), launches))
-    return [probe.row_of(p, la, c) for p, la, c in zip(problems, launches, made, strict=True)]
+    return [
+        probe.row_of(p, la, c, None, target)
+        for p, la, c in zip(problems, launches, made, strict=True)
+    ]
 
 
 def _compile(launch: KernelLaunch, code: str, target: Target) -> Candidate:
@@ -64,7 +68,7 @@ def table(rows: Sequence[Any]) -> Iterator[str]:
 
 def summary(cliffs: Sequence[Any]) -> Iterator[str]:
     for c in cliffs:
-        launch = f"{c.dtype}, {c.num_warps} warps, {c.block} rows at a time"
+        launch = f"{c.dtype}, {c.num_warps} warps, rows at a time {c.block}, stages {c.num_stages}"
         spills = (
             f"spills from {c.spills_from} reads on ({c.spilled_words} words)"
             if c.spills_from

@@ -30,8 +30,10 @@ _MEASURED = "H200, 2026-11-22, triton 3.6.0"
 
 def pointers_of(problem: Problem, target: Target) -> tuple[Pointers, str]:
     """Few inputs: one block per multiprocessor, as wide as its threads have 16-byte vectors, with
-    three tiles of up to 48 KiB on their way to shared memory (cp.async). Many inputs keep enough
-    bytes in flight by themselves: loads into registers, narrower tiles."""
+    three tiles of up to 48 KiB on their way to shared memory (cp.async). Twice the warps for half
+    precision on sm_100, where 8 warps spill 4 words (262144 × 1024, 3 inputs; triton 3.7.1, not
+    timed). Many inputs keep enough bytes in flight by themselves: loads into registers, narrower
+    tiles."""
     inputs, vector = input_count(problem), VECTOR_BYTES // ITEM_BYTES[problem.dtype]
     if aligned_elements(problem) < vector:
         return _narrow(inputs), "rows not at multiples of 16 bytes: narrow loads (not measured)"
@@ -39,7 +41,8 @@ def pointers_of(problem: Problem, target: Target) -> tuple[Pointers, str]:
         return _without_copies(inputs, target.warp_size * vector), "no cp.async; not measured"
     if inputs <= _FEW_INPUTS:
         rows = _power_of_2_below(_BYTES_PER_STAGE // (inputs * 256 * VECTOR_BYTES))
-        wide = Pointers(min(rows, 8), 256 * vector, 8, blocks_per_sm=1, num_stages=4)
+        warps = 16 if target.capability >= (10, 0) and vector == 8 else 8
+        wide = Pointers(min(rows, 8), 256 * vector, warps, blocks_per_sm=1, num_stages=4)
         return wide, f"up to {_FEW_INPUTS} inputs: three tiles in flight ({_MEASURED})"
     if inputs <= _MANY_INPUTS:
         return Pointers(2 * vector, 256, 8, 4), f"many inputs: loads into registers ({_MEASURED})"

@@ -49,9 +49,10 @@ def launch(code: FamilyCode, plan: LaunchPlan, values: Mapping[str, Any]) -> Non
         if record is not None:
             record.append((step, arguments))
             continue
-        code.function(step.function)[step.grid](
-            **arguments, **step.constants, num_warps=step.num_warps, num_stages=step.num_stages
-        )
+        options = {"num_warps": step.num_warps, "num_stages": step.num_stages}
+        if step.maxnreg is not None:  # an option that Triton's AMD backend does not know
+            options["maxnreg"] = step.maxnreg
+        code.function(step.function)[step.grid](**arguments, **step.constants, **options)
 
 
 @contextmanager

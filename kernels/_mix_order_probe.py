@@ -12,13 +12,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Any
 
-from perfcli.model import Candidate, KernelLaunch, Problem
+from perfcli.model import Candidate, KernelLaunch, Problem, Target
 
 from ._mix_order_cases import mix_order
-from ._mix_order_plan import ITEM_BYTES, read_count
+from ._mix_order_plan import ITEM_BYTES, inductor_setting, read_count
 
-READS = (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 15, 17, 19)
+READS = (3, 5, 7, 9, 11)
+DTYPES = ("bfloat16", "float32")
+SWEPT = {"reads": READS, "warps": (2, 4, 8), "block": (1, 4), "stages": (1, 2)}
+"""What a sweep varies, and the values that it takes where nobody says which."""
 SLOWER = 1.1
 """Times the fewest seconds per byte of fewer reads: from there on a launch is on the cliff."""
 
@@ -46,6 +50,9 @@ class ProbeRow:
     """Read and written in full size: what the time is held against."""
     error: str = ""
 
+    most_registers: int = 255
+    """That a thread of this launch can have."""
+
     @property
     def launch(self) -> tuple[str, int, int, int]:
         return (self.dtype, self.num_warps, self.block, self.num_stages)
@@ -64,11 +71,11 @@ class Cliff:
     block: int
     num_stages: int
     most_clean_reads: int | None
-    """The most reads up to which nothing is spilled; None where even the fewest spill."""
+    """The most reads that spill nothing; None where all spill."""
     spills_from: int | None
-    """The fewest reads that spill; None where none does."""
+    """The fewest reads from which on all spill; None where the most reads do not."""
     spilled_words: int
-    """There; 0 where none does."""
+    """There; 0 where that is None."""
     slow_from: int | None
     """The fewest reads whose time per byte is SLOWER times that of fewer; None where there is none
     or nothing was timed."""
@@ -78,10 +85,10 @@ class Cliff:
 
 def settings(
     reads: Sequence[int] = READS,
-    warps: Sequence[int] = (2, 4, 8),
-    blocks: Sequence[int] = (1, 4),
-    stages: Sequence[int] = (1,),
-    dtypes: Sequence[str] = ("bfloat16", "float32"),
+    warps: Sequence[int] = SWEPT["warps"],
+    blocks: Sequence[int] = SWEPT["block"],
+    stages: Sequence[int] = SWEPT["stages"],
+    dtypes: Sequence[str] = DTYPES,
     rows: int = 98304,
     columns: int = 512,
 ) -> tuple[Problem, ...]:
@@ -97,9 +104,14 @@ def settings(
 
 
 def row_of(
-    problem: Problem, launch: KernelLaunch, compiled: Candidate, seconds: float | None = None
+    problem: Problem,
+    launch: KernelLaunch,
+    compiled: Candidate,
+    seconds: float | None = None,
+    target: Target | None = None,
 ) -> ProbeRow:
-    """``launch``: the fused kernel's, the first of its plan."""
+    """``launch``: the fused kernel's, the first of its plan. ``target``: what it is compiled for;
+    NVIDIA's where nobody says."""
     resident = compiled.blocks_per_sm
     reads = read_count(problem)
     return ProbeRow(
@@ -115,7 +127,21 @@ def row_of(
         seconds=seconds,
         full_bytes=(reads + 1) * problem.elements * ITEM_BYTES[problem.dtype],
         error=compiled.error,
+        most_registers=_most_registers(launch, target) if target else 255,
     )
+
+
+def _most_registers(launch: KernelLaunch, target: Target) -> int:
+    threads = launch.num_warps * target.warp_size
+    addressable = 512 if target.vendor == "amd" else 255
+    return min(addressable, target.registers_per_sm // threads)
+
+
+def inductors(rows: Sequence[ProbeRow], columns: int, row_count: int, target: Target) -> set[Any]:
+    """Of the launches in ``rows`` the ones that torch 2.11 chooses."""
+    chosen = inductor_setting(row_count, columns, target)
+    wanted = (chosen.num_warps, chosen.block, chosen.num_stages)
+    return {row.launch for row in rows if row.launch[1:] == wanted}
 
 
 def cliffs(rows: Iterable[ProbeRow]) -> tuple[Cliff, ...]:
@@ -128,8 +154,9 @@ def cliffs(rows: Iterable[ProbeRow]) -> tuple[Cliff, ...]:
 
 def _cliff(rows: Sequence[ProbeRow]) -> Cliff:
     known = [row for row in rows if row.spilled_words is not None]
-    spilling = next((row for row in known if row.spilled_words), None)
-    clean = [r.reads for r in known if not spilling or r.reads < spilling.reads]
+    last_clean = max((n for n, row in enumerate(known) if not row.spilled_words), default=-1)
+    spilling = known[last_clean + 1] if last_clean + 1 < len(known) else None
+    clean = [row.reads for row in known[: last_clean + 1] if not row.spilled_words]
     times = [(row.reads, t) for row in rows if (t := row.seconds_per_byte) is not None]
     return Cliff(
         *rows[0].launch,

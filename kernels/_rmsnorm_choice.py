@@ -28,6 +28,7 @@ from ._rmsnorm_table import (
     PEELED,
     PEELED_FROM,
     RESIDUAL,
+    SM100_TILES,
     Entry,
 )
 
@@ -74,6 +75,8 @@ def forward_choice(problem: Problem, target: Target) -> tuple[Blocks, str]:
     blocks = found.blocks
     if peel and blocks.variant == "register-tiled":
         blocks = replace(blocks, variant="peeled")
+    if target.vendor == "nvidia" and target.capability >= (10, 0):
+        blocks = replace(blocks, tile=SM100_TILES.get(blocks.tile, blocks.tile))
     return fitted(problem, blocks), said(found)
 
 

@@ -54,6 +54,9 @@ FORWARD: tuple[Entry, ...] = (
         "8192 × 65536: 100.5 %",
     ),
 )
+SM100_TILES = {16384: 32768}
+"""Tiles of a register-tiled row by those measured on sm_90, where other ones spill on sm_100: four
+words of 8192 × 65536 in tiles of 16384, none in tiles of 32768 (triton 3.7.1, not timed)."""
 RESIDUAL: tuple[Entry, ...] = (
     Entry(4 * KIB, Blocks("full-tile", threads=256, read=LAST), "32768 × 2048: 100.8 %"),
     Entry(16 * KIB, Blocks("full-tile", threads=512, read=LAST), "32768 × 8192: 101.3 %"),

@@ -17,15 +17,21 @@ from . import (
     _softmax_backward,
     _softmax_cached,
     _softmax_cached_backward,
+    _softmax_cooperative,
     _softmax_held,
-    _softmax_lagged,
     _softmax_looped,
-    _softmax_shared,
     _softmax_split,
     _softmax_split_backward,
+    _softmax_streamed,
 )
-from ._softmax_choice import BACKWARD, LOSS, LOSS_GRADIENT, VECTOR_BYTES
-from ._softmax_plan import COUNTED
+from ._softmax_choice import (
+    BACKWARD,
+    LOSS,
+    LOSS_GRADIENT,
+    TELLING,
+    VECTOR_BYTES,
+    padded_count,
+)
 from ._softmax_torch import IGNORED, eager, inputs, reference
 
 __all__ = ["eager", "function", "inputs", "reference", "run"]
@@ -34,12 +40,12 @@ _FILES = (
     _softmax_looped,
     _softmax_cached,
     _softmax_held,
-    _softmax_lagged,
-    _softmax_shared,
+    _softmax_cooperative,
     _softmax_split,
     _softmax_backward,
     _softmax_cached_backward,
     _softmax_split_backward,
+    _softmax_streamed,
 )
 
 
@@ -51,6 +57,8 @@ def run(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan) -> di
         PerfcliError: tensors of another shape, dtype or layout than the plan's.
     """
     check_tensors(problem, tensors)
+    if plan.variant == "streamed" and tensors["x"].data_ptr() % VECTOR_BYTES:
+        tensors = {"x": at_a_vector(tensors["x"])}
     main = tensors["dy"] if "dy" in tensors else tensors["x"]
     outputs = outputs_of(problem, main)
     values = {
@@ -79,8 +87,8 @@ def sizes_of(problem: Problem) -> dict[str, int]:
 
 def outputs_of(problem: Problem, like: Tensor) -> dict[str, Tensor]:
     if problem.operation == LOSS:
-        lengths = like.new_empty((2, problem.rows), dtype=torch.float32)
-        return {"loss": lengths[0], "lse": lengths[1]}
+        loss, lse = statistics(like, 2, problem.rows)
+        return {"loss": loss, "lse": lse}
     name = "dx" if problem.operation in BACKWARD else "y"
     return {name: aligned_as(like, (problem.rows, problem.columns))}
 
@@ -90,6 +98,13 @@ def aligned_as(like: Tensor, shape: tuple[int, int]) -> Tensor:
     beyond = like.data_ptr() % VECTOR_BYTES // like.element_size()
     memory = like.new_empty(shape[0] * shape[1] + beyond)
     return memory[beyond:].view(shape)
+
+
+def at_a_vector(x: Tensor) -> Tensor:
+    """A copy with the same strides at a multiple of 16 bytes: the plan does not see addresses, and
+    pairs of halves cannot be loaded from all of them."""
+    memory = x.new_empty((x.shape[0] - 1) * x.stride(0) + x.shape[1])
+    return torch.as_strided(memory, x.shape, x.stride(), 0).copy_(x)
 
 
 def congruent_to(like: Tensor, other: Tensor) -> Tensor:
@@ -102,19 +117,23 @@ def congruent_to(like: Tensor, other: Tensor) -> Tensor:
 
 
 def workspace_of(problem: Problem, plan: LaunchPlan, like: Tensor) -> dict[str, Any]:
-    """The statistics of chunks, then of whole rows; a counter of chunks per row."""
+    """The statistics of chunks, then of whole rows; or a word per chunk, zeroed."""
     main = plan.launches[0] if plan.launches else None
     if main is None or "CHUNK" not in main.constants or problem.operation == LOSS_GRADIENT:
         return {}
     chunks = -(-problem.columns // int(str(main.constants["CHUNK"])))
-    names = ("sums_ptr",) if problem.operation in BACKWARD else ("peaks_ptr", "totals_ptr")
-    room = like.new_empty((len(names), problem.rows * (chunks + 1)), dtype=torch.float32)
-    values = {"chunks": chunks, **dict(zip(names, room, strict=True))}
-    if plan.variant in COUNTED:
+    if plan.variant in TELLING:
         items = problem.rows * chunks
-        values |= {"items": items, "lag": main.grid[0] - items}
-        values["counters_ptr"] = like.new_zeros(problem.rows, dtype=torch.int32)
-    return values
+        words = like.new_zeros(items, dtype=torch.int64)
+        return {"items": items, "chunks": chunks, "words_ptr": words}
+    names = ("sums_ptr",) if problem.operation in BACKWARD else ("peaks_ptr", "totals_ptr")
+    room = statistics(like, len(names), problem.rows * (chunks + 1))
+    return {"chunks": chunks, **dict(zip(names, room, strict=True))}
+
+
+def statistics(like: Tensor, arrays: int, count: int) -> Tensor:
+    """New float32 numbers, each array at a multiple of 16 bytes, as plans say of all pointers."""
+    return like.new_empty((arrays, padded_count(count)), dtype=torch.float32)[:, :count]
 
 
 def check_tensors(problem: Problem, tensors: Mapping[str, Tensor]) -> None:

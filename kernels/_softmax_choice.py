@@ -13,7 +13,9 @@ VECTOR_BYTES = 16
 """What one thread loads with one instruction."""
 DIVISOR = 16
 """Triton's launcher specialises integers that are multiples of it."""
-INDEX_BYTES, STATISTIC_BYTES = 8, 4
+INDEX_BYTES, STATISTIC_BYTES, WORD_BYTES = 8, 4, 8
+TELLING = ("cooperative", "streamed")
+"""Variants whose programs tell one another the statistics of their parts in words."""
 BACKWARD = ("softmax-backward", "log-softmax-backward", "cross-entropy-backward")
 LOSS, LOSS_GRADIENT = "cross-entropy", "cross-entropy-backward"
 
@@ -33,11 +35,10 @@ class Choice:
     stages: int = 1
     programs: int = 0
     """Blocks of a persistent grid; 0: one block per tile."""
+    maxnreg: int | None = None
     recompute: str = "no"
     held: int = 0
     """Tiles of the held variant that stay in registers."""
-    lag: int = 0
-    """Of the lagged variant: chunks between taking the statistics and writing."""
     backwards: bool = True
     keep: str = ""
     drop: str = ""
@@ -69,6 +70,12 @@ def padded_bytes(problem: Problem) -> int:
     return max(padded * ITEM_BYTES[problem.dtype], VECTOR_BYTES)
 
 
+def padded_count(statistics: int) -> int:
+    """Of an array of statistics after which another one begins, at a multiple of 16 bytes."""
+    whole = VECTOR_BYTES // STATISTIC_BYTES
+    return -(-statistics // whole) * whole
+
+
 def chunks_of(problem: Problem, choice: Choice) -> int:
     return -(-problem.columns // choice.chunk) if choice.chunk else 1
 
@@ -96,7 +103,14 @@ def launch(
         if kind.startswith("*") or sizes.get(name, 1) % DIVISOR == 0
     )
     return KernelLaunch(
-        function, grid, arguments, constants, choice.warps, 1, divisible_by_16=divisible
+        function,
+        grid,
+        arguments,
+        constants,
+        choice.warps,
+        1,
+        divisible_by_16=divisible,
+        maxnreg=choice.maxnreg,
     )
 
 
@@ -120,7 +134,7 @@ def tile_constants(problem: Problem, choice: Choice) -> dict[str, Scalar]:
 
 def walk_constants(problem: Problem, choice: Choice) -> dict[str, Scalar]:
     """Of a row, or a chunk of it, that is read tile by tile (see _softmax_statistics)."""
-    peelable = choice.variant in ("split", "lagged", "shared", "held") and congruent(problem)
+    peelable = choice.variant in ("split", "cooperative", "held") and congruent(problem)
     peel = choice.variant == "peeled" or (peelable and not aligned(problem))
     step = choice.chunk or choice.tile
     return {

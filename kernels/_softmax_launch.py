@@ -111,47 +111,66 @@ def combine(problem: Problem, choice: Choice, wanted: bool) -> tuple[KernelLaunc
     return (step,) if wanted else ()
 
 
-LAG = ("items", "lag")
 PATIENCE = 4096
 """Looks of a block at what others owe it, some milliseconds, before it takes over their work."""
+_LOOPS = ("STAGES", "STRIPE")
+"""What a kernel without a loop over tiles has no use for."""
 
 
-def lagged(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
+def cooperative(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
     chunks = chunks_of(problem, choice)
-    items = problem.rows * chunks
     arguments = {
         "x_ptr": pointer(problem),
         "y_ptr": pointer(problem),
-        "peaks_ptr": "*fp32",
-        "totals_ptr": "*fp32",
-        "counters_ptr": "*i32",
-        **dict.fromkeys(("items", "chunks", "lag", "columns", "x_stride", "y_stride"), "i32"),
+        "words_ptr": "*i64",
+        **dict.fromkeys(("chunks", "columns", "x_stride", "y_stride"), "i32"),
     }
+    walk = walk_constants(problem, choice)
     constants = {
         **log_constant(problem),
-        **walk_constants(problem, choice),
+        **{name: value for name, value in walk.items() if name not in _LOOPS},
         "PARTS": parts(chunks),
         "CHUNK": choice.chunk,
+        "PATIENCE": PATIENCE,
+        "OPAQUE": choice.recompute == "opaque",
         "KEEP": choice.keep,
         "DROP": choice.drop,
     }
-    lag = max(chunks, min(choice.lag, items))  # a row is published before it is written
-    grid = (items + lag, 1, 1)
-    if choice.variant == "shared":
-        arguments = {name: kind for name, kind in arguments.items() if name not in LAG}
-        constants |= {"BACKWARDS": choice.backwards, "PATIENCE": PATIENCE}
-        grid = (items, 1, 1)
-        return (launch(problem, choice, "shared_forward", grid, arguments, constants),)
-    return (launch(problem, choice, "lagged_forward", grid, arguments, constants),)
+    grid = (problem.rows * chunks, 1, 1)
+    return (launch(problem, choice, "cooperative_forward", grid, arguments, constants),)
+
+
+def streamed(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
+    chunks = chunks_of(problem, choice)
+    arguments = {
+        "x_ptr": pointer(problem),
+        "y_ptr": pointer(problem),
+        "words_ptr": "*i64",
+        **dict.fromkeys(("items", "chunks", "columns", "x_stride", "y_stride"), "i32"),
+    }
+    walk = walk_constants(problem, choice)
+    constants = {
+        **log_constant(problem),
+        **{name: walk[name] for name in ("LANES", "VECTOR")},
+        # Without masks ptxas spills 4 words of the logarithm, for sm_80 and sm_90.
+        "TAIL": walk["TAIL"] or problem.operation == "log-softmax",
+        "PARTS": parts(chunks),
+        "CHUNK": choice.chunk,
+        "PATIENCE": PATIENCE,
+        "KEEP": choice.keep,
+        "DROP": choice.drop,
+    }
+    grid = (min(problem.rows * chunks, choice.programs), 1, 1)
+    return (launch(problem, choice, "streamed_forward", grid, arguments, constants),)
 
 
 FORWARD: Mapping[str, Callable[[Problem, Choice], tuple[KernelLaunch, ...]]] = {
     "cached": cached,
+    "cooperative": cooperative,
     "held": online,
-    "lagged": lagged,
-    "shared": lagged,
     "online": online,
     "peeled": online,
     "split": split,
+    "streamed": streamed,
     "three-pass": three_pass,
 }

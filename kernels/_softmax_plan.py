@@ -11,15 +11,18 @@ from ._softmax_choice import (
     LOSS,
     LOSS_GRADIENT,
     STATISTIC_BYTES,
+    TELLING,
+    WORD_BYTES,
     Choice,
     chunks_of,
-    congruent,
     padded_bytes,
+    padded_count,
     vector,
 )
 from ._softmax_launch import FORWARD
 from ._softmax_launch_backward import BACKWARD_LAUNCHES
-from ._softmax_table import Rule, rule_for
+from ._softmax_table import Rule
+from ._softmax_variant import MOST_PARTS, possible, rule_for
 
 OPERATIONS = {
     "softmax": "y = exp(x − max x) / Σ exp(x − max x)",
@@ -35,21 +38,20 @@ VARIANT_OPERATIONS = {
     "online": ALL,
     "cached": tuple(name for name in ALL if name != LOSS_GRADIENT),
     "held": ("softmax", "log-softmax"),
-    "lagged": ("softmax", "log-softmax"),
-    "shared": ("softmax", "log-softmax"),
+    "cooperative": ("softmax", "log-softmax"),
+    "streamed": ("softmax", "log-softmax"),
     "split": ALL,
     "peeled": ALL,
 }
-COUNTED = ("lagged", "shared")
-CHUNKED = ("split", *COUNTED)
+CHUNKED = ("split", *TELLING)
 MOST_COLUMNS = 2**31 - 2**18
 """Columns are counted in 32 bits, and a loop goes at most one tile beyond them."""
 MOST_CHUNKS = 65535
 """Blocks along the second dimension of a grid (CUDA C++ Programming Guide)."""
-CACHED_BYTES_PER_THREAD = {False: 128, True: 32}
-"""Of one input, by a block of as many threads as there can be; forward (one input), backward (two).
-Compiled for sm_90 by Triton 3.6: 32 warps have 64 registers per thread, and 128 bytes of a row in
-half precision take all of them where the exponentials are computed twice; more spills."""
+BLOCKS_PER_SM = 2
+"""Of the cooperative variant: with fewer, less of the memory's bandwidth is used."""
+REGISTER_STEP, MOST_REGISTERS = 8, 255
+"""Of a thread: they are given out in such steps (CUDA occupancy calculator)."""
 
 
 def plan(problem: Problem, target: Target, variant: str | None = None) -> LaunchPlan:
@@ -106,26 +108,6 @@ def check_variant(problem: Problem, variant: str) -> None:
         raise PerfcliError(f"{variant} cannot do {problem.operation}: use one of {able}")
 
 
-def possible(problem: Problem, target: Target, variant: str | None) -> tuple[str | None, str]:
-    """The variant to use, and why it is not the one asked for.
-
-    Raises:
-        PerfcliError: the rows do not fit into a block's registers.
-    """
-    most = target.max_threads_per_block * CACHED_BYTES_PER_THREAD[problem.operation in BACKWARD]
-    if variant == "cached" and padded_bytes(problem) > most:
-        raise PerfcliError(
-            f"cached holds rows of up to {most // ITEM_BYTES[problem.dtype]} {problem.dtype} in "
-            f"registers, found {problem.columns}: use online, or split"
-        )
-    if variant == "peeled" and not congruent(problem):
-        return "online", (
-            f"peeled: rows {problem.stride} apart are not aligned as those of the output, which "
-            f"are {problem.columns} apart"
-        )
-    return variant, ""
-
-
 def fitted(problem: Problem, target: Target, rule: Rule) -> Choice:
     """The rule for this problem, on a device with these warps and limits."""
     item = ITEM_BYTES[problem.dtype]
@@ -143,13 +125,22 @@ def fitted(problem: Problem, target: Target, rule: Rule) -> Choice:
         warps=max(1, threads // target.warp_size),
         tile=tile,
         rows=tile_bytes // row if rule.variant == "cached" else 1,
-        chunk=chunk(problem, rule, tile) if rule.variant in CHUNKED else 0,
-        lag=rule.lag,
+        chunk=chunk(problem, target, rule, tile) if rule.variant in CHUNKED else 0,
+        programs=rule.blocks_per_sm * target.sm_count,
+        maxnreg=registers(target, rule, threads),
         held=max(held, 0),
         recompute=recomputed(rule, problem, target),
         keep=rule.keep,
         drop=rule.drop,
     )
+
+
+def registers(target: Target, rule: Rule, threads: int) -> int | None:
+    """Of a thread, so that as many blocks of the rule's as are wanted fit on a multiprocessor."""
+    if not rule.blocks_per_sm:
+        return None
+    share = target.registers_per_sm // (rule.blocks_per_sm * threads)
+    return min(share // REGISTER_STEP * REGISTER_STEP, MOST_REGISTERS)
 
 
 def recomputed(rule: Rule, problem: Problem, target: Target) -> str:
@@ -159,17 +150,31 @@ def recomputed(rule: Rule, problem: Problem, target: Target) -> str:
     return rule.recompute if target.vendor == "nvidia" else "yes"
 
 
-def chunk(problem: Problem, rule: Rule, tile: int) -> int:
-    """Elements of a chunk: the rule's, or more where a row would have too many of them."""
+def chunk(problem: Problem, target: Target, rule: Rule, tile: int) -> int:
+    """Elements of a chunk: the rule's, or more where a row would have too many of them; what stays
+    in registers, the rule's or less where there are few rows."""
+    if rule.variant == "streamed":
+        return tile * min(rule.chunk_tiles, -(-problem.columns // tile))
+    if rule.variant == "cooperative":
+        tiles = min(rule.chunk_tiles, -(-problem.columns // tile))
+        wanted = BLOCKS_PER_SM * target.sm_count
+        while tiles > 1 and problem.rows * -(-problem.columns // (tile * tiles)) < wanted:
+            tiles = -(-tiles // 2)
+        while tiles < rule.chunk_tiles and -(-problem.columns // (tile * tiles)) > MOST_PARTS:
+            tiles += 1
+        return tile * tiles
     fewest = -(-problem.columns // (tile * MOST_CHUNKS))
     return tile * max(min(rule.chunk_tiles, -(-problem.columns // tile)), fewest)
 
 
 def workspace(problem: Problem, choice: Choice) -> int:
     """Bytes of the statistics of chunks and of whole rows; the gradient has one of them, the
-    forward two, the gradient of cross-entropy none. In one launch: and of a counter per row."""
+    forward two, the gradient of cross-entropy none. In one launch: of words, a chunk's statistics
+    each."""
     if not choice.chunk or problem.operation == LOSS_GRADIENT:
         return 0
+    if choice.variant in TELLING:
+        return problem.rows * chunks_of(problem, choice) * WORD_BYTES
     arrays = 1 if problem.operation in BACKWARD else 2
-    counters = problem.rows * STATISTIC_BYTES if choice.variant in COUNTED else 0
-    return arrays * problem.rows * (chunks_of(problem, choice) + 1) * STATISTIC_BYTES + counters
+    count = padded_count(problem.rows * (chunks_of(problem, choice) + 1))
+    return arrays * count * STATISTIC_BYTES

@@ -154,14 +154,20 @@ def walk_statistics(
 
 
 @triton.jit
+def with_more(x, peak, total):
+    """Statistics with those of a few elements more."""
+    new = tl.maximum(peak, tl.max(x, axis=0))
+    base = above_minus_infinity(new)
+    total = total * tl.exp2((peak - base) * LOG2_E)
+    return new, total + tl.sum(tl.exp2((x - base) * LOG2_E), axis=0)
+
+
+@triton.jit
 def with_edge(row, head, columns, peak, total, VECTOR: tl.constexpr):
     """A row's statistics with those of its edge."""
     column, there = edge_columns(head, columns, VECTOR)
     edge = tl.load(row + column, mask=there, other=float("-inf")).to(tl.float32)
-    new = tl.maximum(peak, tl.max(edge, axis=0))
-    base = above_minus_infinity(new)
-    total = total * tl.exp2((peak - base) * LOG2_E)
-    return new, total + tl.sum(tl.exp2((edge - base) * LOG2_E), axis=0)
+    return with_more(edge, peak, total)
 
 
 @triton.jit

@@ -13,17 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from perfcli.model import Problem, Target
+from perfcli.model import Problem
 
-from ._softmax_choice import (
-    BACKWARD,
-    ITEM_BYTES,
-    LOSS,
-    LOSS_GRADIENT,
-    aligned,
-    congruent,
-    padded_bytes,
-)
+from ._softmax_choice import BACKWARD, LOSS, LOSS_GRADIENT
 
 KIB = 1024
 ANY = 1 << 62
@@ -43,7 +35,10 @@ class Rule:
     source: str
     chunk_tiles: int = 1
     """Of variants that cut rows into chunks."""
-    lag: int = 0
+    item_bytes: int = 0
+    """Of the elements it is for; 0: of any."""
+    blocks_per_sm: int = 0
+    """Of a persistent grid, and what the registers of a multiprocessor are divided by."""
     held: int = 0
     recompute: str = "no"
     keep: str = ""
@@ -82,14 +77,21 @@ FORWARD: Rules = {
             chunk_tiles=2, keep=LAST, drop=FIRST,
         ),
     ),
-    "lagged": (
+    "cooperative": (
         Rule(
-            ANY, "lagged", 16, 4, "73 % at 8 × 1048576 fp32, 74 % at 64 × 131072 bf16, 78 % at "
-            "2048 × 262144 bf16", lag=400, keep=LAST, drop=FIRST,
+            ANY, "cooperative", 4, 1, "74.5 % at 8 × 1048576 fp32", item_bytes=4,
+            chunk_tiles=8, drop=FIRST,
+        ),
+        Rule(
+            ANY, "cooperative", 4, 1, "75.4 % at 64 × 131072 bf16", chunk_tiles=16,
+            recompute="opaque",
         ),
     ),
-    "shared": (
-        Rule(ANY, "shared", 32, 4, "not measured", chunk_tiles=2, keep=LAST, drop=FIRST),
+    "streamed": (
+        Rule(
+            ANY, "streamed", 4, 1, "95 % at 2048 × 262144 and 4096 × 131072 bf16",
+            chunk_tiles=16, blocks_per_sm=3, keep=LAST, drop=FIRST,
+        ),
     ),
     "three-pass": (Rule(ANY, "three-pass", 16, 1, "baseline"),),
 }  # fmt: skip
@@ -130,22 +132,6 @@ LOSS_GRADIENTS: Rules = {
         ),
     ),
 }  # fmt: skip
-CACHED_UP_TO = {"forward": 32 * KIB, "loss": 2 * KIB, "backward": 16 * KIB}
-"""Row bytes up to which the cached variant is the fastest."""
-PEELED_FROM = 8 * KIB
-"""Row bytes from which rows without alignment are better peeled than held in registers."""
-SPLIT_FROM = 32 * KIB
-"""Row bytes from which few rows are shared by many blocks."""
-LAGGED_FROM = 16_000_000
-"""Bytes of input from which one launch with a lag is faster than two: 28 against 32 µs at
-8 × 1048576 fp32 (34 MB), 17.4 against 17.9 at 64 × 131072 bf16 (17 MB), but 13.2 against 11.9 at
-4 × 1048576 bf16 (8 MB)."""
-
-
-def rule_for(problem: Problem, target: Target, variant: str | None) -> Rule:
-    """The rule of the variant, or of the one that is the fastest for this problem."""
-    rules = rules_of(problem)[variant or fastest(problem, target)]
-    return next(rule for rule in rules if padded_bytes(problem) <= rule.row_bytes)
 
 
 def rules_of(problem: Problem) -> Rules:
@@ -154,25 +140,3 @@ def rules_of(problem: Problem) -> Rules:
     if problem.operation == LOSS_GRADIENT:
         return LOSS_GRADIENTS
     return GRADIENTS if problem.operation in BACKWARD else FORWARD
-
-
-def fastest(problem: Problem, target: Target) -> str:
-    """The variant for a problem of this shape."""
-    size = padded_bytes(problem)
-    if problem.operation == LOSS_GRADIENT:  # no reduction: as many blocks as there can be
-        return "split"
-    if size >= SPLIT_FROM and problem.rows <= target.sm_count // 2:
-        return few_rows(problem)
-    if size >= PEELED_FROM and congruent(problem) and not aligned(problem):
-        return "peeled"
-    kind = "backward" if problem.operation in BACKWARD else "forward"
-    if size <= CACHED_UP_TO["loss" if problem.operation == LOSS else kind]:
-        return "cached"
-    return "online"
-
-
-def few_rows(problem: Problem) -> str:
-    """The variant for fewer rows than half the SMs."""
-    read = problem.elements * ITEM_BYTES[problem.dtype]
-    writes = problem.operation != LOSS and problem.operation not in BACKWARD
-    return "lagged" if writes and read >= LAGGED_FROM else "split"

@@ -12,6 +12,7 @@ in an order that only the plan decides: the same inputs give the same bits.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import sqrt
 
 from perfcli.errors import PerfcliError
 from perfcli.model import KernelFamily, KernelVariant, LaunchPlan, Problem, Target, Tolerance
@@ -99,13 +100,14 @@ def flops(problem: Problem) -> int:
 
 
 def tolerances(problem: Problem) -> Mapping[str, Tolerance]:
-    """K = n · M standard normals added one after the other in fp32: the partial sums are a random
-    walk, so that the rounding errors have a root mean square of 2^-24 · K / √2. Long sums are cut
-    into shorter chains; of short ones the worst of many columns is some sigma away, hence + 32."""
+    """K = n · M standard normals added one after the other in fp32: the k-th partial sum is about
+    √k, a rounding is off by 2^-24 / √3 of it, and together they are a random walk with a deviation
+    of 2^-24 · K / √6 at most. Six of these: there are up to 10^5 columns. Long sums are cut into
+    shorter chains; + 32 for sums of so few terms that they are not yet a random walk."""
     added = max(input_count(problem) * problem.rows, 1)
     return {
         "out": Tolerance(
-            absolute=2.0**-24 * (added + 32),
+            absolute=2.0**-24 * (sqrt(6) * added + 32),
             relative=_ROUNDING[problem.dtype],
             reason=f"{added} additions in fp32, then one rounding to {problem.dtype}",
         )

@@ -132,4 +132,5 @@ FAMILY = KernelFamily(
     benchmarks=BENCHMARKS,
     code="perfcli.kernels._mix_order",
     origin="https://github.com/pytorch/pytorch/pull/179494",
+    probe="perfcli.kernels._mix_order_probe",
 )

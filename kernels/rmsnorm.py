@@ -64,7 +64,16 @@ def flops(problem: Problem) -> int:
 
 
 def tolerances(problem: Problem) -> Mapping[str, Tolerance]:
-    """One rounding of the result, and what fp32 sums of N squares or M products are off by."""
+    """One rounding of the result, and what fp32 sums of N squares or M products are off by.
+
+    With a residual, y comes from the rounded sum x + r, as it is stored and as the next layer sees
+    it. A tie in that rounding moves y by a unit roundoff before y is rounded itself, and the N
+    roundings of a row move its scale: by a random walk whose deviation is below unit / √N for
+    normally distributed rows, below one unit roundoff for any. Of many elements some get both
+    roundings and a scale far out: 6 deviations are allowed. (Simulated, 50 million elements each:
+    the scale is off by 3.8, 4.0, 3.5 and 3.1 units / √N at most for N = 64, 256, 2048 and 8192.
+    Without this term 649, 48, 0 and 0 elements of y were outside.)
+    """
     unit, least = UNIT_ROUNDOFF[problem.dtype], LEAST[problem.dtype]
     sums = FP32 * (8 + sqrt(problem.columns))
     if problem.operation in BACKWARD_OPERATIONS:
@@ -81,13 +90,16 @@ def tolerances(problem: Problem) -> Mapping[str, Tolerance]:
                 "one rounding of dw; M products are added in fp32, partial sums a random walk",
             ),
         }
-    roundings = 2 if problem.operation == "rmsnorm-residual" else 1
+    relative, reason = 1.01 * unit, "one rounding of y"
+    if problem.operation == "rmsnorm-residual":
+        relative *= 2
+        relative += unit * min(1.0, 6 / sqrt(max(problem.columns, 1)))
+        reason = "a rounding of y, one of the sum that it is computed from, and those of its row"
     return {
         "y": Tolerance(
             least,
-            roundings * unit * 1.01 + sums,
-            "a rounding of y, and of the sum it is computed from; the squares' sum in fp32 is "
-            "off by a random walk of √N roundings",
+            relative + sums,
+            f"{reason}; the squares' sum in fp32 is off by a random walk of √N roundings",
         ),
         "sum": Tolerance(least, 1.01 * unit, "one rounding"),
     }

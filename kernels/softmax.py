@@ -26,14 +26,14 @@ Variants, by how often a row is read:
                  does not know better loads such rows 2 bytes at a time
     held         its first tiles once, the rest twice
     cached       once: the row, or several short ones, stay in registers
-    lagged       twice, the second time from the L2 cache: blocks take the statistics of one chunk
-                 and write an earlier one, whose row is complete by then
-    shared       twice, the second time from the L1 cache, by two or more blocks at the same time
+    cooperative  once: each of a row's blocks keeps a part in registers, and they tell one another
+                 the statistics
+    streamed     once: the same, by blocks that load their next part while they wait for the others
     split        twice, by many blocks: partial (maximum, sum) per chunk, combined in a fixed order
 
 Rows of −∞ give NaN, as in torch. Nothing is added with atomics: the same inputs give the same bits.
-Kernels: _softmax_looped, _cached, _held, _lagged, _shared, _split and those of the gradients; which
-one, and with how many warps: _softmax_table.
+Kernels: _softmax_looped, _cached, _held, _cooperative, _streamed, _split, those of the gradients;
+which one, and with how many warps: _softmax_table.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ _SUMMARIES = {
     "online": "two passes: maximum and sum together, then the result",
     "cached": "one pass: the row, or several short ones, stay in registers",
     "held": "its first tiles once, the rest twice",
-    "lagged": "two passes in one launch; blocks write chunks that others read a little earlier",
-    "shared": "two passes in one launch; the blocks of a row wait for one another",
+    "cooperative": "one pass: a row in the registers of several blocks, which share statistics",
+    "streamed": "one pass: the same, with the next part's loads under way while a block waits",
     "split": "two passes by many blocks per row, partial results combined in order",
     "peeled": "two passes in 16-byte loads from the first aligned address of each row",
 }

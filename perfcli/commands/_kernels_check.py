@@ -99,8 +99,9 @@ def run(
     jobs: int | None,
     seed: int,
     told: Callable[[Checked], None],
+    compiling: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> None:
-    """Fills ``found``. ``told`` hears after each case.
+    """Fills ``found``. ``told`` hears after each case, ``compiling`` of what is compiled ahead.
 
     Raises:
         PerfcliError: every case was refused: nothing was checked.
@@ -114,7 +115,7 @@ def run(
         seed,
         checking.target if checking.runner == "gpu" else None,
     )
-    for number, checked in worker.checked(request):
+    for number, checked in worker.checked(request, compiling):
         found.found[number] = checked
         told(found)
     if not found.count("right", "wrong", "failed"):

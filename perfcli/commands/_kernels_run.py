@@ -32,7 +32,7 @@ from perfcli.worker.kernel_worker import KernelWorker
 def show(first: str | None, second: str | None, asked: Asked) -> int:
     """The list, or one family; with what launches are made of where a target or a name says so."""
     if second is not None:
-        raise PerfcliError(f"kernels {first}: expected check or bench before {second!r}")
+        raise PerfcliError(f"kernels {first}: expected check, bench or probe before {second!r}")
     asked.refuse("kernels", "cases", "against", "rounds", "budget", "svg", "seed", "device")
     _output.check_writable(asked.json)
     found = families_of(first)
@@ -107,8 +107,8 @@ def check(name: str | None, asked: Asked) -> int:
                 found = Checked(checking)
                 done.append(found)
                 try:
-                    told = _checking_told(progress, len(cases))
-                    _kernels_check.run(found, worker, asked.jobs, asked.seed or 0, told)
+                    told, ahead = _checking_told(progress, len(cases)), _ahead_told(progress)
+                    _kernels_check.run(found, worker, asked.jobs, asked.seed or 0, told, ahead)
                 except KeyboardInterrupt:
                     _say(found, asked)
                     so_far = f"{len(found.found)} of {units.plural(len(cases), 'case')}"
@@ -135,6 +135,13 @@ def _checking_told(progress: Reporter, total: int) -> Callable[[Checked], None]:
         failed = found.count("wrong", "failed")
         text = f"running cases, {failed} not right" if failed else "running cases"
         progress(Progress(0, "check", len(found.found), total, text))
+
+    return told
+
+
+def _ahead_told(progress: Reporter) -> Callable[[int, int], None]:
+    def told(done: int, total: int) -> None:
+        progress(Progress(0, "check", done, total, "compiling kernels ahead"))
 
     return told
 

@@ -26,7 +26,7 @@ Params = Annotated[
 def kernels(
     action: Annotated[
         str | None,
-        typer.Argument(metavar="[check|bench]", help="Run the cases, or time; else: show."),
+        typer.Argument(metavar="[check|bench|probe]", help="Run cases, time, sweep; else: show."),
     ] = None,
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="One family, or a file with one.")
@@ -48,14 +48,15 @@ def kernels(
         typer.Option(metavar="NAME", help="bench: eager, inductor, liger, …; none. Repeatable."),
     ] = None,
     rounds: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="bench: launches of each. [default: 40]")
+        int | None,
+        typer.Option(metavar="N", min=1, help="Launches of each. [default: 40, probe: 10]"),
     ] = None,
     budget: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", min=0.1, help="bench: for a problem. [default: 10]"),
+        typer.Option(metavar="SECONDS", min=0.1, help="For a problem. [default: 10, probe: 0.5]"),
     ] = None,
     svg: Annotated[
-        Path | None, typer.Option("--svg", metavar="FILE", help="bench: write a chart too.")
+        Path | None, typer.Option("--svg", metavar="FILE", help="bench, probe: write a chart too.")
     ] = None,
     seed: Annotated[
         int | None, typer.Option(metavar="N", min=0, help="Of inputs, and the order of rounds.")
@@ -76,6 +77,8 @@ def kernels(
     Without a name: all families. With one: what it computes, its variants, and what its launches
     are made of, without a GPU. check holds every case against a float64 reference, on the GPU or
     through Triton's interpreter; bench times it against a copy, torch and others, on the GPU.
+    probe compiles one kernel for many launches, times them on a GPU, and says from how many reads
+    on it spills.
     """
     from perfcli.commands import _kernels_run
     from perfcli.commands._kernels_asked import Asked
@@ -103,4 +106,8 @@ def kernels(
         return _kernels_run.check(name, asked)
     if action == "bench":
         return _kernels_run.bench(name, asked)
+    if action == "probe":
+        from perfcli.commands import _kernels_probe
+
+        return _kernels_probe.run(name, asked)
     return _kernels_run.show(action, name, asked)

@@ -8,16 +8,14 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import replace
 from typing import Any
 
 from perfcli.errors import PerfcliError, WorkerFailed
 from perfcli.handwritten import interpreter, modules
 from perfcli.handwritten.comparing import compare_outputs
-from perfcli.handwritten.compiling import compile_ahead
 from perfcli.handwritten.data import arranged
 from perfcli.model import KernelFamily, LaunchPlan, Problem
-from perfcli.model.kernel_work import CheckedCase, CheckRequest, LaunchToCompile, PlannedCase
+from perfcli.model.kernel_work import CheckedCase, CheckRequest, PlannedCase
 
 
 def check_all(request: CheckRequest) -> Iterator[tuple[int, CheckedCase]]:
@@ -31,8 +29,6 @@ def check_all(request: CheckRequest) -> Iterator[tuple[int, CheckedCase]]:
     family = modules.family(request.family)
     modules.code(family.code, request.family)
     if request.runner == "gpu":
-        if request.target is not None:
-            compile_ahead(_launches(family, request), request.family, request.jobs)
         for number, planned in enumerate(request.cases):
             checked = check_case(request, planned, "cuda", request.seed + number)
             yield number, checked
@@ -41,17 +37,6 @@ def check_all(request: CheckRequest) -> Iterator[tuple[int, CheckedCase]]:
     else:
         _need_numpy()
         yield from _interpreted(request)
-
-
-def _launches(family: KernelFamily, request: CheckRequest) -> list[LaunchToCompile]:
-    """Of all cases, equal ones once; the grid decides nothing about the code."""
-    assert request.target is not None
-    found: dict[str, LaunchToCompile] = {}
-    for planned in request.cases:
-        for launch in planned.plan.launches if planned.plan else ():
-            bare = replace(launch, grid=(1, 1, 1))
-            found.setdefault(repr(bare), LaunchToCompile(family.code, bare, request.target))
-    return list(found.values())
 
 
 def _interpreted(request: CheckRequest) -> Iterator[tuple[int, CheckedCase]]:

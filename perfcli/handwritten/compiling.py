@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 import multiprocessing
 import sys
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed, wait
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
@@ -57,25 +57,6 @@ def compile_all(request: LaunchesRequest) -> Iterator[tuple[int, Candidate]]:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def compile_ahead(launches: Sequence[LaunchToCompile], family: str, jobs: int) -> None:
-    """Fills Triton's own cache, where launches then find what they would compile one after
-    the other. What fails will say so there. To be called before anything asks for the device: a
-    forked process cannot use it."""
-    for name in {each.code for each in launches}:
-        modules.code(name, family)
-    context = multiprocessing.get_context("fork")
-    pool = ProcessPoolExecutor(max(jobs, 1), mp_context=context)
-    try:
-        wait([pool.submit(_compile_ahead, each, family) for each in launches])
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _compile_ahead(asked: LaunchToCompile, family: str) -> None:
-    function = modules.code(asked.code, family).function(asked.launch.function)
-    _built(_source(function, asked.launch), asked)
-
-
 def compile_launch(asked: LaunchToCompile, family: str, cache_dir: Path) -> Candidate:
     """Compiles the launch, or takes what an earlier run kept of it."""
     try:
@@ -116,21 +97,23 @@ def _source(function: Any, launch: KernelLaunch) -> Any:
         function,
         {name: given[name] for name in function.arg_names},
         {(place[name],): value for name, value in launch.constants.items()},
-        _attributes(function.arg_names, launch),
+        _attributes(function, launch),
     )
 
 
-def _attributes(names: Sequence[str], launch: KernelLaunch) -> dict[tuple[int], list[Any]]:
-    """As Triton's launcher writes them, so that its cache finds what was compiled ahead: an entry
-    for each pointer and whole number, and from 3.7 on for each constant."""
+def _attributes(function: Any, launch: KernelLaunch) -> dict[tuple[int], list[Any]]:
+    """As Triton's launcher writes them: an entry for each pointer and for each whole number that it
+    specialises on, and for constants: from 3.7 on for each, before that for text."""
     import triton
 
-    with_constants = tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 7)
+    every = tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 7)
+    constants = {n for n, value in launch.constants.items() if every or isinstance(value, str)}
+    told = constants | {n for n, kind in launch.arguments.items() if kind[0] in "*iu"}
+    told -= {parameter.name for parameter in function.params if parameter.do_not_specialize}
     return {
         (index,): [["tt.divisibility", 16]] if name in launch.divisible_by_16 else []
-        for index, name in enumerate(names)
-        if (with_constants and name in launch.constants)
-        or launch.arguments.get(name, "").startswith(("*", "i", "u"))
+        for index, name in enumerate(function.arg_names)
+        if name in told
     }
 
 
@@ -149,6 +132,7 @@ def _entry(source: Any, asked: LaunchToCompile, cache_dir: Path) -> Path:
         repr(asked.target),
         triton.__version__,
         sys.version.split()[0],
+        *([] if launch.maxnreg is None else [f"maxnreg {launch.maxnreg}"]),
     ]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     return cache_dir / "kernels" / key[:2] / f"{key}.json.z"
@@ -165,8 +149,14 @@ def _built(source: Any, asked: LaunchToCompile) -> Any:
     return triton.compile(
         source,
         target=_gpu(asked.target),
-        options={"num_warps": launch.num_warps, "num_stages": launch.num_stages},
+        options=options(launch),
     )
+
+
+def options(launch: KernelLaunch) -> dict[str, int]:
+    """Triton's, as the launch itself gives them."""
+    found = {"num_warps": launch.num_warps, "num_stages": launch.num_stages}
+    return found if launch.maxnreg is None else {**found, "maxnreg": launch.maxnreg}
 
 
 def _gpu(target: Target) -> Any:

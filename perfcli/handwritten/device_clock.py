@@ -2,9 +2,11 @@
 
 Before each timed launch a buffer of twice L2 is written and waited for: without the wait the write
 is still going on when the launch begins, and what it left in L2 is another question each time
-(pytorch RFC #179711 withdrew its numbers for that). Then the device is kept busy for as long as
-the host needs to enqueue the launch; else the gap between the first event and the first kernel,
-which is the host's, would be part of the time.
+(pytorch RFC #179711 withdrew its numbers for that). Then the device is kept busy while the host
+enqueues the launch; else the gap between the first event and the first kernel, which is the host's,
+would be part of the time. How long the host takes varies (number of launches, memory that the
+allocator has not got, a process beside it) and is not predicted: where the device began before
+everything was enqueued, the time is thrown away and taken again with twice the wait.
 """
 
 from __future__ import annotations
@@ -27,40 +29,35 @@ class DeviceClock:
 
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())
         self._flushing = torch.empty(2 * properties.L2_cache_size, dtype=torch.uint8, device="cuda")
-        self._ahead: dict[str, int] = {}
+        self._ahead: dict[str, float] = {}
         self._cycles_per_second = self._calibrated()
 
     def seconds(self, name: str, launch: Callable[[], object]) -> float:
+        ahead = self._ahead.get(name, LEAST_AHEAD_SECONDS)
+        while True:
+            seconds, in_time = self._timed(launch, ahead)
+            if in_time or ahead >= MOST_AHEAD_SECONDS:
+                self._ahead[name] = ahead
+                return seconds
+            ahead = min(2 * ahead, MOST_AHEAD_SECONDS)
+
+    def _timed(self, launch: Callable[[], object], ahead: float) -> tuple[float, bool]:
+        """What the launch takes, and whether all of it was enqueued before the device began."""
         import torch
 
-        ahead = self._ahead.get(name) or self._host_cycles(name, launch)
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         self._flushing.zero_()
         torch.cuda.synchronize()
-        torch.cuda._sleep(ahead)
+        torch.cuda._sleep(int(ahead * self._cycles_per_second))
         begin.record()
         launch()
         end.record()
+        in_time = not begin.query()
         torch.cuda.synchronize()
-        return float(begin.elapsed_time(end)) / 1e3
+        return float(begin.elapsed_time(end)) / 1e3, in_time
 
     def now(self) -> float:
         return time.monotonic()
-
-    def _host_cycles(self, name: str, launch: Callable[[], object]) -> int:
-        """For as many cycles the device waits: twice what the host takes to enqueue a launch."""
-        import torch
-
-        taken = []
-        for _ in range(3):
-            torch.cuda.synchronize()
-            started = time.perf_counter()
-            launch()
-            taken.append(time.perf_counter() - started)
-        torch.cuda.synchronize()
-        seconds = min(max(2 * sorted(taken)[1], LEAST_AHEAD_SECONDS), MOST_AHEAD_SECONDS)
-        self._ahead[name] = int(seconds * self._cycles_per_second)
-        return self._ahead[name]
 
     @staticmethod
     def _calibrated() -> float:

@@ -36,6 +36,8 @@ class KernelLaunch:
     num_stages: int = 1
     divisible_by_16: tuple[str, ...] = ()
     """Arguments, pointers among them, that Triton may take for multiples of 16."""
+    maxnreg: int | None = None
+    """Registers of a thread that ptxas may use at most, NVIDIA alone; None: as many as it likes."""
     shared_bytes: int | None = None
     """What the plan says the compiled kernel takes per block; None where no formula is known."""
 
@@ -103,3 +105,7 @@ class KernelFamily:
     code: str
     """The module, ``perfcli.kernels._softmax``, that has the torch side (``FamilyCode``)."""
     origin: str = ""
+    probe: str = ""
+    """The module, ``perfcli.kernels._mix_order_probe``, that says how its kernel is swept over
+    launches and where the cliff is (``ProbeCode`` in ``commands/_kernels_probe``); it needs no
+    torch. Empty: the family is no probe."""

@@ -89,7 +89,7 @@ class CheckRequest:
     jobs: int
     seed: int
     target: Target | None = None
-    """Of the GPU that cases run on: their kernels are compiled ahead for it, on all cores."""
+    """Of the GPU that cases run on: their kernels are compiled ahead for it, ``jobs`` at a time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,9 +92,13 @@ def _describe_launches(request: object, _questions: BinaryIO, replies: BinaryIO)
 
 
 def _check_kernels(request: object, _questions: BinaryIO, replies: BinaryIO) -> None:
+    from perfcli.handwritten.ahead import compile_ahead
     from perfcli.handwritten.checking import check_all
 
     asked = protocol.decode_dataclass(CheckRequest, request)
+    for done, total in compile_ahead(asked):
+        _send(replies, {"type": "compiling", "number": done, "total": total})
+    _send(replies, {"type": "checking"})
     for number, checked in check_all(asked):
         _send(replies, {"type": "checked", "number": number, "found": checked})
     _send(replies, {"type": "done"})

@@ -79,7 +79,11 @@ class FakeKernels:
     def described(self, request: DescribeRequest) -> tuple[DescribedLaunch, ...]:
         return tuple(_described(launch, request.problem) for launch in request.plan.launches)
 
-    def checked(self, request: CheckRequest) -> Iterator[tuple[int, CheckedCase]]:
+    def checked(
+        self, request: CheckRequest, compiling: Callable[[int, int], None]
+    ) -> Iterator[tuple[int, CheckedCase]]:
+        if request.target is not None:
+            compiling(len(request.cases), len(request.cases))
         for number, planned in reversed(list(enumerate(request.cases))):
             yield number, self._checked(number, planned)
 

@@ -34,9 +34,12 @@ class KernelWorker(Protocol):
         """Each launch of the plan: what it runs, and the tensors that it is given."""
         ...
 
-    def checked(self, request: CheckRequest) -> Iterator[tuple[int, CheckedCase]]:
+    def checked(
+        self, request: CheckRequest, compiling: Callable[[int, int], None]
+    ) -> Iterator[tuple[int, CheckedCase]]:
         """Each case's number and what came of it, as they come. A case that takes the device or
-        the worker with it is a failed one; the rest is run in a new worker."""
+        the worker with it is a failed one; the rest is run in a new worker. ``compiling`` hears how
+        much of what cases need is compiled ahead, and of how much."""
         ...
 
     def benched(

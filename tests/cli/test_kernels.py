@@ -123,7 +123,10 @@ def test_spills_and_launches_that_do_not_compile(
     ("argv", "complaint"),
     [
         (["colum-sum"], "no kernel family 'colum-sum': did you mean column-sum?"),
-        (["bnch", "column-sum"], "kernels bnch: expected check or bench before 'column-sum'"),
+        (
+            ["bnch", "column-sum"],
+            "kernels bnch: expected check, bench or probe before",
+        ),
         (["column-sum", "--target", "h20"], "no target 'h20': did you mean h200 or h100?"),
         (["column-sum", "--variant", "tna"], "column-sum has no variant 'tna': did you mean tma?"),
         (["column-sum", "-p", "row=4"], "column-sum has no parameter 'row': did you mean rows?"),

@@ -123,6 +123,18 @@ def test_a_launch_that_always_spills_has_no_clean_reads() -> None:
     assert (cliff.most_clean_reads, cliff.spills_from, cliff.spilled_words) == (None, 3, 8)
 
 
+def test_spills_of_one_number_of_reads_alone_are_no_cliff() -> None:
+    (cliff,) = probe.cliffs([row(5, 0), row(7, 2), row(9, 0)])
+    assert (cliff.most_clean_reads, cliff.spills_from, cliff.spilled_words) == (9, None, 0)
+
+
+def test_a_thread_has_what_the_multiprocessor_leaves_it() -> None:
+    problem = probe.settings(reads=(3,), warps=(16,), blocks=(1,), stages=(1,))[0]
+    launch = FAMILY.plan(problem, H200, "inductor").launches[0]
+    # 65,536 registers over 16 × 32 threads
+    assert probe.row_of(problem, launch, Candidate({}, 16, 1), None, H200).most_registers == 128
+
+
 def test_what_did_not_compile_is_not_known() -> None:
     problem = probe.settings(reads=(11,), warps=(2,), blocks=(4,), dtypes=("float32",))[0]
     launch = FAMILY.plan(problem, H200, "inductor").launches[0]

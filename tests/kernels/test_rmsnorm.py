@@ -3,11 +3,7 @@ for ``perfcli kernels check rmsnorm``."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,20 +42,10 @@ LINES: list[Line] = [
 
 
 @pytest.fixture(scope="module")
-def excesses() -> Mapping[Line, Mapping[str, float]]:
+def excesses(interpreted: Any) -> Mapping[Line, Mapping[str, float]]:
     """Of each line and output: the largest error over what is allowed."""
-    script = Path(__file__).with_name("rmsnorm_interpreted.py")
-    done = subprocess.run(
-        [sys.executable, str(script)],
-        input=json.dumps(LINES),
-        capture_output=True,
-        text=True,
-        cwd=Path(__file__).parents[2],
-        env={"PYTHONPATH": str(Path(__file__).parents[2]), "PATH": "/usr/bin:/bin"},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return dict(zip(LINES, map(json.loads, done.stdout.splitlines()), strict=True))
+    found: Mapping[Line, Mapping[str, float]] = interpreted("rmsnorm", LINES)
+    return found
 
 
 @pytest.mark.parametrize("line", LINES, ids=lambda line: "-".join(map(str, line)))

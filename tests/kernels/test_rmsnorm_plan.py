@@ -172,3 +172,16 @@ def test_there_is_a_plan_for_every_row_length(operation: str, target: object) ->
             for dtype in ("bfloat16", "float32"):
                 made = FAMILY.plan(Problem(operation, rows, columns, dtype, stride), target, None)
                 assert made.launches and made.why
+
+
+def test_a_rounded_sum_may_move_a_rows_scale_less_the_longer_the_row() -> None:
+    unit = 2.0**-8
+    allowed = {
+        columns: FAMILY.tolerances(Problem("rmsnorm-residual", 8, columns))["y"].relative / unit
+        for columns in (1, 64, 2048)
+    }
+    # Two roundings with a hundredth to spare, the scale by 1, 6 / 8 and 6 / 45.25 units.
+    expected = {1: 2.02 + 1, 64: 2.02 + 0.75, 2048: 2.02 + 0.1326}
+    assert allowed == pytest.approx(expected, abs=1e-3)
+    plain = FAMILY.tolerances(Problem("rmsnorm", 8, 64))["y"]
+    assert plain.relative / unit == pytest.approx(1.01, abs=1e-3)

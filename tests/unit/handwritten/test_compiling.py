@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import perfcli
 from perfcli import registry, targets
 from perfcli.errors import PerfcliError
 from perfcli.handwritten import compiling
@@ -89,49 +85,10 @@ def test_a_launch_that_triton_refuses_says_why(
     assert made.registers is None
 
 
-def test_what_is_compiled_ahead_is_what_tritons_cache_has(tmp_path: Path) -> None:
-    compiling.compile_ahead([asked("h200"), asked("h200", num_warps=0)], FAMILY, 2)
-    kept = {path.suffix for path in (tmp_path / "triton").rglob("row_sum.*")}
-    assert {".cubin", ".ptx"} <= kept
-
-
-LAUNCHED = """
-import sys
-import torch
-import perfcli
-from perfcli import registry, targets
-from perfcli.compile.standins import triton_driver
-from perfcli.handwritten import compiling, modules
-from perfcli.model import Problem
-from perfcli.model.kernel_work import LaunchToCompile
-
-family, target = registry.family(sys.argv[1]), targets.get("h200")
-code = modules.code(family.code, sys.argv[1])
-triton_driver(target)
-for problem in (Problem("sum", 64, 2048), Problem("sum", 64, 1023, "float32")):
-    (step,) = family.plan(problem, target, None).launches
-    function = code.function(step.function)
-    asked = LaunchToCompile(family.code, step, target)
-    ahead = compiling._built(compiling._source(function, step), asked)
-    x = code.inputs(problem, "cpu", 0)["x"]
-    launched = function.warmup(
-        x, torch.empty(64), problem.columns, x.stride(0), **step.constants,
-        num_warps=step.num_warps, num_stages=step.num_stages, grid=(1,)
-    )
-    assert ahead.hash == launched.hash, (ahead.src.attrs, launched.src.attrs)
-print("equal")
-"""
-
-
-def test_a_launch_has_the_name_in_tritons_cache_that_was_compiled_ahead(tmp_path: Path) -> None:
-    file = tmp_path / "launched.py"
-    file.write_text(LAUNCHED)
-    root = Path(perfcli.__file__).parents[1]
-    done = subprocess.run(
-        [sys.executable, str(file), FAMILY],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(root)},
-    )
-    assert done.stdout == "equal\n", done.stderr
+def test_a_thread_gets_no_more_registers_than_the_launch_says(tmp_path: Path) -> None:
+    wide = Problem("sum", 64, 32768)
+    free = compile_launch(asked("h100", wide), FAMILY, tmp_path)
+    bound = compile_launch(asked("h100", wide, maxnreg=24), FAMILY, tmp_path)
+    assert (free.registers or 0) > 24
+    assert bound.error == ""
+    assert bound.registers == 24

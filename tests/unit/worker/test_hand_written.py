@@ -31,7 +31,7 @@ def check(file: str, *extra: Case) -> tuple[list[PlannedCase], dict[int, Checked
         planning.planned(family, case, H100, "interpreter") for case in (*family.cases, *extra)
     ]
     request = CheckRequest(str(FIXTURES / file), tuple(cases), "interpreter", 2, 0)
-    return cases, dict(KernelProcess().checked(request))
+    return cases, dict(KernelProcess().checked(request, lambda *_: None))
 
 
 def test_every_case_of_a_right_family_is_right_through_the_interpreter() -> None:

@@ -1,0 +1,94 @@
+"""What blocks of the cooperative softmax tell one another, through Triton's interpreter; started by
+test_softmax_cooperative.py in a process of its own. Prints one line of JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import replace
+from typing import Any
+
+os.environ["TRITON_INTERPRET"] = "1"
+
+from importlib import import_module
+
+import torch
+import triton
+import triton.language as tl
+
+from perfcli import registry, targets
+from perfcli.handwritten.data import arranged
+from perfcli.handwritten.interpreter import round_to_nearest
+from perfcli.model import Case, Data, Problem
+
+CODE = import_module("perfcli.kernels._softmax")
+_KERNELS = import_module("perfcli.kernels._softmax_words")
+packed, unpacked = _KERNELS.packed, _KERNELS.unpacked
+FAMILY = registry.family("softmax")
+H200 = targets.get("h200")
+
+
+round_to_nearest()
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def there_and_back(peaks, totals, words, COUNT: tl.constexpr):  # type: ignore[no-untyped-def]
+    place = tl.arange(0, COUNT)
+    word = packed(tl.load(peaks + place), tl.load(totals + place))
+    tl.store(words + place, word)
+    peak, total = unpacked(word)
+    tl.store(peaks + place, peak)
+    tl.store(totals + place, total)
+
+
+def round_trip(pairs: list[list[float]]) -> dict[str, list[int]]:
+    """Words, and bits of what came out of them."""
+    peaks, totals = torch.tensor(pairs, dtype=torch.float32).T.contiguous()
+    words = torch.zeros(len(pairs), dtype=torch.int64)
+    there_and_back[(1,)](peaks, totals, words, len(pairs))
+    bits = {"peaks": peaks, "totals": totals}
+    return {"words": words.tolist(), **{n: t.view(torch.int32).tolist() for n, t in bits.items()}}
+
+
+def distinct_parts(dtype: str, parts: int) -> int:
+    """Of a row that repeats itself part by part: how many different parts its softmax has."""
+    columns = parts * (1024 if dtype != "float32" else 512)
+    problem = Problem("softmax", 2, columns, dtype)
+    plan = FAMILY.plan(problem, H200, "cooperative")
+    one = CODE.inputs(Problem("softmax", 2, columns // parts, dtype), "cpu", 3)["x"]
+    assert plan.launches[0].grid == (2 * parts, 1, 1)
+    y = CODE.run(problem, {"x": one.repeat(1, parts)}, plan)["y"]
+    return len(y[0].view(parts, -1).unique(dim=0))
+
+
+def by_grids(operation: str, rows: int, columns: int, dtype: str, data: Data) -> dict[str, Any]:
+    """Of the streamed variant, with grids from one program to one per part: whether all give the
+    same bits, and the largest error over what is allowed."""
+    problem = Problem(operation, rows, columns, dtype)
+    plan = FAMILY.plan(problem, H200, "streamed")
+    (step,) = plan.launches
+    tensors = arranged(Case(problem, "streamed", data), problem, CODE.inputs(problem, "cpu", 3))
+    found = []
+    for programs in (step.grid[0], 1, 3):
+        launches = (replace(step, grid=(programs, 1, 1)),)
+        found.append(CODE.run(problem, tensors, replace(plan, launches=launches))["y"])
+    expected = CODE.reference(problem, tensors)["y"]
+    allowed = FAMILY.tolerances(problem)["y"]
+    error = (found[0].double() - expected).abs()
+    error /= allowed.absolute + allowed.relative * expected.abs()
+    same = (found[0] == expected) | (found[0].isnan() & expected.isnan())
+    return {
+        "parts": step.grid[0],
+        "equal": [
+            torch.equal(each.view(torch.int16), found[0].view(torch.int16)) for each in found
+        ],
+        "excess": float(torch.where(same, 0.0, error.nan_to_num(nan=1e9)).max()),
+    }
+
+
+asked = json.load(sys.stdin)
+found: dict[str, Any] = {**round_trip(asked["pairs"])}
+found["distinct"] = [distinct_parts(dtype, parts) for dtype, parts in asked["rows"]]
+found["streamed"] = [by_grids(*each) for each in asked["streamed"]]
+sys.stdout.write(json.dumps(found) + "\n")

@@ -1,0 +1,163 @@
+"""The cooperative softmax: the word that blocks tell one another, and the plan of parts."""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perfcli import registry, targets
+from perfcli.model import LaunchPlan, Problem
+
+PAIRS = [
+    (0.0, 1.0),  # elements are +0.0 at most: the peak itself counts 1
+    (-0.0, 1.0),
+    (-math.inf, 0.0),  # nothing above −∞
+    (-math.inf, math.nan),  # a maximum passes over NaN, the sum does not
+    (math.inf, math.nan),
+    (1.5, 2.25),
+    (-3.0e38, 1.0),
+    (1.0e-45, 3.0),
+]
+"""Statistics of parts: those whose bits are mostly 0 among them."""
+STREAMED = [
+    ("softmax", 3, 40768, "bfloat16", "normal"),
+    ("log-softmax", 3, 24576, "float16", "minus-infinity-masked"),
+    ("softmax", 2, 32768, "float16", "nan"),
+    ("log-softmax", 2, 32768, "bfloat16", "infinite"),
+    ("softmax", 5, 760, "bfloat16", "minus-infinity-masked"),
+    ("softmax", 1, 65536, "float16", "large"),
+]
+"""With full and masked last tiles, several parts per row and several rows per program."""
+ROWS = [("bfloat16", 5), ("float32", 3), ("float16", 2)]
+
+
+def bits(number: float) -> int:
+    (found,) = struct.unpack("<i", struct.pack("<f", number))
+    return int(found)
+
+
+@pytest.fixture(scope="module")
+def found() -> Any:
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("cooperative_interpreted.py"))],
+        input=json.dumps({"pairs": PAIRS, "rows": ROWS, "streamed": STREAMED}),
+        capture_output=True,
+        text=True,
+        cwd=root,
+        env={"PYTHONPATH": str(root), "PATH": "/usr/bin:/bin"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout)
+
+
+@pytest.mark.torch
+def test_a_word_is_the_peak_above_the_total_and_comes_apart_again(found: Any) -> None:
+    peaks, totals = zip(*PAIRS, strict=True)
+    assert found["peaks"] == [bits(peak) for peak in peaks]
+    assert found["totals"] == [bits(total) for total in totals]
+    expected = [(bits(peak) << 32) | (bits(total) & 0xFFFFFFFF) for peak, total in PAIRS]
+    assert found["words"] == expected
+
+
+@pytest.mark.torch
+def test_no_word_is_the_one_of_what_is_missing(found: Any) -> None:
+    assert 0 not in found["words"]
+
+
+@pytest.mark.torch
+def test_who_takes_over_and_who_finds_all_there_write_the_same_bits(found: Any) -> None:
+    """In the interpreter the first program of a row computes for all, the others find it."""
+    assert found["distinct"] == [1] * len(ROWS)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    "number", range(len(STREAMED)), ids=["-".join(map(str, s)) for s in STREAMED]
+)
+def test_streamed_writes_the_same_bits_with_however_few_programs(found: Any, number: int) -> None:
+    """Fewer than a row has parts, too."""
+    _, rows, columns, *_ = STREAMED[number]
+    seen = found["streamed"][number]
+    assert seen["parts"] == rows * -(-columns // 16384)
+    assert seen["equal"] == [True] * 3
+    assert seen["excess"] <= 1
+
+
+def planned(
+    rows: int, columns: int, dtype: str = "bfloat16", variant: str | None = None, stride: int = 0
+) -> LaunchPlan:
+    problem = Problem("softmax", rows, columns, dtype, stride or None)
+    return registry.family("softmax").plan(problem, targets.get("h200"), variant)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "dtype", "parts"),
+    [
+        (300, 150257, "bfloat16", 10),
+        (64, 131072, "bfloat16", 8),
+        (300, 40001, "float32", 10),
+        (8, 1048576, "float32", 256),
+    ],
+)
+def test_a_block_keeps_16_kib_of_a_float32_row_and_32_kib_of_halves(
+    rows: int, columns: int, dtype: str, parts: int
+) -> None:
+    plan = planned(rows, columns, dtype)
+    (step,) = plan.launches
+    item = 4 if dtype == "float32" else 2
+    assert plan.variant == "cooperative"
+    assert step.constants["CHUNK"] == (4096 if item == 4 else 16384)
+    assert step.grid == (rows * parts, 1, 1)
+    assert parts <= int(str(step.constants["PARTS"])) < 2 * parts
+    assert plan.workspace_bytes == 8 * rows * parts
+
+
+def test_few_rows_have_smaller_parts_so_that_every_multiprocessor_has_two_blocks() -> None:
+    plan = planned(1, 1048589, variant="cooperative")
+    assert plan.launches[0].grid[0] >= 2 * 132
+    assert planned(64, 131072).launches[0].grid == (64 * 8, 1, 1)
+
+
+def test_few_rows_are_cooperative_from_16_mb_on() -> None:
+    assert planned(1, 1048589).variant == "split"
+    assert planned(4, 1048576).variant == "split"
+    assert planned(8, 1048576).variant == "cooperative"
+
+
+def test_a_lane_per_thread_or_more_so_that_a_block_agrees_on_what_is_missing() -> None:
+    for columns in (1, 5, 200, 760, 4097, 262157):
+        for dtype in ("bfloat16", "float32"):
+            (step,) = planned(3, columns, dtype, "cooperative").launches
+            assert int(str(step.constants["LANES"])) >= 32 * step.num_warps
+
+
+def test_rows_up_to_128_kib_are_left_to_one_block() -> None:
+    assert planned(8192, 65536).variant == "online"
+    assert planned(8192, 65537).variant == "cooperative"
+    assert planned(8192, 65544).variant == "streamed"
+    assert planned(4096, 32769, "float32").variant == "cooperative"
+
+
+def test_rows_of_more_parts_than_a_block_looks_at_are_split() -> None:
+    longest = 1024 * 16384 // 2
+    plan = planned(1, longest, variant="cooperative")
+    assert plan.launches[0].grid == (512, 1, 1)
+    beyond = planned(1, longest + 1, variant="cooperative")
+    assert beyond.variant == "split"
+    assert "more than 1024 blocks" in beyond.instead_of
+    assert planned(1, longest + 1).variant == "split"
+
+
+def test_rows_without_alignment_are_peeled_where_the_output_lies_alike() -> None:
+    assert planned(300, 150257).launches[0].constants["PEEL"] is True
+    assert planned(300, 150257, stride=150264).launches[0].constants["PEEL"] is False
+    assert planned(1, 1048589, variant="cooperative").launches[0].constants["PEEL"] is False
