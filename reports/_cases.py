@@ -143,9 +143,9 @@ def _against(
 def _worse(comparison: Comparison, number: int, timing: GroupTiming | None) -> Iterator[str]:
     if timing is not None:
         if timing.change.verdict == "slower":
-            change = timing.change
-            moved = units.interval(change.ratio, change.low, change.high)
-            yield f"time {units.from_to(change.base, change.head)}, {moved}"
+            took = timing.change
+            moved = units.interval(took.ratio, took.low, took.high)
+            yield f"time {units.from_to(took.base, took.head)}, {moved}"
         return
     for change in comparison.groups[number].changes:
         if change.metric in DECIDING and change.outcome == "worse":
