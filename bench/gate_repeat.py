@@ -41,7 +41,7 @@ ZONES = ("UTC", "Asia/Tokyo", "America/St_Johns", "Pacific/Kiritimati")
 LANGUAGES = ("C", "C.UTF-8", "de_DE.UTF-8", "tr_TR.UTF-8")
 COLD_EVERY = 25
 RANDOM_WORD = re.compile(rb"::[0-9a-f]{32}\b")
-"""What ends GitHub's ``stop-commands``: nobody may guess it, so it is the one thing that differs."""
+"""What ends GitHub's ``stop-commands``: nobody may guess it, so it alone differs."""
 
 
 @dataclass(frozen=True, slots=True)
