@@ -15,7 +15,8 @@ INTRODUCTION = """\
 Made by `make gate-planted`: {planted} planted regressions, {caught} caught; {harmless} harmless \
 edits, {failed} failed. torch {torch}, target h100, no GPU, with the limits that hold where \
 nothing is configured and `fail-on = "warning"`. The edited repository is `tests/fixtures/gate`, \
-the edits are in `bench/gate_planted_*.py`; each is one pull request to it.
+the edits are in `bench/gate_planted_*.py`; each is one pull request to it. From and to are sums \
+over its five checks; `load bits` are one kernel's.
 """
 
 
