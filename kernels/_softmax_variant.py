@@ -26,9 +26,10 @@ SPLIT_FROM = 32 * KIB
 COOPERATIVE_FROM = 128 * KIB
 """Row bytes beyond which blocks that keep a part of a row each read it once."""
 FEW_COOPERATIVE_FROM = 16_000_000
-"""Bytes of a few rows from which such blocks are better than `split`, which reads twice: 27.9
-against 32 µs at 8 × 1048576 fp32 (34 MB), 17.2 against 17.9 at 64 × 131072 bf16 (17 MB), but 13.3
-against 13.2 at 4 × 1048576 bf16 (8 MB) and 10.8 against 10.2 at 1 × 1048589."""
+"""Bytes of a few rows from which such blocks are better than `split`, which reads twice. In one
+sweep: 27.9 against 33.2 µs at 8 × 1048576 fp32 (34 MB), 17.2 against 19.6 at 64 × 131072 bf16
+(17 MB), but 13.3 against 13.2 at 4 × 1048576 bf16 (8 MB) and 10.8 against 10.2 at 1 × 1048589.
+What is picked took 28.5, 17.4, 12.9 and 8.9 µs in the last bench."""
 MOST_PARTS = 1024
 """Of a row: so many words a block of the cooperative variant looks at."""
 MOST_COOPERATIVE_BYTES = MOST_PARTS * 16 * KIB

@@ -84,7 +84,7 @@ def bar(share: float | None, cells: int = BAR_CELLS) -> str:
 
 
 def remarks(score: Score) -> Iterator[str]:
-    """Who was not timed and why, who is wrong, and which variant was taken instead of which."""
+    """Who was not timed and why, who is outside tolerance, which variant was taken instead."""
     for entry in score.entries:
         if entry.timed.error:
             yield f"{entry.name}: {entry.timed.error}"

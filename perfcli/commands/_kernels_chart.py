@@ -11,7 +11,7 @@ from perfcli.commands._kernels_problems import named
 from perfcli.commands._kernels_scores import OURS, Entry, Score
 from perfcli.handwritten.contenders import COPY
 
-WIDTH, LABEL, PLOT, LINE, GAP, TOP = 960, 190, 560, 18, 30, 44
+WIDTH, LABEL, PLOT, LINE, GAP, TOP = 1060, 190, 560, 18, 30, 44
 MOST = 1.1
 """The share at the right edge."""
 _COLOURS = {OURS: "#1b6ac9", "variant": "#8fb8e8", "other": "#9a9a9a"}
@@ -68,7 +68,8 @@ def _bar(entry: Entry, y: int) -> Iterator[str]:
             f'<line x1="{low:.1f}" y1="{y + 8}" x2="{high:.1f}" y2="{y + 8}" stroke="black" '
             'stroke-width="2"/>'
         )
-    yield _text(LABEL + width + 8, y + 12, label + (" · wrong" if entry.timed.wrong else ""))
+    doubt = " · outside tolerance" if entry.timed.wrong else ""
+    yield _text(LABEL + width + 8, y + 12, label + doubt)
 
 
 def _text(

@@ -54,7 +54,7 @@ class Score:
 
     @property
     def best_other(self) -> Entry | None:
-        """The fastest that is neither ours nor the copy, and right."""
+        """The fastest that is neither ours nor the copy, and within tolerance."""
         others = [
             entry
             for entry in self.entries

@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from perfcli import units
 from perfcli.errors import PerfcliError
 from perfcli.handwritten import modules
 from perfcli.handwritten.comparing import compare_outputs
 from perfcli.handwritten.contenders import COPY, Launch, Workbench, launch_of
 from perfcli.handwritten.rounds import Clock, first_line, time_rounds
 from perfcli.model import KernelFamily, Machine
-from perfcli.model.kernel_work import BenchAsk, Benched, BenchRequest, Timed
+from perfcli.model.kernel_work import BenchAsk, Benched, BenchRequest, OutputError, Timed
 
 Told = Callable[[str], None]
 
@@ -83,7 +84,7 @@ class Bench:
         if not errors:
             return timed
         worst = max(errors, key=lambda e: (not e.is_right, e.error or 0.0))
-        wrong = "" if worst.is_right else _told_wrong(worst.name, worst)
+        wrong = "" if worst.is_right else told_outside(worst.name, worst)
         return replace(timed, largest_error=worst.error, wrong=wrong)
 
     def _benched(self, ask: BenchAsk, found: Mapping[str, Timed], *, lost: bool) -> Benched:
@@ -126,10 +127,16 @@ def _named(outputs: Any, reference: Mapping[str, Any]) -> dict[str, Any]:
     return dict(zip(reference, values, strict=False))
 
 
-def _told_wrong(name: str, error: Any) -> str:
+def told_outside(name: str, error: OutputError) -> str:
     if error.problem:
         return f"{name} {error.problem}"
-    return f"{error.wrong:,} of {error.elements:,} elements of {name} are outside the tolerance"
+    places = f"{error.wrong:,} of {units.plural(error.elements, 'element')} of {name}"
+    if error.error is None or error.allowed is None:
+        return f"outside tolerance in {places}; the worst is {error.value}, not {error.expected}"
+    return (
+        f"outside tolerance in {places}; the worst is off by {error.error:.3g} where "
+        f"{error.allowed:.3g} is allowed"
+    )
 
 
 def _tried(work: Callable[[], Any]) -> Any:

@@ -168,7 +168,7 @@ class Timed:
     error: str = ""
     """Why it was not timed."""
     largest_error: float | None = None
-    """Largest absolute difference from the float64 reference."""
+    """Absolute, of the element that exceeds its tolerance most or comes nearest to it."""
     wrong: str = ""
     """In a clause, where its outputs are outside the family's tolerance."""
     ready_seconds: float = 0.0

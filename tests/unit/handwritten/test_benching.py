@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +12,9 @@ import pytest
 
 from perfcli import registry, targets
 from perfcli.handwritten import contenders, peers
-from perfcli.handwritten.benching import Bench
+from perfcli.handwritten.benching import Bench, told_outside
 from perfcli.model import LaunchPlan, Machine, Problem
-from perfcli.model.kernel_work import BenchAsk, Benched, BenchRequest, Contender, Timed
+from perfcli.model.kernel_work import BenchAsk, Benched, BenchRequest, Contender, OutputError, Timed
 
 pytestmark = pytest.mark.torch
 
@@ -75,7 +76,7 @@ def test_a_copy_moves_as_many_bytes_as_the_problem(monkeypatch: pytest.MonkeyPat
     assert set(sizes) == {4096}
 
 
-def test_wrong_outputs_are_timed_and_called_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outputs_outside_tolerance_are_timed_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
     family = registry.family(str(FIXTURES / "row_sum.py"))
     plan = family.plan(PROBLEM, targets.get("h100"), None)
     monkeypatch.syspath_prepend(str(FIXTURES))
@@ -89,9 +90,19 @@ def test_wrong_outputs_are_timed_and_called_wrong(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(row_sum_code, "run", run)
     benched, _ = bench(Contender("ours", plan))
     ours = by_name(benched)["ours"]
-    assert ours.wrong == "1 of 8 elements of sum are outside the tolerance"
+    assert re.fullmatch(
+        r"outside tolerance in 1 of 8 elements of sum; the worst is off by 1 where \S+ is allowed",
+        ours.wrong,
+    )
     assert ours.largest_error == pytest.approx(1.0, abs=1e-5)
     assert len(ours.seconds) == 5
+
+
+def test_outputs_that_are_not_finite_are_told_with_what_was_expected() -> None:
+    error = OutputError("y", None, 0.5, "nan", "2", (3,), 4, 70_000)
+    assert told_outside("y", error) == (
+        "outside tolerance in 4 of 70,000 elements of y; the worst is nan, not 2"
+    )
 
 
 def test_who_cannot_do_it_is_left_out_with_the_reason() -> None:
