@@ -84,11 +84,14 @@ def named(pattern: str, name: str) -> bool:
 
 
 def covers(allowance: Allowance, limit: str, names: Sequence[str], value: float | None) -> bool:
-    """Whether it excepts this limit's value of one of these kernels; none: of the whole run."""
+    """Whether it excepts this limit's value of one of these kernels; none: of the whole run. What
+    is not known may be more than ``most``."""
     if allowance.limit != limit:
         return False
     if allowance.kernel != EVERYTHING and not any(named(allowance.kernel, n) for n in names):
         return False
-    if allowance.most is None or value is None:
+    if allowance.most is None:
         return True
+    if value is None:
+        return False
     return value >= allowance.most if higher_is_better(limit) else value <= allowance.most

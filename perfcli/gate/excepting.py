@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from perfcli.gate import metrics
@@ -13,28 +13,33 @@ from perfcli.model import Allowance, Comparison, LimitResult
 def excepted(
     comparison: Comparison, result: LimitResult, allowances: Sequence[Allowance]
 ) -> LimitResult:
-    """Allowed where an exception covers the total, or where it would hold without what the
-    excepted kernels added."""
+    """Allowed where an exception covers the total, or where it would hold without what all
+    excepted kernels together added."""
     metric, head = result.limit.metric, result.head or 0.0
     for allowance in allowances:
-        if allowance.kernel == EVERYTHING and covers(allowance, metric, [], head):
+        if allowance.kernel == EVERYTHING and covers(allowance, metric, [], result.head):
             return replace(result, state="allowed", allowance=allowance)
-        less = _added(comparison, metric, allowance)
-        allowed = result.allowed if result.allowed is not None else head
-        if less and not metrics.is_worse(metric, head - less, allowed):
-            return replace(result, state="allowed", allowance=allowance)
-    return result
+    # ``*`` means the total: each kernel alone may stay below what all of them together pass.
+    added = list(_added(comparison, metric, [a for a in allowances if a.kernel != EVERYTHING]))
+    allowed = result.allowed if result.allowed is not None else head
+    if not added or metrics.is_worse(metric, head - sum(more for more, _ in added), allowed):
+        return result
+    first, *others = dict.fromkeys(allowance for _, allowance in added)
+    return replace(result, state="allowed", allowance=first, also=tuple(others))
 
 
-def _added(comparison: Comparison, metric: str, allowance: Allowance) -> float:
-    """What the kernels that an exception names added to a sum."""
+def _added(
+    comparison: Comparison, metric: str, allowances: Sequence[Allowance]
+) -> Iterator[tuple[float, Allowance]]:
+    """What each group of kernels that an exception names added to a sum, and the exception."""
     if metric not in metrics.OF_KERNELS or metrics.OF_KERNELS[metric].fold != "sum":
-        return 0.0
-    added = 0.0
+        return
     for group in comparison.groups:
         change = metrics.of_group(comparison, group, metric)
         names = [kernel.name for kernel in metrics.members(comparison, group)[1]]
-        if change is None or not names or not covers(allowance, metric, names, change.head):
+        if change is None or not names:
             continue
-        added += max((change.head or 0.0) - (change.base or 0.0), 0.0)
-    return added
+        added = (change.head or 0.0) - (change.base or 0.0)
+        cover = next((a for a in allowances if covers(a, metric, names, change.head)), None)
+        if cover is not None and added > 0:
+            yield added, cover

@@ -8,7 +8,7 @@ from dataclasses import replace
 from perfcli import units
 from perfcli.diff.verdict import how_changed, to_look_at
 from perfcli.gate import metrics
-from perfcli.gate.allowances import EVERYTHING, covers, named
+from perfcli.gate.allowances import covers, named
 from perfcli.gate.excepting import excepted
 from perfcli.model import (
     Allowance,
@@ -21,19 +21,25 @@ from perfcli.model import (
 )
 
 LEAST_SHARE = 0.01
-"""A limit on every kernel (``*``) is for those that move at least this part of a step's bytes."""
+"""One of the usual limits on every kernel is for those that move at least this part of a step's
+bytes."""
 _VECTORS = ("vector_loads", "vector_stores")
 
 
 def held(
-    comparison: Comparison, limit: Limit, allowances: Sequence[Allowance]
+    comparison: Comparison,
+    limit: Limit,
+    allowances: Sequence[Allowance],
+    least_share: float = 0.0,
 ) -> Iterator[LimitResult]:
-    """One result for a total, one for each group of kernels that a pattern means; none where
-    neither side knows the metric."""
+    """One result for a total; for each group of kernels that a pattern means one of its growth
+    and one of ``most``; none where neither side knows the metric. ``least_share``: of the bytes,
+    which a kernel has to move to be asked."""
     if limit.kernel:
         for number, group in enumerate(comparison.groups):
-            if _means(comparison, group, limit.kernel):
-                yield from _of_group(comparison, limit, number, allowances)
+            if _means(comparison, group, limit.kernel, least_share):
+                for each in _alone(limit):
+                    yield from _of_group(comparison, each, number, allowances)
         return
     change = metrics.total(comparison, limit.metric)
     if change is None or (change.base is None and change.head is None):
@@ -133,10 +139,18 @@ def bounds(limit: Limit) -> str:
 # --- kernels ---------------------------------------------------------------------------------
 
 
-def _means(comparison: Comparison, group: KernelGroup, pattern: str) -> bool:
+def _alone(limit: Limit) -> Iterator[Limit]:
+    """``most``, which each kernel is held against, and growth, which a group is."""
+    if limit.most is not None:
+        yield replace(limit, growth=None, growth_share=None)
+    if limit.growth is not None or limit.growth_share is not None:
+        yield replace(limit, most=None)
+
+
+def _means(comparison: Comparison, group: KernelGroup, pattern: str, least_share: float) -> bool:
+    if least_share and _share(comparison, group) < least_share:
+        return False
     kernels = [k for side in metrics.members(comparison, group) for k in side]
-    if pattern == EVERYTHING:
-        return _share(comparison, group) >= LEAST_SHARE
     return any(named(pattern, kernel.name) for kernel in kernels)
 
 
@@ -152,7 +166,7 @@ def _share(comparison: Comparison, group: KernelGroup) -> float:
 def _of_group(
     comparison: Comparison, limit: Limit, number: int, allowances: Sequence[Allowance]
 ) -> Iterator[LimitResult]:
-    """Growth of a group as a whole; ``most`` of each of its kernels."""
+    """A limit of one sort: growth of a group as a whole, or ``most`` of each of its kernels."""
     group = comparison.groups[number]
     change = metrics.of_group(comparison, group, limit.metric)
     if change is None or not group.match.head:
@@ -176,7 +190,7 @@ def _worst(comparison: Comparison, limit: Limit, group: KernelGroup) -> float | 
     kernels = [
         kernel
         for kernel in metrics.members(comparison, group)[1]
-        if limit.kernel == EVERYTHING or named(limit.kernel, kernel.name)
+        if named(limit.kernel, kernel.name)
     ]
     values = [value for kernel in kernels if (value := of(kernel)) is not None]
     return (min if metrics.higher_is_better(limit.metric) else max)(values, default=None)

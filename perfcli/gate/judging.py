@@ -46,11 +46,14 @@ class Result:
     findings: tuple[FindingResult, ...]
     outcome: Passing = "pass"
     reason: str = ""
+    warnings_doubt: bool = True
+    """Whether a warning that fails nothing makes it unsure: not where findings never fail."""
 
     @property
     def used(self) -> set[Allowance]:
         found = [each.allowance for each in self.limits] + [f.allowance for f in self.findings]
-        return {allowance for allowance in found if allowance is not None}
+        also = {allowance for each in self.limits for allowance in each.also}
+        return also | {allowance for allowance in found if allowance is not None}
 
 
 def judged(comparison: Comparison, policy: Policy) -> Result:
@@ -62,9 +65,16 @@ def judged(comparison: Comparison, policy: Policy) -> Result:
         result
         for limit in policy.limits
         if not (better and limit in policy.signs)
-        for result in holding.held(comparison, limit, policy.allowances)
+        for result in holding.held(
+            comparison,
+            limit,
+            policy.allowances,
+            holding.LEAST_SHARE if limit in policy.signs else 0.0,
+        )
     )
-    return concluded(Result(comparison, limits, tuple(_findings(comparison, policy))))
+    findings = tuple(_findings(comparison, policy))
+    doubt = policy.fail_on is not None
+    return concluded(Result(comparison, limits, findings, warnings_doubt=doubt))
 
 
 def concluded(result: Result) -> Result:
@@ -144,6 +154,8 @@ def _doubt(result: Result) -> str:
         return comparison.reason
     if _numbers(comparison) == "unknown":
         return comparison.reason
+    if not result.warnings_doubt:
+        return ""
     judged = {each.finding for each in result.findings}
     for number, finding in enumerate(comparison.findings):
         doubtful = finding.came_with_head and not finding.doubt and finding.severity == "warning"

@@ -70,6 +70,8 @@ class LimitResult:
     text: str = ""
     """``spilled words 2 → 94, at most 2``."""
     allowance: Allowance | None = None
+    also: tuple[Allowance, ...] = ()
+    """Further exceptions that cover a part of it."""
 
 
 @dataclass(frozen=True, slots=True)
