@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import threading
-import traceback
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Annotated
@@ -15,7 +14,7 @@ from typing import Annotated
 import typer
 
 from perfcli import __version__, units
-from perfcli.errors import PerfcliError
+from perfcli.errors import PerfcliError, show_traceback, unexpected
 
 Command = Callable[..., int]
 
@@ -120,16 +119,12 @@ def _guarded(command: Command) -> Callable[..., None]:
             _complain("interrupted")
             code = INTERRUPTED
         except PerfcliError as error:
-            _show_traceback()
+            show_traceback()
             _complain(str(error), error.detail)
             code = error.exit_code
         except Exception as error:
-            _show_traceback()
-            place = _innermost(error)
-            _complain(
-                f"internal error: {type(error).__name__}: {error} ({place}); "
-                "PERFCLI_DEBUG=1 shows where it comes from"
-            )
+            show_traceback()
+            _complain(unexpected(error))
             code = PerfcliError.exit_code
         raise typer.Exit(code)
 
@@ -140,13 +135,3 @@ def _complain(message: str, detail: str = "") -> None:
     typer.echo(f"perfcli: {units.printable(' '.join(message.split()))}", err=True)
     if detail.strip():
         typer.echo(units.printable(detail.rstrip()), err=True)
-
-
-def _show_traceback() -> None:
-    if os.environ.get("PERFCLI_DEBUG", "") not in ("", "0"):
-        traceback.print_exc()
-
-
-def _innermost(error: BaseException) -> str:
-    frames = traceback.extract_tb(error.__traceback__)
-    return f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else "?"

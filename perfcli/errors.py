@@ -5,6 +5,9 @@ A message says what was expected, what came, and what to do, in one line.
 
 from __future__ import annotations
 
+import os
+import traceback
+
 
 class PerfcliError(Exception):
     """A usage or tool error. ``detail`` is printed below the one line: a user's own traceback,
@@ -57,3 +60,19 @@ class Interrupted(PerfcliError):
     """Ctrl-C; the message says what was finished and kept."""
 
     exit_code = 130
+
+
+def unexpected(error: Exception) -> str:
+    """The one line of an error that is none of these: a fault of perfcli."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else "?"
+    return (
+        f"internal error: {type(error).__name__}: {error} ({place}); "
+        "PERFCLI_DEBUG=1 shows where it comes from"
+    )
+
+
+def show_traceback() -> None:
+    """Of the error that is being handled, where PERFCLI_DEBUG asks for it."""
+    if os.environ.get("PERFCLI_DEBUG", "") not in ("", "0"):
+        traceback.print_exc()

@@ -10,7 +10,7 @@ from pathlib import Path
 from perfcli import registry, userfile
 from perfcli.commands import _gate_checks, _measuring, _obtain
 from perfcli.commands._gate_order import Against, Compared, NoBase, Order
-from perfcli.commands._gate_revision import Revision, looking_in
+from perfcli.commands._gate_revision import Revision, looking_in, running_in
 from perfcli.commands._measuring_options import Asked, Setting, settle
 from perfcli.commands._obtain import Obtained
 from perfcli.commands._request import Job, Question, Side
@@ -79,12 +79,21 @@ def _setting(question: Question, order: Order) -> Setting | None:
 
 
 def _made(
-    question: Question, side: Side, order: Order, path: Sequence[Path] = ()
+    question: Question,
+    side: Side,
+    order: Order,
+    revision: Revision | None = None,
+    path: Sequence[Path] = (),
 ) -> tuple[Obtained, Sequence[Job]]:
-    """``path``: folders that Python looks in first."""
+    """``revision``: the question is about its files. ``path``: folders that Python looks in
+    first."""
     made = _obtain.ordered(question, [side], order.how, order.notes)
-    jobs = [looking_in(job, path) for job in made.jobs] if path else made.jobs
-    (found,) = _obtain.obtain(jobs, made.executor, order.how.fresh, order.notes)
+    jobs = [looking_in(job, path) for job in made.jobs] if path else list(made.jobs)
+    own = revision is not None and registry.is_user_file(question.scenario)
+    if own and revision is not None and (folder := revision.working_folder(Path.cwd())):
+        jobs = [running_in(job, folder) for job in jobs]
+    # Files that are gone in a minute are never compiled again: their run is of no more use.
+    (found,) = _obtain.obtain(jobs, made.executor, order.how.fresh, order.notes, keeps=not own)
     return found, jobs
 
 
@@ -94,10 +103,11 @@ def _base_made(
     """The base of its own files. What it imports of the user's checkout, since the project is
     installed from there (``pip install -e``), is the head's code: then it is compiled once more,
     with the revision's folders before those. Raises PerfcliError where that does not help."""
-    found, jobs = _made(question, side, order)
+    found, jobs = _made(question, side, order, base.revision)
     if base.revision is None or not (foreign := base.revision.foreign(found.run.sources)):
         return found, jobs
-    found, jobs = _made(question, side, order, base.revision.import_folders(foreign))
+    path = base.revision.import_folders(foreign)
+    found, jobs = _made(question, side, order, base.revision, path)
     if foreign := base.revision.foreign(found.run.sources):
         raise PerfcliError(
             f"the base at {base.revision.name} imports {foreign[0]}, which is the head's: give an "

@@ -14,6 +14,11 @@ from pathlib import Path
 from perfcli.commands._fingerprint import fingerprint
 from perfcli.commands._request import Job
 from perfcli.errors import PerfcliError
+from perfcli.model import CompileRequest
+
+# A gate in a git hook is told of the hook's repository by these; all else is the user's settings.
+_HOOKS = ("DIR", "WORK_TREE", "INDEX_FILE", "OBJECT_DIRECTORY", "COMMON_DIR", "PREFIX")
+_OF_A_HOOK = frozenset(f"GIT_{name}" for name in _HOOKS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +48,23 @@ class Revision:
 
     def import_folders(self, files: Sequence[Path]) -> list[Path]:
         """The folders of that revision where Python finds the same packages."""
-        tops = (top_folder(file).relative_to(self.root) for file in files)
-        return [self.folder / top for top in dict.fromkeys(tops)]
+        return list(dict.fromkeys(map(self._import_folder, files)))
+
+    def _import_folder(self, file: Path) -> Path:
+        top = top_folder(file)
+        if top.is_relative_to(self.root):
+            return self.folder / top.relative_to(self.root)
+        return self.folder.parent  # the root is a package itself: the worktree has its name
+
+    def working_folder(self, current: Path) -> Path | None:
+        """Where the revision's code runs, so that files that it opens by a relative path are its
+        own: the same folder of that revision, the nearest one above that it has; None outside
+        the repository."""
+        real = current.resolve()
+        if not real.is_relative_to(self.root):
+            return None
+        place = self.folder / real.relative_to(self.root)
+        return next(each for each in (place, *place.parents) if each.is_dir())
 
 
 def top_folder(file: Path) -> Path:
@@ -60,7 +80,15 @@ def looking_in(job: Job, folders: Sequence[Path]) -> Job:
     path = os.pathsep.join([*map(str, folders), *filter(None, [os.environ.get("PYTHONPATH")])])
     request = job.request
     variant = replace(request.variant, env={**request.variant.env, "PYTHONPATH": path})
-    request = replace(request, variant=variant)
+    return _changed(job, replace(request, variant=variant))
+
+
+def running_in(job: Job, folder: Path) -> Job:
+    """The same job, with another working folder."""
+    return _changed(job, replace(job.request, folder=str(folder)))
+
+
+def _changed(job: Job, request: CompileRequest) -> Job:
     return replace(job, request=request, fingerprint=fingerprint(request, job.interpreter))
 
 
@@ -104,8 +132,7 @@ def _git(folder: Path, *arguments: str, what: str) -> str:
 
 
 def _run(folder: Path, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    # A gate in a git hook is told of the hook's repository by variables.
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    clean = {name: value for name, value in os.environ.items() if name not in _OF_A_HOOK}
     return subprocess.run(
         ["git", "-C", str(folder), *arguments],
         capture_output=True,
@@ -117,7 +144,9 @@ def _run(folder: Path, arguments: Sequence[str]) -> subprocess.CompletedProcess[
 
 
 def _remove(root: Path, place: Path) -> None:
-    """Not even a note of it stays in the user's repository."""
-    _run(root, ("worktree", "remove", "--force", "--force", str(place)))
-    shutil.rmtree(place, ignore_errors=True)
-    _run(root, ("worktree", "prune"))
+    """Not even a note of it stays in the user's repository, and none of another worktree goes:
+    ``git worktree prune`` would forget those whose disk is not mounted now."""
+    remove = ("worktree", "remove", "--force", "--force", str(place))
+    if _run(root, remove).returncode != 0:  # broken: git forgets one whose folder is gone
+        shutil.rmtree(place, ignore_errors=True)
+        _run(root, remove)

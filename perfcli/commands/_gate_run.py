@@ -10,7 +10,7 @@ from perfcli.commands._baseline_file import TOOLS
 from perfcli.commands._gate_order import Against, Checked, Compared, NoBase, NotesOf, Order
 from perfcli.commands._texts import Texts
 from perfcli.diff.compare import check_allowed
-from perfcli.errors import Interrupted, PerfcliError
+from perfcli.errors import Interrupted, PerfcliError, show_traceback, unexpected
 from perfcli.gate import allowances, confirming
 from perfcli.gate.checks import Check
 from perfcli.gate.config import Config
@@ -34,10 +34,20 @@ def checked(checks: Sequence[Check], compared: Compared, order: Order) -> Iterat
         except NoBase as error:
             yield Checked(Judged(check.name, "pass", str(error)), 0)
         except PerfcliError as error:
+            show_traceback()
             if error.detail.strip():
                 order.notes.warn(f"{error}\n{error.detail.rstrip()}")
-            text = " ".join(str(error).split())
-            yield Checked(Judged(check.name, "fault", text, fault=text), error.exit_code)
+            yield _fault(check, str(error), error.exit_code)
+        except BrokenPipeError:
+            raise
+        except Exception as error:
+            show_traceback()
+            yield _fault(check, unexpected(error), PerfcliError.exit_code)
+
+
+def _fault(check: Check, message: str, exit_code: int) -> Checked:
+    text = " ".join(message.split())
+    return Checked(Judged(check.name, "fault", text, fault=text), exit_code)
 
 
 def _judged(check: Check, against: Against, order: Order) -> Checked:

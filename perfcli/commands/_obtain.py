@@ -188,9 +188,15 @@ AGAIN = "; --fresh compiles again"
 
 
 def obtain(
-    jobs: Sequence[Job], executor: Executor, fresh: bool, notes: Notes, again: str = AGAIN
+    jobs: Sequence[Job],
+    executor: Executor,
+    fresh: bool,
+    notes: Notes,
+    again: str = AGAIN,
+    keeps: bool = True,
 ) -> list[Obtained]:
     """One run per job, in order. ``again`` is said of stored ones: empty without ``--fresh``.
+    ``keeps``: what is compiled is stored.
 
     Raises Interrupted on Ctrl-C, saying what was stored; what the executor raises otherwise.
     """
@@ -199,7 +205,8 @@ def obtain(
     for job in {jobs[number].interpreter.torch: jobs[number] for number in missing}.values():
         if warning := environment.torch_warning(job.interpreter.torch):
             notes.warn(warning)
-    _compile(jobs, missing, found, executor, notes)
+    keep = kept if keeps else _passing
+    _compile(jobs, missing, found, executor, notes, keep)
     return [known for known in found if known is not None]
 
 
@@ -209,6 +216,7 @@ def _compile(
     found: list[Obtained | None],
     executor: Executor,
     notes: Notes,
+    keep: Callable[[Bundle, str, Notes], Obtained],
 ) -> None:
     requests = [jobs[number].request for number in missing]
     stored: list[Obtained] = []
@@ -216,7 +224,7 @@ def _compile(
         with Reporter([request.variant.name for request in requests], notes) as progress:
             bundles = executor.compile(requests, progress)
             for number, bundle in zip(missing, bundles, strict=True):
-                made = kept(bundle, jobs[number].fingerprint, notes)
+                made = keep(bundle, jobs[number].fingerprint, notes)
                 found[number] = made
                 stored.append(made)
     except KeyboardInterrupt as error:
@@ -229,6 +237,21 @@ def _compile(
 
 def kept(bundle: Bundle, fingerprint: str, notes: Notes) -> Obtained:
     """Named and stored, where the store can be written."""
+    bundle = _named(bundle, fingerprint)
+    try:
+        return Obtained(bundle.run, store.save(bundle))
+    except PerfcliError as error:
+        notes.warn(f"{error}; the run is not stored, the report follows")
+        return Obtained(bundle.run, None, bundle)
+
+
+def _passing(bundle: Bundle, fingerprint: str, _notes: Notes) -> Obtained:
+    """Named, never stored."""
+    bundle = _named(bundle, fingerprint)
+    return Obtained(bundle.run, None, bundle)
+
+
+def _named(bundle: Bundle, fingerprint: str) -> Bundle:
     now = datetime.now(UTC)
     run = replace(
         bundle.run,
@@ -236,12 +259,7 @@ def kept(bundle: Bundle, fingerprint: str, notes: Notes) -> Obtained:
         created=now.isoformat().replace("+00:00", "Z"),
         fingerprint=fingerprint,
     )
-    bundle = replace(bundle, run=run)
-    try:
-        return Obtained(run, store.save(bundle))
-    except PerfcliError as error:
-        notes.warn(f"{error}; the run is not stored, the report follows")
-        return Obtained(run, None, bundle)
+    return replace(bundle, run=run)
 
 
 def what_is_kept(stored: Sequence[Obtained]) -> str:

@@ -135,6 +135,8 @@ class CompileRequest:
     """Compile and run on the real GPU, with nothing stood in for (the fidelity check)."""
     threads: int | None = None
     """Threads that CPU kernels are generated for; None: torch's own number."""
+    folder: str = ""
+    """Absolute working folder of the worker; empty: the caller's."""
 
 
 @dataclass(frozen=True, slots=True)

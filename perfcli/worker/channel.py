@@ -37,7 +37,8 @@ _READ_BYTES = 1 << 20
 
 class Channel:
     """``doing`` is what the worker is at, for messages about its end. ``killed``: the error for a
-    worker that somebody else ended with SIGKILL, as Linux does where memory is full."""
+    worker that somebody else ended with SIGKILL, as Linux does where memory is full. ``current``
+    is its working folder; empty: the caller's."""
 
     def __init__(
         self,
@@ -45,6 +46,7 @@ class Channel:
         environment: Mapping[str, str],
         folder: Path,
         killed: type[WorkerFailed] = WorkerFailed,
+        current: str = "",
     ) -> None:
         self._log = folder / "log"
         self._deadline: float | None = None
@@ -70,6 +72,7 @@ class Channel:
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     env=dict(environment),
+                    cwd=current or None,
                     pass_fds=(request_read, reply_write),
                     start_new_session=True,
                 )

@@ -72,8 +72,8 @@ class LiveWorker:
         self._step_seconds = 0.0
         try:
             environment = _environment(request, self._folder, caches)
-            python = request.compile.variant.python
-            self._channel = Channel(python, environment, self._folder, killed=OutOfMemory)
+            python, current = request.compile.variant.python, request.compile.folder
+            self._channel = Channel(python, environment, self._folder, OutOfMemory, current)
             self._channel.give(timeout_seconds)
             self._channel.send(protocol.encode({"measure": request}))
         except BaseException:

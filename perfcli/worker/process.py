@@ -67,7 +67,9 @@ def compile_in_process(
     of its log where it died, hung past the timeout, or sent something else than a reply."""
     folder = Path(tempfile.mkdtemp(prefix="perfcli-"))
     try:
-        channel = Channel(request.variant.python, worker_environment(request, folder), folder)
+        environment = worker_environment(request, folder)
+        python, current = request.variant.python, request.folder
+        channel = Channel(python, environment, folder, current=current)
         try:
             channel.give(timeout_seconds)
             channel.send(protocol.encode({"compile": request}), last=True)

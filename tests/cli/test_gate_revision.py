@@ -1,0 +1,160 @@
+"""perfcli gate --base-rev: what it leaves behind, and whose files the base reads."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perfcli.model import Bundle, CompileRequest
+from perfcli.worker.fake import FakeExecutor
+
+
+def git(*arguments: str) -> str:
+    command = ["git", "-c", "user.name=a", "-c", "user.email=a@b.c", *arguments]
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=clean)
+    return done.stdout
+
+
+@pytest.fixture
+def repository(perfcli: Any) -> Any:
+    Path("perfcli.toml").write_text('[[checks]]\nscenario = "models/model.py:build"\n')
+    Path("models").mkdir()
+    Path("models/model.py").write_text("def build(): ...\n")
+    git("init", "--quiet")
+    git("add", ".")
+    git("commit", "--quiet", "-m", "first")
+    return perfcli
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[CompileRequest]:
+    """All that were compiled."""
+    seen: list[CompileRequest] = []
+    compile_ = FakeExecutor.compile
+
+    def watched(
+        self: FakeExecutor, requests: Sequence[CompileRequest], progress: Callable[..., None]
+    ) -> Iterator[Bundle]:
+        seen.extend(requests)
+        assert all(not request.folder or Path(request.folder).is_dir() for request in requests)
+        return compile_(self, requests, progress)
+
+    monkeypatch.setattr(FakeExecutor, "compile", watched)
+    return seen
+
+
+def test_other_worktrees_stay_known_though_their_disk_is_away(
+    repository: Any, tmp_path: Path
+) -> None:
+    away = tmp_path.parent / f"{tmp_path.name}-away"
+    git("worktree", "add", "--quiet", "--detach", str(away))
+    os.rename(away, f"{away}-unmounted")
+    assert repository("gate", "--base-rev", "HEAD").code == 0
+    assert git("worktree", "list").splitlines()[1].startswith(str(away))
+    assert git("worktree", "list").count("\n") == 2  # and ours is gone
+    os.rename(f"{away}-unmounted", away)
+    assert git("-C", str(away), "status", "--porcelain") == ""
+
+
+def test_a_worktree_that_a_model_broke_is_forgotten(
+    repository: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from perfcli.commands import _gate_pair
+
+    def breaking(base: Any, *_: Any) -> Any:
+        (base.revision.folder / ".git").unlink()
+        raise KeyError("gone")
+
+    monkeypatch.setattr(_gate_pair, "_before", breaking)
+    assert repository("gate", "--base-rev", "HEAD").code == 2
+    assert git("worktree", "list").count("\n") == 1
+
+
+def test_the_base_runs_in_the_same_folder_of_its_revision(
+    repository: Any, requests: list[CompileRequest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir("models")
+    assert repository("gate", "--base-rev", "HEAD").code == 0
+    base, head = requests
+    assert (Path(base.folder).name, head.folder) == ("models", "")
+    assert Path(base.folder) / "model.py" == Path(base.scenario.partition(":")[0])
+
+
+def test_the_base_runs_in_the_nearest_folder_that_its_revision_has(
+    repository: Any, requests: list[CompileRequest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("new/inner").mkdir(parents=True)
+    monkeypatch.chdir("new/inner")
+    assert repository("gate", "--base-rev", "HEAD").code == 0
+    assert Path(requests[0].folder) / "models" == Path(requests[0].scenario).parent
+
+
+def test_only_the_head_is_stored(repository: Any) -> None:
+    for _ in range(2):
+        Path("models/model.py").write_text("def build(): pass  # edited\n")
+        assert repository("gate", "--base-rev", "HEAD", "--html", "a.html").code == 0
+        (run,) = Path(".perfcli/runs").glob("*.json")
+        assert '"scenario":"models/model.py:build"' in run.read_text().splitlines()[0]
+
+
+def test_a_shipped_scenario_is_the_same_for_both(
+    repository: Any, requests: list[CompileRequest]
+) -> None:
+    Path("perfcli.toml").write_text('[[checks]]\nscenario = "softmax"\n')
+    assert repository("gate", "--base-rev", "HEAD").code == 0
+    assert [request.folder for request in requests] == [""]  # the head is the stored base
+
+
+def test_settings_of_git_hold(
+    repository: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """``safe.directory`` for one comes in ``GIT_CONFIG_…``; a hook's repository does not count."""
+    trace = tmp_path / "trace"
+    monkeypatch.setenv("GIT_TRACE", str(trace))
+    monkeypatch.setenv("GIT_DIR", "/nowhere")
+    assert repository("gate", "--base-rev", "HEAD").code == 0
+    assert "worktree" in trace.read_text()
+
+
+def test_an_internal_error_is_a_fault_of_one_check(
+    repository: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from perfcli.commands import _gate_run
+    from perfcli.gate.judging import judged
+
+    text = Path("perfcli.toml").read_text()
+    Path("perfcli.toml").write_text(f'{text}[[checks]]\nscenario = "softmax"\n')
+
+    def failing(comparison: Any, policy: Any) -> Any:
+        if comparison.head.scenario == "softmax":
+            return judged(comparison, policy)
+        raise KeyError("no such\nthing")
+
+    monkeypatch.setattr(_gate_run, "judged", failing)
+    result = repository("gate", "--base-rev", "HEAD", "--json", "a.json", "--junit", "a.xml")
+    assert result.code == 2
+    assert "Traceback" not in result.err
+    first, second = json.loads(Path("a.json").read_text())["checks"]
+    assert (first["outcome"], second["outcome"]) == ("fault", "pass")
+    assert first["fault"].startswith("internal error: KeyError: 'no such\\nthing' (test_gate_rev")
+    assert Path("a.xml").read_text().count("<error") == 1
+    monkeypatch.setenv("PERFCLI_DEBUG", "1")
+    assert "Traceback" in repository("gate", "--base-rev", "HEAD").err
+
+
+def test_a_repository_that_is_a_package(repository: Any, tmp_path: Path) -> None:
+    from perfcli.commands._gate_revision import Revision
+
+    (tmp_path / "__init__.py").touch()
+    worktree = tmp_path.parent / "above" / tmp_path.name
+    revision = Revision("main", "abc", tmp_path, worktree)
+    assert revision.import_folders([tmp_path / "models" / "model.py", tmp_path / "act.py"]) == [
+        *(worktree / "models", worktree.parent),
+    ]
