@@ -21,14 +21,13 @@ def read_allowance(table: Table) -> Allowance:
     """Raises PerfcliError where a key is missing, unknown or of the wrong kind."""
     reason = table.need("reason", str, "an exception says why it is made")
     owner = table.need("owner", str, "an exception names who answers for it")
-    most = table.take("most", float, float("nan"))
     found = Allowance(
         kernel=table.take("kernel", str, EVERYTHING),
         limit=table.need("limit", str, "the metric, or the code of a finding, that it excepts"),
         reason=reason,
         owner=owner,
         expires=_date(table),
-        most=None if "most" not in table.values else most,
+        most=table.amount("most"),
     )
     table.done()
     return found

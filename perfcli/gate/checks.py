@@ -53,20 +53,33 @@ def device_of(table: Table) -> str | None:
     return found or None
 
 
+def compiled_for(table: Table) -> tuple[tuple[str, ...], str | None]:
+    """The targets of a table, or its device. Raises PerfcliError where both are given: one of them
+    would be dropped."""
+    both = [name for name in ("target", "targets") if name in table.values]
+    found = [table.texts(name) for name in ("target", "targets")]
+    if len(both) > 1:
+        raise PerfcliError(f"{table.where} has target and targets, which mean the same: keep one")
+    targets, device = found[0] or found[1], device_of(table)
+    if targets and device == "cpu":
+        raise PerfcliError(f"{table.where}: a target is a GPU: leave out {both[0]}, or device")
+    if targets and device:
+        raise PerfcliError(
+            f"{table.where}: for a target code is generated without a GPU, with a device it is "
+            f"measured on this machine's: leave out {both[0]}, or device"
+        )
+    return targets, device
+
+
 def read_checks(
     table: Table, general: Limits, targets: tuple[str, ...], device: str | None
 ) -> Iterator[Check]:
     """One for each target of a check."""
     scenario = table.need("scenario", str, "the name of a scenario, or path/to/model.py:build")
     name = table.take("name", str, "") or _name(scenario)
-    own_targets = table.texts("targets") or table.texts("target")
-    own_device = device_of(table)
-    if own_targets and own_device == "cpu":
-        raise PerfcliError(f"{table.where}: a target is a GPU: leave out targets, or device")
+    own_targets, own_device = compiled_for(table)
     if own_device or own_targets:
         targets, device = own_targets, own_device
-    elif targets and device:
-        targets = () if device == "cpu" else targets
     limits = merged(general, table).values()
     shared: dict[str, Any] = {
         "scenario": scenario,
@@ -78,7 +91,7 @@ def read_checks(
         "signs": frozenset(each for each in limits if any(each is sign for sign in SIGNS)),
     }
     table.done()
-    if device and not targets:
+    if device:
         yield Check(name=f"{name}@{device}", target=None, device=device, **shared)
         return
     for target in targets or (TARGET,):

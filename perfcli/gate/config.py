@@ -10,9 +10,9 @@ from typing import Any, Literal, get_args
 
 from perfcli.errors import PerfcliError
 from perfcli.gate.allowances import check_limits, read_allowance
-from perfcli.gate.checks import Check, check_different, device_of, merged, read_checks
+from perfcli.gate.checks import Check, check_different, compiled_for, merged, read_checks
 from perfcli.gate.limits import USUAL
-from perfcli.gate.tables import Table
+from perfcli.gate.tables import Table, amount
 from perfcli.model import Allowance, Severity
 
 FILES = ("perfcli.toml", "pyproject.toml")
@@ -49,7 +49,7 @@ def find(folder: Path) -> Path:
         own, project = (each / name for name in FILES)
         if own.is_file():
             return own
-        if project.is_file() and "perfcli" in _parsed(project).get("tool", {}):
+        if project.is_file() and "perfcli" in _tool(_parsed(project), project):
             return project
     raise PerfcliError(
         "nothing to check: there is no [tool.perfcli] in a pyproject.toml and no perfcli.toml, "
@@ -65,7 +65,7 @@ def read(path: Path, codes: Collection[str] = ()) -> Config:
     document = _parsed(path)
     where = path.name
     if path.name == "pyproject.toml":
-        document = document.get("tool", {})
+        document = _tool(document, path)
         where += ": tool"
         if "perfcli" not in document:
             raise PerfcliError(
@@ -74,8 +74,14 @@ def read(path: Path, codes: Collection[str] = ()) -> Config:
             )
         return _config(path, Table(document["perfcli"], f"{where}.perfcli"), codes)
     # perfcli.toml may be written like pyproject.toml, or without the prefix.
-    inside = document.get("tool", {}).get("perfcli") if "tool" in document else None
+    inside = _tool(document, path).get("perfcli")
     return _config(path, Table(document if inside is None else inside, where), codes)
+
+
+def _days(table: Table) -> int:
+    found = table.take("baseline-max-age-days", int, MAX_AGE_DAYS)
+    amount(min(found, 1), f"{table.where}.baseline-max-age-days")
+    return found
 
 
 def _parsed(path: Path) -> dict[str, Any]:
@@ -87,10 +93,14 @@ def _parsed(path: Path) -> dict[str, Any]:
         raise PerfcliError(f"{path} is not TOML: {error}") from error
 
 
+def _tool(document: dict[str, Any], path: Path) -> dict[str, Any]:
+    return Table(document.get("tool", {}), f"{path.name}: tool").values
+
+
 def _config(path: Path, table: Table, codes: Collection[str]) -> Config:
     folder = path.parent
     limits = merged({(each.kernel, each.metric): each for each in USUAL}, table)
-    targets, device = table.texts("target") or table.texts("targets"), device_of(table)
+    targets, device = compiled_for(table)
     every = table.tables("checks")
     if not every:
         inside = table.where.rpartition(": ")[2] if path.name == "pyproject.toml" else ""
@@ -109,8 +119,8 @@ def _config(path: Path, table: Table, codes: Collection[str]) -> Config:
         allowances=allowances,
         on_unsure=table.choice("on-unsure", get_args(OnUnsure), "warn"),  # type: ignore[arg-type]
         fail_on=None if fail_on == "never" else fail_on,  # type: ignore[arg-type]
-        max_age_days=table.take("baseline-max-age-days", int, MAX_AGE_DAYS),
-        budget=table.take("budget", float, 0.0) or None,
+        max_age_days=_days(table),
+        budget=table.amount("budget") or None,
     )
     table.done()
     return found

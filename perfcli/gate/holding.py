@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from perfcli import units
 from perfcli.diff.verdict import how_changed, to_look_at
-from perfcli.gate import metrics
+from perfcli.gate import metrics, wording
 from perfcli.gate.allowances import covers, named
 from perfcli.gate.excepting import excepted
 from perfcli.model import (
@@ -46,7 +45,7 @@ def held(
         return
     result = _result(limit, change)
     if limit.metric == metrics.TIME:
-        result = replace(result, text=_time_text(comparison, limit))
+        result = replace(result, text=wording.of_time(comparison, limit))
     if result.state == "broken":
         result = excepted(comparison, result, allowances)
     blame = _most_to_blame(comparison, limit.metric) if result.state == "broken" else ""
@@ -59,7 +58,7 @@ def held(
 def _result(limit: Limit, change: Change) -> LimitResult:
     allowed = _allowed(limit, change.base)
     state = _state(limit, change, allowed)
-    text = _text(limit, change) + (": not comparable" if state == "unknown" else "")
+    text = wording.of_change(limit, change) + (": not comparable" if state == "unknown" else "")
     return LimitResult(limit, state, change.base, change.head, allowed, text=text)
 
 
@@ -99,41 +98,6 @@ def _allowed(limit: Limit, base: float | None) -> float | None:
         bounds += [base + sign * limit.growth] if limit.growth is not None else []
         bounds += [base * (1 + sign * limit.growth_share)] if limit.growth_share is not None else []
     return (max if sign < 0 else min)(bounds, default=None)
-
-
-def _text(limit: Limit, change: Change) -> str:
-    """``spilled words 2 → 94, at most +0``."""
-    write = units.writer(limit.metric)
-    title = units.title(limit.metric)
-    title = title.removesuffix(", most") if limit.kernel else title
-    if change.base == change.head:
-        return f"{title} {write(change.head)}, {bounds(limit)}"
-    text = f"{title} {write(change.base)} → {write(change.head)}"
-    if limit.metric not in ("spilled_words", "occupancy"):
-        share = units.relative(change.base, change.head)
-        text += f" ({share})" if share else ""
-    return f"{text}, {bounds(limit)}"
-
-
-def _time_text(comparison: Comparison, limit: Limit) -> str:
-    """``step 12.31 → 12.70 ms, +3.1 % [+2.6, +3.7], at most +3 %``."""
-    timing = comparison.timing
-    assert timing is not None
-    step = timing.step
-    times = f"step {units.from_to(step.base, step.head)}"
-    return f"{times}, {units.interval(step.ratio, step.low, step.high)}, {bounds(limit)}"
-
-
-def bounds(limit: Limit) -> str:
-    """``at most 40 and +1 %``; of what is better higher ``at least 50 %, at most 25 % less``."""
-    write = units.writer(limit.metric)
-    changes = [] if limit.growth is None else [write(limit.growth)]
-    changes += [] if limit.growth_share is None else [units.percent(limit.growth_share)]
-    value = [] if limit.most is None else [write(limit.most)]
-    if not metrics.higher_is_better(limit.metric):
-        return f"at most {' and '.join([*value, *(f'+{each}' for each in changes)])}"
-    less = f"at most {' and '.join(changes)} less" if changes else ""
-    return ", ".join([*(f"at least {each}" for each in value), *filter(None, [less])])
 
 
 # --- kernels ---------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 
 from perfcli.errors import PerfcliError
 from perfcli.gate.metrics import PER_KERNEL, TIME, TOTALS, check_metric, higher_is_better
-from perfcli.gate.tables import Table, shown
+from perfcli.gate.tables import Table, amount, shown
 from perfcli.model import Limit
 
 ANY = "any"
@@ -71,7 +71,7 @@ def _limit(metric: str, kernel: str, value: Any, where: str) -> Limit:
     if isinstance(value, str):
         limit = _of_text(metric, kernel, value, where)
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        limit = Limit(metric, kernel, most=float(value))
+        limit = Limit(metric, kernel, most=Table({"most": value}, where).take("most", float, 0.0))
     else:
         raise PerfcliError(f"{where} is no limit: {shown(value)}; expected {_FORMS}")
     return _checked(limit, where)
@@ -137,18 +137,17 @@ def _parsed(metric: str, text: str, where: str) -> tuple[float, str, str]:
 def _kind(metric: str) -> str:
     if "bytes" in metric:
         return "bytes"
-    return "seconds" if "seconds" in metric else "count"
+    return "seconds" if "seconds" in metric or metric == TIME else "count"
 
 
 def _checked(limit: Limit, where: str) -> Limit:
-    if limit.metric == TIME and limit.growth_share is None:
+    absolute = limit.most is not None or limit.growth is not None
+    if limit.metric == TIME and (absolute or limit.growth_share is None):
         raise PerfcliError(
             f'{where}: time is limited as a part of the base\'s, for example "+3 %": seconds '
             "depend on the machine"
         )
-    negative = [
-        v for v in (limit.most, limit.growth, limit.growth_share) if v is not None and v < 0
-    ]
-    if negative:
-        raise PerfcliError(f"{where}: a limit is not negative, got {negative[0]:g}")
+    for value in (limit.most, limit.growth, limit.growth_share):
+        if value is not None:
+            amount(value, where)
     return limit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -42,6 +43,13 @@ class Table:
             raise PerfcliError(f"{self.where} has no {name}{f': {why}' if why else ''}")
         return self._typed(name, self.values[name], kind)
 
+    def amount(self, name: str, default: float | None = None) -> float | None:
+        """A number that limits something; ``default`` where it is not there."""
+        self._known.append(name)
+        if name not in self.values:
+            return default
+        return amount(self._typed(name, self.values[name], float), f"{self.where}.{name}")
+
     def choice(self, name: str, choices: Sequence[str], default: str) -> str:
         found = self.take(name, str, default)
         if found not in choices:
@@ -77,10 +85,20 @@ class Table:
     def _typed(self, name: str, value: Any, kind: type[T]) -> T:
         fits = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
         if kind is float and isinstance(value, int) and not isinstance(value, bool):
-            return float(value)  # type: ignore[return-value]
+            try:
+                return float(value)  # type: ignore[return-value]
+            except OverflowError:
+                return math.inf  # type: ignore[return-value]
         if not fits:
             raise PerfcliError(f"{self.where}.{name} needs {_WORDS[kind]}, not {shown(value)}")
         return value  # type: ignore[no-any-return]
+
+
+def amount(value: float, where: str) -> float:
+    """Raises PerfcliError for what limits nothing: below 0, NaN (nothing is more), infinity."""
+    if not (math.isfinite(value) and value >= 0):
+        raise PerfcliError(f"{where} needs a number from 0 on that is finite, not {value:g}")
+    return value
 
 
 def shown(value: object) -> str:

@@ -149,7 +149,7 @@ def test_limits_of_a_check_come_over_the_general_ones(tmp_path: Path) -> None:
         ('limits.kernels = "-3"', "of kernels more is worse, a limit on its change begins with +"),
         ('limits.vector_loads = "+3"', "of vector_loads less is worse"),
         ("limits.kernels = true", "is no limit: true"),
-        ("limits.kernels = -1", "a limit is not negative, got -1"),
+        ("limits.kernels = -1", "needs a number from 0 on that is finite, not -1"),
         ("limits.kernels = {}", "limits nothing"),
         ("limits.kernels = { mots = 1 }", "unknown key 'mots': did you mean most?"),
         ("limits.time = 3", 'time is limited as a part of the base\'s, for example "+3 %"'),
