@@ -1,29 +1,24 @@
-"""A run and its findings as the tables of one check, and back."""
+"""A run and its findings as the tables of one check."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from perfcli.baseline import kernels as of_kernels
-from perfcli.baseline.entry import Entry, Made
 from perfcli.baseline.labels import in_order, labels
 from perfcli.baseline.operators import numbered
+from perfcli.baseline.versions import public
 from perfcli.diff.metrics import totals
 from perfcli.model import (
-    Environment,
     ExternCall,
     Finding,
     GraphFacts,
-    KernelFacts,
-    Launch,
     Run,
-    Variant,
 )
 
-_TOOLS = ("perfcli", "torch", "triton", "ptxas", "python")
+TOOLS = ("perfcli", "torch", "triton", "ptxas", "python")
 
 
 def plain(run: Run, findings: Sequence[Finding]) -> dict[str, Any]:
@@ -45,7 +40,7 @@ def plain(run: Run, findings: Sequence[Finding]) -> dict[str, Any]:
     ]
     by_index = dict(zip(order, names, strict=True))
     values: dict[str, Any] = {
-        **{tool: getattr(run.environment, tool) for tool in _TOOLS},
+        **{tool: getattr(run.environment, tool) for tool in TOOLS},
         "scenario": run.scenario,
         "params": {name: value for name, value in run.params.items() if value is not None},
         "options": {k: _option(v) for k, v in sorted(run.variant.options.items())} or None,
@@ -119,7 +114,7 @@ def unchanged(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
 
 def _told(table: Mapping[str, Any]) -> str:
     kept = {name: value for name, value in table.items() if name not in ("perfcli", "python")}
-    kept["torch"] = str(kept.get("torch", "")).partition("+")[0]
+    kept["torch"] = public(str(kept.get("torch", "")))
     return repr(_lists(kept))
 
 
@@ -130,81 +125,3 @@ def _lists(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_lists(each) for each in value]
     return value
-
-
-# --- and back --------------------------------------------------------------------------------
-
-
-def entry(table: Mapping[str, Any]) -> Entry:
-    """One check. Raises KeyError, TypeError and ValueError for what is none of ours."""
-    kernels = tuple(map(of_kernels.facts, table["kernels"]))
-    tools: dict[str, Any] = {tool: table.get(tool) for tool in _TOOLS}
-    run = Run(
-        id="",
-        created=table["created"],
-        scenario=table["scenario"],
-        params=table["params"],
-        mode=table["mode"],
-        dynamic=table["dynamic"],
-        device=table["device"],
-        target=None,
-        variant=Variant("baseline", options=table.get("options", {})),
-        environment=Environment(**tools, platform=""),
-        kernels=kernels,
-        launches=_launches(kernels),
-        graphs=tuple(_graph_facts(graph) for graph in table["graphs"]),
-        externs=tuple(
-            ExternCall(op, graph, count)
-            for graph, calls in table.get("externs", {}).items()
-            for op, count in calls.items()
-        ),
-        graph_breaks=table.get("graph_breaks", {}),
-        threads=table.get("threads"),
-    )
-    made = Made(table["created"], table["reason"], table.get("revision", ""))
-    return Entry(made, run, _read_findings(table, kernels), table.get("target", ""))
-
-
-def _launches(kernels: Iterable[KernelFacts]) -> tuple[Launch, ...]:
-    return tuple(Launch(k.graph, k.name) for k in kernels for _ in range(k.launches))
-
-
-def _graph_facts(table: Mapping[str, Any]) -> GraphFacts:
-    return GraphFacts(
-        table["name"], table["direction"], table["index"], 0, table.get("peak_memory_bytes")
-    )
-
-
-def _read_findings(table: Mapping[str, Any], kernels: Sequence[KernelFacts]) -> tuple[Finding, ...]:
-    places = {kernel.name: index for index, kernel in enumerate(kernels)}
-    return tuple(
-        Finding(
-            code=each["code"],
-            severity=each["severity"],
-            headline=_headline(each),
-            kernels=tuple(places[name] for name in each.get("kernels", ())),
-            metric=each.get("metric", ""),
-            amount=each.get("amount"),
-            subject=each.get("subject", ""),
-            doubt=each.get("doubt", False),
-        )
-        for each in table.get("findings", ())
-    )
-
-
-def _headline(finding: Mapping[str, Any]) -> str:
-    about = ", ".join(finding.get("kernels", ())) or finding.get("subject", "")
-    return about or finding["code"]
-
-
-def renamed(run: Run, names: Mapping[str, str]) -> Run:
-    """With other names for its kernels."""
-
-    def name(old: str) -> str:
-        return names.get(old, old)
-
-    return replace(
-        run,
-        kernels=tuple(replace(k, name=name(k.name)) for k in run.kernels),
-        launches=tuple(replace(each, name=name(each.name)) for each in run.launches),
-    )

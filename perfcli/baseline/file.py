@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from perfcli.baseline import facts, toml
+from perfcli.baseline import kinds, reading, toml
 from perfcli.baseline.entry import FORMAT, Entry, Made
 from perfcli.errors import NotComparable, PerfcliError
 
@@ -28,7 +28,7 @@ class Check:
     plain: Mapping[str, Any]
 
     def entry(self) -> Entry:
-        return facts.entry({**_made(self.made), **self.plain})
+        return reading.entry({**_made(self.made), **self.plain})
 
 
 def text(checks: Mapping[str, Check]) -> str:
@@ -87,6 +87,7 @@ def read(text: str, where: str) -> dict[str, Check]:
 
 
 def _read_check(table: Mapping[str, Any]) -> Check:
+    kinds.check(table)
     created = date.fromisoformat(str(table["created"])).isoformat()
     made = Made(created, str(table["reason"]), str(table.get("revision", "")))
     own = ("created", "reason", "revision")
@@ -95,7 +96,7 @@ def _read_check(table: Mapping[str, Any]) -> Check:
 
 def _check_format(document: Mapping[str, Any], where: str) -> None:
     found = document.get("format")
-    if not isinstance(found, int) or (
+    if type(found) is not int or (
         "checks" in document and not isinstance(document["checks"], dict)
     ):
         raise PerfcliError(

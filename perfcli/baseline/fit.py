@@ -11,10 +11,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from perfcli.baseline import facts
+from perfcli.baseline import reading
 from perfcli.baseline.entry import Entry
 from perfcli.baseline.labels import stem
 from perfcli.baseline.operators import Node, Sort, numbered, origin, sort_of
+from perfcli.baseline.versions import public
 from perfcli.model import Candidate, Environment, Finding, KernelFacts, Origin, Run
 
 
@@ -35,7 +36,7 @@ def fitted(entry: Entry, head: Run) -> tuple[Run, tuple[Finding, ...]]:
         settings=head.settings,
     )
     names = {kernels[ours].name: head.kernels[theirs].name for ours, theirs in twins.items()}
-    base = facts.renamed(base, names)
+    base = reading.renamed(base, names)
     if Counter(base.launches) == Counter(head.launches):
         base = replace(base, launches=head.launches)
     findings = (
@@ -43,11 +44,6 @@ def fitted(entry: Entry, head: Run) -> tuple[Run, tuple[Finding, ...]]:
         for f in entry.findings
     )
     return base, tuple(findings)
-
-
-def public(version: str | None) -> str:
-    """``2.13.0`` of ``2.13.0+cpu``: builds of one release generate the same code."""
-    return (version or "").partition("+")[0]
 
 
 def _environment(base: Run, head: Run) -> Environment:

@@ -11,7 +11,8 @@ from pathlib import Path
 from perfcli.baseline import facts, file
 from perfcli.baseline.entry import Entry
 from perfcli.baseline.file import Check
-from perfcli.baseline.fit import fitted, public
+from perfcli.baseline.fit import fitted
+from perfcli.baseline.versions import public
 from perfcli.errors import NotComparable, PerfcliError
 from perfcli.model import Finding, Run
 
