@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perfcli import units
-from perfcli.model import Judgement, Passing
+from perfcli.model import GRAVEST_FIRST, Judgement
 
 from . import _judgement_rows
 from ._html_check import check_view, look
@@ -20,8 +20,6 @@ from ._places import without_root
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-# What a check came to: who opens the page wants to see errors first.
-GRAVITY: tuple[Passing, ...] = ("fault", "fail", "unsure", "pass")
 FOLDER = Path(__file__).parent / "templates"
 
 
@@ -31,7 +29,7 @@ def page(judgement: Judgement) -> str:
         check_view(judged, number, judgement.root, texts)
         for number, judged in enumerate(judgement.checks)
     ]
-    checks.sort(key=lambda check: GRAVITY.index(check.outcome))
+    checks.sort(key=lambda check: GRAVEST_FIRST.index(check.outcome))
     style, script = (_file(name) for name in ("report.css", "report.js"))
     word = _judgement_rows.word(judgement)
     text = (

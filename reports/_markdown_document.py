@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from perfcli.model import Judged, Judgement, Passing
+from perfcli.model import GRAVEST_FIRST, Judged, Judgement
 
 from . import _judgement_rows
 from ._markdown_check import RANKS, check
@@ -14,13 +14,11 @@ from ._markdown_text import code, prose, shorten, table_head, table_row
 from ._places import without_root
 
 MOST_REASON = 2000
-# Checks in the order in which people want to read them.
-_ORDER: tuple[Passing, ...] = ("fault", "fail", "unsure", "pass")
 
 
 def document(judgement: Judgement, most: int, measure: Callable[[str], int]) -> str:
     """At most ``most`` long by ``measure``; the verdict first."""
-    ordered = sorted(judgement.checks, key=lambda each: _ORDER.index(each.outcome))
+    ordered = sorted(judgement.checks, key=lambda each: GRAVEST_FIRST.index(each.outcome))
     alone = len(ordered) == 1
     sections = [Section(0, _title(judgement, alone))]
     if not alone:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,7 +21,7 @@ from perfcli.model import (
 from . import _finding_rows, _located
 from ._fingerprint import Occurrences, fingerprint
 from ._judgement_rows import allowance_line, check_name, limit_line, limit_of, one_line
-from ._places import Place, without_root
+from ._places import Place, place, without_root
 from ._sarif_rules import LEVELS, LIMIT, WORSE
 
 MOST_TEXT = 4000
@@ -44,6 +45,8 @@ class Result:
     allowance: Allowance | None = None
     follows: bool = False
     """From another finding about the same kernel, which is a result, too."""
+    file: Place | None = None
+    """What to show where ``place`` is not known: GitHub takes no result without a file."""
 
 
 def results(judgement: Judgement) -> list[Result]:
@@ -54,11 +57,26 @@ def results(judgement: Judgement) -> list[Result]:
             result,
             text=without_root(result.text, root),
             check=without_root(result.check, root),
+            file=_file(judged, judgement),
         )
         for judged in judgement.checks
         for result in _of(judged, root)
     ]
     return sorted(found, key=lambda each: (bool(each.allowance), _LEVEL_ORDER.index(each.level)))
+
+
+def _file(judged: Judged, judgement: Judgement) -> Place | None:
+    """What asks for the check: the configuration, else its scenario, which is perfcli's own."""
+    if judgement.configuration:
+        found = place(judgement.configuration, judgement.root)
+        outside = found is None or not found.inside  # where that is, is no one else's business
+        return Place(os.path.basename(judgement.configuration), 1, True) if outside else found
+    if judged.comparison is None:
+        return None
+    name = judged.comparison.head.scenario.partition(":")[0]
+    if name.endswith(".py"):
+        return place(name, judgement.root)
+    return Place(f"scenarios/{name.replace('-', '_')}.py", None, inside=True)
 
 
 def _of(judged: Judged, root: str) -> Iterator[Result]:
@@ -82,14 +100,14 @@ def _limit(result: LimitResult, judged: Judged, comparison: Comparison, root: st
     group = result.group
     if group is None:  # a total: where most of it comes from
         group = _located.blamed(result.limit.metric, comparison)
-    place, code = _located.of_group(group, comparison, root)
+    where, code = _located.of_group(group, comparison, root)
     on = limit_of(result)
     return Result(
         f"{LIMIT}{result.limit.metric}",
         "error",
         check_name(judged),
         f"{on}: {limit_line(result)}",
-        place,
+        where,
         code,
         _located.kernels_of(result.group, comparison),
         subject=result.limit.kernel,
@@ -102,11 +120,11 @@ def _worse(judged: Judged, comparison: Comparison, root: str) -> Iterator[Result
     because = comparison.because
     if judged.outcome != "fail" or because is None or because.code:
         return
-    place, code = _located.of_group(because.group, comparison, root)
+    where, code = _located.of_group(because.group, comparison, root)
     kernels = _located.kernels_of(because.group, comparison)
     text = one_line(comparison.reason)
     metric = because.change.split(" ")[0]
-    yield Result(WORSE, "error", check_name(judged), text, place, code, kernels, metric)
+    yield Result(WORSE, "error", check_name(judged), text, where, code, kernels, metric)
 
 
 def _finding(
@@ -116,7 +134,7 @@ def _finding(
     root: str,
     allowance: Allowance | None,
 ) -> Result:
-    place, code = _located.of_finding(finding, comparison, root)
+    where, code = _located.of_finding(finding, comparison, root)
     run = comparison.base if finding.on_base else comparison.head
     (row,) = _finding_rows.rows([finding], run, root)
     text = [row.headline, *row.evidence, row.advice, *row.cures]
@@ -125,7 +143,7 @@ def _finding(
         LEVELS[finding.severity],
         check_name(judged),
         "\n".join(line for line in text if line),
-        place,
+        where,
         code,
         [run.kernels[number] for number in finding.kernels if number < len(run.kernels)],
         subject=without_root(finding.subject, root),
@@ -170,7 +188,7 @@ def _message(text: str) -> str:
 
 
 def _location(result: Result) -> dict[str, Any]:
-    where = result.place
+    where = result.place or result.file
     names = [units.printable(kernel.name) for kernel in result.kernels]
     logical = [{"name": name, "kind": "function"} for name in names]
     location: dict[str, Any] = {}

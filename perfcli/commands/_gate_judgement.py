@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
@@ -10,11 +11,10 @@ from perfcli.commands._gate_order import Checked, Order
 from perfcli.commands._progress import Notes
 from perfcli.diagnosis import rules
 from perfcli.gate import allowances
-from perfcli.model import Judged, Judgement, Passing
+from perfcli.model import GRAVEST_FIRST, Judged, Judgement, Passing
 
-_GRAVEST_FIRST = (2, 4, 1, 3, 0)
+_GRAVEST_CODES = (2, 4, 1, 3, 0)
 """What was not judged comes before what failed: it may hide anything."""
-_OUTCOMES: tuple[Passing, ...] = ("fault", "fail", "unsure", "pass")
 
 
 def judgement(done: Sequence[Checked], order: Order, command: str, root: Path) -> Judgement:
@@ -23,18 +23,19 @@ def judgement(done: Sequence[Checked], order: Order, command: str, root: Path) -
     outcomes = [each.judged.outcome for each in done]
     return Judgement(
         checks=tuple(each.judged for each in done),
-        outcome=min(outcomes, key=_OUTCOMES.index),
+        outcome=min(outcomes, key=GRAVEST_FIRST.index),
         reason=_reason(outcomes),
         exit_code=min(codes, key=lambda code: _place(code)),
         warnings=tuple(_warnings(done, order)),
         command=command,
         rules=rules(),
         root=str(root),
+        configuration=os.path.abspath(order.config.path),
     )
 
 
 def _place(code: int) -> int:
-    return _GRAVEST_FIRST.index(code) if code in _GRAVEST_FIRST else 0
+    return _GRAVEST_CODES.index(code) if code in _GRAVEST_CODES else 0
 
 
 def _reason(outcomes: Sequence[Passing]) -> str:

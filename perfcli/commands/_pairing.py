@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 from perfcli.commands import _documents, _output
 from perfcli.errors import PerfcliError
-from perfcli.model import Comparison, Judged, Judgement, Outcome, Passing, Provenance
+from perfcli.model import (
+    GRAVEST_FIRST,
+    Comparison,
+    Judged,
+    Judgement,
+    Outcome,
+    Passing,
+    Provenance,
+)
 
 if TYPE_CHECKING:
     from perfcli.commands._obtain import Obtained
@@ -16,8 +24,6 @@ if TYPE_CHECKING:
 _PASSING: dict[Outcome, Passing] = {
     "same": "pass", "better": "pass", "worse": "fail", "unknown": "unsure",
 }  # fmt: skip
-# The first of these that a check comes to is what all of them come to.
-_GRAVITY: tuple[Passing, ...] = ("fault", "fail", "unsure", "pass")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +45,7 @@ def judgement_of(pairings: Sequence[Pairing], command: str = "") -> Judgement:
     from perfcli.diagnosis import rules
 
     checks = tuple(_judged(pairing) for pairing in pairings)
-    worst = min(range(len(checks)), key=lambda n: _GRAVITY.index(checks[n].outcome))
+    worst = min(range(len(checks)), key=lambda n: GRAVEST_FIRST.index(checks[n].outcome))
     return Judgement(
         checks=checks,
         outcome=checks[worst].outcome,

@@ -16,6 +16,7 @@ from perfcli.model.comparison import (
 )
 from perfcli.model.finding import Appearance, Change, Cure, Finding, Trial, TrialOutcome
 from perfcli.model.gate import (
+    GRAVEST_FIRST,
     Allowance,
     Document,
     FindingResult,
@@ -97,6 +98,7 @@ from perfcli.model.workload import (
 )
 
 __all__ = [
+    "GRAVEST_FIRST",
     "Access",
     "Allowance",
     "Appearance",

@@ -16,6 +16,8 @@ from perfcli.model.values import BlobId
 
 Passing = Literal["pass", "fail", "unsure", "fault"]
 """``fault``: the tool or the user's model failed, nothing was judged."""
+GRAVEST_FIRST: tuple[Passing, ...] = ("fault", "fail", "unsure", "pass")
+"""All checks come to the first of these that one comes to, and are read in this order."""
 LimitState = Literal["kept", "broken", "allowed", "unknown", "better"]
 """``allowed``: broken, with an exception that covers it; ``better``: kept, and less than the base
 had."""
@@ -140,6 +142,9 @@ class Judgement:
     root: str = ""
     """Absolute folder that paths of the model are shown relative to: the repository's. Never
     shown itself."""
+    configuration: str = ""
+    """Absolute path of the file that asks for the checks; empty where none does. Shown relative to
+    the root."""
 
 
 @dataclass(frozen=True, slots=True)
