@@ -21,6 +21,9 @@ def read_allowance(table: Table) -> Allowance:
     """Raises PerfcliError where a key is missing, unknown or of the wrong kind."""
     reason = table.need("reason", str, "an exception says why it is made")
     owner = table.need("owner", str, "an exception names who answers for it")
+    for name, text in (("reason", reason), ("owner", owner)):
+        if not text.strip():
+            raise PerfcliError(f"{table.at(name)} is empty: an exception says why, and who for")
     found = Allowance(
         kernel=table.take("kernel", str, EVERYTHING),
         limit=table.need("limit", str, "the metric, or the code of a finding, that it excepts"),
@@ -45,7 +48,7 @@ def _date(table: Table) -> str:
         return datetime.date.fromisoformat(text).isoformat()
     except ValueError:
         raise PerfcliError(
-            f"{table.where}.expires is {text!r}: a day is expected, for example 2026-12-31"
+            f"{table.at('expires')} is {text!r}: a day is expected, for example 2026-12-31"
         ) from None
 
 

@@ -10,6 +10,7 @@ from perfcli.errors import PerfcliError
 from perfcli.gate.limits import SIGNS, read_limits
 from perfcli.gate.tables import Table, shown
 from perfcli.model import Limit, OptionValue, Scalar
+from perfcli.targets import THIS_GPU, get
 
 TARGET = "h100"
 
@@ -49,7 +50,7 @@ def merged(limits: Limits, table: Table) -> Limits:
 def device_of(table: Table) -> str | None:
     found = table.take("device", str, "")
     if found not in ("", "cuda", "cpu"):
-        raise PerfcliError(f"{table.where}.device is cuda or cpu, not {found!r}")
+        raise PerfcliError(f"{table.at('device')} is cuda or cpu, not {found!r}")
     return found or None
 
 
@@ -61,6 +62,8 @@ def compiled_for(table: Table) -> tuple[tuple[str, ...], str | None]:
     if len(both) > 1:
         raise PerfcliError(f"{table.where} has target and targets, which mean the same: keep one")
     targets, device = found[0] or found[1], device_of(table)
+    for target in targets:
+        _check_target(target, table.at(both[0]))
     if targets and device == "cpu":
         raise PerfcliError(f"{table.where}: a target is a GPU: leave out {both[0]}, or device")
     if targets and device:
@@ -71,12 +74,25 @@ def compiled_for(table: Table) -> tuple[tuple[str, ...], str | None]:
     return targets, device
 
 
+def _check_target(name: str, where: str) -> None:
+    """Raises PerfcliError, with the nearest, for a target that does not exist. Whether this machine
+    has a GPU is asked where one is compiled for."""
+    if name == THIS_GPU:
+        return
+    try:
+        get(name)
+    except PerfcliError as error:
+        raise PerfcliError(f"{where}: {error}") from None
+
+
 def read_checks(
     table: Table, general: Limits, targets: tuple[str, ...], device: str | None
 ) -> Iterator[Check]:
     """One for each target of a check."""
     scenario = table.need("scenario", str, "the name of a scenario, or path/to/model.py:build")
     name = table.take("name", str, "") or _name(scenario)
+    if not name.isprintable():
+        raise PerfcliError(f"{table.at('name')} is {name!r}: a name is one line, as it is shown")
     own_targets, own_device = compiled_for(table)
     if own_device or own_targets:
         targets, device = own_targets, own_device
@@ -109,8 +125,7 @@ def _scalars(table: Table, name: str) -> dict[str, Scalar]:
     for key, value in values.items():
         if not isinstance(value, bool | int | float | str):
             raise PerfcliError(
-                f"{table.where}.{name}.{key} needs a number, text, true or false, not "
-                f"{shown(value)}"
+                f"{table.at(name)}.{key} needs a number, text, true or false, not {shown(value)}"
             )
     return values
 

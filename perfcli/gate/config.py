@@ -75,12 +75,14 @@ def read(path: Path, codes: Collection[str] = ()) -> Config:
         return _config(path, Table(document["perfcli"], f"{where}.perfcli"), codes)
     # perfcli.toml may be written like pyproject.toml, or without the prefix.
     inside = _tool(document, path).get("perfcli")
-    return _config(path, Table(document if inside is None else inside, where), codes)
+    if inside is not None:
+        document, where = inside, f"{where}: tool.perfcli"
+    return _config(path, Table(document, where), codes)
 
 
 def _days(table: Table) -> int:
     found = table.take("baseline-max-age-days", int, MAX_AGE_DAYS)
-    amount(min(found, 1), f"{table.where}.baseline-max-age-days")
+    amount(min(found, 1), table.at("baseline-max-age-days"))
     return found
 
 
@@ -103,14 +105,14 @@ def _config(path: Path, table: Table, codes: Collection[str]) -> Config:
     targets, device = compiled_for(table)
     every = table.tables("checks")
     if not every:
-        inside = table.where.rpartition(": ")[2] if path.name == "pyproject.toml" else ""
+        inside = table.where.partition(": ")[2]
         name = f"{inside}.checks" if inside else "checks"
         raise PerfcliError(f"{table.where} has no checks: write [[{name}]] with {_EXAMPLE}")
     checks = tuple(c for each in every for c in read_checks(each, limits, targets, device))
     check_different([check.name for check in checks], table.where)
     allowances = tuple(map(read_allowance, table.tables("allow")))
     if codes:
-        check_limits(allowances, codes, f"{table.where}.allow")
+        check_limits(allowances, codes, table.at("allow"))
     fail_on = table.choice("fail-on", get_args(FailOn), "warning")
     found = Config(
         path=path,

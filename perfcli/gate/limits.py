@@ -39,6 +39,9 @@ split so that it spills no more is another kernel, and no loss."""
 
 USUAL = (*_STRICT, *SIGNS)
 
+_SHARES = ("occupancy",)
+"""Metrics that are a part of a whole themselves."""
+
 _UNITS: Mapping[str, tuple[str, float]] = {
     **{unit: ("bytes", 1000.0**n) for n, unit in enumerate(("B", "kB", "MB", "GB", "TB"))},
     **{unit: ("bytes", 1024.0**n) for n, unit in enumerate(("KiB", "MiB", "GiB", "TiB"), 1)},
@@ -59,7 +62,7 @@ def read_limits(table: Table, kernel: str = "") -> dict[tuple[str, str], Limit |
     """
     found: dict[tuple[str, str], Limit | None] = {}
     for metric, value in table.values.items():
-        where = f"{table.where}.{metric}"
+        where = table.at(metric)
         check_metric(metric, PER_KERNEL if kernel else TOTALS, table.where)
         found[kernel, metric] = None if value == ANY else _limit(metric, kernel, value, where)
     return found
@@ -82,9 +85,11 @@ def _of_table(metric: str, kernel: str, table: Table) -> Limit:
         value = table.values.get(name)
         if isinstance(value, str):
             table.take(name, str, "")
-            amount, sign, unit = _parsed(metric, value, f"{table.where}.{name}")
-            if sign or (unit == "%" and name != "growth-share"):
-                raise PerfcliError(f"{table.where}.{name} needs a plain number, not {value!r}")
+            amount, sign, unit = _parsed(metric, value, table.at(name))
+            if sign and (name == "most" or sign != _worse(metric)):
+                raise PerfcliError(f"{table.at(name)} needs a plain number, not {value!r}")
+            if unit == "%" and name != "growth-share":
+                _check_share(metric, value, table.at(name))
             return amount
         found = table.take(name, float, float("nan"))
         return None if name not in table.values else found
@@ -105,8 +110,10 @@ def _of_table(metric: str, kernel: str, table: Table) -> Limit:
 def _of_text(metric: str, kernel: str, text: str, where: str) -> Limit:
     amount, sign, unit = _parsed(metric, text, where)
     if not sign:
+        if unit == "%":
+            _check_share(metric, text, where)
         return Limit(metric, kernel, most=amount)
-    worse = "-" if higher_is_better(metric) else "+"
+    worse = _worse(metric)
     if sign != worse:
         raise PerfcliError(
             f"{where} is {text!r}: of {metric} {'less' if worse == '-' else 'more'} is worse, a "
@@ -115,6 +122,20 @@ def _of_text(metric: str, kernel: str, text: str, where: str) -> Limit:
     if unit == "%":
         return Limit(metric, kernel, growth_share=amount)
     return Limit(metric, kernel, growth=amount)
+
+
+def _worse(metric: str) -> str:
+    return "-" if higher_is_better(metric) else "+"
+
+
+def _check_share(metric: str, text: str, where: str) -> None:
+    """Raises PerfcliError for a percentage of what is no share itself: 10 % of how much?"""
+    if metric not in _SHARES:
+        growth = f'"{_worse(metric)}{text.strip().lstrip("+-−")}"'
+        raise PerfcliError(
+            f"{where} is {text!r}, a part of nothing: as growth-share, or {growth} in a line, it "
+            "is a part of the base"
+        )
 
 
 def _parsed(metric: str, text: str, where: str) -> tuple[float, str, str]:

@@ -31,6 +31,10 @@ class Table:
         self.where = where
         self._known: list[str] = []
 
+    def at(self, name: str) -> str:
+        """Where a key stands: ``perfcli.toml: limits``, ``pyproject.toml: tool.perfcli.limits``."""
+        return f"{self.where}{'.' if ': ' in self.where else ': '}{name}"
+
     def take(self, name: str, kind: type[T], default: T) -> T:
         """The value of a key; ``default`` where it is not there."""
         self._known.append(name)
@@ -48,12 +52,12 @@ class Table:
         self._known.append(name)
         if name not in self.values:
             return default
-        return amount(self._typed(name, self.values[name], float), f"{self.where}.{name}")
+        return amount(self._typed(name, self.values[name], float), self.at(name))
 
     def choice(self, name: str, choices: Sequence[str], default: str) -> str:
         found = self.take(name, str, default)
         if found not in choices:
-            raise PerfcliError(f"{self.where}.{name} is {found!r}: {suggestion(found, choices)}")
+            raise PerfcliError(f"{self.at(name)} is {found!r}: {suggestion(found, choices)}")
         return found
 
     def texts(self, name: str) -> tuple[str, ...]:
@@ -63,16 +67,16 @@ class Table:
         found = [found] if isinstance(found, str) else found
         if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
             raise PerfcliError(
-                f"{self.where}.{name} needs text in quotes or a list of it, not {shown(found)}"
+                f"{self.at(name)} needs text in quotes or a list of it, not {shown(found)}"
             )
         return tuple(found)
 
     def table(self, name: str) -> Table:
-        return Table(self.take(name, dict, {}), f"{self.where}.{name}")
+        return Table(self.take(name, dict, {}), self.at(name))
 
     def tables(self, name: str) -> list[Table]:
         found = self.take(name, list, [])
-        return [Table(each, f"{self.where}.{name}[{n}]") for n, each in enumerate(found, 1)]
+        return [Table(each, f"{self.at(name)}[{n}]") for n, each in enumerate(found, 1)]
 
     def done(self) -> None:
         """Raises PerfcliError for a key that nobody took, with the nearest that is known."""
@@ -90,7 +94,7 @@ class Table:
             except OverflowError:
                 return math.inf  # type: ignore[return-value]
         if not fits:
-            raise PerfcliError(f"{self.where}.{name} needs {_WORDS[kind]}, not {shown(value)}")
+            raise PerfcliError(f"{self.at(name)} needs {_WORDS[kind]}, not {shown(value)}")
         return value  # type: ignore[no-any-return]
 
 
