@@ -8,6 +8,7 @@ from datetime import date
 from perfcli import units
 from perfcli.baseline.file import Check as Kept
 from perfcli.commands import _baseline_file, _table
+from perfcli.commands._today import today
 from perfcli.gate.checks import Check
 from perfcli.gate.config import Config
 
@@ -16,7 +17,7 @@ _HEADERS = ("check", "of", "age", "kernels", "torch", "triton", "revision", "rea
 
 def show(config: Config, checks: Sequence[Check]) -> None:
     """A row for each check that is configured, and for what the file has besides."""
-    file = _baseline_file.read(config.baseline)
+    file = _baseline_file.read(config.baseline, config.typed)
     names = [check.name for check in checks]
     if len(checks) == len(config.checks):
         names += [name for name in file if name not in names]
@@ -29,7 +30,7 @@ def _row(name: str, kept: Kept | None, configured: bool) -> list[str]:
     if kept is None:
         return [name, units.NOT_KNOWN, *[""] * 5, "not in the baseline"]
     entry = kept.entry()
-    days = (date.today() - date.fromisoformat(entry.made.created)).days
+    days = (today() - date.fromisoformat(entry.made.created)).days
     environment = entry.run.environment
     return [
         name,

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date
 from pathlib import Path
 
 from perfcli import units
@@ -14,7 +13,7 @@ from perfcli.baseline import facts
 from perfcli.baseline.entry import Made
 from perfcli.baseline.file import Check as Kept
 from perfcli.baseline.fit import fitted
-from perfcli.commands import _baseline_file, _gate_checks, _output
+from perfcli.commands import _baseline_file, _gate_checks, _output, _today
 from perfcli.commands._gate_order import NotesOf
 from perfcli.commands._gate_view import kernels
 from perfcli.commands._obtain import How
@@ -33,21 +32,28 @@ class Update:
     reason: str
     how: How
     jobs: int | None
-    today: str = field(default_factory=lambda: date.today().isoformat())
+    today: str = field(default_factory=_today.iso)
 
 
 def run(update: Update, checks: Sequence[Check], some: bool, notes: Notes) -> int:
     """Returns the exit code. Every check has to compile before the file is touched. ``some``:
-    checks were named; else those that the configuration has no more are dropped."""
+    checks were named; else those that the configuration has no more are dropped. Raises
+    PerfcliError, with all others written, for checks of which no kernel is generated."""
     path = update.config.baseline
     _output.check_writable(path)
-    old = _old(path, some, notes)
+    old = _old(update.config, some, notes)
     new = dict(old) if some else {}
     revision = _revision(update.config.folder)
     lines: list[str] = []
+    empty: list[str] = []
     for check in checks:
         own = NotesOf(check.name, notes)
-        head = _gate_checks.head(update.config, check, update.how, update.jobs, own).run
+        try:
+            head = _gate_checks.head(update.config, check, update.how, update.jobs, own).run
+        except _gate_checks.NoKernels as error:
+            empty.append(f"{check.name}: {error}")
+            new |= {check.name: old[check.name]} if check.name in old else {}
+            continue
         named = replace(head, scenario=check.scenario)
         plain = facts.plain(named, explain(head))
         before = old.get(check.name)
@@ -62,18 +68,20 @@ def run(update: Update, checks: Sequence[Check], some: bool, notes: Notes) -> in
     if new != old:
         _baseline_file.write(path, new)
         text += f"{path}: {units.plural(len(new), 'check')}, to be reviewed and committed\n"
-    else:
+    elif not empty:
         text += f"{path} is up to date\n"
     sys.stdout.write(text)
+    if empty:
+        raise PerfcliError("; ".join(empty))
     return 0
 
 
-def _old(path: Path, some: bool, notes: Notes) -> dict[str, Kept]:
+def _old(config: Config, some: bool, notes: Notes) -> dict[str, Kept]:
     """What is in the file; one that can't be read is made anew where all checks are."""
-    if not path.exists():
+    if not config.baseline.exists():
         return {}
     try:
-        return _baseline_file.read(path)
+        return _baseline_file.read(config.baseline, config.typed)
     except PerfcliError as error:
         if some:
             raise

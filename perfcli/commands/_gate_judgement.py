@@ -7,10 +7,12 @@ from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
 
+from perfcli.baseline import renewing
 from perfcli.commands._gate_order import Checked, Order
 from perfcli.commands._progress import Notes
 from perfcli.diagnosis import rules
 from perfcli.gate import allowances
+from perfcli.gate.config import Config
 from perfcli.model import GRAVEST_FIRST, Judged, Judgement, Passing
 
 _GRAVEST_CODES = (2, 4, 1, 3, 0)
@@ -58,16 +60,41 @@ def _warnings(done: Sequence[Checked], order: Order) -> Iterator[str]:
     used = {allowance for each in done for allowance in each.used}
     if all(each.judged.outcome != "fault" for each in done) and len(done) == len(config.checks):
         yield from allowances.warnings(config.allowances, used, order.today)
+        yield from _patterns_of_none(done, config)
     else:  # what was not looked at may need its exceptions
         yield from allowances.warnings(config.allowances, config.allowances, order.today)
     for each in done:
         yield from _of_check(each.judged, order)
 
 
+def _patterns_of_none(done: Sequence[Checked], config: Config) -> Iterator[str]:
+    """A line for each pattern of limits that means no kernel of the checks it is for."""
+    judged = {each.judged.name: each.judged for each in done}
+    patterns: dict[str, list[Judged]] = {}
+    for check in config.checks:
+        for pattern in {limit.kernel: None for limit in check.limits}:
+            if pattern and pattern != allowances.EVERYTHING:
+                patterns.setdefault(pattern, []).append(judged[check.name])
+    for pattern, checks in patterns.items():
+        if not any(_means_one(check, pattern) for check in checks):
+            yield (
+                f'the limits of kernels."{pattern}" hold nothing: no kernel of '
+                f"{', '.join(each.name for each in checks)} is called so"
+            )
+
+
+def _means_one(check: Judged, pattern: str) -> bool:
+    if check.comparison is None:  # new: what its kernels are called is not known
+        return True
+    names = [kernel.name for kernel in check.comparison.head.kernels]
+    results = any(each.limit.kernel == pattern for each in check.limits)
+    return results or any(allowances.named(pattern, name) for name in names)
+
+
 def _of_check(check: Judged, order: Order) -> Iterator[str]:
     if check.outcome == "unsure" and order.config.on_unsure == "warn":
         yield f"{check.name} is unsure: {check.reason}"
-    update = f'perfcli baseline update {check.name} --reason "…"'
+    update = renewing.command(order.config.typed, check.name)
     source = check.provenance
     if source is None or source.kind != "baseline":
         return

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import date
 from typing import TypeAlias
 
+from perfcli.commands import _today
 from perfcli.commands._obtain import How, Obtained
 from perfcli.commands._progress import Notes
 from perfcli.errors import PerfcliError
@@ -33,7 +33,7 @@ class Order:
     notes: Notes
     allow_env: tuple[str, ...] = ()
     no_time: bool = False
-    today: str = field(default_factory=lambda: date.today().isoformat())
+    today: str = field(default_factory=_today.iso)
 
 
 @dataclass(frozen=True, slots=True)
