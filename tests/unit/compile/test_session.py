@@ -133,6 +133,12 @@ def test_a_function_called_twice_launches_twice(compile_run: Compile) -> None:
     assert [launch.graph for launch in run.launches] == ["inference 0", "inference 1"] * 2
 
 
+def test_a_constant_of_the_model_is_copied_to_the_device(compile_run: Compile) -> None:
+    (kernel,) = compile_run("constant_to_device.py").kernels
+    assert (kernel.bytes_read, kernel.bytes_written) == (64 * 32 * 2, 64 * 32 * 2)
+    assert kernel.source_facts is not None and kernel.source_facts.loads == 1
+
+
 def test_dynamic_shapes_stay_symbols_both_ways(compile_bundle: Callable[..., Bundle]) -> None:
     bundle = compile_bundle("sizes.py", params=TRAINING, dynamic=True)
     run = bundle.run
