@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from perfcli.baseline import kinds, reading, toml
+from perfcli.baseline import kinds, reading, renewing, toml
 from perfcli.baseline.entry import FORMAT, Entry, Made
 from perfcli.errors import NotComparable, PerfcliError
 
@@ -59,19 +59,17 @@ def _made(made: Made) -> dict[str, str]:
     return {name: value for name, value in values.items() if value or name != "revision"}
 
 
-def read(text: str, where: str) -> dict[str, Check]:
-    """The checks of a file. ``where`` names it in errors.
+def read(text: str, where: str, options: Sequence[str] = ()) -> dict[str, Check]:
+    """The checks of a file. ``where`` names it in errors; ``options`` were typed to mean it.
 
     Raises PerfcliError for what is no baseline, NotComparable for a newer format.
     """
+    again = f"take it back with git, or make it anew with {renewing.command(options)}"
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise PerfcliError(
-            f"{where} is not TOML: {error}; take it back with git, or make it anew with "
-            'perfcli baseline update --reason "…"'
-        ) from error
-    _check_format(document, where)
+        raise PerfcliError(f"{where} is not TOML: {error}; {again}") from error
+    _check_format(document, where, again)
     found = {}
     for name, table in document.get("checks", {}).items():
         try:
@@ -79,8 +77,7 @@ def read(text: str, where: str) -> dict[str, Check]:
             check.entry()
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise PerfcliError(
-                f"{where}: check {name} is broken ({_said(error)}): make it anew with "
-                f'perfcli baseline update {name} --reason "…"'
+                f"{where}: check {name} is broken ({_said(error)}): {again}"
             ) from error
         found[name] = check
     return found
@@ -94,18 +91,18 @@ def _read_check(table: Mapping[str, Any]) -> Check:
     return Check(made, {name: value for name, value in table.items() if name not in own})
 
 
-def _check_format(document: Mapping[str, Any], where: str) -> None:
+def _check_format(document: Mapping[str, Any], where: str, again: str) -> None:
     found = document.get("format")
     if type(found) is not int or (
         "checks" in document and not isinstance(document["checks"], dict)
     ):
         raise PerfcliError(
-            f"{where} is TOML but no baseline of perfcli: it has no format = {FORMAT}"
+            f"{where} is TOML but no baseline of perfcli: it has no format = {FORMAT}; {again}"
         )
     if found > FORMAT:
         raise NotComparable(
             f"{where} has format {found}, this perfcli reads up to {FORMAT}: upgrade perfcli, or "
-            'make it anew with perfcli baseline update --reason "…"'
+            f"{again}"
         )
 
 

@@ -3,44 +3,59 @@
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from perfcli.baseline import facts, file
+from perfcli.baseline import facts, file, renewing
 from perfcli.baseline.entry import Entry
 from perfcli.baseline.file import Check
 from perfcli.baseline.fit import fitted
 from perfcli.baseline.versions import public
 from perfcli.errors import NotComparable, PerfcliError
+from perfcli.gate.config import BASELINE
 from perfcli.model import Finding, Run
 
 TOOLS = ("torch", "triton", "ptxas")
 """With another of these the same model becomes other code."""
-FIRST = 'perfcli baseline update --reason "first baseline"'
 
 
-def read(path: Path) -> dict[str, Check]:
+def read(path: Path, options: Sequence[str] = ()) -> dict[str, Check]:
     """The checks of the baseline. Raises NotComparable where there is no file or it is newer than
-    this perfcli, PerfcliError where it is broken."""
+    this perfcli, PerfcliError where it is broken; with the command that makes it, in which the
+    ``options`` that were typed stand."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise NotComparable(f"there is no baseline {path}: make it with {FIRST}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise PerfcliError(f"can't read {path}: {error}") from error
-    return file.read(text, str(path))
+        make = renewing.command(options, reason=renewing.FIRST)
+        raise NotComparable(f"there is no baseline {path}: make it with {make}") from None
+    except IsADirectoryError:
+        raise PerfcliError(
+            f"{path} is a folder: the baseline is a file, for example {path / BASELINE}"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise PerfcliError(
+            f"{path} is not text: {error}; take it back with git, or make it anew with "
+            f"{renewing.command(options)}"
+        ) from error
+    except OSError as error:
+        raise PerfcliError(f"can't read {path}: {error.strerror or error}") from error
+    return file.read(text, str(path), options)
 
 
 def write(path: Path, checks: Mapping[str, Check]) -> None:
-    """Whole or not at all. Raises PerfcliError where it can't be written."""
+    """Whole or not at all; where the file is a link, into what it points to; its mode stays.
+    Raises PerfcliError where it can't be written."""
     temporary = None
     try:
+        path = path.resolve()
+        mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o644
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(handle, "w", encoding="utf-8") as out:
             out.write(file.text(checks))
-        os.chmod(temporary, 0o644)
+        os.chmod(temporary, mode)
         os.replace(temporary, path)
     except OSError as error:
         raise PerfcliError(f"can't write {path}: {error.strerror or error}") from error
@@ -50,7 +65,7 @@ def write(path: Path, checks: Mapping[str, Check]) -> None:
                 os.unlink(temporary)
 
 
-def entry(path: Path, checks: Mapping[str, Check], name: str) -> Entry:
+def entry(path: Path, checks: Mapping[str, Check], name: str, options: Sequence[str] = ()) -> Entry:
     """One check. Raises NotComparable, with what makes it, where the baseline lacks it."""
     if name in checks:
         return checks[name].entry()
@@ -58,13 +73,12 @@ def entry(path: Path, checks: Mapping[str, Check], name: str) -> Entry:
     others = sorted(known for known in checks if known.rpartition("@")[0] == short)
     has = f" (it has {', '.join(others)})" if others else ""
     raise NotComparable(
-        f"{path} has no check {name}{has}: take it in with "
-        f'perfcli baseline update {name} --reason "…"'
+        f"{path} has no check {name}{has}: take it in with {renewing.command(options, name)}"
     )
 
 
 def base(
-    entry: Entry, head: Run, name: str, allow: Collection[str]
+    entry: Entry, head: Run, name: str, allow: Collection[str], options: Sequence[str] = ()
 ) -> tuple[Run, tuple[Finding, ...]]:
     """The run that the head is compared with, and its findings. Raises NotComparable where the
     baseline comes from other compilers or another target."""
@@ -81,7 +95,7 @@ def base(
         names = [text.split()[0] for text in differ]
         raise NotComparable(
             f"the baseline of {name} is of another {' and '.join(names)}: {', '.join(differ)}; "
-            f'make it anew with perfcli baseline update {name} --reason "{names[0]}", or compare '
+            f"make it anew with {renewing.command(options, name, names[0])}, or compare "
             f"anyway: {' '.join(f'--allow {each}' for each in names)}"
         )
     return fitted(entry, head)

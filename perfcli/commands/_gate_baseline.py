@@ -4,29 +4,33 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from perfcli.baseline import facts
+from perfcli.baseline import facts, renewing
 from perfcli.baseline.entry import Entry
 from perfcli.commands import _baseline_file, _gate_checks
 from perfcli.commands._gate_order import Against, Compared, Order
 from perfcli.diagnosis import diagnose, rule
 from perfcli.diff.compare import ASPECTS, compare
-from perfcli.errors import PerfcliError
+from perfcli.errors import NotComparable, PerfcliError
 from perfcli.gate.checks import Check
 from perfcli.model import Finding, Provenance, Run
 
 
 def with_baseline(order: Order) -> Compared:
     """Compares heads with the committed baseline. Raises NotComparable where there is none."""
-    path = order.config.baseline
-    file = _baseline_file.read(path)
+    path, typed = order.config.baseline, order.config.typed
+    file = _baseline_file.read(path, typed)
 
     def compared(check: Check, order: Order) -> Against:
-        entry = _baseline_file.entry(path, file, check.name)
+        entry = _baseline_file.entry(path, file, check.name, typed)
         head = _gate_checks.head(order.config, check, order.how, order.jobs, order.notes)
-        base, findings = _baseline_file.base(entry, head.run, check.name, order.allow)
+        base, findings = _baseline_file.base(entry, head.run, check.name, order.allow, typed)
         # The check's name says what it is: its file and function may be called something else.
         allow = [*(a for a in order.allow if a in ASPECTS), "scenario"]
-        comparison = compare(base, head.run, allow)
+        try:
+            comparison = compare(base, head.run, allow)
+        except NotComparable as error:
+            renew = renewing.command(typed, check.name)
+            raise NotComparable(f"{error}; where it is meant, {renew}") from None
         comparison = replace(
             comparison, differences=(*_target(entry, head.run), *comparison.differences)
         )

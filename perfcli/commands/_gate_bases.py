@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,11 +35,12 @@ class Wish:
                 f"{option}: a baseline has no times: leave it out, or give --base-rev"
             )
 
-    def command(self, checks: Sequence[str]) -> str:
-        words = ["perfcli", "gate", *checks]
+    def command(self, checks: Sequence[str], typed: Sequence[str] = ()) -> str:
+        """What makes it again. ``typed``: options that mean other files."""
+        words = ["perfcli", "gate", *checks, *typed]
         words += ["--base-rev", self.revision] if self.revision else []
         words += ["--base-python", self.python] if self.python else []
-        return " ".join(words)
+        return shlex.join(words)
 
 
 @contextmanager

@@ -21,13 +21,19 @@ from perfcli.model import Run
 from perfcli.names import suggestion
 
 
+class NoKernels(PerfcliError):
+    """A check of which no kernel is generated."""
+
+
 def configured(path: Path | None, baseline: Path | None) -> Config:
     """The configuration that is meant, with the baseline that is."""
     from perfcli.diagnosis import rules
 
     found = path or configuration.find(Path.cwd())
     config = configuration.read(_shown(found), [rule.code for rule in rules()])
-    return config if baseline is None else replace(config, baseline=baseline)
+    options = (("--config", path and _shown(path)), ("--baseline", baseline and _shown(baseline)))
+    typed = tuple(str(word) for option in options if option[1] is not None for word in option)
+    return replace(config, baseline=baseline or config.baseline, typed=typed)
 
 
 def _shown(path: Path) -> Path:
@@ -88,7 +94,7 @@ def _text(value: object) -> str:
 
 def head(config: Config, check: Check, how: How, jobs: int | None, notes: Notes) -> Obtained:
     """The check compiled, or its stored run where nothing changed. Raises what compiling raises,
-    and PerfcliError where it made no kernel."""
+    and NoKernels where it made none."""
     question, side = asked(config, check, jobs)
     (found,) = _obtain.compiled(question, [side], how, notes)
     check_kernels(found.run, check)
@@ -97,9 +103,10 @@ def head(config: Config, check: Check, how: How, jobs: int | None, notes: Notes)
 
 
 def check_kernels(run: Run, check: Check) -> None:
-    """Raises PerfcliError where there is nothing to hold against anything."""
+    """Raises NoKernels where there is nothing to hold against anything."""
     if not run.kernels:
-        raise PerfcliError(
+        raise NoKernels(
             f"nothing to compare: {check.scenario} has no generated kernel "
-            "(only extern operators, or nothing was compiled)"
+            "(only extern operators, or nothing was compiled); take the check out, or give it a "
+            "model of which kernels are generated"
         )

@@ -9,7 +9,7 @@ from dataclasses import replace
 from perfcli.commands._baseline_file import TOOLS
 from perfcli.commands._gate_order import Against, Checked, Compared, NoBase, NotesOf, Order
 from perfcli.commands._texts import Texts
-from perfcli.diff.compare import check_allowed
+from perfcli.diff.compare import ASPECTS, check_allowed
 from perfcli.errors import Interrupted, PerfcliError, show_traceback, unexpected
 from perfcli.gate import allowances, confirming
 from perfcli.gate.checks import Check
@@ -20,7 +20,7 @@ from perfcli.model import Judged, Passing
 
 def check_aspects(allow: Sequence[str]) -> None:
     """Raises PerfcliError for what can't be allowed to differ."""
-    check_allowed([name for name in allow if name not in TOOLS])
+    check_allowed(allow, (*ASPECTS, *TOOLS))
 
 
 def checked(checks: Sequence[Check], compared: Compared, order: Order) -> Iterator[Checked]:

@@ -25,13 +25,15 @@ def report(judgement: Judgement, quiet: bool) -> Group:
     text = Text(no_wrap=True, overflow="ignore")  # a line of a log is not broken
     text.append(WORDS[judgement.outcome], _STYLES[judgement.outcome])
     text.append(f"  {judgement.reason}\n")
-    if quiet:
-        return _whole(text)
-    text.append("\n")
-    width = max(len(check.name) for check in judgement.checks)
-    for check in judgement.checks:
+    shown = [check for check in judgement.checks if not (quiet and check.outcome == "pass")]
+    if not quiet:
+        text.append("\n")
+    width = max((len(check.name) for check in shown), default=0)
+    for check in shown:
         text.append(f"  {WORDS[check.outcome]:<6}", _STYLES[check.outcome])
         text.append(units.printable(f"  {check.name:<{width}}  {check.fault or check.reason}\n"))
+    if quiet:
+        return _whole(text)
     for check in judgement.checks:
         if lines := list(_details(check)):
             text.append(units.printable(f"\n{check.name}{_from(check)}\n"), "bold")

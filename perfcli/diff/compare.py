@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import PurePath
 
 from perfcli.diff.besides import besides
@@ -59,11 +59,11 @@ def compare(base: Run, head: Run, allow: Collection[str] = ()) -> Comparison:
 # --- comparable? -----------------------------------------------------------------------------
 
 
-def check_allowed(allow: Collection[str]) -> None:
+def check_allowed(allow: Collection[str], known: Sequence[str] = ASPECTS) -> None:
     """Raises PerfcliError for what is no aspect, before anything is compiled for it."""
-    unknown = sorted(set(allow) - set(ASPECTS))
+    unknown = sorted(set(allow) - set(known))
     if unknown:
-        raise PerfcliError(f"can't allow {unknown[0]!r} to differ: one of {', '.join(ASPECTS)}")
+        raise PerfcliError(f"can't allow {unknown[0]!r} to differ: one of {', '.join(known)}")
 
 
 def _allowed(base: Run, head: Run) -> tuple[str, ...]:

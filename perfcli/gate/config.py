@@ -36,6 +36,8 @@ class Config:
     max_age_days: int = MAX_AGE_DAYS
     budget: float | None = None
     """Seconds to measure a check for, at most."""
+    typed: tuple[str, ...] = ()
+    """Options of the command line that mean these files, for commands that are suggested."""
 
     @property
     def folder(self) -> Path:

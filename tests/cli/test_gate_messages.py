@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from perfcli.commands import _gate_checks
+from perfcli.gate.checks import Check
+from perfcli.model import Run
 
 CHECK = '[[checks]]\nscenario = "softmax"\n'
 BASELINE = Path("perfcli-baseline.toml")
@@ -58,3 +63,98 @@ def test_a_share_of_a_kernel_may_be_a_percentage(perfcli: Any) -> None:
     configure('kernels."*".occupancy = { most = "1 %" }\n' + CHECK)
     assert perfcli("baseline", "update", "--reason", "x").code == 0
     assert perfcli("gate").code == 0
+
+
+SPILLING = CHECK + 'options = { "triton.mix_order_reduction_max_reads" = 12 }\n'
+
+
+def test_quiet_says_what_is_not_a_pass(perfcli: Any) -> None:
+    configure(CHECK + '[[checks]]\nscenario = "rmsnorm"\n')
+    assert perfcli("baseline", "update", "--reason", "x", "rmsnorm").code == 0
+    result = perfcli("gate", "-q")
+    lines = result.out.splitlines()
+    assert (result.code, lines[0]) == (4, "ERROR  2 checks: 1 could not be judged, 1 passed")
+    assert lines[1].startswith("  ERROR   softmax@h100  perfcli-baseline.toml has no check softmax")
+    assert len(lines) == 2
+    configure('[[checks]]\nscenario = "rmsnorm"\n')
+    assert perfcli("gate", "-q").out.splitlines() == ["PASS  1 check: 1 passed"]
+
+
+def test_a_broken_limit_is_said_quietly(perfcli: Any) -> None:
+    configure(CHECK)
+    assert perfcli("baseline", "update", "--reason", "x").code == 0
+    configure(SPILLING)
+    lines = perfcli("gate", "-q").out.splitlines()
+    assert [line[:28] for line in lines[1:]] == ["  FAIL    softmax@h100  spil"]
+
+
+def test_suggested_commands_name_the_files_that_were_given(perfcli: Any) -> None:
+    Path("my config.toml").write_text(CHECK + 'name = "a \'b"\n', encoding="utf-8")
+    files = ("--config", "my config.toml", "--baseline", "base.toml")
+    typed = "--config 'my config.toml' --baseline base.toml"
+    complaint = perfcli("gate", *files).complaint
+    assert complaint.endswith(f'perfcli baseline update {typed} --reason "first baseline"')
+    Path("base.toml").write_text("format = 1\n")
+    said = perfcli("gate", *files, "-q").out
+    assert f"perfcli baseline update 'a '\"'\"'b@h100' {typed} --reason \"…\"" in said
+    document = Path("report.md")
+    perfcli("gate", *files, "--markdown", str(document))
+    assert f"perfcli gate {typed}" in document.read_text()
+
+
+def test_other_parameters_with_the_command_that_takes_them(perfcli: Any) -> None:
+    configure(CHECK)
+    assert perfcli("baseline", "update", "--reason", "x").code == 0
+    configure(CHECK + "params = { rows = 64 }\n")
+    result = perfcli("gate", "-q")
+    assert result.code == 4
+    assert "--allow params" in result.out
+    assert result.out.rstrip().endswith('perfcli baseline update softmax@h100 --reason "…"')
+
+
+def test_what_a_gate_may_allow(perfcli: Any) -> None:
+    configure(CHECK)
+    complaint = perfcli("gate", "--allow", "foo").complaint
+    assert complaint.endswith("target, dynamic, torch, triton, ptxas")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "it has no format = 1; take it back with git, or make it anew with"),
+        (b"\xff\x00", "is not text: "),
+        (b"format = 1\n[checks.a]\n", "check a is broken ('created' is missing): take it back"),
+    ],
+)
+def test_what_is_no_baseline(perfcli: Any, content: bytes, said: str) -> None:
+    configure(CHECK)
+    BASELINE.write_bytes(content)
+    result = perfcli("gate")
+    assert (result.code, said in result.complaint) == (2, True), result.complaint
+    assert 'make it anew with perfcli baseline update --reason "…"' in result.complaint
+    assert perfcli("baseline", "update", "--reason", "x").code == 0
+
+
+def test_a_baseline_that_is_a_folder(perfcli: Any) -> None:
+    configure(CHECK)
+    BASELINE.mkdir()
+    result = perfcli("gate")
+    assert (result.code, "is a folder: the baseline is a file" in result.complaint) == (2, True)
+
+
+def test_a_check_without_kernels_keeps_no_other_from_being_taken_in(
+    perfcli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure(CHECK + '[[checks]]\nname = "empty"\nscenario = "rmsnorm"\n')
+    checked = _gate_checks.check_kernels
+
+    def none(run: Run, check: Check) -> None:
+        checked(replace(run, kernels=()) if check.name == "empty@h100" else run, check)
+
+    monkeypatch.setattr(_gate_checks, "check_kernels", none)
+    result = perfcli("baseline", "update", "--reason", "x")
+    assert result.code == 2
+    assert result.complaint.startswith("perfcli: empty@h100: nothing to compare: rmsnorm has no")
+    assert "take the check out" in result.complaint
+    assert "softmax@h100" in BASELINE.read_text()
+    assert "empty" not in BASELINE.read_text()
