@@ -7,7 +7,8 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from perfcli.commands._init_ci_files import Step, filled, put
+from perfcli import units
+from perfcli.commands._init_ci_files import Step, check_inside, filled, put, quoted
 from perfcli.errors import PerfcliError
 
 PROJECT = Path("pyproject.toml")
@@ -20,14 +21,14 @@ BUILDERS = ("scenario", "build", "make", "make_model")
 EXAMPLE = """\
 # An example that comes with perfcli; put a model of your own in its place: a function without
 # arguments that returns (module or function, inputs), or (module, inputs, "training").
-# scenario = "{hint}"
+# scenario = {hint}
 name = "example"
 scenario = "rmsnorm"
 preset = "smoke"
 """
 FOUND = """\
-name = "{name}"
-scenario = "{scenario}"
+name = {name}
+scenario = {scenario}
 """
 
 
@@ -35,6 +36,7 @@ def write(root: Path) -> Step:
     """The configuration, where there is none; what is there is never touched."""
     if (root / OWN).exists():
         return Step(f"kept   {OWN}")
+    check_inside(root, OWN)  # a link that leads nowhere
     path = root / PROJECT
     if not path.exists():
         return put(root, OWN, _text(root), force=False)
@@ -61,6 +63,7 @@ def _appended(root: Path, path: Path, old: str, document: dict[str, object]) -> 
     tool.pop("perfcli")
     if tool != document.get("tool", {}):
         return put(root, OWN, _text(root), force=False)
+    check_inside(root, PROJECT)
     try:
         path.write_bytes(new.encode("utf-8"))
     except OSError as error:
@@ -72,11 +75,12 @@ def _text(root: Path) -> str:
     candidates = list(_candidates(root))
     for path, name in candidates:
         if name:
-            check = FOUND.format(name=path.stem, scenario=f"{path.as_posix()}:{name}")
+            scenario = quoted(f"{path.as_posix()}:{name}")
+            check = FOUND.format(name=quoted(units.printable(path.stem)), scenario=scenario)
             break
     else:
         hint = candidates[0][0].as_posix() if candidates else "path/to/model.py"
-        check = EXAMPLE.format(hint=f"{hint}:build")
+        check = EXAMPLE.format(hint=quoted(f"{hint}:build"))
     return filled("config.toml", {"@CHECK@\n": check})
 
 

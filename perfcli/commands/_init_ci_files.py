@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -111,10 +112,27 @@ def filled(template: str, values: Mapping[str, str]) -> str:
     return text
 
 
+def quoted(text: str) -> str:
+    """A text as TOML writes it in a line: as JSON does, but for one character."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def check_inside(root: Path, place: Path) -> None:
+    """Raises PerfcliError for a file that is a link, or behind one that leads out of the
+    repository: a checkout of someone else's must not have files elsewhere written."""
+    path = root / place
+    if path.is_symlink():
+        raise PerfcliError(f"can't write {place}: it is a link, a file is expected")
+    if not path.resolve().is_relative_to(root.resolve()):
+        raise PerfcliError(f"can't write {place}: a link leads out of the repository")
+
+
 def put(root: Path, place: Path, text: str, force: bool) -> Step:
     """Write a file that is not there, or that may be overwritten."""
     path = root / place
     there = os.path.lexists(path)
+    if not there or force:
+        check_inside(root, place)
     if there and not force:
         same = path.is_file() and path.read_text(encoding="utf-8", errors="replace") == text
         return Step(f"kept   {place}{' (the same)' if same else ''}")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from perfcli.commands._init_ci_files import Step, filled, put
+from perfcli.commands._init_ci_files import Step, filled, put, quoted
 from perfcli.errors import PerfcliError
 
 PLACE = Path("perfcli-gpu.toml")
@@ -33,13 +32,28 @@ def write(root: Path, configuration: Path) -> Step:
 def _lines(check: dict[str, Any]) -> Iterator[str]:
     for name in KEPT:
         if isinstance(check.get(name), str):
-            yield f"{name} = {_value(check[name])}"
-    params = check.get("params")
-    if isinstance(params, dict) and params:
-        inside = ", ".join(f"{_value(key)} = {_value(value)}" for key, value in params.items())
-        yield f"params = {{ {inside} }}"
+            yield f"{name} = {quoted(check[name])}"
+    if check.get("dynamic") is True:
+        yield "dynamic = true"
+    for name in ("params", "options"):
+        table = check.get(name)
+        if isinstance(table, dict) and table:
+            yield f"{name} = {_value(table)}"
 
 
 def _value(value: object) -> str:
-    """A scalar as TOML writes it; its texts are JSON's, but for one character."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    """As TOML writes it, in a line. Raises PerfcliError for what no check has: dates."""
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{quoted(k)} = {_value(v)}' for k, v in value.items())} }}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_value, value))}]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, str):
+        return quoted(value)
+    raise PerfcliError(
+        f"can't write {PLACE}: a check has {value}, where a text, a number or a truth value is "
+        "expected"
+    )
