@@ -51,6 +51,8 @@ def match(base: Kernels, head: Kernels, nodes_agree: bool = True) -> tuple[Match
         here.take_overlapping(pieces, method, _FALLBACK if method != methods[0] else 0.0)
         here.take_identical(None, 0.9)
     here.take_absorbed(here.nodes if nodes_agree else here.pieces("operators"))
+    for method in methods:
+        here.take_only(here.pieces(method), method)
     here.take(_same_names(*here.sides()))
     here.take([Match((index,), (), "gone", "none", 1.0) for index in here.left])
     here.take([Match((), (index,), "new", "none", 1.0) for index in here.right])
@@ -145,14 +147,30 @@ class _Matching:
         self.found = kept
         self.take([replace(m, relation=absorb.relation(m.base, m.head)) for m in changed])
 
+    def take_only(self, pieces: Both, method: str) -> None:
+        """A graph's only kernels of both sides, if they share anything at all: an operator that is
+        decomposed in another way has few nodes in common with what it was."""
+        ours, theirs = pieces
+        self.take(
+            [
+                Match((b,), (h,), "changed", method, _ALONE)
+                for b in self.left
+                for h in self.right
+                if self._only(b, h) and ours[b] & theirs[h]
+            ]
+        )
+
     def surely(self, found: Match) -> Match:
         """A graph's only kernels of both sides belong together, however little they share."""
         if len(found.base) != 1 or len(found.head) != 1 or found.method not in _TRUST:
             return found
-        ours, theirs = self.base[found.base[0]].graph, self.head[found.head[0]].graph
-        if ours != theirs or self.per_graph[ours] != 2:
+        if not self._only(found.base[0], found.head[0]):
             return found
         return replace(found, confidence=max(found.confidence, _ALONE))
+
+    def _only(self, base: int, head: int) -> bool:
+        ours, theirs = self.base[base].graph, self.head[head].graph
+        return ours == theirs and self.per_graph[ours] == 2
 
     def _identical(self, pair: Edge, method: str, confidence: float) -> Match:
         ours, theirs = self.base[pair[0]].binary_hash, self.head[pair[1]].binary_hash
