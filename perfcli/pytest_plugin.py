@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 import pytest
 
@@ -79,10 +79,15 @@ class KernelsFixture:
         preset: str | None = None,
         by_value: Iterable[ModuleType] = (),
         timeout: float | None = 600.0,
+        **misspelt: Never,
     ) -> Kernels:
         """``perfcli.inspect``, for ``fn(*args, **kwargs)``. The test's own module is sent as it is
         in this process; other modules are imported by the worker."""
         __tracebackhide__ = True
+        if misspelt:
+            from perfcli.library.speaking import refuse
+
+            refuse("kernels", self.__call__, misspelt)
         if device != "cpu":
             _skip_without("triton")
         from perfcli.errors import PerfcliError
@@ -176,7 +181,11 @@ def _shown(seen: list[Kernels], config: pytest.Config) -> str:
 
 
 def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
-    """Which kernels have most of a total that is not what a test expected."""
+    """Which kernels have most of a total that is not what a test expected; why an outcome of a
+    comparison is what it is."""
+    said: Any = next((side for side in (left, right) if type(side).__name__ == "Said"), None)
+    if said is not None and hasattr(said, "reason"):
+        return [f"{str(left)!r} {op} {str(right)!r}", said.reason]
     total: Any = next((side for side in (left, right) if type(side).__name__ == "Total"), None)
     if total is None or not hasattr(total, "parts"):
         return None

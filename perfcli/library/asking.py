@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import ModuleType
-from typing import Any
+from typing import Any, Never
 
 from perfcli import environment
 from perfcli import options as torchs_options
@@ -16,6 +16,7 @@ from perfcli.commands._request import Question, Side, choose_device, describe
 from perfcli.errors import PerfcliError
 from perfcli.library.compiling import Call, compiled
 from perfcli.library.kernels import Kernels, kernels_of
+from perfcli.library.speaking import in_python, refuse
 from perfcli.library.torchs import eager
 from perfcli.model import CompileRequest, Mode, OptionValue, Scalar, Variant
 from perfcli.units import setting
@@ -38,6 +39,7 @@ def inspect(
     by_value: Iterable[ModuleType] = (),
     jobs: int | None = None,
     timeout: float | None = 600.0,
+    **misspelt: Never,
 ) -> Kernels:
     """Compile a function for a GPU that need not be there, and say what its kernels are made of.
 
@@ -68,7 +70,44 @@ def inspect(
         CompileFailed: Inductor or Triton do.
         WorkerFailed: the worker died, or took longer than ``timeout``.
     """
-    variant = _assignments(options, env)
+    if misspelt:
+        refuse("inspect", inspect, misspelt)
+    with in_python():
+        return _inspected(
+            fn,
+            args,
+            kwargs,
+            target=target,
+            device=device,
+            mode=mode,
+            dynamic=dynamic,
+            variant=_assignments(options, env),
+            name=name,
+            params=params,
+            preset=preset,
+            by_value=tuple(by_value),
+            jobs=jobs,
+            timeout=timeout,
+        )
+
+
+def _inspected(
+    fn: Callable[..., Any] | str | os.PathLike[str],
+    args: Any,
+    kwargs: Mapping[str, Any] | None,
+    *,
+    target: str | None,
+    device: str | None,
+    mode: Mode,
+    dynamic: bool,
+    variant: tuple[str, ...],
+    name: str | None,
+    params: Mapping[str, Scalar] | None,
+    preset: str | None,
+    by_value: tuple[ModuleType, ...],
+    jobs: int | None,
+    timeout: float | None,
+) -> Kernels:
     if isinstance(fn, str | os.PathLike):
         if kwargs or _arguments(args) or by_value or name or mode != "forward":
             raise PerfcliError(
@@ -85,7 +124,7 @@ def inspect(
         raise PerfcliError(f"expected a function, a module or a name, got a {type(fn).__name__}")
     if mode not in ("forward", "training"):
         raise PerfcliError(f"mode is forward or training, not {mode!r}")
-    call = Call(eager(fn), _arguments(args), dict(kwargs or {}), mode, tuple(by_value))
+    call = Call(eager(fn), _arguments(args), dict(kwargs or {}), mode, by_value)
     request = _request(name or _name(fn), target, device, dynamic, jobs, variant)
     return kernels_of(compiled(call, request, timeout))
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self, cast
 
+from perfcli import units
 from perfcli.diagnosis import diagnose
 from perfcli.diff.compare import compare
 from perfcli.library.frames import comparison_frame
@@ -14,9 +15,27 @@ from perfcli.model import Comparison, Finding, KernelGroup, Outcome, Run
 
 # Whoever holds two functions together knows that they have two names.
 _NAMES = ("scenario", "params")
+MOST_GROUPS = 5
+"""Groups of kernels that a failed assertion names."""
 
 
-@dataclass(frozen=True, slots=True)
+class Said(str):
+    """An outcome that remembers its ``reason``, which a failed assertion shows."""
+
+    __slots__ = ("reason",)
+    reason: str
+
+    @classmethod
+    def of(cls, comparison: Comparison) -> Self:
+        made = cls(comparison.outcome)
+        made.reason = comparison.reason
+        return made
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (str(self),)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Compared:
     """What changed from a base to a head."""
 
@@ -26,7 +45,7 @@ class Compared:
     @property
     def outcome(self) -> Outcome:
         """Of the head: ``worse``, ``better``, ``same``, ``unknown``."""
-        return self.comparison.outcome
+        return cast(Outcome, Said.of(self.comparison))
 
     @property
     def reason(self) -> str:
@@ -48,6 +67,35 @@ class Compared:
         (kernels' names), ``method``, ``confidence``, and for each metric ``…_base``, ``…_head``
         and ``…_delta``."""
         return comparison_frame(self.comparison)
+
+    def assert_not_worse(self) -> None:
+        """Raises AssertionError where the head is worse, or nobody can tell, with the reason and
+        the kernels that changed."""
+        if self.comparison.outcome not in ("worse", "unknown"):
+            return
+        changed = [
+            group for group in self.groups if any(c.outcome == "worse" for c in group.changes)
+        ]
+        lines = [f"{self.comparison.outcome}: {self.reason}"]
+        lines += [line for group in changed[:MOST_GROUPS] for line in self._lines(group)]
+        if more := len(changed) - MOST_GROUPS:
+            lines += [f"… and {units.plural(more, 'group')} of kernels more"] if more > 0 else []
+        raise AssertionError(units.printable("\n".join(lines)))
+
+    def _lines(self, group: KernelGroup) -> Iterator[str]:
+        base, head = self.comparison.base.kernels, self.comparison.head.kernels
+        ours = ", ".join(base[index].name for index in group.match.base)
+        theirs = ", ".join(head[index].name for index in group.match.head)
+        yield f"{group.match.relation}: {ours or 'nothing'} → {theirs or 'nothing'}"
+        for change in group.changes:
+            if change.outcome == "worse":
+                title, write = units.title(change.metric), units.writer(change.metric)
+                yield f"    {title} {write(change.base)} → {write(change.head)}"
+
+    def __repr__(self) -> str:
+        because = self.comparison.because
+        why = because.change if because else self.reason.partition(":")[0]
+        return units.printable(f"<Compared: {self.comparison.outcome}, {why}>")
 
     def report(self, columns: int = 100) -> str:
         """What ``perfcli compare`` shows."""

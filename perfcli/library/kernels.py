@@ -10,10 +10,12 @@ from typing import Any, overload
 
 from perfcli import diagnosis, runfile, units
 from perfcli.commands._obtain import Obtained
+from perfcli.commands._output import check_writable
 from perfcli.errors import PerfcliError
 from perfcli.library.compared import Compared, compared
 from perfcli.library.frames import kernels_frame
 from perfcli.library.kernel import Kernel
+from perfcli.library.speaking import in_python
 from perfcli.library.text import as_text, screen
 from perfcli.library.total import NotKnown, Total, counted, total
 from perfcli.model import Finding, Run, Severity
@@ -129,11 +131,12 @@ class Kernels(Sequence[Kernel]):
         Raises NotComparable where target, device, mode or shapes differ in kind (``allow`` names
         what may: ``target``, ``device``, ``mode``, ``dynamic``).
         """
-        if not isinstance(base, Kernels):
-            from perfcli.commands._obtain import stored
+        with in_python():
+            if not isinstance(base, Kernels):
+                from perfcli.commands._obtain import stored
 
-            base = kernels_of(stored(str(base)))
-        return compared(base.run, self.run, allow)
+                base = kernels_of(stored(str(base)))
+            return compared(base.run, self.run, (allow,) if isinstance(allow, str) else allow)
 
     def assert_no_findings(self, *codes: str, severity: Severity = "info") -> None:
         """Raises AssertionError that lists them where a rule has something to say.
@@ -158,8 +161,12 @@ class Kernels(Sequence[Kernel]):
         return shown + "".join(f"{_line(f)}\n" for f in self.findings)
 
     def save(self, path: str | Path) -> Path:
-        """Writes a stored run, which perfcli's commands, ``compare`` and ``inspect`` read."""
+        """Writes a stored run, which perfcli's commands, ``compare`` and ``inspect`` read.
+
+        Raises PerfcliError where it can't be written; no folder is made.
+        """
         target = Path(path)
+        check_writable(target)
         if self.obtained.bundle is not None:
             runfile.write(self.obtained.bundle, target)
         elif self.obtained.path is not None:

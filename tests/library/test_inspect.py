@@ -14,6 +14,7 @@ import pytest
 import perfcli
 from perfcli.errors import NotComparable, PerfcliError, UserCodeFailed
 from perfcli.library import Kernels
+from perfcli.library.speaking import said_in_python
 
 MAX_READS = "triton.mix_order_reduction_max_reads"
 SPILLING = "triton_red_fused_add_mul_rms_norm_sum_0"
@@ -109,6 +110,39 @@ def test_compare() -> None:
         plain().compare(perfcli.inspect(norm, target="a100"))
     allowed = plain().compare(perfcli.inspect(norm, target="a100"), allow=["target"])
     assert any("a100" in text for text in allowed.comparison.differences)
+
+
+def test_not_worse() -> None:
+    compared = spilling().compare(plain())
+    assert repr(compared) == "<Compared: worse, spilled words 0 → 46>"
+    with pytest.raises(AssertionError) as caught:
+        compared.assert_not_worse()
+    first, *more = str(caught.value).splitlines()
+    assert first == f"worse: {compared.reason}"
+    assert any(line.startswith("fused: ") and line.endswith(SPILLING) for line in more)
+    assert "    spilled words 0 → 46" in more
+    plain().compare(spilling()).assert_not_worse()
+    plain().compare(plain()).assert_not_worse()
+    assert type(pickle.loads(pickle.dumps(compared.outcome))) is str
+
+
+def test_errors_are_in_the_words_of_python() -> None:
+    with pytest.raises(NotComparable, match=r"anyway: allow=\('target',\)\)"):
+        plain().compare(perfcli.inspect(norm, target="a100"))
+    with pytest.raises(PerfcliError, match=r'^target="h100" is a GPU: leave out target or'):
+        perfcli.inspect(norm, target="h100", device="cpu")
+    text = "a (compare anyway: --allow target --allow mode); for example --target h100"
+    assert said_in_python(text) == (
+        "a (compare anyway: allow=('target', 'mode')); for example target=\"h100\""
+    )
+    with pytest.raises(TypeError, match=r"inspect\(\) has no argument 'targt': .* 'target'\?"):
+        perfcli.inspect(norm, targt="h100")  # type: ignore[arg-type]
+
+
+def test_no_folder_is_made(tmp_path: Path) -> None:
+    with pytest.raises(PerfcliError, match="there is no folder"):
+        plain().save(tmp_path / "nowhere" / "x.json")
+    assert not (tmp_path / "nowhere").exists()
 
 
 def test_functions_of_two_names_are_compared() -> None:

@@ -83,6 +83,28 @@ def test_all_of_it(pytester: pytest.Pytester) -> None:
     assert result.stdout.str().count(" LDG  STG  LDL  STL") == 13
 
 
+def test_an_outcome_says_why(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+        def test_same(kernels):
+            spilling = {"triton.mix_order_reduction_max_reads": 64}
+            k = kernels(print, 1, target="h100", options=spilling)
+            assert k.compare(kernels(print, 1, target="h100")).outcome != "worse"
+
+        def test_misspelt(kernels):
+            kernels(print, 1, targt="h100")
+        """,
+    )
+    result.stdout.fnmatch_lines(
+        [
+            "E * assert 'worse' != 'worse'",
+            "E * spilled words 0 → 46: *",
+            "E * TypeError: kernels() has no argument 'targt': did you mean 'target'?",
+        ]
+    )
+
+
 def test_a_failure_elsewhere_shows_nothing(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,

@@ -1,0 +1,43 @@
+"""Errors in the words of Python: the commands name what they take as options."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NoReturn
+
+from perfcli.errors import PerfcliError
+
+_ALLOW = re.compile(r"--allow (\w+)(?: --allow (\w+))*")
+_VALUES = re.compile(r"--(target|device) (h100|cpu|cuda)\b")
+_NAMES = re.compile(r"--(target|device|dynamic|preset|timeout|jobs)\b")
+
+
+@contextlib.contextmanager
+def in_python() -> Iterator[None]:
+    """What is raised inside says ``allow=("target",)`` instead of ``--allow target``."""
+    try:
+        yield
+    except PerfcliError as error:
+        error.args = (said_in_python(str(error)), *error.args[1:])
+        raise
+
+
+def said_in_python(text: str) -> str:
+    text = _ALLOW.sub(lambda found: f"allow={tuple(found[0].split()[1::2])!r}", text)
+    text = _VALUES.sub(r'\1="\2"', text)
+    return _NAMES.sub(r"\1", text)
+
+
+def refuse(called: str, function: Callable[..., Any], unknown: Mapping[str, object]) -> NoReturn:
+    """Raises TypeError for arguments that a function does not have, with the nearest."""
+    name = next(iter(unknown))
+    known = [
+        n for n, p in inspect.signature(function).parameters.items() if p.kind != p.VAR_KEYWORD
+    ]
+    near = difflib.get_close_matches(name, known, 1, 0.6)
+    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+    raise TypeError(f"{called}() has no argument {name!r}: {hint}")
