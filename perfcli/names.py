@@ -1,11 +1,14 @@
-"""Names that people type: dashes and underscores are the same, a typo gets the nearest."""
+"""Names that people type: dashes and underscores are the same, a typo gets the nearest; and those
+that Inductor gives kernels."""
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 LISTED = 12
+_NUMBER = re.compile(r"(_\d+)+$")
 
 
 def public(name: str) -> str:
@@ -16,6 +19,12 @@ def public(name: str) -> str:
 def internal(name: str) -> str:
     """How a name is spelled in Python: ``kv-heads`` becomes ``kv_heads``."""
     return name.strip().replace("-", "_")
+
+
+def stem(kernel: str) -> str:
+    """``triton_red_fused_add`` of ``triton_red_fused_add_12``, which one kernel more before it
+    renames, and of its label in a baseline, ``triton_red_fused_add#2``."""
+    return _NUMBER.sub("", kernel.partition("#")[0])
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

@@ -13,10 +13,10 @@ from dataclasses import replace
 
 from perfcli.baseline import reading
 from perfcli.baseline.entry import Entry
-from perfcli.baseline.labels import stem
 from perfcli.baseline.operators import Node, Sort, numbered, origin, sort_of
 from perfcli.baseline.versions import public
 from perfcli.model import Candidate, Environment, Finding, KernelFacts, Origin, Run
+from perfcli.names import stem
 
 
 def fitted(entry: Entry, head: Run) -> tuple[Run, tuple[Finding, ...]]:

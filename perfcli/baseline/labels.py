@@ -3,18 +3,11 @@ kernel more renames all behind it. A label is the name without its number."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 
 from perfcli.model import KernelFacts
-
-_NUMBER = re.compile(r"(_\d+)+$")
-
-
-def stem(name: str) -> str:
-    """``triton_red_fused_add`` of ``triton_red_fused_add_12``, and of its label."""
-    return _NUMBER.sub("", name.partition("#")[0])
+from perfcli.names import stem
 
 
 def labels(kernels: Sequence[KernelFacts]) -> list[str]:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import datetime
 import fnmatch
-import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from perfcli.errors import PerfcliError
 from perfcli.gate.metrics import PER_KERNEL, TOTALS, higher_is_better
 from perfcli.gate.tables import Table
 from perfcli.model import Allowance
-from perfcli.names import suggestion
+from perfcli.names import stem, suggestion
 
 EVERYTHING = "*"
-_NUMBER = re.compile(r"(_\d+)+$")
 
 
 def read_allowance(table: Table) -> Allowance:
@@ -82,7 +80,7 @@ def warnings(
 
 def named(pattern: str, name: str) -> bool:
     """Whether a pattern means a kernel: by its name, with or without its number."""
-    return any(fnmatch.fnmatchcase(each, pattern) for each in (name, _NUMBER.sub("", name)))
+    return any(fnmatch.fnmatchcase(each, pattern) for each in (name, stem(name)))
 
 
 def covers(allowance: Allowance, limit: str, names: Sequence[str], value: float | None) -> bool:

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from perfcli import units
 from perfcli.model import Comparison, KernelFacts, KernelGroup, Relation
 
 NAMED = 6
-_NUMBER = re.compile(r"(_\d+)+$")
 
 
 def against_a_baseline(comparison: Comparison) -> bool:
     """A base that was read from a baseline was never stored: it has no id. Elsewhere the list of
     kernels says what these rules say."""
     return not comparison.base.id
-
-
-def stem(name: str) -> str:
-    """``triton_red_fused_add`` of ``triton_red_fused_add_12``, and of a baseline's
-    ``triton_red_fused_add#2``."""
-    return _NUMBER.sub("", name.partition("#")[0])
 
 
 def groups(comparison: Comparison, relation: Relation) -> list[KernelGroup]:

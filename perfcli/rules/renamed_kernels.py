@@ -17,8 +17,9 @@ from collections.abc import Iterator
 
 from perfcli import units
 from perfcli.model import Comparison, Finding, Rule
+from perfcli.names import stem
 from perfcli.rules._evidence import origin_of
-from perfcli.rules._kernel_names import NAMED, against_a_baseline, stem
+from perfcli.rules._kernel_names import NAMED, against_a_baseline
 
 
 def check(comparison: Comparison) -> Iterator[Finding]:

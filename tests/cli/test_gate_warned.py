@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from perfcli.commands import _today
+from perfcli.commands._today import iso, today
 
 CONFIG = """
 [kernels."triton_*"]
@@ -70,5 +70,5 @@ def far_away(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.usefixtures("far_away")
 def test_a_day_is_that_of_utc() -> None:
     before = datetime.now(UTC).date()
-    assert before <= _today.today() <= datetime.now(UTC).date()
-    assert _today.iso() >= before.isoformat()
+    assert before <= today() <= datetime.now(UTC).date()
+    assert iso() >= before.isoformat()

@@ -7,8 +7,8 @@ from handmade import kernel, run
 
 from perfcli.diff.compare import compare
 from perfcli.model import Comparison, Finding, Rule
+from perfcli.names import stem
 from perfcli.rules import gone_kernels, new_kernels, renamed_kernels
-from perfcli.rules._kernel_names import stem
 
 BASE = [kernel("triton_poi_fused_add", "add"), kernel("triton_poi_fused_mul#2", "mul")]
 SAME = [
