@@ -9,7 +9,6 @@ exactly one match.
 from __future__ import annotations
 
 import functools
-import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence, Set
 from dataclasses import dataclass, field, replace
@@ -18,6 +17,7 @@ from perfcli.diff import absorb, pairs
 from perfcli.diff.overlap import Edge, Work, connect
 from perfcli.diff.work import Both, Kernels, Operators, direction, nodes
 from perfcli.model import KernelFacts, Match
+from perfcli.names import stem
 
 # How far a method is trusted, times how much of the work is shared.
 _TRUST = {"nodes": 1.0, "operators": 0.8}
@@ -207,4 +207,4 @@ def _same_names(base: Kernels, head: Kernels, left: list[int], right: list[int])
 
 
 def _stem(kernel: KernelFacts) -> Hashable:
-    return (direction(kernel), re.sub(r"(_\d+)+$", "", kernel.name))
+    return (direction(kernel), stem(kernel.name))
