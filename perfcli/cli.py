@@ -13,7 +13,8 @@ from typing import Annotated
 
 import typer
 
-from perfcli import __version__, units
+from perfcli import __version__
+from perfcli.commands._progress import remark
 from perfcli.errors import PerfcliError, show_traceback, unexpected
 
 Command = Callable[..., int]
@@ -132,6 +133,6 @@ def _guarded(command: Command) -> Callable[..., None]:
 
 
 def _complain(message: str, detail: str = "") -> None:
-    typer.echo(f"perfcli: {units.printable(' '.join(message.split()))}", err=True)
+    typer.echo(remark(f"perfcli: {' '.join(message.split())}"), err=True)
     if detail.strip():
-        typer.echo(units.printable(detail.rstrip()), err=True)
+        typer.echo(remark(detail.rstrip()), err=True)

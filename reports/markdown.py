@@ -7,8 +7,8 @@ from perfcli.model import Document, Judgement
 
 from ._markdown_document import document
 
-# GitHub takes no longer body of an issue or a comment.
-MOST_CHARACTERS = 65_536
+# GitHub takes 65,536 in the body of an issue or a comment, where who posts it may put a mark first.
+MOST_CHARACTERS = 65_536 - 64
 
 
 def render(judgement: Judgement) -> str:

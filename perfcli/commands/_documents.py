@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO, TypeAlias
@@ -76,20 +76,40 @@ class Wanted:
         return sys.stderr if self.stdout else sys.stdout
 
 
-def check(wanted: Wanted) -> None:
-    """Raises PerfcliError where a document could not be written, or two go to the same file,
-    before anybody waits for what they are to hold."""
+def check(wanted: Wanted, inputs: Sequence[str | Path] = ()) -> None:
+    """Raises PerfcliError where a document could not be written, two go to the same file, or one
+    to a file that is read, before anybody waits for what they are to hold. ``inputs``: files, and
+    how scenarios and runs are named."""
+    read = {path.resolve(): path for path in _files(inputs)}
     named = {**wanted.files, **({"json": wanted.json} if wanted.json else {})}
     taken: dict[Path, str] = {}
     for name, path in named.items():
         _output.check_writable(path)
-        place = path if path == STDOUT else path.absolute()
+        place = path if path == STDOUT else path.resolve()
+        if place in read:
+            raise PerfcliError(
+                f"--{name} {path} would overwrite {read[place]}, which is read: name another file"
+            )
         if place in taken:
             where = "stdout" if path == STDOUT else str(path)
             raise PerfcliError(f"--{taken[place]} and --{name} both write {where}: name two files")
         taken[place] = name
     if wanted.github:
         _github_output.check()
+
+
+def _files(inputs: Sequence[str | Path]) -> Iterator[Path]:
+    from perfcli import registry, store, userfile
+
+    for each in inputs:
+        path = each if isinstance(each, Path) else None
+        if isinstance(each, str) and registry.is_user_file(each):
+            path = Path(userfile.split(each)[0])
+        elif isinstance(each, str):
+            with suppress(PerfcliError):  # several may be meant: that is said where it is read
+                path = store.locate(each)
+        if path is not None:
+            yield path
 
 
 def write(

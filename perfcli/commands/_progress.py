@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -26,6 +27,18 @@ _PHASES = {
 }
 
 
+def remark(text: str) -> str:
+    """As it goes to stderr, which GitHub Actions reads for workflow commands as well: a line of a
+    user's traceback must not be one."""
+    text = units.printable(text)
+    if not os.environ.get("GITHUB_ACTIONS"):
+        return text
+    return "\n".join(
+        f"| {line}" if line.lstrip().startswith(("::", "##[")) else line
+        for line in text.split("\n")
+    )
+
+
 class Notes:
     """Where remarks go that are neither result nor error."""
 
@@ -34,11 +47,11 @@ class Notes:
 
     def say(self, text: str) -> None:
         if not self.quiet:
-            print(units.printable(text), file=sys.stderr, flush=True)  # noqa: T201
+            print(remark(text), file=sys.stderr, flush=True)  # noqa: T201
 
     def warn(self, text: str) -> None:
         """Said even when quiet: something is not as it was asked for."""
-        print(units.printable(f"warning: {text}"), file=sys.stderr, flush=True)  # noqa: T201
+        print(remark(f"warning: {text}"), file=sys.stderr, flush=True)  # noqa: T201
 
 
 class Reporter:

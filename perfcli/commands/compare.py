@@ -104,7 +104,7 @@ def compare(
 
     check_allowed(allow or ())
     wanted = documents.Wanted(markdown, html, junit, sarif, github, json)
-    documents.check(wanted)
+    documents.check(wanted, [base, head or ""])
     notes = Notes(quiet)
     how = _obtain.How(fresh, timeout, fake, tuple(toggle or ()))
     names = tuple(allow_env or ())

@@ -70,17 +70,17 @@ def gate(
 
     _gate_run.check_aspects(allow or ())
     wanted = documents.Wanted(markdown, html, junit, sarif, github, json)
-    documents.check(wanted)
     wish = Wish(baseline, base_rev, base_python, tuple(allow_env or ()), no_time)
     wish.check()
     found = _gate_checks.configured(config, baseline)
+    documents.check(wanted, [found.path, found.baseline])
     meant = _gate_checks.chosen(found, checks or ())
     notes = Notes(quiet)
     how = How(fresh, timeout, fake)
     order = Order(found, how, tuple(allow or ()), jobs, notes, wish.allow_env, no_time)
     with base_of(wish, order) as compared:
         done = list(_gate_run.checked(meant, compared, order))
-    command = wish.command(checks or ())
+    command = wish.command(checks or (), found.typed)
     judgement = _gate_judgement.judgement(done, order, command, documents.project_root())
     try:
         documents.write(judgement, wanted, notes, lambda: _write_json(judgement, json))

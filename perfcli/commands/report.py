@@ -53,7 +53,7 @@ def report(
             "(perfcli compare shows two runs here, perfcli explain one)"
         )
     check_allowed(allow or ())
-    documents.check(wanted)
+    documents.check(wanted, runs)
     notes = Notes(quiet)
     pairings = _pairings(runs, allow or (), no_time, notes)
     judgement = _pairing.judgement_of(pairings)
