@@ -14,7 +14,7 @@ from perfcli import registry
 from perfcli.diff import objection
 from perfcli.diff.metrics import DECIDING
 from perfcli.errors import PerfcliError, RuleFailed
-from perfcli.model import Appearance, Comparison, Finding, Rule, Run
+from perfcli.model import ABOUT_NAMES, Appearance, Comparison, Finding, Rule, Run
 from perfcli.names import suggestion
 
 _SEVERITIES = ("error", "warning", "info")
@@ -92,11 +92,13 @@ def _explained(findings: Sequence[Finding]) -> Iterator[Finding]:
         yield replace(finding, explained_by=first[1]) if first else finding
 
 
-def _order(finding: Finding) -> tuple[int, int, bool, int, str, float]:
+def _order(finding: Finding) -> tuple[int, bool, int, bool, int, str, float]:
     """What came with the head, what is gone, what stayed; in each the gravest first, causes before
-    consequences. Amounts are only compared within one code: others count something else."""
+    consequences, and last what kernels there are. Amounts are only compared within one code:
+    others count something else."""
     return (
         _STAGES[finding.appearance],
+        finding.code in ABOUT_NAMES,
         _SEVERITIES.index(finding.severity),
         bool(finding.explained_by),
         _APPEARANCES.index(finding.appearance),

@@ -10,7 +10,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from perfcli import units
-from perfcli.model import Because, Comparison, Finding, KernelFacts, Outcome
+from perfcli.model import ABOUT_NAMES, Because, Comparison, Finding, KernelFacts, Outcome
 
 from . import _total_rows
 from ._counts import counts
@@ -145,12 +145,15 @@ def cause(comparison: Comparison) -> Finding | None:
     because = comparison.because
     if because is None or comparison.outcome not in ("worse", "unknown"):
         return None
-    came = [f for f in comparison.findings if f.came_with_head]
+    every = [f for f in comparison.findings if f.came_with_head]
+    came = [f for f in every if f.code not in ABOUT_NAMES]
     decided = [f for f in came if f.code == because.code]
     if decided or because.group is None:
         return next(iter(decided), None)
     blamed = set(comparison.groups[because.group].match.head)
     found = [finding for finding in came if blamed.intersection(finding.kernels)]
+    if not found and len(came) < len(every):  # new kernels: whatever else came with them
+        return next((f for f in came if f.severity != "info" and not f.explained_by), None)
     codes = {finding.code for finding in found}
     found.sort(key=lambda finding: not _by_what_was_set(finding, comparison))  # stable
     return next((f for f in found if f.explained_by not in codes), found[0] if found else None)

@@ -11,9 +11,9 @@ from perfcli.baseline import renewing
 from perfcli.commands._gate_order import Checked, Order
 from perfcli.commands._progress import Notes
 from perfcli.diagnosis import rules
-from perfcli.gate import allowances
+from perfcli.gate import allowances, excepting
 from perfcli.gate.config import Config
-from perfcli.model import GRAVEST_FIRST, Judged, Judgement, Passing
+from perfcli.model import GRAVEST_FIRST, Allowance, Judged, Judgement, Passing
 
 _GRAVEST_CODES = (2, 4, 1, 3, 0)
 """What was not judged comes before what failed: it may hide anything."""
@@ -59,12 +59,33 @@ def _warnings(done: Sequence[Checked], order: Order) -> Iterator[str]:
     config = order.config
     used = {allowance for each in done for allowance in each.used}
     if all(each.judged.outcome != "fault" for each in done) and len(done) == len(config.checks):
-        yield from allowances.warnings(config.allowances, used, order.today)
+        yield from allowances.warnings(
+            config.allowances, used, order.today, _exceeded(done, config)
+        )
         yield from _patterns_of_none(done, config)
     else:  # what was not looked at may need its exceptions
         yield from allowances.warnings(config.allowances, config.allowances, order.today)
     for each in done:
         yield from _of_check(each.judged, order)
+
+
+def _exceeded(done: Sequence[Checked], config: Config) -> dict[Allowance, float]:
+    """Exceptions that would cover something if it were less, and by which value."""
+    values = (
+        (allowance, excepting.exceeded(each.judged.comparison, allowance))
+        for allowance in config.allowances
+        for each in done
+        if each.judged.comparison is not None and allowance.limit in _broken(each.judged)
+    )
+    return {allowance: value for allowance, value in values if value is not None}
+
+
+def _broken(check: Judged) -> set[str]:
+    """Metrics of limits and codes of findings that fail a check."""
+    assert check.comparison is not None
+    findings = check.comparison.findings
+    codes = {findings[each.finding].code for each in check.findings if each.state == "broken"}
+    return codes | {each.limit.metric for each in check.limits if each.state == "broken"}
 
 
 def _patterns_of_none(done: Sequence[Checked], config: Config) -> Iterator[str]:

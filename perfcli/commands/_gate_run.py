@@ -70,7 +70,7 @@ def _result(check: Check, against: Against, order: Order) -> Result:
     """A slower step is measured once more before it counts."""
     config = order.config
     in_force = allowances.in_force(config.allowances, order.today)
-    policy = Policy(check.limits, in_force, config.fail_on, check.signs)
+    policy = Policy(check.limits, in_force, config.fail_on, check.signs, check.usual_spills)
     first = judged(against.comparison, policy)
     if against.again is None or confirming.slower(first) is None:
         return first

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from perfcli import units
+from perfcli.gate import wording
 from perfcli.model import Comparison, Finding, Judged, Judgement, KernelGroup
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ WORDS = {"pass": "PASS", "fail": "FAIL", "unsure": "UNSURE", "fault": "ERROR"}
 _STYLES = {"pass": "green", "fail": "bold red", "unsure": "yellow", "fault": "bold red"}
 _LISTED = 8
 _OF_NAMES = "PC80"  # new, gone and renamed kernels
+_WEIGH = ("bytes_moved", "peak_memory_bytes", "spilled_words", "vector_loads", "kernels")
+_WEIGH += ("graph_breaks", "extern_calls")
 
 
 def report(judgement: Judgement, quiet: bool) -> Group:
@@ -72,8 +75,16 @@ def _details(check: Judged) -> Iterator[str]:
                 yield f"{word}: {result.text}"
                 if result.allowance:
                     yield f"  {result.allowance.reason} ({result.allowance.owner})"
+    if check.outcome != "pass" and (better := list(_better(check.comparison))):
+        yield f"better: {', '.join(better)}"
     yield from _findings(check, check.comparison)
     yield from kernels(check.comparison)
+
+
+def _better(comparison: Comparison) -> Iterator[str]:
+    for change in comparison.totals:
+        if change.outcome == "better" and change.metric in _WEIGH:
+            yield wording.moved(change)
 
 
 def _findings(check: Judged, comparison: Comparison) -> Iterator[str]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from perfcli import units
+from perfcli.diff.alike import one_of
 from perfcli.diff.besides import besides
 from perfcli.diff.metrics import DECIDING, launched
 from perfcli.model import Because, Change, KernelFacts, KernelGroup, Outcome, Run
@@ -148,7 +149,8 @@ def _because(
             group=worst,
             kernel=to_look_at(groups[worst], base, head),
             how=how_changed(groups[worst]),
-            sums=f"{describe(groups[worst], base, head)}, {moved} {units.title(change.metric)}",
+            sums=f"{describe(groups[worst], base, head)}, {moved} {units.title(change.metric)}"
+            f"{one_of(groups[worst], groups)}",
         )
     for other in against[:1]:
         moved = units.signed(units.writer(other.metric), other.delta)

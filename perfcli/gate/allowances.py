@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import datetime
 import fnmatch
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from perfcli import units
 from perfcli.errors import PerfcliError
 from perfcli.gate.metrics import PER_KERNEL, TOTALS, higher_is_better
 from perfcli.gate.tables import Table
@@ -67,13 +68,21 @@ def in_force(allowances: Iterable[Allowance], today: str) -> tuple[Allowance, ..
 
 
 def warnings(
-    allowances: Iterable[Allowance], used: Collection[Allowance], today: str
+    allowances: Iterable[Allowance],
+    used: Collection[Allowance],
+    today: str,
+    exceeded: Mapping[Allowance, float] | None = None,
 ) -> Iterator[str]:
-    """A line for each that has expired, and for each that excepts nothing any more."""
+    """A line for each that has expired, and for each that excepts nothing any more or is
+    ``exceeded``: by which value."""
     for each in allowances:
         what = f"exception for {each.limit} of {each.kernel} ({each.owner}: {each.reason})"
         if each.expires < today:
             yield f"{what} expired on {each.expires} and excepts nothing: take it out or renew it"
+        elif each in (exceeded or {}) and each not in used:
+            write = units.writer(each.limit)
+            value = write((exceeded or {})[each])
+            yield f"{what} is exceeded: {value}, excepted up to {write(each.most)}"
         elif each not in used:
             yield f"{what} excepts nothing any more: take it out"
 

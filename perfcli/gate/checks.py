@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfcli.errors import PerfcliError
-from perfcli.gate.limits import SIGNS, read_limits
+from perfcli.gate.limits import SIGNS, SPILLS, read_limits
 from perfcli.gate.tables import Table, shown
 from perfcli.model import Limit, OptionValue, Scalar
 from perfcli.targets import THIS_GPU, get
@@ -32,6 +32,8 @@ class Check:
     limits: tuple[Limit, ...]
     signs: frozenset[Limit] = frozenset()
     """Of these, the usual ones that say something only where nothing got better."""
+    usual_spills: bool = False
+    """Whether the limit on all spilled words is the usual one."""
 
 
 Limits = Mapping[tuple[str, str], Limit]
@@ -106,6 +108,7 @@ def read_checks(
         "limits": tuple(limits),
         "signs": frozenset(each for each in limits if any(each is sign for sign in SIGNS)),
     }
+    shared["usual_spills"] = any(each is SPILLS for each in limits)
     table.done()
     if device:
         yield Check(name=f"{name}@{device}", target=None, device=device, **shared)

@@ -28,6 +28,35 @@ def excepted(
     return replace(result, state="allowed", allowance=first, also=tuple(others))
 
 
+def exceeded(comparison: Comparison, allowance: Allowance) -> float | None:
+    """The worst value that an exception would cover if it were not for its ``most``; None where
+    none is beyond it."""
+    if allowance.most is None:
+        return None
+    anything = replace(allowance, most=None)
+    beyond = [
+        value
+        for names, value in _values(comparison, allowance.limit)
+        if value is not None and covers(anything, allowance.limit, names, value)
+        if not covers(allowance, allowance.limit, names, value)
+    ]
+    return (min if metrics.higher_is_better(allowance.limit) else max)(beyond, default=None)
+
+
+def _values(comparison: Comparison, limit: str) -> Iterator[tuple[Sequence[str], float | None]]:
+    """What the head has of a metric, in all and in each kernel, or what its findings amount to."""
+    total = metrics.total(comparison, limit)
+    if total is not None:
+        yield [], total.head
+    if limit in metrics.OF_KERNELS:
+        for kernel in comparison.head.kernels:
+            yield [kernel.name], metrics.OF_KERNELS[limit].of(kernel)
+    for finding in comparison.findings:
+        if finding.code == limit and finding.came_with_head:
+            names = [comparison.head.kernels[index].name for index in finding.kernels]
+            yield names, finding.amount
+
+
 def _added(
     comparison: Comparison, metric: str, allowances: Sequence[Allowance]
 ) -> Iterator[tuple[float, Allowance]]:

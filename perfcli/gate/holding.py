@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from perfcli.diff.verdict import how_changed, to_look_at
+from perfcli.diff.verdict import to_look_at
 from perfcli.gate import metrics, wording
 from perfcli.gate.allowances import covers, named
+from perfcli.gate.blaming import to_blame
 from perfcli.gate.excepting import excepted
 from perfcli.model import (
     Allowance,
@@ -48,7 +49,7 @@ def held(
         result = replace(result, text=wording.of_time(comparison, limit))
     if result.state == "broken":
         result = excepted(comparison, result, allowances)
-    blame = _most_to_blame(comparison, limit.metric) if result.state == "broken" else ""
+    blame = to_blame(comparison, result) if result.state == "broken" else ""
     yield replace(result, text=f"{result.text}: {blame}" if blame else result.text)
 
 
@@ -158,17 +159,3 @@ def _worst(comparison: Comparison, limit: Limit, group: KernelGroup) -> float | 
     ]
     values = [value for kernel in kernels if (value := of(kernel)) is not None]
     return (min if metrics.higher_is_better(limit.metric) else max)(values, default=None)
-
-
-def _most_to_blame(comparison: Comparison, metric: str) -> str:
-    """``triton_red_fused_add_3 fuses 2 kernels``: the group that adds most to a total."""
-    sign = -1 if metrics.higher_is_better(metric) else 1
-    best, most = None, 0.0
-    for group in comparison.groups:
-        change = next((c for c in group.changes if c.metric == metric), None)
-        delta = sign * (change.delta or 0.0) if change else 0.0
-        if delta > most:
-            best, most = group, delta
-    if best is None:
-        return ""
-    return f"{to_look_at(best, comparison.base, comparison.head)} {how_changed(best)}"

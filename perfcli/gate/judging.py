@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from perfcli.diff.metrics import DECIDING
 from perfcli.diff.verdict import judge
-from perfcli.gate import holding
+from perfcli.gate import holding, metrics, wording
 from perfcli.gate.allowances import covers
 from perfcli.model import (
     Allowance,
@@ -35,6 +35,8 @@ class Policy:
     fail_on: Severity | None = "warning"
     signs: frozenset[Limit] = frozenset()
     """Limits that hold only where the numbers did not get better."""
+    usual_spills: bool = False
+    """Whether nobody wrote the limit on all spilled words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +74,23 @@ def judged(comparison: Comparison, policy: Policy) -> Result:
             holding.LEAST_SHARE if limit in policy.signs else 0.0,
         )
     )
+    if policy.usual_spills:
+        limits = tuple(_weighed(comparison, each) for each in limits)
     findings = tuple(_findings(comparison, policy))
     doubt = policy.fail_on is not None
     return concluded(Result(comparison, limits, findings, warnings_doubt=doubt))
+
+
+def _weighed(comparison: Comparison, result: LimitResult) -> LimitResult:
+    """A few spilled words more where fewer bytes are moved may be a step that got faster: that is
+    for people to tell."""
+    moved = metrics.total(comparison, "bytes_moved")
+    few = (result.head or 0.0) - (result.base or 0.0) <= FEW_WORDS
+    spills = result.limit.metric == "spilled_words" and not result.limit.kernel
+    if result.state != "broken" or not (spills and few and moved and moved.outcome == "better"):
+        return result
+    text = f"{result.text}; but {wording.moved(moved)}: can't tell which weighs more"
+    return replace(result, state="unknown", text=text)
 
 
 def concluded(result: Result) -> Result:

@@ -21,6 +21,12 @@ def of_change(limit: Limit, change: Change) -> str:
     return f"{text}, {bounds(limit)}"
 
 
+def moved(change: Change) -> str:
+    """``bytes moved 409 MB → 193 MB``."""
+    write = units.writer(change.metric)
+    return f"{units.title(change.metric)} {write(change.base)} → {write(change.head)}"
+
+
 def of_time(comparison: Comparison, limit: Limit) -> str:
     """``step 12.31 → 12.70 ms, +3.1 % [+2.6, +3.7], at most +3 %``."""
     timing = comparison.timing

@@ -14,7 +14,15 @@ from perfcli.model.comparison import (
     Screen,
     WrongResults,
 )
-from perfcli.model.finding import Appearance, Change, Cure, Finding, Trial, TrialOutcome
+from perfcli.model.finding import (
+    ABOUT_NAMES,
+    Appearance,
+    Change,
+    Cure,
+    Finding,
+    Trial,
+    TrialOutcome,
+)
 from perfcli.model.gate import (
     GRAVEST_FIRST,
     Allowance,
@@ -98,6 +106,7 @@ from perfcli.model.workload import (
 )
 
 __all__ = [
+    "ABOUT_NAMES",
     "GRAVEST_FIRST",
     "Access",
     "Allowance",

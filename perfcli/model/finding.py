@@ -9,6 +9,9 @@ from typing import Literal
 from perfcli.model.kernel import Origin
 from perfcli.model.values import OptionValue, Outcome, Severity
 
+ABOUT_NAMES = ("PC801", "PC802", "PC803")
+"""Findings that there are other kernels than before: what is seen, never why."""
+
 Appearance = Literal["", "new", "worse", "same", "better", "gone"]
 TrialOutcome = Literal["helps", "helps at a cost", "does not help", "failed"]
 

@@ -158,3 +158,26 @@ def test_a_check_without_kernels_keeps_no_other_from_being_taken_in(
     assert "take the check out" in result.complaint
     assert "softmax@h100" in BASELINE.read_text()
     assert "empty" not in BASELINE.read_text()
+
+
+def test_what_got_better_is_said_of_a_check_that_is_no_pass(perfcli: Any) -> None:
+    configure(SPILLING)
+    assert perfcli("baseline", "update", "--reason", "x").code == 0
+    configure("limits.kernels = 1\n" + CHECK)
+    result = perfcli("gate")
+    assert result.code == 1
+    (line,) = (line for line in result.out.splitlines() if line.startswith("  better: "))
+    assert "spilled words 46 → 0" in line
+
+
+def test_an_exceeded_exception_is_not_to_be_taken_out(perfcli: Any) -> None:
+    configure(CHECK)
+    assert perfcli("baseline", "update", "--reason", "x").code == 0
+    configure(
+        SPILLING + '[[allow]]\nlimit = "spilled_words"\nmost = 1\nreason = "r"\nowner = "o"\n'
+        "expires = 2100-01-01\n"
+    )
+    result = perfcli("gate")
+    assert result.code == 1
+    assert "is exceeded: 46, excepted up to 1" in result.out
+    assert "take it out" not in result.out
