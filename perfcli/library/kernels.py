@@ -13,14 +13,13 @@ from perfcli.commands._obtain import Obtained
 from perfcli.commands._output import check_writable
 from perfcli.errors import PerfcliError
 from perfcli.library.compared import Compared, compared
+from perfcli.library.findings import line, listed, meant
 from perfcli.library.frames import kernels_frame
 from perfcli.library.kernel import Kernel
 from perfcli.library.speaking import in_python
 from perfcli.library.text import as_text, screen
 from perfcli.library.total import NotKnown, Total, counted, total
 from perfcli.model import Finding, Run, Severity
-
-_SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -148,17 +147,14 @@ class Kernels(Sequence[Kernel]):
         Raises:
             PerfcliError: no rule's code begins so.
         """
-        _check_codes(codes)
-        least = _SEVERITIES[_SEVERITIES.index(severity) :]
-        wanted = tuple(code.upper() for code in codes) or ("",)
-        found = [f for f in self.findings if f.code.startswith(wanted) and f.severity in least]
+        found = meant(self.findings, codes, severity)
         if found:
-            raise AssertionError(self._listed(found))
+            raise AssertionError(listed(found, self.run.scenario))
 
     def report(self, columns: int = 100) -> str:
         """What ``perfcli run`` shows, then the findings."""
         shown = as_text(screen().run(self.run), columns)
-        return shown + "".join(f"{_line(f)}\n" for f in self.findings)
+        return shown + "".join(f"{line(f)}\n" for f in self.findings)
 
     def save(self, path: str | Path) -> Path:
         """Writes a stored run, which perfcli's commands, ``compare`` and ``inspect`` read.
@@ -183,15 +179,6 @@ class Kernels(Sequence[Kernel]):
     def __rich__(self) -> Any:
         return screen().run(self.run)
 
-    def _listed(self, findings: Sequence[Finding]) -> str:
-        lines = [f"{units.plural(len(findings), 'finding')} in {self.run.scenario}:"]
-        for finding in findings:
-            lines.append(_line(finding))
-            lines += [f"    {text}" for text in finding.evidence]
-            lines += [f"    advice: {finding.advice}"] if finding.advice else []
-            lines += [f"    try: options={dict(cure.options)!r}" for cure in finding.cures]
-        return units.printable("\n".join(lines))
-
 
 def kernels_of(obtained: Obtained) -> Kernels:
     """Of a run. Raises RuleFailed where a rule of perfcli's fails."""
@@ -207,15 +194,3 @@ def kernels_of(obtained: Obtained) -> Kernels:
         for number, facts in enumerate(run.kernels)
     )
     return Kernels(run, findings, obtained, items)
-
-
-def _line(finding: Finding) -> str:
-    kernels = ", ".join(map(str, finding.kernels))
-    where = f" (kernel {kernels})" if kernels else ""
-    return f"{finding.code} {finding.severity}: {finding.headline}{where}"
-
-
-def _check_codes(codes: Sequence[str]) -> None:
-    for code in codes:
-        if not any(rule.code.startswith(code.upper()) for rule in diagnosis.rules()):
-            diagnosis.rule(code)  # raises, with the nearest
