@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from perfcli.commands._baseline_update import Update
+from perfcli.commands._gate_order import Order
 from perfcli.commands._today import iso, today
 
 CONFIG = """
@@ -71,4 +74,7 @@ def far_away(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 def test_a_day_is_that_of_utc() -> None:
     before = datetime.now(UTC).date()
     assert before <= today() <= datetime.now(UTC).date()
-    assert iso() >= before.isoformat()
+    for made in (Order, Update):
+        (field,) = (each for each in fields(made) if each.name == "today")
+        assert callable(field.default_factory)
+        assert field.default_factory() in (before.isoformat(), iso())
