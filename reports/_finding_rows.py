@@ -74,7 +74,8 @@ def _row(placed: Placed, run: Run, root: str, said: set[Hashable]) -> FindingRow
     finding = placed.finding
     origin = finding.origin
     where = place(origin.location, root) if origin else None
-    advice = "" if (finding.kernels, finding.advice) in said else finding.advice
+    repeated = finding.kernels and (finding.kernels, finding.advice) in said
+    advice = "" if repeated else finding.advice
     said.add((finding.kernels, finding.advice))
     hence = (
         f"{label(each)} {each.headline}{own_cures(each, finding)}" for each in placed.consequences

@@ -5,6 +5,9 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +15,7 @@ from perfcli import units
 from perfcli.model import GRAVEST_FIRST, Judgement
 
 from . import _judgement_rows
-from ._html_check import check_view, look
+from ._html_check import CheckView, check_view, look
 from ._html_data import Texts
 from ._html_pages import CONFIGURATION_TITLES
 from ._places import without_root
@@ -29,6 +32,7 @@ def page(judgement: Judgement) -> str:
         check_view(judged, number, judgement.root, texts)
         for number, judged in enumerate(judgement.checks)
     ]
+    checks = _numbered(checks)
     checks.sort(key=lambda check: GRAVEST_FIRST.index(check.outcome))
     style, script = (_file(name) for name in ("report.css", "report.js"))
     word = _judgement_rows.word(judgement)
@@ -51,6 +55,18 @@ def page(judgement: Judgement) -> str:
         )
     )
     return text.rstrip("\n") + "\n"
+
+
+def _numbered(checks: Sequence[CheckView]) -> list[CheckView]:
+    """Names that several have, with a number behind them: ``softmax@h100 (2)``."""
+    many = {name for name, times in Counter(c.name for c in checks).items() if times > 1}
+    seen: Counter[str] = Counter()
+    found = []
+    for check in checks:
+        seen[check.name] += 1
+        name = f"{check.name} ({seen[check.name]})" if check.name in many else check.name
+        found.append(replace(check, name=name))
+    return found
 
 
 def _reason(judgement: Judgement) -> str:

@@ -19,6 +19,7 @@ from ._names import shorten
 WIDTH, HEIGHT = 760.0, 400.0
 LEFT, RIGHT, TOP, BOTTOM = 92.0, 742.0, 18.0, 352.0
 MOST_NAME = 60
+SIDES = ("base", "head")
 SMALLEST, LARGEST = 3.0, 9.0
 LEAST = 300
 """How far below the roof's lower end the drawing goes; what is slower lies at its edge."""
@@ -43,7 +44,8 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Roofline:
-    """``left_out``: kernels whose arithmetic or bytes are not known, or that have none."""
+    """``left_out``: kernels whose arithmetic or bytes are not known, or that have none, but for
+    those whose text is not known."""
 
     width: float
     height: float
@@ -57,7 +59,12 @@ class Roofline:
     points: tuple[Point, ...]
     measured: bool
     left_out: int
+    sides: tuple[str, ...]
+    """Of which points are drawn."""
+    unread: tuple[str, ...]
+    """Of which none is, since the text of no kernel is known."""
     target: str
+    memory: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +85,13 @@ def roofline(comparison: Comparison, check: int, texts: Mapping[BlobId, str]) ->
     target = comparison.head.target
     if target is None or ASSUMED not in target.peak_flops:
         return None
-    works, left_out = _works(comparison, texts)
+    works, left_out, unread = _works(comparison, texts)
     if not works:
         return None
     peak = target.peak_flops[ASSUMED]
     xs, ys = _scales(works, target, peak)
     most = max(work.bytes for work in works)
+    sides = tuple(side for side in SIDES if any(work.side == side for work in works))
     points = tuple(_point(work, target, peak, xs, ys, check, most) for work in works)
     return Roofline(
         width=WIDTH, height=HEIGHT, left=LEFT, right=RIGHT, top=TOP, bottom=BOTTOM,
@@ -93,16 +101,22 @@ def roofline(comparison: Comparison, check: int, texts: Mapping[BlobId, str]) ->
         points=points,
         measured=any(point.measured for point in points),
         left_out=left_out,
+        sides=sides,
+        unread=tuple(side for side in unread if side not in sides),
         target=target.description,
+        memory=units.rate(target.bandwidth),
     )  # fmt: skip
 
 
-def _works(comparison: Comparison, texts: Mapping[BlobId, str]) -> tuple[list[_Work], int]:
-    """Of both sides of what changed, of the head of what did not; and how many kernels lack
-    numbers."""
+def _works(
+    comparison: Comparison, texts: Mapping[BlobId, str]
+) -> tuple[list[_Work], int, dict[str, None]]:
+    """Of both sides of what changed, of the head of what did not; how many kernels lack numbers;
+    and which sides lack texts."""
     timed = {g.group: g for g in comparison.timing.groups} if comparison.timing else {}
     changed = {id(group) for group in changed_groups(comparison)}
     works, left_out = [], 0
+    unread: dict[str, None] = {}
     for number, group in enumerate(comparison.groups):
         base = tuple((n, comparison.base.kernels[n]) for n in group.match.base)
         head = tuple((n, comparison.head.kernels[n]) for n in group.match.head)
@@ -111,8 +125,11 @@ def _works(comparison: Comparison, texts: Mapping[BlobId, str]) -> tuple[list[_W
             if kernels:
                 work = _work(side, kernels, texts, timed.get(number))
                 works += [work] if work else []
-                left_out += 0 if work else len(kernels)
-    return works, left_out
+                if not any(kernel.source in texts for _, kernel in kernels):
+                    unread[side] = None
+                elif not work:
+                    left_out += len(kernels)
+    return works, left_out, unread
 
 
 def _work(

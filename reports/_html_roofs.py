@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from perfcli import units
 from perfcli.model import Target
 
 from ._html_scale import Scale
@@ -39,7 +38,7 @@ def roofs(target: Target, xs: Scale, ys: Scale) -> Iterator[Roof]:
             corner = end = (xs(xs.high), ys(xs.high * target.bandwidth))
         path = "M" + " L".join(f"{x:g},{y:g}" for x, y in (start, corner, end))
         word = f"{kind} {flops_per_second(peak)}"
-        word += " (matrix units)" if kind != ASSUMED else f", memory {units.rate(target.bandwidth)}"
+        word += " (matrix units)" if kind != ASSUMED else ""
         below = 17 if kind == ASSUMED else -10
         look = "assumed" if kind == ASSUMED else "other"
         yield Roof(path, look, word, xs.end, end[1] + below)

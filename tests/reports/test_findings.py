@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
 
 import pytest
 from golden import check, screen, shown
@@ -271,6 +272,16 @@ def test_without_bytes_only_the_launches_are_known() -> None:
     text = shown(screen().explanation(run(unknown), (), "head-id"))
     assert "\n1 launch per step\n" in text
     assert "bytes" not in text
+
+
+def test_advice_is_repeated_where_no_kernel_ties_findings_together() -> None:
+    rows = import_module("perfcli.reports._finding_rows").rows
+    one = Finding("PC402", "warning", "sum falls back", advice="write it in another way")
+    other = replace(one, headline="sort falls back")
+    assert [row.advice for row in rows([one, other], made())] == [one.advice] * 2
+    about = replace(one, kernels=(0,))
+    shown = rows([about, replace(about, headline="more")], made())
+    assert [row.advice for row in shown] == [one.advice, ""]
 
 
 def test_that_there_is_nothing_to_try_is_said() -> None:

@@ -183,3 +183,11 @@ def test_the_same_judgement_gives_the_same_bytes_in_another_process() -> None:
     assert len(outputs) == 1
     assert outputs.pop().decode() == hashlib.sha256(rendered(
         judgement(*with_sources())).encode()).hexdigest()  # fmt: skip
+
+
+def test_checks_of_one_name_are_numbered() -> None:
+    one = plain()
+    text = rendered(Judgement((one.checks[0], one.checks[0]), "fail", "x", 1))
+    assert re.findall(r'<a href="#check-\d">([^<]*)</a>', text) == [
+        "rmsnorm@h100 (1)", "rmsnorm@h100 (2)",
+    ]  # fmt: skip

@@ -8,7 +8,7 @@ from importlib import import_module
 import handmade_timing
 import pytest
 from handmade import H100, kernel, run
-from handmade_html import source, with_sources
+from handmade_html import judgement, rendered, source, with_sources
 
 from perfcli.diff.compare import compare
 from perfcli.diff.weigh import weigh
@@ -129,6 +129,21 @@ def test_what_was_not_measured_lies_on_the_roof_what_was_below_it() -> None:
     below = next(p for p in drawn.points if "mul_7" in p.name)
     assert below.measured and below.cells[4:] == ("4.48 ns", "10 %")
     assert (below.x, below.y > worse.y) == (worse.x, True)
+
+
+def test_a_side_without_texts_is_named() -> None:
+    comparison, texts = with_sources()
+    comparison = replace(comparison, head=replace(comparison.head, target=PEAKED))
+    both = roofline.roofline(comparison, 0, texts)
+    assert both is not None and (both.sides, both.unread) == (("base", "head"), ())
+    of_head = {kernel.source for kernel in comparison.head.kernels}
+    of_base = {kernel.source for kernel in comparison.base.kernels} - of_head
+    alone = roofline.roofline(comparison, 0, {k: v for k, v in texts.items() if k not in of_base})
+    assert alone is not None and (alone.sides, alone.unread) == (("head",), ("base",))
+    page = rendered(judgement(comparison, {k: v for k, v in texts.items() if k not in of_base}))
+    caption = page[page.index("Peaks of") - 200 : page.index("Peaks of") + 200]
+    assert '"key head"' in caption and '"key base"' not in caption
+    assert "Of the base nothing is drawn" in caption
 
 
 def test_no_peaks_or_no_texts_no_roofline() -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chromium import PHONE, Tab, written
+from chromium import DESKTOP, PHONE, Tab, written
 from handmade_html import judgement, with_sources
+from handmade_judgement import gated
 
 CHANGED = "kernel-0-head-0"
 
@@ -80,6 +81,36 @@ CONTRAST = """() => {
   }
   return bad;
 }"""
+
+
+BROKEN = """() => {
+  const found = [];
+  const cells = document.querySelectorAll(":is(.checks, .limits, .environment, .totals) bdi, .tag");
+  for (const cell of cells) {
+    const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+    for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+      for (const word of node.textContent.matchAll(/[^\\s_\\-\\/=]+/g)) {
+        const range = document.createRange();
+        range.setStart(node, word.index);
+        range.setEnd(node, word.index + word[0].length);
+        if (range.getClientRects().length > 1) found.push(word[0]);
+      }
+    }
+  }
+  return found;
+}"""
+OUTSIDE = """() => [...document.querySelectorAll(":is(.checks, .limits, .kernels, .totals) td")]
+  .filter(cell => cell.getBoundingClientRect().right > innerWidth).map(cell => cell.innerText)"""
+
+
+@pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_no_word_is_broken_and_no_number_out_of_sight(
+    browser: Any, tmp_path: Path, viewport: dict[str, int]
+) -> None:
+    opened = Tab(browser, written(gated(), tmp_path), viewport=viewport)
+    assert opened.ask(BROKEN) == []
+    assert opened.ask(OUTSIDE) == []
+    opened.page.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
