@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -31,3 +32,10 @@ def test_only_a_bots_comment_is_its_own() -> None:
         ["jq", query], input=json.dumps(comments), capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == ["3"]
+
+
+def test_the_longest_report_leaves_room_for_the_marker() -> None:
+    """GitHub takes 65,536 characters."""
+    markdown = import_module("perfcli.reports.markdown")
+    assert f"marker='{MARKER}'" in SCRIPT
+    assert markdown.MOST_CHARACTERS + len(f"{MARKER}\n\n") <= 65_536
