@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -39,7 +40,7 @@ def write(root: Path) -> Step:
     check_inside(root, OWN)  # a link that leads nowhere
     path = root / PROJECT
     if not path.exists():
-        return put(root, OWN, _text(root), force=False)
+        return put(root, OWN, _plain(_text(root)), force=False)
     try:
         old = path.read_bytes().decode("utf-8")
         document = tomllib.loads(old)
@@ -59,10 +60,10 @@ def _appended(root: Path, path: Path, old: str, document: dict[str, object]) -> 
     try:
         tool = tomllib.loads(new)["tool"]
     except tomllib.TOMLDecodeError:
-        return put(root, OWN, _text(root), force=False)
+        return put(root, OWN, _plain(_text(root)), force=False)
     tool.pop("perfcli")
     if tool != document.get("tool", {}):
-        return put(root, OWN, _text(root), force=False)
+        return put(root, OWN, _plain(_text(root)), force=False)
     check_inside(root, PROJECT)
     try:
         path.write_bytes(new.encode("utf-8"))
@@ -84,6 +85,11 @@ def _text(root: Path) -> str:
     return filled("config.toml", {"@CHECK@\n": check})
 
 
+def _plain(text: str) -> str:
+    """As perfcli.toml has it: without the prefix that pyproject.toml needs."""
+    return text.replace("[tool.perfcli]\n", "").replace("[tool.perfcli.", "[")
+
+
 def place(root: Path) -> Path:
     """Where the configuration is, once it is written."""
     return OWN if (root / OWN).exists() else PROJECT
@@ -96,12 +102,24 @@ def next_steps(root: Path, written: Sequence[Path]) -> list[str]:
     if 'scenario = "rmsnorm"' in text:
         steps.append(f"name your own model in {place(root)}")
     files = [path.as_posix() for path in written]
+    there = (place(root).as_posix(), BASELINE)
+    files += [name for name in there if name not in files and _is_new(root, name)]
     if not (root / BASELINE).exists():
         steps.append('perfcli baseline update --reason "first baseline"')
         files.append(BASELINE)
     if files:
         steps.append(f"git add {' '.join(files)}, and commit")
     return steps
+
+
+def _is_new(root: Path, name: str) -> bool:
+    """Whether a file is there that git does not know yet; False where there is no repository."""
+    command = ["git", "-C", str(root), "ls-files", "--error-unmatch", "--", name]
+    try:
+        done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, check=False)
+    except OSError:
+        return False
+    return done.returncode == 1 and (root / name).exists()
 
 
 # --- models that the repository has ------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -181,3 +183,19 @@ def test_an_exceeded_exception_is_not_to_be_taken_out(perfcli: Any) -> None:
     assert result.code == 1
     assert "is exceeded: 46, excepted up to 1" in result.out
     assert "take it out" not in result.out
+
+
+def test_init_ci_writes_perfcli_toml_as_documented_and_has_it_added(perfcli: Any) -> None:
+    subprocess.run(["git", "init", "-q"], check=True)
+    assert perfcli("init-ci").code == 0
+    text = Path("perfcli.toml").read_text()
+    assert "tool.perfcli" not in text
+    assert tomllib.loads(text)["targets"] == ["h100"]
+    assert "[[checks]]" in text
+    again = perfcli("init-ci").out
+    assert "git add perfcli.toml perfcli-baseline.toml, and commit" in again
+    BASELINE.write_text("format = 1\n")
+    subprocess.run(["git", "add", "perfcli.toml"], check=True)
+    assert "git add perfcli-baseline.toml, and commit" in perfcli("init-ci").out
+    subprocess.run(["git", "add", "perfcli-baseline.toml"], check=True)
+    assert "git add" not in perfcli("init-ci").out
