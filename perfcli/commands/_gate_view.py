@@ -17,8 +17,10 @@ WORDS = {"pass": "PASS", "fail": "FAIL", "unsure": "UNSURE", "fault": "ERROR"}
 _STYLES = {"pass": "green", "fail": "bold red", "unsure": "yellow", "fault": "bold red"}
 _LISTED = 8
 _OF_NAMES = "PC80"  # new, gone and renamed kernels
-_WEIGH = ("bytes_moved", "peak_memory_bytes", "spilled_words", "vector_loads", "kernels")
-_WEIGH += ("graph_breaks", "extern_calls")
+_WEIGH = (
+    "bytes_moved", "peak_memory_bytes", "spilled_words", "vector_loads", "kernels", "graph_breaks",
+    "extern_calls",
+)  # fmt: skip
 
 
 def report(judgement: Judgement, quiet: bool) -> Group:

@@ -144,13 +144,13 @@ def _because(
     worst = _most_to_blame(change, groups)
     if worst is not None:
         moved = units.signed(write, _delta(groups[worst], change.metric))
+        moved += f" {units.title(change.metric)}{one_of(groups[worst], groups)}"
         found = replace(
             found,
             group=worst,
             kernel=to_look_at(groups[worst], base, head),
             how=how_changed(groups[worst]),
-            sums=f"{describe(groups[worst], base, head)}, {moved} {units.title(change.metric)}"
-            f"{one_of(groups[worst], groups)}",
+            sums=f"{describe(groups[worst], base, head)}, {moved}",
         )
     for other in against[:1]:
         moved = units.signed(units.writer(other.metric), other.delta)
