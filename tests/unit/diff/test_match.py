@@ -53,15 +53,6 @@ def test_equal_sources_with_other_binaries_changed() -> None:
     assert (found.relation, found.method) == ("changed", "source")
 
 
-def test_a_graphs_only_kernels_belong_together() -> None:
-    """Softmax in fp32, with and without online_softmax: one node of eight has the same name."""
-    base = [kernel("a", "prepare", "sub_tensor", "exp_default", "div")]
-    head = [kernel("b", "amax", "sub", "exp", "sum_1", "div")]
-    found = only(base, head)
-    assert (found.relation, found.method, found.confidence) == ("changed", "nodes", 0.9)
-    assert groups(base, [kernel("c", "mm")]) == {group("a", "", "gone"), group("", "c", "new")}
-
-
 def test_equal_sources_without_binaries_are_the_same() -> None:
     bare = kernel("a", "mul", registers=None)
     assert only([bare], [bare]).method == "source"
