@@ -1,10 +1,27 @@
-"""Groups that became the same: one of them is not all."""
+"""What a group of kernels is, in words."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perfcli.model import KernelGroup
+from perfcli import units
+from perfcli.diff.metrics import launched
+from perfcli.model import KernelFacts, KernelGroup, Run
+
+
+def describe(group: KernelGroup, base: Run, head: Run) -> str:
+    """``3 kernels, 14 loads → 1 kernel, 17 loads``."""
+    ours = [base.kernels[index] for index in group.match.base]
+    theirs = [head.kernels[index] for index in group.match.head]
+    return f"{_side(ours)} → {_side(theirs)}"
+
+
+def _side(kernels: Sequence[KernelFacts]) -> str:
+    if not kernels:
+        return "nothing"
+    facts = [k.source_facts for k in launched(kernels) if k.source_facts]
+    loads = f", {units.plural(sum(f.loads for f in facts), 'load')}" if facts else ""
+    return units.plural(len(kernels), "kernel") + loads
 
 
 def one_of(group: KernelGroup, groups: Sequence[KernelGroup]) -> str:

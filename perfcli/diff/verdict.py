@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from perfcli import units
-from perfcli.diff.alike import one_of
+from perfcli.diff.alike import describe, one_of
 from perfcli.diff.besides import besides
 from perfcli.diff.metrics import DECIDING, launched
-from perfcli.model import Because, Change, KernelFacts, KernelGroup, Outcome, Run
+from perfcli.model import Because, Change, KernelGroup, Outcome, Run
 
 # Not bytes swept: they need a source that can be read as well, and say more than bytes moved only
 # where a kernel goes over a buffer several times.
@@ -66,21 +66,6 @@ def _doubt(deciding: Sequence[Change], groups: Sequence[KernelGroup], head: Run)
     if not identical and head.device == "cuda" and _absent("spilled_words", deciding):
         return _unsure("spilled_words", "both sides")
     return ""
-
-
-def describe(group: KernelGroup, base: Run, head: Run) -> str:
-    """``3 kernels, 14 loads → 1 kernel, 17 loads``."""
-    ours = [base.kernels[index] for index in group.match.base]
-    theirs = [head.kernels[index] for index in group.match.head]
-    return f"{_side(ours)} → {_side(theirs)}"
-
-
-def _side(kernels: Sequence[KernelFacts]) -> str:
-    if not kernels:
-        return "nothing"
-    facts = [k.source_facts for k in launched(kernels) if k.source_facts]
-    loads = f", {units.plural(sum(f.loads for f in facts), 'load')}" if facts else ""
-    return units.plural(len(kernels), "kernel") + loads
 
 
 def _identical(head: Run) -> str:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from perfcli import units
+from perfcli.diff.alike import describe
 from perfcli.diff.budget import what_helps
 from perfcli.diff.metrics import DECIDING
-from perfcli.diff.verdict import describe, how_changed, judge, to_look_at
+from perfcli.diff.verdict import how_changed, judge, to_look_at
 from perfcli.model import (
     Because,
     Change,
