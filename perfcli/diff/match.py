@@ -51,6 +51,8 @@ def match(base: Kernels, head: Kernels, nodes_agree: bool = True) -> tuple[Match
         here.take_overlapping(pieces, method, _FALLBACK if method != methods[0] else 0.0)
         here.take_identical(None, 0.9)
     here.take_absorbed(here.nodes if nodes_agree else here.pieces("operators"))
+    for method in methods:
+        here.take_only(here.pieces(method), method)
     here.take(_same_names(*here.sides()))
     here.take([Match((index,), (), "gone", "none", 1.0) for index in here.left])
     here.take([Match((), (index,), "new", "none", 1.0) for index in here.right])
@@ -144,6 +146,25 @@ class _Matching:
         kept = [m for m, before in zip(grown, self.found, strict=True) if m == before]
         self.found = kept
         self.take([replace(m, relation=absorb.relation(m.base, m.head)) for m in changed])
+
+    def take_only(self, pieces: Both, method: str) -> None:
+        """A graph's only kernels of both sides that go over the same points, write as much and
+        share anything: an operator that is decomposed in another way has few nodes in common with
+        what it was."""
+        ours, theirs = pieces
+        self.take(
+            [
+                Match((b,), (h,), "changed", method, _ALONE)
+                for b in self.left
+                for h in self.right
+                if self._only(b, h) and ours[b] & theirs[h] and self._same_points(b, h)
+            ]
+        )
+
+    def _same_points(self, base: int, head: int) -> bool:
+        ours, theirs = self.base[base], self.head[head]
+        written = ours.bytes_written == theirs.bytes_written
+        return written and ours.sizes == theirs.sizes and bool(ours.sizes)
 
     def surely(self, found: Match) -> Match:
         """A graph's only kernels of both sides belong together, however little they share."""

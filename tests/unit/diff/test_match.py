@@ -53,6 +53,17 @@ def test_equal_sources_with_other_binaries_changed() -> None:
     assert (found.relation, found.method) == ("changed", "source")
 
 
+def test_a_graphs_only_kernels_belong_together() -> None:
+    """Softmax in fp32, with and without online_softmax: one node of eight has the same name."""
+    points = {"x": 32768, "r0_": 50304}
+    before = replace(kernel("a", "prepare", "sub_tensor", "exp_default", "div"), sizes=points)
+    after = replace(kernel("b", "amax", "sub", "exp", "sum_1", "div"), sizes=points)
+    found = only([before], [after])
+    assert (found.relation, found.method, found.confidence) == ("changed", "nodes", 0.9)
+    apart = {group("a", "", "gone"), group("", "b", "new")}
+    assert groups([before], [replace(after, sizes={"x": 32768})]) == apart
+
+
 def test_equal_sources_without_binaries_are_the_same() -> None:
     bare = kernel("a", "mul", registers=None)
     assert only([bare], [bare]).method == "source"
