@@ -152,8 +152,9 @@ def cause(comparison: Comparison) -> Finding | None:
         return next(iter(decided), None)
     blamed = set(comparison.groups[because.group].match.head)
     found = [finding for finding in came if blamed.intersection(finding.kernels)]
-    if not found and len(came) < len(every):  # new kernels: whatever else came with them
-        return next((f for f in came if f.severity != "info" and not f.explained_by), None)
+    if len(came) < len(every) and comparison.groups[because.group].match.relation == "new":
+        grave = (f for f in came if f.severity != "info" or f in found)  # what came with them
+        return next((f for f in grave if not f.explained_by), None)
     codes = {finding.code for finding in found}
     found.sort(key=lambda finding: not _by_what_was_set(finding, comparison))  # stable
     return next((f for f in found if f.explained_by not in codes), found[0] if found else None)

@@ -85,4 +85,7 @@ def test_new_kernels_are_no_cause() -> None:
     names, breaks = finding("PC801", "info", 2, 3, 4), finding("PC402", "warning")
     assert cause(replace(comparison, findings=(names, breaks))) == breaks
     assert cause(replace(comparison, findings=(names,))) is None
+    own = finding("PC104", "info", 4)
+    assert cause(replace(comparison, findings=(breaks, own, names))) == breaks
+    assert cause(replace(comparison, findings=(own, names))) == own
     assert isinstance(comparison.because, Because)
