@@ -43,8 +43,9 @@ def baseline(
     quiet: args.Quiet = False,
     fake: args.Fake = False,
 ) -> int:
-    """Compile the checks and write down what their kernels are made of (update), or say where
-    the numbers come from (show).
+    """Write down what the gate's kernels are made of.
+
+    update compiles the checks and writes the file, show says where its numbers come from.
 
     A check whose facts are unchanged keeps its lines, its date and its reason.
     """

@@ -55,7 +55,7 @@ def gate(
     quiet: args.Quiet = False,
     fake: args.Fake = False,
 ) -> int:
-    """Hold the kernels of all checks against a base, and fail where a limit breaks.
+    """Fail where kernels got worse than limits allow.
 
     [tool.perfcli] in pyproject.toml, or perfcli.toml, says what is checked. The base is the
     committed baseline, or with --base-rev or --base-python what is compiled here; then both are

@@ -20,7 +20,9 @@ def init_ci(
         bool, typer.Option("--force", help="Overwrite these files (never configurations).")
     ] = False,
 ) -> int:
-    """Write what runs perfcli gate in CI: a workflow, and [tool.perfcli] to begin with.
+    """Write what runs perfcli gate in CI.
+
+    A workflow, and [tool.perfcli] to begin with.
 
     What is there already stays as it is. Run it in the repository's root.
     """

@@ -78,29 +78,41 @@ def _importable(name: str, module: ModuleType) -> bool:
         return False
     if name.partition(".")[0] == "perfcli":
         return True  # the worker runs this very one
-    if not file or _is_installed(Path(file).resolve()):
+    folders = getattr(module, "__path__", None)
+    if (not file and folders is None) or (file and _is_installed(Path(file).resolve())):
         return True
     package, _, _ = name.rpartition(".")
     if package and package not in sys.modules:
         return False
     try:
-        origin = _origin(name, package)
+        spec = _found(name, package)
     except (ImportError, AttributeError, ValueError):
         return False
-    if origin is None or Path(origin).resolve() != Path(file).resolve():
+    if spec is None or not (_same_file(spec, file) if file else _same_folders(spec, folders)):
         return False
     return not package or _importable(package, sys.modules[package])
 
 
-def _origin(name: str, package: str) -> str | None:
-    """The file that importing this name would run. ``importlib.util.find_spec`` alone would say
-    what the loaded module says of itself."""
+def _same_file(spec: ModuleSpec, file: str) -> bool:
+    return spec.origin is not None and Path(spec.origin).resolve() == Path(file).resolve()
+
+
+def _same_folders(spec: ModuleSpec, folders: Any) -> bool:
+    """Of a package without a file of its own, which pytest makes for test modules that nobody
+    else finds under that name."""
+    found = {Path(folder).resolve() for folder in spec.submodule_search_locations or ()}
+    return found >= {Path(folder).resolve() for folder in folders}
+
+
+def _found(name: str, package: str) -> ModuleSpec | None:
+    """What importing this name would find. ``importlib.util.find_spec`` alone would say what the
+    loaded module says of itself."""
     folders = getattr(sys.modules[package], "__path__", None) if package else None
     for finder in sys.meta_path:
         find = getattr(finder, "find_spec", None)
         spec: ModuleSpec | None = find(name, folders) if find else None
         if spec is not None:
-            return spec.origin
+            return spec
     return None
 
 

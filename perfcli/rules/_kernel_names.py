@@ -11,9 +11,10 @@ NAMED = 6
 
 
 def against_a_baseline(comparison: Comparison) -> bool:
-    """A base that was read from a baseline was never stored: it has no id. Elsewhere the list of
-    kernels says what these rules say."""
-    return not comparison.base.id
+    """A baseline keeps what kernels are made of, not their sources. Elsewhere the list of kernels
+    says what these rules say."""
+    base = comparison.base
+    return not base.id and not any(kernel.source for kernel in base.kernels)
 
 
 def groups(comparison: Comparison, relation: Relation) -> list[KernelGroup]:

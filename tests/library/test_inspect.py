@@ -7,13 +7,16 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import perfcli
 from perfcli.errors import NotComparable, PerfcliError, UserCodeFailed
 from perfcli.library import Kernels
+from perfcli.library.by_name import Senders
 from perfcli.library.speaking import said_in_python
 
 MAX_READS = "triton.mix_order_reduction_max_reads"
@@ -229,3 +232,18 @@ def test_importing_perfcli_is_light() -> None:
     )
     environment = {"PYTHONPATH": str(Path(perfcli.__file__).parents[1])}
     subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+
+
+def test_modules_of_a_package_that_only_this_process_knows_are_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pytest's importlib mode names test modules after folders that nobody can import."""
+    (tmp_path / "inner.py").write_text("VALUE = 1\n")
+    package = ModuleType("nowhere_else")
+    package.__path__ = [str(tmp_path)]
+    spec = spec_from_file_location("nowhere_else.inner", tmp_path / "inner.py")
+    assert spec is not None
+    inner = module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "nowhere_else", package)
+    monkeypatch.setitem(sys.modules, "nowhere_else.inner", inner)
+    assert Senders().sent_whole("nowhere_else.inner")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from handmade import kernel, run
 
 from perfcli.diff.compare import compare
-from perfcli.model import Comparison, Finding, Rule
+from perfcli.model import Comparison, Finding, Rule, Run
 from perfcli.names import stem
 from perfcli.rules import gone_kernels, new_kernels, renamed_kernels
 
@@ -18,8 +20,11 @@ SAME = [
 RULES = (new_kernels.RULE, gone_kernels.RULE, renamed_kernels.RULE)
 
 
-def against(*head: str, id: str = "") -> Comparison:
-    return compare(run(BASE, id=id), run([kernel(name, name) for name in head], id="head"))
+KEPT = run([replace(each, source="") for each in BASE], id="")
+
+
+def against(*head: str, base: Run = KEPT) -> Comparison:
+    return compare(base, run([kernel(name, name) for name in head], id="head"))
 
 
 def said(rule: Rule, comparison: Comparison) -> Finding:
@@ -28,13 +33,15 @@ def said(rule: Rule, comparison: Comparison) -> Finding:
 
 
 def test_another_number_is_no_other_name() -> None:
-    comparison = compare(run(BASE, id=""), run(SAME, id="head"))
+    comparison = compare(KEPT, run(SAME, id="head"))
     assert [list(rule.of_comparison(comparison)) for rule in RULES] == [[], [], []]
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_two_runs_say_nothing(rule: Rule) -> None:
-    assert list(rule.of_comparison(against("exp", "log", id="stored"))) == []
+@pytest.mark.parametrize("base", [run(BASE, id="stored"), run(BASE, id="")])
+def test_two_runs_say_nothing(rule: Rule, base: Run) -> None:
+    """Whether they were stored or not: their kernels have sources."""
+    assert list(rule.of_comparison(against("exp", "log", base=base))) == []
 
 
 def test_new_and_gone() -> None:
@@ -50,7 +57,7 @@ def test_new_and_gone() -> None:
 
 def test_renamed() -> None:
     head = [kernel("triton_poi_fused_add_sub_0", "add", text="triton_poi_fused_add"), SAME[1]]
-    finding = said(renamed_kernels.RULE, compare(run(BASE, id=""), run(head, id="head")))
+    finding = said(renamed_kernels.RULE, compare(KEPT, run(head, id="head")))
     assert finding.evidence == ("triton_poi_fused_add → triton_poi_fused_add_sub",)
     assert (finding.kernels, finding.severity) == ((0,), "info")
 
