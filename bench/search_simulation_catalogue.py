@@ -143,7 +143,7 @@ def plant(kind: Kind, dice: random.Random, least: int = 60, most: int = 180) -> 
 def _planted(kind: Kind, dice: random.Random, number: int) -> Planted:
     changes = _changes(number, dice)
     keys = [change.key for change in changes]
-    leaders = dice.sample(keys, round(len(keys) * dice.uniform(0.15, 0.33)))
+    leaders = _leaders(keys, dice)
     planted = Planted(changes, {key: _own(kind, dice) for key in leaders})
     for _ in range(kind.together):
         first, second = _pair(leaders, dice)
@@ -164,6 +164,14 @@ def _planted(kind: Kind, dice: random.Random, number: int) -> Planted:
         planted.needs[key] = leader
         planted.own[key] = dice.randint(1, 15) - min(planted.own[leader], 0)
     return planted
+
+
+def _leaders(keys: Sequence[str], dice: random.Random) -> list[str]:
+    """Of two options at least: two values of one can't be set together."""
+    while True:
+        leaders = dice.sample(keys, round(len(keys) * dice.uniform(0.15, 0.33)))
+        if not all(_same_option(leaders[0], leader) for leader in leaders):
+            return leaders
 
 
 def _changes(number: int, dice: random.Random) -> list[OptionChange]:
