@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
 
 import pytest
 from handmade import kernel, run
@@ -13,7 +14,8 @@ from perfcli.gate.excepting import exceeded
 from perfcli.gate.judging import Policy, judged
 from perfcli.gate.limits import SPILLS
 from perfcli.model import Allowance, Because, Comparison, Finding, KernelFacts, Limit, Severity
-from reports._verdict import cause
+
+cause = import_module("perfcli.reports._verdict").cause
 
 A = kernel("a_0", "mul", loads=6, read=2000, written=1000)
 B = kernel("b_1", "add", loads=5, read=2000, written=1000)

@@ -48,6 +48,7 @@ REQUEST = CompileRequest(
     cache_dir="somewhere",
     on_device=True,
     threads=3,
+    folder="models",
 )
 
 
