@@ -18,7 +18,7 @@ from pathlib import Path
 
 from accuracy_records import Campaign, Pair
 
-from perfcli import registry
+from perfcli.loading import registry
 from perfcli.model import Ask, CompileRequest, MeasureRequest, SideName, Variant
 from perfcli.worker.live import LiveWorker, Starter
 

@@ -21,8 +21,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from perfcli import environment, registry, targets
-from perfcli.commands._bisect_file import FOLDER
+from perfcli.bisect.file import FOLDER
+from perfcli.loading import registry
+from perfcli.machine import environment, targets
 from perfcli.model import CompileRequest, Generated, Variant
 from perfcli.worker.template import TemplateProcess
 

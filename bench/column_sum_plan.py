@@ -16,8 +16,9 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 
-from perfcli import registry, targets
-from perfcli.environment import cache_dir
+from perfcli.loading import registry
+from perfcli.machine import targets
+from perfcli.machine.environment import cache_dir
 from perfcli.model import Candidate, KernelFamily, LaunchPlan, Problem, Target
 from perfcli.model.kernel_work import LaunchToCompile
 

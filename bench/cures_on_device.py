@@ -43,7 +43,7 @@ def prepare(case: Case, side: Side) -> Ready:
     import torch
     from torch._inductor.compile_fx import compile_fx
 
-    from perfcli import registry
+    from perfcli.loading import registry
 
     scenario = registry.scenario(case.scenario)
     params = registry.resolve_params(scenario, None, {**case.params, **side.params})

@@ -22,9 +22,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from perfcli import registry, targets
-from perfcli.environment import cache_dir
 from perfcli.errors import PerfcliError
+from perfcli.loading import registry
+from perfcli.machine import targets
+from perfcli.machine.environment import cache_dir
 from perfcli.model import Bundle, Candidate, CompileRequest, KernelFacts, Scalar, Target, Variant
 from perfcli.worker.process import compile_in_process
 

@@ -21,11 +21,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from perfcli import registry, store
 from perfcli.blobs import unpack
 from perfcli.diagnosis import diagnose, rules
 from perfcli.diff.compare import compare
+from perfcli.loading import registry
 from perfcli.model import Document, Judged, Judgement, Provenance
+from perfcli.storing import store
 
 MEGABYTES, SECONDS = 2.0, 1.0
 TIMES = 5

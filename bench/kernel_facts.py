@@ -11,11 +11,13 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 
-from perfcli import registry, targets, units
-from perfcli.commands._kernels_facts import Planned, compile_plans, plans
-from perfcli.commands._kernels_problems import named
+from perfcli import units
+from perfcli.loading import registry
+from perfcli.machine import targets
 from perfcli.model import Candidate, KernelLaunch
-from perfcli.worker.hand_written import KernelProcess
+from perfcli.workbench.facts import Planned, compile_plans, plans
+from perfcli.workbench.problems import named
+from perfcli.worker.kernels import KernelProcess
 
 TARGETS = ("a100", "h200", "b200", "mi300x")
 """One of each architecture: sm_80, sm_90, sm_100, gfx942."""

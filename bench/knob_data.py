@@ -14,8 +14,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from perfcli import knobs
-from perfcli.catalogue import load_catalogue
+from perfcli.options import releases as knobs
+from perfcli.options.catalogue import load_catalogue
 
 OUTPUT = Path(__file__).parents[1] / "perfcli" / "data" / "knobs.json"
 

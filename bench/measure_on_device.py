@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 sys.path[:0] = [str(Path(__file__).parents[1])]
 
-from perfcli.measure import cuda_clock, machine, memory  # noqa: E402
+from perfcli.measure import clocks, machine, memory  # noqa: E402
 from perfcli.measure import step as steps  # noqa: E402
 from perfcli.measure.profiling import StepProfiler  # noqa: E402
 from perfcli.measure.sampler import Sampler, sampler  # noqa: E402
@@ -77,7 +77,7 @@ def show(name: str, device: Device, keep: Path | None) -> None:
         print(f"timeline's peak {max(held for _, held in use.timeline)}, ends {use.timeline[-1]}")
     print(timed("describe", lambda: machine.describe(device)))
     state_lines(sampler(device), step)
-    print(f"copy: {(timed('copy', lambda: cuda_clock.copy_bandwidth(device)) or 0) / 1e9:.0f} GB/s")
+    print(f"copy: {(timed('copy', lambda: clocks.copy_bandwidth(device)) or 0) / 1e9:.0f} GB/s")
     if keep:
         raw = {"launches": [asdict(launch) for launch in profiler.launches], "times": times}
         file = keep / f"{name.replace(' ', '_')}.json"
@@ -92,7 +92,7 @@ def step_lines(request: MeasureRequest, step: steps.Step) -> str:
         for _ in range(2):
             for _ in range(2):
                 step.run()
-            turn = cuda_clock.time_steps(step, 10)
+            turn = clocks.time_steps(step, 10)
         lines.append(f"{what:14} {spread(turn.seconds)} | wall {spread(turn.wall)}")
 
     line("step")
@@ -100,7 +100,7 @@ def step_lines(request: MeasureRequest, step: steps.Step) -> str:
         step.request = MeasureRequest(**{**fields(request), **changed})
         line(what)
     step.request = request
-    note = cuda_clock.take_graph(step)
+    note = clocks.take_graph(step)
     lines.append(f"graph: {note or 'taken'}")
     line("with graph")
     step.graphed = None

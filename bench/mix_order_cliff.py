@@ -15,8 +15,9 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from perfcli import registry, targets
-from perfcli.environment import cache_dir
+from perfcli.loading import registry
+from perfcli.machine import targets
+from perfcli.machine.environment import cache_dir
 from perfcli.model import Candidate, KernelFamily, KernelLaunch, Target
 from perfcli.model.kernel_work import LaunchToCompile
 
@@ -29,7 +30,7 @@ def main() -> int:
     given = parser.parse_args()
     target = targets.for_kernels(given.target)
     reads = tuple(int(n) for n in given.reads.split(","))
-    probe = import_module("perfcli.kernels._mix_order_probe")
+    probe = import_module("perfcli.kernels.mix_order.probe")
     rows = compiled(probe, probe.settings(reads=reads), target, given.jobs)
     sys.stdout.writelines(f"{line}\n" for line in (*table(rows), *summary(probe.cliffs(rows))))
     return 0

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from perfcli import targets
 from perfcli.errors import PerfcliError
+from perfcli.machine import targets
 from perfcli.model import CompileRequest, Run, Target, Variant
 from perfcli.worker.process import compile_in_process
 

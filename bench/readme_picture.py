@@ -13,10 +13,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from perfcli import registry, store
 from perfcli.diagnosis import diagnose
 from perfcli.diff.compare import compare
+from perfcli.loading import registry
 from perfcli.model import Screen
+from perfcli.storing import store
 
 PICTURE = Path(__file__).parents[1] / "docs" / "report.svg"
 TITLE = "perfcli compare gqa-transformer -b triton.mix_order_reduction_max_reads=1000"

@@ -22,10 +22,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from perfcli import diagnosis, environment, registry, runfile, targets, units
+from perfcli import diagnosis, units
 from perfcli.diff.compare import compare
 from perfcli.errors import PerfcliError
+from perfcli.loading import registry
+from perfcli.machine import environment, targets
 from perfcli.model import CompileRequest, Expectation, Finding, Run, Scenario, Variant
+from perfcli.storing import runfile
 from perfcli.worker.process import compile_in_process
 
 JUDGED = Path(__file__).with_name("rules_judged.toml")

@@ -20,12 +20,11 @@ from itertools import product
 from math import prod
 from statistics import mean, quantiles
 
-from perfcli.search.answer import Answer
 from perfcli.search.drive import drive
 from perfcli.search.improve import find_best
-from perfcli.search.improvement import Improvement
 from perfcli.search.ledger import Code, Ledger
-from perfcli.search.options import OptionChange, Subset
+from perfcli.search.question import Answer, OptionChange, Subset
+from perfcli.search.result import Improvement
 
 MOST_COMBINATIONS = 20_000
 """Of options that are linked: larger catalogues are thrown away and made anew."""

@@ -19,8 +19,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from perfcli import store, targets
 from perfcli.blobs import blob_id, pack
+from perfcli.machine import targets
 from perfcli.model import (
     Access,
     Bundle,
@@ -35,6 +35,7 @@ from perfcli.model import (
     SourceFacts,
     Variant,
 )
+from perfcli.storing import store
 
 SECONDS, MEGABYTES = 2.0, 300.0
 LENGTHS = {"source": 6_000, "ttgir": 30_000, "ptx": 60_000, "sass": 120_000}

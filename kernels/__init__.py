@@ -1,1 +1,1 @@
-"""Hand-written Triton kernels, one family per file; found by perfcli.registry."""
+"""Hand-written Triton kernels, one family per file; found by perfcli.loading.registry."""

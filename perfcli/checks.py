@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from perfcli import driver, environment, store, targets, units
-from perfcli.compile import shim
-from perfcli.environment import Interpreter
+from perfcli import units
+from perfcli.compile.stand_in import shim
 from perfcli.errors import PerfcliError
+from perfcli.machine import driver, environment, targets
+from perfcli.machine.environment import Interpreter
+from perfcli.storing import store
 
 Status = Literal["ok", "warning", "failed"]
 TOOLS = ("ptxas", "cuobjdump", "nvdisasm")

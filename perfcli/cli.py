@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from perfcli import __version__
-from perfcli.commands._progress import remark
+from perfcli.console.notes import remark
 from perfcli.errors import PerfcliError, show_traceback, unexpected
 
 Command = Callable[..., int]

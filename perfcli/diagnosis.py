@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
-from perfcli import registry
-from perfcli.diff import objection
+from perfcli.diff import verdict
 from perfcli.diff.metrics import DECIDING
 from perfcli.errors import PerfcliError, RuleFailed
+from perfcli.loading import registry
 from perfcli.model import ABOUT_NAMES, Appearance, Comparison, Finding, Rule, Run
 from perfcli.names import suggestion
 
@@ -60,7 +60,7 @@ def diagnose(comparison: Comparison, of_base: Sequence[Finding] | None = None) -
     where = f"runs {comparison.base.id} and {comparison.head.id}"
     between = (f for r in rules() for f in _asked(r, r.of_comparison, comparison, where))
     found = tuple(sorted([*between, *_both_sides(comparison, base, head)], key=_order))
-    return replace(objection.judged(comparison, found), findings=found)
+    return replace(verdict.judged(comparison, found), findings=found)
 
 
 def _asked(

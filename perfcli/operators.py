@@ -13,8 +13,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from perfcli import targets
 from perfcli.errors import PerfcliError
+from perfcli.machine import targets
 from perfcli.model import Target
 
 INTERPRETED_AS = "h100"

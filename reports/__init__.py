@@ -1,1 +1,1 @@
-"""Output formats, one per file; found by perfcli.registry."""
+"""Output formats, one per file; found by perfcli.loading.registry."""

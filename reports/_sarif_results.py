@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import inspect
+import json
 import os.path
-from collections.abc import Iterator, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,13 +21,99 @@ from perfcli.model import (
     Judgement,
     KernelFacts,
     LimitResult,
+    Rule,
+    Severity,
 )
 
-from . import _finding_rows, _located
-from ._fingerprint import Occurrences, fingerprint
-from ._judgement_rows import allowance_line, check_name, limit_line, limit_of, one_line
-from ._places import Place, place, without_root
-from ._sarif_rules import LEVELS, LIMIT, WORSE
+from ._rows import findings as _finding_rows
+from ._rows import findings as _located
+from ._rows.judgement import allowance_line, check_name, limit_line, limit_of, one_line
+from ._rows.places import Place, place, without_root
+
+
+def computed(kernels: Sequence[KernelFacts]) -> list[str]:
+    """What kernels compute: operators and modules of the model. Without provenance, their names
+    without the number."""
+    nodes = {
+        f"{o.op or o.node} in {o.module}" for kernel in kernels for o in kernel.origins if o.op
+    }
+    bare = {re.sub(r"_\d+$", "", k.name) for k in kernels if not any(o.op for o in k.origins)}
+    graphs = {kernel.graph.split(" ")[0] for kernel in kernels}
+    return sorted(nodes | bare) + sorted(graphs)
+
+
+def fingerprint(identifier: str, check: str, subject: str, kernels: Sequence[KernelFacts]) -> str:
+    """SHA-256 (hex, the first 32 digits)."""
+    without_lines = re.sub(r":\d+\b", "", subject)
+    parts = [identifier, check, without_lines, computed(kernels)]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+class Occurrences:
+    """Numbers results of one fingerprint in their order: ``…:1``, ``…:2``."""
+
+    def __init__(self) -> None:
+        self._seen: Counter[str] = Counter()
+
+    def numbered(self, print_: str) -> str:
+        self._seen[print_] += 1
+        return f"{print_}:{self._seen[print_]}"
+
+
+LEVELS: dict[Severity, str] = {"error": "error", "warning": "warning", "info": "note"}
+LIMIT = "limit/"
+WORSE = "regression"
+
+
+def descriptors(rules: Sequence[Rule], used: Iterable[str]) -> list[dict[str, Any]]:
+    """Every rule that looked, then what else results name, both by id."""
+    known = {rule.code: _of_rule(rule) for rule in rules}
+    others = {identifier for identifier in used if identifier not in known}
+    return [*known.values(), *(_of_other(identifier) for identifier in sorted(others))]
+
+
+def _of_rule(rule: Rule) -> dict[str, Any]:
+    documentation = inspect.cleandoc(rule.documentation or rule.title)
+    return {
+        "id": rule.code,
+        "name": _pascal(rule.title),
+        "shortDescription": {"text": rule.title},
+        "fullDescription": {"text": _first_sentence(documentation)},
+        "help": {"text": documentation, "markdown": documentation},
+        "properties": {"tags": ["performance"]},
+    }
+
+
+def _of_other(identifier: str) -> dict[str, Any]:
+    if identifier.startswith(LIMIT):
+        metric = units.title(identifier.removeprefix(LIMIT))
+        title = f"Limit on {metric}"
+        text = f"The limit that the configuration of perfcli puts on {metric} is broken."
+    elif identifier == WORSE:
+        title = "Worse than the base"
+        text = "A number that decides the verdict of perfcli compare got worse."
+    else:
+        title = text = f"Finding {identifier}"
+    return {
+        "id": identifier,
+        "name": _pascal(title),
+        "shortDescription": {"text": title},
+        "fullDescription": {"text": text},
+        "help": {"text": text},
+        "properties": {"tags": ["performance"]},
+    }
+
+
+def _first_sentence(documentation: str) -> str:
+    """Of the first paragraph that is one, the title left out."""
+    paragraphs = [" ".join(p.split()) for p in re.split(r"\n\s*\n", documentation)]
+    paragraph = next((p for p in paragraphs if p.endswith(".")), paragraphs[0])
+    return re.split(r"(?<=[.])\s+(?=[A-Z`])", paragraph)[0]
+
+
+def _pascal(title: str) -> str:
+    return "".join(word[:1].upper() + word[1:] for word in re.findall(r"\w+", title))
+
 
 MOST_TEXT = 4000
 _LEVEL_ORDER = ("error", "warning", "note")

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from perfcli import units
 from perfcli.model import Document, Judged, Judgement
 
-from ._judgement_rows import check_name, check_word, one_line
-from ._places import without_root
+from ._rows.judgement import check_name, check_word, one_line
+from ._rows.places import without_root
 from ._sarif_results import Result, results
 
 # GitHub shows no more of one kind for a step.

@@ -17,8 +17,8 @@ from perfcli.model import (
     Run,
 )
 
-from . import _places
 from . import json as comparison_json
+from ._rows import places
 
 # History of the schema; it grows when a field changes its meaning or goes.
 # 1  first version
@@ -31,9 +31,9 @@ def render(judgement: Judgement) -> str:
         "perfcli": "gate",
         "format": FORMAT,
         "outcome": judgement.outcome,
-        "reason": _places.without_root(judgement.reason, judgement.root),
+        "reason": places.without_root(judgement.reason, judgement.root),
         "exit_code": judgement.exit_code,
-        "warnings": [_places.without_root(each, judgement.root) for each in judgement.warnings],
+        "warnings": [places.without_root(each, judgement.root) for each in judgement.warnings],
         "checks": [_check(check, judgement.root) for check in judgement.checks],
     }
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
@@ -43,8 +43,8 @@ def _check(check: Judged, root: str) -> dict[str, Any]:
     return {
         "name": check.name,
         "outcome": check.outcome,
-        "reason": _places.without_root(check.reason, root),
-        "fault": _places.without_root(check.fault, root) or None,
+        "reason": places.without_root(check.reason, root),
+        "fault": places.without_root(check.fault, root) or None,
         "baseline": _provenance(check.provenance) if check.provenance else None,
         "limits": [_limit(result) for result in check.limits],
         "findings": [
@@ -107,15 +107,15 @@ def _comparison(comparison: Comparison, root: str) -> dict[str, Any]:
     """As ``compare`` writes it, without what differs from one compilation to the next."""
     document: dict[str, Any] = json.loads(comparison_json.render(comparison))
     del document["perfcli"], document["format"]
-    document["reason"] = _places.without_root(document["reason"], root)
+    document["reason"] = places.without_root(document["reason"], root)
     for side, run in (("base", comparison.base), ("head", comparison.head)):
         document[side] = _run(document[side], run)
     for finding in document["findings"]:
-        place = _places.place(finding["location"], root) if finding["location"] else None
+        place = places.place(finding["location"], root) if finding["location"] else None
         finding["location"] = place.text if place else None
         for name in ("headline", "advice"):
-            finding[name] = _places.without_root(finding[name] or "", root) or finding[name]
-        finding["evidence"] = [_places.without_root(text, root) for text in finding["evidence"]]
+            finding[name] = places.without_root(finding[name] or "", root) or finding[name]
+        finding["evidence"] = [places.without_root(text, root) for text in finding["evidence"]]
     return document
 
 

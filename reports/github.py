@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perfcli.model import Document, Judgement
 
-from ._markdown_document import document
+from ._markdown.document import document
 
 # GitHub drops the whole summary of a step that is longer.
 MOST_BYTES = 1024 * 1024

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from perfcli.model import Document, Judgement
 
-from ._html_page import page
+from ._html.page import page
 
 
 def render(judgement: Judgement) -> str:

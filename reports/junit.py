@@ -4,15 +4,182 @@ kernels. What can't be told is skipped, what failed of perfcli or the model itse
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from perfcli.model import Document, Judgement
+from perfcli import units
+from perfcli.model import (
+    Comparison,
+    Document,
+    FindingResult,
+    GroupTiming,
+    Judged,
+    Judgement,
+    KernelGroup,
+    LimitResult,
+)
 
-from ._cases import Case, State, cases
-from ._judgement_rows import check_name
-from ._places import without_root
+from ._rows import groups as _group_rows
+from ._rows import judgement
+from ._rows.findings import label
+from ._rows.judgement import check_name, limit_line, limit_of, one_line
+from ._rows.places import without_root
+
+State = Literal["passed", "failed", "skipped", "error"]
+
+# Metrics of a group that decide a verdict, as perfcli.diff.metrics.DECIDING has them.
+DECIDING = (
+    "spilled_words", "bytes_moved", "bytes_swept", "lower_bound_seconds", "vector_loads",
+)  # fmt: skip
+MOST_NAMED = 3
+_STATES: dict[str, State] = {
+    "pass": "passed", "fail": "failed", "unsure": "skipped", "fault": "error",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One test case. ``message``: why it did not pass, in one line; ``text``: all that is to be
+    said."""
+
+    name: str
+    state: State = "passed"
+    kind: str = "regression"
+    """Of a failure: ``regression``, ``limit`` or ``finding``."""
+    message: str = ""
+    text: str = ""
+
+
+def cases(judged: Judged) -> list[Case]:
+    """With names that differ; the check's own first."""
+    found = [_check(judged)]
+    if judged.comparison is not None:
+        found += [_limit(result) for result in judged.limits]
+        found += [_finding(result, judged.comparison) for result in judged.findings]
+        found += _groups(judged, judged.comparison)
+    return list(_told_apart(found))
+
+
+def _told_apart(found: Sequence[Case]) -> Iterator[Case]:
+    """A name that occurs again gets a number."""
+    seen: Counter[str] = Counter()
+    for case in found:
+        seen[case.name] += 1
+        number = seen[case.name]
+        yield replace(case, name=f"{case.name} ({number})") if number > 1 else case
+
+
+def _check(judged: Judged) -> Case:
+    state = _STATES[judged.outcome]
+    reason = one_line(judged.fault or judged.reason)
+    name = f"verdict of {check_name(judged)}"
+    return Case(name, state, "regression", "" if state == "passed" else reason, reason)
+
+
+def _limit(result: LimitResult) -> Case:
+    states: dict[str, State] = {"broken": "failed", "unknown": "skipped"}
+    state = states.get(result.state, "passed")
+    glob = f" of {result.limit.kernel}" if result.limit.kernel else ""
+    on = "" if limit_of(result) == "total" else f": {limit_of(result)}"
+    name = f"limit {units.printable(f'{result.limit.metric}{glob}')}{on}"
+    line = limit_line(result)
+    return Case(name, state, "limit", "" if state == "passed" else line, line)
+
+
+def _finding(result: FindingResult, comparison: Comparison) -> Case:
+    finding = comparison.findings[result.finding]
+    line = one_line(f"{label(finding)}: {finding.headline}")
+    if result.allowance is not None:
+        line += f"; {judgement.allowance_line(result.allowance)}"
+    text = "\n".join([line, *finding.evidence, finding.advice]).strip()
+    failed = result.state == "broken"
+    return Case(
+        f"finding {line.split(';')[0]}",
+        "failed" if failed else "passed",
+        "finding",
+        line if failed else "",
+        units.printable(text),
+    )
+
+
+# --- groups of kernels -------------------------------------------------------------------------
+
+
+def _groups(judged: Judged, comparison: Comparison) -> Iterator[Case]:
+    times = {g.group: g for g in comparison.timing.groups} if comparison.timing else {}
+    for number, group in enumerate(comparison.groups):
+        rows = _group_rows.group_rows(group, comparison)
+        reasons = list(_against(judged, comparison, number, times.get(number)))
+        names = _names(group, comparison)
+        text = [f"{rows.headline}: {names}", *([rows.note] if rows.note else []), *reasons]
+        state: State = "passed"
+        if reasons:
+            state = "failed" if judged.outcome == "fail" else "passed"
+        elif _is_unsure(judged, times.get(number)):
+            state, reasons = "skipped", [times[number].change.why or "not measured precisely"]
+        message = one_line(f"{names}: {'; '.join(reasons)}") if state != "passed" else ""
+        yield Case(
+            f"kernel {_named(group, comparison)}",
+            state,
+            "regression",
+            message,
+            units.printable("\n".join(text)),
+        )
+
+
+def _is_unsure(judged: Judged, timing: GroupTiming | None) -> bool:
+    return judged.outcome != "pass" and timing is not None and timing.change.verdict == "unsure"
+
+
+def _against(
+    judged: Judged, comparison: Comparison, number: int, timing: GroupTiming | None
+) -> Iterator[str]:
+    """What speaks against a group: limits and findings of the gate; where nobody put limits, a
+    measured time, else a number that decides, and new findings that are errors."""
+    if judged.limits or judged.findings:
+        broken = (r for r in judged.limits if r.state == "broken" and r.group == number)
+        yield from (limit_line(result) for result in broken)
+        counted = {r.finding for r in judged.findings if r.state == "broken"}
+        found = [f for n, f in enumerate(comparison.findings) if n in counted]
+    else:
+        yield from _worse(comparison, number, timing)
+        came = (f for f in comparison.findings if f.came_with_head and not f.doubt)
+        found = [finding for finding in came if finding.severity == "error"]
+    own = set(comparison.groups[number].match.head)
+    for finding in found:
+        if own.intersection(finding.kernels) and not finding.on_base:
+            yield one_line(f"{label(finding)}: {finding.headline}")
+
+
+def _worse(comparison: Comparison, number: int, timing: GroupTiming | None) -> Iterator[str]:
+    if timing is not None:
+        if timing.change.verdict == "slower":
+            took = timing.change
+            moved = units.interval(took.ratio, took.low, took.high)
+            yield f"time {units.from_to(took.base, took.head)}, {moved}"
+        return
+    for change in comparison.groups[number].changes:
+        if change.metric in DECIDING and change.outcome == "worse":
+            write = units.writer(change.metric)
+            yield f"{units.title(change.metric)} {write(change.base)} → {write(change.head)}"
+
+
+def _names(group: KernelGroup, comparison: Comparison) -> str:
+    head = [comparison.head.kernels[n].name for n in group.match.head]
+    base = [comparison.base.kernels[n].name for n in group.match.base]
+    return units.printable(", ".join(head or base))
+
+
+def _named(group: KernelGroup, comparison: Comparison) -> str:
+    """Of the head's kernels, or of the base's where they are gone, the first ones."""
+    names = [comparison.head.kernels[n].name for n in group.match.head]
+    gone = "" if names else " (gone)"
+    names = names or [comparison.base.kernels[n].name for n in group.match.base]
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return one_line(", ".join(names[:MOST_NAMED])) + more + gone
+
 
 _ELEMENTS: dict[State, str] = {"failed": "failure", "skipped": "skipped", "error": "error"}
 _KINDS: dict[State, str] = {"skipped": "unsure", "error": "fault"}

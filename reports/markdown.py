@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from perfcli.model import Document, Judgement
 
-from ._markdown_document import document
+from ._markdown.document import document
 
 # GitHub takes 65,536 in the body of an issue or a comment, where who posts it may put a mark first.
 MOST_CHARACTERS = 65_536 - 64

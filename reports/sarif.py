@@ -9,11 +9,9 @@ from typing import Any
 from perfcli import units
 from perfcli.model import Document, Judgement
 
-from ._fingerprint import Occurrences
-from ._judgement_rows import check_name, one_line
-from ._places import without_root
-from ._sarif_results import document, results
-from ._sarif_rules import descriptors
+from ._rows.judgement import check_name, one_line
+from ._rows.places import without_root
+from ._sarif_results import Occurrences, descriptors, document, results
 
 SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from perfcli.model import Screen
 
-from ._comparison_view import comparison_view
-from ._findings import explanation_view, kernel_findings_view
-from ._kernel_view import kernel_view
-from ._run_view import listing_view, run_view
-from ._source_view import Source
+from ._screen.comparison import comparison_view
+from ._screen.findings import explanation_view, kernel_findings_view
+from ._screen.kernel import kernel_view
+from ._screen.run import listing_view, run_view
+from ._screen.source import Source
 
 SCREEN = Screen(
     comparison_view,

@@ -1,1 +1,1 @@
-"""Shipped scenarios, one per file; found by perfcli.registry."""
+"""Shipped scenarios, one per file; found by perfcli.loading.registry."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console, RenderableType
 
-from perfcli import registry
+from perfcli.loading import registry
 from perfcli.model import Screen
 
 FOLDER = Path(__file__).parent / "reports" / "golden"

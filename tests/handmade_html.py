@@ -10,8 +10,8 @@ from typing import Any
 
 from handmade import digest, kernel, run
 
-from perfcli import registry
 from perfcli.diff.compare import compare
+from perfcli.loading import registry
 from perfcli.model import (
     Comparison,
     Document,

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from perfcli import units
 from perfcli.bisect.metrics import Metric
-from perfcli.bisect.space import Settings
+from perfcli.bisect.space import NOT_SET, Settings
 from perfcli.model import OptionValue
-from perfcli.search.improvement import Direction, Improvement
 from perfcli.search.numeric import Flip
-from perfcli.search.options import OptionChange
-from perfcli.search.result import Culprits
+from perfcli.search.question import OptionChange
+from perfcli.search.result import Culprits, Dependency, Direction, Improvement
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,3 +110,28 @@ class Bisection:
             return 3 if self.stopped else 0
         explained = self.culprits is not None and self.culprits.status == "explained"
         return 0 if explained else 3
+
+
+def change(option: OptionChange) -> str:
+    """``online_softmax=false (true)``."""
+    return f"{typed(option.name, option.bad)} ({units.setting(option.good)})"
+
+
+def typed(name: str, value: object) -> str:
+    """``online_softmax=false``, or ``TORCHINDUCTOR_ONLINE_SOFTMAX not set``."""
+    return f"{name} {NOT_SET}" if value == NOT_SET else f"{name}={units.setting(value)}"
+
+
+def dependency(found: Dependency) -> str:
+    needs = " or ".join(option.name for option in found.needs)
+    return f"{change(found.option)} does nothing without {needs}"
+
+
+def listed(options: Sequence[OptionChange], most: int = 6) -> str:
+    more = f" and {len(options) - most} more" if len(options) > most else ""
+    return ", ".join(map(change, options[:most])) + more
+
+
+def stopped(reason: str) -> str:
+    """``stopped after 5 s (--budget)``, or ``interrupted``."""
+    return reason if reason == "interrupted" else f"stopped {reason}"

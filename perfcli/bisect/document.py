@@ -7,10 +7,8 @@ from typing import Any
 
 from perfcli.bisect.answer import Bisection
 from perfcli.model import Comparison
-from perfcli.search.answer import Answer
-from perfcli.search.improvement import Improvement
-from perfcli.search.options import OptionChange
-from perfcli.search.result import Culprits, CulpritSet
+from perfcli.search.question import Answer, OptionChange
+from perfcli.search.result import Culprits, CulpritSet, Improvement
 
 
 def fields(found: Bisection, comparison: Comparison | None, runs: Sequence[str]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from perfcli.bisect.metrics import Metric
 from perfcli.bisect.space import Settings
 from perfcli.blobs import unpack
 from perfcli.model import Generated
-from perfcli.performance_knobs import load
+from perfcli.options.performance import load
 from perfcli.search.ledger import Code
 from perfcli.search.weighing import Reading
 

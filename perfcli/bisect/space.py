@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from perfcli import defaults
-from perfcli.backports import BACKPORTS
-from perfcli.catalogue import UNKNOWN, Catalogue, Entry
-from perfcli.defaults import DefaultChange, Differences
 from perfcli.errors import PerfcliError
 from perfcli.model import OptionValue, Variant
-from perfcli.performance_knobs import Choice
-from perfcli.search.options import OptionChange, Subset
+from perfcli.options import listing
+from perfcli.options.backports import BACKPORTS
+from perfcli.options.catalogue import UNKNOWN, Catalogue, Entry
+from perfcli.options.listing import DefaultChange, Differences
+from perfcli.options.performance import Choice
+from perfcli.search.question import OptionChange, Subset
 
 Settings = Mapping[str, OptionValue]
 """Options and environment variables that are set, by name."""
@@ -118,7 +118,7 @@ def installations(
 ) -> Installations:
     """The space between two installations: options whose defaults differ, and those that a side
     sets. A good side's option that the bad torch lacks can't be among them."""
-    found = defaults.differences(good_catalogue.entries, bad_catalogue.entries)
+    found = listing.differences(good_catalogue.entries, bad_catalogue.entries)
     before = {c.name: _carried(c) for c in found.changed if _is_carried(c)}
     before |= {**good.env, **good.options}
     unknown = [n for n in good.options if n not in bad_catalogue.entries]

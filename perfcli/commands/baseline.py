@@ -49,20 +49,22 @@ def baseline(
 
     A check whose facts are unchanged keeps its lines, its date and its reason.
     """
-    from perfcli.commands import _baseline_show, _baseline_update, _gate_checks
-    from perfcli.commands._obtain import How
-    from perfcli.commands._progress import Notes
+    from perfcli.console.notes import Notes
+    from perfcli.gate import compiled
+    from perfcli.gate.baseline import update as _baseline_show
+    from perfcli.gate.baseline import update as _baseline_update
+    from perfcli.workflow.obtain import How
 
     if action not in ACTIONS:
         raise PerfcliError(f"perfcli baseline {action}: {suggestion(action, ACTIONS)}")
-    found = _gate_checks.configured(config, file)
+    found = compiled.configured(config, file)
     if action == "show":
-        _baseline_show.show(found, _gate_checks.chosen(found, checks or ()))
+        _baseline_show.show(found, compiled.chosen(found, checks or ()))
         return 0
     if not reason.strip():
         raise PerfcliError(
             'a baseline is renewed for a reason: give it with --reason "…", it is kept in the file'
         )
-    meant = _gate_checks.chosen(found, checks or ())
+    meant = compiled.chosen(found, checks or ())
     update = _baseline_update.Update(found, reason.strip(), How(fresh, timeout, fake), jobs)
     return _baseline_update.run(update, meant, bool(checks), Notes(quiet))

@@ -88,9 +88,9 @@ def bisect_config(
     count once. Exit code: 0 answered, 2 error, 3 no answer, or not for all of it, 4 --resume of
     another search.
     """
-    from perfcli.commands import _bisect_command
+    from perfcli.bisect import run
 
-    typed = _bisect_command.Typed(
+    typed = run.Typed(
         metric,
         tuple(good or ()),
         tuple(bad or ()),
@@ -102,14 +102,14 @@ def bisect_config(
         not no_flip,
         resume,
     )
-    from perfcli.commands._bisect_shown import Shown
-    from perfcli.commands._measuring_options import Asked
-    from perfcli.commands._obtain import How
-    from perfcli.commands._progress import Notes
-    from perfcli.commands._request import Question
+    from perfcli.bisect.ends import Shown
+    from perfcli.console.notes import Notes
+    from perfcli.workflow.obtain import How
+    from perfcli.workflow.request import Question
+    from perfcli.workflow.setting import Asked
 
     question = Question(scenario, tuple(param or ()), preset, target, device, dynamic, jobs)
     timing = Asked(measure_budget, threads, seed, allow_env=tuple(allow_env or ()))
     how = How(timeout=timeout, fake=fake)
     shown = Shown(json, quiet, report)
-    return _bisect_command.bisect(question, typed, timing, how, shown, Notes(quiet))
+    return run.bisect(question, typed, timing, how, shown, Notes(quiet))

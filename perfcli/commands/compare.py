@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from perfcli.commands import _arguments as args
-from perfcli.commands import _documents as documents
+from perfcli.console import documents
 from perfcli.errors import Interrupted, PerfcliError
 
 Assignments = list[str] | None
@@ -87,26 +87,23 @@ def compare(
     A run is a file or the beginning of its id (perfcli runs lists them). Exit code: 0 no worse,
     1 worse, 2 error, 3 can't tell, 4 not comparable.
     """
-    from perfcli.commands import (
-        _measuring,
-        _obtain,
-        _output,
-        _pair,
-        _pairing,
-        _trials,
-        _with_kernel,
-    )
-    from perfcli.commands._measuring_options import Asked
-    from perfcli.commands._progress import Notes
-    from perfcli.commands._request import Question, Side
+    from perfcli.console import output
+    from perfcli.console.notes import Notes
     from perfcli.diff.beside import explained
     from perfcli.diff.compare import check_allowed
+    from perfcli.workbench import beside as _with_kernel
+    from perfcli.workflow import fixes, obtain
+    from perfcli.workflow import pair as _pair
+    from perfcli.workflow import pair as _pairing
+    from perfcli.workflow import timing as _measuring
+    from perfcli.workflow.request import Question, Side
+    from perfcli.workflow.setting import Asked
 
     check_allowed(allow or ())
     wanted = documents.Wanted(markdown, html, junit, sarif, github, json)
     documents.check(wanted, [base, head or ""])
     notes = Notes(quiet)
-    how = _obtain.How(fresh, timeout, fake, tuple(toggle or ()))
+    how = obtain.How(fresh, timeout, fake, tuple(toggle or ()))
     names = tuple(allow_env or ())
     asked = Asked(budget, threads, seed, a_device, b_device, cuda_graph, flush_l2, names, no_time)
     if with_kernel:
@@ -129,24 +126,24 @@ def compare(
     comparison, broken = _pair.judged(pair.comparison)
     comparison = explained(comparison)
     if try_fixes:
-        patient = _trials.Patient(pair.head, comparison.findings, pair.base)
-        tried = _trials.try_fixes(patient, how, jobs, notes, _trials.came_with_head)
+        patient = fixes.Patient(pair.head, comparison.findings, pair.base)
+        tried = fixes.try_fixes(patient, how, jobs, notes, fixes.came_with_head)
         comparison = replace(comparison, findings=tried)
     places = [(side.reference, side.shown_path) for side in (pair.base, pair.head)]
     pairing = _pairing.Pairing(pair.base, pair.head, comparison, fault=str(broken or ""))
     try:
-        plain = partial(_output.write_comparison, comparison, json)
+        plain = partial(output.write_comparison, comparison, json)
         documents.write(_pairing.judgement_of([pairing]), wanted, notes, plain)
     finally:
-        screen = _output.screen()
+        screen = output.screen()
         view = screen.comparison(comparison, places, quiet, try_fixes)
         documents.show(view, wanted)
     if not quiet and not try_fixes:
         references = [reference for reference, _ in places]
         findings = comparison.findings
-        _trials.show_hint(["compare", *references], findings, wanted.stdout, _trials.came_with_head)
+        fixes.show_hint(["compare", *references], findings, wanted.stdout, fixes.came_with_head)
     if broken:
         raise broken
     if _measuring.broken_off(comparison.timing):
         return Interrupted.exit_code
-    return _output.EXIT_CODES[comparison.outcome]
+    return output.EXIT_CODES[comparison.outcome]

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from perfcli.commands import _output
 from perfcli.commands._arguments import Json
+from perfcli.console import output
 from perfcli.errors import PerfcliError
 
 
@@ -29,7 +29,7 @@ def doctor(
 
     found = list(checks.examine(python, os.environ))
     failed = [check for check in found if check.status == "failed"]
-    _output.write_document("doctor", {"ok": not failed, "checks": found}, json)
+    output.write_document("doctor", {"ok": not failed, "checks": found}, json)
     if str(json) != "-":
         color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         sys.stdout.write(checks.render(found, color=color))

@@ -36,26 +36,27 @@ def explain(
     where the run has no kernels.
     """
     from perfcli import diagnosis
-    from perfcli.commands import _obtain, _output, _trials
-    from perfcli.commands._progress import Notes
-    from perfcli.commands._request import Question, Side
+    from perfcli.console import output
+    from perfcli.console.notes import Notes
+    from perfcli.workflow import fixes, obtain
+    from perfcli.workflow.request import Question, Side
 
-    _output.check_writable(json)
+    output.check_writable(json)
     question = Question(run, tuple(param or ()), preset, target, device, dynamic, jobs)
     notes = Notes(quiet)
-    how = _obtain.How(fresh, timeout, fake)
-    found = _obtain.stored_or_compiled(question, Side(tuple(option or ()), python), how, notes)
+    how = obtain.How(fresh, timeout, fake)
+    found = obtain.stored_or_compiled(question, Side(tuple(option or ()), python), how, notes)
     findings = diagnosis.explain(found.run)
     if try_fixes:
-        findings = _trials.try_fixes(_trials.Patient(found, findings), how, jobs, notes)
-    plain = {"run": found.run.id, "findings": _output.plain_findings(findings)}
+        findings = fixes.try_fixes(fixes.Patient(found, findings), how, jobs, notes)
+    plain = {"run": found.run.id, "findings": output.plain_findings(findings)}
     try:
-        _output.write_document("explanation", plain, json)
+        output.write_document("explanation", plain, json)
     finally:
-        view = _output.screen().explanation(found.run, findings, found.reference, quiet, try_fixes)
-        _output.show(view, json)
+        view = output.screen().explanation(found.run, findings, found.reference, quiet, try_fixes)
+        output.show(view, json)
     if not quiet and not try_fixes:
-        _trials.show_hint(["explain", found.reference], findings, json)
+        fixes.show_hint(["explain", found.reference], findings, json)
     if not found.run.kernels:
         raise PerfcliError("nothing to explain")  # the report's first line has said why
     return 0

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from perfcli.commands import _arguments as args
-from perfcli.commands import _documents as documents
+from perfcli.console import documents
 from perfcli.model import Judgement
 
 
@@ -62,36 +62,37 @@ def gate(
     measured as well, where a check has a device. Exit code: 0 pass, 1 a limit is broken, 2 error,
     3 can't tell (on-unsure = "fail"), 4 no baseline, or another torch's.
     """
-    from perfcli.commands import _gate_checks, _gate_judgement, _gate_run, _gate_view
-    from perfcli.commands._gate_bases import Wish, base_of
-    from perfcli.commands._gate_order import Order
-    from perfcli.commands._obtain import How
-    from perfcli.commands._progress import Notes
+    from perfcli.console.notes import Notes
+    from perfcli.gate import compiled, run, view
+    from perfcli.gate import judgement as _gate_judgement
+    from perfcli.gate.bases import Wish, base_of
+    from perfcli.gate.order import Order
+    from perfcli.workflow.obtain import How
 
-    _gate_run.check_aspects(allow or ())
+    run.check_aspects(allow or ())
     wanted = documents.Wanted(markdown, html, junit, sarif, github, json)
     wish = Wish(baseline, base_rev, base_python, tuple(allow_env or ()), no_time)
     wish.check()
-    found = _gate_checks.configured(config, baseline)
+    found = compiled.configured(config, baseline)
     documents.check(wanted, [found.path, found.baseline])
-    meant = _gate_checks.chosen(found, checks or ())
+    meant = compiled.chosen(found, checks or ())
     notes = Notes(quiet)
     how = How(fresh, timeout, fake)
     order = Order(found, how, tuple(allow or ()), jobs, notes, wish.allow_env, no_time)
     with base_of(wish, order) as compared:
-        done = list(_gate_run.checked(meant, compared, order))
+        done = list(run.checked(meant, compared, order))
     command = wish.command(checks or (), found.typed)
     judgement = _gate_judgement.judgement(done, order, command, documents.project_root())
     try:
         documents.write(judgement, wanted, notes, lambda: _write_json(judgement, json))
     finally:
-        documents.show(_gate_view.report(judgement, quiet), wanted)
+        documents.show(view.report(judgement, quiet), wanted)
     _gate_judgement.say_where_to_look(done, notes)
     return judgement.exit_code
 
 
 def _write_json(judgement: Judgement, path: Path | None) -> None:
-    from perfcli.commands import _output
+    from perfcli.console import output
 
     if path is not None:
-        _output.write_text(documents.rendered("gate_json", judgement), path)
+        output.write_text(documents.rendered("gate_json", judgement), path)

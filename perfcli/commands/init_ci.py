@@ -26,9 +26,8 @@ def init_ci(
 
     What is there already stays as it is. Run it in the repository's root.
     """
-    from perfcli.commands import _init_ci_config as config
-    from perfcli.commands import _init_ci_files as files
-    from perfcli.commands import _init_ci_gpu as gpu
+    from perfcli.ci import config, files
+    from perfcli.ci import files as gpu
 
     root = Path.cwd()
     files.check_root(root)
@@ -42,7 +41,7 @@ def init_ci(
     for service in services or [files.usual(root)]:
         steps += files.write(root, service, values, force)
         if service == "github":
-            steps.append(gpu.write(root, config.place(root)))
+            steps.append(gpu.write_gpu(root, config.place(root)))
     for step in steps:
         typer.echo(step.line)
     left = config.next_steps(root, [step.written for step in steps if step.written])

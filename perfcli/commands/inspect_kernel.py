@@ -12,9 +12,9 @@ from perfcli.commands import _arguments as args
 from perfcli.errors import PerfcliError
 
 if TYPE_CHECKING:
-    from perfcli.commands._obtain import Obtained
-    from perfcli.commands._progress import Notes
+    from perfcli.console.notes import Notes
     from perfcli.model import BlobId, Candidate, KernelFacts
+    from perfcli.workflow.obtain import Obtained
 
 Flag = Annotated[bool, typer.Option(help="Print this text alone.")]
 
@@ -57,9 +57,10 @@ def inspect_kernel(
     it lists the kernels and their numbers.
     """
     from perfcli import diagnosis, units
-    from perfcli.commands import _obtain, _output, _trials
-    from perfcli.commands._progress import Notes
-    from perfcli.commands._request import Question, Side
+    from perfcli.console import output
+    from perfcli.console.notes import Notes
+    from perfcli.workflow import fixes, obtain
+    from perfcli.workflow.request import Question, Side
 
     forms = [name for name, on in _forms(source, ttgir, ptx, sass) if on]
     if len(forms) > 1:
@@ -68,17 +69,17 @@ def inspect_kernel(
         raise PerfcliError(
             "--try-fixes goes with the report of one KERNEL: perfcli explain tries all of a run's"
         )
-    _output.check_writable(json)
+    output.check_writable(json)
     question = Question(run, tuple(param or ()), preset, target, device, dynamic, jobs)
     side = Side(tuple(option or ()), python)
-    how = _obtain.How(fresh, timeout, fake)
+    how = obtain.How(fresh, timeout, fake)
     notes = Notes(quiet)
-    found = _obtain.stored_or_compiled(question, side, how, notes)
+    found = obtain.stored_or_compiled(question, side, how, notes)
     if kernel is None:
         try:
-            _output.write_document("kernels", {"kernels": found.run.kernels}, json)
+            output.write_document("kernels", {"kernels": found.run.kernels}, json)
         finally:
-            _output.show(_output.screen().listing(found.run, range(len(found.run.kernels))), json)
+            output.show(output.screen().listing(found.run, range(len(found.run.kernels))), json)
         return 0
     number = choose(found.run.kernels, kernel)
     facts = found.run.kernels[number]
@@ -87,26 +88,26 @@ def inspect_kernel(
         raise PerfcliError(f"{facts.name} has {has}, numbered from 0")
     if forms:
         try:
-            _output.write_document("kernel", {"kernel": facts}, json)
+            output.write_document("kernel", {"kernel": facts}, json)
         finally:
-            _output.print_text(found.text(_blob(facts, forms[0], candidate)), json)
+            output.print_text(found.text(_blob(facts, forms[0], candidate)), json)
         return 0
     text = _source(found, facts, notes)
-    _output.show(_output.screen().kernel(number, facts, text, candidate), json)
+    output.show(output.screen().kernel(number, facts, text, candidate), json)
     everything = diagnosis.explain(found.run)  # what a rule of ours gets wrong comes after the view
     if try_fixes:
-        patient = _trials.Patient(found, everything)
-        everything = _trials.try_fixes(patient, how, jobs, notes, lambda f: number in f.kernels)
+        patient = fixes.Patient(found, everything)
+        everything = fixes.try_fixes(patient, how, jobs, notes, lambda f: number in f.kernels)
     findings = [finding for finding in everything if number in finding.kernels]
-    plain = {"kernel": facts, "findings": _output.plain_findings(findings)}
+    plain = {"kernel": facts, "findings": output.plain_findings(findings)}
     try:
-        _output.write_document("kernel", plain, json)
+        output.write_document("kernel", plain, json)
     finally:
         if findings or try_fixes:
-            _output.show(_output.screen().kernel_findings(found.run, findings, try_fixes), json)
+            output.show(output.screen().kernel_findings(found.run, findings, try_fixes), json)
     if not quiet and not try_fixes:
         command = ["inspect-kernel", found.reference, str(number)]
-        _trials.show_hint(command, findings, json)
+        fixes.show_hint(command, findings, json)
     return 0
 
 

@@ -80,8 +80,8 @@ def kernels(
     probe compiles one kernel for many launches, times them on a GPU, and says from how many reads
     on it spills.
     """
-    from perfcli.commands import _kernels_run
-    from perfcli.commands._kernels_asked import Asked
+    from perfcli.workbench import run as _kernels_run
+    from perfcli.workbench.request import Asked
 
     asked = Asked(
         targets=tuple(target or ()),
@@ -107,7 +107,7 @@ def kernels(
     if action == "bench":
         return _kernels_run.bench(name, asked)
     if action == "probe":
-        from perfcli.commands import _kernels_probe
+        from perfcli.workbench import probe
 
-        return _kernels_probe.run(name, asked)
+        return probe.run(name, asked)
     return _kernels_run.show(action, name, asked)

@@ -4,16 +4,139 @@ worth trying."""
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perfcli.commands import _output, _performance_knobs, _table
+from perfcli import units
 from perfcli.commands._arguments import Json
+from perfcli.console import output, table
 from perfcli.errors import PerfcliError
 
 if TYPE_CHECKING:
-    from perfcli.catalogue import Entry
+    from perfcli.options.catalogue import Entry
+    from perfcli.options.performance import Choice, PerformanceKnob
+
+HEADERS = ("option", "default", "try", "changes", "on", "since", "what it does")
+DEVICES = {"gpu": "GPU", "cpu": "CPU", "both": "both"}
+
+
+def show(pattern: str, torch: str, entries: Iterable[Entry], json: Path | None) -> None:
+    """Print the list, or all about one option, and what of the list a torch lacks whose version
+    and options are given.
+
+    Raises:
+        PerfcliError: no option of the list matches.
+    """
+    from perfcli.options import performance
+
+    known = {entry.name: entry for entry in entries}
+    found = search(performance.for_torch(known), pattern)
+    lacking = performance.missing(known)
+    fields = {
+        "torch": torch,
+        "options": [document(choice) for choice in found],
+        "not_in_this_torch": [knob.name for knob in lacking],
+    }
+    output.write_document("performance-knobs", fields, json)
+    if json == output.STDOUT:
+        return
+    if len(found) == 1:
+        sys.stdout.write(details(torch, found[0]))
+        return
+    table.show(HEADERS, rows(found), stack_last=True)
+    sys.stderr.write(footer(torch, found, lacking))
+
+
+def search(choices: Iterable[Choice], pattern: str) -> list[Choice]:
+    """Those whose name matches, else those whose sentence does.
+
+    Raises:
+        PerfcliError: none does.
+    """
+    from perfcli.errors import PerfcliError
+    from perfcli.options import listing
+
+    choices = list(choices)
+    if not pattern:
+        return choices
+    by_name = [c for c in choices if listing.matches(c.knob.name, pattern)]
+    found = by_name or [c for c in choices if listing.matches(c.knob.does, pattern)]
+    if not found:
+        raise PerfcliError(
+            f"none of the options worth trying matches {pattern!r}: without --performance all "
+            "options are searched"
+        )
+    return found
+
+
+def rows(choices: Iterable[Choice]) -> list[tuple[str, ...]]:
+    """One line per option, in the list's order; ``*``: only with a device."""
+    from perfcli.options.catalogue import default_text
+
+    return [
+        (
+            choice.knob.name,
+            default_text(choice.entry),
+            values(choice.values),
+            choice.knob.acts + (" *" if choice.knob.needs_device else ""),
+            DEVICES[choice.knob.devices],
+            choice.knob.since,
+            choice.knob.does,
+        )
+        for choice in choices
+    ]
+
+
+def values(found: Iterable[Any]) -> str:
+    """As they are typed behind ``OPT=``."""
+    return ", ".join(map(units.setting, found))
+
+
+def details(torch: str, choice: Choice) -> str:
+    """Everything about one option."""
+    from perfcli.options.catalogue import default_text
+
+    knob = choice.knob
+    lines = {
+        "type": choice.entry.type,
+        "default": default_text(choice.entry),
+        "try": values(choice.values),
+        "range": " to ".join(map(units.setting, knob.range or ())),
+        "with": " ".join(f"{n}={units.setting(v)}" for n, v in knob.only_with.items()),
+        "changes": knob.acts,
+        "on": DEVICES[knob.devices] + (", only with a device" if knob.needs_device else ""),
+        "variable": ", ".join(choice.entry.env),
+        "since": knob.since,
+        "until": knob.until or "",
+        "note": choice.entry.note,
+        "sources": "\n           ".join(knob.sources),
+    }
+    text = f"{knob.name} (torch {torch})\n  {knob.does}\n"
+    return text + "".join(f"  {name:9}{value}\n" for name, value in lines.items() if value)
+
+
+def document(choice: Choice) -> dict[str, Any]:
+    """One option for a JSON file; values of this torch's default are left out of ``values``."""
+    from dataclasses import asdict
+
+    from perfcli.options import listing
+
+    entry = listing.document(choice.entry)
+    known = {name: entry[name] for name in ("type", "default", "default_known", "variables")}
+    return {**asdict(choice.knob), "values": choice.values, **known, "note": entry["note"]}
+
+
+def footer(torch: str, found: Sequence[Choice], lacking: Sequence[PerformanceKnob]) -> str:
+    """What the table does not say."""
+    text = f"{len(found)} options"
+    if any(choice.knob.needs_device for choice in found):
+        text += "; * only with a device"
+    if lacking:
+        text += f"; torch {torch} lacks {', '.join(knob.name for knob in lacking)}"
+    return text + "\n"
 
 
 def knobs(
@@ -49,7 +172,7 @@ def knobs(
     if performance and diff is not None:
         raise PerfcliError("--performance lists options, --diff compares releases: give one")
     if performance:
-        _performance_knobs.show(pattern, *_options(python), json)
+        show(pattern, *_options(python), json)
     elif diff is None:
         _search(pattern, python, json)
     else:
@@ -59,47 +182,47 @@ def knobs(
 
 def _options(python: str | None) -> tuple[str, list[Entry]]:
     """The torch that is asked, and its options; without torch those of the newest known release."""
-    from perfcli import knob_listing
+    from perfcli.options import listing
 
     try:
-        return knob_listing.installed(python)
+        return listing.installed(python)
     except PerfcliError:
         if python is not None:
             raise
-        torch, entries = knob_listing.newest()
+        torch, entries = listing.newest()
         sys.stderr.write(f"no torch here: these are Inductor's options in torch {torch}\n")
         return torch, entries
 
 
 def _search(pattern: str, python: str | None, json: Json) -> None:
-    from perfcli import knob_listing
+    from perfcli.options import listing
 
     torch, entries = _options(python)
-    found = knob_listing.search(entries, pattern)
-    rows = [knob_listing.document(entry) for entry in found]
-    _output.write_document("knobs", {"torch": torch, "options": rows}, json)
+    found = listing.search(entries, pattern)
+    rows = [listing.document(entry) for entry in found]
+    output.write_document("knobs", {"torch": torch, "options": rows}, json)
     if str(json) == "-":
         return
     if len(found) == 1:
-        sys.stdout.write(knob_listing.details(torch, found[0]))
+        sys.stdout.write(listing.details(torch, found[0]))
         return
     headers = ("option", "type", "default", "since", "variable")
-    _table.show(headers, knob_listing.option_rows(found), stack_last=True)
-    sys.stderr.write(knob_listing.notes(found))
+    table.show(headers, listing.option_rows(found), stack_last=True)
+    sys.stderr.write(listing.notes(found))
 
 
 def _diff(pattern: str, before: str, after: str, json: Json) -> None:
-    from perfcli import knob_listing
-    from perfcli.knobs import known_release
+    from perfcli.options import listing
+    from perfcli.options.releases import known_release
 
     before, after = known_release(before), known_release(after)
-    found = knob_listing.changes(before, after, pattern)
+    found = listing.changes(before, after, pattern)
     fields = {"from": before, "to": after, "changes": found}
-    _output.write_document("knob-changes", fields, json)
+    output.write_document("knob-changes", fields, json)
     if str(json) == "-":
         return
     if not found:
         sys.stdout.write(f"torch {before} and {after}: no difference in the options asked for\n")
         return
     headers = ("option", "change", f"torch {before}", f"torch {after}")
-    _table.show(headers, knob_listing.change_rows(found))
+    table.show(headers, listing.change_rows(found))

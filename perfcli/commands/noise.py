@@ -12,8 +12,8 @@ from perfcli.commands import _arguments as args
 from perfcli.errors import Interrupted, PerfcliError
 
 if TYPE_CHECKING:
-    from perfcli.commands._noise import Series
-    from perfcli.noise import StoredFloor
+    from perfcli.machine.noise_floors import StoredFloor
+    from perfcli.noise.pairs import Series
 
 PAIRS = 3
 
@@ -58,12 +58,13 @@ def noise(
     kind then calls nothing slower or faster that is not more than that. Exit code: 0, 2 error; with
     --slow-head as compare: 1 slower, 3 can't tell.
     """
-    from perfcli.commands import _measuring_options as options
-    from perfcli.commands import _noise_stored, _output
-    from perfcli.commands._noise import Series
-    from perfcli.commands._obtain import How, workshop
-    from perfcli.commands._progress import Notes
-    from perfcli.commands._request import Question, Side, make_jobs
+    from perfcli.console import output
+    from perfcli.console.notes import Notes
+    from perfcli.noise import view
+    from perfcli.noise.pairs import Series
+    from perfcli.workflow import setting as options
+    from perfcli.workflow.obtain import How, workshop
+    from perfcli.workflow.request import Question, Side, make_jobs
 
     if show and forget:
         raise PerfcliError("--show lists and --forget removes: give one of them")
@@ -83,13 +84,13 @@ def noise(
         }
         unused = [name for name, value in typed.items() if value is not None and value != []]
         if show:
-            return _noise_stored.show(scenario, unused, json)
-        return _noise_stored.forget(scenario, unused, json)
+            return view.show(scenario, unused, json)
+        return view.forget(scenario, unused, json)
     if scenario is None:
         raise PerfcliError(
             "what is to be measured? Give a scenario (perfcli scenarios lists them), or --show"
         )
-    _output.check_writable(json)
+    output.check_writable(json)
     question = Question(scenario, tuple(param or ()), preset, None, _device(device))
     how = How(timeout=timeout, fake=fake)
     setting = options.settle(question, options.Asked(budget, threads, seed), how)
@@ -107,7 +108,7 @@ def noise(
 
 def _device(typed: str | None) -> str:
     """Raises PerfcliError for a GPU that is not there: what compiles without one can't measure."""
-    from perfcli import targets
+    from perfcli.machine import targets
 
     if typed == "cuda" and not targets.has_gpu():
         raise PerfcliError("no NVIDIA GPU found here to measure on: --device cpu measures the CPU")
@@ -116,7 +117,8 @@ def _device(typed: str | None) -> str:
 
 def _measure(done: Series, json: Path | None, quiet: bool) -> int:
     """Raises Interrupted, and what the workers raise, after the report on what is there."""
-    from perfcli.commands import _noise, _noise_report
+    from perfcli.noise import pairs as _noise
+    from perfcli.noise import view
 
     try:
         done.run()
@@ -130,7 +132,7 @@ def _measure(done: Series, json: Path | None, quiet: bool) -> int:
         raise Interrupted(_unfinished(done))
     kept = None if done.planted else _noise.stored_floor(done)
     _report(done, kept, _keep(done, kept), json, quiet)
-    if kept and (doubt := _noise_report.doubt(done, kept)):
+    if kept and (doubt := view.doubt(done, kept)):
         done.notes.warn(doubt)
     return _noise.exit_code(done.found) if done.planted else 0
 
@@ -142,7 +144,7 @@ def _unfinished(done: Series) -> str:
 
 def _keep(done: Series, kept: StoredFloor | None) -> str:
     """Where the floor is stored; empty where it is not."""
-    from perfcli import noise as floors
+    from perfcli.machine import noise_floors as floors
 
     if kept is None or done.machine is None:
         return ""
@@ -154,11 +156,12 @@ def _report(
 ) -> None:
     from rich.text import Text
 
-    from perfcli.commands import _noise_report, _output
+    from perfcli.console import output
+    from perfcli.noise import view
 
     try:
-        _output.write_document("noise", _noise_report.document(done, kept, path), json)
+        output.write_document("noise", view.document(done, kept, path), json)
     finally:
         if done.found:
-            lines = _noise_report.lines(done, kept, path)
-            _output.show(Text("\n".join(lines[-1:] if quiet else lines)), json)
+            lines = view.lines(done, kept, path)
+            output.show(Text("\n".join(lines[-1:] if quiet else lines)), json)

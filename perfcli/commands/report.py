@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfcli.commands import _arguments as args
-from perfcli.commands import _documents as documents
+from perfcli.console import documents
 from perfcli.errors import PerfcliError, RuleFailed
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from perfcli.commands._pairing import Pairing
-    from perfcli.commands._progress import Notes
+    from perfcli.console.notes import Notes
+    from perfcli.workflow.pair import Pairing
 
 
 def report(
@@ -42,9 +42,9 @@ def report(
     file or the beginning of its id (perfcli runs lists them). Exit code: as compare, of the worst;
     of one run 0 whatever is found.
     """
-    from perfcli.commands import _pairing
-    from perfcli.commands._progress import Notes
+    from perfcli.console.notes import Notes
     from perfcli.diff.compare import check_allowed
+    from perfcli.workflow import pair as _pairing
 
     wanted = documents.Wanted(markdown, html, junit, sarif, github)
     if not wanted.files and not github:
@@ -86,10 +86,11 @@ def _pairings(
 def _alone(reference: str) -> Pairing:
     """The run beside itself, with all that the rules say of it."""
     from perfcli import diagnosis
-    from perfcli.commands import _obtain, _pairing
     from perfcli.diff.compare import compare
+    from perfcli.workflow import obtain
+    from perfcli.workflow import pair as _pairing
 
-    stored = _obtain.stored(reference)
+    stored = obtain.stored(reference)
     if not stored.run.kernels:
         raise PerfcliError(f"run {stored.run.id} has no kernels: there is nothing to report")
     comparison, fault = compare(stored.run, stored.run), ""
@@ -102,8 +103,9 @@ def _alone(reference: str) -> Pairing:
 
 
 def _pairing_of(base: str, head: str, allow: Sequence[str], no_time: bool, notes: Notes) -> Pairing:
-    from perfcli.commands import _pair, _pairing
-    from perfcli.commands._measuring_options import Asked
+    from perfcli.workflow import pair as _pair
+    from perfcli.workflow import pair as _pairing
+    from perfcli.workflow.setting import Asked
 
     pair = _pair.of_stored(base, head, Asked(no_time=no_time), allow, notes)
     comparison, broken = _pair.judged(pair.comparison)
@@ -125,9 +127,9 @@ def _lines(pairings: Sequence[Pairing]) -> RenderableType:
 
 
 def _line(pairing: Pairing) -> RenderableType:
-    from perfcli.commands import _output
+    from perfcli.console import output
 
-    screen, comparison = _output.screen(), pairing.comparison
+    screen, comparison = output.screen(), pairing.comparison
     if pairing.alone:
         line: RenderableType = screen.explanation(comparison.head, comparison.findings, brief=True)
     else:

@@ -32,20 +32,21 @@ def rules(
     With a code: what it sees, why it costs, and what to try.
     """
     from perfcli import diagnosis
-    from perfcli.commands import _output
+    from perfcli.console import output
 
     shown = diagnosis.rules() if code is None else (_asked(code),)
-    _output.write_document("rules", {"rules": [_document(rule) for rule in shown]}, json)
+    output.write_document("rules", {"rules": [_document(rule) for rule in shown]}, json)
     if markdown is not None:
-        _output.write_text(page(shown), markdown)
-    if _output.STDOUT not in (json, markdown):
+        output.write_text(page(shown), markdown)
+    if output.STDOUT not in (json, markdown):
         _list(shown) if code is None else _explain(shown[0])
     return 0
 
 
 def _asked(wanted: str) -> Rule:
     """By code, which has digits, or by the name of its file, which has none."""
-    from perfcli import diagnosis, registry
+    from perfcli import diagnosis
+    from perfcli.loading import registry
     from perfcli.model import Rule
 
     if any(character.isdigit() for character in wanted):
@@ -59,22 +60,22 @@ def _document(rule: Rule) -> dict[str, str]:
 
 
 def _list(shown: Sequence[Rule]) -> None:
-    from perfcli.commands import _table
+    from perfcli.console import table
 
     rows = [(rule.code, rule.title, first_sentence(rule)) for rule in shown]
-    _table.show(("code", "title", "what it sees"), rows)
+    table.show(("code", "title", "what it sees"), rows)
 
 
 def _explain(rule: Rule) -> None:
     from rich.console import Group
     from rich.text import Text
 
-    from perfcli.commands import _output
+    from perfcli.console import output
 
     parts = [Text(f"{rule.code}  {rule.title}", style="bold")]
     for paragraph in _paragraphs(rule):
         parts += [Text(""), Text(paragraph)]
-    _output.show(Group(*parts))
+    output.show(Group(*parts))
 
 
 def page(shown: Sequence[Rule]) -> str:

@@ -32,20 +32,21 @@ def run(
 
     The run is stored. With --quiet it prints the run's id alone.
     """
-    from perfcli.commands import _obtain, _output
-    from perfcli.commands._progress import Notes
-    from perfcli.commands._request import Question, Side
+    from perfcli.console import output
+    from perfcli.console.notes import Notes
+    from perfcli.workflow import obtain
+    from perfcli.workflow.request import Question, Side
 
-    _output.check_writable(json)
+    output.check_writable(json)
     question = Question(scenario, tuple(param or ()), preset, target, device, dynamic, jobs)
     side = Side(tuple(option or ()), python)
-    how = _obtain.How(fresh, timeout, fake)
-    (found,) = _obtain.compiled(question, [side], how, Notes(quiet))
+    how = obtain.How(fresh, timeout, fake)
+    (found,) = obtain.compiled(question, [side], how, Notes(quiet))
     try:
-        _output.write_document("run", {"run": found.run}, json)
+        output.write_document("run", {"run": found.run}, json)
     finally:
-        screen = _output.screen()
+        screen = output.screen()
         view = screen.run(found.run, found.shown_path, found.reference, brief=quiet)
-        _output.show(view, json)
+        output.show(view, json)
     # The warning is out already; a script that goes on with the id must not go on.
     return 0 if found.path else PerfcliError.exit_code

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from perfcli.model import Scalar
-    from perfcli.store import Header
+    from perfcli.storing.store import Header
 
 
 def runs(
@@ -32,21 +32,22 @@ def runs(
     """
     from rich.text import Text
 
-    from perfcli import store, units
-    from perfcli.commands import _output
+    from perfcli import units
+    from perfcli.console import output
+    from perfcli.storing import store
 
     headers = [
         stored.header for stored in store.runs() if scenario in (None, stored.header.scenario)
     ]
-    _output.write_document("runs", {"runs": headers}, json)
+    output.write_document("runs", {"runs": headers}, json)
     if quiet:
         ids = "\n".join(units.printable(header.id) for header in headers)
-        _output.show(Text(ids), json) if headers else None
+        output.show(Text(ids), json) if headers else None
     elif headers:
-        _output.show(_Runs([_row(header) for header in headers]), json)
+        output.show(_Runs([_row(header) for header in headers]), json)
     else:
         of = f" of {scenario}" if scenario else ""
-        _output.show(Text(f"no stored runs{of} in {store.FOLDER}: perfcli run SCENARIO"), json)
+        output.show(Text(f"no stored runs{of} in {store.FOLDER}: perfcli run SCENARIO"), json)
     return 0
 
 
@@ -88,9 +89,9 @@ def told_parameters(header: Header) -> list[str]:
 
 
 def _defaults(scenario: str) -> Mapping[str, Scalar]:
-    from perfcli import registry
+    from perfcli.loading import registry
+    from perfcli.loading.parameters import resolve_params
     from perfcli.names import public
-    from perfcli.parameters import resolve_params
 
     if registry.is_user_file(scenario) or public(scenario) not in registry.names("scenarios"):
         return {}

@@ -26,14 +26,14 @@ def scenarios(
     path/to/file.py[:name], with a Scenario or just a function that returns (module or function,
     inputs).
     """
-    from perfcli import registry
-    from perfcli.commands import _output
+    from perfcli.console import output
+    from perfcli.loading import registry
 
     names = registry.names("scenarios") if name is None else [name]
     found = [registry.scenario(each) for each in names]
     documents = [_document(each) for each in found]
-    _output.write_document("scenarios", {"scenarios": documents}, json)
-    _output.show(_list(found) if name is None else _detail(found[0]), json)
+    output.write_document("scenarios", {"scenarios": documents}, json)
+    output.show(_list(found) if name is None else _detail(found[0]), json)
     return 0
 
 

@@ -17,9 +17,9 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from perfcli.backports import BACKPORTS
 from perfcli.errors import CompileFailed
 from perfcli.model import OptionValue
+from perfcli.options.backports import BACKPORTS
 
 MAX_READS = "triton.mix_order_reduction_max_reads"
 COUNTER = "rejected_mix_order_reduction_fusion"

@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from perfcli import registry
-from perfcli.compile.gradients import forward_only
-from perfcli.compile.modules import modules_of
+from perfcli.compile.gradients import forward_only, modules_of
 from perfcli.errors import UserCodeFailed
+from perfcli.loading import registry
 from perfcli.model import CompileRequest, Device, Scenario, Workload
 
 # Above this, random inputs of the second way stay uninitialised: filling them takes seconds.

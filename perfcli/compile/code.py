@@ -8,14 +8,14 @@ import re
 from typing import Any
 
 from perfcli.compile import reads, tracing
+from perfcli.compile.binaries.cache import Compiled
+from perfcli.compile.binaries.pool import KernelResult, read_source
 from perfcli.compile.branching import Alone, Branches
-from perfcli.compile.captured import Capture
-from perfcli.compile.collecting import Report
-from perfcli.compile.decisions import Assumptions
-from perfcli.compile.definition import Definition
-from perfcli.compile.kernel_cache import Compiled
-from perfcli.compile.pool import KernelResult, read_source
+from perfcli.compile.capture.captured import Capture
+from perfcli.compile.capture.collecting import Report
+from perfcli.compile.capture.definition import Definition
 from perfcli.compile.session import Session, finish, set_options, trace
+from perfcli.compile.stand_in.decisions import Assumptions
 from perfcli.model import CompileRequest, Generated, Workload
 
 # Where Inductor wrote the kernel, which depends on the cache folder and on the text that is hashed

@@ -17,11 +17,11 @@ from types import ModuleType
 from typing import Any
 
 from perfcli.compile.building import Built
-from perfcli.compile.collecting import Report
+from perfcli.compile.capture.collecting import Report
 from perfcli.compile.session import Session, finish, set_options, trace
 from perfcli.errors import UserCodeFailed
+from perfcli.loading.tracebacks import users_traceback
 from perfcli.model import Bundle, GivenRequest, Scenario, Workload
-from perfcli.tracebacks import users_traceback
 
 _GIVEN: ContextVar[GivenRequest] = ContextVar("given")
 
@@ -36,7 +36,7 @@ def compile_given(given: GivenRequest, keep: tuple[Any, ...], report: Report) ->
     request = given.compile
     set_options(request)
     sys.path[:] = given.path
-    from perfcli.compile.pool import KernelPool
+    from perfcli.compile.binaries.pool import KernelPool
 
     session = Session(request, report, keep=keep, build=lambda mode: _built(given, mode))
     pool = KernelPool(max(request.jobs, 1), request.target, Path(request.cache_dir))

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
-from perfcli.compile.modules import modules_of
+from perfcli.loading.userfile import FORWARD_ONLY
 from perfcli.model import Workload
-from perfcli.userfunction import FORWARD_ONLY
+
+
+def modules_of(call: Any) -> list[Any]:
+    """The modules behind a callable: itself, a bound method's owner, a closure's cells."""
+    import torch
+
+    found = [call, getattr(call, "__self__", None)]
+    for cell in getattr(call, "__closure__", None) or ():
+        with contextlib.suppress(ValueError):  # an empty cell
+            found.append(cell.cell_contents)
+    return [item for item in found if isinstance(item, torch.nn.Module)]
 
 
 def forward_only(workload: Workload) -> tuple[str, ...]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from perfcli.compile import tracing
+from perfcli.compile.binaries.cache import Compiled
 from perfcli.compile.building import Built, users_workload
-from perfcli.compile.capture import capturing
-from perfcli.compile.captured import Capture
-from perfcli.compile.definition import Definition
-from perfcli.compile.kernel_cache import Compiled
+from perfcli.compile.capture.capture import capturing
+from perfcli.compile.capture.captured import Capture
+from perfcli.compile.capture.definition import Definition
 from perfcli.errors import PerfcliError
 from perfcli.model import Candidate, CompileRequest
 
@@ -36,7 +36,7 @@ def driver_facts(definition: Definition) -> Compiled:
     """Every candidate of a kernel as the driver reports it once the binary is loaded."""
     from torch._inductor.codecache import PyCodeCache
 
-    from perfcli.compile.ptxas import select_ptxas
+    from perfcli.compile.binaries.ptxas import select_ptxas
 
     if definition.language != "triton":
         return Compiled((), {})
@@ -65,6 +65,6 @@ class DriverFacts:
     """Stands where the compile pool stands, but asks the driver, in this process."""
 
     def result(self, definition: Definition) -> Any:
-        from perfcli.compile.pool import KernelResult
+        from perfcli.compile.binaries.pool import KernelResult
 
         return KernelResult(None, driver_facts(definition))

@@ -5,6 +5,13 @@ Called once per worker process, before torch is imported.
 
 from __future__ import annotations
 
+import hashlib
+import importlib
+import importlib.util
+import os
+import platform
+import sys
+import sysconfig
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -13,19 +20,79 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from perfcli.compile import shim
-from perfcli.compile.captured import Capture, CapturedKernel
-from perfcli.compile.collecting import Report, collect
-from perfcli.compile.sources import user_sources
+from perfcli import __version__
+from perfcli.compile.binaries.ptxas import ptxas_version
+from perfcli.compile.capture.captured import Capture, CapturedKernel
+from perfcli.compile.capture.collecting import Report, collect
+from perfcli.compile.stand_in import shim
 from perfcli.errors import CompileFailed
 from perfcli.model import (
     Bundle,
     CompileRequest,
+    Environment,
     ExternCall,
     KernelFacts,
     Launch,
     Run,
+    Target,
 )
+
+
+def user_sources() -> dict[str, str]:
+    """Path to SHA-256 of every imported file outside the standard library, installed packages
+    and perfcli itself."""
+    roots = [Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "purelib", "platlib")]
+    roots.append(Path(__file__).resolve().parents[1])
+    found: dict[str, str] = {}
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        # By name as well: scenarios/ is a package of perfcli that can lie elsewhere.
+        if not file or not file.endswith(".py") or name.startswith("perfcli."):
+            continue
+        path = Path(file).resolve()
+        if any(path.is_relative_to(root) for root in roots) or _generated(path):
+            continue
+        try:
+            found[str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
+        except OSError:
+            continue  # written and removed while it ran: nothing to come back to
+    return dict(sorted(found.items()))
+
+
+def _generated(path: Path) -> bool:
+    import os
+
+    cache = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+    return bool(cache) and path.is_relative_to(Path(cache or "/").resolve())
+
+
+_RELEVANT = ("TORCH", "TRITON", "PYTORCH", "CUDA_VISIBLE")
+# Set by perfcli for each worker, or (the last two) by Inductor for itself.
+_OWN = {
+    "TORCHINDUCTOR_CACHE_DIR",
+    "TRITON_CACHE_DIR",
+    "TORCHINDUCTOR_COMPILE_THREADS",
+    "CUDA_VISIBLE_DEVICES",
+    "TRITON_PTXAS_PATH",
+    "TORCHINDUCTOR_WORKER_START",
+}
+
+
+def environment(target: Target | None) -> Environment:
+    import torch
+
+    has_triton = importlib.util.find_spec("triton") is not None
+    return Environment(
+        torch=torch.__version__,
+        triton=importlib.import_module("triton").__version__ if has_triton else None,
+        python=platform.python_version(),
+        ptxas=ptxas_version(target) if has_triton and target else None,
+        platform=f"{platform.system()} {platform.machine()}",
+        perfcli=__version__,
+        variables={
+            k: v for k, v in sorted(os.environ.items()) if k.startswith(_RELEVANT) and k not in _OWN
+        },
+    )
 
 
 @dataclass(slots=True)
@@ -63,7 +130,7 @@ def _offline(session: Session) -> Bundle:
     with session.phase("import"):
         session.keep = import_torch(request)
         set_options(request)
-    from perfcli.compile.pool import KernelPool
+    from perfcli.compile.binaries.pool import KernelPool
 
     pool = KernelPool(max(request.jobs, 1), request.target, Path(request.cache_dir))
     try:
@@ -84,7 +151,8 @@ def set_options(request: CompileRequest) -> None:
 def _on_device(session: Session) -> Bundle:
     with session.phase("import"):
         _import_inductor()
-    from perfcli.compile import on_device, settings, tracing
+    from perfcli.compile import on_device, tracing
+    from perfcli.compile.capture import settings
 
     tracing.set_options(session.request.variant.options)
     settings.reset_counters()
@@ -110,22 +178,19 @@ def import_torch(request: CompileRequest) -> tuple[Any, ...]:
         installation = shim.torch_installation()
         library = shim.Shim(shim.build(installation, Path(request.cache_dir)))
         _import_inductor()
-        from perfcli.compile import (
-            attention_calls,
-            batch_norm,
-            folding,
-            operators,
-            standins,
-        )
+        from perfcli.compile.stand_in import device as standins
+        from perfcli.compile.stand_in import folding, operators
+        from perfcli.compile.stand_in import operators as batch_norm
+        from perfcli.compile.stand_in.attention import hooks
 
         assert request.target is not None, "a cuda request names its target"
         standins.install(request.target)
         operators.register_missing()
         folding.install()
         batch_norm.install()
-        chooser = attention_calls.Chooser(request.target)
+        chooser = hooks.Chooser(request.target)
         library.install(chooser, chooser.cudnn_version)
-        attention_calls.install(chooser)
+        hooks.install(chooser)
         keep = (library, chooser)
     else:
         if shim.compiler() is None:
@@ -156,8 +221,10 @@ def _import_inductor() -> None:
 def trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
     from torch._subclasses import FakeTensorMode
 
-    from perfcli.compile import decisions, recurrent, settings, tracing
+    from perfcli.compile import tracing
     from perfcli.compile.building import build
+    from perfcli.compile.capture import settings
+    from perfcli.compile.stand_in import decisions, recurrent
 
     def on_kernel(kernel: CapturedKernel) -> None:
         pool.submit(kernel.definition)
@@ -185,8 +252,7 @@ def _raise_failures(stand_ins: tuple[Any, ...]) -> None:
 
 
 def _run(session: Session, capture: Capture, built: Any, kernels: tuple[KernelFacts, ...]) -> Run:
-    from perfcli.compile import settings
-    from perfcli.compile.versions import environment
+    from perfcli.compile.capture import settings
 
     request = session.request
     launches = tuple(capture.launch_list())

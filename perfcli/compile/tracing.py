@@ -11,14 +11,14 @@ from types import SimpleNamespace
 from typing import Any
 
 from perfcli.compile import backport
-from perfcli.compile.capture import capturing
-from perfcli.compile.captured import Capture, CapturedGraph
-from perfcli.compile.decisions import Assumptions, wants_device
-from perfcli.compile.graph_breaks import HEADLINE, counted, watching
-from perfcli.compile.outputs import fake_call
+from perfcli.compile.capture.capture import capturing
+from perfcli.compile.capture.captured import Capture, CapturedGraph
+from perfcli.compile.capture.graph_breaks import HEADLINE, counted, watching
+from perfcli.compile.stand_in.decisions import Assumptions, wants_device
+from perfcli.compile.stand_in.outputs import fake_call
 from perfcli.errors import CompileFailed, UserCodeFailed
+from perfcli.loading.tracebacks import users_traceback
 from perfcli.model import BreakPlace, OptionValue, Workload
-from perfcli.tracebacks import users_traceback
 
 
 @dataclass(frozen=True, slots=True)

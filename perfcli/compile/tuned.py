@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from perfcli.compile.definition import without_its_name
+from perfcli.compile.capture.definition import without_its_name
 
 _TUNED = "perfcli-tuned"
 

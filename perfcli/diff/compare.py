@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import PurePath
 
-from perfcli.diff.besides import besides
 from perfcli.diff.match import match
 from perfcli.diff.metrics import changes, totals
-from perfcli.diff.verdict import judge
+from perfcli.diff.verdict import besides, judge
 from perfcli.errors import NotComparable, PerfcliError
 from perfcli.model import Comparison, KernelGroup, Run
 

@@ -2,14 +2,48 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
 from perfcli import units
-from perfcli.diff.alike import describe, one_of
-from perfcli.diff.besides import besides
-from perfcli.diff.metrics import DECIDING, launched
-from perfcli.model import Because, Change, KernelGroup, Outcome, Run
+from perfcli.diff.metrics import DECIDING, describe, launched, one_of
+from perfcli.model import (
+    Because,
+    Change,
+    Comparison,
+    Finding,
+    KernelGroup,
+    Outcome,
+    Run,
+    WrongResults,
+)
+
+_LISTED = 3
+
+
+def besides(base: Run, head: Run) -> tuple[str, ...]:
+    """``extern calls 43 → 42 (aten.mm −1)``, ``graph breaks 0 → 3``."""
+    found = []
+    ours, theirs = (_extern_calls(run) for run in (base, head))
+    moved = {op: theirs[op] - ours[op] for op in {**ours, **theirs} if theirs[op] != ours[op]}
+    if moved:
+        listed = [f"{op} {units.signed(units.count, n)}" for op, n in moved.items()]
+        more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
+        numbers = f"{units.count(ours.total())} → {units.count(theirs.total())}"
+        found.append(f"extern calls {numbers} ({', '.join(listed[:_LISTED])}{more})")
+    breaks = [sum(run.graph_breaks.values()) for run in (base, head)]
+    if base.graph_breaks != head.graph_breaks:
+        found.append(f"graph breaks {breaks[0]} → {breaks[1]}")
+    return tuple(found)
+
+
+def _extern_calls(run: Run) -> Counter[str]:
+    calls: Counter[str] = Counter()
+    for extern in run.externs:
+        calls[extern.op] += extern.count
+    return calls
+
 
 # Not bytes swept: they need a source that can be read as well, and say more than bytes moved only
 # where a kernel goes over a buffer several times.
@@ -184,3 +218,72 @@ def how_changed(group: KernelGroup) -> str:
 
 def _ratio(group: KernelGroup) -> str:
     return f"{len(group.match.base)} → {len(group.match.head)}"
+
+
+def judged(comparison: Comparison, findings: Sequence[Finding]) -> Comparison:
+    """Worse, whatever the totals say, where the head has a new error: a reduction that leaves most
+    of the device idle moves fewer bytes than the split one that takes a tenth of its time. Where
+    it has a new warning, better or the same can't be said. ``findings``: the gravest first."""
+    if comparison.outcome == "worse":
+        return comparison
+    came = [finding for finding in findings if finding.came_with_head and not finding.doubt]
+    error = next((finding for finding in came if finding.severity == "error"), None)
+    if error is not None:
+        return _worse(comparison, error)
+    warning = next((finding for finding in came if finding.severity == "warning"), None)
+    if warning is not None and comparison.outcome != "unknown":
+        return _unsure_objection(comparison, warning)
+    return comparison
+
+
+def _worse(comparison: Comparison, error: Finding) -> Comparison:
+    against = comparison.because.change if comparison.because else ""
+    though = f", though {against}" if against else ""
+    return replace(
+        comparison,
+        outcome="worse",
+        reason=f"{error.code} {error.headline}{though}",
+        because=replace(_because_objection(comparison, error, error.code), though=against),
+    )
+
+
+def _unsure_objection(comparison: Comparison, warning: Finding) -> Comparison:
+    said = comparison.because.change if comparison.because else comparison.reason
+    change = f"{said}{'; but' if ', but ' in said else ', but'} {warning.code}"
+    return replace(
+        comparison,
+        outcome="unknown",
+        reason=f"{change}: {warning.headline}",
+        because=_because_objection(comparison, warning, change),
+    )
+
+
+def _because_objection(comparison: Comparison, finding: Finding, change: str) -> Because:
+    """A reason that ends in a finding: its code ends ``change``, its headline comes behind it."""
+    matches = [group.match for group in comparison.groups]
+    kernels = set(finding.kernels)
+    groups = (number for number, m in enumerate(matches) if not kernels.isdisjoint(m.head))
+    group = next(groups, None)
+    before = comparison.because
+    sums = before.sums if before and before.group == group else ""
+    names = [comparison.head.kernels[number].name for number in finding.kernels[:1]]
+    for name in names:
+        if finding.headline.startswith(f"{name} "):
+            how = finding.headline.removeprefix(name).lstrip()
+            return Because(change, group, name, how, sums, code=finding.code)
+    return Because(f"{change}: {finding.headline}", group, sums=sums, code=finding.code)
+
+
+def judged_wrong(comparison: Comparison, wrong: WrongResults) -> Comparison:
+    """Worse where the head's results are wrong, however fast or lean it is. Where the base's are,
+    there is nothing to hold the head against: unknown. The code's own verdict speaks no longer:
+    what is computed is not the same."""
+    told = [f for f in comparison.findings if f.severity == "error" and f.headline == wrong.what]
+    code = told[0].code if told else ""
+    reason = f"{code} {wrong.what}" if code else wrong.what
+    return replace(
+        comparison,
+        outcome="worse" if wrong.side == "head" else "unknown",
+        reason=reason,
+        because=Because(wrong.what if not code else f"{code}: {wrong.what}", code=code),
+    )

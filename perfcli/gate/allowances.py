@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from perfcli import units
 from perfcli.errors import PerfcliError
-from perfcli.gate.metrics import PER_KERNEL, TOTALS, higher_is_better
+from perfcli.gate.limits import PER_KERNEL, TOTALS, higher_is_better
 from perfcli.gate.tables import Table
 from perfcli.model import Allowance
 from perfcli.names import stem, suggestion

@@ -9,8 +9,8 @@ from typing import Any
 from perfcli.errors import PerfcliError
 from perfcli.gate.limits import SIGNS, SPILLS, read_limits
 from perfcli.gate.tables import Table, shown
+from perfcli.machine.targets import THIS_GPU, get
 from perfcli.model import Limit, OptionValue, Scalar
-from perfcli.targets import THIS_GPU, get
 
 TARGET = "h100"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from perfcli.gate import metrics
+from perfcli.gate import limits
 from perfcli.gate.allowances import EVERYTHING, covers
 from perfcli.model import Allowance, Comparison, LimitResult
 
@@ -22,7 +22,7 @@ def excepted(
     # ``*`` means the total: each kernel alone may stay below what all of them together pass.
     added = list(_added(comparison, metric, [a for a in allowances if a.kernel != EVERYTHING]))
     allowed = result.allowed if result.allowed is not None else head
-    if not added or metrics.is_worse(metric, head - sum(more for more, _ in added), allowed):
+    if not added or limits.is_worse(metric, head - sum(more for more, _ in added), allowed):
         return result
     first, *others = dict.fromkeys(allowance for _, allowance in added)
     return replace(result, state="allowed", allowance=first, also=tuple(others))
@@ -40,17 +40,17 @@ def exceeded(comparison: Comparison, allowance: Allowance) -> float | None:
         if value is not None and covers(anything, allowance.limit, names, value)
         if not covers(allowance, allowance.limit, names, value)
     ]
-    return (min if metrics.higher_is_better(allowance.limit) else max)(beyond, default=None)
+    return (min if limits.higher_is_better(allowance.limit) else max)(beyond, default=None)
 
 
 def _values(comparison: Comparison, limit: str) -> Iterator[tuple[Sequence[str], float | None]]:
     """What the head has of a metric, in all and in each kernel, or what its findings amount to."""
-    total = metrics.total(comparison, limit)
+    total = limits.total(comparison, limit)
     if total is not None:
         yield [], total.head
-    if limit in metrics.OF_KERNELS:
+    if limit in limits.OF_KERNELS:
         for kernel in comparison.head.kernels:
-            yield [kernel.name], metrics.OF_KERNELS[limit].of(kernel)
+            yield [kernel.name], limits.OF_KERNELS[limit].of(kernel)
     for finding in comparison.findings:
         if finding.code == limit and finding.came_with_head:
             names = [comparison.head.kernels[index].name for index in finding.kernels]
@@ -61,11 +61,11 @@ def _added(
     comparison: Comparison, metric: str, allowances: Sequence[Allowance]
 ) -> Iterator[tuple[float, Allowance]]:
     """What each group of kernels that an exception names added to a sum, and the exception."""
-    if metric not in metrics.OF_KERNELS or metrics.OF_KERNELS[metric].fold != "sum":
+    if metric not in limits.OF_KERNELS or limits.OF_KERNELS[metric].fold != "sum":
         return
     for group in comparison.groups:
-        change = metrics.of_group(comparison, group, metric)
-        names = [kernel.name for kernel in metrics.members(comparison, group)[1]]
+        change = limits.of_group(comparison, group, metric)
+        names = [kernel.name for kernel in limits.members(comparison, group)[1]]
         if change is None or not names:
             continue
         added = (change.head or 0.0) - (change.base or 0.0)

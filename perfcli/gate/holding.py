@@ -5,20 +5,89 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from perfcli.diff.verdict import to_look_at
-from perfcli.gate import metrics, wording
+from perfcli import units
+from perfcli.diff.metrics import launched
+from perfcli.diff.verdict import how_changed, to_look_at
+from perfcli.gate import limits
 from perfcli.gate.allowances import covers, named
-from perfcli.gate.blaming import to_blame
 from perfcli.gate.excepting import excepted
-from perfcli.model import (
-    Allowance,
-    Change,
-    Comparison,
-    KernelGroup,
-    Limit,
-    LimitResult,
-    LimitState,
-)
+from perfcli.gate.limits import higher_is_better
+from perfcli.model import Allowance, Change, Comparison, KernelGroup, Limit, LimitResult, LimitState
+
+_ONE_EACH = ("kernels", "launches")
+"""Each kernel counts about alike: none of them has most."""
+
+
+def to_blame(comparison: Comparison, result: LimitResult) -> str:
+    """``triton_red_fused_add_3 fuses 2 kernels``: the group that adds most to a total; where none
+    adds anything but the total itself is limited, ``most of it in triton_red_fused_add_3 (2)``."""
+    return _added_most(comparison, result.limit.metric) or _has_most(comparison, result.limit)
+
+
+def _added_most(comparison: Comparison, metric: str) -> str:
+    sign = -1 if limits.higher_is_better(metric) else 1
+    best, most = None, 0.0
+    for group in comparison.groups:
+        change = next((c for c in group.changes if c.metric == metric), None)
+        delta = sign * (change.delta or 0.0) if change else 0.0
+        if delta > most:
+            best, most = group, delta
+    if best is None:
+        return ""
+    return f"{to_look_at(best, comparison.base, comparison.head)} {how_changed(best)}"
+
+
+def _has_most(comparison: Comparison, limit: Limit) -> str:
+    metric = limits.OF_KERNELS.get(limit.metric)
+    if limit.most is None or metric is None or metric.better == "higher":
+        return ""
+    if metric.name in _ONE_EACH:
+        return ""
+    values = [(metric.of(k) or 0.0, k.name) for k in launched(comparison.head.kernels)]
+    most, name = max(values, key=lambda each: each[0], default=(0.0, ""))
+    return f"most of it in {name} ({units.writer(metric.name)(most)})" if most else ""
+
+
+def of_change(limit: Limit, change: Change) -> str:
+    """``spilled words 2 → 94, at most +0``."""
+    write = units.writer(limit.metric)
+    title = units.title(limit.metric)
+    title = title.removesuffix(", most") if limit.kernel else title
+    if change.base == change.head:
+        return f"{title} {write(change.head)}, {bounds(limit)}"
+    text = f"{title} {write(change.base)} → {write(change.head)}"
+    if limit.metric not in ("spilled_words", "occupancy"):
+        share = units.relative(change.base, change.head)
+        text += f" ({share})" if share else ""
+    return f"{text}, {bounds(limit)}"
+
+
+def moved(change: Change) -> str:
+    """``bytes moved 409 MB → 193 MB``."""
+    write = units.writer(change.metric)
+    return f"{units.title(change.metric)} {write(change.base)} → {write(change.head)}"
+
+
+def of_time(comparison: Comparison, limit: Limit) -> str:
+    """``step 12.31 → 12.70 ms, +3.1 % [+2.6, +3.7], at most +3 %``."""
+    timing = comparison.timing
+    assert timing is not None
+    step = timing.step
+    times = f"step {units.from_to(step.base, step.head)}"
+    return f"{times}, {units.interval(step.ratio, step.low, step.high)}, {bounds(limit)}"
+
+
+def bounds(limit: Limit) -> str:
+    """``at most 40 and +1 %``; of what is better higher ``at least 50 %, at most 25 % less``."""
+    write = units.writer(limit.metric)
+    changes = [] if limit.growth is None else [write(limit.growth)]
+    changes += [] if limit.growth_share is None else [units.percent(limit.growth_share)]
+    value = [] if limit.most is None else [write(limit.most)]
+    if not higher_is_better(limit.metric):
+        return f"at most {' and '.join([*value, *(f'+{each}' for each in changes)])}"
+    less = f"at most {' and '.join(changes)} less" if changes else ""
+    return ", ".join([*(f"at least {each}" for each in value), *filter(None, [less])])
+
 
 LEAST_SHARE = 0.01
 """One of the usual limits on every kernel is for those that move at least this part of a step's
@@ -41,12 +110,12 @@ def held(
                 for each in _alone(limit):
                     yield from _of_group(comparison, each, number, allowances)
         return
-    change = metrics.total(comparison, limit.metric)
+    change = limits.total(comparison, limit.metric)
     if change is None or (change.base is None and change.head is None):
         return
     result = _result(limit, change)
-    if limit.metric == metrics.TIME:
-        result = replace(result, text=wording.of_time(comparison, limit))
+    if limit.metric == limits.TIME:
+        result = replace(result, text=of_time(comparison, limit))
     if result.state == "broken":
         result = excepted(comparison, result, allowances)
     blame = to_blame(comparison, result) if result.state == "broken" else ""
@@ -59,27 +128,27 @@ def held(
 def _result(limit: Limit, change: Change) -> LimitResult:
     allowed = _allowed(limit, change.base)
     state = _state(limit, change, allowed)
-    text = wording.of_change(limit, change) + (": not comparable" if state == "unknown" else "")
+    text = of_change(limit, change) + (": not comparable" if state == "unknown" else "")
     return LimitResult(limit, state, change.base, change.head, allowed, text=text)
 
 
 def _state(limit: Limit, change: Change, allowed: float | None) -> LimitState:
     if change.head is None or allowed is None:
         return "unknown"
-    if limit.metric == metrics.TIME:
+    if limit.metric == limits.TIME:
         return _of_time(limit, change, allowed)
     if limit.metric in _VECTORS and limit.most is None and change.outcome == "same":
         return "kept"  # nothing became scalar: there is less to load
     if limit.most is None and not _sure(change):
         return "unknown"
-    if metrics.is_worse(limit.metric, change.head, allowed):
+    if limits.is_worse(limit.metric, change.head, allowed):
         return "broken"
     return "better" if change.outcome == "better" else "kept"
 
 
 def _sure(change: Change) -> bool:
     """Equal memory is equal, whoever estimated it; equal sums that leave something out are not."""
-    equal = change.metric in metrics.WHOLE and change.base == change.head
+    equal = change.metric in limits.WHOLE and change.base == change.head
     return change.outcome != "unknown" or equal
 
 
@@ -93,7 +162,7 @@ def _of_time(limit: Limit, change: Change, allowed: float) -> LimitState:
 
 def _allowed(limit: Limit, base: float | None) -> float | None:
     """The value beyond which the limit breaks: the strictest of its bounds."""
-    sign = -1.0 if metrics.higher_is_better(limit.metric) else 1.0
+    sign = -1.0 if limits.higher_is_better(limit.metric) else 1.0
     bounds = [] if limit.most is None else [limit.most]
     if base is not None:
         bounds += [base + sign * limit.growth] if limit.growth is not None else []
@@ -115,13 +184,13 @@ def _alone(limit: Limit) -> Iterator[Limit]:
 def _means(comparison: Comparison, group: KernelGroup, pattern: str, least_share: float) -> bool:
     if least_share and _share(comparison, group) < least_share:
         return False
-    kernels = [k for side in metrics.members(comparison, group) for k in side]
+    kernels = [k for side in limits.members(comparison, group) for k in side]
     return any(named(pattern, kernel.name) for kernel in kernels)
 
 
 def _share(comparison: Comparison, group: KernelGroup) -> float:
     """The part of the head's bytes that a group moves; 1 where bytes are not known."""
-    total = metrics.total(comparison, "bytes_moved")
+    total = limits.total(comparison, "bytes_moved")
     mine = next((c for c in group.changes if c.metric == "bytes_moved"), None)
     if total is None or not total.head or mine is None or mine.head is None:
         return 1.0
@@ -133,7 +202,7 @@ def _of_group(
 ) -> Iterator[LimitResult]:
     """A limit of one sort: growth of a group as a whole, or ``most`` of each of its kernels."""
     group = comparison.groups[number]
-    change = metrics.of_group(comparison, group, limit.metric)
+    change = limits.of_group(comparison, group, limit.metric)
     if change is None or not group.match.head:
         return
     if limit.most is not None:
@@ -143,7 +212,7 @@ def _of_group(
     kernel = to_look_at(group, comparison.base, comparison.head)
     result = replace(_result(limit, change), group=number, kernel=kernel)
     result = replace(result, text=f"{kernel}: {result.text}")
-    names = [k.name for k in metrics.members(comparison, group)[1]]
+    names = [k.name for k in limits.members(comparison, group)[1]]
     cover = [a for a in allowances if covers(a, limit.metric, names, result.head)]
     if result.state == "broken" and cover:
         result = replace(result, state="allowed", allowance=cover[0])
@@ -151,11 +220,11 @@ def _of_group(
 
 
 def _worst(comparison: Comparison, limit: Limit, group: KernelGroup) -> float | None:
-    of = metrics.OF_KERNELS[limit.metric].of
+    of = limits.OF_KERNELS[limit.metric].of
     kernels = [
         kernel
-        for kernel in metrics.members(comparison, group)[1]
+        for kernel in limits.members(comparison, group)[1]
         if named(limit.kernel, kernel.name)
     ]
     values = [value for kernel in kernels if (value := of(kernel)) is not None]
-    return (min if metrics.higher_is_better(limit.metric) else max)(values, default=None)
+    return (min if limits.higher_is_better(limit.metric) else max)(values, default=None)

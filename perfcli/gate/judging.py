@@ -7,8 +7,11 @@ from dataclasses import dataclass, replace
 
 from perfcli.diff.metrics import DECIDING
 from perfcli.diff.verdict import judge
-from perfcli.gate import holding, metrics, wording
+from perfcli.gate import holding
+from perfcli.gate import holding as wording
+from perfcli.gate import limits as metrics
 from perfcli.gate.allowances import covers
+from perfcli.gate.limits import TIME
 from perfcli.model import (
     Allowance,
     Comparison,
@@ -178,3 +181,27 @@ def _doubt(result: Result) -> str:
         if doubtful and number not in judged and not finding.explained_by:
             return f"{finding.code} {finding.headline}"
     return ""
+
+
+def slower(result: Result) -> LimitResult | None:
+    """The limit on time that is broken."""
+    return next((r for r in result.limits if r.limit.metric == TIME and r.state == "broken"), None)
+
+
+def confirmed(first: Result, second: Result) -> Result:
+    """What follows of two measurements of which the first one was slower than it may be."""
+    before, after = slower(first), slower(second)
+    if before is None:
+        return second
+    limits = tuple(
+        _again(result, before.text, after is not None) if result.limit.metric == TIME else result
+        for result in second.limits
+    )
+    return concluded(replace(second, limits=limits))
+
+
+def _again(result: LimitResult, before: str, still: bool) -> LimitResult:
+    if still:
+        return replace(result, text=f"{result.text}, confirmed in fresh processes")
+    text = f"{before}, but not confirmed in fresh processes: {result.text}"
+    return replace(result, state="unknown", text=text)

@@ -16,7 +16,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from typing import Any
 
-from perfcli.handwritten import modules
+from perfcli.handwritten import describing
 from perfcli.handwritten.data import arranged
 from perfcli.model import Target
 from perfcli.model.kernel_work import CheckRequest, PlannedCase
@@ -37,7 +37,7 @@ def compile_ahead(request: CheckRequest) -> Iterator[tuple[int, int]]:
     if target is None or target.vendor != "nvidia":
         return
     found = groups(request.cases)
-    modules.code(modules.family(request.family).code, request.family)
+    describing.code(describing.family(request.family).code, request.family)
     context = multiprocessing.get_context("fork")
     pool = ProcessPoolExecutor(
         max(request.jobs, 1), mp_context=context, initializer=_stand_in, initargs=(target,)
@@ -68,7 +68,7 @@ def _stand_in(target: Target) -> None:
     """In a process of the pool, for good: launches compile, and go no further."""
     from triton.runtime.jit import JITFunction
 
-    from perfcli.compile.standins import triton_driver
+    from perfcli.compile.stand_in.device import triton_driver
 
     triton_driver(target)
     run = JITFunction.run
@@ -93,7 +93,7 @@ def _build_launcher(kernel: Any) -> None:
 def _compile(family: str, group: Group) -> None:
     import torch
 
-    code = modules.code(modules.family(family).code, family)
+    code = describing.code(describing.family(family).code, family)
     for planned in group:
         # Whatever it is, it is raised again where the case runs.
         with contextlib.suppress(Exception), torch.no_grad():

@@ -8,14 +8,15 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 from typing import Any
 
 from perfcli.errors import PerfcliError, WorkerFailed
-from perfcli.handwritten import interpreter, modules
+from perfcli.handwritten import describing, interpreter
 from perfcli.handwritten.comparing import compare_outputs
 from perfcli.handwritten.data import arranged
-from perfcli.model import KernelFamily, LaunchPlan, Problem
-from perfcli.model.kernel_work import CheckedCase, CheckRequest, PlannedCase
+from perfcli.model import Case, KernelFamily, LaunchPlan, Problem, Target
+from perfcli.model.kernel_work import CheckedCase, CheckRequest, PlannedCase, Runner
 
 
 def check_all(request: CheckRequest) -> Iterator[tuple[int, CheckedCase]]:
@@ -26,8 +27,8 @@ def check_all(request: CheckRequest) -> Iterator[tuple[int, CheckedCase]]:
         WorkerFailed: a process of the interpreter's was killed.
         PerfcliError: the family or its code is not there, or NumPy, which the interpreter needs.
     """
-    family = modules.family(request.family)
-    modules.code(family.code, request.family)
+    family = describing.family(request.family)
+    describing.code(family.code, request.family)
     if request.runner == "gpu":
         for number, planned in enumerate(request.cases):
             checked = check_case(request, planned, "cuda", request.seed + number)
@@ -67,8 +68,8 @@ def check_case(request: CheckRequest, planned: PlannedCase, device: str, seed: i
     if planned.plan is None:
         return CheckedCase("refused", "", reason=planned.refusal)
     started = time.monotonic()
-    family = modules.family(request.family)
-    code = modules.code(family.code, request.family)
+    family = describing.family(request.family)
+    code = describing.code(family.code, request.family)
     try:
         errors = _errors(family, code, planned, planned.plan, device, seed)
     except PerfcliError as error:
@@ -129,3 +130,48 @@ def _need_numpy() -> None:
 def _line(error: Exception) -> str:
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0] if lines else ''}"[:300]
+
+
+MOST_PROGRAMS = 512
+"""A program of a row kernel takes about 2 ms."""
+MOST_ELEMENTS = 1 << 23
+"""Some 30 operations of NumPy on each: a few seconds."""
+
+
+def planned(family: KernelFamily, case: Case, target: Target, runner: Runner) -> PlannedCase:
+    """The case with its plan; with fewer rows where the interpreter would take too long."""
+    if case.layout == "padded-rows" and case.problem.row_stride is None:
+        problem = replace(case.problem, row_stride=padded_stride(case.problem))
+        case = replace(case, problem=problem)
+    rows = case.problem.rows
+    try:
+        plan = family.plan(case.problem, target, case.variant)
+        shrunk = smaller(case, plan) if runner == "interpreter" else None
+        if shrunk is None:
+            return PlannedCase(case, plan)
+        return PlannedCase(
+            shrunk, family.plan(shrunk.problem, target, case.variant), rows_asked=rows
+        )
+    except PerfcliError as error:
+        return PlannedCase(case, None, refusal=str(error))
+
+
+def padded_stride(problem: Problem) -> int:
+    """Elements from row to row of a case with padded rows that names no stride: more than columns,
+    and a multiple of 16."""
+    return (problem.columns // 16 + 2) * 16
+
+
+def smaller(case: Case, plan: LaunchPlan) -> Case | None:
+    """The case with so few rows that it is run in seconds; None where it is small enough. Columns
+    stay as they are: they decide the blocks, masks and loops of a row. An odd number of rows stays
+    odd, so that a tile of rows that is not full stays one."""
+    problem = case.problem
+    programs = sum(step.grid[0] * step.grid[1] * step.grid[2] for step in plan.launches)
+    factor = max(programs / MOST_PROGRAMS, problem.elements / MOST_ELEMENTS)
+    rows = max(int(problem.rows / factor), 1) if factor > 1 else problem.rows
+    if rows >= problem.rows:
+        return None
+    if rows % 2 != problem.rows % 2:
+        rows = rows - 1 if rows > 1 else rows
+    return replace(case, problem=replace(problem, rows=rows))

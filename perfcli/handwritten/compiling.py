@@ -10,18 +10,22 @@ from __future__ import annotations
 import hashlib
 import multiprocessing
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from perfcli.compile import kernel_cache
-from perfcli.compile.kernel_cache import Compiled
+from perfcli.compile.binaries import cache
+from perfcli.compile.binaries.cache import Compiled
 from perfcli.errors import PerfcliError, WorkerFailed
-from perfcli.handwritten import modules
+from perfcli.facts.source.specialized import specialized
+from perfcli.facts.source.sweeps import joined
+from perfcli.facts.source.triton import triton_facts
+from perfcli.handwritten import describing
 from perfcli.handwritten.candidates import candidate_of, refused
-from perfcli.model import Candidate, KernelLaunch, Target
+from perfcli.model import Candidate, KernelLaunch, Scalar, SourceFacts, Target
 from perfcli.model.kernel_work import LaunchesRequest, LaunchToCompile
 
 FORMAT = 1
@@ -37,7 +41,7 @@ def compile_all(request: LaunchesRequest) -> Iterator[tuple[int, Candidate]]:
         PerfcliError: a family's code is not there.
     """
     for name in {each.code for each in request.launches}:
-        modules.code(name, request.family)  # imported once, before the pool forks
+        describing.code(name, request.family)  # imported once, before the pool forks
     context = multiprocessing.get_context("fork")
     cache_dir = Path(request.cache_dir)
     pool = ProcessPoolExecutor(max(request.jobs, 1), mp_context=context)
@@ -60,14 +64,14 @@ def compile_all(request: LaunchesRequest) -> Iterator[tuple[int, Candidate]]:
 def compile_launch(asked: LaunchToCompile, family: str, cache_dir: Path) -> Candidate:
     """Compiles the launch, or takes what an earlier run kept of it."""
     try:
-        function = modules.code(asked.code, family).function(asked.launch.function)
+        function = describing.code(asked.code, family).function(asked.launch.function)
         source = _source(function, asked.launch)
     except PerfcliError:
         raise
     except Exception as error:  # a launch that does not fit its function: the family's fault
         return refused(asked.launch, error)
     path = _entry(source, asked, cache_dir)
-    found = kernel_cache.read(path)
+    found = cache.read(path)
     if found is not None and found.candidates:
         return found.candidates[0]
     try:
@@ -76,7 +80,7 @@ def compile_launch(asked: LaunchToCompile, family: str, cache_dir: Path) -> Cand
         raise
     except Exception as error:  # Triton refuses it, for whatever reason
         return refused(asked.launch, error)
-    kernel_cache.write(path, Compiled((candidate,), {}))
+    cache.write(path, Compiled((candidate,), {}))
     return candidate
 
 
@@ -126,7 +130,7 @@ def _entry(source: Any, asked: LaunchToCompile, cache_dir: Path) -> Path:
     parts = [
         "hand-written",
         str(FORMAT),
-        str(kernel_cache.FORMAT),
+        str(cache.FORMAT),
         source.hash(),
         repr((launch.num_warps, launch.num_stages, sorted(launch.constants))),
         repr(asked.target),
@@ -165,3 +169,32 @@ def _gpu(target: Target) -> Any:
     if target.vendor == "amd":
         return GPUTarget("hip", target.arch, target.warp_size)
     return GPUTarget("cuda", target.capability[0] * 10 + target.capability[1], target.warp_size)
+
+
+def launch_facts(
+    source: str, name: str, constants: Mapping[str, Scalar]
+) -> tuple[str, SourceFacts]:
+    """The kernel's text as the launch compiles it, and its facts.
+
+    Passes are those over whole rows: what the device may read again in a branch of its own (a
+    fallback) does not count, nor do loads outside of the loops that read a buffer (the few elements
+    before the first aligned address, one that is looked up).
+
+    Raises:
+        UnreadableSource: the text is no Python, or has no such function.
+    """
+    text = specialized(source, name, constants)
+    facts = triton_facts(text, name)
+    certain = triton_facts(joined(specialized(source, name, constants, only_certain=True)), name)
+    every = triton_facts(joined(text), name)
+    passes = {
+        pointer: _passes(pointer, certain if pointer in certain.passes else every)
+        for pointer in every.passes
+    }
+    # Whether maximum and sum are taken together is known of Inductor's library calls alone.
+    return text, replace(facts, passes=passes, online_softmax=None)
+
+
+def _passes(pointer: str, facts: SourceFacts) -> int:
+    depths = {a.depth for a in facts.accesses if a.pointer == pointer and a.kind == "load"}
+    return max(facts.passes[pointer] - (len(depths) > 1), 1)

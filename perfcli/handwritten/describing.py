@@ -7,15 +7,50 @@ memory, and what it would launch is written down instead.
 from __future__ import annotations
 
 import ast
+import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Set
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from perfcli.errors import PerfcliError
-from perfcli.handwritten import modules
-from perfcli.model import LaunchPlan, Problem
+from perfcli.loading import registry
+from perfcli.model import KernelFamily, LaunchPlan, Problem
 from perfcli.model.kernel_work import DescribedLaunch, DescribeRequest, Operand
+
+NEEDED = ("inputs", "reference", "run", "eager", "function")
+
+
+def family(reference: str) -> KernelFamily:
+    """A shipped family by name, or a user's by path."""
+    return registry.family(reference)
+
+
+def code(module: str, reference: str = "") -> Any:
+    """The module that a family names, a ``FamilyCode``. ``reference``: the family's own file where
+    it is a user's, whose folder the module is looked for in.
+
+    Raises:
+        PerfcliError: there is no such module, or a function of it is missing.
+    """
+    if reference.endswith(".py"):
+        folder = str(Path(reference).resolve().parent)
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
+    try:
+        found = import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not module.startswith(error.name):
+            raise
+        raise PerfcliError(
+            f"there is no module {module}, which the kernel family names as its code"
+        ) from error
+    missing = [name for name in NEEDED if not callable(getattr(found, name, None))]
+    if missing:
+        raise PerfcliError(f"{module} lacks {' and '.join(missing)}, which a kernel family needs")
+    return found
+
 
 LAUNCHING = "perfcli.kernels._launching"
 _HEADER = "import triton\nimport triton.language as tl\n"
@@ -27,15 +62,15 @@ def describe(request: DescribeRequest) -> tuple[DescribedLaunch, ...]:
     Raises:
         PerfcliError: the family's code is not there, or does not launch what the plan says.
     """
-    code = modules.code(modules.family(request.family).code, request.family)
-    given = _given(code, request.problem, request.plan)
+    own = code(family(request.family).code, request.family)
+    given = _given(own, request.problem, request.plan)
     if len(given) != len(request.plan.launches):
         raise PerfcliError(
             f"{request.family} plans {len(request.plan.launches)} launches and makes {len(given)}"
         )
     launches = zip(request.plan.launches, given, strict=True)
     return tuple(
-        DescribedLaunch(source_of(code.function(launch.function)), operands)
+        DescribedLaunch(source_of(own.function(launch.function)), operands)
         for launch, operands in launches
     )
 

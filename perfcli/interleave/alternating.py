@@ -8,19 +8,10 @@ import time
 from dataclasses import replace
 
 from perfcli.errors import OutOfMemory
-from perfcli.interleave.pair import (
-    SIDES,
-    Clock,
-    Enough,
-    Measured,
-    Race,
-    Ready,
-    Sink,
-    Told,
-)
+from perfcli.interleave.pair import SIDES, Clock, Enough, Measured, Race, Ready, Sink, Told
 from perfcli.interleave.plan import BUDGET_SPENT, Plan, ask_for
 from perfcli.model import Prepared, Round, RoundKind, SideName, Turn
-from perfcli.worker.measuring import StartWorker
+from perfcli.worker.roles import StartWorker
 
 METHOD = "alternating fresh processes"
 TURNS = 5

@@ -21,17 +21,8 @@ from perfcli.interleave.plan import (
     Plan,
     ask_for,
 )
-from perfcli.model import (
-    Ask,
-    MeasureRequest,
-    Prepared,
-    Round,
-    RoundKind,
-    SideName,
-    Turn,
-)
-from perfcli.worker.executor import Phase
-from perfcli.worker.measuring import MeasuringWorker, StartWorker
+from perfcli.model import Ask, MeasureRequest, Prepared, Round, RoundKind, SideName, Turn
+from perfcli.worker.roles import MeasuringWorker, Phase, StartWorker
 
 BURN_IN_ROUNDS = 2
 """Measured and thrown away: the first turns still wake caches and clocks up."""

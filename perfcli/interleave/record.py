@@ -15,9 +15,9 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from perfcli import store
 from perfcli.errors import PerfcliError
 from perfcli.model import Device, Measurement, Prepared, Round
+from perfcli.storing import store
 
 FOLDER = Path(".perfcli") / "timings"
 

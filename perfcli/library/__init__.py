@@ -3,8 +3,7 @@
 from perfcli.library.asking import inspect
 from perfcli.library.compared import Compared
 from perfcli.library.compiling import close
-from perfcli.library.kernel import Kernel
+from perfcli.library.kernel import Kernel, NotKnown, Total
 from perfcli.library.kernels import Kernels
-from perfcli.library.total import NotKnown, Total
 
 __all__ = ["Compared", "Kernel", "Kernels", "NotKnown", "Total", "close", "inspect"]

@@ -8,18 +8,18 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any, Never
 
-from perfcli import environment
-from perfcli import options as torchs_options
-from perfcli.commands import _obtain
-from perfcli.commands._progress import Notes
-from perfcli.commands._request import Question, Side, choose_device, describe
+from perfcli.console.notes import Notes
 from perfcli.errors import PerfcliError
 from perfcli.library.compiling import Call, compiled
 from perfcli.library.kernels import Kernels, kernels_of
+from perfcli.library.packing import eager
 from perfcli.library.speaking import in_python, refuse
-from perfcli.library.torchs import eager
+from perfcli.machine import environment
 from perfcli.model import CompileRequest, Mode, OptionValue, Scalar, Variant
+from perfcli.options import assignments as torchs_options
 from perfcli.units import setting
+from perfcli.workflow import obtain
+from perfcli.workflow.request import Question, Side, choose_device, describe
 
 
 def inspect(
@@ -116,8 +116,8 @@ def _inspected(
             )
         given = tuple(f"{key}={setting(value)}" for key, value in (params or {}).items())
         question = Question(os.fspath(fn), given, preset, target, device, dynamic, jobs)
-        how = _obtain.How(timeout=timeout)
-        return kernels_of(_obtain.stored_or_compiled(question, Side(variant), how, Notes(True)))
+        how = obtain.How(timeout=timeout)
+        return kernels_of(obtain.stored_or_compiled(question, Side(variant), how, Notes(True)))
     if params or preset:
         raise PerfcliError("params and preset are for scenarios: give the function its arguments")
     if not callable(fn):
@@ -140,7 +140,7 @@ def _request(
     chosen, for_target = choose_device(device, target)
     variant = Variant("default")
     if assignments:
-        interpreter = _obtain.workshop(_obtain.How(), chosen).probe(None)
+        interpreter = obtain.workshop(obtain.How(), chosen).probe(None)
         catalogue = torchs_options.load_catalogue(interpreter.torch_dir)
         variant = torchs_options.make_variant("", assignments, catalogue)
         torchs_options.check_device(variant, catalogue, chosen)

@@ -12,13 +12,13 @@ from datetime import UTC, datetime
 from types import ModuleType
 from typing import Any
 
-from perfcli import store
-from perfcli.commands import _obtain
 from perfcli.errors import PerfcliError
 from perfcli.library.packing import Packed, pack
 from perfcli.model import Bundle, CompileRequest, GivenRequest, Mode
+from perfcli.storing import store
 from perfcli.worker import protocol
 from perfcli.worker.given import GivenCompiler
+from perfcli.workflow import obtain
 
 MOST_REMEMBERED = 256
 """Results kept in memory."""
@@ -35,15 +35,15 @@ class Call:
     by_value: tuple[ModuleType, ...] = ()
 
 
-def compiled(call: Call, request: CompileRequest, timeout: float | None) -> _obtain.Obtained:
+def compiled(call: Call, request: CompileRequest, timeout: float | None) -> obtain.Obtained:
     """The same call with the same options is compiled once per process, as long as none of the
     files that it comes from changes.
 
     Raises PerfcliError where it can't be sent or nothing of it is compiled, and what
     ``GivenCompiler.compile`` raises.
     """
-    if plan := _obtain.fake_plan(_obtain.How()):
-        from perfcli.worker.fake import FakeExecutor
+    if plan := obtain.fake_plan(obtain.How()):
+        from perfcli.fake.executor import FakeExecutor
 
         return _named(next(FakeExecutor(plan).compile([request], lambda event: None)))
     packed = pack(call.function, call.args, call.kwargs, call.by_value)
@@ -66,11 +66,11 @@ def compiled(call: Call, request: CompileRequest, timeout: float | None) -> _obt
     return known
 
 
-_remembered: dict[str, _obtain.Obtained] = {}
+_remembered: dict[str, obtain.Obtained] = {}
 
 
-def _holds(known: _obtain.Obtained) -> bool:
-    return all(_obtain.unchanged(path, digest) for path, digest in known.run.sources.items())
+def _holds(known: obtain.Obtained) -> bool:
+    return all(obtain.unchanged(path, digest) for path, digest in known.run.sources.items())
 
 
 @functools.cache
@@ -85,14 +85,14 @@ def close() -> None:
     _compiler().close()
 
 
-def _named(bundle: Bundle) -> _obtain.Obtained:
+def _named(bundle: Bundle) -> obtain.Obtained:
     now = datetime.now(UTC)
     created = now.isoformat().replace("+00:00", "Z")
     run = replace(bundle.run, id=store.new_id(now), created=created)
-    return _obtain.Obtained(run, None, replace(bundle, run=run))
+    return obtain.Obtained(run, None, replace(bundle, run=run))
 
 
-def _check_compiled(made: _obtain.Obtained) -> None:
+def _check_compiled(made: obtain.Obtained) -> None:
     """A function of which nothing was compiled has no spills either."""
     run = made.run
     if not run.graphs:

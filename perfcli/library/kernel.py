@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple, Self
 
+from perfcli import diagnosis, units
+from perfcli.diff.metrics import KERNEL_METRICS, fold, launched
+from perfcli.errors import PerfcliError
 from perfcli.library.text import WIDE, as_text, screen
-from perfcli.model import Candidate, Finding, KernelFacts
+from perfcli.model import Candidate, Finding, KernelFacts, Run, Severity
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +146,98 @@ class Kernel:
     def report(self, columns: int = 100) -> str:
         """What ``perfcli inspect-kernel`` shows: facts, origins, launch configurations, source."""
         return as_text(screen().kernel(self.number, self.facts, self.code), columns)
+
+
+_SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error")
+
+
+def meant(findings: Sequence[Finding], codes: Sequence[str], severity: Severity) -> list[Finding]:
+    """Those of rules whose codes begin so (of all where none is given), at least so severe.
+    Raises PerfcliError where no rule's code begins so."""
+    for code in codes:
+        if not any(rule.code.startswith(code.upper()) for rule in diagnosis.rules()):
+            diagnosis.rule(code)  # raises, with the nearest
+    least = _SEVERITIES[_SEVERITIES.index(severity) :]
+    wanted = tuple(code.upper() for code in codes) or ("",)
+    return [f for f in findings if f.code.startswith(wanted) and f.severity in least]
+
+
+def listed(findings: Sequence[Finding], scenario: str) -> str:
+    """With what they rest on, and what to try."""
+    lines = [f"{units.plural(len(findings), 'finding')} in {scenario}:"]
+    for finding in findings:
+        lines.append(line(finding))
+        lines += [f"    {text}" for text in finding.evidence]
+        lines += [f"    advice: {finding.advice}"] if finding.advice else []
+        lines += [f"    try: options={dict(cure.options)!r}" for cure in finding.cures]
+    return units.printable("\n".join(lines))
+
+
+def line(finding: Finding) -> str:
+    kernels = ", ".join(map(str, finding.kernels))
+    where = f" (kernel {kernels})" if kernels else ""
+    return f"{finding.code} {finding.severity}: {finding.headline}{where}"
+
+
+METRICS = {metric.name: metric for metric in KERNEL_METRICS}
+
+
+class NotKnown(PerfcliError):
+    """A number that was asked for is not known of this run. Raised instead of returning None: a
+    test that asks for ``not k.spilled_words`` must not pass because nobody knows."""
+
+
+class Part(NamedTuple):
+    """What one kernel adds to a total, or has of what is not added up."""
+
+    number: int
+    name: str
+    value: int
+
+
+class Total(int):
+    """An ``int`` that remembers what it counts (``metric``) and what each kernel has of it
+    (``parts``, most first). Calculating with it gives a plain ``int``."""
+
+    metric: str
+    parts: tuple[Part, ...]
+
+    @classmethod
+    def of(cls, metric: str, value: float, parts: tuple[Part, ...]) -> Self:
+        made = cls(value)
+        made.metric = metric
+        made.parts = parts
+        return made
+
+    def __reduce__(self) -> tuple[type[int], tuple[int]]:
+        return int, (int(self),)
+
+
+def total(run: Run, name: str) -> float:
+    """A metric over the kernels that a step launches. Sums of no kernels are 0.
+
+    Raises NotKnown where a kernel does not know its own, or there is no kernel to take the worst
+    of.
+    """
+    metric = METRICS[name]
+    folded = fold(metric, run.kernels)
+    if folded.unknown:
+        missing = sum(folded.unknown.values())
+        raise NotKnown(
+            f"{name} of {run.scenario} is not known: {missing} of its "
+            f"{len(launched(run.kernels))} kernels can't tell (device {run.device})"
+        )
+    if folded.value is not None:
+        return folded.value
+    if metric.fold == "sum":
+        return 0
+    raise NotKnown(f"{name} of {run.scenario} is not known: no kernel was generated for it")
+
+
+def counted(run: Run, name: str) -> Total:
+    """The same as a whole number, with its parts."""
+    metric = METRICS[name]
+    values = [(n, k.name, metric.of(k)) for n, k in enumerate(run.kernels) if k.launches]
+    parts = (Part(n, kernel, int(value)) for n, kernel, value in values if value)
+    most = sorted(parts, key=lambda part: (-part.value, part.number))
+    return Total.of(name, total(run, name), tuple(most))

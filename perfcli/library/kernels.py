@@ -8,18 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, overload
 
-from perfcli import diagnosis, runfile, units
-from perfcli.commands._obtain import Obtained
-from perfcli.commands._output import check_writable
+from perfcli import diagnosis, units
+from perfcli.console.output import check_writable
 from perfcli.errors import PerfcliError
 from perfcli.library.compared import Compared, compared
-from perfcli.library.findings import line, listed, meant
 from perfcli.library.frames import kernels_frame
-from perfcli.library.kernel import Kernel
+from perfcli.library.kernel import Kernel, NotKnown, Total, counted, line, listed, meant, total
 from perfcli.library.speaking import in_python
 from perfcli.library.text import as_text, screen
-from perfcli.library.total import NotKnown, Total, counted, total
 from perfcli.model import Finding, Run, Severity
+from perfcli.storing import runfile
+from perfcli.workflow.obtain import Obtained
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -132,7 +131,7 @@ class Kernels(Sequence[Kernel]):
         """
         with in_python():
             if not isinstance(base, Kernels):
-                from perfcli.commands._obtain import stored
+                from perfcli.workflow.obtain import stored
 
                 base = kernels_of(stored(str(base)))
             return compared(base.run, self.run, (allow,) if isinstance(allow, str) else allow)

@@ -11,16 +11,146 @@ from __future__ import annotations
 import base64
 import io
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import FunctionType, ModuleType
+from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 from perfcli.compile import given
 from perfcli.errors import PerfcliError
 from perfcli.library.by_name import Registry, Senders
-from perfcli.library.torchs import described, eager
-from perfcli.library.unsendable import culprit
+
+
+def described(torch: Any, value: Any, devices: set[str]) -> Any:
+    """As ``__reduce__`` says it; None for what is not torch's, or is sent like anything else.
+    Kinds of devices of tensors are added to ``devices``.
+
+    Raises TypeError for what no description stands for.
+    """
+    if isinstance(value, torch.Tensor):
+        return given.tensor, _tensor(torch, value, devices)
+    if isinstance(value, torch.device):
+        return given.device, (value.type,)
+    if isinstance(value, torch._ops.OpOverload):
+        return given.operator, (value._schema.name, value._overloadname)
+    if isinstance(value, torch._ops.OpOverloadPacket):
+        return given.operator, (value._qualified_op_name, None)
+    if isinstance(value, torch.nn.Module) and hasattr(value, "_orig_mod"):
+        return given.same, (value._orig_mod,)
+    if isinstance(value, torch.Generator):
+        raise TypeError("a torch.Generator belongs to the device of this process")
+    return None
+
+
+def _tensor(torch: Any, value: Any, devices: set[str]) -> tuple[Any, ...]:
+    """The arguments of ``given.tensor``."""
+    kind = type(value)
+    if kind not in (torch.Tensor, torch.nn.Parameter) and kind.__name__ != "FakeTensor":
+        raise TypeError(
+            f"a {kind.__name__} is a subclass of torch.Tensor; plain tensors and parameters are "
+            "described by shape, strides and dtype"
+        )
+    if value.layout is not torch.strided or value.is_quantized:
+        raise TypeError(f"a tensor of layout {value.layout} or quantised; strided ones are sent")
+    devices.add(value.device.type)
+    return (
+        tuple(map(int, value.shape)),
+        tuple(map(int, value.stride())),
+        int(value.storage_offset()),
+        value.dtype,
+        value.device.type,
+        bool(value.requires_grad),
+        isinstance(value, torch.nn.Parameter),
+    )
+
+
+def eager(fn: Any) -> Any:
+    """What ``torch.compile`` was applied to, since it is applied again; others as they are.
+    ``torch.compiler.disable`` wraps in the same way (seen in torch 2.11 to 2.15)."""
+    if hasattr(fn, "_orig_mod"):
+        return fn._orig_mod
+    inner = getattr(fn, "_torchdynamo_orig_callable", None)
+    # functools.wraps copies these attributes to wrappers of the user's own.
+    copied = getattr(fn, "_torchdynamo_wrapper_id", id(fn)) != id(fn)
+    disabled = getattr(fn, "_torchdynamo_disable", False)
+    return fn if inner is None or copied or disabled else inner
+
+
+DEEPEST = 12
+
+
+def culprit(
+    call: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    dumped: Callable[[Any], bytes],
+) -> str:
+    """The path to the innermost part that fails, and its type: ``model.lock (a lock)``."""
+    parts = [(_name(call), call)]
+    parts += [(f"argument {number}", value) for number, value in enumerate(args)]
+    parts += [(f"argument {name}", value) for name, value in kwargs.items()]
+    found = _failing(parts, dumped)
+    if found is None:
+        return _name(call)
+    path, value = found
+    for _ in range(DEEPEST):
+        inner = _failing(_parts(path, value), dumped)
+        if inner is None:
+            break
+        path, value = inner
+    return f"{path} (of type {type(value).__name__})"
+
+
+def _failing(
+    parts: Sequence[tuple[str, Any]] | Iterator[tuple[str, Any]], dumped: Callable[[Any], bytes]
+) -> tuple[str, Any] | None:
+    for path, value in parts:
+        try:
+            dumped(value)
+        except Exception:
+            return path, value
+    return None
+
+
+def _parts(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, MethodType):
+        yield f"{path}'s object", value.__self__
+    elif isinstance(value, FunctionType):
+        yield from _of_function(path, value)
+    elif isinstance(value, Mapping):
+        yield from ((f"{path}[{key!r}]", item) for key, item in value.items())
+    elif isinstance(value, list | tuple | set | frozenset):
+        yield from ((f"{path}[{number}]", item) for number, item in enumerate(value))
+    elif isinstance(value, type):
+        yield from ((f"{path}.{name}", item) for name, item in vars(value).items())
+    else:
+        yield from (
+            (f"{path}.{name}", item) for name, item in getattr(value, "__dict__", {}).items()
+        )
+
+
+def _of_function(path: str, function: FunctionType) -> Iterator[tuple[str, Any]]:
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            yield f"{name} in {path}", cell.cell_contents
+        except ValueError:
+            continue  # an empty cell
+    for name in _global_names(function.__code__):
+        if name in function.__globals__:
+            yield f"{name} in {path}", function.__globals__[name]
+    yield from ((f"a default of {path}", value) for value in function.__defaults__ or ())
+
+
+def _global_names(code: Any) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if hasattr(constant, "co_names"):
+            yield from _global_names(constant)
+
+
+def _name(call: Any) -> str:
+    return getattr(call, "__qualname__", "").rpartition(".")[2] or type(call).__name__
+
 
 NEEDS_CLOUDPICKLE = (
     "perfcli.inspect needs cloudpickle to send a function to its worker: "

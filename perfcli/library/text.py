@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perfcli import registry
+from perfcli.loading import registry
 from perfcli.model import Screen
 
 if TYPE_CHECKING:

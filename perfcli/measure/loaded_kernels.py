@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from perfcli.compile.captured import Capture, CapturedGraph, CapturedKernel
+from perfcli.compile.capture.captured import Capture, CapturedGraph, CapturedKernel
 from perfcli.measure.events import KERNEL
 
 

@@ -9,8 +9,8 @@ import platform
 from collections.abc import Sequence
 from pathlib import Path
 
-from perfcli.compile.ptxas import version_for
-from perfcli.environment import relevant_variables
+from perfcli.compile.binaries.ptxas import version_for
+from perfcli.machine.environment import relevant_variables
 from perfcli.measure.nvml import Nvml
 from perfcli.model import Machine
 from perfcli.model.values import Scalar

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perfcli.measure import cuda_clock
+from perfcli.measure import clocks
 from perfcli.measure.events import STEP
 from perfcli.measure.step import storages
 from perfcli.model import MemoryUse
@@ -63,7 +63,7 @@ def _on_device(step: Step) -> MemoryUse:
     import torch
 
     torch.cuda.synchronize()
-    cuda_clock.drop_scratch()
+    clocks.drop_scratch()
     # Compiling and autotuning reserved more than a step needs.
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from perfcli.compile.captured import Capture, CapturedGraph, CapturedKernel
+from perfcli.compile.capture.captured import Capture, CapturedGraph, CapturedKernel
 from perfcli.measure import joining, loaded_kernels
 from perfcli.measure.events import STEP, read, steps_of
 from perfcli.measure.joining import Seen

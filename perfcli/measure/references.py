@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from perfcli.measure import judging, results, room, tolerances
+from perfcli.measure import judging, results, room
+from perfcli.measure import judging as tolerances
 from perfcli.measure.judging import Limits
 from perfcli.measure.results import Results
 from perfcli.measure.snapshot import Snapshot

@@ -92,7 +92,7 @@ class MeasuredSide:
         return found
 
     def _known(self, check: OutputCheck | None) -> Prepared:
-        from perfcli.measure import cuda_clock, machine, memory
+        from perfcli.measure import clocks, machine, memory
         from perfcli.measure.heap import unmovable
         from perfcli.measure.layout import Layout
         from perfcli.measure.profiling import StepProfiler
@@ -100,9 +100,9 @@ class MeasuredSide:
 
         request, step = self.request, self._step
         used = memory.use_of(step)
-        bandwidth = cuda_clock.copy_bandwidth(self._device)
+        bandwidth = clocks.copy_bandwidth(self._device)
         # Last of these: a graph keeps memory of its own.
-        graph = cuda_clock.take_graph(step) if request.cuda_graph else ""
+        graph = clocks.take_graph(step) if request.cuda_graph else ""
         self._profiler = StepProfiler(step)
         self._sampler = sampler(self._device, request.cpus)
         # What getting ready left behind would be gone through again before each turn.
@@ -132,9 +132,9 @@ class MeasuredSide:
         )
 
     def _timed(self, count: int) -> Turn:
-        from perfcli.measure import clock, cuda_clock
+        from perfcli.measure import clocks
 
-        time_steps = cuda_clock.time_steps if self._device == "cuda" else clock.time_steps
+        time_steps = clocks.time_steps if self._device == "cuda" else clocks.time_steps_clock
         with _uncollected():
             return time_steps(self._step, count)
 

@@ -11,12 +11,12 @@ from typing import Any
 
 from perfcli.compile import tracing, tuned
 from perfcli.compile.building import Built, users_workload
-from perfcli.compile.capture import capturing
-from perfcli.compile.captured import Capture
+from perfcli.compile.capture.capture import capturing
+from perfcli.compile.capture.captured import Capture
 from perfcli.errors import OutOfMemory, PerfcliError, UserCodeFailed
+from perfcli.loading.tracebacks import shown
 from perfcli.measure import room
 from perfcli.model import CompileRequest, MeasureRequest, SideName
-from perfcli.tracebacks import shown
 
 WARM_STEPS = 3
 """After the step that compiles: allocators, autotuners and caches have settled by then."""
@@ -182,7 +182,7 @@ def leaves(workload: Any) -> Iterator[Any]:
     import torch
     from torch.utils import _pytree
 
-    from perfcli.compile.modules import modules_of
+    from perfcli.compile.gradients import modules_of
 
     for module in modules_of(workload.call):
         yield from module.parameters()
@@ -196,7 +196,7 @@ def storages(step: Step) -> list[tuple[int, int]]:
     import torch
     from torch.utils import _pytree
 
-    from perfcli.compile.modules import modules_of
+    from perfcli.compile.gradients import modules_of
 
     workload = step.built.workload
     tensors: list[Any] = _pytree.tree_leaves((workload.inputs, dict(workload.kwargs)))

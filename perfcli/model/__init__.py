@@ -4,14 +4,16 @@ A ``Run`` is what one compilation of one scenario yielded; a ``Comparison`` is a
 made from two runs. ``None`` always means "not known", never zero.
 """
 
-from perfcli.model.beside import Beside, Raced, Totals
 from perfcli.model.comparison import (
     Because,
+    Beside,
     Comparison,
     KernelGroup,
     Match,
+    Raced,
     Report,
     Screen,
+    Totals,
     WrongResults,
 )
 from perfcli.model.finding import (
@@ -36,7 +38,6 @@ from perfcli.model.gate import (
     Passing,
     Provenance,
 )
-from perfcli.model.given import GivenRequest
 from perfcli.model.hand_written import (
     Case,
     Data,
@@ -58,18 +59,20 @@ from perfcli.model.kernel import (
     best_candidate,
 )
 from perfcli.model.measurement import (
+    Ask,
     DeviceState,
     Machine,
     MeasuredLaunch,
     Measurement,
+    MeasureRequest,
     MemoryUse,
     OutputCheck,
     Prepared,
     Round,
+    RoundKind,
+    SideName,
     Turn,
 )
-from perfcli.model.measuring import Ask, MeasureRequest, RoundKind, SideName
-from perfcli.model.problem import Problem, ScenarioProblem
 from perfcli.model.rule import Rule
 from perfcli.model.run import (
     BreakPlace,
@@ -96,10 +99,13 @@ from perfcli.model.values import (
 from perfcli.model.workload import (
     CompileRequest,
     Expectation,
+    GivenRequest,
     KernelsRequest,
     KernelText,
     Parameter,
+    Problem,
     Scenario,
+    ScenarioProblem,
     Target,
     Variant,
     Workload,

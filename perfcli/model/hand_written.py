@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from perfcli.model.problem import Problem
 from perfcli.model.values import Scalar
-from perfcli.model.workload import Target
+from perfcli.model.workload import Problem, Target
 
 Data = Literal[
     "normal", "large", "nan", "infinite", "minus-infinity-masked", "signed-zero", "constant"
@@ -103,9 +102,9 @@ class KernelFamily:
     cases: tuple[Case, ...]
     benchmarks: tuple[Problem, ...]
     code: str
-    """The module, ``perfcli.kernels._softmax``, that has the torch side (``FamilyCode``)."""
+    """The module, ``perfcli.kernels.softmax.code``, that has the torch side (``FamilyCode``)."""
     origin: str = ""
     probe: str = ""
-    """The module, ``perfcli.kernels._mix_order_probe``, that says how its kernel is swept over
+    """The module, ``perfcli.kernels.mix_order.probe``, that says how its kernel is swept over
     launches and where the cliff is (``ProbeCode`` in ``commands/_kernels_probe``); it needs no
     torch. Empty: the family is no probe."""

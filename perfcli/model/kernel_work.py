@@ -7,8 +7,7 @@ from typing import Literal
 
 from perfcli.model.hand_written import Case, KernelLaunch, LaunchPlan
 from perfcli.model.measurement import Machine
-from perfcli.model.problem import Problem
-from perfcli.model.workload import Target
+from perfcli.model.workload import Problem, Target
 
 CheckOutcome = Literal["right", "wrong", "refused", "failed"]
 Runner = Literal["gpu", "interpreter"]

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from perfcli.model.measurement import DeviceState, Prepared
-from perfcli.model.measuring import SideName
+from perfcli.model.measurement import DeviceState, Prepared, SideName
 
 TimeVerdict = Literal["slower", "faster", "same", "unsure"]
 

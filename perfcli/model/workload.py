@@ -6,8 +6,40 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from perfcli.model.problem import ScenarioProblem
 from perfcli.model.values import Device, KernelKind, Mode, OptionValue, Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What a family is asked to compute: ``operation`` over ``rows`` × ``columns`` elements."""
+
+    operation: str
+    rows: int
+    columns: int
+    dtype: str = "bfloat16"
+    row_stride: int | None = None
+    """Elements from one row to the next; None: as many as columns."""
+    settings: Mapping[str, Scalar] = field(default_factory=dict)
+    """What only this family knows: a residual, how many inputs, how many reads."""
+
+    @property
+    def stride(self) -> int:
+        return self.columns if self.row_stride is None else self.row_stride
+
+    @property
+    def elements(self) -> int:
+        return self.rows * self.columns
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioProblem:
+    """A problem whose answer is what one direction of a scenario computes."""
+
+    family: str
+    problem: Problem
+    backward: bool = False
+    left_out: str = ""
+    """What the scenario computes besides, ``the mean of the losses``; empty: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,3 +190,21 @@ class KernelsRequest:
     target: Target
     jobs: int
     cache_dir: str
+
+
+@dataclass(frozen=True, slots=True)
+class GivenRequest:
+    """What is called, and with what, instead of a scenario to build."""
+
+    compile: CompileRequest
+    """``scenario`` is a name to show."""
+    packed: str
+    """Base64 of a pickle of ``(call, args, kwargs)`` that holds no values of tensors; made by the
+    process that sends it, and read by its own child alone."""
+    path: tuple[str, ...]
+    """Where modules are imported from: the sender's ``sys.path``."""
+    mode: Mode = "forward"
+    autocast: str | None = None
+    """The dtype of the autocast that was active."""
+    keeps_cpu: bool = False
+    """Some of the tensors are on a GPU already: those on the CPU are meant to be there."""

@@ -28,7 +28,7 @@ from collections.abc import Iterator, Mapping
 
 from perfcli import units
 from perfcli.model import Buffer, Cure, Finding, KernelFacts, Launch, OptionValue, Rule, Run
-from perfcli.rules._evidence import origin_of
+from perfcli.rules._evidence.words import origin_of
 
 READS = 8
 SHARE = 0.25

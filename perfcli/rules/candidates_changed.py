@@ -25,8 +25,8 @@ from typing import TypeAlias
 
 from perfcli import units
 from perfcli.model import Candidate, Comparison, Finding, KernelFacts, Rule
-from perfcli.rules import _launches
-from perfcli.rules._evidence import origin_of
+from perfcli.rules._evidence import launches
+from perfcli.rules._evidence.words import origin_of
 
 Config: TypeAlias = str
 Lists: TypeAlias = tuple[tuple[Config, ...], tuple[Config, ...]]
@@ -112,7 +112,7 @@ def _worse(before: Candidate | None, after: Candidate | None) -> bool:
     if before is None or after is None:
         return False
     was, is_ = before.spilled_words or 0, after.spilled_words or 0
-    if is_ > max(was, _launches.SPILLS_THAT_MATTER):
+    if is_ > max(was, launches.SPILLS_THAT_MATTER):
         return True
     known = before.occupancy is not None and after.occupancy is not None
     return known and (after.occupancy or 0.0) <= (before.occupancy or 0.0) / 2

@@ -15,11 +15,224 @@ differ in one thing only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from perfcli import units
-from perfcli.model import Comparison, Finding, Rule, Run
-from perfcli.rules import _doubts, _pair_doubts
+from perfcli.diff.compare import ASPECTS
+from perfcli.diff.metrics import DECIDING
+from perfcli.model import Comparison, Finding, KernelFacts, Match, Rule, Run, Severity
+
+CODE = "PC901"
+NAMED = 4
+CODE_METRICS = ("spilled_words",)
+BYTE_METRICS = ("bytes_moved", "bytes_swept", "lower_bound_seconds")
+
+
+@dataclass(frozen=True, slots=True)
+class KernelDoubt:
+    """A reason to doubt some kernels' numbers."""
+
+    subject: str
+    says: str
+    applies: Callable[[KernelFacts], bool]
+    advice: str
+    metrics: tuple[str, ...]
+    """Those of a verdict that the kernels are missing from."""
+
+
+def _without_code(kernel: KernelFacts) -> bool:
+    return kernel.language == "triton" and kernel.best is None
+
+
+def _partly_failed(kernel: KernelFacts) -> bool:
+    return kernel.best is not None and any(c.error for c in kernel.candidates)
+
+
+def _without_bytes(kernel: KernelFacts) -> bool:
+    return kernel.bytes_moved is None
+
+
+KERNEL_DOUBTS = (
+    KernelDoubt(
+        "no machine code",
+        "without machine code: registers, spills and occupancy leave them out",
+        _without_code,
+        "inspect-kernel shows why they did not compile",
+        CODE_METRICS,
+    ),
+    KernelDoubt(
+        "failed configurations",
+        "with launch configurations that did not compile and are left out",
+        _partly_failed,
+        "inspect-kernel shows why; only those that compile are compared",
+        CODE_METRICS,
+    ),
+    KernelDoubt(
+        "bytes not known",
+        "without known bytes: left out of bytes moved and lower-bound time",
+        _without_bytes,
+        "count the kernel's loads and stores with inspect-kernel",
+        BYTE_METRICS,
+    ),
+)
+
+
+def doubt(
+    subject: str,
+    headline: str,
+    evidence: tuple[str, ...] = (),
+    advice: str = "",
+    amount: int | None = None,
+    severity: Severity = "info",
+    code: str = CODE,
+) -> Finding:
+    """One finding for each kind: told apart by its subject, its kernels named in the evidence."""
+    return Finding(
+        code=code,
+        severity=severity,
+        headline=headline,
+        evidence=evidence,
+        advice=advice,
+        amount=amount,
+        subject=subject,
+        doubt=True,
+    )
+
+
+def named(kernels: Sequence[KernelFacts]) -> str:
+    """The first few by name, the others by number."""
+    more = f" and {len(kernels) - NAMED} more" if len(kernels) > NAMED else ""
+    return ", ".join(kernel.name for kernel in kernels[:NAMED]) + more
+
+
+LOW_CONFIDENCE = 0.4
+"""Half of the work is shared by operators, which are trusted with 0.8 (``diff/match.py``)."""
+_QUESTION = ("parameter", *ASPECTS)
+"""How a difference begins that had to be allowed."""
+_TOTALS_HOLD = "the totals do not depend on it"
+
+
+def decisive(comparison: Comparison) -> str:
+    """The metric that the verdict names, as ``diff/verdict.py`` picks it (where it is unknown, the
+    one that is missing); empty where there is none."""
+    if comparison.outcome == "same":
+        return ""
+    outcomes = {change.metric: change.outcome for change in comparison.totals}
+    return next((m for m in DECIDING if outcomes.get(m) == comparison.outcome), "")
+
+
+def _verdict(comparison: Comparison) -> Iterator[Finding]:
+    """Kernels that changed and that the deciding metric leaves out."""
+    metric = decisive(comparison)
+    base, head = _changed(comparison)
+    for kind in KERNEL_DOUBTS:
+        sides = [[k for k in side if kind.applies(k)] for side in (base, head)]
+        if metric in kind.metrics and any(sides):
+            number = units.plural(sum(map(len, sides)), "changed kernel")
+            yield doubt(
+                f"verdict: {kind.subject}",
+                f"the verdict rests on {units.title(metric)}: {number} {kind.says}",
+                evidence=tuple(
+                    f"{side}: {named(kernels)}"
+                    for side, kernels in zip(("base", "head"), sides, strict=True)
+                    if kernels
+                ),
+                advice=kind.advice,
+                severity="warning",
+            )
+
+
+def _changed(comparison: Comparison) -> tuple[list[KernelFacts], list[KernelFacts]]:
+    matches = [g.match for g in comparison.groups if g.match.relation != "same"]
+    return (
+        [comparison.base.kernels[index] for match in matches for index in match.base],
+        [comparison.head.kernels[index] for match in matches for index in match.head],
+    )
+
+
+def _matches(comparison: Comparison) -> Iterator[Finding]:
+    pairs = [g.match for g in comparison.groups if g.match.base and g.match.head]
+    weak = [m for m in pairs if m.method == "name" or m.confidence < LOW_CONFIDENCE]
+    if weak:
+        by_name = sum(match.method == "name" for match in weak)
+        how = f", {by_name} by name alone" if by_name else ""
+        yield doubt(
+            "weak matches",
+            f"{units.plural(len(weak), 'group')} of kernels may not belong together{how}",
+            evidence=tuple(_match(match, comparison) for match in weak[:NAMED]),
+            advice=_TOTALS_HOLD,
+            amount=len(weak),
+        )
+
+
+def _match(match: Match, comparison: Comparison) -> str:
+    ours = named([comparison.base.kernels[index] for index in match.base])
+    theirs = named([comparison.head.kernels[index] for index in match.head])
+    return f"{ours} → {theirs}: by {match.method}, confidence {match.confidence:.2g}"
+
+
+def _provenance(comparison: Comparison) -> Iterator[Finding]:
+    base, head = _changed(comparison)
+    lost = [kernel for kernel in (*base, *head) if not kernel.origins]
+    if lost:
+        yield doubt(
+            "no provenance",
+            f"{units.plural(len(lost), 'changed kernel')} without FX nodes: what they compute, "
+            "and so what they belong together with, is not known",
+            evidence=(named(lost),),
+            advice=_TOTALS_HOLD,
+            amount=len(lost),
+        )
+
+
+def _tools(comparison: Comparison) -> Iterator[Finding]:
+    base, head = comparison.base, comparison.head
+    differ = {
+        name: f"{name} {ours} → {theirs}"
+        for name in ("torch", "triton", "ptxas")
+        if (ours := getattr(base.environment, name)) != (theirs := getattr(head.environment, name))
+    }
+    if not differ:
+        return
+    # Spills are ptxas' work on Triton's code: the same source can spill with another of them.
+    rests = decisive(comparison) in CODE_METRICS and bool(differ.keys() & {"triton", "ptxas"})
+    mixed = dict(base.variant.options) != dict(head.variant.options)
+    yield doubt(
+        "other compilers",
+        f"not the same compilers: {', '.join(differ.values())}",
+        evidence=tuple(_what_it_hides(mixed, "torch" in differ)),
+        advice="change one thing at a time to tell what did it",
+        severity="warning" if rests else "info",
+    )
+
+
+def _what_it_hides(options_differ: bool, torch_differs: bool) -> Iterator[str]:
+    if options_differ:
+        yield "the options differ, too: which of both made a change can't be told"
+    if torch_differs:
+        yield "Inductor's estimate of peak memory may count differently: it decides nothing"
+
+
+def _question(comparison: Comparison) -> Iterator[Finding]:
+    allowed = [d for d in comparison.differences if d.startswith(tuple(f"{q} " for q in _QUESTION))]
+    if allowed:
+        yield doubt(
+            "different questions",
+            f"the two runs answer different questions: {'; '.join(allowed)}",
+            advice="compare runs that agree on them",
+            severity="warning" if comparison.outcome in ("better", "worse") else "info",
+        )
+
+
+PARTS: tuple[Callable[[Comparison], Iterator[Finding]], ...] = (
+    _verdict,
+    _matches,
+    _provenance,
+    _tools,
+    _question,
+)
+
 
 ASSUMED = ("taken as", "counted as", "not counted")
 """In every note of compile/ that assumes something."""
@@ -31,13 +244,13 @@ def check(run: Run) -> Iterator[Finding]:
 
 
 def _kernels(run: Run) -> Iterator[Finding]:
-    for kind in _doubts.KERNEL_DOUBTS:
+    for kind in KERNEL_DOUBTS:
         kernels = [kernel for kernel in run.kernels if kind.applies(kernel)]
         if kernels:
-            yield _doubts.doubt(
+            yield doubt(
                 kind.subject,
                 f"{len(kernels)} of {units.plural(len(run.kernels), 'kernel')} {kind.says}",
-                evidence=(_doubts.named(kernels),),
+                evidence=(named(kernels),),
                 advice=kind.advice,
                 amount=len(kernels),
             )
@@ -46,7 +259,7 @@ def _kernels(run: Run) -> Iterator[Finding]:
 def _assumptions(run: Run) -> Iterator[Finding]:
     assumed = tuple(note for note in run.notes if any(word in note for word in ASSUMED))
     if assumed:
-        yield _doubts.doubt(
+        yield doubt(
             "assumptions",
             f"{units.plural(len(assumed), 'decision')} of the device had to be assumed",
             evidence=assumed,
@@ -56,10 +269,8 @@ def _assumptions(run: Run) -> Iterator[Finding]:
 
 
 def check_pair(comparison: Comparison) -> Iterator[Finding]:
-    for part in _pair_doubts.PARTS:
+    for part in PARTS:
         yield from part(comparison)
 
 
-RULE = Rule(
-    _doubts.CODE, "doubts about the numbers", __doc__, of_run=check, of_comparison=check_pair
-)
+RULE = Rule(CODE, "doubts about the numbers", __doc__, of_run=check, of_comparison=check_pair)

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from perfcli import units
 from perfcli.model import Comparison, Finding, Rule
-from perfcli.rules._kernel_names import against_a_baseline, groups, listed
+from perfcli.rules._evidence.kernel_names import against_a_baseline, groups, listed
 
 
 def check(comparison: Comparison) -> Iterator[Finding]:

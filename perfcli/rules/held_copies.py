@@ -27,8 +27,8 @@ from collections.abc import Iterator
 from perfcli import units
 from perfcli.facts.occupancy import occupancy
 from perfcli.model import Candidate, Finding, KernelFacts, Rule, Run
-from perfcli.rules import _launches
-from perfcli.rules._evidence import numbered, origin_of
+from perfcli.rules._evidence import launches
+from perfcli.rules._evidence.words import numbered, origin_of
 from perfcli.rules.low_occupancy import reachable
 
 
@@ -41,7 +41,7 @@ def check(run: Run) -> Iterator[Finding]:
         freed = len(copies) * each // 2
         more = _blocks_without(run, best, freed)
         starved = (reachable(run, kernel) or 1.0) < 1.0 and best.occupancy_limit == "registers"
-        spills = _launches.spills_substantially(best)
+        spills = launches.spills_substantially(best)
         if freed and (spills or (starved and more > (best.blocks_per_sm or 0))):
             yield _finding(number, kernel, best, copies, (freed, more))
 
@@ -75,7 +75,7 @@ def _finding(
 ) -> Finding:
     freed, more = gain
     words = best.spilled_words or 0
-    spills = _launches.spills_substantially(best)
+    spills = launches.spills_substantially(best)
     cost = (
         f"spills {units.plural(words, 'word')}"
         if spills
@@ -91,7 +91,7 @@ def _finding(
             f"held across the reduction: {', '.join(copies)}",
             f"about {units.plural(freed, 'register')} of {units.count(best.registers)} per thread "
             "would be free if they stayed half precision",
-            _launches.residency(best),
+            launches.residency(best),
         ),
         advice="convert again after the reduction instead of holding the copy, in a kernel of "
         "your own; no option of Inductor does it (pytorch#179711)",

@@ -32,8 +32,8 @@ from collections.abc import Iterator
 
 from perfcli import units
 from perfcli.model import Candidate, Finding, KernelFacts, Rule, Run
-from perfcli.rules import _launches
-from perfcli.rules._evidence import numbered, origin_of
+from perfcli.rules._evidence import launches
+from perfcli.rules._evidence.words import numbered, origin_of
 from perfcli.rules.low_occupancy import GENERATED
 
 REMAINS = 0.1
@@ -41,14 +41,14 @@ REMAINS = 0.1
 
 def check(run: Run) -> Iterator[Finding]:
     for number, kernel, best in numbered(run):
-        better = _better(kernel, best) if _launches.spills_substantially(best) else None
+        better = _better(kernel, best) if launches.spills_substantially(best) else None
         if better:
             yield _finding(number, kernel, best, better)
 
 
 def _better(kernel: KernelFacts, best: Candidate) -> Candidate | None:
     """The alternative that spills least; of equal ones the smallest change, then most warps."""
-    warps = _launches.resident_warps(best)
+    warps = launches.resident_warps(best)
     rows = kernel.kind == "mix-order-reduction"
     # The grid of a kernel that Inductor did not write need not follow its block.
     ours = kernel.kind in GENERATED
@@ -60,7 +60,7 @@ def _better(kernel: KernelFacts, best: Candidate) -> Candidate | None:
         and (ours or other.config == best.config)
         and other.spilled_words is not None
         and other.spilled_words <= REMAINS * (best.spilled_words or 0)
-        and (_launches.resident_warps(other) or 0) >= max(warps or 0, 1)
+        and (launches.resident_warps(other) or 0) >= max(warps or 0, 1)
     ]
     return min(fit, key=lambda other: _rank(best, other), default=None)
 
@@ -69,7 +69,7 @@ def _rank(best: Candidate, other: Candidate) -> tuple[int, int, int]:
     return (
         other.spilled_words or 0,
         len(_changes(best, other)),
-        -(_launches.resident_warps(other) or 0),
+        -(launches.resident_warps(other) or 0),
     )
 
 
@@ -114,7 +114,7 @@ def _described(which: str, candidate: Candidate) -> str:
     return (
         f"{which}: {units.count(candidate.registers)} registers, "
         f"{units.plural(candidate.spilled_words or 0, 'spilled word')}, "
-        f"{units.plural(_launches.resident_warps(candidate) or 0, 'resident warp')} "
+        f"{units.plural(launches.resident_warps(candidate) or 0, 'resident warp')} "
         f"per multiprocessor, {units.exact_bytes(candidate.shared_bytes)} shared memory"
     )
 

@@ -38,8 +38,8 @@ from collections.abc import Iterator
 
 from perfcli import units
 from perfcli.model import Candidate, Finding, KernelFacts, Rule, Run, Target
-from perfcli.rules import _launches
-from perfcli.rules._evidence import numbered, origin_of
+from perfcli.rules._evidence import launches
+from perfcli.rules._evidence.words import numbered, origin_of
 
 GENERATED = ("pointwise", "reduction", "persistent-reduction", "mix-order-reduction", "combo")
 _BLOCKS = (("x", "XBLOCK"), ("y", "YBLOCK"), ("z", "ZBLOCK"))
@@ -60,11 +60,11 @@ def reachable(run: Run, kernel: KernelFacts) -> float | None:
         return None
     if best.occupancy_limit not in ("registers", "shared memory") or not best.blocks_per_sm:
         return None  # what cannot be launched at all is PC105
-    if not _launches.larger_than_l2(run, kernel) or not _fills(target, kernel, best):
+    if not launches.larger_than_l2(run, kernel) or not _fills(target, kernel, best):
         return None
-    needed = _launches.needed_in_flight(target, kernel)
+    needed = launches.needed_in_flight(target, kernel)
     usable = [c for c in kernel.candidates if not c.error and c.blocks_per_sm != 0]
-    possible = [_launches.possible_in_flight(target, c) for c in usable]
+    possible = [launches.possible_in_flight(target, c) for c in usable]
     known = [value for value in possible if value is not None]
     if not needed or len(known) < len(possible) or not known:
         return None
@@ -84,7 +84,7 @@ def _fills(target: Target, kernel: KernelFacts, candidate: Candidate) -> bool:
 def _finding(
     run: Run, target: Target, number: int, kernel: KernelFacts, best: Candidate, share: float
 ) -> Finding:
-    warps = _launches.resident_warps(best)
+    warps = launches.resident_warps(best)
     return Finding(
         code=RULE.code,
         severity="warning",
@@ -95,12 +95,12 @@ def _finding(
         evidence=(
             f"{units.count(best.registers)} registers, "
             f"{units.exact_bytes(best.shared_bytes)} shared memory",
-            _launches.residency(best),
-            f"at most {units.exact_bytes(_launches.possible_in_flight(target, best))} in flight "
+            launches.residency(best),
+            f"at most {units.exact_bytes(launches.possible_in_flight(target, best))} in flight "
             f"per multiprocessor, {units.exact_bytes(_needed(target, kernel))} needed",
         ),
         advice="let each thread hold less, or load more at once",
-        cures=_launches.register_cures(run, kernel),
+        cures=launches.register_cures(run, kernel),
         metric="occupancy",
         amount=1 - (best.occupancy or 0.0),
         origin=origin_of(kernel),
@@ -108,7 +108,7 @@ def _finding(
 
 
 def _needed(target: Target, kernel: KernelFacts) -> int:
-    return round(_launches.needed_in_flight(target, kernel) or 0)
+    return round(launches.needed_in_flight(target, kernel) or 0)
 
 
 RULE = Rule("PC104", "occupancy lost to registers or shared memory", __doc__, of_run=check)

@@ -35,9 +35,15 @@ from dataclasses import dataclass
 
 from perfcli import units
 from perfcli.model import Buffer, Candidate, Finding, KernelFacts, Rule, Run
-from perfcli.rules._evidence import origin_of
-from perfcli.rules._splits import splits
-from perfcli.rules._whole_reads import ANY_REDUCTION, chunked, reduced, row_stride, whole_reads
+from perfcli.rules._evidence.splits import splits
+from perfcli.rules._evidence.whole_reads import (
+    ANY_REDUCTION,
+    chunked,
+    reduced,
+    row_stride,
+    whole_reads,
+)
+from perfcli.rules._evidence.words import origin_of
 
 WIDEST = 16
 GOOD = 64

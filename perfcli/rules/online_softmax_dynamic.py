@@ -27,9 +27,9 @@ from collections.abc import Iterator
 
 from perfcli import units
 from perfcli.model import Finding, KernelFacts, Rule, Run
-from perfcli.rules._evidence import origin_of, torch_version
-from perfcli.rules._softmax import SPLIT_ONLINE_SINCE, Softmax, taken_apart
-from perfcli.rules._whole_reads import in_flight, reduced
+from perfcli.rules._evidence.softmax import SPLIT_ONLINE_SINCE, Softmax, taken_apart
+from perfcli.rules._evidence.whole_reads import in_flight, reduced
+from perfcli.rules._evidence.words import origin_of, torch_version
 
 
 def check(run: Run) -> Iterator[Finding]:

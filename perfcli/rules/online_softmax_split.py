@@ -26,9 +26,9 @@ from collections.abc import Iterator
 
 from perfcli import units
 from perfcli.model import Cure, Finding, Rule, Run
-from perfcli.rules._evidence import origin_of, torch_version
-from perfcli.rules._softmax import SPLIT_ONLINE_SINCE, Softmax, taken_apart
-from perfcli.rules._splits import split_seconds, unsplit_seconds
+from perfcli.rules._evidence.softmax import SPLIT_ONLINE_SINCE, Softmax, taken_apart
+from perfcli.rules._evidence.splits import split_seconds, unsplit_seconds
+from perfcli.rules._evidence.words import origin_of, torch_version
 
 LONGEST_UNSPLIT = 8192
 

@@ -36,27 +36,27 @@ from collections.abc import Iterator
 
 from perfcli import units
 from perfcli.model import Candidate, Finding, KernelFacts, Rule, Run
-from perfcli.rules import _launches
-from perfcli.rules._evidence import numbered, origin_of
+from perfcli.rules._evidence import launches
+from perfcli.rules._evidence.words import numbered, origin_of
 from perfcli.rules.low_occupancy import reachable
 
 
 def check(run: Run) -> Iterator[Finding]:
     for number, kernel, best in numbered(run):
-        reads = _launches.buffers_read(kernel) or 0
-        if kernel.kind != "mix-order-reduction" or reads <= _launches.MAX_READS_DEFAULT:
+        reads = launches.buffers_read(kernel) or 0
+        if kernel.kind != "mix-order-reduction" or reads <= launches.MAX_READS_DEFAULT:
             continue
         starved = (reachable(run, kernel) or 1.0) < 1.0
-        if _launches.spills_substantially(best) or starved:
+        if launches.spills_substantially(best) or starved:
             yield _finding(run, number, kernel, best, reads)
 
 
 def _finding(run: Run, number: int, kernel: KernelFacts, best: Candidate, reads: int) -> Finding:
     words = best.spilled_words or 0
-    warps = _launches.resident_warps(best)
+    warps = launches.resident_warps(best)
     cost = (
         f"spills {units.plural(words, 'word')} per thread"
-        if words > _launches.SPILLS_THAT_MATTER
+        if words > launches.SPILLS_THAT_MATTER
         else f"leaves {units.count(warps)} warps per multiprocessor"
     )
     return Finding(
@@ -65,22 +65,22 @@ def _finding(run: Run, number: int, kernel: KernelFacts, best: Candidate, reads:
         headline=f"{kernel.name} fuses {reads} reads into one mix-order pass and {cost}",
         kernels=(number,),
         evidence=(
-            f"{reads} buffers read, torch's limit is {_launches.MAX_READS_DEFAULT}; "
+            f"{reads} buffers read, torch's limit is {launches.MAX_READS_DEFAULT}; "
             f"in this run {_limit(run)}",
-            _launches.resources(best),
-            _launches.residency(best),
+            launches.resources(best),
+            launches.residency(best),
         ),
         advice="limit what mix-order kernels may read, or switch them off; both read memory "
         "again, so weigh the spilled words against the bytes moved",
-        cures=_launches.mix_order_cures(run, reads),
-        metric="spilled_words" if words > _launches.SPILLS_THAT_MATTER else "occupancy",
-        amount=words if words > _launches.SPILLS_THAT_MATTER else 1 - (best.occupancy or 0),
+        cures=launches.mix_order_cures(run, reads),
+        metric="spilled_words" if words > launches.SPILLS_THAT_MATTER else "occupancy",
+        amount=words if words > launches.SPILLS_THAT_MATTER else 1 - (best.occupancy or 0),
         origin=origin_of(kernel),
     )
 
 
 def _limit(run: Run) -> str:
-    limit = run.settings.get(_launches.MAX_READS)
+    limit = run.settings.get(launches.MAX_READS)
     return f"it is {limit}" if isinstance(limit, int) and limit > 0 else "there is none"
 
 

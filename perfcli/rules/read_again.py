@@ -26,8 +26,8 @@ from collections.abc import Iterator
 
 from perfcli import units
 from perfcli.model import Buffer, Cure, Finding, KernelFacts, Rule, Run, Severity
-from perfcli.rules._evidence import origin_of
-from perfcli.rules._whole_reads import in_flight, reduced, whole_reads
+from perfcli.rules._evidence.whole_reads import in_flight, reduced, whole_reads
+from perfcli.rules._evidence.words import origin_of
 
 SHARE = 0.1
 LONGEST_PERSISTENT = 1024

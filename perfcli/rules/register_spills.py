@@ -23,8 +23,8 @@ from collections.abc import Iterator
 
 from perfcli import units
 from perfcli.model import Candidate, Finding, KernelFacts, Rule, Run
-from perfcli.rules import _launches
-from perfcli.rules._evidence import numbered, origin_of
+from perfcli.rules._evidence import launches
+from perfcli.rules._evidence.words import numbered, origin_of
 
 
 def check(run: Run) -> Iterator[Finding]:
@@ -36,7 +36,7 @@ def check(run: Run) -> Iterator[Finding]:
 
 def _finding(run: Run, number: int, kernel: KernelFacts, best: Candidate) -> Finding:
     words = best.spilled_words or 0
-    much = words > _launches.SPILLS_THAT_MATTER
+    much = words > launches.SPILLS_THAT_MATTER
     lines = worst_lines(best)
     return Finding(
         code=RULE.code,
@@ -54,8 +54,8 @@ def _finding(run: Run, number: int, kernel: KernelFacts, best: Candidate) -> Fin
         ),
         advice="try smaller fusions or another launch configuration"
         if much
-        else f"no more than {_launches.SPILLS_THAT_MATTER} words cost little",
-        cures=_launches.register_cures(run, kernel) if much else (),
+        else f"no more than {launches.SPILLS_THAT_MATTER} words cost little",
+        cures=launches.register_cures(run, kernel) if much else (),
         metric="spilled_words",
         amount=words,
         origin=origin_of(kernel),

@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from perfcli import units
 from perfcli.model import Comparison, Finding, Rule
 from perfcli.names import stem
-from perfcli.rules._evidence import origin_of
-from perfcli.rules._kernel_names import NAMED, against_a_baseline
+from perfcli.rules._evidence.kernel_names import NAMED, against_a_baseline
+from perfcli.rules._evidence.words import origin_of
 
 
 def check(comparison: Comparison) -> Iterator[Finding]:

@@ -24,8 +24,8 @@ from collections.abc import Iterator
 
 from perfcli import units
 from perfcli.model import Candidate, Cure, Finding, KernelFacts, Rule, Run
-from perfcli.rules import _launches
-from perfcli.rules._evidence import origin_of
+from perfcli.rules._evidence import launches as _launches
+from perfcli.rules._evidence.words import origin_of
 
 NEARLY = 0.97
 STAGES = "triton.mix_order_reduction_allow_multi_stages"

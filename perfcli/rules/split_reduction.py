@@ -28,8 +28,7 @@ from collections.abc import Iterator, Sequence
 from perfcli import units
 from perfcli.diff.metrics import DECIDING
 from perfcli.model import Comparison, Cure, Finding, KernelFacts, Rule, Run
-from perfcli.rules._evidence import origin_of
-from perfcli.rules._splits import (
+from perfcli.rules._evidence.splits import (
     Split,
     blocks_of,
     related,
@@ -38,6 +37,7 @@ from perfcli.rules._splits import (
     unsplit,
     unsplit_seconds,
 )
+from perfcli.rules._evidence.words import origin_of
 
 NOTICEABLE = 1.1
 

@@ -27,9 +27,15 @@ from collections.abc import Iterator
 
 from perfcli import units
 from perfcli.model import Buffer, Cure, Finding, KernelFacts, OptionValue, Rule, Run
-from perfcli.rules._dependencies import independent
-from perfcli.rules._evidence import origin_of, torch_version
-from perfcli.rules._whole_reads import ANY_REDUCTION, reduced, row_stride, rows_of, whole_reads
+from perfcli.rules._evidence.dependencies import independent
+from perfcli.rules._evidence.whole_reads import (
+    ANY_REDUCTION,
+    reduced,
+    row_stride,
+    rows_of,
+    whole_reads,
+)
+from perfcli.rules._evidence.words import origin_of, torch_version
 
 SHARE = 0.1
 MIX_ORDER = "triton.mix_order_reduction"

@@ -5,12 +5,9 @@ from __future__ import annotations
 import math
 from itertools import combinations
 
-from perfcli.search.answer import Answer
 from perfcli.search.effects import changes_code
-from perfcli.search.improvement import Effect, Improvement, Interaction
-from perfcli.search.options import OptionChange, Subset
-from perfcli.search.question import Question, Search
-from perfcli.search.result import Dependency
+from perfcli.search.question import Answer, OptionChange, Question, Search, Subset
+from perfcli.search.result import Dependency, Effect, Improvement, Interaction
 
 Keys = tuple[str, ...]
 

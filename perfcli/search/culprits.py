@@ -6,12 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from perfcli.errors import PerfcliError
-from perfcli.search.answer import Answer
-from perfcli.search.ddmin import ddmin
+from perfcli.search.ddmin import ddmin, narrow
 from perfcli.search.effects import dependencies, own_effects
-from perfcli.search.narrow import narrow
-from perfcli.search.options import OptionChange, Subset, ordered
-from perfcli.search.question import Question, Search, Stopped
+from perfcli.search.question import Answer, OptionChange, Question, Search, Stopped, Subset, ordered
 from perfcli.search.result import Culprits, CulpritSet, Status
 
 # A set that is not bad when measured again is looked for anew so often.

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from perfcli.search.best import Best, Keys
 from perfcli.search.effects import changes_code
 from perfcli.search.group import reduced, widened
-from perfcli.search.options import Subset
-from perfcli.search.question import Search
+from perfcli.search.question import Search, Subset
 
 MOST_SILENT = 8
 STEP = "options that need another"

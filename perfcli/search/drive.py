@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Generic, Protocol
 
 from perfcli.errors import PerfcliError
-from perfcli.search.answer import Answer
 from perfcli.search.ledger import Code, Ledger
-from perfcli.search.question import K, Question, Search, Stopped, T
+from perfcli.search.question import Answer, K, Question, Search, Stopped, T
 
 
 class Oracle(Protocol[K]):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from perfcli.search.answer import Answer
-from perfcli.search.options import OptionChange, Subset
-from perfcli.search.question import Question, Search
+from perfcli.search.question import Answer, OptionChange, Question, Search, Subset
 from perfcli.search.result import Dependency, OwnEffect
 
 Options = tuple[OptionChange, ...]

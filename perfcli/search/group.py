@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from perfcli.search.answer import Answer
 from perfcli.search.best import Best, Keys
-from perfcli.search.narrow import narrow
-from perfcli.search.options import Subset
-from perfcli.search.question import Search
+from perfcli.search.ddmin import narrow
+from perfcli.search.question import Answer, Search, Subset
 
 SHARE = 0.5
 """Of what changes gain alone, the least that several of them must gain on top of a set for all of

@@ -36,9 +36,8 @@ from collections.abc import Iterable, Sequence
 from perfcli.search.best import Best
 from perfcli.search.dependents import MayMatter, awakened, dependencies, silent
 from perfcli.search.group import minimal, reduced, widened
-from perfcli.search.improvement import Direction, Improvement
-from perfcli.search.options import OptionChange, Subset, ordered
-from perfcli.search.question import Search, Stopped
+from perfcli.search.question import OptionChange, Search, Stopped, Subset, ordered
+from perfcli.search.result import Direction, Improvement
 
 MOST_PAIRS = 50
 MOST_HELPFUL = 30

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Generic
 
-from perfcli.search.answer import Answer
-from perfcli.search.question import K
+from perfcli.search.question import Answer, K
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,41 @@ only for what is missing.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Hashable
+from collections.abc import Generator, Hashable, Iterable
 from dataclasses import dataclass
-from typing import Generic, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
-from perfcli.search.answer import Answer
+Outcome = Literal["bad", "good", "unresolved"]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a noisy answer rests on."""
+
+    log_odds: float
+    """Natural logarithm of the odds that it is bad, where both were equally likely before."""
+    measurements: int
+    mean: float | None = None
+    """Log ratio to the good end, all measurements weighed together."""
+    standard_error: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    outcome: Outcome
+    value: float | None = None
+    """The metric, in its own unit; of a timed test the ratio to the good end."""
+    code: str | None = None
+    """The class: the hash of the generated code. ``None`` where it did not compile."""
+    evidence: Evidence | None = None
+    """Of a noisy test; ``None``: the answer is exact."""
+    reason: str = ""
+    """Why it is unresolved."""
+
+    @property
+    def is_bad(self) -> bool:
+        return self.outcome == "bad"
+
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -39,3 +69,29 @@ class Stopped(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+Subset = frozenset[str]
+"""The keys of the changes that are made; every other option stays as it is on the good side."""
+
+
+@dataclass(frozen=True, slots=True)
+class OptionChange:
+    """One option that differs between the good and the bad side; of a catalogue, one of the values
+    worth trying (``bad``) beside the default (``good``)."""
+
+    name: str
+    good: Any
+    bad: Any
+    rank: int = 0
+    """Blamed first where there is a choice: the documented options have the lowest."""
+
+    @property
+    def key(self) -> str:
+        """Tells two values of the same option apart."""
+        return f"{self.name}={self.bad}"
+
+
+def ordered(changes: Iterable[OptionChange]) -> tuple[OptionChange, ...]:
+    """By rank, then by name and value, so that a search is the same however they were listed."""
+    return tuple(sorted(changes, key=lambda change: (change.rank, change.key)))

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from perfcli.errors import PerfcliError
-from perfcli.search.answer import Answer, Evidence, Outcome
-from perfcli.search.question import K
+from perfcli.search.question import Answer, Evidence, K, Outcome
 from perfcli.search.weighing import Weighing
 
 ODDS = 999.0

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from perfcli.errors import PerfcliError
-from perfcli.search.answer import Evidence
+from perfcli.search.question import Evidence
 
 O_contra = TypeVar("O_contra", contravariant=True)
 

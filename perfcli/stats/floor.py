@@ -79,3 +79,27 @@ def _proven(series: Series) -> float:
     if found.ratio is None or found.low is None or found.high is None:
         return 0.0
     return 0.0 if found.low <= 1 <= found.high else max(found.ratio, 1 / found.ratio) - 1
+
+
+CONFIDENCE = 0.99
+LEAST_PAIRS = 2
+"""One pair would give 64 times its own difference."""
+
+
+def factor(pairs: int, confidence: float = CONFIDENCE) -> float:
+    """By how much the root mean square is multiplied: 5.84 for 3 pairs, 3.17 for 10."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(pairs, (1 + confidence) / 2))
+
+
+def bound(ratios: Sequence[float], confidence: float = CONFIDENCE) -> float | None:
+    """The relative difference (0.01: one percent) that the next pair stays below. ``ratios`` are
+    head over base of identical variants, one per fresh pair of processes.
+
+    None where there are fewer than ``LEAST_PAIRS``, or a ratio is not a positive number.
+    """
+    if len(ratios) < LEAST_PAIRS or not all(math.isfinite(r) and r > 0 for r in ratios):
+        return None
+    spread = math.sqrt(math.fsum(math.log(r) ** 2 for r in ratios) / len(ratios))
+    return math.expm1(min(factor(len(ratios), confidence) * spread, 700.0))

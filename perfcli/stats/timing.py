@@ -2,12 +2,77 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
 
-from perfcli.model import GroupTiming, KernelGroup, Measurement, Run, TimeChange, Timing
-from perfcli.stats import floor, joining, multiplicity, parts, series, states, verdict
+from perfcli.model import (
+    DeviceState,
+    GroupTiming,
+    KernelGroup,
+    Measurement,
+    Round,
+    Run,
+    TimeChange,
+    Timing,
+)
+from perfcli.stats import floor, joining, parts, series, verdict
 from perfcli.stats.joining import Part
 from perfcli.stats.parts import Timed
+
+LEVEL = 0.05
+
+
+def adjusted(p_values: Sequence[float | None]) -> list[float | None]:
+    """Benjamini and Hochberg's adjusted p values (``scipy.stats.false_discovery_control``); those
+    that are None stay None and do not count."""
+    known = [p for p in p_values if p is not None]
+    if not known:
+        return [None] * len(p_values)
+    from scipy.stats import false_discovery_control
+
+    found = iter(false_discovery_control(known))
+    return [None if p is None else float(next(found)) for p in p_values]
+
+
+def among(changes: Sequence[TimeChange]) -> list[TimeChange]:
+    """The same changes; slower or faster becomes unsure where it may be one of the false finds
+    that so many tests make. The values stay as they are."""
+    return [
+        change
+        if change.verdict not in ("slower", "faster") or (p is not None and p <= LEVEL)
+        else replace(change, verdict="unsure", why=f"may be chance among {len(changes)} kernels")
+        for change, p in zip(changes, adjusted([c.p for c in changes]), strict=True)
+    ]
+
+
+AVERAGED = (
+    "sm_clock_mhz",
+    "memory_clock_mhz",
+    "power_watts",
+    "temperature_celsius",
+    "others_utilisation",
+)
+
+
+def of_sides(rounds: Iterable[Round]) -> dict[str, DeviceState]:
+    """``base`` and ``head``: means over the turns that were sampled, throttle reasons united; a
+    side that never was sampled is not there."""
+    made = list(rounds)
+    sides = {"base": [r.base.state for r in made], "head": [r.head.state for r in made]}
+    sampled = {name: [s for s in states if s is not None] for name, states in sides.items()}
+    return {name: average(states) for name, states in sampled.items() if states}
+
+
+def average(states: Sequence[DeviceState]) -> DeviceState:
+    """Mean of each value over the states that know it."""
+    means: dict[str, Any] = {}
+    for name in AVERAGED:
+        known = [v for s in states if (v := getattr(s, name)) is not None]
+        means[name] = statistics.fmean(known) if known else None
+    reasons = sorted({reason for s in states for reason in s.throttle})
+    return DeviceState(**means, throttle=tuple(reasons))
 
 
 def derive(
@@ -29,7 +94,7 @@ def derive(
     step = verdict.of_step(steps, seconds, found)
     profiled, incomplete = parts.profiled(measurement, sides)
     total = verdict.change(parts.total(profiled, sides), found.relative) if profiled else None
-    changes = multiplicity.among([t.change(found.kernel) for t in timed])
+    changes = among([t.change(found.kernel) for t in timed])
     workers = tuple(p for p in (measurement.of("base"), measurement.of("head")) if p is not None)
     return Timing(
         step=step,
@@ -48,7 +113,7 @@ def derive(
         stopped=measurement.stopped,
         measurement=measurement.id,
         joined=joining.counted(workers, [s for s in sides if s.parts]),
-        states=states.of_sides(measurement.rounds),
+        states=of_sides(measurement.rounds),
         notes=(*measurement.notes, *_dropped(steps.dropped, incomplete)),
     )
 

@@ -8,20 +8,39 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
 from perfcli.errors import PerfcliError, WorkerFailed
-from perfcli.worker import stack
 from perfcli.worker.failures import signal_name
+
+_THREAD = re.compile(r"Current thread 0x\w+ .*\(most recent call first\):")
+_FRAME = re.compile(r'  File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)')
+_IMPORTING = "<frozen importlib"
+
+
+def innermost(log: Sequence[str]) -> str:
+    """``it was in …/model.py:7, step``: the innermost frame that is not Python's import machinery;
+    empty where the log has no stack."""
+    begins = [number for number, line in enumerate(log) if _THREAD.match(line)]
+    if not begins:
+        return ""
+    frames = takewhile(lambda found: found, map(_FRAME.match, log[begins[-1] + 1 :]))
+    for frame in frames:
+        if frame and not frame["file"].startswith(_IMPORTING):
+            return f"it was in {frame['file']}:{frame['line']}, {frame['function']}"
+    return ""
+
 
 T = TypeVar("T")
 
@@ -178,7 +197,7 @@ class Channel:
             f"the worker did not finish within {self._timeout:g} s and was stopped while "
             f"{self.doing}{self._advice}"
         )
-        place = stack.innermost(self._log_lines())
+        place = innermost(self._log_lines())
         return WorkerFailed(message, detail=place) if place else self.failure(message)
 
     def _log_lines(self) -> list[str]:

@@ -6,8 +6,8 @@ import os
 import signal
 import traceback
 
-from perfcli import tracebacks
 from perfcli.errors import PerfcliError, WorkerFailed
+from perfcli.loading import tracebacks
 
 
 def explained(error: Exception) -> PerfcliError:

@@ -179,7 +179,7 @@ def _compiling_given(request: GivenRequest, keep: tuple[Any, ...]) -> Callable[[
 
 def _compiling(request: KernelsRequest) -> Callable[[], Message]:
     def work() -> Message:
-        from perfcli.compile import pool
+        from perfcli.compile.binaries import pool
 
         return {"type": "binaries", "kernels": pool.binaries(request)}
 

@@ -13,8 +13,7 @@ import msgspec
 from perfcli.errors import PerfcliError, WorkerFailed
 from perfcli.model import Bundle, CompileRequest, GivenRequest, Run
 from perfcli.worker import protocol
-from perfcli.worker.generated import Reply
-from perfcli.worker.template import WarmWorker
+from perfcli.worker.template import Reply, WarmWorker
 
 Place: TypeAlias = "tuple[int, str]"
 

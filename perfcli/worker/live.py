@@ -15,8 +15,8 @@ from perfcli.errors import OutOfMemory, PerfcliError
 from perfcli.model import Ask, MeasureRequest, Prepared, Turn
 from perfcli.worker import protocol
 from perfcli.worker.channel import Channel
-from perfcli.worker.executor import Phase
 from perfcli.worker.process import PHASES, worker_environment
+from perfcli.worker.roles import Phase
 
 T = TypeVar("T", Prepared, Turn)
 

@@ -16,11 +16,11 @@ from typing import Any
 
 import msgspec
 
-from perfcli.environment import clean_environment
+from perfcli.machine.environment import clean_environment
 from perfcli.model import Bundle, CompileRequest, Run
 from perfcli.worker import protocol
 from perfcli.worker.channel import Channel
-from perfcli.worker.executor import Progress
+from perfcli.worker.roles import Progress
 
 PHASES = {
     "import": "importing torch",

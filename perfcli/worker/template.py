@@ -6,18 +6,71 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import msgspec
 
-from perfcli.errors import PerfcliError, WorkerFailed
-from perfcli.model import CompileRequest, KernelFacts, KernelsRequest, KernelText
+from perfcli.errors import CompileFailed, PerfcliError, WorkerFailed
+from perfcli.model import (
+    Bundle,
+    Candidate,
+    CompileRequest,
+    Generated,
+    KernelFacts,
+    KernelsRequest,
+    KernelText,
+    Run,
+)
 from perfcli.worker import protocol
 from perfcli.worker.channel import Channel
-from perfcli.worker.generated import Binaries, Reply, joined, made_of
-from perfcli.worker.generator import Made
 from perfcli.worker.process import worker_environment
+from perfcli.worker.roles import Made
+
+_TEXTS = msgspec.json.Decoder(dict[str, str])
+_RUN = msgspec.json.Decoder(Run)
+
+
+class Binaries(msgspec.Struct):
+    candidates: tuple[Candidate, ...]
+    alternatives: tuple[Candidate, ...] = ()
+    error: str = ""
+
+
+class Reply(msgspec.Struct):
+    type: str
+    number: int = 0
+    code: str = ""
+    unread: tuple[str, ...] = ()
+    run: msgspec.Raw = msgspec.Raw(b"")
+    blobs: msgspec.Raw = msgspec.Raw(b"")
+    kernels: msgspec.Raw = msgspec.Raw(b"")
+    kind: str = ""
+    message: str = ""
+    detail: str = ""
+
+
+def made_of(reply: Reply) -> Made:
+    """Of a reply to a variant."""
+    if reply.type == "error":
+        return protocol.error(reply.kind, reply.message, reply.detail)
+    bundle = Bundle(_RUN.decode(reply.run), _TEXTS.decode(reply.blobs))
+    return Generated(reply.code, bundle, reply.unread)
+
+
+def joined(facts: KernelFacts, made: Binaries | None) -> KernelFacts:
+    """With its candidates. Raises CompileFailed where Triton refused it."""
+    if made is None:
+        return facts
+    if made.error:
+        raise CompileFailed(
+            f"Triton could not compile {facts.name} of {facts.graph}: "
+            f"{made.error.strip().splitlines()[0][:200]}",
+            detail=made.error,
+        )
+    return replace(facts, candidates=made.candidates, alternatives=made.alternatives)
+
 
 Place: TypeAlias = "tuple[str | None, tuple[tuple[str, str], ...]]"
 

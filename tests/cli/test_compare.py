@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from perfcli import store
-from perfcli.commands import _obtain
-from perfcli.userfunction import FORWARD_ONLY
+from perfcli.loading.userfile import FORWARD_ONLY
+from perfcli.storing import store
+from perfcli.workflow import obtain as _obtain
 
 MAX_READS = "triton.mix_order_reduction_max_reads"
 WORSE = ("compare", "gqa-transformer", "-p", "layers=3", "-b", f"{MAX_READS}=1000")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from perfcli import store
 from perfcli.interleave import record
+from perfcli.storing import store
 
 CPU = ("compare", "gqa-transformer", "-p", "layers=3", "--device", "cpu")
 MIX = (*CPU, "-b", "triton.mix_order_reduction=false")

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from perfcli import driver, noise, store, targets
-from perfcli.commands import _bench
-from perfcli.environment import Interpreter
+from perfcli.fake import executor, measuring
 from perfcli.interleave import record
+from perfcli.machine import driver, noise_floors, targets
+from perfcli.machine.environment import Interpreter
 from perfcli.model import Measurement, Rule
-from perfcli.worker import fake, fake_measuring
+from perfcli.storing import store
+from perfcli.workflow import bench
 
 MIX = ("-b", "triton.mix_order_reduction=false")
 CPU = ("compare", "gqa-transformer", "-p", "layers=3", "--device", "cpu", *MIX)
@@ -93,15 +94,15 @@ def test_the_same_seed_gives_the_same_report(timed: Any) -> None:
 # --- what is asked of the workers ------------------------------------------------------------
 
 
-def started(monkeypatch: pytest.MonkeyPatch) -> list[fake_measuring.FakeStarter]:
+def started(monkeypatch: pytest.MonkeyPatch) -> list[measuring.FakeStarter]:
     """Every starter that the commands make from now on."""
-    made: list[fake_measuring.FakeStarter] = []
+    made: list[measuring.FakeStarter] = []
 
-    def make(plan: fake_measuring.FakePlan) -> fake_measuring.FakeStarter:
-        made.append(fake_measuring.FakeStarter(plan))
+    def make(plan: measuring.FakePlan) -> measuring.FakeStarter:
+        made.append(measuring.FakeStarter(plan))
         return made[-1]
 
-    monkeypatch.setattr(_bench, "FakeStarter", make)
+    monkeypatch.setattr(bench, "FakeStarter", make)
     return made
 
 
@@ -198,7 +199,7 @@ def test_stored_runs_show_their_newest_measurement(timed: Any) -> None:
 
 def test_the_floor_that_noise_stored_counts(timed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert timed("ratio=1.05", *CPU).code == 1
-    monkeypatch.setattr(_bench, "stored_floor", lambda run, worker: (0.08, "perfcli noise, then"))
+    monkeypatch.setattr(bench, "stored_floor", lambda run, worker: (0.08, "perfcli noise, then"))
     result = timed("ratio=1.05", *CPU)
     assert result.code != 1
     assert "floor 8 %" in result.out
@@ -213,7 +214,7 @@ def test_the_stored_floor_is_found_by_machine_and_scenario(
         asked.append((machine.device, scenario))
         assert params["layers"] == 3
 
-    monkeypatch.setattr(noise, "find", find)
+    monkeypatch.setattr(noise_floors, "find", find)
     timed("ratio=1.05", *CPU)
     assert set(asked) == {("made-up processor", "gqa-transformer")}
 
@@ -333,12 +334,12 @@ def test_a_folder_that_cannot_be_written_still_gives_the_report(timed: Any) -> N
 def test_workers_on_unlike_machines_are_exit_code_4(
     timed: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    machine = fake_measuring._machine
+    machine = measuring._machine
 
     def unlike(request: Any) -> Any:
         return replace(machine(request), driver="570" if request.side == "base" else "580")
 
-    monkeypatch.setattr(fake_measuring, "_machine", unlike)
+    monkeypatch.setattr(measuring, "_machine", unlike)
     result = timed("ratio=1", *CPU)
     assert result.code == 4
     assert "570 in the base, 580 in the head" in result.complaint
@@ -413,14 +414,14 @@ def test_a_torch_without_cuda_is_not_measured_on_the_gpu(
     timed: Any, a_gpu: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the fake measures is no torch's: the real decision, asked directly."""
-    from perfcli.commands._measuring_options import Asked, Setting, why_not
-    from perfcli.commands._request import Question, Side, make_jobs
+    from perfcli.workflow.request import Question, Side, make_jobs
+    from perfcli.workflow.setting import Asked, Setting, why_not
 
     def without(python: str | None) -> Interpreter:
-        return replace(fake.fake_interpreter(python), cuda=None)
+        return replace(executor.fake_interpreter(python), cuda=None)
 
     def with_cuda(python: str | None) -> Interpreter:
-        return replace(fake.fake_interpreter(python), cuda="13.0")
+        return replace(executor.fake_interpreter(python), cuda="13.0")
 
     setting = Setting(Asked(), "cuda", 20.0, 1, None, ())
     jobs = make_jobs(Question("rmsnorm"), [Side(), Side(python="cpu/bin/python")], without)
@@ -438,7 +439,7 @@ def test_quiet_is_one_line(timed: Any) -> None:
 
 
 def test_a_log_names_what_is_going_on(timed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("perfcli.commands._progress.PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("perfcli.console.notes.PATIENCE_SECONDS", 0.0)
     said = timed("ratio=1", *CPU).err
     lines = [line.partition(" (")[0] for line in said.splitlines()]
     assert lines[-4:] == [

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perfcli import store
+from perfcli.storing import store
 
 SMALL = ("compare", "softmax", "--with-kernel", "--preset", "smoke")
 

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from perfcli import checks, driver, environment, targets
+from perfcli import checks
 from perfcli.cli import main
-from perfcli.compile import shim
-from perfcli.environment import Interpreter
+from perfcli.compile.stand_in import shim
 from perfcli.errors import PerfcliError
+from perfcli.machine import driver, environment, targets
+from perfcli.machine.environment import Interpreter
 
 
 def program(path: Path, output: str) -> Path:

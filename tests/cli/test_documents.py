@@ -14,10 +14,10 @@ import pytest
 from cli.conftest import Perfcli
 from handmade_judgement import HOSTILE, hostile
 
-from perfcli import store
-from perfcli.commands import _output
+from perfcli.console import output
 from perfcli.errors import PerfcliError
 from perfcli.model import Bundle
+from perfcli.storing import store
 
 WORSE = ("compare", "gqa-transformer", "--preset", "smoke", "-b", "triton.mix_order_reduction=0")
 SUMMARY = "GITHUB_STEP_SUMMARY"
@@ -78,14 +78,14 @@ def test_a_document_on_stdout_moves_the_report_to_stderr(perfcli: Perfcli) -> No
 def test_the_others_are_written_where_one_fails_at_the_end(
     perfcli: Perfcli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = _output.write_text
+    write = output.write_text
 
     def full(text: str, path: Path) -> None:
         if path.name in ("b.md", "d.sarif"):
             raise PerfcliError(f"can't write {path}: No space left on device")
         write(text, path)
 
-    monkeypatch.setattr(_output, "write_text", full)
+    monkeypatch.setattr(output, "write_text", full)
     options = ("--json", "a.json", "--markdown", "b.md", "--junit", "c.xml", "--sarif", "d.sarif")
     result = perfcli(*WORSE, *options)
     assert result.code == 2

@@ -75,9 +75,9 @@ def test_no_path_of_this_machine_in_the_gates_json(
     def failing(*_: Any) -> Any:
         raise OSError(f"no space for {tmp_path}/models/a.py")
 
-    from perfcli.commands import _gate_checks
+    from perfcli.gate import compiled
 
-    monkeypatch.setattr(_gate_checks, "head", failing)
+    monkeypatch.setattr(compiled, "head", failing)
     assert perfcli("gate", "--json", "a.json").code == 2
     text = Path("a.json").read_text()
     assert ("for models/a.py" in text, str(tmp_path) in text) == (True, False)

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from planted import MAX_READS, RULES
 
-from perfcli import diagnosis, store
+from perfcli import diagnosis
 from perfcli.model import Finding, Rule, Run
+from perfcli.storing import store
 
 SCENARIO = ("gqa-transformer", "-p", "layers=3")
 BAD = ("explain", *SCENARIO, "-o", f"{MAX_READS}=1000")

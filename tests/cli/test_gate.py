@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from perfcli.commands import _measuring
 from perfcli.model import Judgement
+from perfcli.workflow import timing
 
 MAX_READS = "triton.mix_order_reduction_max_reads"
 CONFIG = """
@@ -293,13 +293,14 @@ def test_interrupted_is_interrupted(gated: Any, monkeypatch: pytest.MonkeyPatch)
 def test_no_kernels_is_a_fault(gated: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from dataclasses import replace
 
-    from perfcli.worker import fake, made_up
+    from perfcli.fake import executor
+    from perfcli.fake import run as made_up
 
     def empty(request: Any) -> Any:
         bundle = made_up.made_up(request)
         return replace(bundle, run=replace(bundle.run, kernels=(), launches=()))
 
-    monkeypatch.setattr(fake, "made_up", empty)
+    monkeypatch.setattr(executor, "made_up", empty)
     result = gated("gate", "--fresh")
     assert (result.code, "nothing to compare" in result.out) == (2, True)
 
@@ -499,7 +500,7 @@ def test_options_that_contradict_each_other(gated: Any) -> None:
 def measuring(repository: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Both sides have the same code here, and are measured all the same."""
     configure('device = "cpu"\n[[checks]]\nscenario = "models/model.py:build"\n')
-    monkeypatch.setattr(_measuring, "nothing_to_measure", lambda *_: False)
+    monkeypatch.setattr(timing, "nothing_to_measure", lambda *_: False)
 
     def run(plan: str, *more: str) -> Any:
         monkeypatch.setenv("PERFCLI_FAKE", plan)
@@ -531,18 +532,18 @@ def test_a_limit_on_time(measuring: Any) -> None:
 
 
 def test_slower_once_is_unsure(measuring: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    measured = _measuring.measured
+    measured = timing.measured
     plans = iter(("1;ratio=1.05", "1;ratio=1.0"))
 
     def changing(comparison: Any, setting: Any, *rest: Any) -> Any:
         from dataclasses import replace
 
-        from perfcli.worker import fake_measuring
+        from perfcli.fake import measuring as fake_measuring
 
         plan = fake_measuring.parse(next(plans))
         return measured(comparison, replace(setting, fake=plan), *rest)
 
-    monkeypatch.setattr(_measuring, "measured", changing)
+    monkeypatch.setattr(timing, "measured", changing)
     result = measuring("1;ratio=1.05")
     assert (result.code, result.out.split()[0]) == (0, "UNSURE")
     assert "but not confirmed in fresh processes" in result.out
@@ -562,10 +563,10 @@ def test_no_time_measures_nothing(measuring: Any) -> None:
 
 def test_contract(gated: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """What documents get: every check in the configuration's order, with its provenance."""
-    from perfcli.commands import _documents
+    from perfcli.console import documents
 
     seen: list[Judgement] = []
-    monkeypatch.setattr(_documents, "write", lambda judgement, *_: seen.append(judgement))
+    monkeypatch.setattr(documents, "write", lambda judgement, *_: seen.append(judgement))
     gated("gate")
     (judgement,) = seen
     assert [check.name for check in judgement.checks] == [

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from perfcli.commands import _gate_checks
+from perfcli.gate import compiled
 from perfcli.gate.checks import Check
 from perfcli.model import Run
 
@@ -148,12 +148,12 @@ def test_a_check_without_kernels_keeps_no_other_from_being_taken_in(
     perfcli: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configure(CHECK + '[[checks]]\nname = "empty"\nscenario = "rmsnorm"\n')
-    checked = _gate_checks.check_kernels
+    checked = compiled.check_kernels
 
     def none(run: Run, check: Check) -> None:
         checked(replace(run, kernels=()) if check.name == "empty@h100" else run, check)
 
-    monkeypatch.setattr(_gate_checks, "check_kernels", none)
+    monkeypatch.setattr(compiled, "check_kernels", none)
     result = perfcli("baseline", "update", "--reason", "x")
     assert result.code == 2
     assert result.complaint.startswith("perfcli: empty@h100: nothing to compare: rmsnorm has no")

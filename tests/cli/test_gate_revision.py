@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from perfcli.fake.executor import FakeExecutor
 from perfcli.model import Bundle, CompileRequest
-from perfcli.worker.fake import FakeExecutor
 
 
 def git(*arguments: str) -> str:
@@ -66,13 +66,13 @@ def test_other_worktrees_stay_known_though_their_disk_is_away(
 def test_a_worktree_that_a_model_broke_is_forgotten(
     repository: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from perfcli.commands import _gate_pair
+    from perfcli.gate import bases
 
     def breaking(base: Any, *_: Any) -> Any:
         (base.revision.folder / ".git").unlink()
         raise KeyError("gone")
 
-    monkeypatch.setattr(_gate_pair, "_before", breaking)
+    monkeypatch.setattr(bases, "_before", breaking)
     assert repository("gate", "--base-rev", "HEAD").code == 2
     assert git("worktree", "list").count("\n") == 1
 
@@ -126,7 +126,7 @@ def test_settings_of_git_hold(
 def test_an_internal_error_is_a_fault_of_one_check(
     repository: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from perfcli.commands import _gate_run
+    from perfcli.gate import run as _gate_run
     from perfcli.gate.judging import judged
 
     text = Path("perfcli.toml").read_text()
@@ -150,7 +150,7 @@ def test_an_internal_error_is_a_fault_of_one_check(
 
 
 def test_a_repository_that_is_a_package(repository: Any, tmp_path: Path) -> None:
-    from perfcli.commands._gate_revision import Revision
+    from perfcli.gate.revision import Revision
 
     (tmp_path / "__init__.py").touch()
     worktree = tmp_path.parent / "above" / tmp_path.name

@@ -41,7 +41,7 @@ def without_places(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shipped models' lines are not the user's: without them nothing is known."""
     import importlib
 
-    located = importlib.import_module("perfcli.reports._located")
+    located = importlib.import_module("perfcli.reports._rows.findings")
     monkeypatch.setattr(located, "_first", lambda *_: (None, ""))
 
 

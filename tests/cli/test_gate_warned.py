@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from perfcli.commands._baseline_update import Update
-from perfcli.commands._gate_order import Order
-from perfcli.commands._today import iso, today
+from perfcli.gate.baseline.update import Update
+from perfcli.gate.order import Order, iso, today
 
 CONFIG = """
 [kernels."triton_*"]

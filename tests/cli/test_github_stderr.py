@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from perfcli.commands._progress import Notes, remark
+from perfcli.console.notes import Notes, remark
 from perfcli.errors import UserCodeFailed
-from perfcli.worker import fake
+from perfcli.fake import executor
 
 DETAIL = "Traceback:\n::error file=a.py::mine\n  ::add-mask::a\n##[error]old\nend"
 
@@ -22,7 +22,7 @@ def test_a_traceback_gives_no_workflow_command(
     Path("perfcli.toml").write_text('[[checks]]\nscenario = "softmax"\n')
     perfcli("baseline", "update", "--reason", "first")
     failure = UserCodeFailed("model raised", DETAIL)
-    monkeypatch.setattr(fake, "_failure", lambda *_: failure)
+    monkeypatch.setattr(executor, "_failure", lambda *_: failure)
     monkeypatch.setenv("PERFCLI_FAKE", "user:all")
     monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
     if is_github:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from perfcli import store
+from perfcli.storing import store
 
 MAX_READS = "triton.mix_order_reduction_max_reads"
 FUSED = "triton_red_fused_add_mul_rms_norm_sum_0"

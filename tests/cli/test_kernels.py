@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from perfcli import targets
+from perfcli.machine import targets
 
 ROW_SUM = str(Path(__file__).parents[1] / "fixtures" / "kernels" / "row_sum.py")
 

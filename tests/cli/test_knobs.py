@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from perfcli import environment, knob_listing
-from perfcli.catalogue import load_catalogue
 from perfcli.cli import main
-from perfcli.commands import _table
+from perfcli.console import table
 from perfcli.errors import PerfcliError
+from perfcli.machine import environment
+from perfcli.options import listing
+from perfcli.options.catalogue import load_catalogue
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def torch_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     found = environment.Interpreter(
         "/x/python", "3.11.0", "2.11.0", tmp_path, None, None, None, "0" * 64
     )
-    monkeypatch.setattr(knob_listing, "probe", lambda python, needs_triton: found)
+    monkeypatch.setattr(listing, "probe", lambda python, needs_triton: found)
     return tmp_path
 
 
@@ -109,7 +110,7 @@ def test_without_torch_the_newest_known_release_answers(
     def nothing(python: str | None, needs_triton: bool) -> None:
         raise PerfcliError("no torch")
 
-    monkeypatch.setattr(knob_listing, "probe", nothing)
+    monkeypatch.setattr(listing, "probe", nothing)
     assert main(["knobs", "mix_order_reduction_max_reads"]) == 0
     out, err = capsys.readouterr()
     assert "no torch here: these are Inductor's options in torch 2.15.0" in err
@@ -165,7 +166,7 @@ def test_a_terminal_gets_at_most_100_columns(
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("TERM", "dumb")
     rows = [("a" * 60, "int", "1", "2.8.0", "TORCHINDUCTOR_" + "B" * 50), ("b", "c", "d", "e", "")]
-    _table.show(("option", "type", "default", "since", "variable"), rows, stack_last=True)
+    table.show(("option", "type", "default", "since", "variable"), rows, stack_last=True)
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 100
     assert any(line.strip().startswith("TORCHINDUCTOR_BBB") for line in lines)
@@ -173,7 +174,7 @@ def test_a_terminal_gets_at_most_100_columns(
 
 
 def test_long_cells_do_not_widen_the_others() -> None:
-    text = _table.plain(("a", "b"), [("x" * 80, "1"), ("y", "2")])
+    text = table.plain(("a", "b"), [("x" * 80, "1"), ("y", "2")])
     assert text.splitlines() == ["a  b", "x" * 80 + "  1", "y  2"]
 
 
@@ -253,7 +254,7 @@ def test_performance_without_torch_is_that_of_the_newest_known_release(
     def nothing(python: str | None, needs_triton: bool) -> None:
         raise PerfcliError("no torch")
 
-    monkeypatch.setattr(knob_listing, "probe", nothing)
+    monkeypatch.setattr(listing, "probe", nothing)
     assert main(["knobs", "--performance", "scalar_accumulators"]) == 0
     out, err = capsys.readouterr()
     assert "no torch here: these are Inductor's options in torch 2.15.0" in err

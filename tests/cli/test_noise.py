@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from perfcli import noise as floors
 from perfcli.interleave import record
-from perfcli.stats.prediction import bound
+from perfcli.machine import noise_floors as floors
+from perfcli.stats.floor import bound
 
 Plan = Callable[[str], None]
 
@@ -244,7 +244,7 @@ def test_numbers_out_of_range(perfcli: Any, argv: list[str]) -> None:
 def test_without_a_gpu_the_cpu_is_measured(
     perfcli: Any, planned: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("perfcli.targets.has_gpu", lambda: False)
+    monkeypatch.setattr("perfcli.machine.targets.has_gpu", lambda: False)
     planned("noise=0.003")
     document = json.loads(perfcli("noise", "rmsnorm", "--json", "-").out)
     assert (document["device"], document["threads"]) == ("cpu", 1)

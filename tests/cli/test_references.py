@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from perfcli import store
 from perfcli.cli import COMMANDS
+from perfcli.storing import store
 
 
 def test_a_run_file_that_is_not_there(perfcli: Any) -> None:

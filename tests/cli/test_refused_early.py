@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from perfcli import noise as floors
-from perfcli import store
 from perfcli.interleave import record
+from perfcli.machine import noise_floors as floors
+from perfcli.storing import store
 
 CPU = ("--device", "cpu")
 COMPARE = ("compare", "rmsnorm", *CPU, "-b", "triton.mix_order_reduction=false")
@@ -191,7 +191,7 @@ def test_show_takes_no_scenario(refused: Refused) -> None:
 def test_a_gpu_that_is_not_there_cannot_be_measured(
     refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("perfcli.targets.has_gpu", lambda: False)
+    monkeypatch.setattr("perfcli.machine.targets.has_gpu", lambda: False)
     said = refused("noise", "softmax", "--device", "cuda")
     assert "no NVIDIA GPU found here to measure on" in said
     assert "--device cpu" in said

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from perfcli import diagnosis, registry
+from perfcli import diagnosis
 from perfcli.commands import rules as command
+from perfcli.loading import registry
 from perfcli.model import Rule
 
 DOCS = Path(__file__).parents[2] / "docs" / "rules.md"

@@ -12,10 +12,15 @@ from typing import Any
 import pytest
 
 import perfcli as package
-from perfcli import cli, environment, store
-from perfcli.commands import _fingerprint, _obtain, _request, compare
-from perfcli.commands._progress import Notes, Reporter
-from perfcli.worker.executor import Progress
+from perfcli import cli
+from perfcli.commands import compare
+from perfcli.console.notes import Notes, Reporter
+from perfcli.machine import environment
+from perfcli.storing import store
+from perfcli.worker.roles import Progress
+from perfcli.workflow import fingerprint as _fingerprint
+from perfcli.workflow import obtain
+from perfcli.workflow import request as _request
 
 MAX_READS = "triton.mix_order_reduction_max_reads"
 
@@ -59,7 +64,7 @@ def test_only_kernels_for_a_gpu_need_triton(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.delenv("PERFCLI_FAKE", raising=False)
     monkeypatch.setattr(environment, "probe", lambda _, needs_triton: asked.append(needs_triton))
     for device in ("cpu", "cuda", None):
-        _obtain.workshop(_obtain.How(), device).probe(None)
+        obtain.workshop(obtain.How(), device).probe(None)
     assert asked == [False, True, True]
 
 
@@ -172,7 +177,7 @@ def test_an_error_of_ours_is_one_line(perfcli: Any, monkeypatch: pytest.MonkeyPa
         raise ZeroDivisionError("by zero")
 
     monkeypatch.setattr(_request, "make_jobs", broken)
-    monkeypatch.setattr("perfcli.commands._obtain.make_jobs", broken)
+    monkeypatch.setattr("perfcli.workflow.obtain.make_jobs", broken)
     result = perfcli("run", "rmsnorm")
     assert result.code == 2
     assert "internal error: ZeroDivisionError: by zero (test_run.py:" in result.complaint
@@ -194,7 +199,7 @@ def test_ctrl_c_anywhere(perfcli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fingerprint(*argv: str, **settings: Any) -> str:
-    from perfcli.worker.fake import fake_interpreter
+    from perfcli.fake.executor import fake_interpreter
 
     question = _request.Question("rmsnorm", **settings)
     side = _request.Side(argv)
@@ -230,7 +235,7 @@ def test_what_does_not_decide_a_run_is_not(monkeypatch: pytest.MonkeyPatch) -> N
 def test_other_packages_are_another_fingerprint() -> None:
     from dataclasses import replace
 
-    from perfcli.worker.fake import fake_interpreter
+    from perfcli.fake.executor import fake_interpreter
 
     (job,) = _request.make_jobs(_request.Question("rmsnorm"), [_request.Side()], fake_interpreter)
     for change in ({"torch": "2.15.0"}, {"triton": "3.9.0"}, {"distributions": "x"}):
@@ -245,7 +250,7 @@ def test_the_code_hash_reads_the_code() -> None:
 
 
 def test_the_default_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    from perfcli import targets
+    from perfcli.machine import targets
 
     gpu = targets.get("a100")
     monkeypatch.setattr(targets, "this_gpu", lambda: gpu)
@@ -265,7 +270,7 @@ def test_progress_keeps_quiet_for_two_seconds_then_says_each_phase_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = [0.0]
-    monkeypatch.setattr("perfcli.commands._progress.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("perfcli.console.notes.time.monotonic", lambda: clock[0])
     with Reporter(["base", "head"], Notes(False)) as progress:
         progress(Progress(0, "import"))
         clock[0] = 3.0
@@ -291,7 +296,7 @@ def test_notes_cannot_move_the_cursor(capsys: pytest.CaptureFixture[str]) -> Non
 def test_progress_is_a_bar_on_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("perfcli.commands._progress.PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("perfcli.console.notes.PATIENCE_SECONDS", 0.0)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("TERM", "xterm")
     with Reporter(["[base]"], Notes(False)) as progress:
@@ -304,7 +309,7 @@ def test_progress_is_a_bar_on_a_terminal(
 def test_progress_is_silent_when_quiet(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("perfcli.commands._progress.PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("perfcli.console.notes.PATIENCE_SECONDS", 0.0)
     with Reporter(["base"], Notes(True)) as progress:
         progress(Progress(0, "kernels", 1, 3))
     assert capsys.readouterr().err == ""

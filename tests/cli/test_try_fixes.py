@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from planted import MAX_READS, MIX_ORDER, RULES, USELESS
 
-from perfcli import diagnosis, store
+from perfcli import diagnosis
 from perfcli.model import Finding, Rule, Run
+from perfcli.storing import store
 
 OPTIONS = ("gqa-transformer", "-p", "layers=3")
 WORSE = ("compare", *OPTIONS, "-b", f"{MAX_READS}=1000")
@@ -216,12 +217,12 @@ def test_one_line_says_why_and_the_report_comes(perfcli: Any, changes: Any, why:
 
 
 def test_an_interpreter_that_is_gone(perfcli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from perfcli import environment
-    from perfcli.worker import fake
+    from perfcli.fake import executor
+    from perfcli.machine import environment
 
     perfcli("run", *EXPLAIN[1:])
     id = edit(variant={"python": "/no/such/python"})
-    monkeypatch.setattr(fake, "fake_interpreter", environment.probe)
+    monkeypatch.setattr(executor, "fake_interpreter", environment.probe)
     result = perfcli("explain", id, "--try-fixes")
     assert result.code == 0
     assert "fixes are not tried: no Python interpreter at '/no/such/python'" in result.err

@@ -10,10 +10,10 @@ import sys
 
 os.environ["TRITON_INTERPRET"] = "1"
 
-from perfcli import registry, targets
-from perfcli.handwritten.checking import check_case
+from perfcli.handwritten.checking import check_case, planned
 from perfcli.handwritten.interpreter import round_to_nearest
-from perfcli.handwritten.planning import planned
+from perfcli.loading import registry
+from perfcli.machine import targets
 from perfcli.model.kernel_work import CheckRequest
 
 round_to_nearest()

@@ -17,13 +17,14 @@ import torch
 import triton
 import triton.language as tl
 
-from perfcli import registry, targets
 from perfcli.handwritten.data import arranged
 from perfcli.handwritten.interpreter import round_to_nearest
+from perfcli.loading import registry
+from perfcli.machine import targets
 from perfcli.model import Case, Data, Problem
 
-CODE = import_module("perfcli.kernels._softmax")
-_KERNELS = import_module("perfcli.kernels._softmax_words")
+CODE = import_module("perfcli.kernels.softmax.code")
+_KERNELS = import_module("perfcli.kernels.softmax.shared")
 packed, unpacked = _KERNELS.packed, _KERNELS.unpacked
 FAMILY = registry.family("softmax")
 H200 = targets.get("h200")

@@ -16,9 +16,10 @@ from typing import Any
 
 import torch
 
-from perfcli import registry, targets
 from perfcli.handwritten.data import arranged
 from perfcli.handwritten.interpreter import round_to_nearest
+from perfcli.loading import registry
+from perfcli.machine import targets
 from perfcli.model import Case, Problem, Tolerance
 
 FAMILY = registry.family(sys.argv[1])

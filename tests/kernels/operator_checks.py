@@ -24,7 +24,7 @@ from perfcli.errors import PerfcliError
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cpu" if INTERPRETED else "cuda"
 OPS = perfcli.operators.register()
-_operator_calls = import_module("perfcli.kernels._operator_calls")
+_operator_calls = import_module("perfcli.kernels._operators.calls")
 EPS = 1e-5
 ROUNDING = {torch.float32: 2.0**-18, torch.bfloat16: 2.0**-6, torch.float16: 2.0**-9}
 """Of the largest value: a few roundings of the dtype, and the interpreter cuts bfloat16 off."""

@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 
-from perfcli import registry, targets
 from perfcli.errors import PerfcliError
+from perfcli.loading import registry
+from perfcli.machine import targets
 from perfcli.model import KernelFamily, Problem, Target
 
-planner: Any = import_module("perfcli.kernels._column_sum_plan")
-column_sum: Any = import_module("perfcli.kernels._column_sum_cases").column_sum
+planner: Any = import_module("perfcli.kernels.column_sum.plan")
+column_sum: Any = import_module("perfcli.kernels.column_sum").column_sum
 
 H200 = targets.get("h200")
 FAMILY = registry.declared("kernels", "column-sum", KernelFamily)

@@ -13,14 +13,15 @@ from typing import Any
 
 import pytest
 
-from perfcli import registry, targets
 from perfcli.errors import PerfcliError
+from perfcli.loading import registry
+from perfcli.machine import targets
 from perfcli.model import Candidate, KernelFamily, Problem
 
-planner: Any = import_module("perfcli.kernels._mix_order_plan")
-probe: Any = import_module("perfcli.kernels._mix_order_probe")
-written: Any = import_module("perfcli.kernels._mix_order_source")
-mix_order: Any = import_module("perfcli.kernels._mix_order_cases").mix_order
+planner: Any = import_module("perfcli.kernels.mix_order.plan")
+probe: Any = import_module("perfcli.kernels.mix_order.probe")
+written: Any = import_module("perfcli.kernels.mix_order.source")
+mix_order: Any = import_module("perfcli.kernels.mix_order").mix_order
 
 H200 = targets.get("h200")
 FAMILY = registry.declared("kernels", "mix-order", KernelFamily)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from perfcli import targets
+from perfcli.machine import targets
 
 pytestmark = pytest.mark.torch
 

@@ -66,7 +66,7 @@ def _double(*shape: int) -> Any:
 def test_the_reference_is_torchs_own_formula_and_gradient() -> None:
     import torch
 
-    from perfcli import registry
+    from perfcli.loading import registry
     from perfcli.model import Problem
 
     code = __import__("importlib").import_module(registry.family("rmsnorm").code)
@@ -85,8 +85,9 @@ def test_the_reference_is_torchs_own_formula_and_gradient() -> None:
 def test_strides_that_the_plan_does_not_know_are_refused() -> None:
     from importlib import import_module
 
-    from perfcli import registry, targets
     from perfcli.errors import PerfcliError
+    from perfcli.loading import registry
+    from perfcli.machine import targets
     from perfcli.model import Problem
 
     family = registry.family("rmsnorm")

@@ -7,12 +7,13 @@ from importlib import import_module
 
 import pytest
 
-from perfcli import registry, targets
 from perfcli.errors import PerfcliError
+from perfcli.loading import registry
+from perfcli.machine import targets
 from perfcli.model import KernelLaunch, LaunchPlan, Problem
 
 FAMILY = registry.family("rmsnorm")
-BLOCKS = import_module("perfcli.kernels._rmsnorm_blocks")
+BLOCKS = import_module("perfcli.kernels.rmsnorm.blocks")
 H200 = targets.get("h200")
 DEVICES = [*targets.TARGETS.values(), *targets.KERNEL_TARGETS.values()]
 

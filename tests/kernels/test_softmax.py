@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from perfcli import registry, targets
 from perfcli.errors import PerfcliError
+from perfcli.loading import registry
+from perfcli.machine import targets
 from perfcli.model import Problem
 
 pytestmark = pytest.mark.torch

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from perfcli import registry, targets
+from perfcli.loading import registry
+from perfcli.machine import targets
 from perfcli.model import LaunchPlan, Problem
 
 PAIRS = [

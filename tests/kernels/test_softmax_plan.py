@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from perfcli import registry, targets
 from perfcli.errors import PerfcliError
+from perfcli.loading import registry
+from perfcli.machine import targets
 from perfcli.model import KernelFamily, LaunchPlan, Problem
 
 H200 = targets.get("h200")

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from perfcli import registry, targets
+from perfcli.loading import registry
+from perfcli.machine import targets
 from perfcli.model import LaunchPlan, Problem
 
 FAMILY = registry.family("softmax")

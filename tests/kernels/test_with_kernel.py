@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from perfcli import registry, targets
-from perfcli.facts.hand_written import launch_facts
+from perfcli.handwritten.compiling import launch_facts
 from perfcli.handwritten.describing import describe
+from perfcli.loading import registry
+from perfcli.machine import targets
 from perfcli.model import Problem
 from perfcli.model.kernel_work import DescribeRequest
 

@@ -234,7 +234,7 @@ def test_the_kernels_are_those_of_the_same_scenario(
     mode: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sent as an object or built in a worker: byte for byte the same binaries."""
-    from perfcli import registry
+    from perfcli.loading import registry
 
     monkeypatch.chdir(tmp_path)  # a compiled scenario is stored
     scenario = registry.scenario("rmsnorm")

@@ -20,7 +20,7 @@ import xmlschema
 from golden import check
 from handmade_judgement import HOSTILE, ROOT, gated, hostile, plain
 
-from perfcli import registry
+from perfcli.loading import registry
 from perfcli.model import Document, Judgement
 
 SCHEMAS = Path(__file__).parents[1] / "fixtures" / "schemas"
@@ -151,7 +151,7 @@ def test_junit_of_a_comparison() -> None:
 def test_the_deciding_metrics_are_those_of_the_verdict() -> None:
     from perfcli.diff.metrics import DECIDING
 
-    shown = import_module("perfcli.reports._cases").DECIDING
+    shown = import_module("perfcli.reports.junit").DECIDING
     assert {*shown, "peak_memory_bytes"} == set(DECIDING)  # no kernel has a peak
 
 

@@ -16,14 +16,7 @@ import pytest
 from handmade_html import Page, judgement, rendered, with_sources
 
 from perfcli.diff.weigh import weigh
-from perfcli.model import (
-    Allowance,
-    Judged,
-    Judgement,
-    Limit,
-    LimitResult,
-    Provenance,
-)
+from perfcli.model import Allowance, Judged, Judgement, Limit, LimitResult, Provenance
 
 
 def plain() -> Judgement:

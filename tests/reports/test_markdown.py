@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from perfcli import registry
 from perfcli.diff.compare import compare
+from perfcli.loading import registry
 from perfcli.model import Comparison, Document, Judgement
 
 # Of a comment: action.yml puts a mark before it.
 MOST = 65_536 - len("<!-- perfcli gate -->\n\n")
 
-_text = import_module("perfcli.reports._markdown_text")
-_fit = import_module("perfcli.reports._markdown_fit")
+_text = import_module("perfcli.reports._markdown.text")
+_fit = import_module("perfcli.reports._markdown.fit")
 code, prose, summary = _text.code, _text.prose, _text.summary
 Section, fit = _fit.Section, _fit.fit
 

@@ -6,7 +6,7 @@ from importlib import import_module
 
 import pytest
 
-_places = import_module("perfcli.reports._places")
+_places = import_module("perfcli.reports._rows.places")
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ import pytest
 from golden import PLACES, check, screen, shown
 from handmade import ENVIRONMENT, kernel, run
 
-from perfcli import registry
 from perfcli.diff.compare import compare
 from perfcli.diff.metrics import change
-from perfcli.diff.objection import judged
+from perfcli.diff.verdict import judged
+from perfcli.loading import registry
 from perfcli.model import (
     Candidate,
     Comparison,

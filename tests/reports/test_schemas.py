@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 from handmade_judgement import HOSTILE, gated, hostile
 
-from perfcli import registry
+from perfcli.loading import registry
 from perfcli.model import Document, Report
 
 SCHEMAS = Path(__file__).parents[2] / "perfcli" / "data" / "schemas"

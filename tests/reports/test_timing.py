@@ -11,9 +11,9 @@ import pytest
 from golden import PLACES, check, screen, shown
 from handmade import kernel, run
 
-from perfcli import registry
 from perfcli.diff.compare import compare
 from perfcli.diff.weigh import weigh
+from perfcli.loading import registry
 from perfcli.model import Comparison, Finding, GroupTiming, Report, TimeChange, Timing
 
 Made = Callable[[], tuple[Comparison, Timing]]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from perfcli import targets
+from perfcli.machine import targets
 from perfcli.model import Bundle, CompileRequest, Run, Variant
 from perfcli.worker.process import ProcessExecutor
 

@@ -11,16 +11,7 @@ from handmade import kernel, run
 from perfcli import diagnosis
 from perfcli.diff.compare import compare
 from perfcli.errors import PerfcliError, RuleFailed
-from perfcli.model import (
-    Appearance,
-    Because,
-    Comparison,
-    Finding,
-    KernelFacts,
-    Rule,
-    Run,
-    Severity,
-)
+from perfcli.model import Appearance, Because, Comparison, Finding, KernelFacts, Rule, Run, Severity
 
 
 def spills(made: Run) -> Iterator[Finding]:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfcli.commands._bisect_base import common_base
+from perfcli.bisect.forge import common_base
 
 
 @pytest.mark.parametrize(

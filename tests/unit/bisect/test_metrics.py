@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from perfcli import targets
-from perfcli.bisect.halfway import Halfway
+from perfcli.bisect.exact import Halfway
 from perfcli.bisect.knowledge import Knowledge, class_of, pair_of, parts_of
 from perfcli.bisect.metrics import METRICS, find, value_of
 from perfcli.blobs import pack
 from perfcli.errors import PerfcliError
+from perfcli.fake.run import made_up
+from perfcli.machine import targets
 from perfcli.model import Bundle, CompileRequest, Generated, Variant
 from perfcli.search.weighing import Reading
-from perfcli.worker.made_up import made_up
 
 RUN = made_up(
     CompileRequest("x", {"layers": 2}, None, Variant(""), "cuda", targets.get("h100"))

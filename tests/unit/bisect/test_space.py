@@ -8,10 +8,10 @@ import pytest
 
 from perfcli.bisect import space as spaces
 from perfcli.bisect.space import NOT_SET, between, flatten, installations
-from perfcli.catalogue import UNKNOWN, Catalogue, Entry
 from perfcli.errors import PerfcliError
 from perfcli.model import Variant
-from perfcli.performance_knobs import Choice, PerformanceKnob
+from perfcli.options.catalogue import UNKNOWN, Catalogue, Entry
+from perfcli.options.performance import Choice, PerformanceKnob
 
 
 def catalogue(*entries: Entry) -> Catalogue:

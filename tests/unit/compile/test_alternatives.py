@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from handmade import H100
 
-from perfcli.compile.alternatives import MOST, at_fault, best_first, other_configs
+from perfcli.compile.binaries.alternatives import MOST, at_fault, best_first, other_configs
 from perfcli.model import Candidate, Run
 
 

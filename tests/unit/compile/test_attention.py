@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perfcli.compile.attention import (
+from perfcli.compile.stand_in.attention.backend import (
     DEFAULT_ORDER,
     AttentionCall,
     Backend,

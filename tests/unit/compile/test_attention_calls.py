@@ -11,12 +11,13 @@ torch = pytest.importorskip("torch")
 from torch.backends import cuda  # noqa: E402
 from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
 
-from perfcli import targets  # noqa: E402
-from perfcli.compile import attention, attention_calls, session  # noqa: E402
-from perfcli.compile.attention import Backend, TensorSpec  # noqa: E402
-from perfcli.compile.attention_calls import Chooser, Params  # noqa: E402
-from perfcli.compile.shim import AttentionArguments, TensorArgument  # noqa: E402
+from perfcli.compile import session  # noqa: E402
+from perfcli.compile.stand_in.attention import backend, hooks  # noqa: E402
+from perfcli.compile.stand_in.attention.backend import Backend, TensorSpec  # noqa: E402
+from perfcli.compile.stand_in.attention.hooks import Chooser, Params  # noqa: E402
+from perfcli.compile.stand_in.shim import AttentionArguments, TensorArgument  # noqa: E402
 from perfcli.errors import CompileFailed  # noqa: E402
+from perfcli.machine import targets  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -98,7 +99,7 @@ def test_a_failure_is_kept_and_does_not_pass_for_a_choice(
     def fail(_: Any) -> Any:
         raise RuntimeError("no rule for this")
 
-    monkeypatch.setattr(attention, "choose", fail)
+    monkeypatch.setattr(backend, "choose", fail)
     assert chooser(arguments()) == Backend.MATH
     with pytest.raises(CompileFailed, match="attention's backend") as raised:
         session._raise_failures((chooser,))
@@ -116,7 +117,7 @@ def test_torchs_questions_are_answered_by_the_same_rules(
         "is_flash_attention_available",
     ):
         monkeypatch.setattr(cuda, name, getattr(cuda, name))
-    attention_calls.install(chooser)
+    hooks.install(chooser)
     half = torch.empty(2, 8, 256, 64, dtype=torch.bfloat16, device="meta")
     params = cuda.SDPAParams(half, half, half, None, 0.0, True, False)
     assert isinstance(params, Params)

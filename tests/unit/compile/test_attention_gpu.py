@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from perfcli.compile.attention import AttentionCall, TensorSpec, choose
+from perfcli.compile.stand_in.attention.backend import AttentionCall, TensorSpec, choose
 
 pytestmark = [pytest.mark.gpu, pytest.mark.torch]
 

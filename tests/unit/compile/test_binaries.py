@@ -11,11 +11,11 @@ from handmade import H100
 
 pytest.importorskip("torch")
 
-from perfcli.compile import kernel_cache
-from perfcli.compile.candidate import LINE_CHARACTERS, candidate_of, refused, with_text
-from perfcli.compile.kernel_cache import Compiled
-from perfcli.compile.unpipelined import add_unpipelined
-from perfcli.facts.binary import BinaryFacts
+from perfcli.compile.binaries import cache
+from perfcli.compile.binaries.cache import Compiled
+from perfcli.compile.binaries.candidate import LINE_CHARACTERS, candidate_of, refused, with_text
+from perfcli.compile.binaries.unpipelined import add_unpipelined
+from perfcli.facts.binary.cubin import BinaryFacts
 from perfcli.model import Candidate, LineCounts
 
 pytestmark = pytest.mark.torch
@@ -67,9 +67,9 @@ def test_the_cache_gives_back_what_it_got(tmp_path: Path) -> None:
     lines = {"7": LineCounts(1, 2, 3, 4, "tmp0 = tmp1")}
     candidate = Candidate({"XBLOCK": 1}, 4, 1, registers=32, lines=lines, ptx="name")
     compiled = Compiled((candidate,), {"name": "packed"}, alternatives=(candidate, candidate))
-    kernel_cache.write(tmp_path / "a" / "entry", compiled)
-    assert kernel_cache.read(tmp_path / "a" / "entry") == compiled
-    assert kernel_cache.read(tmp_path / "none") is None
+    cache.write(tmp_path / "a" / "entry", compiled)
+    assert cache.read(tmp_path / "a" / "entry") == compiled
+    assert cache.read(tmp_path / "none") is None
 
 
 def test_an_older_entry_of_what_does_not_fit_is_no_entry(
@@ -78,12 +78,12 @@ def test_an_older_entry_of_what_does_not_fit_is_no_entry(
     entry, small = tmp_path / "over", tmp_path / "small"
     over = Compiled((Candidate({}, 4, 3, registers=32, blocks_per_sm=0),), {})
     fits = Compiled((Candidate({}, 4, 3, registers=32, blocks_per_sm=1),), {})
-    kernel_cache.write(entry, over)
-    assert kernel_cache.read(entry) == over
-    kernel_cache.write(small, fits)
-    monkeypatch.setattr(kernel_cache, "REVISION", kernel_cache.REVISION + 1)
-    assert kernel_cache.read(entry) is None
-    assert kernel_cache.read(small) == fits
+    cache.write(entry, over)
+    assert cache.read(entry) == over
+    cache.write(small, fits)
+    monkeypatch.setattr(cache, "REVISION", cache.REVISION + 1)
+    assert cache.read(entry) is None
+    assert cache.read(small) == fits
 
 
 class Tuner:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from perfcli.compile.buffers import NOTHING, as_used, operands, user_operands
+from perfcli.compile.capture.buffers import NOTHING, as_used, operands, user_operands
 from perfcli.model import Access, Buffer, KernelFacts, Run, SourceFacts
 
 Compile = Callable[..., Run]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfcli.compile.definition import Definition, parse_definition, triton_kind
+from perfcli.compile.capture.definition import Definition, parse_definition, triton_kind
 
 TRITON = """async_compile.triton('NAME', '''
 import triton

@@ -14,8 +14,8 @@ from torch._inductor import ir  # noqa: E402
 from torch._subclasses import FakeTensorMode  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensor  # noqa: E402
 
-from perfcli.compile.decisions import VALUES, Assumptions  # noqa: E402
-from perfcli.compile.outputs import fake_call  # noqa: E402
+from perfcli.compile.stand_in.decisions import VALUES, Assumptions  # noqa: E402
+from perfcli.compile.stand_in.outputs import fake_call  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

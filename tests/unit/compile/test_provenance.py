@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from perfcli.compile.provenance import origins  # noqa: E402
+from perfcli.compile.capture.provenance import origins  # noqa: E402
 from perfcli.model import Origin  # noqa: E402
 
 pytestmark = pytest.mark.torch

@@ -44,7 +44,7 @@ def test_only_what_this_torch_has() -> None:
     import torch._dynamo.config as dynamo
     import torch._inductor.config as inductor
 
-    from perfcli.compile.settings import WATCHED, WATCHED_OF_DYNAMO, settings
+    from perfcli.compile.capture.settings import WATCHED, WATCHED_OF_DYNAMO, settings
 
     known = {name for name in WATCHED if name in inductor._config}
     known |= {f"dynamo.{name}" for name in WATCHED_OF_DYNAMO if name in dynamo._config}

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from perfcli.compile import shim
-from perfcli.compile.shim import TorchInstallation, build, library_path
+from perfcli.compile.stand_in import shim
+from perfcli.compile.stand_in.shim import TorchInstallation, build, library_path
 from perfcli.errors import CompileFailed, PerfcliError
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-import perfcli.registry
-from perfcli import userfile
-from perfcli.compile.sources import user_sources
+import perfcli.loading.registry
+from perfcli.compile.session import user_sources
+from perfcli.loading import userfile
 
 assert json
-assert perfcli.registry
+assert perfcli.loading.registry
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_the_file_and_what_it_imports(project: Path) -> None:
 
 
 def test_neither_perfcli_nor_what_is_installed(project: Path) -> None:
-    perfcli.registry.scenario("softmax")
+    perfcli.loading.registry.scenario("softmax")
     names = {Path(p).name for p in user_sources()}
     assert not names & {"registry.py", "softmax.py", "__init__.py", "decoder.py"}
     assert not any("site-packages" in p for p in user_sources())

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch._subclasses import FakeTensorMode  # noqa: E402
 
-from perfcli.compile.standins import convert_module, device_properties, replace  # noqa: E402
+from perfcli.compile.stand_in.device import convert_module, device_properties, replace  # noqa: E402
 from perfcli.errors import CompileFailed  # noqa: E402
 
 pytestmark = pytest.mark.torch

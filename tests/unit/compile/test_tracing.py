@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 from torch._dynamo import config as dynamo_config  # noqa: E402
 from torch._inductor import config as inductor_config  # noqa: E402
 
-from perfcli.compile.graph_breaks import counted, explanation  # noqa: E402
+from perfcli.compile.capture.graph_breaks import counted, explanation  # noqa: E402
 from perfcli.compile.tracing import backward, set_options  # noqa: E402
 from perfcli.errors import CompileFailed, UserCodeFailed  # noqa: E402
 

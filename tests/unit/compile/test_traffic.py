@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perfcli.compile.traffic import UNKNOWN, bytes_moved, live_memory
+from perfcli.compile.capture.traffic import UNKNOWN, bytes_moved, live_memory
 from perfcli.model import Run
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfcli.diff.budget import what_helps
+from perfcli.diff.weigh import what_helps
 from perfcli.model import Floor, TimeChange, Timing
 
 

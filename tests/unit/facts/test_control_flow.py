@@ -3,8 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfcli.facts.control_flow import in_loops
-from perfcli.facts.sass import parse_listing
+from perfcli.facts.binary.control_flow import in_loops
+from perfcli.facts.binary.sass import parse_listing
 
 
 def looping(code: str) -> str:

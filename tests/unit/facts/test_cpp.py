@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from perfcli.errors import UnreadableSource
-from perfcli.facts.cpp import cpp_facts
+from perfcli.facts.source.cpp import cpp_facts
 from perfcli.model import SourceFacts
 
 KERNELS = Path(__file__).parents[2] / "fixtures" / "kernels"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perfcli.facts.source import triton_facts
+from perfcli.facts.source.triton import triton_facts
 
 KERNELS = Path(__file__).parents[2] / "fixtures" / "kernels"
 

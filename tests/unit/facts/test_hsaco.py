@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from perfcli.errors import PerfcliError
-from perfcli.facts.hsaco import read_hsaco
+from perfcli.facts.binary.hsaco import read_hsaco
 
 KERNEL = {
     ".name": "row_sum",

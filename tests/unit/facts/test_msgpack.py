@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from perfcli.facts.msgpack import decode
+from perfcli.facts.binary.msgpack import decode
 
 
 @pytest.mark.parametrize(

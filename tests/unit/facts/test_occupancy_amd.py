@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from perfcli import targets
-from perfcli.facts.occupancy_amd import occupancy
+from perfcli.facts.occupancy import occupancy_amd
+from perfcli.machine import targets
 
 MI300X = targets.for_kernels("mi300x")
 
@@ -28,6 +28,6 @@ MI300X = targets.for_kernels("mi300x")
 def test_occupancy(
     registers: int, shared: int, waves: int, blocks: int, fraction: float, limit: str
 ) -> None:
-    found = occupancy(MI300X, registers, shared, waves)
+    found = occupancy_amd(MI300X, registers, shared, waves)
     assert (found.blocks_per_sm, found.limit) == (blocks, limit)
     assert found.fraction == pytest.approx(fraction)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfcli.facts.ptx import local_array_bytes
+from perfcli.facts.binary.sass import local_array_bytes
 from perfcli.model import Candidate
 
 SIN = """

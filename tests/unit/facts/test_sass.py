@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from perfcli.facts.sass import Listing, PtxLines, annotated, parse_listing, read_ptx
+from perfcli.facts.binary.sass import Listing, PtxLines, annotated, parse_listing, read_ptx
 
 LISTING = """
 	.headerflags	@"EF_CUDA_TEXMODE_UNIFIED EF_CUDA_SM90 EF_CUDA_VIRTUAL_SM(EF_CUDA_SM90)"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from perfcli.errors import UnreadableSource
-from perfcli.facts.source import triton_facts
+from perfcli.facts.source.triton import triton_facts
 from perfcli.model import SourceFacts
 
 KERNELS = Path(__file__).parents[2] / "fixtures" / "kernels"

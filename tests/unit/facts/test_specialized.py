@@ -8,10 +8,9 @@ from collections.abc import Mapping
 import pytest
 
 from perfcli.errors import UnreadableSource
-from perfcli.facts.constants import UNKNOWN, value_of
-from perfcli.facts.hand_written import launch_facts
-from perfcli.facts.source import triton_facts
-from perfcli.facts.specialized import specialized
+from perfcli.facts.source.specialized import UNKNOWN, specialized, value_of
+from perfcli.facts.source.triton import triton_facts
+from perfcli.handwritten.compiling import launch_facts
 from perfcli.model import Scalar
 
 SOURCE = '''

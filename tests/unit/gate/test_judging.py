@@ -12,10 +12,9 @@ from handmade_timing import changed
 
 from perfcli.diff.compare import compare
 from perfcli.gate.allowances import in_force, named, warnings
-from perfcli.gate.confirming import confirmed
-from perfcli.gate.judging import Policy, Result, judged
+from perfcli.gate.holding import bounds
+from perfcli.gate.judging import Policy, Result, confirmed, judged
 from perfcli.gate.limits import SIGNS, USUAL
-from perfcli.gate.wording import bounds
 from perfcli.model import (
     Allowance,
     Comparison,

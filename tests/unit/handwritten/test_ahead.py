@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 import perfcli
-from perfcli import registry, targets
-from perfcli.handwritten import ahead, planning
+from perfcli.handwritten import ahead, checking
+from perfcli.loading import registry
+from perfcli.machine import targets
 from perfcli.model import Case, Problem
 from perfcli.model.kernel_work import CheckRequest, PlannedCase
 
@@ -22,7 +23,7 @@ H200 = targets.get("h200")
 
 def case(problem: Problem, variant: str | None = None, **changes: object) -> PlannedCase:
     asked = replace(Case(problem, variant), **changes)  # type: ignore[arg-type]
-    return planning.planned(registry.family(FAMILY), asked, H200, "gpu")
+    return checking.planned(registry.family(FAMILY), asked, H200, "gpu")
 
 
 def test_one_process_takes_all_cases_of_the_same_kernels() -> None:
@@ -66,7 +67,7 @@ from pathlib import Path
 
 import torch
 from perfcli import registry, targets
-from perfcli.compile.standins import triton_driver
+from perfcli.compile.stand_in.device import triton_driver
 from perfcli.handwritten import ahead, compiling, modules, planning
 from perfcli.handwritten.data import arranged
 from perfcli.model import Case, Problem

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from perfcli import registry, targets
 from perfcli.handwritten import contenders, peers
 from perfcli.handwritten.benching import Bench, told_outside
+from perfcli.loading import registry
+from perfcli.machine import targets
 from perfcli.model import LaunchPlan, Machine, Problem
 from perfcli.model.kernel_work import BenchAsk, Benched, BenchRequest, Contender, OutputError, Timed
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from perfcli import registry, targets
 from perfcli.errors import PerfcliError
 from perfcli.handwritten import compiling
 from perfcli.handwritten.compiling import compile_launch
+from perfcli.loading import registry
+from perfcli.machine import targets
 from perfcli.model import Candidate, KernelLaunch, Problem
 from perfcli.model.kernel_work import LaunchToCompile
 

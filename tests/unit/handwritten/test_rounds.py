@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from perfcli.handwritten.rounds import LEAST_ROUNDS, time_rounds
+from perfcli.handwritten.benching import LEAST_ROUNDS, time_rounds
 
 
 class Clock:

@@ -12,6 +12,7 @@ import handmade
 import pytest
 
 from perfcli.errors import OutOfMemory, PerfcliError, WorkerFailed, WrongResult
+from perfcli.fake.measuring import FakePlan, FakeStarter, parse
 from perfcli.interleave import alternating
 from perfcli.interleave.alternating import METHOD, TURNS, measure
 from perfcli.interleave.pair import Measured, Race
@@ -35,7 +36,6 @@ from perfcli.model import (
     Variant,
 )
 from perfcli.stats import paired
-from perfcli.worker.fake_measuring import FakePlan, FakeStarter, parse
 
 Failed = list[str]
 

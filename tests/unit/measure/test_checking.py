@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from perfcli import registry
 from perfcli.compile.building import Built
-from perfcli.compile.captured import Capture
+from perfcli.compile.capture.captured import Capture
+from perfcli.loading import registry
 from perfcli.measure.checking import check
 from perfcli.measure.step import Step
 from perfcli.model import (

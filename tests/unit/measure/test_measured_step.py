@@ -15,9 +15,9 @@ torch = pytest.importorskip("torch")
 from torch._functorch import config as functorch_config  # noqa: E402
 from torch._inductor import config as inductor_config  # noqa: E402
 
-from perfcli.compile.capture import capturing  # noqa: E402
-from perfcli.compile.captured import Capture  # noqa: E402
-from perfcli.measure import cuda_clock, loaded_kernels, memory  # noqa: E402
+from perfcli.compile.capture.capture import capturing  # noqa: E402
+from perfcli.compile.capture.captured import Capture  # noqa: E402
+from perfcli.measure import clocks, loaded_kernels, memory  # noqa: E402
 from perfcli.measure.profiling import StepProfiler, operator_key, profile_steps  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -177,12 +177,12 @@ def test_operators_by_the_profilers_name(name: str, key: str) -> None:
 
 
 def test_the_bandwidth_of_a_copy_counts_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(cuda_clock.COPY_BYTES, "cpu", 1000)
+    monkeypatch.setitem(clocks.COPY_BYTES, "cpu", 1000)
     seconds = iter([9.0, 9.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0])
-    monkeypatch.setattr(cuda_clock, "_copy_seconds", lambda *_: next(seconds))
-    assert cuda_clock.copy_bandwidth("cpu") == 2 * 1000 / 4.0
+    monkeypatch.setattr(clocks, "_copy_seconds", lambda *_: next(seconds))
+    assert clocks.copy_bandwidth("cpu") == 2 * 1000 / 4.0
 
 
 def test_a_copy_that_does_not_fit_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(cuda_clock.COPY_BYTES, "cpu", 1 << 60)
-    assert cuda_clock.copy_bandwidth("cpu") is None
+    monkeypatch.setitem(clocks.COPY_BYTES, "cpu", 1 << 60)
+    assert clocks.copy_bandwidth("cpu") is None

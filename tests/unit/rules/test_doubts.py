@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from handmade import ENVIRONMENT, H100, kernel, run
 
-from perfcli.compile import decisions
-from perfcli.compile.captured import Capture, CapturedGraph
+from perfcli.compile.capture.captured import Capture, CapturedGraph
+from perfcli.compile.stand_in import decisions
 from perfcli.diff.compare import compare
 from perfcli.model import Candidate, Comparison, Finding, GraphFacts, KernelFacts, Run
 from perfcli.rules.doubts import RULE

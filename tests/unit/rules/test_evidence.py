@@ -4,7 +4,7 @@ import pytest
 from handmade import kernel, run
 
 from perfcli.model import Origin
-from perfcli.rules._evidence import is_reduction, numbered, origin_of
+from perfcli.rules._evidence.words import is_reduction, numbered, origin_of
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from perfcli import registry
 from perfcli.errors import PerfcliError
+from perfcli.loading import registry
 from perfcli.model import Scalar
 
 SMALL = {

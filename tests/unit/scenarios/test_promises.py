@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from perfcli import diagnosis, registry
+from perfcli import diagnosis
 from perfcli.diff.compare import compare
+from perfcli.loading import registry
 from perfcli.model import Expectation, Run, Scenario
 
 PROMISES = [

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from perfcli import registry
-from perfcli.knobs import versions_having
+from perfcli.loading import registry
 from perfcli.model import Scalar, Scenario, Workload
+from perfcli.options.releases import versions_having
 
 pytestmark = pytest.mark.torch
 

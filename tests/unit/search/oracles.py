@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-from perfcli.search.answer import Answer
 from perfcli.search.drive import drive
 from perfcli.search.ledger import Code, Ledger
-from perfcli.search.options import OptionChange, Subset
-from perfcli.search.question import Search
+from perfcli.search.question import Answer, OptionChange, Search, Subset
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")

@@ -18,10 +18,9 @@ from unit.search.oracles import (
 )
 
 from perfcli.errors import PerfcliError
-from perfcli.search.answer import Answer
 from perfcli.search.culprits import find_culprits
 from perfcli.search.ledger import Ledger
-from perfcli.search.options import OptionChange, Subset
+from perfcli.search.question import Answer, OptionChange, Subset
 
 TWELVE = "abcdefghijkl"
 

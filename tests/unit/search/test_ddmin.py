@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from unit.search.oracles import BAD, GOOD, UNRESOLVED, Exact, letters, planted, run, subset
 
-from perfcli.search.answer import Answer
 from perfcli.search.ddmin import ddmin
-from perfcli.search.options import Subset
+from perfcli.search.question import Answer, Subset
 
 EIGHT = tuple(sorted(subset("12345678")))
 

@@ -6,12 +6,10 @@ import pytest
 from unit.search.oracles import Exact, changes, letters, names, planted, run, subset
 
 from perfcli.errors import PerfcliError
-from perfcli.search.answer import Answer
 from perfcli.search.culprits import find_culprits
 from perfcli.search.drive import Stop, budget, max_runs
 from perfcli.search.ledger import Code, Ledger
-from perfcli.search.options import Subset
-from perfcli.search.question import Question, Search, Stopped
+from perfcli.search.question import Answer, Question, Search, Stopped, Subset
 
 TWELVE = "abcdefghijkl"
 

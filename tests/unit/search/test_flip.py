@@ -6,9 +6,8 @@ from collections.abc import Callable
 import pytest
 from unit.search.oracles import BAD, GOOD, UNRESOLVED, Exact, run
 
-from perfcli.search.answer import Answer
-from perfcli.search.flip import MOST_UNRESOLVED, flip
-from perfcli.search.question import Question, Search
+from perfcli.search.numeric import MOST_UNRESOLVED, flip
+from perfcli.search.question import Answer, Question, Search
 
 
 def ask(place: int, maybe: tuple[int, ...], suspects: int) -> Search[int, Answer]:

@@ -5,11 +5,9 @@ import math
 import pytest
 from unit.search.oracles import Exact, changes, letters, run, subset
 
-from perfcli.search.answer import Answer
 from perfcli.search.best import Best
 from perfcli.search.group import minimal, reduced, widened
-from perfcli.search.options import Subset
-from perfcli.search.question import Search
+from perfcli.search.question import Answer, Search, Subset
 
 NAMES = "abcdefghijklmnop"
 KEYS = tuple(f"{name}=True" for name in NAMES)

@@ -13,13 +13,11 @@ from hypothesis import strategies as st
 from search_simulation_catalogue import KINDS, plant
 from unit.search.oracles import Exact, own_class, run
 
-from perfcli.search.answer import Answer
 from perfcli.search.drive import drive, max_runs
 from perfcli.search.improve import find_best
-from perfcli.search.improvement import Improvement
 from perfcli.search.ledger import Code, Ledger
-from perfcli.search.options import OptionChange, Subset, ordered
-from perfcli.search.question import Question, Search
+from perfcli.search.question import Answer, OptionChange, Question, Search, Subset, ordered
+from perfcli.search.result import Improvement
 
 Settings = dict[str, int]
 DEFAULTS = {"a": 0, "b": 0, "c": 0, "d": 0, "quiet": 0, "silent": 0}

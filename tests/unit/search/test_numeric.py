@@ -7,10 +7,10 @@ import pytest
 from unit.search.oracles import BAD, GOOD, UNRESOLVED, Exact, run
 
 from perfcli.errors import PerfcliError
-from perfcli.search.answer import Answer, Evidence
 from perfcli.search.drive import max_runs
 from perfcli.search.ledger import Ledger
 from perfcli.search.numeric import Value, search_float, search_integer, search_list
+from perfcli.search.question import Answer, Evidence
 
 
 def from_on(threshold: float) -> Callable[[Value], Answer]:

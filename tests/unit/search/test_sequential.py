@@ -9,11 +9,10 @@ import pytest
 from unit.search.oracles import Exact, changes, names, own_class, planted, subset
 
 from perfcli.errors import PerfcliError
-from perfcli.search.answer import Answer
 from perfcli.search.culprits import find_culprits
 from perfcli.search.drive import drive
 from perfcli.search.ledger import Code, Ledger
-from perfcli.search.options import Subset
+from perfcli.search.question import Answer, Subset
 from perfcli.search.sequential import Sequential
 from perfcli.search.weighing import LogRatio, Reading, YesNo
 

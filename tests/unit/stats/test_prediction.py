@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from perfcli.stats.prediction import bound, factor
+from perfcli.stats.floor import bound, factor
 
 
 def test_factors_are_those_of_students_table() -> None:

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from perfcli.model import TimeChange
-from perfcli.stats import multiplicity, verdict
+from perfcli.stats import timing, verdict
 from perfcli.stats.paired import Estimate
 from perfcli.stats.series import Series
 
@@ -71,17 +71,17 @@ def test_planted_changes(change: float) -> None:
 
 def test_adjusted_p_values_by_hand() -> None:
     # Benjamini and Hochberg: p · m / rank, from the largest down never rising; None counts not
-    assert multiplicity.adjusted([0.01, None, 0.04, 0.03]) == pytest.approx(
+    assert timing.adjusted([0.01, None, 0.04, 0.03]) == pytest.approx(
         [0.03, None, 0.04, 0.04], nan_ok=True
     )
-    assert multiplicity.adjusted([None, None]) == [None, None]
+    assert timing.adjusted([None, None]) == [None, None]
 
 
 def test_one_find_among_many_kernels_is_unsure() -> None:
     found = TimeChange(1.0, 1.1, 1.1, 1.01, 1.2, 0.009, "slower", 40)
     others = [TimeChange(1.0, 1.0, 1.0, 0.9, 1.1, p, "same", 40) for p in (0.2, 0.5, 0.7, 0.8, 0.9)]
-    assert multiplicity.among([found]) == [found]
-    judged = multiplicity.among([found, *others])
+    assert timing.among([found]) == [found]
+    judged = timing.among([found, *others])
     assert judged[0].verdict == "unsure"
     assert judged[0].why == "may be chance among 6 kernels"
     assert judged[0].ratio == found.ratio

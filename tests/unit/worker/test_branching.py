@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from perfcli import environment, targets
 from perfcli.blobs import unpack
 from perfcli.errors import CompileFailed, UserCodeFailed, WorkerFailed
+from perfcli.machine import environment, targets
 from perfcli.model import CompileRequest, Generated, OptionValue, Scalar, Variant
-from perfcli.worker.generator import Made
+from perfcli.worker.roles import Made
 from perfcli.worker.template import TemplateProcess
 
 pytestmark = pytest.mark.torch

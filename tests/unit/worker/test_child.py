@@ -12,8 +12,8 @@ import pytest
 
 from perfcli.compile import session
 from perfcli.errors import CompileFailed
+from perfcli.loading.tracebacks import LAST_FRAMES
 from perfcli.model import CompileRequest, Variant
-from perfcli.tracebacks import LAST_FRAMES
 from perfcli.worker import child
 from perfcli.worker.protocol import encode
 

@@ -8,15 +8,9 @@ from typing import Any
 import pytest
 
 from perfcli.errors import OutOfMemory, PerfcliError, WorkerFailed, WrongResult
+from perfcli.fake.measuring import PREPARE_SECONDS, Failure, FakePlan, FakeStarter, parse
+from perfcli.fake.run import made_up
 from perfcli.model import Ask, CompileRequest, MeasureRequest, SideName, Variant
-from perfcli.worker.fake_measuring import (
-    PREPARE_SECONDS,
-    Failure,
-    FakePlan,
-    FakeStarter,
-    parse,
-)
-from perfcli.worker.made_up import made_up
 
 MAX_READS = "triton.mix_order_reduction_max_reads"
 STEP = Ask("step", 4, 1)

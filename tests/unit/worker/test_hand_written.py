@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from perfcli import registry, targets
 from perfcli.errors import PerfcliError, WorkerFailed
-from perfcli.handwritten import planning
+from perfcli.handwritten import checking
+from perfcli.loading import registry
+from perfcli.machine import targets
 from perfcli.model import Case, Problem
 from perfcli.model.kernel_work import (
     CheckedCase,
@@ -17,7 +18,7 @@ from perfcli.model.kernel_work import (
     LaunchToCompile,
     PlannedCase,
 )
-from perfcli.worker.hand_written import KernelProcess
+from perfcli.worker.kernels import KernelProcess
 
 pytestmark = pytest.mark.torch
 
@@ -28,7 +29,7 @@ H100 = targets.get("h100")
 def check(file: str, *extra: Case) -> tuple[list[PlannedCase], dict[int, CheckedCase]]:
     family = registry.family(str(FIXTURES / file))
     cases = [
-        planning.planned(family, case, H100, "interpreter") for case in (*family.cases, *extra)
+        checking.planned(family, case, H100, "interpreter") for case in (*family.cases, *extra)
     ]
     request = CheckRequest(str(FIXTURES / file), tuple(cases), "interpreter", 2, 0)
     return cases, dict(KernelProcess().checked(request, lambda *_: None))

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from perfcli import targets
 from perfcli.errors import WorkerFailed
+from perfcli.machine import targets
 from perfcli.model import Case, LaunchPlan, Problem
 from perfcli.model.kernel_work import CheckedCase, CheckRequest, PlannedCase
-from perfcli.worker.kernel_channel import Reply
-from perfcli.worker.kernel_checking import Checking
+from perfcli.worker.kernels import Checking, Reply
 
 CASES = tuple(
     PlannedCase(Case(Problem("sum", rows, 64)), LaunchPlan("looped", (), "")) for rows in range(4)

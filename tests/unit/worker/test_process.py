@@ -17,11 +17,11 @@ import pytest
 
 from perfcli.errors import PerfcliError, WorkerFailed
 from perfcli.model import CompileRequest, Variant
-from perfcli.worker import stack
+from perfcli.worker import channel as stack
 from perfcli.worker.channel import LOG_TAIL_LINES
-from perfcli.worker.executor import Progress
 from perfcli.worker.process import ProcessExecutor
 from perfcli.worker.protocol import ERROR_KINDS
+from perfcli.worker.roles import Progress
 
 HEAD = f"""#!{sys.executable} -SE
 import json, os, signal, sys, threading

@@ -14,6 +14,7 @@ import pytest
 from handmade import H100
 
 from perfcli.errors import CompileFailed, PerfcliError, UnreadableSource, UserCodeFailed
+from perfcli.fake.run import made_up
 from perfcli.model import (
     Buffer,
     Candidate,
@@ -26,7 +27,6 @@ from perfcli.model import (
     Target,
     Variant,
 )
-from perfcli.worker.made_up import made_up
 from perfcli.worker.protocol import decode_dataclass, encode, error_message
 
 VARIANT = Variant(

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from perfcli import environment, targets
 from perfcli.blobs import unpack
 from perfcli.errors import CompileFailed
+from perfcli.machine import environment, targets
 from perfcli.model import CompileRequest, Generated, KernelText, OptionValue, Variant
 from perfcli.worker.process import ProcessExecutor
 from perfcli.worker.template import TemplateProcess

@@ -1,0 +1,204 @@
+"""How RMSNorm is cut into blocks, and what of that fits a device. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perfcli.errors import PerfcliError
+from perfcli.model import KernelLaunch, Problem, Scalar, Target
+
+ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
+TRITON_TYPE = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+TILED = ("register-tiled", "peeled", "cooperative")
+"""Variants that keep a row in its own dtype, in several tiles."""
+WIDE_BYTES = 16
+"""The widest load of one thread."""
+OWN_REGISTERS = 32
+"""Addresses, masks, sums: registers per thread beside the row's own, as compiled for sm_90."""
+OWN_TILED = 28
+"""The same of the tiled kernel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """A choice for one problem: the variant, and how large its blocks are."""
+
+    variant: str
+    threads: int
+    """Per block, whatever the warp size is."""
+    rows: int = 1
+    """Per block at a time."""
+    tile: int = 0
+    """Columns that are loaded at a time; 0: the whole row, padded to a power of two."""
+    tiles: int = 1
+    """Such tiles per program that are kept in registers."""
+    parts: int = 1
+    """Programs per row."""
+    stages: int = 1
+    """Of the loop over rows."""
+    per_sm: int = 0
+    """Programs per multiprocessor that share all rows; 0: one program for each tile of rows."""
+    early: bool = False
+    """Weights are loaded before the reduction."""
+    read: str = ""
+    """Where a load goes in the order of eviction; empty: as usual."""
+    again: str = "evict_first"
+    """The same of the second time that a row is read."""
+    write: str = ""
+
+
+def power_of_two(at_least: int) -> int:
+    return 1 << max(at_least - 1, 0).bit_length()
+
+
+def round_up(number: int, multiple: int) -> int:
+    return -(-number // multiple) * multiple
+
+
+def vector(problem: Problem) -> int:
+    """Elements of the widest load."""
+    return WIDE_BYTES // ITEM_BYTES[problem.dtype]
+
+
+def padded(problem: Problem) -> int:
+    return power_of_two(max(problem.columns, 2 * vector(problem)))
+
+
+def rows_are_aligned(problem: Problem) -> bool:
+    """Whether all rows, read and written, start at multiples of 16 bytes."""
+    return problem.stride % vector(problem) == 0 and problem.columns % vector(problem) == 0
+
+
+def chunk_columns(problem: Problem, parts: int) -> int:
+    """Columns per program, in whole lines of 128 bytes: masks that end there stay wide."""
+    return round_up(-(-problem.columns // parts), 128 // ITEM_BYTES[problem.dtype])
+
+
+def tile_columns(problem: Problem, blocks: Blocks) -> int:
+    """Columns of one tile; where the choice leaves it open, what holds a program's share."""
+    if blocks.tile or blocks.variant not in TILED:
+        return blocks.tile or padded(problem)
+    share = -(-chunk_columns(problem, blocks.parts) // blocks.tiles)
+    return power_of_two(max(share, 2 * vector(problem)))
+
+
+def warps(blocks: Blocks, target: Target) -> int:
+    return max(1, blocks.threads // target.warp_size)
+
+
+def elements_per_thread(problem: Problem, blocks: Blocks) -> int:
+    """Of one row or tile of rows, as they stay in a thread's registers over the reduction."""
+    width = tile_columns(problem, blocks)
+    return -(-blocks.rows * width * blocks.tiles // blocks.threads)
+
+
+def registers(problem: Problem, blocks: Blocks) -> int:
+    """About what a thread needs.
+
+    A tiled row stays in its own dtype, so half precision takes half a register per element; all
+    other kernels keep what they widened to fp32. The weights of one tile are on top.
+    """
+    kept = elements_per_thread(problem, blocks)
+    half = ITEM_BYTES[problem.dtype] == 2
+    if blocks.variant in TILED:
+        return OWN_TILED + (kept // 2 if half else kept) * (2 if blocks.early else 1)
+    if blocks.variant in ("two-read", "split"):
+        return OWN_REGISTERS + 2 * kept
+    return OWN_REGISTERS + kept + (kept // 2 if half else kept)
+
+
+def shared_bytes(problem: Problem, blocks: Blocks, inputs: int) -> int:
+    """Of a block: ``(stages − 1)`` tiles of each input that the loop over rows prefetches."""
+    tile = blocks.rows * padded(problem) * ITEM_BYTES[problem.dtype]
+    return max(blocks.stages - 1, 0) * inputs * tile
+
+
+def misfit(problem: Problem, target: Target, blocks: Blocks, inputs: int) -> str:
+    """Why the blocks do not fit the target; empty where they do."""
+    if blocks.threads > target.max_threads_per_block:
+        return (
+            f"{blocks.threads} threads per block, and {target.name} has "
+            f"{target.max_threads_per_block}"
+        )
+    most = min(255, target.registers_per_sm // blocks.threads)
+    if (needed := registers(problem, blocks)) > most:
+        return f"about {needed} registers per thread, and {target.name} has {most} for that block"
+    if blocks.variant not in ("full-tile", "tma", "fused"):
+        return ""
+    needed, most = shared_bytes(problem, blocks, inputs), target.shared_bytes_per_block_optin
+    if needed > most - 1024:  # sums between warps, barriers
+        return f"{needed} bytes of shared memory per block, and {target.name} has {most}"
+    return ""
+
+
+def checked(problem: Problem) -> None:
+    """Raises PerfcliError for a problem that no kernel of the family can do."""
+    if problem.dtype not in ITEM_BYTES:
+        raise PerfcliError(
+            f"rmsnorm: dtype {problem.dtype!r}: expected one of {', '.join(ITEM_BYTES)}"
+        )
+    if problem.rows < 0 or problem.columns < 0:
+        raise PerfcliError(f"rmsnorm: {problem.rows} × {problem.columns}: sizes are zero or more")
+    if problem.rows > 1 and problem.stride < problem.columns:
+        raise PerfcliError(
+            f"rmsnorm: rows {problem.stride} elements apart overlap, as they are "
+            f"{problem.columns} long: make the input contiguous"
+        )
+
+
+def has_residual(problem: Problem) -> bool:
+    return problem.operation == "rmsnorm-residual"
+
+
+def peels(problem: Problem) -> bool:
+    """Whether rows are longer than their unaligned ends, and input and output rows start at the
+    same distance from a multiple of 16 bytes, so that one aligned part serves both."""
+    wide = vector(problem)
+    same = (problem.stride - problem.columns) % wide == 0 or problem.rows == 1
+    return not rows_are_aligned(problem) and problem.columns >= 4 * wide and same
+
+
+def weight_width(problem: Problem) -> int:
+    """Elements from one shifted copy of the weights to the next."""
+    return round_up(problem.columns, 64)
+
+
+def _arguments(problem: Problem, names: str) -> dict[str, str]:
+    element = TRITON_TYPE[problem.dtype]
+    special = {"eps": "fp32", "rows": "i32", "count": "i32", "tiles": "i32", "partial": "*fp32"}
+    return {name: special.get(name, f"*{element}") for name in names.split()}
+
+
+def step(
+    problem: Problem,
+    target: Target,
+    blocks: Blocks,
+    function: str,
+    grid: tuple[int, int, int],
+    names: str,
+    absent: str = "",
+    **constants: Scalar,
+) -> KernelLaunch:
+    arguments = _arguments(problem, names)
+    missing: dict[str, Scalar] = dict.fromkeys(absent.split())
+    return KernelLaunch(
+        function=function,
+        grid=grid,
+        arguments=arguments,
+        constants={**missing, **constants},
+        num_warps=warps(blocks, target),
+        divisible_by_16=tuple(n for n, kind in arguments.items() if kind.startswith("*")),
+    )
+
+
+def pointers(problem: Problem) -> tuple[str, str]:
+    """Names of the tensors that are there, and of those that are not."""
+    if has_residual(problem):
+        return "x residual weight y total", ""
+    return "x weight y", "residual total"
+
+
+def grid(problem: Problem, target: Target, blocks: Blocks) -> tuple[int, int, int]:
+    tiles = -(-problem.rows // blocks.rows)
+    resident = blocks.per_sm * target.sm_count
+    return (min(tiles, resident) if resident else tiles, 1, 1)

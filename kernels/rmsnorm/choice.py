@@ -1,0 +1,214 @@
+"""From a problem to blocks: by the launch table, or for a variant that was asked for. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from perfcli.model import Problem, Target
+
+from .blocks import (
+    ITEM_BYTES,
+    TILED,
+    Blocks,
+    chunk_columns,
+    has_residual,
+    misfit,
+    padded,
+    peels,
+    power_of_two,
+    vector,
+)
+
+KIB = 1024
+LAST, FIRST = "evict_last", "evict_first"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Rows of up to ``row_bytes`` are computed with these blocks."""
+
+    row_bytes: int
+    blocks: Blocks
+    source: str
+
+
+FORWARD: tuple[Entry, ...] = (
+    Entry(1 * KIB, Blocks("full-tile", threads=64, rows=4), "32768 × 512: 99.1 %"),
+    Entry(2 * KIB, Blocks("full-tile", threads=64), "32768 × 1024: 99.3 %"),
+    Entry(4 * KIB, Blocks("full-tile", threads=128, read=LAST), "32768 × 2048: 101.8 %"),
+    Entry(8 * KIB, Blocks("full-tile", threads=256, rows=2, read=LAST), "32768 × 4096: 101.3 %"),
+    Entry(16 * KIB, Blocks("two-read", threads=512, tile=4096, read=LAST), "32768 × 8192: 102.5 %"),
+    Entry(32 * KIB, Blocks("register-tiled", threads=1024, read=LAST), "32768 × 16384: 101.7 %"),
+    Entry(
+        64 * KIB,
+        Blocks("register-tiled", threads=512, tile=8192, read=LAST),
+        "16384 × 32768: 100.8 %",
+    ),
+    Entry(
+        128 * KIB,
+        Blocks("register-tiled", threads=1024, tile=16384, read=LAST),
+        "8192 × 65536: 100.5 %",
+    ),
+)
+SM100_TILES = {16384: 32768}
+"""Tiles of a register-tiled row by those measured on sm_90, where other ones spill on sm_100: four
+words of 8192 × 65536 in tiles of 16384, none in tiles of 32768 (triton 3.7.1, not timed)."""
+RESIDUAL: tuple[Entry, ...] = (
+    Entry(4 * KIB, Blocks("full-tile", threads=256, read=LAST), "32768 × 2048: 100.8 %"),
+    Entry(16 * KIB, Blocks("full-tile", threads=512, read=LAST), "32768 × 8192: 101.3 %"),
+    *(each for each in FORWARD if 16 * KIB < each.row_bytes <= 64 * KIB),
+)
+"""A second input needs registers of its own: at 65536 columns 1024 threads spill 22 words."""
+PEELED: tuple[Entry, ...] = (
+    Entry(8 * KIB, Blocks("peeled", threads=256, read=LAST), "derived from aligned rows"),
+    Entry(64 * KIB, Blocks("peeled", threads=512, read=LAST), "derived from aligned rows"),
+    Entry(
+        128 * KIB,
+        Blocks("peeled", threads=1024, read=LAST, write=FIRST),
+        "32768 × 50257: 92.7 %",
+    ),
+)
+PEELED_FROM = 4 * KIB
+"""Shorter rows go through full-tile: their few narrow loads cost less than shifted weights."""
+
+LONG = Entry(
+    16 * KIB,
+    Blocks("cooperative", threads=128),
+    "4096 × 131072: 95.0 %, 2048 × 262144: 94.1 %",
+)
+"""Longer rows: blocks that keep up to so much of a row each."""
+FEW = Entry(32 * KIB, Blocks("cooperative", threads=256), "64 × 131072: 71.7 %")
+"""Few rows."""
+LEAST_PART_BYTES = 16 * KIB
+
+FUSED: tuple[Entry, ...] = (
+    Entry(2 * KIB, Blocks("fused", threads=64, rows=2, per_sm=4, stages=3), "32768 × 1024: 97.5 %"),
+    Entry(4 * KIB, Blocks("fused", threads=64, per_sm=4, stages=3), "32768 × 2048: 93.4 %"),
+    Entry(8 * KIB, Blocks("fused", threads=128, per_sm=2, stages=3), "32768 × 4096: 95.7 %"),
+    Entry(16 * KIB, Blocks("fused", threads=256, per_sm=1, stages=3), "32768 × 8192: 95.8 %"),
+)
+
+
+BLOCKS_PER_SM = 2
+"""Fewer blocks than this per multiprocessor leave some of its bandwidth unused."""
+MOST_PARTS = 1024
+TILE_ELEMENTS = 8
+"""Per thread: one 16-byte load of half precision, two of fp32 (with one, ptxas 12.8 spills two
+words of 8192 columns)."""
+
+
+def row_bytes(problem: Problem) -> int:
+    return problem.columns * ITEM_BYTES[problem.dtype]
+
+
+def entry(table: tuple[Entry, ...], problem: Problem) -> Entry | None:
+    """The first whose rows are long enough; None past the last."""
+    return next((e for e in table if row_bytes(problem) <= e.row_bytes), None)
+
+
+def said(found: Entry) -> str:
+    return f"rows up to {found.row_bytes // KIB} KiB: {found.source}"
+
+
+def fitted(problem: Problem, blocks: Blocks) -> Blocks:
+    """With tiles of eight elements per thread, and no more threads than wide loads."""
+    if blocks.variant not in TILED:
+        loads = blocks.rows * padded(problem) // vector(problem)
+        tile = min(blocks.tile, padded(problem))
+        return replace(blocks, threads=min(blocks.threads, max(32, loads)), tile=tile)
+    share = chunk_columns(problem, blocks.parts)
+    threads = min(blocks.threads, max(32, power_of_two(-(-share // TILE_ELEMENTS))))
+    tile = blocks.tile or threads * TILE_ELEMENTS
+    return replace(blocks, threads=threads, tile=tile, tiles=-(-share // tile))
+
+
+def forward_choice(problem: Problem, target: Target) -> tuple[Blocks, str]:
+    """The table's blocks for a problem, and the row that says so."""
+    peel = peels(problem) and row_bytes(problem) >= PEELED_FROM
+    found = entry(RESIDUAL if has_residual(problem) else PEELED if peel else FORWARD, problem)
+    if found is None or few_rows(problem, target):
+        source = (FEW if few_rows(problem, target) else LONG).source
+        return cooperative(problem, target), f"few or long rows, shared by blocks: {source}"
+    blocks = found.blocks
+    if peel and blocks.variant == "register-tiled":
+        blocks = replace(blocks, variant="peeled")
+    if target.vendor == "nvidia" and target.capability >= (10, 0):
+        blocks = replace(blocks, tile=SM100_TILES.get(blocks.tile, blocks.tile))
+    return fitted(problem, blocks), said(found)
+
+
+def few_rows(problem: Problem, target: Target) -> bool:
+    return problem.rows < target.sm_count and row_bytes(problem) > 2 * LEAST_PART_BYTES
+
+
+def cooperative(problem: Problem, target: Target) -> Blocks:
+    """At least two programs per row: what its length needs, and more where there are few rows."""
+    kept = FEW if few_rows(problem, target) else LONG
+    parts = max(2, power_of_two(-(-row_bytes(problem) // kept.row_bytes)))
+    wanted = BLOCKS_PER_SM * target.sm_count
+    while (
+        problem.rows * parts < wanted
+        and row_bytes(problem) // parts > LEAST_PART_BYTES
+        and parts < MOST_PARTS
+    ):
+        parts *= 2
+    return fitted(problem, replace(kept.blocks, parts=parts))
+
+
+def forward_of(problem: Problem, target: Target, variant: str) -> Blocks:
+    """The blocks of a variant that was asked for by name."""
+    if variant == "cooperative":
+        return cooperative(problem, target)
+    threads = usual_threads(problem)
+    if variant in TILED:
+        return fitted(problem, Blocks(variant, threads, read=LAST))
+    tile = min(padded(problem), vector(problem) * threads)
+    if variant == "two-read":
+        return Blocks(variant, min(threads, max(32, tile // vector(problem))), tile=tile, read=LAST)
+    if variant == "split":
+        tile = min(tile, 256 * vector(problem))
+        return Blocks(variant, 256, tile=tile, parts=split_parts(problem, target))
+    found = entry(FORWARD, problem)
+    table = found.blocks if found and found.blocks.variant == "full-tile" else None
+    blocks = replace(table, variant=variant) if table else Blocks(variant, min(threads, 512))
+    if variant == "tma":
+        stages = 2 if row_bytes(problem) > 32 * KIB else 3
+        blocks = replace(blocks, stages=stages, per_sm=2)
+    return fitted(problem, blocks)
+
+
+def usual_threads(problem: Problem) -> int:
+    """For a row in one block: 16 to 64 elements of half precision per thread."""
+    size = row_bytes(problem)
+    return next(
+        t for t, most in ((128, 8), (256, 16), (512, 64), (1024, size)) if size <= most * KIB
+    )
+
+
+def split_parts(problem: Problem, target: Target) -> int:
+    """Chunks of a split row: enough for eight blocks per multiprocessor, none under 4 KiB."""
+    wanted = -(-8 * target.sm_count // max(problem.rows, 1))
+    most = max(1, -(-row_bytes(problem) // (4 * KIB)))
+    return max(min(2, most), min(wanted, most, MOST_PARTS))
+
+
+def fused_choice(problem: Problem, target: Target, inputs: int) -> tuple[Blocks, str] | None:
+    """The table's blocks, with fewer stages where shared memory is smaller; None where the row
+    and its weight gradient do not fit."""
+    found = entry(FUSED, problem)
+    if found is None:
+        return None
+    blocks = fitted(problem, found.blocks)
+    while misfit(problem, target, blocks, inputs) and blocks.stages > 1:
+        blocks = replace(blocks, stages=blocks.stages - 1)
+    if misfit(problem, target, blocks, inputs):
+        return None
+    return blocks, said(found)
+
+
+def unfused_choice(problem: Problem) -> Blocks:
+    """Whole rows while they fit, then a loop."""
+    found = entry(FORWARD, problem)
+    if found and found.blocks.variant == "full-tile":
+        return fitted(problem, replace(found.blocks, variant="unfused"))
+    return Blocks("unfused", threads=512, tile=512 * vector(problem))

@@ -1,0 +1,188 @@
+"""Launches of the forward variants. Pure: what is chosen becomes names, grids and numbers."""
+
+from __future__ import annotations
+
+from math import gcd
+
+from perfcli.errors import PerfcliError
+from perfcli.model import KernelLaunch, LaunchPlan, Problem, Target
+
+from .blocks import (
+    ITEM_BYTES,
+    TRITON_TYPE,
+    Blocks,
+    chunk_columns,
+    grid,
+    has_residual,
+    padded,
+    peels,
+    pointers,
+    power_of_two,
+    round_up,
+    step,
+    tile_columns,
+    vector,
+    weight_width,
+)
+
+LINE_ELEMENTS = 64
+"""The longest line of the TMA view: 128 bytes of half precision, one swizzled line."""
+
+
+def line_width(problem: Problem) -> int:
+    """Of the TMA view of a row as lines: a power of two that divides the row."""
+    return gcd(problem.columns, LINE_ELEMENTS)
+
+
+def tma(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
+    wide, width = vector(problem), line_width(problem)
+    if target.vendor != "nvidia" or target.capability < (9, 0):
+        raise PerfcliError(
+            f"rmsnorm: tma needs an NVIDIA GPU of capability 9.0 or more, {target.name} is "
+            f"{target.arch}: use full-tile"
+        )
+    if problem.stride % wide or width < wide:
+        raise PerfcliError(
+            f"rmsnorm: tma needs row strides and lengths that are multiples of 16 bytes, these "
+            f"are {problem.stride * ITEM_BYTES[problem.dtype]} and "
+            f"{problem.columns * ITEM_BYTES[problem.dtype]}: pad the rows, or use peeled"
+        )
+    names, absent = pointers(problem)
+    made = step(
+        problem, target, blocks, "tma_rows", grid(problem, target, blocks),
+        f"{names} rows eps", absent,
+        COLUMNS=problem.columns, BLOCK=padded(problem), WIDTH=width, ROWS=blocks.rows,
+        STAGES=blocks.stages, RESIDUAL=has_residual(problem), WRITE=blocks.write,
+    )  # fmt: skip
+    box = f"[{blocks.rows}, {padded(problem) // width}, {width}]"
+    descriptor = f"tensordesc<{TRITON_TYPE[problem.dtype]}{box}>"
+    described = {n: descriptor for n in ("x", "residual") if n in made.arguments}
+    aligned = tuple(n for n in made.divisible_by_16 if n not in described)
+    return [
+        KernelLaunch(
+            made.function, made.grid, {**made.arguments, **described}, made.constants,
+            made.num_warps, divisible_by_16=aligned,
+        )
+    ]  # fmt: skip
+
+
+POLLS = 4096
+"""Of a cooperative program before it computes what others owe it: some milliseconds, when all
+programs of a row start within microseconds of each other."""
+MISSING = -1.0
+"""Stands where a program has not written its sum of squares, which is zero or more, or NaN."""
+
+
+def full_tile(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
+    names, absent = pointers(problem)
+    return [
+        step(
+            problem, target, blocks, "full_tile", grid(problem, target, blocks),
+            f"{names} rows eps", absent,
+            COLUMNS=problem.columns, STRIDE=problem.stride, BLOCK=padded(problem),
+            ROWS=blocks.rows, STAGES=blocks.stages, RESIDUAL=has_residual(problem),
+            READ=blocks.read, WRITE=blocks.write,
+        )
+    ]  # fmt: skip
+
+
+def tiled(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
+    """Register-tiled, peeled and cooperative: one kernel."""
+    peel = peels(problem) and blocks.variant != "register-tiled"
+    wide = vector(problem)
+    chunk = chunk_columns(problem, blocks.parts)
+    tile = tile_columns(problem, blocks)
+    if tile * blocks.tiles < chunk:
+        raise PerfcliError(
+            f"rmsnorm: {blocks.tiles} tiles of {tile} columns hold less than {chunk}: take more"
+        )
+    names, absent = pointers(problem)
+    shared = blocks.parts > 1
+    made = step(
+        problem, target, blocks, "tiled", (problem.rows * blocks.parts, 1, 1),
+        f"{names} {'partial tiles ' if shared else ''}eps",
+        absent + ("" if shared else " partial tiles"),
+        COLUMNS=problem.columns, STRIDE=problem.stride, WIDTH=weight_width(problem),
+        CHUNK=chunk, PARTS=blocks.parts, TILE=tile, TILES=blocks.tiles, VECTOR=wide, PEEL=peel,
+        RESIDUAL=has_residual(problem),
+        OPAQUE=target.vendor == "nvidia" and ITEM_BYTES[problem.dtype] == 2,
+        EARLY=blocks.early, POLLS=POLLS, MISSING=MISSING, READ=blocks.read,
+        WRITE=blocks.write,
+    )  # fmt: skip
+    mark = [_mark(problem, target, blocks.parts)] if shared else []
+    return [*_shift(problem, target, peel), *mark, made]
+
+
+def _mark(problem: Problem, target: Target, parts: int) -> KernelLaunch:
+    words = problem.rows * parts
+    return step(
+        problem, target, Blocks("", 128), "mark_missing", (-(-words // 1024), 1, 1),
+        "partial count", MISSING=MISSING, BLOCK=1024,
+    )  # fmt: skip
+
+
+def _shift(problem: Problem, target: Target, peel: bool) -> list[KernelLaunch]:
+    if not peel or problem.rows == 1:  # the first row is aligned
+        return []
+    width = weight_width(problem)
+    made = step(
+        problem, target, Blocks("", 128), "shift_weights",
+        (-(-width // 2048), vector(problem), 1), "unshifted weight",
+        COLUMNS=problem.columns, WIDTH=width, BLOCK=2048,
+    )  # fmt: skip
+    return [made]
+
+
+def two_read(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
+    peel = peels(problem)
+    names, absent = pointers(problem)
+    made = step(
+        problem, target, blocks, "two_reads", (problem.rows, 1, 1), f"{names} eps", absent,
+        COLUMNS=problem.columns, STRIDE=problem.stride, WIDTH=weight_width(problem),
+        BLOCK=blocks.tile, VECTOR=vector(problem), PEEL=peel, RESIDUAL=has_residual(problem),
+        READ=blocks.read, AGAIN=blocks.again, WRITE=blocks.write,
+    )  # fmt: skip
+    return [*_shift(problem, target, peel), made]
+
+
+def split(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
+    peel, residual = peels(problem), has_residual(problem)
+    parts = blocks.parts
+    chunk = round_up(-(-problem.columns // parts), blocks.tile)
+    names = "x residual total partial" if residual else "x partial"
+    add = step(
+        problem, target, blocks, "split_sum", (problem.rows * parts, 1, 1), names,
+        "" if residual else "residual total",
+        COLUMNS=problem.columns, STRIDE=problem.stride, CHUNK=chunk, PARTS=parts,
+        BLOCK=blocks.tile, VECTOR=vector(problem), PEEL=peel, RESIDUAL=residual,
+        READ=blocks.read,
+    )  # fmt: skip
+    apply = step(
+        problem, target, blocks, "split_apply", (problem.rows * parts, 1, 1),
+        "source weight y partial eps",
+        COLUMNS=problem.columns, STRIDE=problem.columns if residual else problem.stride,
+        WIDTH=weight_width(problem), CHUNK=chunk, PARTS=parts, PARTS_PADDED=power_of_two(parts),
+        BLOCK=blocks.tile, VECTOR=vector(problem), PEEL=peel, WRITE=blocks.write,
+    )  # fmt: skip
+    return [*_shift(problem, target, peel), add, apply]
+
+
+BUILDERS = {
+    "full-tile": full_tile,
+    "tma": tma,
+    "register-tiled": tiled,
+    "peeled": tiled,
+    "cooperative": tiled,
+    "two-read": two_read,
+    "split": split,
+}
+
+
+def forward(problem: Problem, target: Target, blocks: Blocks, why: str) -> LaunchPlan:
+    """The launches of a choice, and the bytes of workspace that they share."""
+    steps = BUILDERS[blocks.variant](problem, target, blocks)
+    names = {name for step in steps for name in step.arguments}
+    workspace = 4 * problem.rows * blocks.parts if "partial" in names else 0
+    if "unshifted" in names:
+        workspace += vector(problem) * weight_width(problem) * ITEM_BYTES[problem.dtype]
+    return LaunchPlan(blocks.variant, tuple(steps), why, workspace)

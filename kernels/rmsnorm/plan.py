@@ -1,0 +1,205 @@
+"""The planner of RMSNorm: from problem and target to launches. Pure."""
+
+from __future__ import annotations
+
+from perfcli.errors import PerfcliError
+from perfcli.model import KernelLaunch, LaunchPlan, Problem, Scalar, Target
+
+from . import choice
+from .blocks import TRITON_TYPE, Blocks, checked, misfit, padded, peels, power_of_two, warps
+from .choice import FUSED
+from .forward_plan import BUILDERS, forward
+
+SUM_ROWS = 64
+"""Partial sums that one block of the last kernel adds at a time."""
+
+
+def has_residual(problem: Problem) -> bool:
+    return problem.operation == "rmsnorm-residual-backward"
+
+
+def _launch(
+    problem: Problem,
+    function: str,
+    grid: tuple[int, int, int],
+    names: str,
+    num_warps: int,
+    constants: dict[str, Scalar],
+) -> KernelLaunch:
+    element = TRITON_TYPE[problem.dtype]
+    special = {
+        "eps": "fp32", "rows": "i32", "count": "i32", "partial": "*fp32", "scale": "*fp32"
+    }  # fmt: skip
+    arguments = {name: special.get(name, f"*{element}") for name in names.split()}
+    pointers = tuple(n for n, kind in arguments.items() if kind.startswith("*"))
+    return KernelLaunch(function, grid, arguments, constants, num_warps, divisible_by_16=pointers)
+
+
+def _rows(
+    problem: Problem, target: Target, blocks: Blocks, programs: int, fused: bool
+) -> KernelLaunch:
+    """The kernel that has whole rows in registers."""
+    residual = has_residual(problem)
+    absent: dict[str, Scalar] = {} if residual else {"dsum": None}
+    absent["scale" if fused else "partial"] = None
+    names = (
+        f"x dy {'dsum ' if residual else ''}weight dx {'partial' if fused else 'scale'} rows eps"
+    )
+    constants: dict[str, Scalar] = {
+        "COLUMNS": problem.columns,
+        "STRIDE": problem.stride,
+        "BLOCK": padded(problem),
+        "ROWS": blocks.rows,
+        "STAGES": blocks.stages,
+        "RESIDUAL": residual,
+        "FUSED": fused,
+        "READ": blocks.read,
+        "WRITE": blocks.write,
+    }
+    return _launch(
+        problem, "backward_rows", (programs, 1, 1), names, warps(blocks, target),
+        {**absent, **constants},
+    )  # fmt: skip
+
+
+def _sum(problem: Problem, target: Target) -> KernelLaunch:
+    """Adds the partial sums: narrow blocks, so that there are many of them."""
+    block = min(32, power_of_two(problem.columns))
+    constants: dict[str, Scalar] = {"COLUMNS": problem.columns, "BLOCK": block, "ROWS": SUM_ROWS}
+    return _launch(
+        problem, "sum_partials", (-(-problem.columns // block), 1, 1), "partial dw count",
+        256 // target.warp_size, constants,
+    )  # fmt: skip
+
+
+def tile_count(problem: Problem, blocks: Blocks) -> int:
+    return -(-problem.rows // blocks.rows)
+
+
+def fused(problem: Problem, target: Target, blocks: Blocks, why: str) -> LaunchPlan:
+    """A persistent grid, then the sum of what each of its programs has added up."""
+    programs = min(tile_count(problem, blocks), max(blocks.per_sm, 1) * target.sm_count)
+    steps = (_rows(problem, target, blocks, programs, True), _sum(problem, target))
+    return LaunchPlan("fused", steps, why, 4 * programs * problem.columns)
+
+
+def splits(problem: Problem, target: Target, columns: int, rows: int) -> int:
+    """Of the rows, in the kernel that sums columns: about four blocks per multiprocessor."""
+    across = -(-problem.columns // columns)
+    return max(1, min(-(-problem.rows // rows), -(-4 * target.sm_count // across)))
+
+
+def unfused(problem: Problem, target: Target, blocks: Blocks, why: str) -> LaunchPlan:
+    """The input's gradient with each row's scale; then columns summed: both inputs once more."""
+    columns, rows = min(128, padded(problem)), 32
+    parts = splits(problem, target, columns, rows)
+    if blocks.tile:
+        residual = has_residual(problem)
+        first = _launch(
+            problem, "backward_loop", (problem.rows, 1, 1),
+            f"x dy {'dsum ' if residual else ''}weight dx scale eps", warps(blocks, target),
+            {
+                **({} if residual else {"dsum": None}),
+                "COLUMNS": problem.columns,
+                "STRIDE": problem.stride,
+                "BLOCK": blocks.tile,
+                "RESIDUAL": residual,
+            },
+        )  # fmt: skip
+    else:
+        first = _rows(problem, target, blocks, tile_count(problem, blocks), False)
+    second = _launch(
+        problem, "weight_gradient", (-(-problem.columns // columns), parts, 1),
+        "x dy scale partial rows", 256 // target.warp_size,
+        {
+            "COLUMNS": problem.columns,
+            "STRIDE": problem.stride,
+            "BLOCK": columns,
+            "ROWS": rows,
+            "STAGES": 1,
+        },
+    )  # fmt: skip
+    workspace = 4 * (problem.rows + parts * problem.columns)
+    return LaunchPlan("unfused", (first, second, _sum(problem, target)), why, workspace)
+
+
+FORWARD_OPERATIONS = ("rmsnorm", "rmsnorm-residual")
+BACKWARD_OPERATIONS = ("rmsnorm-backward", "rmsnorm-residual-backward")
+OPERATIONS = (*FORWARD_OPERATIONS, *BACKWARD_OPERATIONS)
+
+
+def plan(problem: Problem, target: Target, variant: str | None = None) -> LaunchPlan:
+    """How ``problem`` is computed on ``target``, by ``variant`` or by what the table picks.
+
+    Raises:
+        PerfcliError: nothing computes the problem, or not the variant that was asked for.
+    """
+    checked(problem)
+    if problem.operation not in OPERATIONS:
+        raise PerfcliError(
+            f"rmsnorm has no operation {problem.operation!r}: expected one of "
+            f"{', '.join(OPERATIONS)}"
+        )
+    known = tuple(BUILDERS) if problem.operation in FORWARD_OPERATIONS else ("fused", "unfused")
+    if variant is not None and variant not in known:
+        raise PerfcliError(
+            f"rmsnorm: no variant {variant!r} of {problem.operation}: expected one of "
+            f"{', '.join(known)}"
+        )
+    if problem.elements == 0:
+        return LaunchPlan(variant or known[0], (), "no elements: nothing is launched")
+    if problem.operation in FORWARD_OPERATIONS:
+        return _forward(problem, target, variant)
+    return _backward(problem, target, variant)
+
+
+def streams(problem: Problem) -> int:
+    """Matrices that a kernel reads."""
+    return {"rmsnorm": 1, "rmsnorm-residual-backward": 3}.get(problem.operation, 2)
+
+
+def launches(problem: Problem, target: Target, blocks: Blocks, why: str) -> LaunchPlan:
+    """The launches of blocks that somebody chose.
+
+    Raises:
+        PerfcliError: they do not fit the target.
+    """
+    if blocks.variant == "fused":
+        made = fused(problem, target, blocks, why)
+    elif blocks.variant == "unfused":
+        made = unfused(problem, target, blocks, why)
+    else:
+        made = forward(problem, target, blocks, why)
+    if reason := misfit(problem, target, blocks, streams(problem)):
+        raise PerfcliError(
+            f"rmsnorm: {blocks.variant} of {problem.rows} × {problem.columns} {problem.dtype} "
+            f"takes {reason}: leave the variant to the plan, or take another"
+        )
+    return made
+
+
+def _forward(problem: Problem, target: Target, variant: str | None) -> LaunchPlan:
+    if variant is None:
+        blocks, why = choice.forward_choice(problem, target)
+        return launches(problem, target, blocks, why)
+    if variant == "peeled" and not peels(problem):
+        raise PerfcliError(
+            f"rmsnorm: peeled is for rows that start between multiples of 16 bytes and are "
+            f"written as they are read; {problem.columns} columns {problem.stride} elements "
+            "apart are not: use register-tiled"
+        )
+    return launches(problem, target, choice.forward_of(problem, target, variant), "asked for")
+
+
+def _backward(problem: Problem, target: Target, variant: str | None) -> LaunchPlan:
+    found = choice.fused_choice(problem, target, streams(problem))
+    if variant == "fused" and found is None:
+        raise PerfcliError(
+            f"rmsnorm: fused keeps whole rows and their weight gradient in registers, up to "
+            f"{FUSED[-1].row_bytes} bytes per row; these have {choice.row_bytes(problem)}: "
+            "use unfused"
+        )
+    if found is not None and variant != "unfused":
+        return launches(problem, target, *found)
+    why = "asked for" if variant else "rows too long to be fused"
+    return launches(problem, target, choice.unfused_choice(problem), why)

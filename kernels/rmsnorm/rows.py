@@ -1,0 +1,148 @@
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
+# ruff: noqa: ANN001 (arguments of kernels have no Python types)
+"""Whole rows in one tile: loaded through pointers, or by TMA into shared memory."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def aligned_part(row, STRIDE: tl.constexpr, COLUMNS: tl.constexpr, VECTOR: tl.constexpr):
+    """The row's part that starts at, and is as long as, a multiple of ``VECTOR`` elements.
+
+    Returns the tensor's element where it starts, how many elements of the row lie before it, and
+    how many are in it. That the first number is a multiple is visible to the compiler, which
+    therefore loads 16 bytes at a time though rows start anywhere.
+    """
+    start = tl.cast(row, tl.int64) * STRIDE
+    first = (start + (VECTOR - 1)) // VECTOR * VECTOR
+    head = (first - start).to(tl.int32)
+    return first, head, (COLUMNS - head) // VECTOR * VECTOR
+
+
+@triton.jit
+def edge_columns(head, main, COLUMNS: tl.constexpr, VECTOR: tl.constexpr):
+    """Columns before and after the aligned part, fewer than ``VECTOR`` each, and which are any."""
+    edge = tl.arange(0, 2 * VECTOR)
+    before = edge < VECTOR
+    column = tl.where(before, edge, head + main + edge - VECTOR)
+    return column, tl.where(before, edge < head, column < COLUMNS)
+
+
+@triton.jit
+def added(x, residual):
+    """The sum as it is stored: rounded to the inputs' dtype."""
+    return (x.to(tl.float32) + residual.to(tl.float32)).to(x.dtype)
+
+
+@triton.jit
+def scaled(x, scale, weight, dtype: tl.constexpr):
+    return (x.to(tl.float32) * scale * weight.to(tl.float32)).to(dtype)
+
+
+@triton.jit
+def opaque(x, OPAQUE: tl.constexpr):
+    """``x``, which the compiler can no longer see to be a value it has converted before: so it
+    keeps 16 bits of it over a reduction, and not the 32 that it has been widened to."""
+    if OPAQUE:
+        x = tl.inline_asm_elementwise(
+            "mov.b32 $0, $1;", "=r,r", [x], dtype=x.dtype, is_pure=False, pack=2
+        )
+    return x
+
+
+@triton.jit
+def shift_weights(
+    unshifted, weight, COLUMNS: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr
+):
+    """``weight[h, i] = unshifted[i + h]``: a row whose aligned part starts at its column ``h``
+    finds its weights aligned in copy ``h``."""
+    head = tl.program_id(1)
+    column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    values = tl.load(unshifted + head + column, mask=head + column < COLUMNS, other=0.0)
+    tl.store(weight + head * WIDTH + column, values, mask=column < WIDTH)
+
+
+@triton.jit(do_not_specialize=["rows"])
+def full_tile(
+    x,
+    residual,
+    weight,
+    y,
+    total,
+    rows,
+    eps,
+    COLUMNS: tl.constexpr,
+    STRIDE: tl.constexpr,
+    BLOCK: tl.constexpr,
+    ROWS: tl.constexpr,
+    STAGES: tl.constexpr,
+    RESIDUAL: tl.constexpr,
+    READ: tl.constexpr,
+    WRITE: tl.constexpr,
+):
+    """``ROWS`` rows at a time, each read once and kept in registers. A grid smaller than the
+    number of such tiles goes round, with the weights kept."""
+    row = tl.arange(0, ROWS)[:, None]
+    column = tl.arange(0, BLOCK)[None, :]
+    w = tl.load(weight + column, mask=column < COLUMNS, other=0.0, eviction_policy="evict_last")
+    for tile in tl.range(
+        tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES
+    ):
+        first = tl.cast(tile, tl.int64) * ROWS
+        inside = (tile * ROWS + row < rows) & (column < COLUMNS)
+        source = first * STRIDE + (row * STRIDE + column)
+        target = first * COLUMNS + (row * COLUMNS + column)
+        values = tl.load(x + source, mask=inside, other=0.0, eviction_policy=READ)
+        if RESIDUAL:
+            other = tl.load(residual + source, mask=inside, other=0.0, eviction_policy=READ)
+            values = added(values, other)
+            tl.store(total + target, values, mask=inside, eviction_policy=WRITE)
+        wide = values.to(tl.float32)
+        scale = tl.rsqrt(tl.sum(wide * wide, axis=1) / COLUMNS + eps)[:, None]
+        out = scaled(values, scale, w, values.dtype)
+        tl.store(y + target, out, mask=inside, eviction_policy=WRITE)
+
+
+@triton.jit(do_not_specialize=["rows"])
+def tma_rows(
+    x,
+    residual,
+    weight,
+    y,
+    total,
+    rows,
+    eps,
+    COLUMNS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    WIDTH: tl.constexpr,
+    ROWS: tl.constexpr,
+    STAGES: tl.constexpr,
+    RESIDUAL: tl.constexpr,
+    WRITE: tl.constexpr,
+):
+    """Rows seen as ``COLUMNS / WIDTH`` lines of ``WIDTH`` elements, copied by the TMA unit into
+    shared memory while rows before them are normalised; lines past the end arrive as zeros."""
+    LINES: tl.constexpr = BLOCK // WIDTH
+    row = tl.arange(0, ROWS)[:, None, None]
+    line = tl.arange(0, LINES)[None, :, None]
+    column = line * WIDTH + tl.arange(0, WIDTH)[None, None, :]
+    w = tl.load(
+        weight + column, mask=line < COLUMNS // WIDTH, other=0.0, eviction_policy="evict_last"
+    )
+    for tile in tl.range(
+        tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES
+    ):
+        inside = (tile * ROWS + row < rows) & (line < COLUMNS // WIDTH)
+        target = tl.cast(tile, tl.int64) * ROWS * COLUMNS + (row * COLUMNS + column)
+        values = x.load([tile * ROWS, 0, 0])
+        if RESIDUAL:
+            values = added(values, residual.load([tile * ROWS, 0, 0]))
+            tl.store(total + target, values, mask=inside, eviction_policy=WRITE)
+        wide = values.to(tl.float32)
+        squares = tl.sum(tl.sum(wide * wide, axis=2), axis=1)
+        scale = tl.rsqrt(squares / COLUMNS + eps)[:, None, None]
+        out = scaled(values, scale, w, values.dtype)
+        tl.store(y + target, out, mask=inside, eviction_policy=WRITE)

@@ -1,0 +1,275 @@
+"""The launches of softmax, log-softmax and cross-entropy, forward, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from perfcli.model import KernelLaunch, Problem, Scalar
+
+from .choice import (
+    LOSS,
+    LOSS_GRADIENT,
+    PARTS_PER_BLOCK,
+    Choice,
+    chunks_of,
+    launch,
+    parts,
+    pointer,
+    tile_constants,
+    walk_constants,
+)
+
+
+def forward_arguments(problem: Problem, rows: bool) -> dict[str, str]:
+    element = pointer(problem)
+    sizes = {"rows": "i32", "columns": "i32"} if rows else {"columns": "i32"}
+    if problem.operation == LOSS:
+        outputs = {"target_ptr": "*i64", "loss_ptr": "*fp32", "lse_ptr": "*fp32"}
+        return {"x_ptr": element, **outputs, **sizes, "x_stride": "i32", "ignored": "i32"}
+    return {"x_ptr": element, "y_ptr": element, **sizes, "x_stride": "i32", "y_stride": "i32"}
+
+
+def log_constant(problem: Problem) -> dict[str, Scalar]:
+    return {} if problem.operation == LOSS else {"LOG": problem.operation == "log-softmax"}
+
+
+def cached(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
+    tiles = -(-problem.rows // choice.rows)
+    constants = {**log_constant(problem), **tile_constants(problem, choice)}
+    arguments = forward_arguments(problem, rows=True)
+    if problem.operation == LOSS:
+        return (launch(problem, choice, "cached_loss", (tiles, 1, 1), arguments, constants),)
+    constants |= {
+        "RECOMPUTE": choice.recompute,
+        "PERSISTENT": choice.programs > 0,
+        "STAGES": choice.stages,
+    }
+    programs = min(choice.programs, tiles) or tiles
+    return (launch(problem, choice, "cached_forward", (programs, 1, 1), arguments, constants),)
+
+
+def online(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
+    constants: dict[str, Scalar] = {
+        **log_constant(problem),
+        **walk_constants(problem, choice),
+        "DROP": choice.drop,
+    }
+    name = "online_loss"
+    if problem.operation != LOSS:
+        name = "online_forward"
+        constants |= {"BACKWARDS": choice.backwards, "KEEP": choice.keep}
+    if choice.held:
+        name = "held_forward"
+        constants |= {"HELD": choice.held, "OPAQUE": choice.recompute == "opaque"}
+    arguments = forward_arguments(problem, rows=False)
+    return (launch(problem, choice, name, (problem.rows, 1, 1), arguments, constants),)
+
+
+def three_pass(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
+    name = "three_pass_loss" if problem.operation == LOSS else "three_pass_forward"
+    constants: dict[str, Scalar] = {**log_constant(problem), "TILE": choice.tile}
+    arguments = forward_arguments(problem, rows=False)
+    return (launch(problem, choice, name, (problem.rows, 1, 1), arguments, constants),)
+
+
+def split(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
+    chunks = chunks_of(problem, choice)
+    grid = (problem.rows, chunks, 1)
+    walk = {**walk_constants(problem, choice), "CHUNK": choice.chunk}
+    partial = {"peaks_ptr": "*fp32", "totals_ptr": "*fp32"}
+    element = {"x_ptr": pointer(problem)}
+    first = launch(
+        problem,
+        choice,
+        "split_statistics",
+        grid,
+        {**element, **partial, "columns": "i32", "x_stride": "i32"},
+        {**walk, "KEEP": choice.keep},
+    )
+    if problem.operation == LOSS:
+        outputs = {"loss_ptr": "*fp32", "lse_ptr": "*fp32"}
+        arguments = {**element, "target_ptr": "*i64", **partial, **outputs}
+        arguments |= {"columns": "i32", "chunks": "i32", "x_stride": "i32", "ignored": "i32"}
+        last = launch(
+            problem, choice, "split_loss", (problem.rows, 1, 1), arguments, {"PARTS": parts(chunks)}
+        )
+        return first, last
+    combined = chunks > PARTS_PER_BLOCK
+    sizes = {"columns": "i32", "chunks": "i32", "x_stride": "i32", "y_stride": "i32"}
+    arguments = {**element, "y_ptr": pointer(problem), **partial, **sizes}
+    constants = {**log_constant(problem), **walk, "DROP": choice.drop, "COMBINED": combined}
+    constants["PARTS"] = parts(chunks)
+    last = launch(problem, choice, "split_write", grid, arguments, constants)
+    return (first, *combine(problem, choice, combined), last)
+
+
+def combine(problem: Problem, choice: Choice, wanted: bool) -> tuple[KernelLaunch, ...]:
+    """The kernel between the two, where there are many chunks."""
+    arguments = {"peaks_ptr": "*fp32", "totals_ptr": "*fp32", "chunks": "i32"}
+    constants: dict[str, Scalar] = {"PARTS": parts(chunks_of(problem, choice))}
+    grid = (problem.rows, 1, 1)
+    step = launch(problem, choice, "split_combine", grid, arguments, constants)
+    return (step,) if wanted else ()
+
+
+PATIENCE = 4096
+"""Looks of a block at what others owe it, some milliseconds, before it takes over their work."""
+_LOOPS = ("STAGES", "STRIPE")
+"""What a kernel without a loop over tiles has no use for."""
+
+
+def cooperative(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
+    chunks = chunks_of(problem, choice)
+    arguments = {
+        "x_ptr": pointer(problem),
+        "y_ptr": pointer(problem),
+        "words_ptr": "*i64",
+        **dict.fromkeys(("chunks", "columns", "x_stride", "y_stride"), "i32"),
+    }
+    walk = walk_constants(problem, choice)
+    constants = {
+        **log_constant(problem),
+        **{name: value for name, value in walk.items() if name not in _LOOPS},
+        "PARTS": parts(chunks),
+        "CHUNK": choice.chunk,
+        "PATIENCE": PATIENCE,
+        "OPAQUE": choice.recompute == "opaque",
+        "KEEP": choice.keep,
+        "DROP": choice.drop,
+    }
+    grid = (problem.rows * chunks, 1, 1)
+    return (launch(problem, choice, "cooperative_forward", grid, arguments, constants),)
+
+
+def streamed(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
+    chunks = chunks_of(problem, choice)
+    arguments = {
+        "x_ptr": pointer(problem),
+        "y_ptr": pointer(problem),
+        "words_ptr": "*i64",
+        **dict.fromkeys(("items", "chunks", "columns", "x_stride", "y_stride"), "i32"),
+    }
+    walk = walk_constants(problem, choice)
+    constants = {
+        **log_constant(problem),
+        **{name: walk[name] for name in ("LANES", "VECTOR")},
+        # Without masks ptxas spills 4 words of the logarithm, for sm_80 and sm_90.
+        "TAIL": walk["TAIL"] or problem.operation == "log-softmax",
+        "PARTS": parts(chunks),
+        "CHUNK": choice.chunk,
+        "PATIENCE": PATIENCE,
+        "KEEP": choice.keep,
+        "DROP": choice.drop,
+    }
+    grid = (min(problem.rows * chunks, choice.programs), 1, 1)
+    return (launch(problem, choice, "streamed_forward", grid, arguments, constants),)
+
+
+FORWARD_LAUNCHES: Mapping[str, Callable[[Problem, Choice], tuple[KernelLaunch, ...]]] = {
+    "cached": cached,
+    "cooperative": cooperative,
+    "held": online,
+    "online": online,
+    "peeled": online,
+    "split": split,
+    "streamed": streamed,
+    "three-pass": three_pass,
+}
+
+
+STRIDES = {"saved_stride": "i32", "dy_stride": "i32", "dx_stride": "i32"}
+
+
+def pointers(problem: Problem) -> dict[str, str]:
+    return dict.fromkeys(("y_ptr", "dy_ptr", "dx_ptr"), pointer(problem))
+
+
+def log_constant_backward(problem: Problem) -> dict[str, Scalar]:
+    return {"LOG": problem.operation == "log-softmax-backward"}
+
+
+def cached_backward(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
+    arguments = {**pointers(problem), "rows": "i32", "columns": "i32", **STRIDES}
+    constants = {**log_constant_backward(problem), **tile_constants(problem, choice)}
+    grid = (-(-problem.rows // choice.rows), 1, 1)
+    return (launch(problem, choice, "cached_backward", grid, arguments, constants),)
+
+
+def online_backward(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
+    if problem.operation == LOSS_GRADIENT:
+        return loss_gradient(problem, choice)
+    arguments = {**pointers(problem), "columns": "i32", **STRIDES}
+    constants = {
+        **log_constant_backward(problem),
+        **walk_constants(problem, choice),
+        "BACKWARDS": choice.backwards,
+        "KEEP": choice.keep,
+        "DROP": choice.drop,
+    }
+    grid = (problem.rows, 1, 1)
+    return (launch(problem, choice, "online_backward", grid, arguments, constants),)
+
+
+def loss_gradient(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
+    """Not a reduction: rows are cut into chunks, or (online, peeled) taken whole."""
+    arguments = {
+        "x_ptr": pointer(problem),
+        "target_ptr": "*i64",
+        "lse_ptr": "*fp32",
+        "dloss_ptr": "*fp32",
+        "dx_ptr": pointer(problem),
+        **dict.fromkeys(("columns", "saved_stride", "dx_stride", "ignored"), "i32"),
+    }
+    chunk = choice.chunk or 1 << (problem.columns - 1).bit_length()
+    constants = {**walk_constants(problem, choice), "CHUNK": chunk, "DROP": choice.drop}
+    grid = (problem.rows, chunks_of(problem, choice), 1)
+    return (launch(problem, choice, "cross_entropy_gradient", grid, arguments, constants),)
+
+
+def split_backward(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
+    if problem.operation == LOSS_GRADIENT:
+        return loss_gradient(problem, choice)
+    chunks = chunks_of(problem, choice)
+    combined = chunks > PARTS_PER_BLOCK
+    grid = (problem.rows, chunks, 1)
+    walk = {
+        **log_constant_backward(problem),
+        **walk_constants(problem, choice),
+        "CHUNK": choice.chunk,
+    }
+    sums = {"sums_ptr": "*fp32"}
+    y, dy, dx = pointers(problem).items()
+    reads = {"columns": "i32", "saved_stride": "i32", "dy_stride": "i32"}
+    first = launch(
+        problem,
+        choice,
+        "split_sums",
+        grid,
+        dict([y, dy]) | sums | reads,
+        {**walk, "KEEP": choice.keep},
+    )
+    total = launch(
+        problem,
+        choice,
+        "split_total",
+        (problem.rows, 1, 1),
+        {**sums, "chunks": "i32"},
+        {"PARTS": parts(chunks)},
+    )
+    last = launch(
+        problem,
+        choice,
+        "split_gradient",
+        grid,
+        dict([y, dy, dx]) | sums | {"columns": "i32", "chunks": "i32", **STRIDES},
+        {**walk, "DROP": choice.drop, "PARTS": parts(chunks), "COMBINED": combined},
+    )
+    return (first, total, last) if combined else (first, last)
+
+
+BACKWARD_LAUNCHES: Mapping[str, Callable[[Problem, Choice], tuple[KernelLaunch, ...]]] = {
+    "cached": cached_backward,
+    "online": online_backward,
+    "peeled": online_backward,
+    "split": split_backward,
+}

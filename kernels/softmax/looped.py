@@ -1,0 +1,240 @@
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
+# ruff: noqa: ANN001, SIM108 (arguments of kernels have no Python types)
+"""Rows of any length, read tile by tile: online (two passes) and three-pass, forward.
+
+``peeled`` is ``online`` with PEEL: see _softmax_statistics.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from .rows import (
+    LOG2_E,
+    above_minus_infinity,
+    first_vector,
+    fold,
+    head_elements,
+    join,
+    normalised,
+    opaque,
+    row_statistics,
+    tile_offsets,
+    walk_statistics,
+    walk_write,
+    with_edge,
+    write_edge,
+    write_row,
+)
+
+
+@triton.jit
+def row_at(pointer, stride, VECTOR: tl.constexpr, ALIGNED: tl.constexpr):
+    """This program's row. ALIGNED: the stride is a multiple of VECTOR."""
+    offset = tl.program_id(0).to(tl.int64) * stride
+    if ALIGNED:
+        offset = tl.multiple_of(offset, VECTOR)
+    return pointer + offset
+
+
+@triton.jit
+def write_loss(
+    row,
+    target,
+    loss_ptr,
+    lse_ptr,
+    peak,
+    total,
+    columns,
+    ignored,
+):
+    """Cross-entropy of this program's row: ``log(sum(exp(x))) − x[target]``; 0 where the target
+    is ``ignored``, NaN where it is no column."""
+    index = tl.program_id(0)
+    there = (target >= 0) & (target < columns)
+    logit = tl.load(row + target, mask=there, other=float("nan")).to(tl.float32)
+    loss = (peak - logit) + tl.log(total)
+    tl.store(loss_ptr + index, tl.where(target == ignored, 0.0, loss))
+    tl.store(lse_ptr + index, peak + tl.log(total))
+
+
+@triton.jit
+def online_forward(
+    x_ptr,
+    y_ptr,
+    columns,
+    x_stride,
+    y_stride,
+    LOG: tl.constexpr,
+    LANES: tl.constexpr,
+    VECTOR: tl.constexpr,
+    ITEM: tl.constexpr,
+    ALIGNED: tl.constexpr,
+    PEEL: tl.constexpr,
+    TAIL: tl.constexpr,
+    STRIPE: tl.constexpr,
+    EDGE: tl.constexpr,
+    STAGES: tl.constexpr,
+    BACKWARDS: tl.constexpr,
+    KEEP: tl.constexpr,
+    DROP: tl.constexpr,
+):
+    x = row_at(x_ptr, x_stride, VECTOR, ALIGNED)
+    y = row_at(y_ptr, y_stride, VECTOR, ALIGNED)
+    peak, total = row_statistics(
+        x, columns, LANES, VECTOR, ITEM, PEEL, TAIL, STRIPE, EDGE, STAGES, KEEP
+    )
+    write_row(
+        x, y, columns, peak, total,
+        LOG, LANES, VECTOR, ITEM, PEEL, TAIL, STRIPE, EDGE, STAGES, BACKWARDS, DROP,
+    )  # fmt: skip
+
+
+@triton.jit
+def online_loss(
+    x_ptr,
+    target_ptr,
+    loss_ptr,
+    lse_ptr,
+    columns,
+    x_stride,
+    ignored,
+    LANES: tl.constexpr,
+    VECTOR: tl.constexpr,
+    ITEM: tl.constexpr,
+    ALIGNED: tl.constexpr,
+    PEEL: tl.constexpr,
+    TAIL: tl.constexpr,
+    STRIPE: tl.constexpr,
+    EDGE: tl.constexpr,
+    STAGES: tl.constexpr,
+    DROP: tl.constexpr,
+):
+    x = row_at(x_ptr, x_stride, VECTOR, ALIGNED)
+    target = tl.load(target_ptr + tl.program_id(0))
+    peak, total = row_statistics(
+        x, columns, LANES, VECTOR, ITEM, PEEL, TAIL, STRIPE, EDGE, STAGES, DROP
+    )
+    write_loss(x, target, loss_ptr, lse_ptr, peak, total, columns, ignored)
+
+
+@triton.jit
+def two_pass_statistics(row, columns, TILE: tl.constexpr):
+    """The maximum in one pass, the sum in another, with nothing clever: the baseline."""
+    place = tl.arange(0, TILE)
+    highest = tl.full([TILE], float("-inf"), tl.float32)
+    for first in range(0, columns, TILE):
+        inside = first + place < columns
+        x = tl.load(row + first + place, mask=inside, other=float("-inf"))
+        highest = tl.maximum(highest, x.to(tl.float32))
+    peak = tl.max(highest, axis=0)
+    base = above_minus_infinity(peak)
+    sums = tl.zeros([TILE], tl.float32)
+    for first in range(0, columns, TILE):
+        inside = first + place < columns
+        x = tl.load(row + first + place, mask=inside, other=float("-inf"))
+        sums += tl.exp2((x.to(tl.float32) - base) * LOG2_E)
+    return peak, tl.sum(sums, axis=0)
+
+
+@triton.jit
+def three_pass_forward(
+    x_ptr,
+    y_ptr,
+    columns,
+    x_stride,
+    y_stride,
+    LOG: tl.constexpr,
+    TILE: tl.constexpr,
+):
+    x_row = row_at(x_ptr, x_stride, 1, False)
+    y_row = row_at(y_ptr, y_stride, 1, False)
+    peak, total = two_pass_statistics(x_row, columns, TILE)
+    place = tl.arange(0, TILE)
+    for first in range(0, columns, TILE):
+        inside = first + place < columns
+        above = tl.load(x_row + first + place, mask=inside, other=0.0).to(tl.float32) - peak
+        if LOG:
+            y = above - tl.log(total)
+        else:
+            y = tl.exp2(above * LOG2_E) / total
+        tl.store(y_row + first + place, y, mask=inside)
+
+
+@triton.jit
+def three_pass_loss(
+    x_ptr,
+    target_ptr,
+    loss_ptr,
+    lse_ptr,
+    columns,
+    x_stride,
+    ignored,
+    TILE: tl.constexpr,
+):
+    row = row_at(x_ptr, x_stride, 1, False)
+    target = tl.load(target_ptr + tl.program_id(0))
+    peak, total = two_pass_statistics(row, columns, TILE)
+    write_loss(row, target, loss_ptr, lse_ptr, peak, total, columns, ignored)
+
+
+@triton.jit
+def hidden(x, OPAQUE: tl.constexpr):
+    if OPAQUE:
+        x = opaque(x)
+    return x
+
+
+@triton.jit
+def held_forward(
+    x_ptr,
+    y_ptr,
+    columns,
+    x_stride,
+    y_stride,
+    LOG: tl.constexpr,
+    HELD: tl.constexpr,
+    OPAQUE: tl.constexpr,
+    LANES: tl.constexpr,
+    VECTOR: tl.constexpr,
+    ITEM: tl.constexpr,
+    ALIGNED: tl.constexpr,
+    PEEL: tl.constexpr,
+    TAIL: tl.constexpr,
+    STRIPE: tl.constexpr,
+    EDGE: tl.constexpr,
+    STAGES: tl.constexpr,
+    BACKWARDS: tl.constexpr,
+    KEEP: tl.constexpr,
+    DROP: tl.constexpr,
+):
+    row = row_at(x_ptr, x_stride, VECTOR, ALIGNED)
+    out = row_at(y_ptr, y_stride, VECTOR, ALIGNED)
+    head = head_elements(row, columns, ITEM, PEEL)
+    start = first_vector(row, head, PEEL)
+    to = first_vector(out, head, PEEL)
+    vectors = (columns - head) // VECTOR
+    offsets = tile_offsets(LANES, VECTOR)
+    held = ()
+    for tile in tl.static_range(HELD):
+        at = start + tile * (LANES * VECTOR) + offsets
+        held = held + (tl.load(at, cache_modifier=".cg"),)  # type: ignore[assignment]  # noqa: RUF005
+    peak = tl.full([LANES], float("-inf"), tl.float32)
+    total = tl.zeros([LANES], tl.float32)
+    for tile in tl.static_range(HELD):
+        peak, total = fold(peak, total, held[tile].to(tl.float32))
+    peak, total = walk_statistics(
+        start, vectors, peak, total, HELD, LANES, VECTOR, TAIL, STRIPE, STAGES, KEEP
+    )
+    top, weight = join(peak, total)
+    if EDGE:
+        top, weight = with_edge(row, head, columns, top, weight, VECTOR)
+        write_edge(row, out, head, columns, top, weight, LOG, VECTOR)
+    walk_write(
+        start, to, vectors, top, weight,
+        HELD, LOG, LANES, VECTOR, TAIL, STRIPE, STAGES, BACKWARDS, DROP,
+    )  # fmt: skip
+    for tile in tl.static_range(HELD):
+        y = normalised(hidden(held[tile], OPAQUE), top, weight, LOG)
+        tl.store(to + tile * (LANES * VECTOR) + offsets, y, eviction_policy=DROP)

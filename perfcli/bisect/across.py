@@ -1,0 +1,66 @@
+"""Between two torch installations: what the good one itself has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+from perfcli.bisect.answer import Across
+from perfcli.bisect.forge import Forge
+from perfcli.bisect.knowledge import Knowledge
+from perfcli.bisect.sides import Asked
+from perfcli.bisect.timed import Stopwatch
+from perfcli.errors import PerfcliError
+from perfcli.workflow.request import Job
+
+
+def across_of(asked: Asked, forge: Forge) -> Across | None:
+    """None of one installation. Raises PerfcliError where the good side does not compile on its own
+    torch."""
+    installations = asked.plan.installations
+    if installations is None:
+        return None
+    ours, theirs = asked.plan.jobs
+    return Across(
+        ours.interpreter.torch,
+        theirs.interpreter.torch,
+        _of_good_torch(asked, ours, forge),
+        tuple(change.name for change in installations.unsettable),
+        installations.only_good,
+        (*installations.only_bad, *installations.unknown),
+    )
+
+
+def check_comparable(asked: Asked) -> None:
+    """Raises PerfcliError for metrics by which two installations can't be compared."""
+    if asked.plan.installations is None:
+        return
+    if asked.metric.kind == "memory" and asked.setting is None:
+        raise PerfcliError(
+            "releases of torch estimate peak memory in different ways, so that two can't be "
+            "compared: take bytes, or measure on a GPU"
+        )
+    if asked.metric.is_timed:
+        raise PerfcliError(
+            f"{asked.metric.name} is not searched between two installations: take an "
+            "exact metric (bytes, spills, …), and perfcli compare --b-python for the time"
+        )
+
+
+def _of_good_torch(asked: Asked, job: Job, forge: Forge) -> float:
+    """The good side as it is, on its own torch. Raises what compiling or measuring it raises."""
+    variant = job.request.variant
+    settings: Mapping[str, Any] = {**variant.env, **variant.options}
+    space = replace(forge.space, variables=frozenset(variant.env))
+    own = Forge(forge.generator, job.request, space, asked.metric, Knowledge())
+    if asked.setting is not None:
+        # Peak memory, as it is measured of the other installation.
+        with closing(Stopwatch.of(own, asked.setting, job, asked.how)) as stopwatch:
+            return stopwatch.memory(settings)
+    (code,) = own.codes([settings])
+    forge.compiled += 1
+    if code.name is None:
+        raise PerfcliError(f"the good side does not compile on its own torch: {code.failure}")
+    return own.value(settings, code.name)

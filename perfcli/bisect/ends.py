@@ -1,0 +1,94 @@
+"""The report of a search and of the comparison of its ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perfcli.bisect import document, view
+from perfcli.bisect.answer import Bisection
+from perfcli.console import output
+from perfcli.console.notes import Notes
+from perfcli.diff.compare import compare
+from perfcli.errors import NotComparable
+from perfcli.model import Comparison
+from perfcli.workflow import obtain as _obtain
+from perfcli.workflow import pair as pairs
+from perfcli.workflow.obtain import How, Obtained
+from perfcli.workflow.request import Job
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    json: Path | None
+    quiet: bool
+    report: bool
+
+
+def worth_comparing(found: Bisection) -> bool:
+    """Not where it was interrupted: nobody waits; nor where a limit came before any answer:
+    compiling both ends to the end would outlast it. Of a catalogue where there is an answer."""
+    if found.stopped == "interrupted":
+        return False
+    if found.direction is not None:
+        return bool(found.cure)
+    return not found.stopped or bool(found.culprits and found.culprits.sets)
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    comparison: Comparison
+    places: list[tuple[str, str]]
+
+
+def compared(
+    jobs: Sequence[Job], how: How, notes: Notes, place: _obtain.Workshop
+) -> Compared | None:
+    """Both compiled to the end, each in a fresh process, or as stored."""
+    try:
+        runs: list[Obtained] = _obtain.obtain(jobs, place.executor, how.fresh, notes, again="")
+        comparison, broken = pairs.judged(compare(runs[0].run, runs[1].run))
+    except NotComparable as error:
+        notes.warn(f"the two ends are not compared: {error}")
+        return None
+    if broken:
+        notes.warn(str(broken))
+    return Compared(comparison, [(run.reference, run.shown_path) for run in runs])
+
+
+def _line(text: str) -> Text:
+    """Commands are to be pasted: they stay in one line."""
+    from rich.text import Text
+
+    if "perfcli compare " in text:
+        return Text(text, no_wrap=True, overflow="ignore")
+    return Text(text)
+
+
+def show(found: Bisection, ends: Compared | None, shown: Shown) -> None:
+    """Writes the report to stdout and, where asked for, the JSON file."""
+    from rich.console import Group
+    from rich.text import Text
+
+    comparison = ends.comparison if ends else None
+    if shown.json is not None:
+        references = [reference for reference, _ in ends.places] if ends else []
+        fields = document.fields(found, comparison, references)
+        output.write_document("bisection", fields, shown.json)
+    lines = [view.verdict(found)] if shown.quiet else view.lines(found)
+    output.show(Group(*map(_line, lines)), shown.json)
+    if ends is None or shown.quiet:
+        return
+    screen = output.screen()
+    head = Text("\nthe two ends:" if found.direction is None else "\nbefore and after:")
+    body = screen.comparison(ends.comparison, ends.places, not shown.report, False)
+    output.show(Group(head, body), shown.json)
+    references = [reference for reference, _ in ends.places]
+    if not shown.report and all(references):
+        line = f"look closer: perfcli compare {' '.join(references)}"
+        output.show(Group(_line(line)), shown.json)

@@ -1,0 +1,148 @@
+"""``.perfcli/bisect/ID.json``: what a search knows, written after each test, read by --resume."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from perfcli.bisect.knowledge import Knowledge, name_of
+from perfcli.errors import NotComparable, PerfcliError
+from perfcli.search.ledger import Code
+from perfcli.search.weighing import Reading
+from perfcli.storing import store
+
+FOLDER = store.FOLDER.parent / "bisect"
+KIND, FORMAT = "bisect-state", 1
+
+Asked = Mapping[str, Any]
+"""What everything known is about: scenario, parameters, device, versions."""
+
+
+class Record:
+    """One search's file. What can't be written is said once, and searched all the same."""
+
+    def __init__(self, asked: Asked, known: Knowledge, search_id: str = "") -> None:
+        self.id = search_id or store.new_id(datetime.now(UTC))
+        self.known = known
+        self.failure = ""
+        self._asked = asked
+
+    @property
+    def path(self) -> Path:
+        return FOLDER / f"{self.id}.json"
+
+    def save(self) -> None:
+        if self.failure:
+            return
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            store.keep_out_of_commits(FOLDER.parent)
+            temporary = self.path.with_suffix(f".{os.getpid()}")
+            temporary.write_text(json.dumps(self._document(), indent=1), encoding="utf-8")
+            os.replace(temporary, self.path)
+        except OSError as error:
+            self.failure = f"can't write {self.path}: {error.strerror or error}"
+
+    def _document(self) -> dict[str, Any]:
+        known = self.known
+        return {
+            "perfcli": KIND,
+            "format": FORMAT,
+            "asked": dict(self._asked),
+            "tests": [
+                {
+                    "settings": json.loads(name),
+                    "code": code.name,
+                    "failure": code.failure,
+                    "inferred": name in known.inferred,
+                }
+                for name, code in known.codes.items()
+            ],
+            "parts": known.parts,
+            "values": known.values,
+            "readings": {
+                key: [[r.log_ratio, r.standard_error] for r in made]
+                for key, made in known.readings.items()
+            },
+        }
+
+
+def resumed(reference: str, asked: Asked) -> Record:
+    """The search with this id, or in this file.
+
+    Raises PerfcliError where there is none, or the file is something else, NotComparable where it
+    is of another scenario, other parameters, another device or torch.
+    """
+    path = Path(reference)
+    if not path.is_file():
+        path = FOLDER / f"{reference}.json"
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError:
+        raise PerfcliError(f"no stored search {reference!r}: {_stored()}") from None
+    except ValueError:
+        raise PerfcliError(f"{path} is not JSON") from None
+    if not isinstance(document, dict) or document.get("perfcli") != KIND:
+        raise PerfcliError(f"{path} is no search of bisect-config")
+    if document.get("format") != FORMAT:
+        raise PerfcliError(
+            f"{path} has format {document.get('format')}, and this perfcli reads {FORMAT}: search "
+            "anew"
+        )
+    try:
+        theirs = document["asked"]
+        _check_same(path, theirs, json.loads(json.dumps(dict(asked))))
+        return Record(asked, _knowledge(document), path.stem)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise PerfcliError(f"{path} is broken ({type(error).__name__}: {error})") from error
+
+
+def _stored() -> str:
+    names: list[str] = []
+    with suppress(OSError):
+        names = sorted(path.stem for path in FOLDER.glob("*.json"))
+    return f"there are {', '.join(names[-5:])}" if names else f"there are none in {FOLDER}"
+
+
+def _check_same(path: Path, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
+    before, now = _flat(theirs), _flat(ours)
+    differing = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+    if differing:
+        shown = ", ".join(
+            f"{name.replace('_', ' ')} {_short(before.get(name))} there, {_short(now.get(name))} "
+            "here"
+            for name in differing
+        )
+        raise NotComparable(f"{path} is another search ({shown}): search anew without --resume")
+
+
+def _flat(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Each parameter by itself: of two long lists nobody sees which one differs."""
+    params = {f"parameter {name}": value for name, value in asked["params"].items()}
+    return {name: value for name, value in asked.items() if name != "params"} | params
+
+
+def _short(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= 40 else f"{text[:12]}…"
+
+
+def _knowledge(document: Mapping[str, Any]) -> Knowledge:
+    return Knowledge(
+        {
+            name_of(test["settings"]): Code(test["code"], test["failure"])
+            for test in document["tests"]
+        },
+        {code: dict(parts) for code, parts in document["parts"].items()},
+        {name_of(test["settings"]) for test in document["tests"] if test["inferred"]},
+        {code: dict(values) for code, values in document["values"].items()},
+        {
+            key: [Reading(float(log), float(error)) for log, error in made]
+            for key, made in document["readings"].items()
+        },
+    )

@@ -1,0 +1,241 @@
+"""Variants of one scenario, compiled as far as a search needs them, each class of code once."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from perfcli.bisect.knowledge import Knowledge, class_of, name_of, parts_of
+from perfcli.bisect.metrics import Metric, value_of
+from perfcli.bisect.space import Settings, Space
+from perfcli.bisect.unread import Unread
+from perfcli.blobs import unpack
+from perfcli.errors import PerfcliError, WorkerFailed
+from perfcli.model import Bundle, CompileRequest, Generated, KernelFacts, KernelText
+from perfcli.search.ledger import Code
+from perfcli.worker.roles import Generator, Made
+from perfcli.workflow.request import describe
+
+_UNSET = ""
+
+
+def common_base(wanted: Sequence[Settings], least: int) -> Settings | None:
+    """Each setting as most of the variants have it. None where fewer than ``least`` of them set
+    all that it sets: what leaves one out can't part from it."""
+    names = dict.fromkeys(name for settings in wanted for name in settings)
+    base = {}
+    for name in sorted(names):
+        values = Counter(_text(settings, name) for settings in wanted)
+        ((text, _),) = values.most_common(1)
+        if text != _UNSET:
+            base[name] = json.loads(text)
+    parting = sum(base.keys() <= settings.keys() for settings in wanted)
+    return base if parting >= least else None
+
+
+def _text(settings: Settings, name: str) -> str:
+    return json.dumps(settings[name]) if name in settings else _UNSET
+
+
+def texts_of(bundle: Bundle) -> list[tuple[KernelFacts, KernelText]]:
+    """All of a variant."""
+    return [(kernel, _text_kernels(kernel, bundle)) for kernel in bundle.run.kernels]
+
+
+def _text_kernels(kernel: KernelFacts, bundle: Bundle) -> KernelText:
+    source = unpack(bundle.blobs[kernel.source])
+    return KernelText(_own_name(kernel.name, source), kernel.language, source, kernel.kind)
+
+
+def _own_name(name: str, source: str) -> str:
+    """In its text, where Inductor may have shortened it: the last function at the top."""
+    if f"def {name}(" in source:
+        return name
+    tops = [line for line in source.splitlines() if line.startswith("def ")]
+    return tops[-1].removeprefix("def ").partition("(")[0] if tops else name
+
+
+class Forge:
+    """``request`` is that of the base: its variant is replaced. ``changed`` is called when there is
+    more to know."""
+
+    def __init__(
+        self,
+        generator: Generator,
+        request: CompileRequest,
+        space: Space,
+        metric: Metric,
+        known: Knowledge,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.request = request
+        self.space = space
+        self.metric = metric
+        self.known = known
+        self.compiled = 0
+        """Variants whose code was generated here; those known before are not counted."""
+        self.failures: dict[str, str] = {}
+        """Why variants that were asked for have no answer, by ``name_of`` their settings."""
+        self.generator = generator
+        self.measured: Callable[[Settings], float] | None = None
+        """What is asked for the metric in place of the code, where there is a device."""
+        self._changed = changed
+        self._bundles: dict[str, Bundle] = {}
+        self._unread = Unread()
+
+    @property
+    def classes(self) -> int:
+        """Of identical code, as far as it decides the metric: all that are known."""
+        known = self.known.codes.items()
+        return len({self._class(code, json.loads(n)).name for n, code in known if code.name})
+
+    def request_of(self, settings: Settings) -> CompileRequest:
+        variant = self.space.variant(settings, self.request.variant.python)
+        return replace(self.request, variant=replace(variant, name=describe(variant)))
+
+    def codes(self, wanted: Sequence[Settings]) -> list[Code]:
+        """The class of each."""
+        found = dict(self.arriving(wanted))
+        return [found[number] for number in range(len(wanted))]
+
+    def arriving(self, wanted: Sequence[Settings]) -> Iterator[tuple[int, Code]]:
+        """The class of each, as they come; those that are not known are compiled. A variant that
+        does not compile has no class; what killed its worker may not do so again, and is not
+        kept."""
+        names = [name_of(settings) for settings in wanted]
+        missing: dict[str, Settings] = {}
+        for number, settings in enumerate(wanted):
+            self._infer(settings)
+            if names[number] in self.known.codes:
+                yield number, self._told(self.known.codes[names[number]], settings)
+            else:
+                missing[names[number]] = settings
+        for name, code in self._compiled(missing):
+            for number, settings in enumerate(wanted):
+                if names[number] == name:
+                    yield number, self._told(code, settings)
+
+    def _compiled(self, missing: dict[str, Settings]) -> Iterator[tuple[str, Code]]:
+        """By name. What the others have in common is compiled once."""
+        if not missing:
+            return
+        base = common_base(list(missing.values()), self.request.jobs + 1)
+        asked = dict(missing)
+        if base is not None and not self._unread.has(base):
+            asked.setdefault(name_of(base), base)
+        for name, code in self._generated(asked, base):
+            if missing.pop(name, None) is not None:
+                yield name, code
+        for name, settings in missing.items():
+            # Left out, as it is the base in all that was read.
+            self._infer(settings)
+            if name in self.known.codes:
+                yield name, self.known.codes[name]
+            else:
+                yield from self._generated({name: settings}, None)
+
+    def _generated(
+        self, asked: dict[str, Settings], base: Settings | None
+    ) -> Iterator[tuple[str, Code]]:
+        names = list(asked)
+        requests = [self.request_of(settings) for settings in asked.values()]
+        common = None if base is None else self.request_of(base)
+        for place, made in self.generator.generate(requests, common):
+            name = names[place]
+            self.compiled += 1
+            code = self._code(made, asked[name])
+            if not isinstance(made, WorkerFailed):
+                self.known.codes[name] = code
+            self._changed()
+            yield name, code
+
+    def _told(self, code: Code, settings: Settings) -> Code:
+        """Its class, on the way to whoever asked for it."""
+        if code.name is None:
+            self.failures[name_of(settings)] = code.failure
+        return self._class(code, settings)
+
+    def _class(self, code: Code, settings: Settings) -> Code:
+        if code.name is None:
+            return code
+        parts = self.known.parts.get(code.name, {})
+        measured = self.measured is not None
+        return Code(class_of(code.name, settings, self.metric, parts, measured))
+
+    def awakes(self, base: Settings, name: str) -> bool:
+        """Whether an option that nobody reads without any change is read in ``base``, or may be."""
+        before = self._unread.is_read(self.space.settings(frozenset()), name)
+        return not before and self._unread.is_read(base, name) is not False
+
+    def _infer(self, settings: Settings) -> None:
+        """Its class, where that needs no compiling."""
+        name = name_of(settings)
+        if name in self.known.codes or (code := self._unread.code_of(settings)) is None:
+            return
+        self.known.codes[name] = Code(code)
+        self.known.inferred.add(name)
+        self._changed()
+
+    def _code(self, made: Made, settings: Settings) -> Code:
+        if isinstance(made, PerfcliError):
+            return Code(None, str(made))
+        self._unread.add(settings, made.code, made.unread)
+        self.known.parts.setdefault(made.code, parts_of(made))
+        code = self._class(Code(made.code), settings).name
+        assert code is not None
+        if not self.has_value(code):
+            self._look(code, made)
+        return Code(made.code)
+
+    def _look(self, code: str, made: Generated) -> None:
+        """Takes the value where the code tells it, else keeps what it is told of. Where it is not
+        known the variant still has its code: another metric may be."""
+        if self.measured is not None or self.metric.is_timed:
+            return
+        if self.metric.kind != "binary":
+            with suppress(PerfcliError):
+                self._know(code, value_of(self.metric, made.bundle.run))
+                return
+        self._bundles[code] = made.bundle
+
+    def _know(self, code: str, value: float) -> None:
+        self.known.values.setdefault(code, {})[self.metric.name] = value
+        self._changed()
+
+    def has_value(self, code: str) -> bool:
+        """Whether ``value`` has nothing to do for this class."""
+        return self.metric.name in self.known.values.get(code, {})
+
+    def value(self, settings: Settings, code: str) -> float:
+        """The exact metric of a class. Raises PerfcliError where it has none, CompileFailed where
+        Triton refuses a kernel."""
+        found = self.known.values.get(code, {}).get(self.metric.name)
+        if found is not None:
+            return found
+        if self.measured is not None:
+            value = self.measured(settings)
+            self._know(code, value)
+            return value
+        bundle = self._bundles.pop(code, None) or self._again(settings)
+        kernels = bundle.run.kernels
+        if self.metric.kind == "binary":
+            request = self.request_of(settings)
+            kernels = self.generator.with_binaries(texts_of(bundle), request)
+        value = value_of(self.metric, bundle.run, kernels)
+        self._know(code, value)
+        return value
+
+    def generate_again(self, settings: Settings) -> float:
+        """Seconds that generating the code takes, nothing else being compiled."""
+        return self._again(settings).run.compile_seconds["trace"]
+
+    def _again(self, settings: Settings) -> Bundle:
+        """Its class is known of an earlier search, its kernels are not."""
+        ((_, made),) = self.generator.generate([self.request_of(settings)])
+        if isinstance(made, PerfcliError):
+            raise made
+        self.compiled += 1
+        return made.bundle

@@ -1,0 +1,136 @@
+"""What a search is at, on stderr: two lines that change on a terminal, a line per test in a log."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from perfcli import units
+from perfcli.bisect.answer import typed
+from perfcli.bisect.forge import Forge
+from perfcli.bisect.metrics import Metric
+from perfcli.console.notes import Notes
+from perfcli.search.question import Answer, Question
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+FIRST = "compiling the first variants"
+
+
+class Watcher:
+    """Called before a question is answered, and with its answer; a context manager."""
+
+    def __init__(self, forge: Forge, metric: Metric, notes: Notes) -> None:
+        self._forge = forge
+        self._metric = metric
+        self._notes = notes
+        self._began = time.monotonic()
+        self._compiled = 0
+        self._bad = self._unresolved = 0
+        self._live: Live | None = None
+        self._asked: set[object] = set()
+        self._drawn = FIRST
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._began
+
+    def __enter__(self) -> Watcher:
+        if sys.stderr.isatty() and not self._notes.quiet:
+            from rich.console import Console
+            from rich.live import Live
+
+            console = Console(stderr=True, markup=False, highlight=False, emoji=False)
+            # Drawn anew at each refresh, so that the seconds go on while something is compiled.
+            self._live = Live(
+                console=console, transient=True, refresh_per_second=4, get_renderable=self._screen
+            )
+            self._live.start()
+        else:
+            self._notes.say(FIRST)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def __call__(self, question: Question[Any], answer: Answer | None) -> None:
+        if self._notes.quiet:
+            return
+        new = question.wanted not in self._asked or question.fresh
+        if answer is not None and new:
+            self._asked.add(question.wanted)
+            self._count(answer)
+        if self._live is not None:
+            self._draw(question)
+            self._live.refresh()
+        elif answer is not None and self._forge.compiled > self._compiled:
+            seconds = units.seconds(self.seconds)
+            self._notes.say(
+                f"{self._tried(question)}: {self._said(answer)} · {self._counts()}, {seconds}"
+            )
+            self._compiled = self._forge.compiled
+
+    def _count(self, answer: Answer) -> None:
+        self._bad += answer.outcome == "bad"
+        self._unresolved += answer.outcome == "unresolved"
+
+    def _draw(self, question: Question[Any]) -> None:
+        """Written here, not in ``_screen``: what it counts is changed by this thread."""
+        left = f" · left: {_left(question)}" if question.suspects is not None else ""
+        lines = f"trying {self._tried(question)}{left}\nknown: {self._counts()}"
+        self._drawn = units.printable(lines)
+
+    def _screen(self) -> Any:
+        from rich.text import Text
+
+        return Text(f"{self._drawn}, {units.seconds(self.seconds)}")
+
+    def _tried(self, question: Question[Any]) -> str:
+        wanted = question.wanted
+        step = f"{question.step}, " if question.step else ""
+        if not isinstance(wanted, frozenset):
+            return f"{step}value {wanted}"
+        if len(wanted) == 1:
+            return step + self._named(next(iter(wanted)))
+        return f"{step}{units.plural(len(wanted), 'change')}" if wanted else step.rstrip(", ")
+
+    def _named(self, key: str) -> str:
+        """A change as it is typed: ``online_softmax=false``."""
+        found = (c for c in self._forge.space.changes if c.key == key)
+        return next((typed(c.name, c.bad) for c in found), key)
+
+    def _counts(self) -> str:
+        forge = self._forge
+        parts = [f"{forge.compiled} compiled", units.plural(forge.classes, "class", "classes")]
+        if self._bad:
+            parts.append(f"{self._bad} bad")
+        if self._unresolved:
+            parts.append(f"{self._unresolved} without an answer")
+        return ", ".join(parts)
+
+    def _said(self, answer: Answer) -> str:
+        if answer.outcome == "unresolved":
+            return f"no answer ({answer.reason[:80]})"
+        if answer.value is None:
+            return answer.outcome
+        return written(self._metric, answer.value)
+
+
+def written(metric: Metric, value: float | None) -> str:
+    """A metric's value for people; of timed ones it is a ratio."""
+    if metric.is_timed:
+        return units.interval(value)
+    return units.writer(metric.of_runs)(value)
+
+
+def _left(question: Question[Any]) -> str:
+    return f"{question.suspects} suspects" if question.suspects != 1 else "1 suspect"

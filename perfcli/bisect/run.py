@@ -1,0 +1,284 @@
+"""bisect-config from its plan to its answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import get_args
+
+from perfcli.bisect import exact, file, metrics, timed
+from perfcli.bisect import sides as _bisect_sides
+from perfcli.bisect.across import across_of, check_comparable
+from perfcli.bisect.answer import Across, Bisection, Cost, Ends
+from perfcli.bisect.ends import Shown, compared, show, worth_comparing
+from perfcli.bisect.exact import Limits
+from perfcli.bisect.file import Record
+from perfcli.bisect.forge import Forge
+from perfcli.bisect.knowledge import Knowledge
+from perfcli.bisect.metrics import Metric
+from perfcli.bisect.progress import Watcher
+from perfcli.bisect.sides import Asked, Sides, compare_command, ends_of, identity, title
+from perfcli.bisect.timed import Clock, Stopwatch, compile_paired
+from perfcli.console import output
+from perfcli.console.notes import Notes
+from perfcli.errors import PerfcliError
+from perfcli.machine import environment
+from perfcli.search.drive import budget
+from perfcli.search.ledger import Ledger
+from perfcli.search.result import Culprits, Direction, Status
+from perfcli.worker.roles import Generator
+from perfcli.workflow import obtain
+from perfcli.workflow import setting as measuring
+from perfcli.workflow.obtain import How
+from perfcli.workflow.request import Question, choose_device
+from perfcli.workflow.setting import Setting
+
+COMPILE_FLOOR = 0.03
+"""Of compile-time, relative; assumed: compiling has no controls that would tell."""
+
+
+def search(asked: Asked, record: Record, generator: Generator, notes: Notes) -> Bisection:
+    """Searches to the end, or to a limit. Raises CompileFailed where an end does not compile, and
+    PerfcliError where there is nothing to search."""
+    plan = asked.plan
+    forge = Forge(generator, plan.base.request, plan.space, asked.metric, record.known, record.save)
+    with Watcher(forge, asked.metric, notes) as watcher:
+        jobs, stops = plan.base.request.jobs, tuple(_stops(asked, forge))
+        limits = Limits(jobs, stops, watcher, asked.max_runs)
+        with closing(_Searched(asked, forge, limits, record)) as searched:
+            found = searched.bisection()
+        cost = Cost(
+            forge.compiled,
+            forge.classes,
+            searched.measurements,
+            watcher.seconds,
+            len(found.failures),
+            len(record.known.inferred),
+        )
+    return replace(found, cost=cost)
+
+
+def _stops(asked: Asked, forge: Forge) -> list[Callable[[Ledger[object]], str]]:
+    """Counted over all searches, unlike those of ``drive``."""
+    stops: list[Callable[[Ledger[object]], str]] = []
+    if (most := asked.max_runs) is not None:
+        reason = f"after {most} runs (--max-runs)"
+        stops.append(lambda _: reason if forge.compiled >= most else "")
+    if asked.budget is not None:
+        stops.append(budget(asked.budget, time.monotonic))
+    return stops
+
+
+class _Searched:
+    def __init__(self, asked: Asked, forge: Forge, limits: Limits, record: Record) -> None:
+        self._asked = asked
+        self._forge = forge
+        self._limits = limits
+        self._record = record
+        self._stopwatch: Stopwatch | None = None
+        self._clock = self._made_clock()
+
+    def close(self) -> None:
+        if self._stopwatch is not None:
+            self._stopwatch.close()
+
+    @property
+    def measurements(self) -> int:
+        return self._clock.measurements if self._clock else 0
+
+    def _made_clock(self) -> Clock | None:
+        asked, forge = self._asked, self._forge
+        if asked.metric.kind == "compile":
+            measure = lambda settings: compile_paired(forge, settings)  # noqa: E731
+            return Clock(forge, measure, COMPILE_FLOOR, self._record.save)
+        if asked.setting is None:
+            return None
+        stopwatch = Stopwatch.of(forge, asked.setting, asked.plan.base, asked.how)
+        self._stopwatch = stopwatch
+        if asked.metric.kind == "memory":
+            forge.measured = stopwatch.memory
+            return None
+        return Clock(forge, stopwatch.paired, stopwatch.floor(), self._record.save)
+
+    def bisection(self) -> Bisection:
+        asked = self._asked
+        blank = Bisection(
+            self._record.id,
+            asked.question.scenario,
+            asked.plan.base.request.params,
+            asked.metric,
+            asked.plan.space.changes,
+            Cost(0, 0, 0, 0.0),
+            title=title(asked),
+        )
+        found = self._catalogue(blank) if asked.direction else self._sides(blank)
+        return replace(found, failures=dict(self._forge.failures))
+
+    # --- a catalogue ---------------------------------------------------------------------------
+
+    def _catalogue(self, blank: Bisection) -> Bisection:
+        direction = self._asked.direction
+        assert direction is not None
+        if self._clock:
+            best = timed.timed_best(self._clock, direction, self._limits)
+        else:
+            best = exact.best_of(self._forge, direction, self._limits)
+        found = replace(blank, direction=direction, improvement=best, stopped=best.stopped)
+        if not best.best:
+            return found
+        subset = frozenset(change.key for change in best.best)
+        settings = self._forge.space.settings(subset)
+        base = self._forge.space.settings(frozenset())
+        return replace(found, cure=settings, command=compare_command(self._asked, base, settings))
+
+    # --- between two sides ---------------------------------------------------------------------
+
+    def _sides(self, blank: Bisection) -> Bisection:
+        forge, asked = self._forge, self._asked
+        known = timed.timed_ends(self._clock) if self._clock else exact.exact_ends(forge)
+        found = replace(blank, ends=known, across=across_of(asked, forge))
+        if status := nothing_to_search(known, found.across):
+            return replace(found, culprits=Culprits(status))
+        if self._clock:
+            culprits = timed.timed_culprits(self._clock, known, self._limits)
+        else:
+            culprits = exact.culprits_of(forge, known, self._limits)
+        found = replace(found, culprits=culprits, stopped=culprits.stopped)
+        if culprits.sets:
+            found = self._cured(found, culprits)
+        if asked.flip and not self._clock and not culprits.stopped:
+            flips = exact.flips_of(forge, culprits, known, self._limits)
+            stopped = next((f.flip.stopped for f in flips if f.flip.stopped), "")
+            found = replace(found, flips=tuple(flips), stopped=stopped)
+        return found
+
+    def _cured(self, found: Bisection, culprits: Culprits) -> Bisection:
+        space = self._forge.space
+        blamed = {option.key for culprit in culprits.sets for option in culprit.options}
+        bad = space.settings(space.everything)
+        cured = space.settings(space.everything - blamed)
+        return replace(found, cure=cured, command=compare_command(self._asked, bad, cured))
+
+
+def nothing_to_search(known: Ends, across: Across | None) -> Status | None:
+    """Between two installations the good torch itself counts: its options on the bad torch may be
+    better than bad where the good torch is not."""
+    if across is not None and across.good_value >= known.bad:
+        return "not worse"
+    if known.is_worse:
+        return None
+    return "not worse" if across is None else "not explained"
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """Options of bisect-config alone."""
+
+    metric: str
+    good: tuple[str, ...]
+    bad: tuple[str, ...]
+    good_python: str | None
+    bad_python: str | None
+    direction: str | None
+    max_runs: int | None
+    budget: float | None
+    flip: bool
+    resume: str | None
+
+
+def bisect(
+    question: Question,
+    typed: Typed,
+    timing: measuring.Asked,
+    how: How,
+    shown: Shown,
+    notes: Notes,
+) -> int:
+    """The exit code. Raises PerfcliError for what the user got wrong, and what compiling raises."""
+    output.check_writable(shown.json)
+    device, _ = choose_device(question.device, question.target)
+    metric = metrics.find(typed.metric, device)
+    sides = Sides(typed.good, typed.bad, typed.good_python, typed.bad_python)
+    direction = _direction(typed, sides)
+    setting = _setting(question, metric, timing, how)
+    question = replace(question, threads=setting.threads if setting else None)
+    place = obtain.workshop(how, question.device)
+    plan = _bisect_sides.plan(question, sides, metric, place.probe)
+    for job in {job.interpreter.torch: job for job in plan.jobs}.values():
+        if warning := environment.torch_warning(job.interpreter.torch):
+            notes.warn(warning)
+    asked = Asked(
+        question,
+        plan,
+        metric,
+        how,
+        direction,
+        setting,
+        typed.max_runs,
+        typed.budget,
+        typed.flip,
+    )
+    check_comparable(asked)
+    known = identity(asked)
+    resumed = file.resumed(typed.resume, known) if typed.resume else None
+    record = resumed or file.Record(known, Knowledge())
+    generator = _generator(how)
+    try:
+        found = search(asked, record, generator, notes)
+    finally:
+        generator.close()
+        record.save()
+        if record.failure:
+            notes.warn(f"{record.failure}; the search can't be resumed")
+    jobs = ends_of(asked, found.cure)
+    ends = compared(jobs, how, notes, place) if worth_comparing(found) else None
+    show(found, ends, shown)
+    return found.exit_code
+
+
+def _direction(typed: Typed, sides: Sides) -> Direction | None:
+    if not sides.is_catalogue:
+        if typed.direction:
+            raise PerfcliError(
+                "--direction is for the catalogue: leave it out, or leave out the bad side"
+            )
+        return None
+    chosen = typed.direction or "worsen"
+    for known in get_args(Direction):
+        if chosen == known:
+            return chosen  # type: ignore[return-value]  # one of the two
+    raise PerfcliError(f"--direction is improve or worsen, not {chosen!r}")
+
+
+def _setting(
+    question: Question, metric: Metric, timing: measuring.Asked, how: How
+) -> Setting | None:
+    """How to measure; None for metrics that need no device. Raises PerfcliError where the metric
+    needs one that is not there."""
+    if metric.kind not in ("time", "memory"):
+        timing.refuse(f"{metric.name} is not measured on a device")
+        return None
+    if metric.kind == "memory" and not timing.typed and question.device == "cpu":
+        return None
+    setting = measuring.settle(question, timing, how)
+    if metric.kind == "memory":
+        return setting if setting and setting.device == "cuda" else None
+    if setting is None:
+        where = f"--target {question.target} is no device" if question.target else "none is here"
+        raise PerfcliError(
+            f"{metric.name} is measured on a device, and {where}: give --device cpu, or call "
+            "perfcli where the GPU is; spills, bytes, lower-bound and others need none"
+        )
+    return setting
+
+
+def _generator(how: How) -> Generator:
+    if plan := obtain.fake_plan(how):
+        from perfcli.fake.executor import FakeGenerator
+
+        return FakeGenerator(plan)
+    from perfcli.worker.template import TemplateProcess
+
+    return TemplateProcess(how.timeout)

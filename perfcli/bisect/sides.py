@@ -1,0 +1,204 @@
+"""From what is typed of good and bad to what differs between them."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from perfcli import units
+from perfcli.bisect import space as spaces
+from perfcli.bisect.metrics import Metric
+from perfcli.bisect.space import Installations, Settings, Space
+from perfcli.errors import PerfcliError
+from perfcli.loading import registry, userfile
+from perfcli.options import assignments, performance
+from perfcli.search.result import Direction
+from perfcli.workflow.fingerprint import code_hash, fingerprint
+from perfcli.workflow.obtain import How
+from perfcli.workflow.request import Job, Probe, Question, Side, describe, make_jobs
+from perfcli.workflow.setting import Setting
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """As typed: ``OPT=VAL``, or files of them."""
+
+    good: tuple[str, ...] = ()
+    bad: tuple[str, ...] = ()
+    good_python: str | None = None
+    bad_python: str | None = None
+
+    @property
+    def is_catalogue(self) -> bool:
+        """Nothing is said of a bad side: the catalogue is searched, on top of what is good."""
+        return not self.bad and not self.bad_python
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is searched. ``jobs`` compile both ends as compare does; of a catalogue the second is
+    not there."""
+
+    space: Space
+    jobs: tuple[Job, ...]
+    installations: Installations | None = None
+
+    @property
+    def base(self) -> Job:
+        """All variants are compiled with its interpreter."""
+        return self.jobs[-1]
+
+
+def plan(question: Question, sides: Sides, metric: Metric, probe: Probe) -> Plan:
+    """Raises PerfcliError for what the user got wrong, and where nothing differs."""
+    good = Side(tuple(_assignments(sides.good)), sides.good_python)
+    bad = Side(tuple(_assignments(sides.bad)), sides.bad_python or sides.good_python)
+    if sides.is_catalogue:
+        return _catalogue(question, good, metric, probe)
+    jobs = make_jobs(question, [good, bad], probe)
+    ours, theirs = (job.request.variant for job in jobs)
+    catalogues = [assignments.load_catalogue(job.interpreter.torch_dir) for job in jobs]
+    if jobs[0].interpreter.torch_dir == jobs[1].interpreter.torch_dir:
+        found = spaces.between(ours, theirs, catalogues[1])
+        return Plan(_checked(found), tuple(jobs))
+    installations = spaces.installations(ours, theirs, catalogues[0], catalogues[1])
+    return Plan(installations.space, tuple(jobs), installations)
+
+
+def _catalogue(question: Question, side: Side, metric: Metric, probe: Probe) -> Plan:
+    (job,) = make_jobs(question, [side], probe)
+    request = job.request
+    catalogue = assignments.load_catalogue(job.interpreter.torch_dir)
+    choices = performance.usable(
+        performance.for_torch(catalogue.entries),
+        request.device,
+        has_device=metric.kind == "time",
+    )
+    if request.device == "cpu":  # what perfcli brings to older releases is about Triton's kernels
+        choices = tuple(choice for choice in choices if not choice.entry.note)
+    return Plan(_checked(spaces.of_catalogue(choices, request.variant)), (job,))
+
+
+def _checked(space: Space) -> Space:
+    if not space.changes:
+        raise PerfcliError(
+            "nothing differs between the good and the bad side: give --bad OPT=VAL something that "
+            "is not the default, or leave both out to search the catalogue"
+        )
+    return space
+
+
+def _assignments(typed: Sequence[str]) -> list[str]:
+    found = []
+    for text in typed:
+        if "=" not in text and text.endswith(".toml"):
+            found += _of_file(Path(text))
+        else:
+            found.append(text)
+    return found
+
+
+def _of_file(path: Path) -> list[str]:
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise PerfcliError(f"can't read {path}: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise PerfcliError(f"{path} is not TOML: {error}") from error
+    settings = spaces.flatten(document, str(path))
+    return [f"{name}={units.setting(value)}" for name, value in settings]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is searched, and how far."""
+
+    question: Question
+    plan: Plan
+    metric: Metric
+    how: How
+    direction: Direction | None = None
+    """Of a catalogue."""
+    setting: Setting | None = None
+    """How to measure, where there is a device."""
+    max_runs: int | None = None
+    budget: float | None = None
+    flip: bool = True
+
+
+def identity(asked: Asked) -> dict[str, Any]:
+    """What everything that a search finds out is about."""
+    request, place = asked.plan.base.request, asked.plan.base.interpreter
+    return {
+        "scenario": request.scenario,
+        "file": _file_digest(request.scenario),
+        "params": dict(request.params),
+        "preset": request.preset,
+        "device": request.device,
+        "target": request.target.name if request.target else None,
+        "dynamic": request.dynamic,
+        "threads": request.threads,
+        "torch": place.torch,
+        "triton": place.triton,
+        "python": place.version,
+        "perfcli_code": code_hash(),
+    }
+
+
+def _file_digest(scenario: str) -> str:
+    """SHA-256 of a user's file; empty for shipped scenarios."""
+    if not registry.is_user_file(scenario):
+        return ""
+    path, _ = userfile.split(scenario)
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+def title(asked: Asked) -> str:
+    """``gqa-transformer · layers=3 · h100``."""
+    question, request = asked.question, asked.plan.base.request
+    place = request.target.name if request.target else request.device
+    preset = f"preset {question.preset}" if question.preset else ""
+    params = " ".join(question.params)
+    return " · ".join(filter(None, [question.scenario, preset, params, place]))
+
+
+def ends_of(asked: Asked, cured: Settings | None) -> list[Job]:
+    """The jobs whose comparison is shown: of two sides as they are; of a catalogue the base and its
+    best set."""
+    if asked.direction is None:
+        return list(asked.plan.jobs)
+    base = asked.plan.base
+    variant = asked.plan.space.variant(cured or {}, base.request.variant.python)
+    request = replace(base.request, variant=replace(variant, name=describe(variant)))
+    # Runs are found by their fingerprint: it has to be that of these settings.
+    return [
+        base,
+        replace(base, request=request, fingerprint=fingerprint(request, base.interpreter)),
+    ]
+
+
+def compare_command(asked: Asked, a: Settings, b: Settings) -> str:
+    """The command line that shows what the second settings do."""
+    question, python = asked.question, asked.plan.base.request.variant.python
+    words = ["perfcli", "compare", question.scenario]
+    for param in question.params:
+        words += ["-p", param]
+    typed: list[tuple[str, str | None]] = [
+        ("--preset", question.preset),
+        ("--target", question.target),
+        ("--device", question.device),
+        ("--a-python", python),
+        ("--b-python", python),
+    ]
+    for option, given in typed:
+        words += [option, given] if given else []
+    words += ["--dynamic"] if question.dynamic else []
+    for side, settings in (("-a", a), ("-b", b)):
+        for name, value in settings.items():
+            words += [side, f"{name}={units.setting(value)}"]
+    return shlex.join(words)

@@ -1,0 +1,299 @@
+"""The searches of bisect-config for timed metrics: sequential tests against the good end."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from perfcli.bisect.answer import Ends
+from perfcli.bisect.exact import Limits, Tests, ends, run
+from perfcli.bisect.forge import Forge
+from perfcli.bisect.knowledge import name_of, pair_of
+from perfcli.bisect.metrics import Metric
+from perfcli.bisect.space import Settings
+from perfcli.console.notes import Notes, Reporter
+from perfcli.errors import CompileFailed, PerfcliError
+from perfcli.interleave import environments
+from perfcli.model import Prepared, Round
+from perfcli.search.culprits import find_culprits
+from perfcli.search.improve import find_best
+from perfcli.search.ledger import Code
+from perfcli.search.question import Answer, Evidence, Subset
+from perfcli.search.result import Culprits, Direction, Improvement
+from perfcli.search.sequential import OVERCONFIDENT, Sequential
+from perfcli.search.weighing import LogRatio, Reading
+from perfcli.workflow import bench as _bench
+from perfcli.workflow.bench import Bench, Watch
+from perfcli.workflow.obtain import How
+from perfcli.workflow.request import Job
+from perfcli.workflow.setting import Setting, why_not
+
+COMPILES = 4
+"""Pairs of compilations in one reading of compile-time."""
+NORMAL_95 = 1.96
+LEAST_ERROR = 1e-6
+"""Of a log ratio: no clock is better, and a standard error of 0 would be believed for ever."""
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """``good`` and ``other`` are seconds, medians."""
+
+    reading: Reading
+    good: float
+    other: float
+
+
+Measure = Callable[[Settings], Paired]
+
+
+@dataclass(frozen=True, slots=True)
+class Stopwatch:
+    """Measures steps. ``job`` is the base's, from which both sides are made. ``place`` serves all
+    measurements of a search: what one of them compiled and tuned the next ones find."""
+
+    forge: Forge
+    setting: Setting
+    job: Job
+    how: How
+    place: Bench
+
+    @classmethod
+    def of(cls, forge: Forge, setting: Setting, job: Job, how: How) -> Stopwatch:
+        """To be closed. Raises PerfcliError where this torch can't use the device."""
+        if reason := why_not([job], setting):
+            raise PerfcliError(f"nothing can be measured: {reason}")
+        return cls(forge, setting, job, how, _bench.bench(setting, [job, job], how))
+
+    def close(self) -> None:
+        self.place.close()
+
+    def job_of(self, settings: Settings) -> Job:
+        return replace(self.job, request=self.forge.request_of(settings))
+
+    def paired(self, settings: Settings) -> Paired:
+        """One measurement, raw values stored. Raises what measuring raises."""
+        good = self.forge.space.settings(frozenset())
+        jobs = [self.job_of(good), self.job_of(settings)]
+        plan = self.setting.plan(jobs)
+        metric = self.forge.metric
+        plan = replace(plan, kernels=metric.name == "device-time")
+        opening = _bench.begun(plan, self.job.request.scenario)
+        silent = Notes(quiet=True)
+        variants = (jobs[0].request.variant, jobs[1].request.variant)
+
+        def ready(base: Prepared, head: Prepared) -> None:
+            environments.check(base, head, variants, self.setting.asked.allow_env)
+
+        with Reporter(["good", "bad", "both"], silent) as progress:
+            watch = Watch(opening, progress, silent)
+            measured = _bench.raced(plan, self.place, watch, self._enough, ready)
+            watch.end(measured.stopped, measured.method)
+        if measured.stopped == "interrupted":
+            raise KeyboardInterrupt
+        return _paired(metric, measured.rounds)
+
+    def _enough(self, rounds: Sequence[Round]) -> str | None:
+        from perfcli.stats import stopping
+
+        return stopping.enough(rounds, self.floor())
+
+    def floor(self) -> float:
+        """Relative; below it nothing is told from noise."""
+        from perfcli.stats import floor
+
+        return floor.find(self.setting.device, ()).inside
+
+    def memory(self, settings: Settings) -> float:
+        """Peak bytes allocated in one warm step. Raises PerfcliError where it is not known."""
+        job = self.job_of(settings)
+        worker = self.place.start(self.setting.plan([job, job]).head, lambda phase: None)
+        try:
+            peak = worker.prepare().memory
+        finally:
+            worker.close()
+        if peak is None or peak.peak_allocated_bytes is None:
+            raise PerfcliError("the device does not tell its peak memory")
+        return float(peak.peak_allocated_bytes)
+
+
+def _paired(metric: Metric, rounds: Sequence[Round]) -> Paired:
+    """Raises PerfcliError where the rounds are too few for an interval."""
+    from perfcli.stats import hierarchy, series
+
+    if metric.name == "device-time":
+        profiled = [r for r in rounds if r.kind == "kernels"]
+        steps = series.join(profiled, lambda r: _busy(r, "base"), lambda r: _busy(r, "head"))
+    else:
+        steps = series.of_steps(rounds)
+    found = hierarchy.estimate(steps)
+    if found.ratio is None or found.half_width is None:
+        raise PerfcliError(f"measured, and not enough for an interval: {found.why or 'few rounds'}")
+    error = max(found.half_width / NORMAL_95, LEAST_ERROR)
+    reading = Reading(math.log(found.ratio), error)
+    return Paired(reading, statistics.median(steps.base), statistics.median(steps.head))
+
+
+def _busy(measured: Round, side: str) -> float | None:
+    """Seconds that all launches of a step take on the device, its median over the steps."""
+    turn = measured.base if side == "base" else measured.head
+    steps = [sum(launches) for launches in turn.launches if launches]
+    return statistics.median(steps) if steps else None
+
+
+def compile_paired(forge: Forge, settings: Settings) -> Paired:
+    """Code generated for the good end and for a variant in turns, nothing beside it."""
+    good = forge.space.settings(frozenset())
+    times = [(forge.generate_again(good), forge.generate_again(settings)) for _ in range(COMPILES)]
+    logs = [math.log(other / base) for base, other in times]
+    error = statistics.stdev(logs) / math.sqrt(len(logs))
+    bases, others = zip(*times, strict=True)
+    reading = Reading(statistics.fmean(logs), max(error, LEAST_ERROR))
+    return Paired(reading, statistics.median(bases), statistics.median(others))
+
+
+END_MEASUREMENTS = 4
+"""At most, of the bad end: what it differs by is what all else is held against."""
+LEAST = 2
+"""Measurements before a set is judged, but where one says it three times over: between processes
+they scatter by more than they say."""
+SURE = 3.0
+"""Standard errors."""
+
+
+@dataclass(slots=True)
+class Clock:
+    """Measures variants, and keeps what was measured. ``floor`` is relative."""
+
+    forge: Forge
+    measure: Measure
+    floor: float
+    changed: Callable[[], None] = lambda: None
+    measurements: int = 0
+    last: Paired | None = None
+
+    def reading(self, settings: Settings) -> Reading:
+        """A new one, kept at once. Raises what measuring raises."""
+        self.last = self.measure(settings)
+        self.measurements += 1
+        self.kept(self._class(settings)).append(self.last.reading)
+        self.changed()
+        return self.last.reading
+
+    def kept(self, code: str) -> list[Reading]:
+        key = pair_of(self.good, code, self.forge.metric)
+        return self.forge.known.readings.setdefault(key, [])
+
+    @property
+    def good(self) -> str:
+        """The class of no change."""
+        return self._class(self.forge.space.settings(frozenset()))
+
+    def _class(self, settings: Settings) -> str:
+        (code,) = self.forge.codes([settings])
+        return _named(code)
+
+    def earlier(self) -> dict[str, list[Reading]]:
+        """Copies: ``Sequential`` appends what it measures to its own."""
+        found = self.forge.known.readings_against(self.good, self.forge.metric)
+        return {code: list(made) for code, made in found.items()}
+
+    def until_sure(self, settings: Settings, code: str, most: int) -> Evidence:
+        """All readings of a class together, once they are surely apart from the good end and its
+        noise, or as many as ``most``."""
+        while True:
+            found = together(self.kept(code))
+            sure = SURE if found.measurements >= LEAST else SURE * OVERCONFIDENT
+            if found.measurements >= most or self.is_apart(found, sure):
+                return found
+            self.reading(settings)
+
+    def is_apart(self, found: Evidence, sure: float = SURE) -> bool:
+        """By ``sure`` standard errors, and as surely more than noise."""
+        if found.mean is None or found.standard_error is None:
+            return False
+        noise = sure / SURE * math.log1p(self.floor)
+        return abs(found.mean) > max(sure * found.standard_error, noise)
+
+
+def _named(code: Code) -> str:
+    if code.name is None:
+        raise CompileFailed(code.failure)
+    return code.name
+
+
+def together(readings: list[Reading]) -> Evidence:
+    """Their weighted mean."""
+    return LogRatio(1.0).weigh(readings)
+
+
+def timed_ends(clock: Clock) -> Ends:
+    """Both ends measured against each other. Raises CompileFailed where one does not compile."""
+    good, bad = ends(clock.forge)
+    settings = clock.forge.space.settings(clock.forge.space.everything)
+    if good == bad:
+        raise PerfcliError(
+            "both sides generate the same code and run it in the same way: there is nothing to "
+            "measure"
+        )
+    found = clock.until_sure(settings, bad, END_MEASUREMENTS)
+    if clock.last is None:  # all of it was known: seconds are wanted, too
+        clock.reading(settings)
+        found = together(clock.kept(bad))
+    assert clock.last is not None
+    assert found.mean is not None
+    assert found.standard_error is not None
+    half = NORMAL_95 * found.standard_error
+    return Ends(
+        clock.last.good,
+        clock.last.other,
+        math.exp(found.mean),
+        math.exp(found.mean - half),
+        math.exp(found.mean + half),
+        clock.floor,
+    )
+
+
+def timed_culprits(clock: Clock, known: Ends, limits: Limits) -> Culprits:
+    """Between two ends, the bad one surely slower."""
+    forge = clock.forge
+    assert known.ratio is not None
+    assert known.low is not None
+    error = (math.log(known.ratio) - math.log(known.low)) / NORMAL_95
+    weighing = LogRatio(math.log(known.ratio), error, math.log1p(clock.floor) / 2)
+    good = clock.good
+
+    def measure(settings: str) -> Reading:
+        return clock.reading(json.loads(settings))
+
+    judge = Sequential(measure, weighing, least=LEAST, earlier=clock.earlier())
+
+    def answer(settings: Settings, code: str, fresh: bool) -> Answer:
+        if code == good:
+            return Answer("good", 1.0)
+        return judge.judge(name_of(settings), code, fresh)
+
+    tests: Tests[Subset] = Tests(forge, forge.space.settings, answer)
+    return run(find_culprits(forge.space.changes), tests, limits)
+
+
+def timed_best(clock: Clock, direction: Direction, limits: Limits) -> Improvement:
+    """The best or worst set of a catalogue, as a ratio to no change; what is not surely apart from
+    it counts as no change."""
+    forge = clock.forge
+
+    def answer(settings: Settings, code: str, fresh: bool) -> Answer:
+        if code == clock.good:
+            return Answer("good", 1.0)
+        found = clock.until_sure(settings, code, LEAST + 1)
+        apart = clock.is_apart(found) and found.mean is not None
+        return Answer("good", math.exp(found.mean or 0.0) if apart else 1.0)
+
+    tests: Tests[Subset] = Tests(forge, forge.space.settings, answer)
+    found = run(find_best(forge.space.changes, direction), tests, limits)
+    if found.baseline is not None and found.baseline.outcome == "unresolved":
+        raise CompileFailed(f"without any change it does not compile: {found.baseline.reason}")
+    return found

@@ -1,0 +1,186 @@
+"""``[tool.perfcli]`` to begin with: added to pyproject.toml, or a perfcli.toml of its own."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from perfcli import units
+from perfcli.ci.files import Step, check_inside, filled, put, quoted
+from perfcli.errors import PerfcliError
+
+PROJECT = Path("pyproject.toml")
+OWN = Path("perfcli.toml")
+BASELINE = "perfcli-baseline.toml"
+MOST_FILES = 2000
+BUILDERS = ("scenario", "build", "make", "make_model")
+"""Names of functions that perfcli takes for a scenario without being told."""
+
+EXAMPLE = """\
+# An example that comes with perfcli; put a model of your own in its place: a function without
+# arguments that returns (module or function, inputs), or (module, inputs, "training").
+# scenario = {hint}
+name = "example"
+scenario = "rmsnorm"
+preset = "smoke"
+"""
+FOUND = """\
+name = {name}
+scenario = {scenario}
+"""
+
+
+def write(root: Path) -> Step:
+    """The configuration, where there is none; what is there is never touched."""
+    if (root / OWN).exists():
+        return Step(f"kept   {OWN}")
+    check_inside(root, OWN)  # a link that leads nowhere
+    path = root / PROJECT
+    if not path.exists():
+        return put(root, OWN, _plain(_text(root)), force=False)
+    try:
+        old = path.read_bytes().decode("utf-8")
+        document = tomllib.loads(old)
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise PerfcliError(f"can't read {PROJECT}: {error}") from error
+    if "perfcli" in document.get("tool", {}):
+        return Step(f"kept   {PROJECT}, which has [tool.perfcli]")
+    return _appended(root, path, old, document)
+
+
+def _appended(root: Path, path: Path, old: str, document: dict[str, object]) -> Step:
+    """Behind all that is there, in its line ends; into a file of its own where TOML has no way to
+    do that (``tool = { … }`` is closed)."""
+    end = "\r\n" if "\r\n" in old else "\n"
+    gap = "" if not old else end if old.endswith("\n") else end * 2
+    new = old + gap + _text(root).replace("\n", end)
+    try:
+        tool = tomllib.loads(new)["tool"]
+    except tomllib.TOMLDecodeError:
+        return put(root, OWN, _plain(_text(root)), force=False)
+    tool.pop("perfcli")
+    if tool != document.get("tool", {}):
+        return put(root, OWN, _plain(_text(root)), force=False)
+    check_inside(root, PROJECT)
+    try:
+        path.write_bytes(new.encode("utf-8"))
+    except OSError as error:
+        raise PerfcliError(f"can't write {PROJECT}: {error.strerror or error}") from error
+    return Step(f"added  [tool.perfcli] to {PROJECT}", written=PROJECT)
+
+
+def _text(root: Path) -> str:
+    candidates = list(_candidates(root))
+    for path, name in candidates:
+        if name:
+            scenario = quoted(f"{path.as_posix()}:{name}")
+            check = FOUND.format(name=quoted(units.printable(path.stem)), scenario=scenario)
+            break
+    else:
+        hint = candidates[0][0].as_posix() if candidates else "path/to/model.py"
+        check = EXAMPLE.format(hint=quoted(f"{hint}:build"))
+    return filled("config.toml", {"@CHECK@\n": check})
+
+
+def _plain(text: str) -> str:
+    """As perfcli.toml has it: without the prefix that pyproject.toml needs."""
+    return text.replace("[tool.perfcli]\n", "").replace("[tool.perfcli.", "[")
+
+
+def place(root: Path) -> Path:
+    """Where the configuration is, once it is written."""
+    return OWN if (root / OWN).exists() else PROJECT
+
+
+def next_steps(root: Path, written: Sequence[Path]) -> list[str]:
+    """Empty where somebody has configured it before and a baseline is there."""
+    steps = []
+    text = (root / place(root)).read_text(encoding="utf-8", errors="replace")
+    if 'scenario = "rmsnorm"' in text:
+        steps.append(f"name your own model in {place(root)}")
+    files = [path.as_posix() for path in written]
+    there = (place(root).as_posix(), BASELINE)
+    files += [name for name in there if name not in files and _is_new(root, name)]
+    if not (root / BASELINE).exists():
+        steps.append('perfcli baseline update --reason "first baseline"')
+        files.append(BASELINE)
+    if files:
+        steps.append(f"git add {' '.join(files)}, and commit")
+    return steps
+
+
+def _is_new(root: Path, name: str) -> bool:
+    """Whether a file is there that git does not know yet; False where there is no repository."""
+    command = ["git", "-C", str(root), "ls-files", "--error-unmatch", "--", name]
+    try:
+        done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, check=False)
+    except OSError:
+        return False
+    return done.returncode == 1 and (root / name).exists()
+
+
+# --- models that the repository has ------------------------------------------------------------
+
+
+def _candidates(root: Path) -> Iterator[tuple[Path, str]]:
+    """Files with a module of torch, and the function of theirs that is a scenario as it stands,
+    empty where there is none; read, never run."""
+    for path in _python_files(root):
+        try:
+            text = path.read_text(encoding="utf-8")
+            tree = ast.parse(text) if "torch" in text else None
+        except (OSError, UnicodeDecodeError, SyntaxError, ValueError, RecursionError):
+            continue
+        if tree is None:
+            continue
+        name = next((n.name for n in tree.body if _is_scenario(n)), "")  # type: ignore[attr-defined]
+        if name or any(isinstance(n, ast.ClassDef) and _is_module(n) for n in tree.body):
+            yield path.relative_to(root), name
+
+
+def _python_files(root: Path) -> Iterator[Path]:
+    """The repository's own, in a settled order; not those of environments, builds and tests."""
+    left, folders = MOST_FILES, [root]
+    while folders and left:
+        folder = folders.pop(0)
+        try:
+            entries = sorted(folder.iterdir())
+        except OSError:
+            continue
+        for entry in entries:
+            if entry.name.startswith(".") or entry.is_symlink():
+                continue
+            if entry.is_dir():
+                if entry.name not in _OTHERS and not (entry / "pyvenv.cfg").exists():
+                    folders.append(entry)
+            elif entry.suffix == ".py" and left:
+                left -= 1
+                yield entry
+
+
+_OTHERS = {"build", "dist", "node_modules", "site-packages", "tests", "test", "third_party", "venv"}
+
+
+def _is_module(node: ast.ClassDef) -> bool:
+    return any(ast.unparse(base).endswith("Module") for base in node.bases)
+
+
+def _is_scenario(node: ast.stmt) -> bool:
+    """``def build(): … return module, (inputs,)``"""
+    if not isinstance(node, ast.FunctionDef) or node.name not in BUILDERS:
+        return False
+    arguments = node.args
+    if len(arguments.defaults) < len(arguments.args) + len(arguments.posonlyargs):
+        return False
+    if any(default is None for default in arguments.kw_defaults):
+        return False
+    returned = [n.value for n in ast.walk(node) if isinstance(n, ast.Return)]
+    return any(
+        isinstance(value, ast.Tuple)
+        and len(value.elts) in (2, 3)
+        and isinstance(value.elts[1], ast.Tuple)
+        for value in returned
+    )

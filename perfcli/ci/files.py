@@ -1,0 +1,196 @@
+"""Files of CI services, from the templates in ``data/ci``."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from perfcli import __version__
+from perfcli.errors import PerfcliError
+from perfcli.machine import environment
+
+TEMPLATES = Path(__file__).resolve().parent.parent / "data" / "ci"
+WITHOUT_TORCH = ("2.13.0", "3.7.1")
+"""torch and triton to write where none is installed."""
+
+GITHUB = Path(".github/workflows/perfcli.yml")
+GITLAB = Path(".gitlab/perfcli.yml")
+GITLAB_MAIN = Path(".gitlab-ci.yml")
+PRE_COMMIT = Path(".pre-commit-config.yaml")
+INCLUDE = "include:\n  - local: .gitlab/perfcli.yml\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What was done to a file, in a line, and what is left to do, empty where nothing is."""
+
+    line: str
+    next: str = ""
+    written: Path | None = None
+
+
+def check_root(folder: Path) -> None:
+    """Raises PerfcliError below a repository's root: CI services read their files there alone."""
+    above = next((each for each in folder.parents if (each / ".git").exists()), None)
+    if above is not None and not (folder / ".git").exists():
+        raise PerfcliError(f"CI files belong into the repository's root: cd {above} first")
+
+
+def usual(root: Path) -> str:
+    """The service that the repository seems to use."""
+    is_gitlab = (root / GITLAB_MAIN).exists() and not (root / ".github").exists()
+    return "gitlab" if is_gitlab else "github"
+
+
+def values(root: Path) -> dict[str, str]:
+    """What the templates leave open: versions of this environment, and the main branch."""
+    try:
+        found = environment.probe(needs_triton=False)
+        torch, triton = found.torch.partition("+")[0], found.triton or WITHOUT_TORCH[1]
+    except PerfcliError:
+        torch, triton = WITHOUT_TORCH
+    return {
+        "@TORCH@": torch,
+        "@TRITON@": triton,
+        "@PERFCLI@": __version__,
+        "@PYTHON@": f"{sys.version_info.major}.{sys.version_info.minor}",
+        "@BRANCH@": _main_branch(root),
+    }
+
+
+def _main_branch(root: Path) -> str:
+    """As the remote calls it, else ``main``; never more than a plain name."""
+    head = root / ".git" / "refs" / "remotes" / "origin" / "HEAD"
+    try:
+        name = head.read_text(encoding="utf-8").strip().rpartition("refs/remotes/origin/")[2]
+    except (OSError, UnicodeDecodeError):
+        return "main"
+    plain = name and all(c.isalnum() or c in "-_./" for c in name)
+    return name if plain else "main"
+
+
+def write(root: Path, service: str, values: Mapping[str, str], force: bool) -> Iterator[Step]:
+    if service == "github":
+        yield put(root, GITHUB, filled("github.yml", values), force)
+    elif service == "gitlab":
+        yield put(root, GITLAB, filled("gitlab.yml", values), force)
+        yield _included(root)
+    else:
+        yield _hook(root, filled("pre-commit.yml", values))
+
+
+def _included(root: Path) -> Step:
+    """GitLab reads one file: made where there is none, never edited."""
+    path = root / GITLAB_MAIN
+    if not path.exists():
+        return put(root, GITLAB_MAIN, INCLUDE, force=False)
+    if str(GITLAB) in path.read_text(encoding="utf-8", errors="replace"):
+        return Step(f"kept   {GITLAB_MAIN}, which includes it")
+    return Step(f"kept   {GITLAB_MAIN}", f"add to {GITLAB_MAIN}:  include: [{{ local: {GITLAB} }}]")
+
+
+def _hook(root: Path, text: str) -> Step:
+    install = "pre-commit install --hook-type pre-push"
+    path = root / PRE_COMMIT
+    if not path.exists():
+        return replace(put(root, PRE_COMMIT, text, force=False), next=install)
+    if "perfcli-gate" in path.read_text(encoding="utf-8", errors="replace"):
+        return Step(f"kept   {PRE_COMMIT}, which has the hook", install)
+    hook = text.partition("repos:\n")[2].rstrip().replace("\n", "\n  ")
+    return Step(
+        f"kept   {PRE_COMMIT}", f"add to the repos of {PRE_COMMIT}:\n  {hook}\n  then {install}"
+    )
+
+
+def filled(template: str, values: Mapping[str, str]) -> str:
+    text = (TEMPLATES / template).read_text(encoding="utf-8")
+    for name, value in values.items():
+        text = text.replace(name, value)
+    return text
+
+
+def quoted(text: str) -> str:
+    """A text as TOML writes it in a line: as JSON does, but for one character."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def check_inside(root: Path, place: Path) -> None:
+    """Raises PerfcliError for a file that is a link, or behind one that leads out of the
+    repository: a checkout of someone else's must not have files elsewhere written."""
+    path = root / place
+    if path.is_symlink():
+        raise PerfcliError(f"can't write {place}: it is a link, a file is expected")
+    if not path.resolve().is_relative_to(root.resolve()):
+        raise PerfcliError(f"can't write {place}: a link leads out of the repository")
+
+
+def put(root: Path, place: Path, text: str, force: bool) -> Step:
+    """Write a file that is not there, or that may be overwritten."""
+    path = root / place
+    there = os.path.lexists(path)
+    if not there or force:
+        check_inside(root, place)
+    if there and not force:
+        same = path.is_file() and path.read_text(encoding="utf-8", errors="replace") == text
+        return Step(f"kept   {place}{' (the same)' if same else ''}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise PerfcliError(f"can't write {place}: {error.strerror or error}") from error
+    return Step(f"wrote  {place}{' (again)' if there else ''}", written=place)
+
+
+PLACE = Path("perfcli-gpu.toml")
+KEPT = ("name", "scenario", "preset")
+
+
+def write_gpu(root: Path, configuration: Path) -> Step:
+    """Beside the configuration, which is there. Raises PerfcliError where that can't be read."""
+    try:
+        document = tomllib.loads((root / configuration).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise PerfcliError(f"can't read {configuration}: {error}") from error
+    table = document.get("tool", {}).get("perfcli", document)
+    checks = table.get("checks")
+    found = [c for c in checks if isinstance(c, dict)] if isinstance(checks, list) else []
+    if not found:
+        return Step(f"no     {PLACE}: {configuration} has no checks")
+    text = "\n".join("\n".join(["[[checks]]", *_lines(check), ""]) for check in found)
+    return put(root, PLACE, filled("gpu.toml", {"@CHECKS@\n": text}), force=False)
+
+
+def _lines(check: dict[str, Any]) -> Iterator[str]:
+    for name in KEPT:
+        if isinstance(check.get(name), str):
+            yield f"{name} = {quoted(check[name])}"
+    if check.get("dynamic") is True:
+        yield "dynamic = true"
+    for name in ("params", "options"):
+        table = check.get(name)
+        if isinstance(table, dict) and table:
+            yield f"{name} = {_value(table)}"
+
+
+def _value(value: object) -> str:
+    """As TOML writes it, in a line. Raises PerfcliError for what no check has: dates."""
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{quoted(k)} = {_value(v)}' for k, v in value.items())} }}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_value, value))}]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, str):
+        return quoted(value)
+    raise PerfcliError(
+        f"can't write {PLACE}: a check has {value}, where a text, a number or a truth value is "
+        "expected"
+    )

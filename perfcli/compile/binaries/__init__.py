@@ -1,0 +1,1 @@
+"""From a kernel's source to machine code for the target, in parallel processes, kept by content."""

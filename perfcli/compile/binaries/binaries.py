@@ -1,0 +1,146 @@
+"""A kernel's source to machine code for the target: every candidate launch configuration.
+
+Runs in the compile pool's processes. Inductor's own ``CachingAutotuner`` compiles, so that the
+candidates are those of the real GPU; the cubin is read, never loaded.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perfcli.compile.binaries import cache
+from perfcli.compile.binaries.alternatives import at_fault, best_first, other_configs
+from perfcli.compile.binaries.cache import Compiled
+from perfcli.compile.binaries.candidate import candidate_of, refused, with_texts
+from perfcli.compile.binaries.ptxas import select_ptxas
+from perfcli.compile.binaries.unpipelined import add_unpipelined, fits
+from perfcli.compile.capture.definition import Definition
+from perfcli.errors import CompileFailed, PerfcliError
+from perfcli.facts.binary.cubin import BinaryFacts, find_tools, read_cubin
+from perfcli.model import Candidate, KernelKind, Target
+
+_CORNERS = (
+    "precompile",
+    "compile_results",
+    "_make_launchers",
+    "_dynamic_scale_rblock",
+    "_precompile_config",
+)
+
+
+def compile_kernel(definition: Definition, target: Target, cache_dir: Path) -> Compiled:
+    """Compiles (or finds) every candidate of the kernel, and where these are at fault some others.
+    A kernel that Triton refuses comes back with ``error`` and no candidates."""
+    path = cache.entry(definition.source, definition.name, target, cache_dir)
+    found = cache.read(path)
+    if found is not None:
+        return found
+    try:
+        compiled = _compile(definition, target)
+    except PerfcliError:
+        raise
+    except Exception as error:
+        return Compiled((), {}, f"{type(error).__name__}: {error}"[:4000])
+    cache.write(path, compiled)
+    return compiled
+
+
+@dataclass(frozen=True, slots=True)
+class _Kernel:
+    """One kernel while it is compiled."""
+
+    tuner: Any
+    source: str
+    source_file: str
+    tools: Path
+    target: Target
+
+    def read(self, result: Any) -> BinaryFacts:
+        asm = result.kernel.asm
+        return read_cubin(asm["cubin"], self.tools, self.source_file, asm["ptx"])
+
+    def candidate(self, result: Any, facts: BinaryFacts) -> Candidate:
+        return candidate_of(result, facts, self.target, self.source)
+
+
+def _compile(definition: Definition, target: Target) -> Compiled:
+    kernel = _load(definition, target)
+    tuner = kernel.tuner
+    tuner.precompile(warm_cache_only=True)
+    facts = [kernel.read(result) for result in tuner.compile_results]
+    facts += [kernel.read(result) for result in add_unpipelined(tuner, target)]
+    facts += [kernel.read(result) for result in _scaled_results(kernel, facts)]
+    results = list(zip(tuner.compile_results, facts, strict=True))
+    candidates = [kernel.candidate(result, fact) for result, fact in results]
+    blobs: dict[str, str] = {}
+    folder = Path(kernel.source_file).parent
+    return Compiled(
+        tuple(
+            with_texts(candidate, result.kernel.asm, fact.sass, blobs, folder)
+            for candidate, (result, fact) in zip(candidates, results, strict=True)
+        ),
+        blobs,
+        alternatives=tuple(_alternatives(kernel, candidates, definition.kind)),
+    )
+
+
+def _load(definition: Definition, target: Target) -> _Kernel:
+    import triton
+    from torch._inductor.codecache import PyCodeCache
+
+    module = PyCodeCache.load(definition.source)
+    tuner = getattr(module, definition.name)
+    for corner in _CORNERS:
+        if not hasattr(tuner, corner):
+            raise CompileFailed(
+                f"this torch's {type(tuner).__name__} has no {corner}, which perfcli compiles "
+                "kernels with (tested: torch 2.11 to 2.15)"
+            )
+    tools = find_tools(Path(triton.__file__).parent)
+    return _Kernel(tuner, definition.source, module.__file__, tools, target)
+
+
+def _alternatives(
+    kernel: _Kernel, candidates: Sequence[Candidate], kind: KernelKind
+) -> Iterator[Candidate]:
+    """Where Inductor's own configurations are at fault: others, through the same door. Their
+    texts are not kept."""
+    if not at_fault(candidates, kind):
+        return
+    configs = [result.config for result in kernel.tuner.compile_results]
+    for config in other_configs(best_first(configs, candidates), kernel.target):
+        try:
+            result = kernel.tuner._precompile_config(config)
+            yield kernel.candidate(result, kernel.read(result))
+        except Exception as error:  # Triton refuses it, for whatever reason
+            yield refused(config, error)
+
+
+def _scaled_results(kernel: _Kernel, facts: list[BinaryFacts]) -> list[Any]:
+    """The configurations that Inductor adds once it knows the registers of the first ones
+    (``dynamic_scale_rblock``): on a device the driver tells it, here the cubin does. A binary
+    that the driver refused has none."""
+    tuner = kernel.tuner
+    known = len(tuner.compile_results)
+    for result, fact in zip(tuner.compile_results, facts, strict=True):
+        result.kernel.n_regs = fact.registers if fits(result, kernel.target) else None
+    tuner._make_launchers = lambda: None  # launchers need a device
+    tuner._dynamic_scale_rblock()
+    return list(tuner.compile_results[known:])
+
+
+def prepare_process() -> None:
+    """Settings of a pool process: Inductor may not try to load what it compiled."""
+    import torch._inductor.config as inductor
+
+    if "TRITON_CACHE_DIR" not in os.environ:
+        os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp(prefix="perfcli-triton-")
+    select_ptxas()
+    for name in ("use_static_cuda_launcher", "use_static_triton_launcher"):
+        if name in inductor._config:
+            setattr(inductor, name, False)

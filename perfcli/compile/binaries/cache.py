@@ -1,0 +1,90 @@
+"""Compiled kernels on disk, by content: the source (which names the device properties), torch,
+triton, ptxas and python versions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from perfcli.compile.binaries.ptxas import ptxas_version
+from perfcli.model import Candidate, LineCounts, Target
+
+FORMAT = 7
+"""Of the entries: raise it when a fact is added or counted differently, or when other launch
+configurations are compiled. 7: text of lines that spill, alternatives."""
+
+REVISION = 1
+"""Of what is kept of kernels with a configuration that does not fit on the target: theirs alone
+are compiled again when it is raised. 1: compiled again without a pipeline."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """All candidates of a kernel, what else was tried (``KernelFacts.alternatives``), and the
+    packed texts that the candidates name."""
+
+    candidates: tuple[Candidate, ...]
+    blobs: dict[str, str]
+    error: str = ""
+    alternatives: tuple[Candidate, ...] = ()
+
+
+def entry(source: str, name: str, target: Target, cache_dir: Path) -> Path:
+    """Where the kernel's entry is, or will be."""
+    import torch
+    import triton
+
+    parts = [
+        str(FORMAT),
+        name,
+        source,
+        repr(target),
+        torch.__version__,
+        triton.__version__,
+        str(ptxas_version(target)),
+        sys.version.split()[0],
+    ]
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    return cache_dir / "kernels" / key[:2] / f"{key}.json.z"
+
+
+def read(path: Path) -> Compiled | None:
+    """None where there is no entry, or one cut off by whoever wrote it."""
+    try:
+        data = json.loads(zlib.decompress(path.read_bytes()))
+        candidates, alternatives = map(_candidates, (data["candidates"], data["alternatives"]))
+        if data.get("revision", 0) < REVISION and any(c.blocks_per_sm == 0 for c in candidates):
+            return None
+        return Compiled(candidates, data["blobs"], alternatives=alternatives)
+    except (OSError, ValueError, KeyError, TypeError, zlib.error):
+        return None
+
+
+def _candidates(plain: Iterable[Mapping[str, Any]]) -> tuple[Candidate, ...]:
+    return tuple(
+        replace(
+            Candidate(**{k: v for k, v in c.items() if k != "lines"}),
+            lines={k: LineCounts(**v) for k, v in c["lines"].items()},
+        )
+        for c in plain
+    )
+
+
+def write(path: Path, compiled: Compiled) -> None:
+    """A disk that is full or read-only is no failure: the result itself is good."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_suffix(f".{os.getpid()}")
+        data = {**asdict(compiled), "revision": REVISION}
+        temporary.write_bytes(zlib.compress(json.dumps(data).encode(), 1))
+        os.replace(temporary, path)
+    except OSError:
+        return

@@ -1,0 +1,1 @@
+"""Takes kernels, launches and graphs out of Inductor while it generates code."""

@@ -1,0 +1,126 @@
+"""Takes every generated kernel, launch and extern call out of Inductor while it generates code.
+
+The hooks stand at the points that all of Inductor's code generation passes (seen with torch 2.11
+to 2.15): a kernel's definition in the wrapper, a kernel's call, an extern call, and the end of a
+graph. Nothing is changed about what is generated.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from perfcli.compile.capture import kernel_hooks, launch_hooks, traffic
+from perfcli.compile.capture.captured import Capture, CapturedGraph, is_subgraph
+from perfcli.errors import CompileFailed
+
+
+@contextmanager
+def capturing(
+    capture: Capture, finish: Callable[[Any, CapturedGraph], Any] | None
+) -> Iterator[None]:
+    """Hooks Inductor while the block runs.
+
+    ``finish(lowering, graph)`` stands in for building the generated module and returns what has
+    its ``call``; None leaves the real module to be built and run (on a real device).
+    """
+    from torch._inductor.codegen import cpp, multi_kernel, triton, wrapper
+    from torch._inductor.graph import GraphLowering
+    from torch._inductor.scheduler import Scheduler
+
+    hooks: list[tuple[Any, str, Any]] = [
+        (wrapper.PythonWrapperCodegen, "define_kernel", kernel_hooks.hook_definition),
+        (wrapper.PythonWrapperCodegen, "generate_kernel_call", launch_hooks.hook_call),
+        (multi_kernel.MultiKernelState, "define_kernel", kernel_hooks.hook_choice),
+        (triton.TritonScheduling, "define_kernel", kernel_hooks.hook_scheduled),
+        (cpp.CppScheduling, "define_kernel", kernel_hooks.hook_scheduled),
+        (Scheduler, "codegen_extern_call", launch_hooks.hook_extern),
+        (Scheduler, "codegen", _hook_schedule),
+        (GraphLowering, "run", _hook_lowering),
+        (GraphLowering, "_compile_to_module", functools.partial(_hook_module, finish=finish)),
+    ]
+    saved = []
+    for owner, name, make in hooks:
+        if name not in vars(owner):
+            raise CompileFailed(
+                f"this torch's {owner.__name__} has no {name}, which perfcli reads kernels from "
+                "(tested: torch 2.11 to 2.15)"
+            )
+        original = vars(owner)[name]
+        saved.append((owner, name, original))
+        setattr(owner, name, make(capture, original))
+    try:
+        yield
+    finally:
+        for owner, name, original in saved:
+            setattr(owner, name, original)
+
+
+def _hook_schedule(capture: Capture, original: Any) -> Any:
+    """``Scheduler.codegen``: the schedule is final, and then which buffers live inside of kernels:
+    its peak memory can be estimated."""
+
+    @functools.wraps(original)
+    def codegen(self: Any) -> Any:
+        from torch._inductor.virtualized import V
+
+        generated = original(self)
+        # A subgraph's own peak is none of its parent's.
+        memory = None if is_subgraph(V.graph) else traffic.live_memory(self)
+        if memory is not None:
+            graph = capture.current_graph()
+            peak, live = memory
+            graph.facts = replace(graph.facts, peak_memory_bytes=peak, live_bytes=live)
+        return generated
+
+    return codegen
+
+
+def _hook_lowering(capture: Capture, original: Any) -> Any:
+    @functools.wraps(original)
+    def run(self: Any, *args: Any) -> Any:
+        if not is_subgraph(self):
+            capture.lowering = self
+        return original(self, *args)
+
+    return run
+
+
+def _hook_module(
+    capture: Capture, original: Any, finish: Callable[[Any, CapturedGraph], Any] | None
+) -> Any:
+    @functools.wraps(original)
+    def compile_to_module(self: Any) -> Any:
+        if finish is None:
+            module = original(self)
+            graph = capture.graph_of(self)
+            return _counted(module, capture, graph)
+        if self.cpp_wrapper and "cuda" in self.device_types:
+            raise CompileFailed(
+                "the option cpp_wrapper runs kernels on the device while it generates code, and "
+                "there is none: compare without it"
+            )
+        generated, *_ = self.codegen()
+        graph = capture.graph_of(self)
+        graph.text = str(getattr(generated, "value", generated))
+        return finish(self, graph)
+
+    return compile_to_module
+
+
+def _counted(module: Any, capture: Capture, graph: CapturedGraph) -> Any:
+    """The real module, its ``call`` also counting."""
+    call = module.call
+    graph.module = module
+
+    @functools.wraps(call)
+    def counted(args: Any) -> Any:
+        graph.calls += 1
+        capture.call_order.append(graph)
+        return call(args)
+
+    module.call = counted
+    return module

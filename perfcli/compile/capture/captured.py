@@ -1,0 +1,117 @@
+"""What is taken out of Inductor while it generates code: kernels, their launches, graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from perfcli.compile.capture import buffers, provenance, traffic
+from perfcli.compile.capture.definition import Definition
+from perfcli.model import GraphFacts, Launch, Origin
+
+
+@dataclass(slots=True)
+class CapturedKernel:
+    name: str
+    definition: Definition
+    origins: tuple[Origin, ...] = ()
+    uses: list[traffic.Moved] = field(default_factory=list)
+    """What each place that launches it moves: the same text can work on other buffers."""
+    operands: buffers.Operands = buffers.NOTHING
+    """Of its first use."""
+
+    def add_origins(self, nodes: Any) -> None:
+        """Identical sources share one kernel: its origins are those of all its uses."""
+        known = {o.node for o in self.origins}
+        self.origins += tuple(o for o in provenance.origins(nodes) if o.node not in known)
+
+
+@dataclass(slots=True)
+class CapturedGraph:
+    """One graph while it is generated and called; ``calls`` counts the calls of one step."""
+
+    facts: GraphFacts
+    kernels: dict[str, CapturedKernel] = field(default_factory=dict)
+    launches: list[Launch] = field(default_factory=list)
+    calls: int = 0
+    opaque: set[str] = field(default_factory=set)
+    """Kernels of another kind (CUTLASS, CuTe …): counted as externs, by name."""
+    choices: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Kernels that the generated code times on the device to launch the fastest of them."""
+    text: str = ""
+    """The generated module's, where it is not built."""
+    module: Any = None
+    """The generated module, where it is built and run: its kernels are among its globals."""
+
+
+@dataclass(slots=True)
+class Capture:
+    """What was captured so far. ``on_kernel`` is told of each new kernel at once, so that its
+    compilation can overlap with the rest of the code generation."""
+
+    on_kernel: Callable[[CapturedKernel], None] = lambda _: None
+    graphs: list[CapturedGraph] = field(default_factory=list)
+    call_order: list[CapturedGraph] = field(default_factory=list)
+    branches: int = 0
+    """Conditionals and loops whose course only the device knows."""
+    scheduled: list[tuple[Any, Any]] = field(default_factory=list)
+    """What the kernels being defined are made of: scheduler nodes, and the kernel object."""
+    lowering: Any = None
+    """The graph that Inductor worked on last."""
+
+    def latest(self) -> str:
+        """The graph that Inductor worked on last: where a failure of it happened."""
+        return self.graph_of(self.lowering).facts.name if self.lowering else "the first graph"
+
+    def graph_of(self, lowering: Any) -> CapturedGraph:
+        """The record of a ``GraphLowering``, made on first sight."""
+        # A branch of a conditional or an invoked region is written into its parent's wrapper.
+        if is_subgraph(lowering):
+            return self.graph_of(lowering.parent)
+        # Kept on the lowering itself: an id can come back once its object is gone.
+        found = getattr(lowering, "_perfcli_graph", None)
+        if found is None:
+            direction = _direction(lowering)
+            index = sum(g.facts.direction == direction for g in self.graphs)
+            name = f"{direction} {index}"
+            nodes = len(lowering.graph.nodes)
+            found = CapturedGraph(GraphFacts(name, direction, index, nodes))
+            lowering._perfcli_graph = found
+            self.graphs.append(found)
+        return found
+
+    def notes(self) -> tuple[str, ...]:
+        """One line for each choice that only the device can make."""
+        branches = (
+            f"{self.branches} conditionals or loops are decided on the device: every branch is "
+            "counted as run once"
+        )
+        choices = tuple(
+            f"{graph.facts.name} chooses among {', '.join(names)} on the device: "
+            f"counted as {names[0]}"
+            for graph in self.graphs
+            for names in graph.choices.values()
+        )
+        return (*choices, branches) if self.branches else choices
+
+    def current_graph(self) -> CapturedGraph:
+        """The record of the graph that code is generated for."""
+        from torch._inductor.virtualized import V
+
+        return self.graph_of(V.graph)
+
+    def launch_list(self) -> list[Launch]:
+        """The launches of one step, in order: each graph's list as often as it was called."""
+        return [launch for graph in self.call_order for launch in graph.launches]
+
+
+def is_subgraph(lowering: Any) -> bool:
+    """Whether it is a ``SubgraphLowering``: only these have a parent."""
+    return hasattr(lowering, "parent")
+
+
+def _direction(lowering: Any) -> Literal["forward", "backward", "inference"]:
+    if getattr(lowering, "is_backward", False):
+        return "backward"
+    return "inference" if lowering.is_inference else "forward"

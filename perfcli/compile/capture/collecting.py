@@ -1,0 +1,82 @@
+"""From captured kernels, and what the pool made of them, to their facts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from perfcli.blobs import blob_id, pack
+from perfcli.compile.capture import traffic
+from perfcli.compile.capture.buffers import as_used
+from perfcli.compile.capture.captured import Capture, CapturedGraph, CapturedKernel
+from perfcli.errors import CompileFailed
+from perfcli.facts.traffic import bytes_swept, lower_bound_seconds
+from perfcli.model import KernelFacts, Target
+
+Report = Callable[[str, int, "int | None"], None]
+"""Told of progress: phase, done, total."""
+
+
+def collect(
+    capture: Capture, pool: Any, target: Target | None, report: Report
+) -> tuple[tuple[KernelFacts, ...], dict[str, str]]:
+    """The facts of every kernel that was captured, in the order of the graphs, and the texts that
+    they name, packed. Waits for the pool. Raises CompileFailed where Triton refuses a kernel."""
+    kernels: list[KernelFacts] = []
+    blobs: dict[str, str] = {}
+    total = sum(len(g.kernels) for g in capture.graphs)
+    for graph in capture.graphs:
+        for kernel in graph.kernels.values():
+            result = pool.result(kernel.definition)
+            _raise_uncompiled(kernel, graph, result, target)
+            blobs.update(result.compiled.blobs)
+            source = kernel.definition.source
+            blobs[blob_id(source)] = pack(source)
+            kernels.append(_facts(kernel, graph, result, target))
+            report("kernels", len(kernels), total)
+    return tuple(kernels), blobs
+
+
+def _raise_uncompiled(
+    kernel: CapturedKernel, graph: CapturedGraph, result: Any, target: Target | None
+) -> None:
+    """A kernel that Triton refuses is refused on the device as well."""
+    error = result.compiled.error
+    if error:
+        lines = [line for line in error.splitlines() if line.strip()]
+        where = f" for {target.name}" if target else ""
+        what = f"{kernel.name} of {graph.facts.name}{where}"
+        raise CompileFailed(
+            f"Triton could not compile {what}: {lines[0][:200]}",
+            detail=error,
+        )
+
+
+def _facts(
+    kernel: CapturedKernel, graph: CapturedGraph, result: Any, target: Target | None
+) -> KernelFacts:
+    definition = kernel.definition
+    use = traffic.mean(kernel.uses)
+    moved = None if use.read is None or use.written is None else use.read + use.written
+    launches = sum(launch.name == kernel.name for launch in graph.launches)
+    return KernelFacts(
+        name=kernel.name,
+        kind=definition.kind,
+        language=definition.language,
+        graph=graph.facts.name,
+        launches=launches * graph.calls,
+        origins=kernel.origins,
+        source=blob_id(definition.source),
+        source_hash=definition.source_hash,
+        source_facts=result.source_facts,
+        bytes_read=use.read,
+        bytes_written=use.written,
+        bytes_swept=bytes_swept(moved, use.arguments, result.source_facts),
+        lower_bound_seconds=lower_bound_seconds(moved, target) if target else None,
+        candidates=result.compiled.candidates,
+        alternatives=result.compiled.alternatives,
+        buffers=as_used(kernel.operands.buffers, result.source_facts),
+        sizes=kernel.operands.sizes,
+        dynamic_sizes=kernel.operands.dynamic_sizes,
+        notes=(result.note,) if result.note else (),
+    )

@@ -1,0 +1,85 @@
+"""Where Dynamo broke the graph, which its counters do not say."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from perfcli.loading.tracebacks import is_users
+from perfcli.model import BreakPlace
+
+HEADLINE = 200
+"""Characters of a reason's one line: torch's own can run to pages."""
+
+BRANCH = "Data-dependent branching"
+"""Dynamo ends a graph at a branch on a value, but counts that as ``unimplemented`` (torch 2.11 to
+2.13)."""
+Places = dict[str, dict[BreakPlace, None]]
+
+
+@contextmanager
+def watching() -> Iterator[Places]:
+    """Collects the places of graph breaks, by reason, while it is active.
+
+    Seen with torch 2.11 to 2.13: ``Unsupported.add_to_stats("graph_break")`` counts a break, and
+    the error has the user's ``real_stack``. Without these nothing is collected.
+    """
+    from torch._dynamo.exc import Unsupported
+
+    places: Places = {}
+    original = getattr(Unsupported, "add_to_stats", None)
+    if original is None:
+        yield places
+        return
+
+    @functools.wraps(original)
+    def add_to_stats(self: Any, category: str = "unimplemented") -> None:
+        original(self, category)
+        reason = first_line(str(self.msg))
+        if category == "graph_break" or reason == BRANCH:
+            place = _place(getattr(self, "real_stack", None) or (), str(self.msg))
+            if place:
+                places.setdefault(reason, {})[place] = None
+
+    Unsupported.add_to_stats = add_to_stats
+    try:
+        yield places
+    finally:
+        Unsupported.add_to_stats = original
+
+
+def _place(stack: Iterable[Any], message: str) -> BreakPlace | None:
+    """The innermost line that is the user's, or the innermost one where none is."""
+    frames = list(stack)
+    for frame in reversed([f for f in frames if is_users(f)] or frames):
+        location = f"{frame.filename}:{frame.lineno}"
+        return BreakPlace(location, (frame.line or "").strip(), explanation(message))
+    return None
+
+
+def explanation(message: str) -> str:
+    """Dynamo's first sentence on it: ``Dynamo does not know how to trace builtin operator `print`
+    with argument types ['str']``."""
+    for line in message.splitlines():
+        if line.strip().startswith("Explanation: "):
+            return line.strip().removeprefix("Explanation: ")[:HEADLINE]
+    return ""
+
+
+def first_line(reason: str) -> str:
+    return reason.strip().partition("\n")[0][:HEADLINE]
+
+
+def counted(counters: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+    """How often Dynamo broke a graph for each reason, by its first line: the rest explains and
+    gives advice. ``counters`` are Dynamo's."""
+    found: Counter[str] = Counter()
+    for reason, number in counters["graph_break"].items():
+        found[first_line(reason)] += number
+    for reason, number in counters["unimplemented"].items():
+        if first_line(reason) == BRANCH:
+            found[BRANCH] += number
+    return dict(found)

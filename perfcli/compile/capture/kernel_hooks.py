@@ -1,0 +1,71 @@
+"""Hooks where Inductor defines kernels: name, text, what they compute and move.
+
+Seen with torch 2.11 to 2.15.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from perfcli.compile.capture import buffers, provenance, traffic
+from perfcli.compile.capture.captured import Capture, CapturedKernel
+from perfcli.compile.capture.definition import parse_definition
+
+
+def hook_scheduled(capture: Capture, original: Any) -> Any:
+    """Around a backend's ``define_kernel(src, scheduled nodes, kernel)``: the only place where
+    the scheduler's nodes, the kernel object and the final name are at hand together."""
+
+    @functools.wraps(original)
+    def define(self: Any, src_code: str, nodes: Any, kernel: Any = None, *rest: Any) -> Any:
+        kernels = capture.current_graph().kernels
+        parts = provenance.parts(nodes, kernel)
+        before = len(kernels)
+        # The C++ backend keeps the arguments of its kernels in a group.
+        group = getattr(self, "kernel_group", None)
+        capture.scheduled.append((parts, kernel or getattr(group, "args", None)))
+        try:
+            name = original(self, src_code, nodes, kernel, *rest)
+        finally:
+            capture.scheduled.pop()
+        if name in kernels and len(kernels) == before:  # the same text again, other buffers
+            kernels[name].add_origins(parts)
+            kernels[name].uses.append(traffic.bytes_moved(kernel))
+        return name
+
+    return define
+
+
+def hook_definition(capture: Capture, original: Any) -> Any:
+    """``PythonWrapperCodegen.define_kernel``: the kernel's final name and text."""
+
+    @functools.wraps(original)
+    def define(self: Any, kernel_name: str, kernel_body: str, *rest: Any, **options: Any) -> Any:
+        definition = parse_definition(kernel_body, options.get("cpp_definition"))
+        graph = capture.current_graph()
+        if definition is None:
+            graph.opaque.add(kernel_name)
+        elif kernel_name not in graph.kernels:
+            nodes, kernel = capture.scheduled[-1] if capture.scheduled else (None, None)
+            record = CapturedKernel(kernel_name, definition, uses=[traffic.UNKNOWN])
+            if kernel is not None:
+                record.uses = [traffic.bytes_moved(kernel)]
+                record.operands = buffers.operands(kernel)
+            if nodes is not None:
+                record.origins = provenance.origins(nodes)
+            graph.kernels[kernel_name] = record
+            capture.on_kernel(record)
+        return original(self, kernel_name, kernel_body, *rest, **options)
+
+    return define
+
+
+def hook_choice(capture: Capture, original: Any) -> Any:
+    @functools.wraps(original)
+    def define(self: Any, kernels: Any, *rest: Any, **options: Any) -> Any:
+        name = original(self, kernels, *rest, **options)
+        capture.current_graph().choices[name] = tuple(k.kernel_name for k in kernels)
+        return name
+
+    return define

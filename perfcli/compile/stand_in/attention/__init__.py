@@ -1,0 +1,1 @@
+"""Which attention backend the target would take."""

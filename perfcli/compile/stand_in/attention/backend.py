@@ -1,0 +1,155 @@
+"""Which backend ``scaled_dot_product_attention`` takes on a GPU that is not there.
+
+The choice of ``select_sdp_backend`` (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp) in the
+CUDA builds of torch 2.11 to 2.15; an older or newer torch gets the rules of the nearest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from perfcli.compile.stand_in.attention import cudnn
+from perfcli.compile.stand_in.attention import fused as rules
+from perfcli.compile.stand_in.attention.call import (
+    ALL_BACKENDS,
+    DEFAULT_ORDER,
+    AttentionCall,
+    Backend,
+    TensorSpec,
+)
+
+__all__ = [
+    "DEFAULT_ORDER",
+    "AttentionCall",
+    "Backend",
+    "TensorSpec",
+    "can_use",
+    "choose",
+    "cudnn_version",
+    "order",
+    "reasons",
+]
+
+UNBATCHED_INPUT = (2, 14)
+"""First version whose chooser adds a missing batch dimension (normalize_unbatched_input)."""
+
+CUDNN_FIRST = (
+    Backend.CUDNN,
+    Backend.FLASH,
+    Backend.EFFICIENT,
+    Backend.MATH,
+    Backend.OVERRIDEABLE,
+)
+
+CUDNN_OF_TORCH: Mapping[tuple[int, int], int] = {
+    (2, 11): 91900,
+    (2, 12): 92000,
+    (2, 13): 92000,
+    (2, 14): 92400,
+    (2, 15): 92600,
+}
+"""The pin on nvidia-cudnn-cu13 in the metadata of torch's default Linux wheels."""
+
+CHECKS: Mapping[Backend, tuple[rules.Check, ...]] = {
+    Backend.FLASH: (
+        rules.check_for_attn_mask,
+        rules.check_head_dim_size_flash,
+        rules.check_flash_attention_hardware_support,
+        rules.check_flash_training_head_dim,
+        rules.check_flash_causal_non_square_seqlens,
+        rules.check_dtypes_low_precision,
+        rules.check_flash_attention_grid_size,
+        rules.check_flash_batch_and_heads,
+        rules.check_nonzero_sequence_lengths,
+        rules.check_last_stride,
+    ),
+    Backend.EFFICIENT: (
+        rules.check_mem_efficient_hardware_support,
+        rules.check_head_dim_size_mem_efficient,
+        rules.check_data_ptr_alignment_mem_efficient,
+        rules.check_nonzero_sequence_lengths,
+        rules.check_efficient_last_stride,
+        rules.check_efficient_batch_and_heads,
+        rules.check_dtypes_mem_efficient,
+    ),
+    Backend.CUDNN: (
+        cudnn.check_cudnn_dropout,
+        cudnn.check_cudnn_deterministic,
+        rules.check_dtypes_low_precision,
+        cudnn.check_attn_mask_shape,
+        cudnn.check_cudnn_hardware_support,
+        rules.check_nonzero_sequence_lengths,
+        rules.check_last_stride,
+        cudnn.check_cudnn_batch_and_heads,
+        cudnn.check_cudnn_grid_size,
+        cudnn.check_cudnn_sm90_gradient,
+        cudnn.check_cudnn_decode,
+        cudnn.check_cudnn_head_dims,
+        cudnn.check_cudnn_sequence_lengths,
+        cudnn.check_cudnn_backward_head_dims,
+    ),
+}
+
+
+def choose(call: AttentionCall) -> Backend:
+    """The backend that the target takes; ``ERROR`` where torch raises "No available kernel"."""
+    if not call.enabled & ALL_BACKENDS:
+        return Backend.ERROR
+    call = _batched(call)
+    return next((b for b in order(call) if can_use(b, call)), Backend.ERROR)
+
+
+def can_use(backend: Backend, call: AttentionCall) -> bool:
+    """What ``torch.backends.cuda.can_use_*_attention`` answers on the target."""
+    return not reasons(call, backend)
+
+
+def reasons(call: AttentionCall, backend: Backend) -> tuple[str, ...]:
+    """Why a backend does not take the call; empty where it does."""
+    if backend not in ALL_BACKENDS:
+        return ("not a backend of CUDA",)
+    found = () if backend in call.enabled else ("disabled",)
+    if backend is Backend.MATH:
+        return found
+    # The other checks read the dimensions by number.
+    if shape := "nested tensors" if call.is_nested else rules.check_tensor_shapes(call):
+        return (*found, shape)
+    return (*found, *(reason for check in CHECKS[backend] if (reason := check(call))))
+
+
+def order(call: AttentionCall) -> tuple[Backend, ...]:
+    """The order in which backends are tried.
+
+    On a real GPU the first call replaces the default order by the device's; an order that is not
+    the default was set by the user, and is taken to have been set after that.
+    """
+    if call.priority == DEFAULT_ORDER and cudnn.prefers_cudnn(call):
+        return CUDNN_FIRST
+    return tuple(Backend(b) for b in call.priority)
+
+
+def cudnn_version(torch_version: tuple[int, ...], requirements: Iterable[str] = ()) -> int:
+    """The cuDNN that a build of torch runs with, as 91900 for 9.19.0.
+
+    ``requirements`` is the build's metadata (``importlib.metadata.requires("torch")``); a build
+    without a pin, such as one for the CPU, gets what the CUDA build of its version pins.
+    """
+    for requirement in requirements:
+        if pin := re.match(r"nvidia-cudnn-cu\d+==(\d+)\.(\d+)\.(\d+)", requirement):
+            major, minor, patch = map(int, pin.groups())
+            return major * 10000 + minor * 100 + patch
+    known = [v for v in CUDNN_OF_TORCH if v <= torch_version]
+    return CUDNN_OF_TORCH[max(known, default=min(CUDNN_OF_TORCH))]
+
+
+def _batched(call: AttentionCall) -> AttentionCall:
+    unbatched = all(len(t.shape) == 3 for t in call.tensors)
+    if not unbatched or call.is_nested or not call.since(UNBATCHED_INPUT):
+        return call
+    mask = call.mask
+    while mask is not None and len(mask.shape) < 4:
+        mask = mask.unsqueezed()
+    query, key, value = (t.unsqueezed() for t in call.tensors)
+    return replace(call, query=query, key=key, value=value, mask=mask)

@@ -1,0 +1,142 @@
+"""Decisions that torch takes by looking at a device or at values, where there are neither.
+
+Each one is answered with an assumption, and the run carries a note that says so. Seen with torch
+2.11 to 2.15.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from typing import Any
+
+from perfcli.compile.stand_in.device import replace
+
+PADDING = "padding of matrix products, timed on the device: taken as not padded (×{})"
+SIZES = "sizes that depend on tensor values outside of a graph: taken as half (×{})"
+VALUES = "tensor values read outside of a graph: taken as 0.5, 1 or True (×{})"
+ASSUMED = 0.5
+"""A floating-point value that nobody knows: the middle of a probability."""
+RECURRENT = "recurrent layers run by cuDNN outside of graphs: not counted (×{})"
+
+
+class Assumptions:
+    """What was assumed, and how often."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+
+    def notes(self) -> tuple[str, ...]:
+        return tuple(what.format(n) for what, n in self.counts.items())
+
+
+def install(mode: Any) -> Assumptions:
+    """Answers padding decisions, and reads of values from fake tensors of ``mode``."""
+    assumptions = Assumptions()
+    _padding(assumptions)
+    _values(assumptions, mode)
+    return assumptions
+
+
+def wants_device(error: BaseException) -> bool:
+    """Whether an error says that something was to be done on the device: a CPU build has no
+    kernel for it, a CUDA build finds no driver."""
+    text = str(error)
+    return ("Could not run" in text and "'CUDA' backend" in text) or any(
+        sign in text for sign in ("NVIDIA driver", "CUDA driver", "CUDA error", "No CUDA GPUs")
+    )
+
+
+def _padding(assumptions: Assumptions) -> None:
+    from torch._inductor.fx_passes import pad_mm
+
+    original = pad_mm._should_pad
+
+    @functools.wraps(original)
+    def should_pad(*args: Any, **kwargs: Any) -> bool:
+        try:
+            return bool(original(*args, **kwargs))
+        except RuntimeError as error:
+            if not wants_device(error):
+                raise
+            assumptions.counts[PADDING] += 1
+            return False
+
+    replace(pad_mm, "_should_pad", should_pad)
+
+
+def _values(assumptions: Assumptions, mode: Any) -> None:
+    """``.item()`` on a fake tensor, in the code that a graph break left to run as it is."""
+    import torch
+    from torch._subclasses import fake_impls
+    from torch._subclasses.fake_tensor import DataDependentOutputException
+
+    table = fake_impls.op_implementations_dict
+    for op in (torch.ops.aten.rand.default, torch.ops.aten.rand.generator):
+        table[op] = _drawing(mode)
+    for op in (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.item.default):
+        table[op] = _assuming(table[op], mode, assumptions, DataDependentOutputException)
+    for op in (torch.ops.aten.nonzero.default, torch.ops.aten.masked_select.default):
+        table[op] = _halving(table[op], mode, assumptions)
+
+
+def _assuming(original: Any, mode: Any, assumptions: Assumptions, refused: Any) -> Any:
+    @functools.wraps(original)
+    def read(fake_mode: Any, func: Any, arg: Any) -> Any:
+        try:
+            return original(fake_mode, func, arg)
+        except refused:
+            if fake_mode is not mode:
+                raise  # Dynamo's own: it breaks the graph here, as it would on the device
+            assumptions.counts[VALUES] += 1
+            return assumed_value(arg.dtype)
+
+    return read
+
+
+def _halving(original: Any, mode: Any, assumptions: Assumptions) -> Any:
+    """``nonzero`` and ``masked_select``: a mask is taken to hold for half of its elements."""
+    import torch
+    from torch._subclasses.fake_tensor import DynamicOutputShapeException
+
+    @functools.wraps(original)
+    def select(fake_mode: Any, func: Any, arg: Any, *rest: Any) -> Any:
+        try:
+            return original(fake_mode, func, arg, *rest)
+        except DynamicOutputShapeException:
+            if fake_mode is not mode:
+                raise
+            assumptions.counts[SIZES] += 1
+            chosen = (arg.numel() + 1) // 2
+            if func is torch.ops.aten.nonzero.default:
+                return arg.new_empty_strided((chosen, arg.dim()), (1, chosen), dtype=torch.int64)
+            return arg.new_empty((chosen,))
+
+    return select
+
+
+def _drawing(mode: Any) -> Any:
+    """``torch.rand([])`` on the CPU, a coin that models toss to drop a layer: the fake tensor
+    keeps the value 0.5, so that what is computed from it (``p < 0.1``) is known, too."""
+    import torch
+    from torch._subclasses import fake_impls
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    def rand(fake_mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
+        drawn = fake_impls.constructors(fake_mode, func, *args, **kwargs)
+        if fake_mode is mode and drawn.numel() == 1 and drawn.device.type == "cpu":
+            with _disable_current_modes():
+                drawn.constant = torch.full(drawn.shape, 0.5, dtype=drawn.dtype)
+        return drawn
+
+    return rand
+
+
+def assumed_value(dtype: Any) -> float | int | bool:
+    """The middle of a probability, a count that is not zero, a condition that holds (masks are
+    full): what most models meet."""
+    import torch
+
+    if dtype is torch.bool:
+        return True
+    return ASSUMED if dtype.is_floating_point else 1

@@ -1,0 +1,171 @@
+"""Documents beside the terminal's report: options for them, checked first, written at the end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TextIO, TypeAlias
+
+import typer
+
+from perfcli.console import github as _github_output
+from perfcli.console import output
+from perfcli.errors import PerfcliError
+from perfcli.model import Document, Judgement
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from perfcli.console.notes import Notes
+
+Markdown: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--markdown", metavar="FILE", help="Write Markdown for an issue or a comment."),
+]
+Html: TypeAlias = Annotated[
+    Path | None, typer.Option("--html", metavar="FILE", help="Write a page that works offline.")
+]
+Junit: TypeAlias = Annotated[
+    Path | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML for a CI server.")
+]
+Sarif: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--sarif", metavar="FILE", help="Write SARIF 2.1.0 for code scanning."),
+]
+Github: TypeAlias = Annotated[
+    bool,
+    typer.Option("--github", help="In GitHub Actions: step summary, and annotations on stdout."),
+]
+
+STDOUT = output.STDOUT
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which documents, and where: a file each, ``-`` is stdout."""
+
+    markdown: Path | None = None
+    html: Path | None = None
+    junit: Path | None = None
+    sarif: Path | None = None
+    github: bool = False
+    json: Path | None = None
+    """Written by the command itself; here because it shares stdout with the others."""
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """Format to file, but JSON."""
+        given = (
+            ("markdown", self.markdown),
+            ("html", self.html),
+            ("junit", self.junit),
+            ("sarif", self.sarif),
+        )
+        return {name: path for name, path in given if path is not None}
+
+    @property
+    def stdout(self) -> Path | None:
+        """``-`` where a document has stdout, so that the terminal's report goes to stderr."""
+        return STDOUT if STDOUT in (*self.files.values(), self.json) else None
+
+    @property
+    def stream(self) -> TextIO:
+        """Where the terminal's report goes, and annotations: GitHub reads both streams."""
+        return sys.stderr if self.stdout else sys.stdout
+
+
+def check(wanted: Wanted, inputs: Sequence[str | Path] = ()) -> None:
+    """Raises PerfcliError where a document could not be written, two go to the same file, or one
+    to a file that is read, before anybody waits for what they are to hold. ``inputs``: files, and
+    how scenarios and runs are named."""
+    read = {path.resolve(): path for path in _files(inputs)}
+    named = {**wanted.files, **({"json": wanted.json} if wanted.json else {})}
+    taken: dict[Path, str] = {}
+    for name, path in named.items():
+        output.check_writable(path)
+        place = path if path == STDOUT else path.resolve()
+        if place in read:
+            raise PerfcliError(
+                f"--{name} {path} would overwrite {read[place]}, which is read: name another file"
+            )
+        if place in taken:
+            where = "stdout" if path == STDOUT else str(path)
+            raise PerfcliError(f"--{taken[place]} and --{name} both write {where}: name two files")
+        taken[place] = name
+    if wanted.github:
+        _github_output.check()
+
+
+def _files(inputs: Sequence[str | Path]) -> Iterator[Path]:
+    from perfcli.loading import registry, userfile
+    from perfcli.storing import store
+
+    for each in inputs:
+        path = each if isinstance(each, Path) else None
+        if isinstance(each, str) and registry.is_user_file(each):
+            path = Path(userfile.split(each)[0])
+        elif isinstance(each, str):
+            with suppress(PerfcliError):  # several may be meant: that is said where it is read
+                path = store.locate(each)
+        if path is not None:
+            yield path
+
+
+def write(
+    judgement: Judgement, wanted: Wanted, notes: Notes, *others: Callable[[], object]
+) -> None:
+    """Every document that is wanted, after what ``others`` write. One that can't be written does
+    not keep the others from being; then the first error is raised."""
+    errors = []
+    for step in (*others, *_steps(judgement, wanted, notes)):
+        try:
+            step()
+        except PerfcliError as error:
+            errors.append(error)
+    for other in errors[1:]:
+        notes.warn(str(other))
+    if errors:
+        raise errors[0]
+
+
+def _steps(judgement: Judgement, wanted: Wanted, notes: Notes) -> Iterator[Callable[[], object]]:
+    def writes(name: str, path: Path) -> Callable[[], object]:
+        return lambda: output.write_text(rendered(name, judgement), path)
+
+    for name, path in wanted.files.items():
+        yield writes(name, path)
+    if wanted.github:
+        yield lambda: _summarise(judgement, notes)
+        yield lambda: wanted.stream.write(rendered("annotations", judgement))
+
+
+def _summarise(judgement: Judgement, notes: Notes) -> None:
+    def texts() -> Iterator[str]:
+        yield rendered("github", judgement)
+        yield rendered("markdown", judgement)
+
+    if warning := _github_output.write_summary(texts):
+        notes.warn(warning)
+
+
+def show(view: RenderableType, wanted: Wanted) -> None:
+    """The terminal's report, on stderr where a document has stdout. In GitHub Actions none of it
+    is taken for a workflow command."""
+    with _github_output.quoted(wanted.stream) if wanted.github else nullcontext():
+        output.show(view, wanted.stdout)
+
+
+def rendered(name: str, judgement: Judgement) -> str:
+    """The whole text of a format. Raises PerfcliError where there is no such format."""
+    from perfcli.loading import registry
+
+    return registry.declared("reports", name, Document).render(judgement)
+
+
+def project_root(folder: Path | None = None) -> Path:
+    """The repository that holds the folder (the current one), else the folder itself."""
+    start = (folder or Path.cwd()).absolute()
+    return next((each for each in (start, *start.parents) if (each / ".git").exists()), start)

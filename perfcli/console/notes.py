@@ -1,0 +1,119 @@
+"""Notes and progress on stderr: a bar on a terminal, a few lines in a log, nothing when quiet."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from perfcli import units
+from perfcli.worker.roles import Progress
+
+if TYPE_CHECKING:
+    import rich.progress
+
+# Nobody wants a bar that flashes by.
+PATIENCE_SECONDS = 2.0
+_PHASES = {
+    "import": "importing torch",
+    "trace": "tracing",
+    "kernels": "compiling kernels",
+    "check": "checking outputs",
+    "warm": "warming up",
+    "done": "done",
+}
+
+
+def remark(text: str) -> str:
+    """As it goes to stderr, which GitHub Actions reads for workflow commands as well: a line of a
+    user's traceback must not be one."""
+    text = units.printable(text)
+    if not os.environ.get("GITHUB_ACTIONS"):
+        return text
+    return "\n".join(
+        f"| {line}" if line.lstrip().startswith(("::", "##[")) else line
+        for line in text.split("\n")
+    )
+
+
+class Notes:
+    """Where remarks go that are neither result nor error."""
+
+    def __init__(self, quiet: bool) -> None:
+        self.quiet = quiet
+
+    def say(self, text: str) -> None:
+        if not self.quiet:
+            print(remark(text), file=sys.stderr, flush=True)  # noqa: T201
+
+    def warn(self, text: str) -> None:
+        """Said even when quiet: something is not as it was asked for."""
+        print(remark(f"warning: {text}"), file=sys.stderr, flush=True)  # noqa: T201
+
+
+class Reporter:
+    """Shows how far each named request has come; a context manager, called for each event."""
+
+    def __init__(self, names: Sequence[str], notes: Notes) -> None:
+        self._names = names
+        self._notes = notes
+        self._started = time.monotonic()
+        self._said: set[tuple[int, str]] = set()
+        self._bar: rich.progress.Progress | None = None
+        self._tasks: dict[int, Any] = {}
+
+    def __enter__(self) -> Reporter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def __call__(self, event: Progress) -> None:
+        if self._notes.quiet or time.monotonic() - self._started < PATIENCE_SECONDS:
+            return
+        if sys.stderr.isatty():
+            self._show_bar(event)
+        elif (event.request, event.phase) not in self._said:
+            self._said.add((event.request, event.phase))
+            seconds = units.seconds(time.monotonic() - self._started)
+            self._notes.say(f"{self._names[event.request]}: {_phase(event)} ({seconds})")
+
+    def _show_bar(self, event: Progress) -> None:
+        if self._bar is None:
+            self._bar = _new_bar()
+            self._bar.start()
+        if event.request not in self._tasks:
+            self._tasks[event.request] = self._bar.add_task("", total=None)
+        self._bar.update(
+            self._tasks[event.request],
+            description=f"{self._names[event.request]}: {_phase(event)}",
+            completed=event.done,
+            total=1 if event.phase == "done" and not event.total else event.total,
+        )
+
+
+def _phase(event: Progress) -> str:
+    return event.text or _PHASES[event.phase]
+
+
+def _new_bar() -> rich.progress.Progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )

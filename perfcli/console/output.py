@@ -1,0 +1,111 @@
+"""Where results go: a report on stdout, JSON into a file, in one line when quiet."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from perfcli import units
+from perfcli.errors import PerfcliError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from perfcli.model import Comparison, Finding, Outcome, Screen
+
+# In a pipe nobody tells the width; a log that wraps at 80 is worse than a wide one.
+PIPE_COLUMNS = 100
+STDOUT = Path("-")
+
+EXIT_CODES: dict[Outcome, int] = {"same": 0, "better": 0, "worse": 1, "unknown": 3}
+
+
+def screen() -> Screen:
+    from perfcli.loading import registry
+    from perfcli.model import Screen
+
+    return registry.declared("reports", "terminal", Screen)
+
+
+def show(renderable: RenderableType, json_file: Path | None = None) -> None:
+    """Print a report on stdout; on stderr where JSON has stdout."""
+    from rich.console import Console
+
+    file = sys.stderr if json_file == STDOUT else sys.stdout
+    width = None if file.isatty() or os.environ.get("COLUMNS") else PIPE_COLUMNS
+    # emoji and markup off: kernel names hold colons and brackets
+    console = Console(file=file, width=width, highlight=False, markup=False, emoji=False)
+    with console.capture() as capture:
+        console.print(renderable, crop=False)
+    # rich fills lines up with spaces: of no use in a log or a diff
+    file.write("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()))
+
+
+def print_text(text: str, json_file: Path | None = None) -> None:
+    """Print a kernel's text as it is in a pipe, without control characters on a terminal."""
+    file = sys.stderr if json_file == STDOUT else sys.stdout
+    file.write(units.printable(text) if file.isatty() else text)
+    file.write("" if text.endswith("\n") else "\n")
+
+
+def write_comparison(comparison: Comparison, path: Path | None) -> None:
+    from perfcli.loading import registry
+    from perfcli.model import Report
+
+    if path is not None:
+        write_text(registry.declared("reports", "json", Report).render(comparison), path)
+
+
+def plain_findings(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+    """Findings as they stand in the JSON of a comparison."""
+    from perfcli.loading import registry
+    from perfcli.model import Report
+
+    plain = registry.declared("reports", "json", Report).finding
+    return [plain(finding) for finding in findings] if plain else []
+
+
+def write_document(kind: str, fields: Mapping[str, Any], path: Path | None) -> None:
+    """What all of perfcli's JSON but a comparison looks like: ``{"perfcli": kind, "format": 1, …``
+    and the fields. Values may be any of the model's types; what JSON does not know is written as
+    ``repr`` does. Raises PerfcliError where the file can't be written."""
+    if path is None:
+        return
+    import msgspec
+
+    text = msgspec.json.encode({"perfcli": kind, "format": 1, **fields}, enc_hook=repr)
+    write_text(msgspec.json.format(text, indent=1).decode() + "\n", path)
+
+
+def check_writable(path: Path | None) -> None:
+    """Raises PerfcliError where a file can't be written, before anybody waits for what it is to
+    hold. Nothing is written, and no pipe opened."""
+    if path is None or path == STDOUT:
+        return
+    try:
+        if stat.S_ISDIR(path.stat().st_mode):
+            raise PerfcliError(f"can't write {path}: it is a folder, a file is expected")
+        target = path
+    except FileNotFoundError:
+        target = path.parent
+        if not target.is_dir():
+            raise PerfcliError(f"can't write {path}: there is no folder {target}") from None
+    except OSError as error:
+        raise PerfcliError(f"can't write {path}: {error.strerror or error}") from error
+    if not os.access(target, os.W_OK):
+        raise PerfcliError(f"can't write {path}: no permission to write {target}")
+
+
+def write_text(text: str, path: Path) -> None:
+    """Into a file or stdout. Raises PerfcliError where the file can't be written."""
+    if path == STDOUT:
+        sys.stdout.write(text)
+        return
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise PerfcliError(f"can't write {path}: {error.strerror or error}") from error

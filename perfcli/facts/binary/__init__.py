@@ -1,0 +1,1 @@
+"""What machine code says of a kernel: registers, spills, memory instructions."""

@@ -1,0 +1,215 @@
+"""What a kernel's machine code says: registers, stack, and its memory instructions.
+
+Everything is static: how many instructions there are, not how often they run. Seen with the
+``cuobjdump`` and ``nvdisasm`` that triton 3.6 (12.8), 3.7 and 3.9 (13.1) bring along.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+
+from perfcli.errors import PerfcliError
+from perfcli.facts.binary.control_flow import in_loops
+from perfcli.facts.binary.elf import code_sections, sections
+from perfcli.facts.binary.sass import Instruction, PtxLines, annotated, parse_listing, read_ptx
+from perfcli.model import LineCounts
+
+_TOOLS = ("nvdisasm", "cuobjdump")
+_RESERVED_SHARED_BYTES = 1024  # from sm_90 on part of a kernel's number, where it uses any
+
+# LDGSTS copies from global to shared memory (cp.async). UBLKCP and UTMALDG/UTMASTG move whole
+# tiles (TMA); one thread issues them for the block, so they have no width per thread.
+_GLOBAL_LOADS = {"LDG", "LDGSTS"}
+_GLOBAL_STORES = {"STG"}
+_TMA_LOADS = {"UTMALDG"}
+_TMA_STORES = {"UTMASTG", "UTMAREDG"}
+_WIDTHS = {"256", "128", "64", "U16", "S16", "U8", "S8"}
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What one kernel occupies: registers per thread, bytes of local memory per thread, bytes of
+    static shared memory per block (without the 1 KiB that the system reserves; Triton's own
+    shared memory is dynamic and stands in its metadata)."""
+
+    registers: int
+    stack_bytes: int
+    shared_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class BinaryFacts:
+    """A cubin's resources and memory instructions.
+
+    Loads and stores are keyed by the bits that one thread moves ("128", "64", "32", "16", "8");
+    asynchronous copies to shared memory count as global loads. TMA instructions move a tile for
+    the whole block and are counted apart.
+    """
+
+    registers: int
+    stack_bytes: int
+    shared_bytes: int
+    local_loads: int
+    local_stores: int
+    local_loads_in_loops: int
+    local_stores_in_loops: int
+    global_loads: Mapping[str, int]
+    global_stores: Mapping[str, int]
+    tma_loads: int
+    tma_stores: int
+    instructions: int
+    lines: Mapping[str, LineCounts] = field(default_factory=dict)
+    """1-based line of the source file to what it became; TMA counts as a global access."""
+    sass: str = ""
+    """The code for readers, each stretch below the source line that it comes from."""
+    code_hash: str = ""
+    """SHA-256 of the instructions' bytes: equal for the same code under another name or path."""
+
+
+def find_tools(triton_dir: Path) -> Path:
+    """The folder of NVIDIA's binary tools in an installed triton package (``triton/``).
+
+    Raises:
+        PerfcliError: the package has no such tools.
+    """
+    tools = triton_dir / "backends" / "nvidia" / "bin"
+    missing = [name for name in _TOOLS if not (tools / name).is_file()]
+    if missing:
+        raise PerfcliError(
+            f"expected {' and '.join(missing)} in {tools}, where triton 3.6 and later keep them; "
+            "reinstall triton"
+        )
+    return tools
+
+
+def read_cubin(cubin: bytes, tools: Path, source_file: str, ptx: str | None = None) -> BinaryFacts:
+    """Everything about a cubin with one kernel.
+
+    ``lines`` holds the lines of ``source_file`` only (compared by file name without folder). Code
+    that was inlined counts for the outermost line within that file. That needs the kernel's
+    ``ptx`` as well: without it the code of called functions counts where they are defined up to
+    triton 3.8, and loads count one line too far down from 3.9 on (see ``sass.read_ptx``).
+
+    Most of the 0.2 s is nvdisasm's start; a kernel of 3,500 instructions takes 0.25 s.
+
+    Raises:
+        PerfcliError: a tool failed on this binary.
+    """
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        resources = _resources(cubin, file.name, tools)
+        lines = read_ptx(ptx) if ptx else PtxLines()
+        with_ptx = ("-gp",) if lines.places or lines.shifts else ()
+        text = _run(tools / "nvdisasm", "-c", "-ndf", "-gi", *with_ptx, file.name)
+    listing = parse_listing(text, lines)
+    code = listing.instructions
+    looping = in_loops(listing)
+    return BinaryFacts(
+        registers=resources.registers,
+        stack_bytes=resources.stack_bytes,
+        shared_bytes=resources.shared_bytes,
+        local_loads=_count(code, {"LDL"}),
+        local_stores=_count(code, {"STL"}),
+        local_loads_in_loops=_count((code[i] for i in looping), {"LDL"}),
+        local_stores_in_loops=_count((code[i] for i in looping), {"STL"}),
+        global_loads=_widths(code, _GLOBAL_LOADS),
+        global_stores=_widths(code, _GLOBAL_STORES),
+        tma_loads=sum(map(_is_tma_load, code)),
+        tma_stores=sum(map(_is_tma_store, code)),
+        instructions=sum(i.name != "NOP" for i in code),
+        lines=_lines(code, PurePath(source_file).name),
+        sass=annotated(text, listing),
+        code_hash=_code_hash(cubin, source_file),
+    )
+
+
+def _code_hash(cubin: bytes, source_file: str) -> str:
+    code = b"".join(code_sections(cubin))
+    # Assertions on the device name their file, which lies elsewhere on each run.
+    return hashlib.sha256(code.replace(source_file.encode(), b"")).hexdigest()
+
+
+def _resources(cubin: bytes, path: str, tools: Path) -> Resources:
+    text = _run(tools / "cuobjdump", "--dump-resource-usage", path)
+    found = re.search(r"REG:(\d+) STACK:(\d+) SHARED:(\d+)", text)
+    if not found:
+        raise PerfcliError(
+            "expected REG, STACK and SHARED from cuobjdump --dump-resource-usage", detail=text
+        )
+    reserved = any(s.name.startswith(".nv.shared.reserved") for s in sections(cubin))
+    return Resources(
+        registers=int(found[1]),
+        stack_bytes=int(found[2]),
+        shared_bytes=max(int(found[3]) - (_RESERVED_SHARED_BYTES if reserved else 0), 0),
+    )
+
+
+def _run(tool: Path, *arguments: str) -> str:
+    try:
+        done = subprocess.run([tool, *arguments], capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise PerfcliError(f"could not run {tool.name}: {error.strerror}") from None
+    if done.returncode:
+        raise PerfcliError(
+            f"{tool.name} cannot read this kernel's binary (exit status {done.returncode})",
+            detail=done.stderr.strip(),
+        )
+    return done.stdout
+
+
+def _count(code: Iterable[Instruction], names: Set[str]) -> int:
+    return sum(instruction.name in names for instruction in code)
+
+
+def _widths(code: Iterable[Instruction], names: Set[str]) -> dict[str, int]:
+    counts = Counter(_width(i.opcode) for i in code if i.name in names)
+    return dict(sorted(counts.items(), key=lambda item: -int(item[0])))
+
+
+def _width(opcode: str) -> str:
+    """Bits per thread. A modifier such as ``LTC128B`` is a hint to the cache, not a width."""
+    return next((m.lstrip("US") for m in opcode.split(".") if m in _WIDTHS), "32")
+
+
+def _is_tma_load(instruction: Instruction) -> bool:
+    return instruction.name in _TMA_LOADS or instruction.opcode.startswith("UBLKCP.S.G")
+
+
+def _is_tma_store(instruction: Instruction) -> bool:
+    return instruction.name in _TMA_STORES or instruction.opcode.startswith("UBLKCP.G.S")
+
+
+def _lines(code: Iterable[Instruction], source_file: str) -> dict[str, LineCounts]:
+    counters: dict[int, Counter[str]] = {}
+    for instruction in code:
+        role = _role(instruction)
+        own = [line for name, line in instruction.places if name == source_file]
+        if role and own:
+            counters.setdefault(own[-1], Counter())[role] += 1
+    return {str(line): _line_counts(counters[line]) for line in sorted(counters)}
+
+
+def _line_counts(counted: Mapping[str, int]) -> LineCounts:
+    return LineCounts(
+        counted["global_loads"],
+        counted["global_stores"],
+        counted["local_loads"],
+        counted["local_stores"],
+    )
+
+
+def _role(instruction: Instruction) -> str | None:
+    """The field of LineCounts that an instruction adds to."""
+    if instruction.name in _GLOBAL_LOADS or _is_tma_load(instruction):
+        return "global_loads"
+    if instruction.name in _GLOBAL_STORES or _is_tma_store(instruction):
+        return "global_stores"
+    return {"LDL": "local_loads", "STL": "local_stores"}.get(instruction.name)

@@ -1,0 +1,1 @@
+"""What a kernel's source says of it: loads, stores, sweeps, arithmetic."""

@@ -1,0 +1,1 @@
+"""Executors that make everything up, so that the command line is tested without torch."""

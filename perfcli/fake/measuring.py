@@ -1,0 +1,264 @@
+"""A measuring worker that makes up its turns: deterministic, and no time passes but on its clock.
+
+The plan is what follows the first semicolon of ``PERFCLI_FAKE``: ``1;ratio=1.05;noise=0.002``.
+
+| part | |
+| --- | --- |
+| ``ratio=R`` | the head's step takes R times the base's; the first kernel that sums makes the difference |
+| ``only=OPTION`` | the ratio is that of whichever side sets this option, not of the head |
+| ``noise=S`` | scatter of each step, relative (standard deviation of its logarithm) |
+| ``step=SECONDS`` | the base's step |
+| ``fail=KIND:SIDE:WHEN`` | KIND: ``oom``, ``crowded`` (out of memory while the other side lives), ``dies``, ``hangs``, ``garbage``, ``wrong``, ``interrupt``; WHEN: ``prepare`` or the number of a turn, from 1 |
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from perfcli.errors import OutOfMemory, PerfcliError, WorkerFailed, WrongResult
+from perfcli.fake.run import made_up
+from perfcli.model import (
+    Ask,
+    KernelFacts,
+    Machine,
+    MeasuredLaunch,
+    MeasureRequest,
+    MemoryUse,
+    OutputCheck,
+    Prepared,
+    Run,
+    SideName,
+    Turn,
+)
+from perfcli.worker.roles import Phase
+
+FAILURES = ("oom", "crowded", "dies", "hangs", "garbage", "wrong", "interrupt")
+STEP_SECONDS = 0.004
+PREPARE_SECONDS = 3.0
+EXTERN_SECONDS = 2e-6
+"""Of an operator that is not generated."""
+OWN_SECONDS = 0.0005
+"""A turn's own cost, besides its steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One planted failure; ``turn`` 0 is preparing."""
+
+    kind: str
+    side: SideName
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class FakePlan:
+    ratio: float = 1.0
+    noise: float = 0.001
+    step: float = STEP_SECONDS
+    failures: tuple[Failure, ...] = ()
+    only: str = ""
+
+
+def parse(text: str) -> FakePlan | None:
+    """What a plan says of measuring; None: it says nothing, do not measure.
+
+    Raises PerfcliError for a part that it does not know.
+    """
+    _, marked, parts = text.partition(";")
+    if not marked:
+        return None
+    plan = FakePlan()
+    for part in filter(None, parts.split(";")):
+        name, _, value = part.partition("=")
+        if name == "fail":
+            plan = replace(plan, failures=(*plan.failures, _failure(value)))
+        elif name == "ratio":
+            plan = replace(plan, ratio=float(value))
+        elif name == "noise":
+            plan = replace(plan, noise=float(value))
+        elif name == "only":
+            plan = replace(plan, only=value)
+        elif name == "step":
+            plan = replace(plan, step=float(value))
+        else:
+            raise PerfcliError(
+                f"PERFCLI_FAKE plans ratio, only, noise, step and fail, not {part!r}"
+            )
+    return plan
+
+
+def _failure(text: str) -> Failure:
+    match text.split(":"):
+        case [kind, ("base" | "head") as side, when] if kind in FAILURES:
+            if when == "prepare" or when.isdigit():
+                return Failure(kind, side, 0 if when == "prepare" else int(when))
+    raise PerfcliError(f"PERFCLI_FAKE plans fail=KIND:base|head:prepare|N, not {text!r}")
+
+
+@dataclass(slots=True)
+class Clock:
+    """Stands until somebody works."""
+
+    now: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass(slots=True)
+class FakeStarter:
+    """A ``measuring.StartWorker``; its workers let its clock run."""
+
+    plan: FakePlan = field(default_factory=FakePlan)
+    clock: Clock = field(default_factory=Clock)
+    alive: set[int] = field(default_factory=set)
+    """Numbers of the workers that nobody has closed."""
+    started: list[MeasureRequest] = field(default_factory=list)
+
+    def __call__(self, request: MeasureRequest, told: Callable[[Phase], None]) -> FakeWorker:
+        self.started.append(request)
+        worker = FakeWorker(request, self, len(self.started), told)
+        self.alive.add(worker.number)
+        return worker
+
+
+class FakeWorker:
+    """See ``measuring.MeasuringWorker``."""
+
+    def __init__(
+        self,
+        request: MeasureRequest,
+        starter: FakeStarter,
+        number: int,
+        told: Callable[[Phase], None],
+    ) -> None:
+        self.number = number
+        self._request = request
+        self._starter = starter
+        self._told = told
+        self._turns = 0
+        self._random = random.Random(f"{request.seed} {request.side} {number}")
+        run = made_up(request.compile).run
+        self._launches = tuple(_launches(run))
+        self._times = tuple(_times(run, self._planned()))
+
+    def prepare(self) -> Prepared:
+        self._fail()
+        for phase in ("import", "trace", "kernels"):
+            self._told(phase)
+        request = self._request
+        self._starter.clock.now += PREPARE_SECONDS
+        return Prepared(
+            side=request.side,
+            process=0,
+            machine=_machine(request),
+            step_seconds=sum(self._times),
+            compile_seconds=PREPARE_SECONDS,
+            launches=self._launches,
+            launch_count=len(self._launches),
+            memory=MemoryUse(3 << 30, 4 << 30, "made up"),
+            check=OutputCheck(1e-7, 1e-4, "made up") if request.check else None,
+            copy_bandwidth=10e9,
+        )
+
+    def turn(self, ask: Ask) -> Turn:
+        self._turns += 1
+        self._fail()
+        scatters = [self._scatter() for _ in range(ask.steps)]
+        steps = tuple(sum(self._times) * scatter for scatter in scatters)
+        warm = sum(self._times) * ask.warmup
+        self._starter.clock.now += OWN_SECONDS + warm + sum(steps)
+        if ask.kind == "kernels":
+            return Turn((), (), tuple(tuple(t * s for t in self._times) for s in scatters))
+        return Turn(steps)
+
+    def close(self) -> None:
+        self._starter.alive.discard(self.number)
+
+    def _planned(self) -> float:
+        """Seconds of a step."""
+        plan = self._starter.plan
+        options = self._request.compile.variant.options
+        slower = plan.only in options if plan.only else self._request.side == "head"
+        ratio = plan.ratio if slower else 1.0
+        return plan.step * ratio * (1 + self._request.slow_down)
+
+    def _scatter(self) -> float:
+        return math.exp(self._random.gauss(0, self._starter.plan.noise))
+
+    def _fail(self) -> None:
+        for failure in self._starter.plan.failures:
+            if (failure.side, failure.turn) != (self._request.side, self._turns):
+                continue
+            if failure.kind == "crowded" and len(self._starter.alive) < 2:
+                continue
+            raise _error(failure.kind, self._request)
+
+
+def _error(kind: str, request: MeasureRequest) -> BaseException:
+    side = request.side
+    match kind:
+        case "oom" | "crowded":
+            name = request.compile.scenario
+            return OutOfMemory(f"the {side}'s {name} does not fit into memory: tried 48 GiB")
+        case "wrong":
+            return WrongResult(f"the {side}'s outputs are wrong: 3 of 4096 values are NaN")
+        case "interrupt":
+            return KeyboardInterrupt()
+        case "dies":
+            text = f"the {side}'s worker was killed by SIGKILL while measuring (out of memory?)"
+            return WorkerFailed(text, "the end of its log:\nlast line")
+        case "hangs":
+            return WorkerFailed(f"the {side}'s worker did not finish within 300 s and was stopped")
+        case _:
+            return WorkerFailed(f"the {side}'s worker sent what is not a reply")
+
+
+# --- what a made-up run would take -------------------------------------------------------------
+
+
+def _launches(run: Run) -> Iterator[MeasuredLaunch]:
+    kernels = {(kernel.graph, kernel.name): kernel for kernel in run.kernels}
+    for launch in run.launches:
+        kernel = kernels[launch.graph, launch.name]
+        yield MeasuredLaunch(kernel.name, kernel.graph, True, kernel.source_hash)
+    for extern in run.externs:
+        for _ in range(extern.count):
+            yield MeasuredLaunch(extern.op.replace(".", "::"), generated=False)
+
+
+def _times(run: Run, step: float) -> Iterator[float]:
+    """Seconds of each launch. The same kernel takes the same time on both sides: what the step
+    takes more or less is up to the first kernel that sums, which options change."""
+    kernels = {(kernel.graph, kernel.name): kernel for kernel in run.kernels}
+    launched = [kernels[launch.graph, launch.name] for launch in run.launches]
+    externs = sum(extern.count for extern in run.externs)
+    own = [_own_seconds(kernel) for kernel in launched]
+    extern = EXTERN_SECONDS if own else step / max(externs, 1)
+    blamed = next((n for n, kernel in enumerate(launched) if "sum" in kernel.name), None)
+    if blamed is not None:
+        rest = sum(own) - own[blamed] + externs * extern
+        own[blamed] = max(step - rest, step / 100)
+    yield from own
+    yield from [extern] * externs
+
+
+def _own_seconds(kernel: KernelFacts) -> float:
+    moved = kernel.bytes_moved or 0
+    return 1e-6 + moved / 1e14
+
+
+def _machine(request: MeasureRequest) -> Machine:
+    return Machine(
+        device="made-up processor",
+        torch="2.13.0",
+        triton="3.7.1",
+        python="3.11.9",
+        device_index=request.device_index,
+        threads=request.threads,
+        cpus=request.cpus,
+        facts={"cores": 2, "fixed_layout": True},
+    )

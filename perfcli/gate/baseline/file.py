@@ -1,0 +1,121 @@
+"""The baseline's file: all checks, sorted; read and written whole."""
+
+from __future__ import annotations
+
+import shlex
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from perfcli.errors import NotComparable, PerfcliError
+from perfcli.gate.baseline import kinds, reading, toml
+from perfcli.gate.baseline.entry import FORMAT, Entry, Made
+
+FIRST = "first baseline"
+
+
+def command(options: Sequence[str] = (), name: str = "", reason: str = "…") -> str:
+    """``options``: those that were typed, ``--config other.toml``. ``name``: of the check; empty:
+    of all."""
+    words = ["perfcli", "baseline", "update", *filter(None, [name]), *options]
+    return f'{shlex.join(words)} --reason "{reason}"'
+
+
+_HEADER = (
+    "# What the kernels are expected to be: `perfcli gate` compares with it.\n"
+    "# Made by `perfcli baseline update --reason TEXT`; look at what changes, then commit it.\n"
+)
+_TABLES = ("totals", "graphs", "findings", "externs", "graph_breaks", "kernels")
+_MANY = ("kernels",)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check as it stands in the file: ``plain`` is everything but how it was made."""
+
+    made: Made
+    plain: Mapping[str, Any]
+
+    def entry(self) -> Entry:
+        return reading.entry({**_made(self.made), **self.plain})
+
+
+def text(checks: Mapping[str, Check]) -> str:
+    """The whole file. The same checks give the same text."""
+    parts = [f"{_HEADER}format = {FORMAT}"]
+    parts += ["\n".join(_check(name, checks[name])) for name in sorted(checks)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _check(name: str, check: Check) -> Iterator[str]:
+    values = {**_made(check.made), **check.plain}
+    yield toml.header("checks", name)
+    yield from toml.pairs({k: v for k, v in values.items() if k not in _TABLES})
+    yield from toml.pairs({k: values[k] for k in ("graphs", "findings") if k in values})
+    for table in ("totals", "externs", "graph_breaks"):
+        if table in values:
+            yield ""
+            yield toml.header("checks", name, table)
+            yield from toml.pairs(values[table])
+    for kernel in values["kernels"]:
+        yield ""
+        yield toml.header("checks", name, "kernels", many=True)
+        yield from toml.pairs(kernel)
+
+
+def _made(made: Made) -> dict[str, str]:
+    values = {"created": made.created, "reason": made.reason, "revision": made.revision}
+    return {name: value for name, value in values.items() if value or name != "revision"}
+
+
+def read(text: str, where: str, options: Sequence[str] = ()) -> dict[str, Check]:
+    """The checks of a file. ``where`` names it in errors; ``options`` were typed to mean it.
+
+    Raises PerfcliError for what is no baseline, NotComparable for a newer format.
+    """
+    again = f"take it back with git, or make it anew with {command(options)}"
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise PerfcliError(f"{where} is not TOML: {error}; {again}") from error
+    _check_format(document, where, again)
+    found = {}
+    for name, table in document.get("checks", {}).items():
+        try:
+            check = _read_check(table)
+            check.entry()
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise PerfcliError(
+                f"{where}: check {name} is broken ({_said(error)}): {again}"
+            ) from error
+        found[name] = check
+    return found
+
+
+def _read_check(table: Mapping[str, Any]) -> Check:
+    kinds.check(table)
+    created = date.fromisoformat(str(table["created"])).isoformat()
+    made = Made(created, str(table["reason"]), str(table.get("revision", "")))
+    own = ("created", "reason", "revision")
+    return Check(made, {name: value for name, value in table.items() if name not in own})
+
+
+def _check_format(document: Mapping[str, Any], where: str, again: str) -> None:
+    found = document.get("format")
+    if type(found) is not int or (
+        "checks" in document and not isinstance(document["checks"], dict)
+    ):
+        raise PerfcliError(
+            f"{where} is TOML but no baseline of perfcli: it has no format = {FORMAT}; {again}"
+        )
+    if found > FORMAT:
+        raise NotComparable(
+            f"{where} has format {found}, this perfcli reads up to {FORMAT}: upgrade perfcli, or "
+            f"{again}"
+        )
+
+
+def _said(error: Exception) -> str:
+    return f"{error} is missing" if isinstance(error, KeyError) else str(error)

@@ -1,0 +1,187 @@
+"""A check of the baseline in the words of the run that is held against it.
+
+The file has no numbers of kernels, no names of FX nodes and short hashes only. Where the head has
+the same code, operator or device, the base gets the head's words for it, so that matching and
+rules see two runs of one kind.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from perfcli.gate.baseline import reading
+from perfcli.gate.baseline.entry import Entry
+from perfcli.gate.baseline.facts import public
+from perfcli.gate.baseline.operators import Node, Sort, numbered, origin, sort_of
+from perfcli.model import Candidate, Environment, Finding, KernelFacts, Origin, Run
+from perfcli.names import stem
+
+
+def fitted(entry: Entry, head: Run) -> tuple[Run, tuple[Finding, ...]]:
+    """The base that the head is compared with, and what was found in it. Target and versions are
+    taken as they are checked before: what is not the same refuses to be compared."""
+    run = entry.run
+    kernels = _with_origins(_with_hashes(run.kernels, head.kernels), head.kernels)
+    twins = _twins(kernels, head.kernels)
+    order = _order(kernels, head.kernels, twins)
+    places = {old: new for new, old in enumerate(order)}
+    base = replace(
+        run,
+        params={**{k: None for k, v in head.params.items() if v is None}, **run.params},
+        target=head.target,
+        environment=_environment(run, head),
+        kernels=tuple(kernels[index] for index in order),
+        settings=head.settings,
+    )
+    names = {kernels[ours].name: head.kernels[theirs].name for ours, theirs in twins.items()}
+    base = reading.renamed(base, names)
+    if Counter(base.launches) == Counter(head.launches):
+        base = replace(base, launches=head.launches)
+    findings = (
+        replace(f, kernels=tuple(sorted(places[index] for index in f.kernels)))
+        for f in entry.findings
+    )
+    return base, tuple(findings)
+
+
+def _environment(base: Run, head: Run) -> Environment:
+    ours, theirs = base.environment, head.environment
+    kept = {
+        name: getattr(ours, name)
+        for name in ("torch", "triton", "ptxas", "perfcli", "python")
+        if public(getattr(ours, name)) != public(getattr(theirs, name))
+    }
+    return replace(theirs, **kept)
+
+
+# --- hashes ----------------------------------------------------------------------------------
+
+
+def _with_hashes(
+    base: Sequence[KernelFacts], head: Sequence[KernelFacts]
+) -> tuple[KernelFacts, ...]:
+    """Whole hashes where the head has them."""
+    sources = [kernel.source_hash for kernel in head]
+    binaries = [c.binary_hash for k in head for c in k.candidates if c.binary_hash]
+    return tuple(
+        replace(
+            kernel,
+            source_hash=_whole(kernel.source_hash, sources),
+            candidates=tuple(_with_binary(c, binaries) for c in kernel.candidates),
+        )
+        for kernel in base
+    )
+
+
+def _with_binary(candidate: Candidate, known: Sequence[str]) -> Candidate:
+    if candidate.binary_hash is None:
+        return candidate
+    return replace(candidate, binary_hash=_whole(candidate.binary_hash, known))
+
+
+def _whole(short: str, known: Iterable[str]) -> str:
+    return next((full for full in known if full.startswith(short)), short)
+
+
+# --- operators -------------------------------------------------------------------------------
+
+
+def _with_origins(
+    base: Sequence[KernelFacts], head: Sequence[KernelFacts]
+) -> tuple[KernelFacts, ...]:
+    """The head's nodes for those of the same sort and number."""
+    nodes = numbered(head)
+    known: dict[Node, Origin] = {}
+    for kernel in head:
+        for each in kernel.origins:
+            if (kernel.graph, each.node) in nodes:
+                known.setdefault(nodes[kernel.graph, each.node], each)
+    modules = _renamed_modules(base, head)
+    return tuple(
+        replace(kernel, origins=tuple(_fitted(kernel, o, known, modules) for o in kernel.origins))
+        for kernel in base
+    )
+
+
+def _fitted(
+    kernel: KernelFacts,
+    old: Origin,
+    known: Mapping[Node, Origin],
+    modules: Mapping[tuple[str, str], str],
+) -> Origin:
+    node = node_of(kernel, old)
+    module = modules.get((kernel.graph, old.module))
+    if module is not None:
+        node = Node(node.sort._replace(module=module), node.number)
+    return known.get(node) or origin(node)
+
+
+def node_of(kernel: KernelFacts, old: Origin) -> Node:
+    """What ``operators.origin`` made of a node."""
+    sort = sort_of(kernel, old)
+    name, _, number = old.node.rpartition("#")
+    return Node(sort._replace(stem=name.partition("@")[0]), int(number))
+
+
+def _renamed_modules(
+    base: Sequence[KernelFacts], head: Sequence[KernelFacts]
+) -> dict[tuple[str, str], str]:
+    """Modules, with their graph, that the head has under another name: what only one side has,
+    and does the same. Several that do the same are taken in the order of their names."""
+    ours, theirs = _modules(base, of_file=True), _modules(head, of_file=False)
+    waiting: dict[tuple[str, object], list[str]] = defaultdict(list)
+    for (graph, module), does in sorted(theirs.items()):
+        if (graph, module) not in ours:
+            waiting[graph, does].append(module)
+    lost = {place: does for place, does in sorted(ours.items()) if place not in theirs}
+    return {
+        (graph, module): waiting[graph, does].pop(0)
+        for (graph, module), does in lost.items()
+        if waiting[graph, does]
+    }
+
+
+def _modules(
+    kernels: Sequence[KernelFacts], of_file: bool
+) -> dict[tuple[str, str], frozenset[tuple[object, ...]]]:
+    nodes = {} if of_file else numbered(kernels)
+    found: dict[tuple[str, str], set[tuple[object, ...]]] = defaultdict(set)
+    for kernel in kernels:
+        for each in kernel.origins:
+            node = node_of(kernel, each) if of_file else nodes.get((kernel.graph, each.node))
+            if node is not None and each.module:
+                sort: Sort = node.sort
+                found[kernel.graph, each.module].add((sort.op, sort.stem, sort.shape, node.number))
+    return {place: frozenset(does) for place, does in found.items()}
+
+
+# --- names and order -------------------------------------------------------------------------
+
+
+def _twins(base: Sequence[KernelFacts], head: Sequence[KernelFacts]) -> dict[int, int]:
+    """Kernels of the base to those of the head with the same code under the same name, but for
+    its number: they are called as there. Others keep their labels."""
+    free: dict[tuple[str, str, str], list[int]] = defaultdict(list)
+    for index, kernel in enumerate(head):
+        free[kernel.graph, kernel.source_hash, stem(kernel.name)].append(index)
+    found = {}
+    for index, kernel in enumerate(base):
+        same = free[kernel.graph, kernel.source_hash, stem(kernel.name)]
+        if same:
+            found[index] = same.pop(0)
+    return found
+
+
+def _order(
+    base: Sequence[KernelFacts], head: Sequence[KernelFacts], twins: Mapping[int, int]
+) -> list[int]:
+    """In the order of the head, each graph's others behind: the file's order is for reading."""
+    graphs = {kernel.graph: n for n, kernel in reversed(list(enumerate(head)))}
+
+    def place(index: int) -> tuple[int, int, int]:
+        graph = graphs.get(base[index].graph, len(head))
+        return (graph, twins.get(index, len(head)), index)
+
+    return sorted(range(len(base)), key=place)

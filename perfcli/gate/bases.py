@@ -1,0 +1,233 @@
+"""The head against another revision or another interpreter, both compiled here and, on a device
+that is there, measured in turns."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from perfcli.diagnosis import diagnose, rule
+from perfcli.diff.compare import ASPECTS, compare
+from perfcli.errors import Interrupted, NotComparable, PerfcliError
+from perfcli.gate import compiled
+from perfcli.gate.baseline import committed, facts
+from perfcli.gate.baseline import file as renewing
+from perfcli.gate.baseline.entry import Entry
+from perfcli.gate.checks import Check
+from perfcli.gate.order import Against, Compared, NoBase, Order
+from perfcli.gate.revision import Revision, looking_in, running_in
+from perfcli.loading import registry, userfile
+from perfcli.model import Comparison, Finding, Provenance, Run
+from perfcli.workflow import obtain as _obtain
+from perfcli.workflow import timing as _measuring
+from perfcli.workflow.obtain import Obtained
+from perfcli.workflow.request import Job, Question, Side
+from perfcli.workflow.setting import Asked, Setting, settle
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """Where the base comes from: a revision, an interpreter, or both."""
+
+    revision: Revision | None
+    python: str | None
+
+    @property
+    def provenance(self) -> Provenance:
+        if self.revision is not None:
+            commit = self.revision.commit
+            return Provenance("revision", self.revision.name, revision=commit)
+        return Provenance("interpreter", self.python or "")
+
+
+def with_base(base: Base) -> Compared:
+    """Compares heads with what the base makes of the same check."""
+
+    def compared(check: Check, order: Order) -> Against:
+        return _against(base, check, order)
+
+    return compared
+
+
+def _against(base: Base, check: Check, order: Order) -> Against:
+    question, side = compiled.asked(order.config, check, order.jobs)
+    before = _before(base, check, order, question)
+    setting = _setting(question, order)
+    ours, jobs_base = _base_made(base, before, replace(side, python=base.python), order)
+    theirs, jobs_head = _made(question, side, order)
+    compiled.check_kernels(theirs.run, check)
+    jobs = [*jobs_base, *jobs_head]
+    comparison = compare(ours.run, theirs.run, [a for a in order.allow if a in ASPECTS])
+
+    def measured() -> Comparison:
+        assert setting is not None
+        found = _measuring.measured(comparison, setting, jobs, order.how, order.notes)
+        if _measuring.broken_off(found.timing):
+            raise Interrupted(f"interrupted while {check.name} was measured")
+        return _measuring.weighed(diagnose(found))  # what was measured has findings of its own
+
+    environment = ours.run.environment
+    provenance = replace(base.provenance, torch=environment.torch, triton=environment.triton or "")
+    if setting is None:
+        return Against(diagnose(comparison), theirs, provenance, ours)
+    return Against(measured(), theirs, provenance, ours, again=measured)
+
+
+def _setting(question: Question, order: Order) -> Setting | None:
+    """How to measure, None where a check is for a target: the budget is the configuration's."""
+    if question.target:
+        return None
+    setting = settle(question, Asked(allow_env=order.allow_env, no_time=order.no_time), order.how)
+    budget = order.config.budget
+    return setting if setting is None or budget is None else replace(setting, budget=budget)
+
+
+def _made(
+    question: Question,
+    side: Side,
+    order: Order,
+    revision: Revision | None = None,
+    path: Sequence[Path] = (),
+) -> tuple[Obtained, Sequence[Job]]:
+    """``revision``: the question is about its files. ``path``: folders that Python looks in
+    first."""
+    made = _obtain.ordered(question, [side], order.how, order.notes)
+    jobs = [looking_in(job, path) for job in made.jobs] if path else list(made.jobs)
+    own = revision is not None and registry.is_user_file(question.scenario)
+    if own and revision is not None and (folder := revision.working_folder(Path.cwd())):
+        jobs = [running_in(job, folder) for job in jobs]
+    # Files that are gone in a minute are never compiled again: their run is of no more use.
+    (found,) = _obtain.obtain(jobs, made.executor, order.how.fresh, order.notes, keeps=not own)
+    return found, jobs
+
+
+def _base_made(
+    base: Base, question: Question, side: Side, order: Order
+) -> tuple[Obtained, Sequence[Job]]:
+    """The base of its own files. What it imports of the user's checkout, since the project is
+    installed from there (``pip install -e``), is the head's code: then it is compiled once more,
+    with the revision's folders before those. Raises PerfcliError where that does not help."""
+    found, jobs = _made(question, side, order, base.revision)
+    if base.revision is None or not (foreign := base.revision.foreign(found.run.sources)):
+        return found, jobs
+    path = base.revision.import_folders(foreign)
+    found, jobs = _made(question, side, order, base.revision, path)
+    if foreign := base.revision.foreign(found.run.sources):
+        raise PerfcliError(
+            f"the base at {base.revision.name} imports {foreign[0]}, which is the head's: give an "
+            "interpreter in which it is not installed (--base-python), or compare with a baseline"
+        )
+    # How it was found is no difference between the two.
+    plain = replace(found.run, variant=replace(found.run.variant, env={}, name="default"))
+    return replace(found, run=plain), jobs
+
+
+def _before(base: Base, check: Check, order: Order, question: Question) -> Question:
+    """The same question, of the base's files. Raises NoBase where it has none for it."""
+    if base.revision is None or not registry.is_user_file(check.scenario):
+        return question
+    path, name = userfile.split(check.scenario)
+    place = base.revision.place(order.config.folder / path)
+    if not place.is_file():
+        raise NoBase(f"{check.name} is new: {base.revision.name} has no {path}")
+    return replace(question, scenario=str(place) if name is None else f"{place}:{name}")
+
+
+def with_baseline(order: Order) -> Compared:
+    """Compares heads with the committed baseline. Raises NotComparable where there is none."""
+    path, typed = order.config.baseline, order.config.typed
+    file = committed.read(path, typed)
+
+    def compared(check: Check, order: Order) -> Against:
+        entry = committed.entry(path, file, check.name, typed)
+        head = compiled.head(order.config, check, order.how, order.jobs, order.notes)
+        base, findings = committed.base(entry, head.run, check.name, order.allow, typed)
+        # The check's name says what it is: its file and function may be called something else.
+        allow = [*(a for a in order.allow if a in ASPECTS), "scenario"]
+        try:
+            comparison = compare(base, head.run, allow)
+        except NotComparable as error:
+            renew = renewing.command(typed, check.name)
+            raise NotComparable(f"{error}; where it is meant, {renew}") from None
+        comparison = replace(
+            comparison, differences=(*_target(entry, head.run), *comparison.differences)
+        )
+        comparison = diagnose(comparison, [_headed(f) for f in findings])
+        environment = entry.run.environment
+        provenance = Provenance(
+            kind="baseline",
+            where=path.name,
+            created=entry.made.created,
+            reason=entry.made.reason,
+            revision=entry.made.revision,
+            torch=environment.torch,
+            triton=environment.triton or "",
+        )
+        return Against(comparison, head, provenance)
+
+    return compared
+
+
+def _target(entry: Entry, head: Run) -> tuple[str, ...]:
+    """What was allowed to differ is said: the base was given the head's target."""
+    target = facts.described_target(head)
+    return () if entry.target == target else (f"target {entry.target} → {target}",)
+
+
+def _headed(finding: Finding) -> Finding:
+    """The file keeps no sentences: the rule's title, and what it is about."""
+    try:
+        title = rule(finding.code).title
+    except PerfcliError:
+        return finding
+    return replace(finding, headline=f"{title}: {finding.headline}")
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    baseline: Path | None = None
+    revision: str | None = None
+    python: str | None = None
+    allow_env: tuple[str, ...] = ()
+    no_time: bool = False
+
+    @property
+    def pair(self) -> bool:
+        """Whether the base is compiled here."""
+        return self.revision is not None or self.python is not None
+
+    def check(self) -> None:
+        """Raises PerfcliError for options that contradict each other."""
+        if self.pair and self.baseline is not None:
+            raise PerfcliError("--baseline is a base already: leave out --base-rev, --base-python")
+        if not self.pair and (self.allow_env or self.no_time):
+            option = "--allow-env" if self.allow_env else "--no-time"
+            raise PerfcliError(
+                f"{option}: a baseline has no times: leave it out, or give --base-rev"
+            )
+
+    def command(self, checks: Sequence[str], typed: Sequence[str] = ()) -> str:
+        """What makes it again. ``typed``: options that mean other files."""
+        words = ["perfcli", "gate", *checks, *typed]
+        words += ["--base-rev", self.revision] if self.revision else []
+        words += ["--base-python", self.python] if self.python else []
+        return shlex.join(words)
+
+
+@contextmanager
+def base_of(wish: Wish, order: Order) -> Iterator[Compared]:
+    """What compares a check with its base. Raises PerfcliError and NotComparable where there is
+    no base at all."""
+    if not wish.pair:
+        yield with_baseline(order)
+        return
+    from perfcli.gate.revision import checked_out
+
+    if wish.revision is None:
+        yield with_base(Base(None, wish.python))
+        return
+    with checked_out(wish.revision, order.config.folder) as revision:
+        yield with_base(Base(revision, wish.python))

@@ -1,0 +1,113 @@
+"""The checks of a configuration: which are meant, and their heads compiled."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from perfcli import units
+from perfcli.console.notes import Notes
+from perfcli.errors import PerfcliError
+from perfcli.gate import config as configuration
+from perfcli.gate.checks import Check
+from perfcli.gate.config import Config
+from perfcli.loading import registry, userfile
+from perfcli.model import Run
+from perfcli.names import suggestion
+from perfcli.workflow import obtain
+from perfcli.workflow.obtain import How, Obtained
+from perfcli.workflow.request import Question, Side
+
+
+class NoKernels(PerfcliError):
+    """A check of which no kernel is generated."""
+
+
+def configured(path: Path | None, baseline: Path | None) -> Config:
+    """The configuration that is meant, with the baseline that is."""
+    from perfcli.diagnosis import rules
+
+    found = path or configuration.find(Path.cwd())
+    config = configuration.read(_shown(found), [rule.code for rule in rules()])
+    options = (("--config", path and _shown(path)), ("--baseline", baseline and _shown(baseline)))
+    typed = tuple(str(word) for option in options if option[1] is not None for word in option)
+    return replace(config, baseline=baseline or config.baseline, typed=typed)
+
+
+def _shown(path: Path) -> Path:
+    """Relative to the current folder where it is in or below it: what is shown has no places."""
+    try:
+        return path.absolute().relative_to(Path.cwd())
+    except ValueError:
+        return path
+
+
+def chosen(config: Config, names: Sequence[str]) -> list[Check]:
+    """The checks of these names, with or without their target; all where none is named. Raises
+    PerfcliError for a name that none has."""
+    if not names:
+        return list(config.checks)
+    found = []
+    for name in names:
+        meant = [check for check in config.checks if _is_meant(check.name, name)]
+        if not meant:
+            known = {n for c in config.checks for n in (c.name, c.name.rpartition("@")[0])}
+            raise PerfcliError(f"{config.path} has no check {name!r}: {suggestion(name, known)}")
+        found += [check for check in meant if check not in found]
+    return found
+
+
+def _is_meant(check: str, name: str) -> bool:
+    return any(fnmatch.fnmatchcase(each, name) for each in (check, check.rpartition("@")[0]))
+
+
+def asked(config: Config, check: Check, jobs: int | None) -> tuple[Question, Side]:
+    """The check as if it were typed."""
+    question = Question(
+        scenario=scenario(config.folder, check.scenario),
+        params=tuple(f"{name}={_text(value)}" for name, value in check.params.items()),
+        preset=check.preset,
+        target=check.target,
+        device=check.device,
+        dynamic=check.dynamic,
+        jobs=jobs,
+        # The code of a CPU depends on it: not on how many cores the machine has.
+        threads=1 if check.device == "cpu" else None,
+    )
+    return question, Side(tuple(f"{k}={units.setting(v)}" for k, v in check.options.items()))
+
+
+def scenario(folder: Path, reference: str) -> str:
+    """A file's path from here: in the configuration it stands from there."""
+    if not registry.is_user_file(reference):
+        return reference
+    path, name = userfile.split(reference)
+    place = os.path.relpath(folder / path)
+    return place if name is None else f"{place}:{name}"
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def head(config: Config, check: Check, how: How, jobs: int | None, notes: Notes) -> Obtained:
+    """The check compiled, or its stored run where nothing changed. Raises what compiling raises,
+    and NoKernels where it made none."""
+    question, side = asked(config, check, jobs)
+    (found,) = obtain.compiled(question, [side], how, notes)
+    check_kernels(found.run, check)
+    obtain.warn_forward_only(found.run, notes)
+    return found
+
+
+def check_kernels(run: Run, check: Check) -> None:
+    """Raises NoKernels where there is nothing to hold against anything."""
+    if not run.kernels:
+        raise NoKernels(
+            f"nothing to compare: {check.scenario} has no generated kernel "
+            "(only extern operators, or nothing was compiled); take the check out, or give it a "
+            "model of which kernels are generated"
+        )

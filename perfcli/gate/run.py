@@ -1,0 +1,85 @@
+"""Every check compiled, compared and judged, one after the other; one that fails keeps none of the
+others from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from perfcli.diff.compare import ASPECTS, check_allowed
+from perfcli.errors import Interrupted, PerfcliError, show_traceback, unexpected
+from perfcli.gate import allowances
+from perfcli.gate import judging as confirming
+from perfcli.gate.baseline.committed import TOOLS
+from perfcli.gate.checks import Check
+from perfcli.gate.config import Config
+from perfcli.gate.judging import Policy, Result, judged
+from perfcli.gate.order import Against, Checked, Compared, NoBase, NotesOf, Order
+from perfcli.model import Judged, Passing
+from perfcli.workflow.obtain import Texts
+
+
+def check_aspects(allow: Sequence[str]) -> None:
+    """Raises PerfcliError for what can't be allowed to differ."""
+    check_allowed(allow, (*ASPECTS, *TOOLS))
+
+
+def checked(checks: Sequence[Check], compared: Compared, order: Order) -> Iterator[Checked]:
+    notes = order.notes
+    for check in checks:
+        order = replace(order, notes=NotesOf(check.name, notes))
+        try:
+            yield _judged(check, compared(check, order), order)
+        except Interrupted:
+            raise
+        except NoBase as error:
+            yield Checked(Judged(check.name, "pass", str(error)), 0)
+        except PerfcliError as error:
+            show_traceback()
+            if error.detail.strip():
+                order.notes.warn(f"{error}\n{error.detail.rstrip()}")
+            yield _fault(check, str(error), error.exit_code)
+        except BrokenPipeError:
+            raise
+        except Exception as error:
+            show_traceback()
+            yield _fault(check, unexpected(error), PerfcliError.exit_code)
+
+
+def _fault(check: Check, message: str, exit_code: int) -> Checked:
+    text = " ".join(message.split())
+    return Checked(Judged(check.name, "fault", text, fault=text), exit_code)
+
+
+def _judged(check: Check, against: Against, order: Order) -> Checked:
+    found = _result(check, against, order)
+    runs = [run for run in (against.base, against.head) if run is not None]
+    result = Judged(
+        name=check.name,
+        outcome=found.outcome,
+        reason=found.reason,
+        comparison=found.comparison,
+        limits=found.limits,
+        findings=found.findings,
+        provenance=against.provenance,
+        texts=Texts(*runs),
+    )
+    return Checked(result, _code(found.outcome, order.config), against.head, frozenset(found.used))
+
+
+def _result(check: Check, against: Against, order: Order) -> Result:
+    """A slower step is measured once more before it counts."""
+    config = order.config
+    in_force = allowances.in_force(config.allowances, order.today)
+    policy = Policy(check.limits, in_force, config.fail_on, check.signs, check.usual_spills)
+    first = judged(against.comparison, policy)
+    if against.again is None or confirming.slower(first) is None:
+        return first
+    order.notes.say("slower; measured once more, in fresh processes")
+    return confirming.confirmed(first, judged(against.again(), policy))
+
+
+def _code(outcome: Passing, config: Config) -> int:
+    if outcome == "unsure":
+        return 3 if config.on_unsure == "fail" else 0
+    return 1 if outcome == "fail" else 0

@@ -1,0 +1,126 @@
+"""What people read of a gate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from perfcli import units
+from perfcli.gate import holding
+from perfcli.model import Comparison, Finding, Judged, Judgement, KernelGroup
+
+if TYPE_CHECKING:
+    from rich.console import Group
+    from rich.text import Text
+
+WORDS = {"pass": "PASS", "fail": "FAIL", "unsure": "UNSURE", "fault": "ERROR"}
+_STYLES = {"pass": "green", "fail": "bold red", "unsure": "yellow", "fault": "bold red"}
+_LISTED = 8
+_OF_NAMES = "PC80"  # new, gone and renamed kernels
+_WEIGH = (
+    "bytes_moved", "peak_memory_bytes", "spilled_words", "vector_loads", "kernels", "graph_breaks",
+    "extern_calls",
+)  # fmt: skip
+
+
+def report(judgement: Judgement, quiet: bool) -> Group:
+    """One line for each check, what is broken in each, and what to know besides."""
+    from rich.text import Text
+
+    text = Text(no_wrap=True, overflow="ignore")  # a line of a log is not broken
+    text.append(WORDS[judgement.outcome], _STYLES[judgement.outcome])
+    text.append(f"  {judgement.reason}\n")
+    shown = [check for check in judgement.checks if not (quiet and check.outcome == "pass")]
+    if not quiet:
+        text.append("\n")
+    width = max((len(check.name) for check in shown), default=0)
+    for check in shown:
+        text.append(f"  {WORDS[check.outcome]:<6}", _STYLES[check.outcome])
+        text.append(units.printable(f"  {check.name:<{width}}  {check.fault or check.reason}\n"))
+    if quiet:
+        return _whole(text)
+    for check in judgement.checks:
+        if lines := list(_details(check)):
+            text.append(units.printable(f"\n{check.name}{_from(check)}\n"), "bold")
+            text.append("".join(units.printable(f"  {line}\n") for line in lines))
+    if judgement.warnings:
+        text.append("\n")
+    for warning in judgement.warnings:
+        text.append("warning: ", "yellow")
+        text.append(units.printable(f"{warning}\n"))
+    return _whole(text)
+
+
+def _whole(text: Text) -> Group:
+    from rich.console import Group
+
+    text.rstrip()
+    return Group(text)  # alone, a text forgets that it is not wrapped
+
+
+def _from(check: Judged) -> str:
+    """``, against perfcli-baseline.toml of 2026-11-22 (first baseline)``."""
+    source = check.provenance
+    if source is None:
+        return ""
+    parts = [source.where, f"of {source.created}" if source.created else ""]
+    parts += [f"({source.reason})" if source.reason else ""]
+    return f", against {' '.join(part for part in parts if part)}"
+
+
+def _details(check: Judged) -> Iterator[str]:
+    if check.comparison is None:
+        return
+    for word, state in (("broken", "broken"), ("allowed", "allowed"), ("not known", "unknown")):
+        for result in check.limits:
+            if result.state == state:
+                yield f"{word}: {result.text}"
+                if result.allowance:
+                    yield f"  {result.allowance.reason} ({result.allowance.owner})"
+    if check.outcome != "pass" and (better := list(_better(check.comparison))):
+        yield f"better: {', '.join(better)}"
+    yield from _findings(check, check.comparison)
+    yield from kernels(check.comparison)
+
+
+def _better(comparison: Comparison) -> Iterator[str]:
+    for change in comparison.totals:
+        if change.outcome == "better" and change.metric in _WEIGH:
+            yield holding.moved(change)
+
+
+def _findings(check: Judged, comparison: Comparison) -> Iterator[str]:
+    states = {each.finding: each for each in check.findings}
+    for number, finding in enumerate(comparison.findings):
+        said = finding.severity != "info" or finding.code.startswith(_OF_NAMES)
+        if finding.came_with_head and (number in states or (said and not finding.explained_by)):
+            usual = "note" if finding.severity == "info" else "doubt"
+            state = states[number].state if number in states else usual
+            yield f"{state}: {_said(finding)}"
+            if finding.advice:
+                yield f"  {finding.advice}"
+
+
+def _said(finding: Finding) -> str:
+    place = f" ({finding.origin.code.strip()})" if finding.origin and finding.origin.code else ""
+    return f"{finding.code} {finding.headline}{place}"
+
+
+# --- kernels ---------------------------------------------------------------------------------
+
+
+def kernels(comparison: Comparison) -> Iterator[str]:
+    """What became of the kernels that are not the same, most of them in a line each."""
+    changed = [group for group in comparison.groups if group.match.relation != "same"]
+    for group in changed[:_LISTED]:
+        yield f"{group.match.relation}: {_names(comparison, group)}"
+    if len(changed) > _LISTED:
+        yield f"and {units.plural(len(changed) - _LISTED, 'more group')} of kernels"
+
+
+def _names(comparison: Comparison, group: KernelGroup) -> str:
+    base = [comparison.base.kernels[index].name for index in group.match.base]
+    head = [comparison.head.kernels[index].name for index in group.match.head]
+    if not base or not head or base == head:
+        return ", ".join(head or base)
+    return f"{', '.join(base)} → {', '.join(head)}"

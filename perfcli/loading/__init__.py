@@ -1,0 +1,1 @@
+"""Finds scenarios, kernels and reports by name, and users' own by path."""

@@ -1,0 +1,142 @@
+"""Kernels, scenarios and reports, found by file name; a user's scenario, found by path.
+
+The core never imports these packages by name: ``scenarios/gqa_transformer.py`` is the scenario
+``gqa-transformer``, and the file says so by declaring one ``Scenario``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Any, TypeVar
+
+from perfcli.errors import PerfcliError, UserCodeFailed
+from perfcli.loading.parameters import resolve_params
+from perfcli.loading.tracebacks import failed
+from perfcli.loading.userfile import MODE, is_user_file, user_declared, user_scenario
+from perfcli.model import KernelFamily, Scalar, Scenario, Workload
+from perfcli.names import internal, public, suggestion
+
+__all__ = ["build", "declared", "family", "is_user_file", "names", "resolve_params", "scenario"]
+
+Declared = TypeVar("Declared")
+
+EXPECTED = (
+    "expected (module or function, inputs), where inputs is a tuple, a list, a "
+    "dict of keyword arguments, or one tensor"
+)
+
+
+def names(package: str) -> list[str]:
+    """Public names of what the files of ``perfcli.<package>`` declare, sorted."""
+    path = import_module(f"perfcli.{package}").__path__
+    return sorted(public(m.name) for m in iter_modules(path) if not m.name.startswith("_"))
+
+
+def declared(package: str, name: str, kind: type[Declared]) -> Declared:
+    """The one ``kind`` that ``<package>/<name>.py`` declares; dashes and underscores are equal.
+
+    Raises:
+        PerfcliError: no such file, with the nearest names; or it declares none or several.
+    """
+    known = names(package)
+    if public(name) not in known:
+        raise PerfcliError(f"no {package.removesuffix('s')} {name!r}: {suggestion(name, known)}")
+    module = import_module(f"perfcli.{package}.{internal(name)}")
+    found = {attribute: v for attribute, v in vars(module).items() if isinstance(v, kind)}
+    if len(found) != 1:
+        raise PerfcliError(
+            f"{package}/{internal(name)}.py has to declare one {kind.__name__}, "
+            f"it declares {', '.join(found) or 'none'}"
+        )
+    return next(iter(found.values()))
+
+
+def scenario(reference: str) -> Scenario:
+    """A shipped scenario by name, or a user's by ``path/to/file.py[:name]``.
+
+    A user's file is run each time, so only worker processes should ask for one.
+
+    Raises:
+        UserCodeFailed: the user's file does not import.
+        PerfcliError: there is no such scenario.
+    """
+    if is_user_file(reference):
+        return user_scenario(reference)
+    if public(reference) not in names("scenarios") and Path(f"{reference}.py").is_file():
+        raise PerfcliError(f"no scenario {reference!r}: did you mean the file {reference}.py?")
+    return declared("scenarios", reference, Scenario)
+
+
+def family(reference: str) -> KernelFamily:
+    """Shipped hand-written kernels by name, or a user's by the path of the file that declares one
+    ``KernelFamily``.
+
+    Raises:
+        UserCodeFailed: the user's file does not import.
+        PerfcliError: there is no such family.
+    """
+    if reference.endswith(".py"):
+        return user_declared(reference, KernelFamily)
+    if public(reference) not in (known := names("kernels")):
+        raise PerfcliError(f"no kernel family {reference!r}: {suggestion(reference, known)}")
+    return declared("kernels", reference, KernelFamily)
+
+
+def build(scenario: Scenario, params: Mapping[str, Scalar]) -> Workload:
+    """What the scenario builds, a bare ``(module or function, inputs)`` turned into a workload.
+
+    Raises:
+        UserCodeFailed: building raised (``detail`` has the user's frames), or gave neither.
+    """
+    try:
+        result: Any = scenario.build(params)
+    except PerfcliError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise failed(f"{scenario.name} does not build", error) from error
+    workload = result if isinstance(result, Workload) else _workload(scenario, params, result)
+    if not callable(workload.call):
+        raise _wrong(scenario, f"{type(workload.call).__name__!r} cannot be called")
+    if workload.mode not in ("forward", "training"):
+        raise _wrong(scenario, f"mode {workload.mode!r} is neither 'forward' nor 'training'")
+    return workload
+
+
+def _workload(scenario: Scenario, params: Mapping[str, Scalar], result: Any) -> Workload:
+    """From ``(call, inputs)`` or ``(call, inputs, keyword arguments or mode)``."""
+    if not isinstance(result, tuple) or len(result) not in (2, 3):
+        raise _wrong(scenario, f"it returned {_described(result)}")
+    call, inputs, *rest = result
+    mode: Any = params.get("mode", "forward")
+    kwargs: dict[str, Any] = dict(inputs) if isinstance(inputs, Mapping) else {}
+    for extra in rest:
+        if isinstance(extra, str):
+            mode = extra
+        elif isinstance(extra, Mapping):
+            kwargs.update(extra)
+        else:
+            raise _wrong(scenario, f"its third item is {_described(extra)}, not keyword arguments")
+    said = any(isinstance(extra, str) for extra in rest)
+    is_default = not said and scenario.parameters.get("mode", MODE) is MODE
+    return Workload(call, _positional(inputs), kwargs, mode, mode_is_default=is_default)
+
+
+def _positional(inputs: Any) -> tuple[Any, ...]:
+    if isinstance(inputs, Mapping):
+        return ()
+    return tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"a tuple of {len(value)}"
+    kind = type(value).__name__
+    article = "an" if kind[0].lower() in "aeiou" else "a"
+    return "nothing" if value is None else f"{article} {kind}"
+
+
+def _wrong(scenario: Scenario, what: str) -> UserCodeFailed:
+    return UserCodeFailed(f"{scenario.name} does not build: {what}; {EXPECTED}")

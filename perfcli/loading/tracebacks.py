@@ -1,0 +1,112 @@
+"""A user's error told as theirs: one line, and their part of the traceback."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import sysconfig
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+from perfcli.errors import PerfcliError, UserCodeFailed
+
+LAST_FRAMES = 2
+"""Of an error in which no frame is the user's."""
+_MADE = ("<frozen ", "<eval_with_key>")
+"""How names of files begin that nobody wrote: Python's own modules, FX's generated code."""
+
+
+def failed(what: str, error: BaseException) -> UserCodeFailed:
+    """``what`` and the error's first line; ``detail`` is the user's part of the traceback."""
+    lines = str(error).strip().splitlines()
+    reason = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    return UserCodeFailed(f"{what}: {reason}", detail=users_traceback(error))
+
+
+def is_users_fault(error: BaseException) -> bool:
+    """Whether the user's code was running, and nothing of perfcli below it."""
+    inwards = traceback.extract_tb(error.__traceback__)
+    last = next((f for f in reversed(inwards) if is_users(f) or _is_ours(f)), None)
+    return last is not None and is_users(last)
+
+
+def shown(error: BaseException) -> str:
+    """``users_traceback``, or where no frame is the user's, the last frames and the message."""
+    part = _users_part(error)
+    if any(told.stack for told in _chain(part)):
+        return "".join(part.format()).rstrip()
+    return ending(error)
+
+
+def ending(error: BaseException) -> str:
+    """The last frames, whosever they are, and the message."""
+    return "".join(traceback.format_exception(error, limit=-LAST_FRAMES, chain=False)).rstrip()
+
+
+def users_traceback(error: BaseException) -> str:
+    """The traceback, and those of its causes, with the user's frames alone (see ``is_users``)."""
+    return "".join(_users_part(error).format()).rstrip()
+
+
+def _users_part(error: BaseException) -> traceback.TracebackException:
+    told = traceback.TracebackException.from_exception(error)
+    _keep_users_part(told, error)
+    return told
+
+
+def _keep_users_part(told: traceback.TracebackException, error: BaseException) -> None:
+    told.stack = traceback.StackSummary.from_list([f for f in told.stack if is_users(f)])
+    for chained in ("__cause__", "__context__"):
+        earlier, part = getattr(error, chained), getattr(told, chained)
+        if part is None:
+            continue
+        if earlier is None or isinstance(earlier, PerfcliError):
+            # What we were doing when it happened is none of the user's business.
+            setattr(told, chained, None)
+        else:
+            _keep_users_part(part, earlier)
+
+
+def _chain(told: traceback.TracebackException) -> Iterator[traceback.TracebackException]:
+    yield told
+    for earlier in (told.__cause__, told.__context__):
+        if earlier is not None:
+            yield from _chain(earlier)
+
+
+def is_users(frame: traceback.FrameSummary) -> bool:
+    """Whether a frame is neither perfcli's, torch's (with what comes with it) nor Python's, nor
+    of code that was generated."""
+    if frame.filename.startswith(_MADE):
+        return False
+    others = [*_others_code(), str(Path(__file__).parents[1])]
+    return not any(_is_below(frame, root) for root in others) and not _is_pythons(frame)
+
+
+def _is_pythons(frame: traceback.FrameSummary) -> bool:
+    """Packages that are installed below the standard library's folder are not Python's."""
+    packages = ("/site-packages/", "/dist-packages/")
+    installed = any(part in frame.filename for part in packages)
+    return _is_below(frame, _standard_library()) and not installed
+
+
+def _is_ours(frame: traceback.FrameSummary) -> bool:
+    return _is_below(frame, str(Path(__file__).parents[1]))
+
+
+def _is_below(frame: traceback.FrameSummary, root: str) -> bool:
+    return frame.filename.startswith(f"{root}/")
+
+
+@functools.cache
+def _standard_library() -> str:
+    return sysconfig.get_path("stdlib")
+
+
+def _others_code() -> list[str]:
+    modules = [sys.modules.get(name) for name in ("torch", "triton", "sympy")]
+    roots = [str(Path(m.__file__).parent) for m in modules if m is not None and m.__file__]
+    generated = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+    return [*roots, generated] if generated else roots

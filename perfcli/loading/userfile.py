@@ -1,0 +1,232 @@
+"""A user's own scenario file: imported by path, its scenario chosen, its errors told as theirs."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any, TypeVar
+
+from perfcli.errors import PerfcliError
+from perfcli.loading.tracebacks import failed
+from perfcli.model import Parameter, Scalar, Scenario
+from perfcli.names import internal, suggestion
+
+MODE = Parameter("forward", "what is compiled", ("forward", "training"))
+"""The mode of a function that does not ask for it."""
+FORWARD_ONLY = (
+    "require gradients, compiled forward only: give -p mode=training, or return "
+    "(module, inputs, 'training')"
+)
+EXAMPLES: Mapping[str, Scalar] = {"bool": False, "int": 0, "float": 0.0, "str": ""}
+"""A value of each type that an annotation may name."""
+
+
+def from_function(function: FunctionType, name: str) -> Scenario:
+    """A scenario whose parameters are the function's keyword parameters with plain defaults or
+    none, and ``mode``, which the function only gets if it asks for it."""
+    found = (
+        (key, _parameter(each)) for key, each in inspect.signature(function).parameters.items()
+    )
+    parameters = {key: parameter for key, parameter in found if parameter}
+    wanted = set(parameters)
+    parameters["mode"] = _mode(parameters["mode"]) if "mode" in wanted else MODE
+
+    def build(params: Mapping[str, Scalar]) -> Any:
+        return function(**{key: value for key, value in params.items() if key in wanted})
+
+    return Scenario(
+        name=name,
+        question=(inspect.getdoc(function) or "").partition("\n")[0],
+        parameters=parameters,
+        presets={},
+        build=build,
+    )
+
+
+def _parameter(parameter: inspect.Parameter) -> Parameter | None:
+    """None for what a user cannot type: a default that is an object, ``*args``."""
+    if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+        return None
+    if is_required(parameter):
+        return Parameter(EXAMPLES.get(_written(parameter.annotation)), required=True)
+    scalar = isinstance(parameter.default, bool | int | float | str | None)
+    return Parameter(parameter.default) if scalar else None
+
+
+def _written(annotation: Any) -> str:
+    """``int``, whether the file evaluates its annotations or not."""
+    return annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+
+
+def _mode(own: Parameter) -> Parameter:
+    default = own.default if own.default in MODE.choices else MODE.default
+    return Parameter(default, MODE.help, MODE.choices, own.required)
+
+
+def is_required(parameter: inspect.Parameter) -> bool:
+    """Whether a function cannot be called without it."""
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return parameter.default is inspect.Parameter.empty and parameter.kind not in variadic
+
+
+Declared = TypeVar("Declared")
+
+SUFFIX = ".py"
+USUAL_NAMES = ("scenario", "build", "make", "make_model", "model", "main")
+"""Which function is meant where a file has several and none is named, in this order."""
+
+
+def is_user_file(reference: str) -> bool:
+    """Whether a scenario is meant by path (``model.py``, ``a/b.py:name``), not by name."""
+    path, _ = split(reference)
+    return path.endswith(SUFFIX) or "/" in path
+
+
+def split(reference: str) -> tuple[str, str | None]:
+    """``path/to/file.py:name`` as path and name; the name is None where there is none."""
+    path, colon, name = reference.rpartition(":")
+    if colon and (path.endswith(SUFFIX) or "/" in path) and "/" not in name:
+        return path, name
+    return reference, None
+
+
+def user_scenario(reference: str) -> Scenario:
+    """Import the file anew and pick the scenario or function that the reference means.
+
+    Raises:
+        UserCodeFailed: the file does not import; ``detail`` is its part of the traceback.
+        PerfcliError: there is no such file or name, or several could be meant.
+    """
+    path, name = split(reference)
+    file = Path(path)
+    if not file.is_file() or file.suffix != SUFFIX:
+        what = "is not a Python file" if file.exists() else "does not exist"
+        raise PerfcliError(f"{path} {what}: expected path/to/file.py or path/to/file.py:name")
+    module = import_file(file)
+    return _named(module, path, name) if name is not None else _only(module, path)
+
+
+def user_declared(path: str, kind: type[Declared]) -> Declared:
+    """Import the file anew and take the one ``kind`` that it declares.
+
+    Raises:
+        UserCodeFailed: the file does not import.
+        PerfcliError: there is no such file, or it declares none or several.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise PerfcliError(f"{path} does not exist: expected path/to/file.py")
+    values = vars(import_file(file)).values()
+    found = list({id(value): value for value in values if isinstance(value, kind)}.values())
+    if len(found) != 1:
+        raise PerfcliError(f"{path} has to declare one {kind.__name__}, it declares {len(found)}")
+    return found[0]
+
+
+def import_file(file: Path) -> ModuleType:
+    """Run a file as a module that can import its siblings, inspect itself and be pickled.
+
+    It gets a name of its own, so that ``model.py`` of two folders do not mix; inside a package
+    it gets its full dotted name, so that relative imports work. Importing again runs it again.
+    """
+    file = file.resolve()
+    name, root = _module_name(file)
+    for folder in (str(root), str(file.parent)):
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise PerfcliError(f"{file} cannot be imported: expected a Python source file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        raise failed(f"{file.name} does not import", error) from error
+    return module
+
+
+def _module_name(file: Path) -> tuple[str, Path]:
+    parts, folder = [file.stem], file.parent
+    while (folder / "__init__.py").is_file():
+        parts.insert(0, folder.name)
+        folder = folder.parent
+    if len(parts) > 1:
+        return ".".join(parts), folder
+    digest = hashlib.sha256(str(file).encode()).hexdigest()[:8]
+    return f"{file.stem}_{digest}", folder
+
+
+# --- which of the file's definitions ------------------------------------------------------------
+
+
+def _scenarios(module: ModuleType) -> dict[str, Scenario]:
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if isinstance(value, Scenario) and not name.startswith("_")
+    }
+
+
+def _functions(module: ModuleType) -> dict[str, FunctionType]:
+    """Public functions that the file itself defines."""
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if isinstance(value, FunctionType)
+        and not name.startswith("_")
+        and value.__module__ == module.__name__
+    }
+
+
+def _ready(functions: Mapping[str, FunctionType]) -> dict[str, FunctionType]:
+    """Those that can be called without arguments."""
+    return {
+        name: function
+        for name, function in functions.items()
+        if not any(is_required(p) for p in inspect.signature(function).parameters.values())
+    }
+
+
+def _named(module: ModuleType, path: str, name: str) -> Scenario:
+    scenarios, functions = _scenarios(module), _functions(module)
+    for attribute, value in scenarios.items():
+        if internal(name) in (internal(attribute), internal(value.name)):
+            return value
+    found = getattr(module, internal(name), None)
+    if isinstance(found, FunctionType):
+        return from_function(found, f"{path}:{name}")
+    known = [*(s.name for s in scenarios.values()), *functions]
+    raise PerfcliError(f"{path} has no scenario or function {name!r}: {suggestion(name, known)}")
+
+
+def _only(module: ModuleType, path: str) -> Scenario:
+    scenarios, functions = _scenarios(module), _functions(module)
+    if len({id(value) for value in scenarios.values()}) == 1:
+        return next(iter(scenarios.values()))
+    if scenarios:
+        raise _ambiguous(path, "scenarios", [s.name for s in scenarios.values()])
+    functions = _ready(functions) or functions
+    usual = [name for name in USUAL_NAMES if name in functions]
+    chosen = list(functions) if len(functions) == 1 else usual
+    if chosen:
+        return from_function(functions[chosen[0]], path)
+    if functions:
+        raise _ambiguous(path, "functions", list(functions))
+    raise PerfcliError(
+        f"{path} declares no Scenario and no public function: write one that returns (module or "
+        "function, inputs)"
+    )
+
+
+def _ambiguous(path: str, what: str, names: list[str]) -> PerfcliError:
+    return PerfcliError(
+        f"{path} has several {what} ({', '.join(sorted(names))}): say which one, for example "
+        f"{path}:{names[0]}"
+    )

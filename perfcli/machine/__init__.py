@@ -1,0 +1,1 @@
+"""What perfcli runs on: interpreters, devices, the environment, noise floors."""

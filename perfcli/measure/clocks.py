@@ -1,0 +1,202 @@
+"""Seconds of steps on a GPU, by its events; the step as a CUDA graph; the bandwidth of a copy."""
+
+from __future__ import annotations
+
+import functools
+import resource
+import statistics
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from perfcli.model import Turn
+
+if TYPE_CHECKING:
+    from perfcli.measure.step import Step
+
+COPY_BYTES = {"cuda": 1 << 30, "cpu": 256 << 20}
+"""Several times the last cache of the devices that are used today."""
+COPIES = 7
+AHEAD = 2
+_CALIBRATION_CYCLES = 20_000_000
+
+
+def time_steps(step: Step, count: int) -> Turn:
+    """Times ``count`` steps: on the device between two events around each, and on the host until
+    each was enqueued.
+
+    The host runs ahead of the device, as it does in a program, but by two steps at most: the
+    driver holds about a thousand launches, and a host that waits for room would look busy. Where
+    L2 is flushed it waits before each step, and the first launch is part of the step's time.
+    """
+    import torch
+
+    flush = _scratch(torch.cuda.current_device()) if step.request.flush_l2 else None
+    idle = _planted_cycles(step) if step.request.slow_down else 0
+    events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(count)]
+    wall = []
+    for number, (begin, end) in enumerate(events):
+        if number >= AHEAD:
+            events[number - AHEAD][1].synchronize()
+        if flush is not None:
+            flush.zero_()
+            torch.cuda.synchronize()
+        begin.record()
+        started = time.perf_counter()
+        step.run()
+        wall.append(time.perf_counter() - started)
+        if idle:
+            torch.cuda._sleep(idle)
+        end.record()
+    torch.cuda.synchronize()
+    return Turn(tuple(begin.elapsed_time(end) / 1e3 for begin, end in events), tuple(wall))
+
+
+@functools.cache
+def _scratch(index: int) -> Any:
+    """Memory twice the size of L2: writing it leaves nothing else there."""
+    import torch
+
+    l2 = torch.cuda.get_device_properties(index).L2_cache_size
+    return torch.empty(2 * l2, dtype=torch.uint8, device=f"cuda:{index}")
+
+
+def drop_scratch() -> None:
+    """Gives the memory back that ``flush_l2`` took: it is none of the step's."""
+    _scratch.cache_clear()
+
+
+_planted: dict[int, int] = {}
+"""By the step's id, which lives as long as its process."""
+
+
+def _planted_cycles(step: Step) -> int:
+    """How many cycles the device waits for the planted share of a step, measured once. Launching
+    the wait takes some 10 µs besides; a step that waits for its host hides both."""
+    if id(step) not in _planted:
+        plain = replace(step.request, slow_down=0.0)
+        step.request, asked = plain, step.request
+        taken = statistics.median(time_steps(step, 7).seconds)
+        step.request = asked
+        # The clock that the step left is the one to wait by.
+        per_second = _CALIBRATION_CYCLES / _sleep_seconds(_CALIBRATION_CYCLES)
+        _planted[id(step)] = max(round(taken * asked.slow_down * per_second), 1)
+    return _planted[id(step)]
+
+
+def _sleep_seconds(cycles: int) -> float:
+    import torch
+
+    return min(_between_events(lambda: torch.cuda._sleep(cycles)) for _ in range(3))
+
+
+def _between_events(run: Any) -> float:
+    import torch
+
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    run()
+    end.record()
+    torch.cuda.synchronize()
+    return float(begin.elapsed_time(end)) / 1e3
+
+
+def take_graph(step: Step) -> str:
+    """Makes the step one CUDA graph that ``step.run`` replays. Returns a sentence for the notes:
+    that it did, or why it could not; the step then stays as it is."""
+    import torch
+
+    if step.built.workload.mode == "training":
+        return "only forward steps are taken as a CUDA graph: this one is launched kernel by kernel"
+    graph = torch.cuda.CUDAGraph()
+    try:
+        _warm_on_side_stream(step)
+        with torch.cuda.graph(graph):
+            outputs = step.launch()
+    except RuntimeError as error:
+        torch.cuda.synchronize()
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else "no reason given"
+        return (
+            f"the step could not be taken as a CUDA graph ({reason[:150]}): launched kernel by "
+            "kernel"
+        )
+
+    def replay(kept: Any = outputs) -> None:
+        graph.replay()
+
+    step.graphed = replay
+    return "each timed step replays one CUDA graph; kernels are profiled without it"
+
+
+def _warm_on_side_stream(step: Step) -> None:
+    """A capture needs its libraries' workspaces made on a stream that is not the default one."""
+    import torch
+
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(2):
+            step.launch()
+    torch.cuda.current_stream().wait_stream(side)
+    torch.cuda.synchronize()
+
+
+def copy_bandwidth(device: str) -> float | None:
+    """Bytes per second, read and written, of a large copy within the device's memory, with the
+    threads that torch now uses; the median of several. None where memory is too small for it.
+
+    Gives its memory back, and with it whatever the caching allocator kept unused: the next step
+    allocates again.
+    """
+    import torch
+
+    size = COPY_BYTES[device]
+    try:
+        source = torch.ones(size, dtype=torch.uint8, device=device)
+        target = torch.zeros_like(source)
+    except (torch.OutOfMemoryError, MemoryError, RuntimeError):
+        return None
+    seconds = [_copy_seconds(source, target, device) for _ in range(COPIES + 2)][2:]
+    del source, target
+    if device == "cuda":
+        torch.cuda.empty_cache()
+    return 2 * size / statistics.median(seconds)
+
+
+def _copy_seconds(source: Any, target: Any, device: str) -> float:
+    if device == "cuda":
+        return _between_events(lambda: target.copy_(source))
+    started = time.perf_counter()
+    target.copy_(source)
+    return time.perf_counter() - started
+
+
+def time_steps_clock(step: Step, count: int) -> Turn:
+    """Times ``count`` steps of a workload on the CPU, with what is planted after each."""
+    planted, pause = step.request.slow_down, step.request.pause
+    taken, preempted = [], []
+    for _ in range(count):
+        before = _preemptions()
+        started = time.perf_counter_ns()
+        step.run()
+        done = ended = time.perf_counter_ns()
+        if planted:
+            _wait_until(done + planted * (done - started))
+            ended = time.perf_counter_ns()
+        if pause:
+            _wait_until(done + pause * (done - started))
+        taken.append((ended - started) / 1e9)
+        preempted.append(_preemptions() - before)
+    return Turn(tuple(taken), preempted=tuple(preempted))
+
+
+def _preemptions() -> int:
+    """Involuntary context switches of this process, all threads."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+
+
+def _wait_until(moment: float) -> None:
+    """Keeps the core busy. An interruption of the wait is part of it; steps with one are not
+    used."""
+    while time.perf_counter_ns() < moment:
+        pass

@@ -1,0 +1,1 @@
+"""``perfcli noise``: pairs of identical variants, and what people read of them."""

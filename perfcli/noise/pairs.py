@@ -1,0 +1,158 @@
+"""Pairs of identical variants, measured as ``compare`` measures two different ones."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+import perfcli
+from perfcli.console.notes import Notes, Reporter
+from perfcli.errors import OutOfMemory
+from perfcli.interleave import environments
+from perfcli.interleave.plan import Plan
+from perfcli.machine import noise_floors
+from perfcli.model import Floor, Machine, Prepared, Round, TimeChange
+from perfcli.stats import floor as floors
+from perfcli.stats import floor as prediction
+from perfcli.stats import series, stopping, verdict
+from perfcli.workflow import bench as _bench
+from perfcli.workflow.bench import Watch
+from perfcli.workflow.obtain import How
+from perfcli.workflow.request import Job
+from perfcli.workflow.setting import Setting
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One fresh pair of workers."""
+
+    seed: int
+    change: TimeChange
+    stopped: str
+    seconds: float
+    """Spent measuring."""
+    measurement: str
+    """Its raw values are in ``.perfcli/timings/``, in a file of this name."""
+    notes: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Series:
+    """All pairs that were asked for, one after the other."""
+
+    job: Job
+    setting: Setting
+    pairs: int
+    planted: float
+    how: How
+    notes: Notes
+    preset: str | None = None
+    """As typed: the request has its parameters only."""
+    found: list[Measured] = field(default_factory=list)
+    machine: Machine | None = None
+    floor: Floor | None = None
+    """What decided the last pair's verdict."""
+
+    @property
+    def complete(self) -> bool:
+        return len(self.found) == self.pairs and self.found[-1].stopped != "interrupted"
+
+    def run(self) -> None:
+        """Measures; ``found`` grows with each pair, whatever happens to the next. Ctrl-C ends it
+        after a pair of which something was measured. Raises what ``alternating.measure`` raises,
+        and KeyboardInterrupt."""
+        bench = _bench.bench(self.setting, [self.job] * 2, self.how)
+        try:
+            for number in range(self.pairs):
+                self._pair(number, bench)
+                if self.found[-1].stopped == "interrupted":
+                    return
+        finally:
+            bench.close()
+
+    def _pair(self, number: int, bench: _bench.Bench) -> None:
+        setting = replace(self.setting, seed=self.setting.seed + number)
+        plan = planted(setting.plan([self.job] * 2), self.planted)
+        begun = _bench.begun(plan, plan.base.compile.scenario)
+        name = f"pair {number + 1} of {self.pairs}"
+        with Reporter([f"{name}, base", f"{name}, head", name], self.notes) as progress:
+            watch = Watch(begun, progress, self.notes)
+            try:
+                done = _bench.raced(plan, bench, watch, self._enough, self._ready)
+            except OutOfMemory as error:
+                watch.end("failed")
+                tip = _bench.smaller(plan.base)
+                raise OutOfMemory(f"{error}; {tip}", detail=error.detail) from error
+            except BaseException:
+                watch.end("failed")
+                raise
+        watch.end(done.stopped, done.method, tuple(done.notes))
+        self.floor = self._floor()
+        steps = series.of_steps(done.rounds)
+        seconds = series.seconds_spent(done.rounds)
+        change = verdict.of_step(steps, seconds, self.floor)
+        notes = tuple(done.notes)
+        self.found.append(Measured(plan.seed, change, done.stopped, seconds, begun.id, notes))
+
+    def _ready(self, base: Prepared, head: Prepared) -> None:
+        """Raises NotComparable."""
+        request = self.job.request
+        environments.check(base, head, (request.variant, request.variant))
+        self.machine = base.machine
+
+    def _floor(self) -> Floor:
+        request = self.job.request
+        known = self.machine and noise_floors.find(self.machine, request.scenario, request.params)
+        stored = (known.relative, known.source) if known else None
+        return floors.find(self.setting.device, (), stored)
+
+    def _enough(self, rounds: Sequence[Round]) -> str | None:
+        # Not by the stored floor: a high one would end each pair early, and so stay high.
+        return stopping.enough(rounds, floors.ASSUMED[self.setting.device])
+
+
+def planted(plan: Plan, share: float) -> Plan:
+    """The plan with a head that is slower by this share, for steps alone: what single kernels take
+    is not asked here."""
+    base, head = replace(plan.base, pause=share), replace(plan.head, slow_down=share)
+    return replace(plan, base=base, head=head, kernels=False)
+
+
+def stored_floor(done: Series) -> noise_floors.StoredFloor | None:
+    """What all pairs prove together; None where they are too few."""
+    ratios = [m.change.ratio for m in done.found if m.change.ratio is not None]
+    relative = prediction.bound(ratios)
+    if done.machine is None or relative is None:
+        return None
+    request, machine = done.job.request, done.machine
+    return noise_floors.StoredFloor(
+        relative=relative,
+        scenario=request.scenario,
+        params=dict(request.params),
+        variant=request.variant.name,
+        pairs=tuple(plain(m) for m in done.found),
+        confidence=prediction.CONFIDENCE,
+        budget_seconds=done.setting.budget,
+        created=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        host=platform.node(),
+        device=machine.device,
+        torch=machine.torch,
+        triton=machine.triton,
+        driver=machine.driver,
+        perfcli=perfcli.__version__,
+    )
+
+
+def plain(measured: Measured) -> noise_floors.Pair:
+    """What is kept of a pair."""
+    c = measured.change
+    return noise_floors.Pair(c.ratio, c.low, c.high, c.verdict, c.rounds, measured.seed)
+
+
+def exit_code(found: Sequence[Measured]) -> int:
+    """As ``compare`` of a planted change: 1 where every pair is SLOWER, 3 where the others are
+    UNSURE, 0 where one missed it."""
+    verdicts = {measured.change.verdict for measured in found}
+    return 1 if verdicts == {"slower"} else 3 if verdicts <= {"slower", "unsure"} else 0

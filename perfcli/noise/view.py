@@ -1,0 +1,203 @@
+"""What people and programs read of ``perfcli noise``."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from perfcli import units
+from perfcli.console import output, table
+from perfcli.console.table import plain
+from perfcli.errors import PerfcliError
+from perfcli.machine import noise_floors
+from perfcli.model import TimeChange
+from perfcli.noise.pairs import Measured, Series
+from perfcli.stats import floor as floors
+from perfcli.stats import floor as prediction
+
+PAIR_HEADERS = ("pair", "base", "head", "head/base", "95 % interval", "rounds", "verdict")
+FLOOR_HEADERS = ("floor", "scenario", "pairs", "measured", "host", "class")
+
+
+def lines(done: Series, kept: noise_floors.StoredFloor | None, path: str) -> list[str]:
+    """The whole report; its last line is the result."""
+    return [
+        _title(done),
+        "",
+        *plain(PAIR_HEADERS, _rows(done.found)).splitlines(),
+        "",
+        *_remarks(done.found),
+        *([f"stored in {path}"] if path else []),
+        *_lesson(done, kept),
+    ]
+
+
+def _title(done: Series) -> str:
+    """``softmax · cpu · rows=128 · default · 1 thread``."""
+    request, threads = done.job.request, done.setting.threads
+    params = " ".join(f"{name}={units.setting(value)}" for name, value in request.params.items())
+    preset = f"preset {request.preset}" if request.preset else ""
+    counted = units.plural(threads, "thread") if threads else ""
+    parts = (request.scenario, done.setting.device, preset, params, request.variant.name, counted)
+    return units.printable(" · ".join(part for part in parts if part))
+
+
+def _rows(found: Sequence[Measured]) -> list[tuple[str, ...]]:
+    return [
+        (
+            str(number),
+            units.seconds(measured.change.base),
+            units.seconds(measured.change.head),
+            _change(measured.change.ratio),
+            _interval(measured.change),
+            units.count(measured.change.rounds),
+            measured.change.verdict.upper(),
+        )
+        for number, measured in enumerate(found, 1)
+    ]
+
+
+def _change(ratio: float | None) -> str:
+    """``+3.02 %`` of 1.0302."""
+    return units.NOT_KNOWN if ratio is None else units.signed(units.percent, ratio - 1)
+
+
+def _interval(change: TimeChange) -> str:
+    """``+2.8 % to +3.2 %``."""
+    if change.low is None or change.high is None:
+        return units.NOT_KNOWN
+    return f"{_change(change.low)} to {_change(change.high)}"
+
+
+def _remarks(found: Sequence[Measured]) -> Iterator[str]:
+    """Why a verdict is unsure, and what measuring had to say."""
+    for number, measured in enumerate(found, 1):
+        if measured.change.why:
+            yield f"pair {number} is unsure: {measured.change.why}"
+        yield from (units.printable(f"pair {number}: {note}") for note in measured.notes)
+
+
+def _lesson(done: Series, kept: noise_floors.StoredFloor | None) -> Iterator[str]:
+    """What all pairs say together."""
+    if done.planted:
+        estimated = ", ".join(_change(m.change.ratio) for m in done.found)
+        verdicts = ", ".join(dict.fromkeys(m.change.verdict.upper() for m in done.found))
+        yield f"planted {_change(1 + done.planted)} in the head, estimated {estimated}: {verdicts}"
+    elif not done.complete:
+        yield f"{units.plural(len(done.found), 'pair')} of {done.pairs}: no floor is stored"
+    elif kept is None:
+        yield "no floor is stored: one pair can't tell how far the next one goes, --pairs 3 can"
+    else:
+        least = floors.ASSUMED[done.setting.device]
+        use = f", and compare assumes {units.percent(least)} at least"
+        yield (
+            f"noise floor {units.percent(kept.relative)}: {units.percent(kept.confidence)} sure "
+            f"that the next pair of identical variants differs by less"
+            f"{use if kept.relative < least else ''}"
+        )
+
+
+def doubt(done: Series, kept: noise_floors.StoredFloor) -> str:
+    """Why a stored floor may be higher than the machine's noise; empty where no pair is unsure."""
+    unsure = sum(pair.verdict == "unsure" for pair in kept.pairs)
+    if not unsure:
+        return ""
+    high = "is high" if kept.relative > floors.ASSUMED[done.setting.device] else "may be high"
+    return (
+        f"the floor of {units.percent(kept.relative)} {high} because {unsure} of "
+        f"{units.plural(len(kept.pairs), 'pair')} are uncertain (UNSURE): a longer --budget "
+        f"({done.setting.budget:g} s now) or a quieter machine makes them surer; "
+        f"perfcli noise --forget {shlex.quote(kept.scenario)} removes it"
+    )
+
+
+# --- JSON --------------------------------------------------------------------------------------
+
+
+def document(done: Series, kept: noise_floors.StoredFloor | None, path: str) -> dict[str, Any]:
+    """``pairs`` are those that were measured; ``planted`` and ``floor`` are relative (0.03)."""
+    request = done.job.request
+    return {
+        "scenario": request.scenario,
+        "params": request.params,
+        "preset": done.preset,
+        "variant": request.variant.name,
+        "device": done.setting.device,
+        "threads": done.setting.threads,
+        "budget_seconds": done.setting.budget,
+        "class": noise_floors.environment_class(done.machine) if done.machine else None,
+        "machine": done.machine,
+        "planted": done.planted or None,
+        "pairs": [_plain(measured) for measured in done.found],
+        "used_floor": done.floor,
+        "floor": kept.relative if kept else None,
+        "factor": prediction.factor(len(kept.pairs)) if kept else None,
+        "confidence": kept.confidence if kept else None,
+        "stored": path or None,
+    }
+
+
+def _plain(measured: Measured) -> dict[str, Any]:
+    change = asdict(measured.change)
+    rest = asdict(measured)
+    del rest["change"]
+    return {**change, **rest}
+
+
+# --- what is stored ----------------------------------------------------------------------------
+
+
+def stored_rows(
+    files: Sequence[tuple[Path, noise_floors.ClassFile | None]],
+) -> list[tuple[str, ...]]:
+    """A row for each floor, below ``FLOOR_HEADERS``."""
+    rows: list[tuple[str, ...]] = []
+    for path, known in files:
+        if known is None:
+            rows.append((units.NOT_KNOWN, "", "", "", "", f"{path} can't be read"))
+        for floor in known.floors if known else ():
+            params = " ".join(f"{key}={units.setting(v)}" for key, v in floor.params.items())
+            cells = (
+                units.percent(floor.relative),
+                f"{floor.scenario} {params}".strip(),
+                units.count(len(floor.pairs)),
+                floor.created[:10],
+                floor.host,
+                known.name if known else "",
+            )
+            rows.append(tuple(map(units.printable, cells)))
+    return rows
+
+
+def show(scenario: str | None, typed: Sequence[str], json: Path | None) -> int:
+    """Raises PerfcliError where options of a measurement were ``typed``, or a scenario."""
+    unused = [scenario, *typed] if scenario else typed
+    if unused:
+        raise PerfcliError(f"--show lists all stored floors: leave out {', '.join(unused)}")
+    output.check_writable(json)
+    files = noise_floors.stored()
+    known = [{"path": str(path), "holds": holds} for path, holds in files]
+    output.write_document("noise-floors", {"files": known}, json)
+    if json == output.STDOUT:
+        return 0
+    rows = stored_rows(files)
+    if rows:
+        table.show(FLOOR_HEADERS, rows)
+    else:
+        output.print_text(f"no noise floors in {noise_floors.folder()}: perfcli noise SCENARIO")
+    return 0
+
+
+def forget(scenario: str | None, typed: Sequence[str], json: Path | None) -> int:
+    """Raises PerfcliError where options of a measurement were ``typed``, or JSON asked for: floors
+    of other parameters would go as well."""
+    unused = [*typed, "--json"] if json else typed
+    if unused:
+        of = f"all floors of {scenario}, whatever their parameters" if scenario else "all floors"
+        raise PerfcliError(f"--forget removes {of}: leave out {', '.join(unused)}")
+    of = f" of {scenario}" if scenario else ""
+    output.print_text(f"{units.plural(noise_floors.forget(scenario), 'noise floor')}{of} removed")
+    return 0

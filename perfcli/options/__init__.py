@@ -1,0 +1,1 @@
+"""Inductor's options: those of an installed torch, as users write them, over releases."""

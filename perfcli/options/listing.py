@@ -1,0 +1,219 @@
+"""Searches options and says what is known about them; ``perfcli knobs`` prints it."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from perfcli import units
+from perfcli.errors import PerfcliError
+from perfcli.machine.environment import probe
+from perfcli.model import OptionValue
+from perfcli.options import releases, types
+from perfcli.options.catalogue import UNKNOWN, Entry, default_text, evaluate, load_catalogue
+
+
+def installed(python: str | None) -> tuple[str, list[Entry]]:
+    """The torch that an interpreter has, and its options.
+
+    Raises:
+        PerfcliError: there is no such interpreter, or it has no torch.
+    """
+    catalogue = load_catalogue(probe(python, needs_triton=False).torch_dir)
+    return catalogue.torch, list(catalogue.entries.values())
+
+
+def newest() -> tuple[str, list[Entry]]:
+    """The newest release in the shipped data, and its options as far as that tells."""
+    version = releases.load().versions[-1]
+    return version, [evaluate(n, default) for n, default in releases.defaults(version).items()]
+
+
+def search(entries: Iterable[Entry], pattern: str) -> list[Entry]:
+    """Options whose name or variable matches, else those whose documentation does; without a
+    pattern all public ones.
+
+    Raises:
+        PerfcliError: nothing matches.
+    """
+    entries = sorted(entries, key=lambda entry: entry.name)
+    if not pattern:
+        return [entry for entry in entries if not is_private(entry.name)]
+    by_name = [e for e in entries if any(matches(text, pattern) for text in (e.name, *e.env))]
+    found = by_name or [e for e in entries if matches(e.doc, pattern)]
+    if not found:
+        near = releases.nearest(pattern, (entry.name for entry in entries))
+        hint = f"; the nearest are {', '.join(near)}" if near else ""
+        raise PerfcliError(f"no option matches {pattern!r}{hint}")
+    return found
+
+
+def matches(text: str, pattern: str) -> bool:
+    """Whether a text holds the pattern, capitals or not; wildcards match the whole text."""
+    text, pattern = text.lower(), pattern.lower()
+    if any(wildcard in pattern for wildcard in "*?["):
+        return fnmatch.fnmatchcase(text, pattern)
+    return pattern in text
+
+
+def is_private(name: str) -> bool:
+    """Whether torch marks the option as its own, ``_profile_var``."""
+    return name.rpartition(".")[2].startswith("_")
+
+
+def document(entry: Entry) -> dict[str, Any]:
+    """One option for a JSON file."""
+    return {
+        "name": entry.name,
+        "type": entry.type,
+        "default": None if entry.value is UNKNOWN else entry.value,
+        "default_known": entry.value is not UNKNOWN,
+        "default_expression": entry.default,
+        "variables": list(entry.env),
+        "since": releases.since(entry.name),
+        "releases": list(releases.versions_having(entry.name)),
+        "documentation": entry.doc,
+        "note": entry.note,
+    }
+
+
+def details(torch: str, entry: Entry) -> str:
+    """Everything about one option."""
+    lines = {
+        "type": entry.type,
+        "default": default_text(entry),
+        "variable": ", ".join(entry.env),
+        "torch": ", ".join(releases.versions_having(entry.name)),
+        "note": entry.note,
+    }
+    text = f"{entry.name} (torch {torch})\n"
+    text += "".join(f"  {name:9}{value}\n" for name, value in lines.items() if value)
+    return text + "".join(f"  {line}".rstrip() + "\n" for line in entry.doc.splitlines())
+
+
+def option_rows(entries: Iterable[Entry]) -> list[tuple[str, ...]]:
+    """Option, type, default, first release, variables; of an option that this torch has from
+    perfcli, that in place of the release."""
+    return [
+        (
+            e.name,
+            e.type,
+            default_text(e),
+            "perfcli" if e.note else releases.since(e.name),
+            " ".join(e.env),
+        )
+        for e in entries
+    ]
+
+
+def notes(entries: Iterable[Entry]) -> str:
+    """One line for each option that this torch does not have by itself."""
+    return "".join(f"{entry.name}: {entry.note}\n" for entry in entries if entry.note)
+
+
+def changes(before: str, after: str, pattern: str) -> list[releases.KnobChange]:
+    """What changed between two releases, for matching names; without a pattern for public ones.
+
+    Raises:
+        PerfcliError: a release that is not in the data.
+    """
+    return [
+        change
+        for change in releases.changes(before, after)
+        if (matches(change.name, pattern) if pattern else not is_private(change.name))
+    ]
+
+
+def change_rows(found: Iterable[releases.KnobChange]) -> list[tuple[str, ...]]:
+    """Option, kind of change, and both defaults: as values, or as expressions where the values
+    don't tell them apart."""
+    return [(change.name, change.kind, *_both_sides(change)) for change in found]
+
+
+def _both_sides(change: releases.KnobChange) -> tuple[str, str]:
+    texts = [_value_text(change.name, side) for side in (change.before, change.after)]
+    if texts[0] == texts[1]:
+        return change.before or "", change.after or ""
+    return texts[0], texts[1]
+
+
+def _value_text(name: str, expression: str | None) -> str:
+    return "" if expression is None else default_text(evaluate(name, expression))
+
+
+def accepts(entry: Entry, value: OptionValue) -> bool:
+    """Whether an option's type allows a value just as it is: 1 is no truth value, 1.0 no whole
+    number."""
+    try:
+        read = types.convert(entry.type, units.setting(value))
+    except ValueError:
+        return False
+    return type(read) is type(value) and read == value
+
+
+def is_default(entry: Entry, value: OptionValue) -> bool:
+    """Whether a value is what the option is anyway."""
+    return type(entry.value) is type(value) and bool(entry.value == value)
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultChange:
+    """An option that two installations have, with another default in each."""
+
+    name: str
+    before: Entry
+    after: Entry
+
+    @property
+    def is_documented(self) -> bool:
+        """Whether a comment explains it in either configuration file."""
+        return bool(self.before.doc or self.after.doc)
+
+    @property
+    def settable_before(self) -> bool:
+        """Whether the first installation can be given the second one's default."""
+        return self.after.value is not UNKNOWN and accepts(self.before, self.after.value)
+
+    @property
+    def settable_after(self) -> bool:
+        """Whether the second installation can be given the first one's default."""
+        return self.before.value is not UNKNOWN and accepts(self.after, self.before.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Differences:
+    """Of two installations, first and second."""
+
+    changed: tuple[DefaultChange, ...]
+    """Both defaults are known and differ."""
+    undecided: tuple[DefaultChange, ...]
+    """A default depends on more than the configuration file, and its text changed."""
+    only_before: tuple[Entry, ...]
+    only_after: tuple[Entry, ...]
+
+
+def differences(before: Mapping[str, Entry], after: Mapping[str, Entry]) -> Differences:
+    """What the second installation has other than the first: each list with documented options
+    first, then by name. A default that is written in another way but has the same value, such as
+    one that now also reads an environment variable, is no difference."""
+    both = [DefaultChange(n, before[n], after[n]) for n in sorted(before.keys() & after.keys())]
+    both.sort(key=lambda change: not change.is_documented)
+    known = [change for change in both if _is_known(change)]
+    return Differences(
+        changed=tuple(c for c in known if not is_default(c.before, c.after.value)),
+        undecided=tuple(
+            c for c in both if not _is_known(c) and c.before.default != c.after.default
+        ),
+        only_before=_in_order(before[name] for name in before.keys() - after.keys()),
+        only_after=_in_order(after[name] for name in after.keys() - before.keys()),
+    )
+
+
+def _is_known(change: DefaultChange) -> bool:
+    return change.before.value is not UNKNOWN and change.after.value is not UNKNOWN
+
+
+def _in_order(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    return tuple(sorted(entries, key=lambda entry: (not entry.doc, entry.name)))

@@ -1,0 +1,1 @@
+"""What several rules look at: names, launches, splits, sweeps."""

@@ -1,0 +1,90 @@
+"""Reductions in two stages, and the time that one takes with and without its split."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from perfcli.model import KernelFacts, Run
+from perfcli.rules._evidence.whole_reads import ANY_REDUCTION, reduced, rows_of
+
+KERNEL_SECONDS = 2.5e-6
+"""What a kernel costs besides its bytes: launch, ramp, tail."""
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A reduction in two stages, as indices into ``Run.kernels``."""
+
+    first: int
+    second: int
+    rows: int
+    length: int
+    """Elements that one row is reduced from, rounded up to whole chunks."""
+    chunks: int
+
+
+def splits(run: Run) -> Iterator[Split]:
+    """Pairs of kernels of which the second reduces, per row, one partial result for each chunk
+    that the first reduced."""
+    reducing = [(n, k) for n, k in enumerate(run.kernels) if k.kind in ANY_REDUCTION]
+    writers = {
+        (kernel.graph, buffer.name): number
+        for number, kernel in reducing
+        for buffer in kernel.buffers
+        if buffer.role != "input"
+    }
+    for second, two in reducing:
+        read = {(two.graph, b.name) for b in two.buffers if b.is_read}
+        chunks = reduced(two)
+        for first in sorted({writers[key] for key in read if key in writers} - {second}):
+            one = run.kernels[first]
+            if chunks > 1 and rows_of(one) == rows_of(two) * chunks:
+                yield Split(first, second, rows_of(two), reduced(one) * chunks, chunks)
+
+
+def unsplit(run: Run, split: Split, first: KernelFacts) -> int | None:
+    """The kernel that shares FX nodes with a split's first stage and reduces the same rows in one
+    stage; None where there is none."""
+    for number in related(run, first):
+        kernel = run.kernels[number]
+        same_rows = kernel.kind in ANY_REDUCTION and rows_of(kernel) == split.rows
+        rounding = split.length * (1 - 1 / (2 * split.chunks))
+        if same_rows and rounding <= reduced(kernel) <= split.length:
+            return number
+    return None
+
+
+def related(run: Run, kernel: KernelFacts) -> list[int]:
+    """Kernels of the same graph that have FX nodes in common with this one, of this or another
+    run."""
+    nodes = {origin.node for origin in kernel.origins}
+    return [
+        number
+        for number, other in enumerate(run.kernels)
+        if other.graph == kernel.graph and not nodes.isdisjoint(o.node for o in other.origins)
+    ]
+
+
+def unsplit_seconds(run: Run, kernel_bytes: int, blocks: int) -> float | None:
+    """Lower bound for so many blocks of equal work, each of which has a multiprocessor's share of
+    the bandwidth: 140 blocks on 132 multiprocessors take as long as 264."""
+    if run.target is None or not blocks:
+        return None
+    sms = run.target.sm_count
+    busy = blocks / (math.ceil(blocks / sms) * sms)
+    return kernel_bytes / (run.target.bandwidth * busy)
+
+
+def split_seconds(run: Run, kernel_bytes: int, more_kernels: int) -> float | None:
+    """The same for so many bytes over all multiprocessors, in so many kernels more."""
+    if run.target is None:
+        return None
+    return kernel_bytes / run.target.bandwidth + more_kernels * KERNEL_SECONDS
+
+
+def blocks_of(kernel: KernelFacts) -> int:
+    """Blocks that a kernel starts, with the candidate that starts most of them."""
+    rows = rows_of(kernel)
+    return max((-(-rows // c.config.get("XBLOCK", 1)) for c in kernel.candidates), default=0)

@@ -1,0 +1,1 @@
+"""Runs on disk: the file of one, and the folder of all."""

@@ -1,0 +1,1 @@
+"""``perfcli kernels``: hand-written kernels listed, compiled, checked, timed and probed."""

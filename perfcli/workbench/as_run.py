@@ -1,0 +1,191 @@
+"""A run whose kernels are hand-written ones: what they compute is what another run's do. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from perfcli.blobs import blob_id, pack
+from perfcli.facts.traffic import bytes_swept, lower_bound_seconds
+from perfcli.handwritten.compiling import launch_facts
+from perfcli.model import (
+    Buffer,
+    Bundle,
+    Candidate,
+    GraphFacts,
+    KernelFacts,
+    KernelFamily,
+    KernelKind,
+    KernelLaunch,
+    Launch,
+    LaunchPlan,
+    Problem,
+    Run,
+    ScenarioProblem,
+    SourceFacts,
+    Target,
+    Variant,
+)
+from perfcli.model.kernel_work import DescribedLaunch, Operand
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One of the scenario's problems, planned, compiled and described, a launch each."""
+
+    asked: ScenarioProblem
+    family: KernelFamily
+    plan: LaunchPlan
+    compiled: tuple[Candidate, ...]
+    described: tuple[DescribedLaunch, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.asked.family}/{self.plan.variant}"
+
+    @property
+    def why(self) -> str:
+        return "; ".join(filter(None, (self.plan.why, self.plan.instead_of)))
+
+
+def run_of(base: Run, answers: Sequence[Answer]) -> Bundle:
+    """The base's question answered by these kernels, without an id. They get the base's FX nodes,
+    those of the whole graph: a family computes all of it."""
+    blobs: dict[str, str] = {}
+    kernels: list[KernelFacts] = []
+    for answer in answers:
+        graph = graph_of(base, answer.asked.backward)
+        kernels += _kernels(base, answer, graph.name, blobs)
+    used = {kernel.graph for kernel in kernels}
+    run = replace(
+        base,
+        id="",
+        created="",
+        variant=Variant("kernel " + " + ".join(dict.fromkeys(a.name for a in answers))),
+        kernels=tuple(kernels),
+        launches=tuple(Launch(kernel.graph, kernel.name) for kernel in kernels),
+        graphs=tuple(replace(g, peak_memory_bytes=None) for g in base.graphs if g.name in used),
+        externs=(),
+        graph_breaks={},
+        break_places={},
+        compile_seconds={},
+        notes=tuple(_notes(answers)),
+        settings={},
+        counters={},
+        fingerprint="",
+        sources={},
+    )
+    return Bundle(run, blobs)
+
+
+def graph_of(run: Run, backward: bool) -> GraphFacts:
+    """The first graph of this direction; where there is none, one that nobody compiled."""
+    for graph in run.graphs:
+        if (graph.direction == "backward") == backward:
+            return graph
+    direction = "backward" if backward else "forward"
+    return GraphFacts(f"{direction} 0", "backward" if backward else "forward", 0, 0)
+
+
+def _notes(answers: Sequence[Answer]) -> Iterator[str]:
+    for answer in answers:
+        yield f"hand-written kernels, {answer.name}: {answer.why}"
+        if answer.asked.left_out:
+            yield f"not computed by the hand-written kernels: {answer.asked.left_out}"
+
+
+def _kernels(base: Run, answer: Answer, graph: str, blobs: dict[str, str]) -> Iterator[KernelFacts]:
+    origins = tuple(
+        dict.fromkeys(origin for k in base.kernels if k.graph == graph for origin in k.origins)
+    )
+    steps = zip(answer.plan.launches, answer.compiled, answer.described, strict=True)
+    for launch, candidate, described in steps:
+        text, facts = launch_facts(described.source, launch.function, launch.constants)
+        blobs[blob_id(text)] = pack(text)
+        kernel = _kernel(launch, text, facts, described.operands, base.target)
+        yield replace(
+            kernel,
+            graph=graph,
+            origins=origins,
+            candidates=(candidate,),
+            sizes=_sizes(answer.asked.problem, launch),
+            notes=(f"hand-written, {answer.name}: {answer.why}",),
+        )
+
+
+def _kernel(
+    launch: KernelLaunch,
+    text: str,
+    facts: SourceFacts,
+    operands: Sequence[Operand],
+    target: Target | None,
+) -> KernelFacts:
+    """What its text and its tensors say."""
+    buffers = tuple(_buffers(operands, facts, launch))
+    read = sum(buffer.bytes for buffer in buffers if buffer.is_read)
+    written = sum(buffer.bytes for buffer in buffers if buffer.is_written)
+    sizes = {buffer.argument: buffer.bytes for buffer in buffers}
+    return KernelFacts(
+        name=launch.function,
+        kind=_kind(facts),
+        language="triton",
+        graph="",
+        launches=1,
+        origins=(),
+        source=blob_id(text),
+        source_hash=hashlib.sha256(text.encode()).hexdigest(),
+        source_facts=facts,
+        bytes_read=read,
+        bytes_written=written,
+        bytes_swept=bytes_swept(read + written, sizes, facts),
+        lower_bound_seconds=lower_bound_seconds(read + written, target) if target else None,
+        buffers=buffers,
+    )
+
+
+def _kind(facts: SourceFacts) -> KernelKind:
+    """As Inductor would call it."""
+    if not facts.reductions:
+        return "pointwise"
+    return "reduction" if facts.loads_in_loops else "persistent-reduction"
+
+
+def _sizes(problem: Problem, launch: KernelLaunch) -> dict[str, int]:
+    """The iteration space: rows, or where several programs share one, their parts of rows."""
+    parts = max(math.prod(launch.grid) // max(problem.rows, 1), 1)
+    return {"x": problem.rows * parts, "r0_": -(-problem.columns // parts)}
+
+
+def _buffers(
+    operands: Sequence[Operand], facts: SourceFacts, launch: KernelLaunch
+) -> Iterator[Buffer]:
+    """What the kernel does with each tensor that it does not leave alone, by its source."""
+    read = {a.pointer for a in facts.accesses if a.kind in ("load", "atomic")}
+    written = {a.pointer for a in facts.accesses if a.kind in ("store", "atomic")}
+    for operand in operands:
+        loads, stores = operand.argument in read, operand.argument in written
+        if loads or stores:
+            yield Buffer(
+                argument=operand.argument,
+                name=operand.name,
+                role="inplace" if loads and stores else "input" if loads else "output",
+                dtype=operand.dtype,
+                shape=operand.shape,
+                stride=operand.stride,
+                bytes=operand.bytes if stores else _bytes_read(operand, facts, launch),
+                graph_input=operand.is_input,
+            )
+
+
+def _bytes_read(operand: Operand, facts: SourceFacts, launch: KernelLaunch) -> int:
+    """All of the tensor, unless its loads stand outside of loops and can't be that large: what is
+    looked up. A tile is no larger than all the kernel's constants together."""
+    loads = [a for a in facts.accesses if a.kind == "load" and a.pointer == operand.argument]
+    if any(access.depth for access in loads):
+        return operand.bytes
+    sizes = [v for v in launch.constants.values() if type(v) is int and v > 0]
+    programs, elements = math.prod(launch.grid), math.prod(operand.shape)
+    most = programs * math.prod(sizes) * len(loads)
+    return operand.bytes if most >= elements else operand.bytes * most // elements

@@ -1,0 +1,147 @@
+"""``perfcli kernels bench``: which contenders, problem after problem, and what is kept of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from perfcli import units
+from perfcli.console import output
+from perfcli.console.notes import Notes, Reporter
+from perfcli.errors import Interrupted, PerfcliError
+from perfcli.handwritten import peers
+from perfcli.handwritten.contenders import COPY, MODES
+from perfcli.handwritten.peers import NAMES as PEERS
+from perfcli.model import KernelFamily, LaunchPlan, Problem, Target
+from perfcli.model.kernel_work import BenchAsk, Benched, BenchRequest, Contender
+from perfcli.names import public, suggestion
+from perfcli.workbench import bench_view
+from perfcli.workbench import bench_view as view
+from perfcli.workbench.problems import named, problems, variant_of
+from perfcli.workbench.request import Asked
+from perfcli.workbench.scores import Score, scored
+from perfcli.worker.roles import KernelWorker, Progress
+
+ROUNDS, BUDGET_SECONDS = 40, 10.0
+OTHERS = ("eager", *MODES, *PEERS)
+OURS = "ours"
+
+
+def run(
+    families: Mapping[str, KernelFamily],
+    target: Target,
+    asked: Asked,
+    seed: int,
+    worker: KernelWorker,
+) -> int:
+    """Times every problem, shows each when it is through, and writes what was asked for. A problem
+    that fails is told and left out; 2 where ours was timed nowhere, 1 where ours is wrong."""
+    notes, scores, failures = Notes(asked.quiet), [], []
+    interrupted = False
+    asks = {ref: _asks(family, target, asked) for ref, family in families.items()}
+    try:
+        for reference, family in families.items():
+            for ask in asks[reference]:
+                request = BenchRequest(reference, seed)
+                try:
+                    benched = _timed(family, request, ask, worker, notes)
+                except PerfcliError as error:
+                    failures.append(f"{named(ask.problem)}: {error}")
+                    notes.warn(failures[-1])
+                    continue
+                scores.append(scored(public(family.name), benched, ask.contenders))
+                if not asked.quiet:
+                    output.show(view.problem(scores[-1]), asked.json)
+    except KeyboardInterrupt:
+        interrupted = True
+    _finish(scores, failures, asked, seed)
+    if interrupted:
+        raise Interrupted(f"interrupted after {units.plural(len(scores), 'problem')}")
+    if failures and not scores:
+        raise PerfcliError(f"nothing was timed: {failures[0]}")
+    ours = [score.ours for score in scores]
+    if any(each is not None and each.timed.wrong for each in ours):
+        return 1
+    return 0 if all(each is not None and each.median for each in ours) and not failures else 2
+
+
+def _finish(scores: Sequence[Score], failures: Sequence[str], asked: Asked, seed: int) -> None:
+    if scores:
+        output.show(view.summary(scores), asked.json)
+        if asked.svg is not None:
+            output.write_text(bench_view.svg(scores), asked.svg)
+    fields: dict[str, Any] = {
+        "seed": seed,
+        "machine": scores[0].benched.machine if scores else None,
+        "problems": [view.document(score) for score in scores],
+        "failures": failures,
+    }
+    output.write_document("kernels-bench", fields, asked.json)
+
+
+def _timed(
+    family: KernelFamily, request: BenchRequest, ask: BenchAsk, worker: KernelWorker, notes: Notes
+) -> Benched:
+    with Reporter([named(ask.problem)], notes) as progress:
+        done = 0
+
+        def preparing(name: str) -> None:
+            nonlocal done
+            text = f"getting {name} ready" if name else "timing"
+            progress(Progress(0, "warm" if name else "done", done, len(ask.contenders), text))
+            done += 1
+
+        return worker.benched(request, ask, preparing)
+
+
+def _asks(family: KernelFamily, target: Target, asked: Asked) -> list[BenchAsk]:
+    """Raises PerfcliError where a problem that was asked for cannot be planned."""
+    others = _others(asked.against)
+    rounds, budget = asked.rounds or ROUNDS, asked.budget or BUDGET_SECONDS
+    asks = []
+    for problem in problems(family, asked.params):
+        contenders = _contenders(family, problem, target, asked, others)  # may refuse the problem
+        asks.append(BenchAsk(problem, family.moved_bytes(problem), contenders, rounds, budget))
+    return asks
+
+
+def _others(against: Sequence[str]) -> tuple[str, ...]:
+    if not against:
+        return OTHERS
+    if "none" in against:
+        if len(against) > 1:
+            raise PerfcliError("--against none goes with no other --against")
+        return ()
+    for name in against:
+        if name not in OTHERS:
+            raise PerfcliError(f"nobody is called {name!r}: {suggestion(name, OTHERS)}")
+    return tuple(name for name in OTHERS if name in against)
+
+
+def _contenders(
+    family: KernelFamily,
+    problem: Problem,
+    target: Target,
+    asked: Asked,
+    others: Sequence[str],
+) -> tuple[Contender, ...]:
+    chosen = family.plan(problem, target, variant_of(family, asked.variant))
+    plans: dict[str, LaunchPlan] = {OURS: chosen}
+    if asked.all_variants:
+        for variant in family.variants:
+            plan = _other_plan(family, problem, target, variant.name)
+            if plan is not None and plan.variant not in {p.variant for p in plans.values()}:
+                plans[plan.variant] = plan
+    ours = [Contender(name, plan) for name, plan in plans.items()]
+    able = [o for o in others if o not in PEERS or peers.known(o, problem.operation)]
+    return (Contender(COPY), *ours, *map(Contender, able))
+
+
+def _other_plan(
+    family: KernelFamily, problem: Problem, target: Target, variant: str
+) -> LaunchPlan | None:
+    """None where the variant cannot do the problem."""
+    try:
+        return family.plan(problem, target, variant)
+    except PerfcliError:
+        return None

@@ -1,0 +1,235 @@
+"""Timed problems on the screen: bars for each, a table of all, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from perfcli import units
+from perfcli.handwritten.contenders import COPY
+from perfcli.stats.paired import Estimate
+from perfcli.workbench.problems import named
+from perfcli.workbench.scores import OURS, Entry, Score
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+BAR_CELLS = 20
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+
+
+def problem(score: Score) -> RenderableType:
+    """A bar for each contender, the fastest first; then what was not timed, and doubts."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    benched = score.benched
+    title = (
+        f"{named(benched.problem)} · {units.size(benched.moved_bytes)} · "
+        f"{units.plural(benched.rounds, 'round')}"
+    )
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for justify in ("left", "right", "right", "right", "left", "left"):
+        table.add_column(justify=justify, no_wrap=True)
+    for entry in ordered(score):
+        table.add_row(*(Text(cell, style=_style(entry)) for cell in _cells(entry)))
+    notes = [Text(line, style="yellow", overflow="fold") for line in remarks(score)]
+    return Group(Text(""), Text(title, style="bold"), table, *notes)
+
+
+def ordered(score: Score) -> list[Entry]:
+    """The copy, then those that were timed, the fastest first."""
+    timed = [entry for entry in score.entries if entry.median is not None]
+    return sorted(timed, key=lambda e: (e.name != COPY, e.median.value if e.median else 0.0))
+
+
+def _cells(entry: Entry) -> tuple[str, ...]:
+    middle = entry.median
+    share = 1.0 if entry.name == COPY else entry.of_copy.ratio if entry.of_copy else None
+    return (
+        _name(entry),
+        units.seconds(middle.value) if middle else "",
+        units.rate(entry.bytes_per_second),
+        units.percent(share),
+        _interval(entry.of_copy),
+        bar(share),
+    )
+
+
+def _name(entry: Entry) -> str:
+    return f"{OURS} ({entry.plan.variant})" if entry.name == OURS and entry.plan else entry.name
+
+
+def _interval(estimate: Estimate | None) -> str:
+    if estimate is None or estimate.low is None or estimate.high is None:
+        return ""
+    return f"[{estimate.low * 100:.1f}, {estimate.high * 100:.1f}]"
+
+
+def _style(entry: Entry) -> str:
+    if entry.timed.wrong:
+        return "red"
+    return "bold" if entry.name == OURS else "dim" if entry.name == COPY else ""
+
+
+def bar(share: float | None, cells: int = BAR_CELLS) -> str:
+    """As long as its share of the copy; one that is faster than the copy fills the line and says
+    so by a +."""
+    if share is None:
+        return ""
+    eighths = round(min(share, 1.0) * cells * 8)
+    part = _EIGHTHS[eighths % 8].strip()
+    return "█" * (eighths // 8) + part + ("+" if share > 1.0 else "")
+
+
+def remarks(score: Score) -> Iterator[str]:
+    """Who was not timed and why, who is outside tolerance, which variant was taken instead."""
+    for entry in score.entries:
+        if entry.timed.error:
+            yield f"{entry.name}: {entry.timed.error}"
+        if entry.timed.wrong:
+            yield f"{entry.name}: {entry.timed.wrong}"
+        if entry.plan is not None and entry.plan.instead_of:
+            yield f"{_name(entry)}: {entry.plan.instead_of}"
+    if score.ours is not None and score.ours.plan is not None and score.ours.plan.why:
+        yield f"{OURS}: {score.ours.plan.why}"
+
+
+def summary(scores: Sequence[Score]) -> RenderableType:
+    """A row for each problem: ours, its share of the copy, and the best of the others."""
+    from rich import box
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False)
+    table.add_column("problem")
+    for title in ("ours", "of copy", "best other", "ours is faster by"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for score in scores:
+        table.add_row(*map(Text, row(score)))
+    machine = scores[0].benched.machine
+    versions = [f"torch {machine.torch}", f"triton {machine.triton}"]
+    versions += [f"driver {machine.driver}"] if machine.driver else []
+    return Group(
+        Text(""),
+        table,
+        Text(""),
+        Text(
+            f"{machine.device}, {', '.join(versions)}; L2 cold, contenders in random order within "
+            "each round; median, share of a copy of as many bytes with its 95 % interval",
+            style="dim",
+        ),
+    )
+
+
+def row(score: Score) -> tuple[str, ...]:
+    ours, best = score.ours, score.best_other
+    against = score.against_best
+    return (
+        f"{named(score.benched.problem)}",
+        units.seconds(ours.median.value) if ours and ours.median else units.NOT_KNOWN,
+        units.percent(ours.of_copy.ratio) if ours and ours.of_copy else units.NOT_KNOWN,
+        f"{best.name} {units.seconds(best.median.value)}" if best and best.median else "none",
+        units.interval(against.ratio, against.low, against.high) if against else "",
+    )
+
+
+def document(score: Score) -> dict[str, Any]:
+    """One problem as JSON, raw seconds included."""
+    benched = score.benched
+    return {
+        "family": score.family,
+        "problem": benched.problem,
+        "moved_bytes": benched.moved_bytes,
+        "rounds": benched.rounds,
+        "contenders": [
+            {
+                "name": entry.name,
+                "variant": entry.plan.variant if entry.plan else None,
+                "why": entry.plan.why if entry.plan else "",
+                "instead_of": entry.plan.instead_of if entry.plan else "",
+                "median_seconds": entry.median,
+                "bytes_per_second": entry.bytes_per_second,
+                "of_copy": entry.of_copy,
+                "largest_error": entry.timed.largest_error,
+                "wrong": entry.timed.wrong,
+                "error": entry.timed.error,
+                "ready_seconds": entry.timed.ready_seconds,
+                "seconds": entry.timed.seconds,
+            }
+            for entry in score.entries
+        ],
+    }
+
+
+WIDTH, LABEL, PLOT, LINE, GAP, TOP = 1060, 190, 560, 18, 30, 44
+MOST = 1.1
+"""The share at the right edge."""
+_COLOURS = {OURS: "#1b6ac9", "variant": "#8fb8e8", "other": "#9a9a9a"}
+
+
+def svg(scores: Sequence[Score]) -> str:
+    """Stands alone; texts are those of the terminal."""
+    groups = [(score, [e for e in ordered(score) if e.name != COPY]) for score in scores]
+    height = TOP + sum(GAP + LINE * len(entries) for _, entries in groups) + 20
+    machine = scores[0].benched.machine
+    title = f"Share of a copy of as many bytes · {machine.device}, torch {machine.torch}"
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
+        f'width="{WIDTH}" height="{height}" font-family="system-ui, sans-serif" font-size="12">',
+        f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
+        _text(12, 24, title, weight="bold", size=14),
+        *_grid(height),
+    ]
+    y = TOP
+    for score, entries in groups:
+        parts.append(_text(12, y + 20, named(score.benched.problem), weight="bold"))
+        y += GAP
+        for entry in entries:
+            parts += _bar(entry, y)
+            y += LINE
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def _grid(height: int) -> Iterator[str]:
+    for share in (0.25, 0.5, 0.75, 1.0):
+        x = LABEL + PLOT * share / MOST
+        dash = "" if share == 1.0 else ' stroke-dasharray="2 4"'
+        yield (
+            f'<line x1="{x:.1f}" y1="{TOP}" x2="{x:.1f}" y2="{height - 8}" stroke="#ccc"{dash}/>'
+        )
+        yield _text(x - 12, TOP - 4, units.percent(share), fill="#777")
+
+
+def _bar(entry: Entry, y: int) -> Iterator[str]:
+    share = entry.of_copy.ratio if entry.of_copy and entry.of_copy.ratio else 0.0
+    kind = OURS if entry.name == OURS else "variant" if entry.is_ours else "other"
+    width = PLOT * min(share, MOST) / MOST
+    name = f"{OURS} ({entry.plan.variant})" if entry.name == OURS and entry.plan else entry.name
+    seconds = units.seconds(entry.median.value) if entry.median else ""
+    label = f"{units.percent(share)} · {seconds} · {units.rate(entry.bytes_per_second)}"
+    yield _text(24, y + 12, name)
+    yield (
+        f'<rect x="{LABEL}" y="{y + 2}" width="{width:.1f}" height="{LINE - 5}" '
+        f'fill="{_COLOURS[kind]}"/>'
+    )
+    if entry.of_copy and entry.of_copy.low and entry.of_copy.high:
+        low, high = (LABEL + PLOT * edge / MOST for edge in (entry.of_copy.low, entry.of_copy.high))
+        yield (
+            f'<line x1="{low:.1f}" y1="{y + 8}" x2="{high:.1f}" y2="{y + 8}" stroke="black" '
+            'stroke-width="2"/>'
+        )
+    doubt = " · outside tolerance" if entry.timed.wrong else ""
+    yield _text(LABEL + width + 8, y + 12, label + doubt)
+
+
+def _text(
+    x: float, y: float, text: str, *, weight: str = "normal", size: int = 12, fill: str = "black"
+) -> str:
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" font-weight="{weight}" font-size="{size}" '
+        f'fill="{fill}">{escape(text)}</text>'
+    )

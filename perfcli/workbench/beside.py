@@ -1,0 +1,246 @@
+"""``compare --with-kernel``: a scenario by Inductor, and by the hand-written kernels for it."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from perfcli import units
+from perfcli.console.notes import Notes, Reporter
+from perfcli.diff.beside import totals_of
+from perfcli.diff.compare import compare
+from perfcli.errors import CompileFailed, PerfcliError, WorkerFailed
+from perfcli.handwritten.contenders import COPY
+from perfcli.loading import registry
+from perfcli.machine import targets
+from perfcli.model import (
+    Beside,
+    KernelFamily,
+    LaunchPlan,
+    Raced,
+    Scalar,
+    Scenario,
+    ScenarioProblem,
+    Target,
+)
+from perfcli.model.kernel_work import BenchAsk, Benched, BenchRequest, Contender, DescribeRequest
+from perfcli.stats.median import median
+from perfcli.workbench import facts as _kernels_facts
+from perfcli.workbench.as_run import Answer, run_of
+from perfcli.workbench.bench import BUDGET_SECONDS, OURS, ROUNDS
+from perfcli.workbench.problems import named
+from perfcli.workbench.request import Asked as KernelOptions
+from perfcli.workbench.request import opened_worker
+from perfcli.worker.roles import KernelWorker, Progress
+from perfcli.workflow import obtain as _obtain
+from perfcli.workflow.obtain import How, Obtained, fake_plan
+from perfcli.workflow.pair import Pair
+from perfcli.workflow.request import Question, Side
+from perfcli.workflow.setting import Asked
+
+INDUCTOR = "inductor"
+FITTING = ("--budget", "--seed")
+"""Options for measuring that this one knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Whether both are timed, and how."""
+
+    untimed: str
+    """Why not; empty where they are."""
+    budget: float
+    """Seconds for each problem's rounds."""
+    seed: int
+
+
+def settle(question: Question, side: Side, asked: Asked, how: How) -> Measured:
+    """Raises PerfcliError for options that say nothing to this measurement."""
+    others = [name for name in asked.typed if name not in FITTING]
+    if others:
+        raise PerfcliError(
+            f"--with-kernel times by events, L2 flushed, on the first GPU: leave out "
+            f"{', '.join(others)}"
+        )
+    untimed = _untimed(question, side, asked, how)
+    if untimed:
+        asked.refuse(untimed)
+    seed = secrets.randbelow(2**31) if asked.seed is None else asked.seed
+    return Measured(untimed, asked.budget or BUDGET_SECONDS, seed)
+
+
+def _untimed(question: Question, side: Side, asked: Asked, how: How) -> str:
+    if asked.no_time:
+        return "--no-time measures nothing"
+    if question.target:
+        return f"--target {question.target} compiles without a device, and measures nothing"
+    if not fake_plan(how) and not targets.has_gpu():
+        return "no GPU here to measure on"
+    if side.assignments:
+        return "Inductor is timed with its default options alone, not with -a"
+    if question.dynamic:
+        return "Inductor is timed with sizes that it knows, not with --dynamic"
+    return ""
+
+
+def race(
+    answers: Sequence[Answer], how: Measured, worker: KernelWorker, notes: Notes
+) -> tuple[Raced, ...]:
+    """A race for each problem; what fails is told and left out."""
+    if how.untimed:
+        return ()
+    found = []
+    for answer in answers:
+        name = named(answer.asked.problem)
+        try:
+            found.append(_of(name, _timed(answer, name, how, worker, notes)))
+        except WorkerFailed as error:
+            notes.warn(f"{name} is not timed: {error}")
+    return tuple(found)
+
+
+def _timed(answer: Answer, name: str, how: Measured, worker: KernelWorker, notes: Notes) -> Benched:
+    problem = answer.asked.problem
+    contenders = (Contender(COPY), Contender(OURS, answer.plan), Contender(INDUCTOR))
+    ask = BenchAsk(problem, answer.family.moved_bytes(problem), contenders, ROUNDS, how.budget)
+    with Reporter([name], notes) as progress:
+        steps = 0
+
+        def preparing(who: str) -> None:
+            nonlocal steps
+            text = f"getting {who} ready" if who else "timing"
+            progress(Progress(0, "warm" if who else "done", steps, len(contenders), text))
+            steps += 1
+
+        return worker.benched(BenchRequest(answer.asked.family, how.seed), ask, preparing)
+
+
+def _of(name: str, benched: Benched) -> Raced:
+    """Raises WorkerFailed where one of them was not timed, or computes something else."""
+    seconds = {}
+    for timed in benched.timed:
+        middle = median(timed.seconds)
+        if timed.error or timed.wrong or middle is None:
+            why = timed.error or timed.wrong or "no round was through"
+            raise WorkerFailed(f"{timed.name}: {units.printable(why)}")
+        seconds[timed.name] = middle.value
+    return Raced(name, seconds[INDUCTOR], seconds[OURS], seconds[COPY], benched.rounds)
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One problem of the scenario, and how its family computes it."""
+
+    asked: ScenarioProblem
+    family: KernelFamily
+    plan: LaunchPlan
+    facts: _kernels_facts.Planned
+    """The same, to be compiled."""
+
+
+def check_alone(given: Mapping[str, object]) -> None:
+    """Raises PerfcliError where what says how the head is compiled was typed: the head are kernels
+    that nobody compiles otherwise."""
+    typed = [name for name, value in given.items() if value]
+    if typed:
+        raise PerfcliError(
+            f"--with-kernel: the head are hand-written kernels, leave out {', '.join(typed)} "
+            "(-a and --a-python are Inductor's)"
+        )
+
+
+def of_scenario(question: Question, side: Side, how: How, asked: Asked, notes: Notes) -> Pair:
+    """Inductor's run as the base, the hand-written kernels as the head; no findings yet.
+
+    Raises:
+        PerfcliError: nobody wrote kernels for the scenario, or not for these parameters.
+        CompileFailed: Triton refuses one of them.
+    """
+    scenario = _scenario(question.scenario)
+    measured = settle(question, side, asked, how)
+    order = _obtain.ordered(question, [side], how, notes)
+    request = order.jobs[0].request
+    if request.target is None:
+        raise PerfcliError("hand-written kernels are for GPUs: leave out --device cpu")
+    planned = plans(scenario, request.params, request.target)
+    (base,) = _obtain.obtain(order.jobs, order.executor, how.fresh, notes)
+    options = KernelOptions(python=side.python, timeout=how.timeout, fake=how.fake)
+    with opened_worker(options) as worker:
+        answers = [_answer(each, worker, question.jobs, notes) for each in planned]
+        head = _stored(base, answers, notes)
+        raced = race(answers, measured, worker, notes)
+    shown = Beside(
+        kernels=tuple(answer.name for answer in answers),
+        why=tuple(answer.why for answer in answers),
+        inductor=totals_of(base.run),
+        ours=totals_of(head.run),
+        left_out=tuple(each.asked.left_out for each in answers if each.asked.left_out),
+        raced=raced,
+        untimed=measured.untimed,
+    )
+    comparison = compare(base.run, head.run)
+    return Pair(base, head, replace(comparison, beside=shown))
+
+
+def _scenario(name: str) -> Scenario:
+    """Raises PerfcliError where it has no hand-written kernels; those that have are named."""
+    if registry.is_user_file(name):
+        raise PerfcliError(
+            f"{name} is a file of your own: --with-kernel is for shipped scenarios, {_those_with()}"
+        )
+    scenario = registry.scenario(name)
+    if scenario.hand_written is None:
+        raise PerfcliError(
+            f"nobody wrote kernels for the scenario {scenario.name}: --with-kernel is for "
+            f"{_those_with()}"
+        )
+    return scenario
+
+
+def _those_with() -> str:
+    found = (registry.scenario(name) for name in registry.names("scenarios"))
+    return ", ".join(each.name for each in found if each.hand_written is not None)
+
+
+def plans(scenario: Scenario, params: Mapping[str, Scalar], target: Target) -> list[Planned]:
+    """A plan for each of the scenario's problems.
+
+    Raises:
+        PerfcliError: the family cannot compute one with these parameters.
+    """
+    problems = scenario.hand_written(params) if scenario.hand_written else ()
+    return [_planned(asked, target) for asked in problems]
+
+
+def _planned(asked: ScenarioProblem, target: Target) -> Planned:
+    family = registry.family(asked.family)
+    (facts,) = _kernels_facts.plans(family, [asked.problem], [target], [None])
+    if facts.plan is None:
+        raise PerfcliError(f"the hand-written kernels can't do these parameters: {facts.refusal}")
+    if not facts.plan.launches:
+        raise PerfcliError(f"{asked.family} has nothing to launch: {facts.plan.why}")
+    return Planned(asked, family, facts.plan, facts)
+
+
+def _answer(planned: Planned, worker: KernelWorker, jobs: int | None, notes: Notes) -> Answer:
+    name = planned.asked.family
+    with Reporter([name], notes) as progress:
+
+        def told(done: int, total: int) -> None:
+            progress(Progress(0, "kernels", done, total, "compiling launches"))
+
+        (facts,) = _kernels_facts.compile_plans(
+            planned.family, name, [planned.facts], worker, jobs, told
+        )
+    if facts.faults:
+        raise CompileFailed(f"a hand-written kernel can't be launched: {facts.faults[0]}")
+    described = worker.described(DescribeRequest(name, planned.asked.problem, planned.plan))
+    return Answer(planned.asked, planned.family, planned.plan, facts.compiled, described)
+
+
+def _stored(base: Obtained, answers: Sequence[Answer], notes: Notes) -> Obtained:
+    known = (base.run.fingerprint, *(repr((a.plan, a.described)) for a in answers))
+    fingerprint = hashlib.sha256("\0".join(known).encode()).hexdigest()
+    return _obtain.kept(run_of(base.run, answers), fingerprint, notes)

@@ -1,0 +1,126 @@
+"""``perfcli kernels check``: which cases, where they run, and what is said of each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from perfcli.errors import PerfcliError
+from perfcli.handwritten import checking as planning
+from perfcli.model import Case, KernelFamily, Target
+from perfcli.model.kernel_work import CheckedCase, CheckRequest, PlannedCase, Runner
+from perfcli.names import public
+from perfcli.workbench.problems import named, problems
+from perfcli.worker.roles import KernelWorker
+
+
+@dataclass(frozen=True, slots=True)
+class Checking:
+    """What is run, and on what."""
+
+    reference: str
+    """The family's name, or its file."""
+    family: KernelFamily
+    cases: tuple[PlannedCase, ...]
+    target: Target
+    runner: Runner
+
+
+@dataclass(slots=True)
+class Checked:
+    """What came of it, by case number."""
+
+    checking: Checking
+    found: dict[int, CheckedCase] = field(default_factory=dict)
+
+    def count(self, *outcomes: str) -> int:
+        return sum(checked.outcome in outcomes for checked in self.found.values())
+
+    @property
+    def exit_code(self) -> int:
+        return 1 if self.count("wrong", "failed") else 0
+
+
+def cases_of(
+    family: KernelFamily, params: Sequence[str], variant: str | None, wanted: Sequence[str]
+) -> list[Case]:
+    """The family's cases, or one for each problem that ``-p`` makes; of them those of a variant,
+    and those whose label has all words of one of ``wanted``.
+
+    Raises:
+        PerfcliError: none is left.
+    """
+    cases = [Case(p) for p in problems(family, params)] if params else list(family.cases)
+    if variant is not None:
+        cases = [replace(c, variant=variant) for c in cases if c.variant in (None, variant)]
+    if wanted:
+        cases = [case for case in cases if any(_matches(label(case), text) for text in wanted)]
+    if not cases:
+        asked = ", ".join(repr(text) for text in wanted) or f"variant {variant}"
+        example = label(family.cases[0]) if family.cases else "none"
+        raise PerfcliError(
+            f"no case of {public(family.name)} is like {asked}: a case reads {example!r}"
+        )
+    return _distinct(cases)
+
+
+def _distinct(cases: Sequence[Case]) -> list[Case]:
+    found: dict[str, Case] = {}
+    for case in cases:
+        found.setdefault(label(case), case)
+    return list(found.values())
+
+
+def label(case: Case) -> str:
+    """``softmax 7 × 192 bfloat16 split nan padded-rows``."""
+    special = [case.variant or ""]
+    special += [case.data if case.data != "normal" else ""]
+    special += [case.layout if case.layout != "contiguous" else ""]
+    return " ".join([named(case.problem), *(word for word in special if word)])
+
+
+def _matches(text: str, words: str) -> bool:
+    text = text.replace(" × ", "x").lower()
+    words = words.replace(" × ", "x").replace("×", "x").lower()
+    return all(word in text for word in words.split())
+
+
+def planned(
+    reference: str, family: KernelFamily, cases: Sequence[Case], target: Target, runner: Runner
+) -> Checking:
+    plans = tuple(planning.planned(family, case, target, runner) for case in cases)
+    return Checking(reference, family, plans, target, runner)
+
+
+def run(
+    found: Checked,
+    worker: KernelWorker,
+    jobs: int | None,
+    seed: int,
+    told: Callable[[Checked], None],
+    compiling: Callable[[int, int], None] = lambda _done, _total: None,
+) -> None:
+    """Fills ``found``. ``told`` hears after each case, ``compiling`` of what is compiled ahead.
+
+    Raises:
+        PerfcliError: every case was refused: nothing was checked.
+    """
+    checking = found.checking
+    request = CheckRequest(
+        checking.reference,
+        checking.cases,
+        checking.runner,
+        jobs or len(os.sched_getaffinity(0)),
+        seed,
+        checking.target if checking.runner == "gpu" else None,
+    )
+    for number, checked in worker.checked(request, compiling):
+        found.found[number] = checked
+        told(found)
+    if not found.count("right", "wrong", "failed"):
+        reasons = {checked.reason for checked in found.found.values()}
+        raise PerfcliError(
+            f"nothing of {public(checking.family.name)} was checked, every case is refused: "
+            f"{'; '.join(sorted(reasons)) or 'there are none'}"
+        )

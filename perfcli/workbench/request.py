@@ -1,0 +1,100 @@
+"""The options of ``perfcli kernels`` as typed, and which of them say nothing to what was asked."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfcli.errors import PerfcliError
+from perfcli.loading import registry
+from perfcli.machine import environment, targets
+from perfcli.model import KernelFamily, Target
+from perfcli.names import public
+from perfcli.worker.roles import KernelWorker
+from perfcli.workflow.obtain import How, fake_plan
+from perfcli.workflow.request import DEFAULT_TARGET
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The options as typed."""
+
+    targets: tuple[str, ...] = ()
+    params: tuple[str, ...] = ()
+    variant: str | None = None
+    all_variants: bool = False
+    cases: tuple[str, ...] = ()
+    against: tuple[str, ...] = ()
+    rounds: int | None = None
+    budget: float | None = None
+    svg: Path | None = None
+    seed: int | None = None
+    device: str | None = None
+    python: str | None = None
+    jobs: int | None = None
+    timeout: float | None = None
+    json: Path | None = None
+    quiet: bool = False
+    fake: bool = False
+
+    @property
+    def plan_of_fake(self) -> str:
+        return fake_plan(How(fake=self.fake))
+
+    def refuse(self, action: str, *names: str) -> None:
+        """Raises PerfcliError where one of these options was given: it means nothing here."""
+        for name in names:
+            if getattr(self, name) not in (None, False, ()):
+                option = _TYPED.get(name, f"--{public(name)}")
+                raise PerfcliError(f"{option} says nothing to {action}: leave it out")
+
+
+_TYPED = {"targets": "--target", "params": "-p", "cases": "--case"}
+
+
+def families_of(name: str | None) -> dict[str, KernelFamily]:
+    """By what a worker finds them by."""
+    if name is not None:
+        reference = str(Path(name).resolve()) if name.endswith(".py") else public(name)
+        return {reference: registry.family(name)}
+    found = {each: registry.family(each) for each in registry.names("kernels")}
+    if not found:
+        raise PerfcliError("there are no families in kernels/")
+    return found
+
+
+def targets_of(asked: Asked) -> list[Target]:
+    if asked.targets:
+        return [targets.for_kernels(name) for name in dict.fromkeys(asked.targets)]
+    return [targets.this_gpu() if has_gpu(asked) else targets.get(DEFAULT_TARGET)]
+
+
+def has_gpu(asked: Asked) -> bool:
+    return not asked.plan_of_fake and targets.has_gpu()
+
+
+@contextmanager
+def opened_worker(asked: Asked) -> Iterator[KernelWorker]:
+    """Made up where ``--fake`` says so. Raises PerfcliError where the interpreter has no torch."""
+    worker = _started(asked)
+    try:
+        yield worker
+    finally:
+        worker.close()
+
+
+def _started(asked: Asked) -> KernelWorker:
+    if plan := asked.plan_of_fake:
+        from perfcli.fake.kernels import FakeKernels
+
+        return FakeKernels(plan)
+    from perfcli.worker.kernels import KernelProcess
+
+    interpreter = environment.probe(asked.python)
+    if warning := environment.torch_warning(interpreter.torch):
+        sys.stderr.write(f"warning: {warning}\n")
+    python = interpreter.path if asked.python else None
+    return KernelProcess(python, asked.timeout)

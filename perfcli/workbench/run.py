@@ -1,0 +1,182 @@
+"""``perfcli kernels``: from options to families, plans and workers, and on to what is shown."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from perfcli import units
+from perfcli.console import output
+from perfcli.console.notes import Notes, Reporter
+from perfcli.errors import Interrupted, PerfcliError
+from perfcli.machine import targets
+from perfcli.model import KernelFamily, Target
+from perfcli.names import public
+from perfcli.workbench import check as _kernels_check
+from perfcli.workbench import facts as _kernels_facts
+from perfcli.workbench import view
+from perfcli.workbench.check import Checked
+from perfcli.workbench.problems import problems, variant_of
+from perfcli.workbench.request import Asked, families_of, has_gpu, opened_worker, targets_of
+from perfcli.worker.roles import KernelWorker, Progress
+from perfcli.workflow.request import DEFAULT_TARGET
+
+# --- show ---------------------------------------------------------------------------------------
+
+
+def show(first: str | None, second: str | None, asked: Asked) -> int:
+    """The list, or one family; with what launches are made of where a target or a name says so."""
+    if second is not None:
+        raise PerfcliError(f"kernels {first}: expected check, bench or probe before {second!r}")
+    asked.refuse("kernels", "cases", "against", "rounds", "budget", "svg", "seed", "device")
+    output.check_writable(asked.json)
+    found = families_of(first)
+    if first is None and not asked.targets:
+        asked.refuse("the list", "params", "variant", "all_variants")
+        documents = [view.document(family) for family in found.values()]
+        output.write_document("kernels-families", {"families": documents}, asked.json)
+        output.show(view.overview(list(found.values())), asked.json)
+        return 0
+    if first is None:
+        asked.refuse("all families", "params", "variant", "all_variants")
+    chosen = targets_of(asked)
+    notes, faults, document = Notes(asked.quiet), 0, []
+    with opened_worker(asked) as worker:
+        for reference, family in found.items():
+            planned = _facts(reference, family, chosen, asked, worker, notes)
+            faults += sum(len(each.faults) for each in planned)
+            document += view.facts_document(family, planned)
+            detail = view.detail if first else view.heading
+            if not asked.quiet:
+                output.show(detail(family), asked.json)
+                output.show(view.facts(planned), asked.json)
+    if asked.quiet:
+        output.print_text(view.sum_of(document), asked.json)
+    families_document = [view.document(family) for family in found.values()]
+    fields = {"families": families_document, "launches": document}
+    output.write_document("kernels-facts", fields, asked.json)
+    return 1 if faults else 0
+
+
+def _facts(
+    reference: str,
+    family: KernelFamily,
+    chosen: Sequence[Target],
+    asked: Asked,
+    worker: KernelWorker,
+    notes: Notes,
+) -> list[_kernels_facts.Planned]:
+    variant = variant_of(family, asked.variant)
+    variants: list[str | None] = [variant]
+    if asked.all_variants:
+        variants += [each.name for each in family.variants]
+    planned = _kernels_facts.plans(family, problems(family, asked.params), chosen, variants)
+    refusals = {each.refusal for each in planned if each.plan is None}
+    if refusals and not any(each.plan for each in planned):
+        raise PerfcliError("; ".join(sorted(refusals)))
+    with Reporter([public(family.name)], notes) as progress:
+
+        def told(done: int, total: int) -> None:
+            progress(Progress(0, "kernels", done, total, "compiling launches"))
+
+        return _kernels_facts.compile_plans(family, reference, planned, worker, asked.jobs, told)
+
+
+# --- check --------------------------------------------------------------------------------------
+
+
+def check(name: str | None, asked: Asked) -> int:
+    """Every case; 1 where one is wrong or failed."""
+    asked.refuse("check", "all_variants", "against", "rounds", "budget", "svg")
+    output.check_writable(asked.json)
+    runner, target = _runner(asked)
+    notes, done = Notes(asked.quiet), []
+    if runner == "interpreter":
+        notes.say(_WHY_INTERPRETED if asked.device is None else "through Triton's interpreter")
+    with opened_worker(asked) as worker:
+        for reference, family in families_of(name).items():
+            variant = variant_of(family, asked.variant)
+            cases = _kernels_check.cases_of(family, asked.params, variant, asked.cases)
+            checking = _kernels_check.planned(reference, family, cases, target, runner)
+            with Reporter([f"{public(family.name)}"], notes) as progress:
+                found = Checked(checking)
+                done.append(found)
+                try:
+                    told, ahead = _checking_told(progress, len(cases)), _ahead_told(progress)
+                    _kernels_check.run(found, worker, asked.jobs, asked.seed or 0, told, ahead)
+                except KeyboardInterrupt:
+                    _say(found, asked)
+                    so_far = f"{len(found.found)} of {units.plural(len(cases), 'case')}"
+                    raise Interrupted(f"interrupted after {so_far}") from None
+            _say(found, asked)
+    documents = [view.document_view(found) for found in done]
+    output.write_document("kernels-check", {"families": documents}, asked.json)
+    return max((found.exit_code for found in done), default=0)
+
+
+def _say(found: Checked, asked: Asked) -> None:
+    lines = view.lines(found)
+    output.print_text("\n".join(lines[-1:] if asked.quiet else lines), asked.json)
+
+
+_WHY_INTERPRETED = (
+    "no GPU here: cases run through Triton's interpreter, which shows wrong numbers but no races "
+    "and no misaligned access"
+)
+
+
+def _checking_told(progress: Reporter, total: int) -> Callable[[Checked], None]:
+    def told(found: Checked) -> None:
+        failed = found.count("wrong", "failed")
+        text = f"running cases, {failed} not right" if failed else "running cases"
+        progress(Progress(0, "check", len(found.found), total, text))
+
+    return told
+
+
+def _ahead_told(progress: Reporter) -> Callable[[int, int], None]:
+    def told(done: int, total: int) -> None:
+        progress(Progress(0, "check", done, total, "compiling kernels ahead"))
+
+    return told
+
+
+def _runner(asked: Asked) -> tuple[Any, Target]:
+    """Where cases run, and what they are planned for."""
+    if asked.device not in (None, "cuda", "cpu"):
+        raise PerfcliError(f"--device is cuda or cpu, not {asked.device!r}")
+    if len(asked.targets) > 1:
+        raise PerfcliError("cases are planned for one --target at a time")
+    if asked.device == "cuda" and asked.targets:
+        raise PerfcliError("cases that run on the GPU are planned for it: leave out --target")
+    if asked.device == "cuda" or (asked.device is None and not asked.targets and has_gpu(asked)):
+        return "gpu", targets.this_gpu()
+    named = asked.targets[0] if asked.targets else DEFAULT_TARGET
+    return "interpreter", targets.for_kernels(named)
+
+
+# --- bench --------------------------------------------------------------------------------------
+
+
+def bench(name: str | None, asked: Asked) -> int:
+    """Every problem of one family, or of all, against everything that computes it."""
+    from perfcli.workbench import bench as _kernels_bench
+
+    asked.refuse("bench, which runs on the GPU in this machine", "targets", "cases", "jobs")
+    if asked.device not in (None, "cuda"):
+        raise PerfcliError(f"bench needs a GPU, --device {asked.device} is none: {_OFFERED}")
+    for path in (asked.json, asked.svg):
+        output.check_writable(path)
+    if not asked.plan_of_fake and not targets.has_gpu():
+        raise PerfcliError(f"bench needs a GPU, and there is none here: {_OFFERED}")
+    target = targets.get(DEFAULT_TARGET) if asked.plan_of_fake else targets.this_gpu()
+    seed = random.randrange(2**31) if asked.seed is None else asked.seed
+    with opened_worker(asked) as worker:
+        return _kernels_bench.run(families_of(name), target, asked, seed, worker)
+
+
+_OFFERED = (
+    "perfcli kernels check NAME runs the kernels through Triton's interpreter, perfcli kernels "
+    "NAME --target h100 shows what they are made of"
+)

@@ -1,0 +1,255 @@
+"""The parent's side of hand-written kernels: processes that compile, check and time them.
+
+A worker is sent ``{"launches": LaunchesRequest}``, ``{"describe": DescribeRequest}``, ``{"check":
+CheckRequest}`` or ``{"bench": BenchRequest}``, the last then any number of ``BenchAsk``. It replies
+``compiled``, ``described`` and ``checked`` (number, found), ``compiling`` (number, total),
+``checking``, ``preparing`` (name), ``benched`` (found) or ``error``; then ``done``.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from perfcli.errors import WorkerFailed
+from perfcli.machine.environment import clean_environment
+from perfcli.model import Candidate
+from perfcli.model.kernel_work import (
+    BenchAsk,
+    Benched,
+    BenchRequest,
+    CheckedCase,
+    CheckRequest,
+    DescribedLaunch,
+    DescribeRequest,
+    LaunchesRequest,
+    Runner,
+)
+from perfcli.worker import protocol
+from perfcli.worker.channel import Channel
+
+T = TypeVar("T")
+
+
+class Reply(msgspec.Struct):
+    type: str
+    number: int = 0
+    total: int = 0
+    name: str = ""
+    kind: str = ""
+    message: str = ""
+    detail: str = ""
+    found: msgspec.Raw = msgspec.Raw(b"")
+
+
+class Worker:
+    """One process, and a folder for its caches."""
+
+    def __init__(
+        self, python: str | None, timeout_seconds: float | None, own: Mapping[str, str]
+    ) -> None:
+        self._timeout = timeout_seconds
+        self._folder = Path(tempfile.mkdtemp(prefix="perfcli-"))
+        self._channel: Channel | None = None
+        try:
+            self._channel = Channel(python, _environment(self._folder, own), self._folder)
+            self._channel.doing = "importing torch"
+        except BaseException:
+            self.close()
+            raise
+
+    def doing(self, what: str) -> None:
+        self._open().doing = what
+
+    def ask(self, question: Mapping[str, Any]) -> Iterator[Reply]:
+        """The replies up to ``done``.
+
+        Raises what the worker says went wrong, and WorkerFailed where it died or hung.
+        """
+        channel = self._open()
+        channel.send(protocol.encode(question))
+        while True:
+            channel.give(self._timeout)
+            reply = channel.receive_as(Reply)
+            if reply.type == "done":
+                return
+            if reply.type == "error":
+                raise protocol.error(reply.kind, reply.message, reply.detail)
+            yield reply
+
+    def decoded(self, reply: Reply, kind: type[T]) -> T:
+        try:
+            return msgspec.json.decode(reply.found, type=kind)
+        except msgspec.DecodeError as error:
+            raise self.failure(f"the worker sent a broken result ({error})") from error
+
+    def failure(self, message: str) -> WorkerFailed:
+        return self._open().failure(message)
+
+    def close(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _open(self) -> Channel:
+        if self._channel is None:
+            raise WorkerFailed("the worker is closed")
+        return self._channel
+
+
+def _environment(folder: Path, own: Mapping[str, str]) -> dict[str, str]:
+    private = {
+        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
+        "TRITON_CACHE_DIR": str(folder / "triton"),
+        "PYTHONHASHSEED": "0",
+        "TMPDIR": str(folder),
+    }
+    return clean_environment(os.environ, {**private, **own})
+
+
+class Checking:
+    """``compiling`` hears how much is compiled ahead, and of how much."""
+
+    def __init__(self, request: CheckRequest, compiling: Callable[[int, int], None]) -> None:
+        self.left = dict(enumerate(request.cases))
+        self._request = request
+        self._compiling = compiling
+        self._is_ahead = False
+
+    def run(self, start: Callable[[], Worker]) -> Iterator[tuple[int, CheckedCase]]:
+        """What one worker finds of the cases that are left. One that is lost on a GPU takes its
+        case with it and no more; while it compiled ahead, it takes none: the next compiles each
+        kernel where its case runs, so that it is known which one it was.
+
+        Raises:
+            WorkerFailed: a worker of the interpreter's died or hung.
+        """
+        numbers = list(self.left)
+        asked = replace(self._request, cases=tuple(self.left.values()))
+        worker = start()
+        try:
+            for place, checked in self._answers(worker, asked):
+                del self.left[numbers[place]]
+                yield numbers[place], checked
+        except WorkerFailed as error:
+            if self._request.runner == "interpreter" or not self.left:
+                raise
+            if not self._is_ahead:
+                # One after the other: the first that has no answer is the one it died of.
+                culprit = next(iter(self.left))
+                plan = self.left.pop(culprit).plan
+                died = CheckedCase("failed", plan.variant if plan else "", reason=str(error))
+                yield culprit, died
+        finally:
+            worker.close()
+        self._request = replace(self._request, target=None)
+
+    def _answers(self, worker: Worker, asked: CheckRequest) -> Iterator[tuple[int, CheckedCase]]:
+        self._is_ahead = asked.target is not None
+        worker.doing("compiling kernels ahead" if self._is_ahead else "running cases")
+        for reply in worker.ask({"check": asked}):
+            if reply.type == "compiling":
+                self._compiling(reply.number, reply.total)
+            elif reply.type == "checking":
+                self._is_ahead = False
+                worker.doing("running cases")
+            else:
+                yield reply.number, worker.decoded(reply, CheckedCase)
+
+
+SILENT_SECONDS = 600.0
+"""A worker hangs that says nothing for so long, unless somebody gives it another limit: tuning one
+problem by Inductor takes up to a minute or two, a kernel that waits for itself for ever."""
+
+
+class KernelProcess:
+    """See ``kernel_worker.KernelWorker``. ``timeout_seconds`` is for each launch, case or problem:
+    the longest that a worker may be silent."""
+
+    def __init__(self, python: str | None = None, timeout_seconds: float | None = None) -> None:
+        self._python = python
+        self._timeout = timeout_seconds or SILENT_SECONDS
+        self._bench: Worker | None = None
+
+    def compiled(self, request: LaunchesRequest) -> Iterator[tuple[int, Candidate]]:
+        worker = Worker(self._python, self._timeout, {"CUDA_VISIBLE_DEVICES": ""})
+        try:
+            worker.doing("compiling kernels")
+            for reply in worker.ask({"launches": request}):
+                yield reply.number, worker.decoded(reply, Candidate)
+        finally:
+            worker.close()
+
+    def described(self, request: DescribeRequest) -> tuple[DescribedLaunch, ...]:
+        worker = Worker(self._python, self._timeout, {"CUDA_VISIBLE_DEVICES": ""})
+        try:
+            worker.doing("describing kernels")
+            replies = worker.ask({"describe": request})
+            return tuple(worker.decoded(reply, DescribedLaunch) for reply in replies)
+        finally:
+            worker.close()
+
+    def checked(
+        self, request: CheckRequest, compiling: Callable[[int, int], None]
+    ) -> Iterator[tuple[int, CheckedCase]]:
+        with tempfile.TemporaryDirectory(prefix="perfcli-triton-") as kernels:
+            checking = Checking(request, compiling)
+            while checking.left:
+                yield from checking.run(partial(self._checker, request.runner, kernels))
+
+    def _checker(self, runner: Runner, kernels: str) -> Worker:
+        """All of one check have one cache of Triton's."""
+        own = {"TRITON_CACHE_DIR": kernels}
+        if runner == "interpreter":
+            own |= {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
+        return Worker(self._python, self._timeout, own)
+
+    def benched(
+        self, request: BenchRequest, ask: BenchAsk, preparing: Callable[[str], None]
+    ) -> Benched:
+        worker = self._bench or self._started(request)
+        try:
+            found = _benched(worker, ask, preparing)
+        except BaseException:
+            self.close()
+            raise
+        if found.device_lost:
+            self.close()
+        return found
+
+    def _started(self, request: BenchRequest) -> Worker:
+        self._bench = Worker(self._python, self._timeout, {})
+        try:
+            for _ in self._bench.ask({"bench": request}):
+                pass
+        except BaseException:
+            self.close()
+            raise
+        return self._bench
+
+    def close(self) -> None:
+        if self._bench is not None:
+            self._bench.close()
+            self._bench = None
+
+
+def _benched(worker: Worker, ask: BenchAsk, preparing: Callable[[str], None]) -> Benched:
+    found: Benched | None = None
+    for reply in worker.ask(protocol.plain(ask)):
+        if reply.type == "preparing":
+            worker.doing(f"getting {reply.name} ready" if reply.name else "timing")
+            preparing(reply.name)
+        else:
+            found = worker.decoded(reply, Benched)
+    if found is None:
+        raise worker.failure("the worker was done without a result")
+    return found

@@ -1,0 +1,152 @@
+"""What the command line asks of whoever compiles: requests in, bundles out, in order.
+
+Two implementations: ``process.ProcessExecutor`` starts workers, ``fake.FakeExecutor`` makes up
+deterministic bundles so that the whole command line is tested without torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+from perfcli.errors import PerfcliError
+from perfcli.model import (
+    Ask,
+    Bundle,
+    Candidate,
+    CompileRequest,
+    Generated,
+    KernelFacts,
+    KernelText,
+    MeasureRequest,
+    Prepared,
+    Turn,
+)
+from perfcli.model.kernel_work import (
+    BenchAsk,
+    Benched,
+    BenchRequest,
+    CheckedCase,
+    CheckRequest,
+    DescribedLaunch,
+    DescribeRequest,
+    LaunchesRequest,
+)
+
+Phase = Literal["import", "trace", "kernels", "check", "warm", "done"]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far one request has come. ``total`` is None where it is not known yet."""
+
+    request: int
+    """Index into the requests given to ``compile``."""
+    phase: Phase
+    done: int = 0
+    total: int | None = None
+    text: str = ""
+
+
+class Executor(Protocol):
+    def compile(
+        self, requests: Sequence[CompileRequest], progress: Callable[[Progress], None]
+    ) -> Iterator[Bundle]:
+        """Yield one bundle per request, in order, each as soon as it is there.
+
+        ``Run.id``, ``created``, ``fingerprint`` are the caller's to fill in. Raises
+        UserCodeFailed, CompileFailed or WorkerFailed for the request that failed; bundles that
+        were yielded before stay good.
+        """
+        ...
+
+
+Made: TypeAlias = "Generated | PerfcliError"
+
+
+class Generator(Protocol):
+    def generate(
+        self, requests: Sequence[CompileRequest], base: CompileRequest | None = None
+    ) -> Iterator[tuple[int, Made]]:
+        """Each request's number and what came of it, as they come; so many are compiled at once as
+        they have ``jobs``. A request that fails is an error, never raised.
+
+        ``base`` is what most of them have in common: what they share with it is compiled once.
+        Where it is one of them, others may be left out: those that differ from it in nothing that
+        was read (``Generated.unread``).
+        """
+        ...
+
+    def with_binaries(
+        self, kernels: Sequence[tuple[KernelFacts, KernelText]], request: CompileRequest
+    ) -> tuple[KernelFacts, ...]:
+        """The kernels with their candidates, as the whole compilation has them.
+
+        Raises CompileFailed where Triton refuses one, WorkerFailed where the worker died.
+        """
+        ...
+
+    def close(self) -> None:
+        """Ends its processes; may be called again."""
+        ...
+
+
+class KernelWorker(Protocol):
+    def compiled(self, request: LaunchesRequest) -> Iterator[tuple[int, Candidate]]:
+        """Each launch's number and what it became, as they come.
+
+        Raises WorkerFailed where the worker died or hung.
+        """
+        ...
+
+    def described(self, request: DescribeRequest) -> tuple[DescribedLaunch, ...]:
+        """Each launch of the plan: what it runs, and the tensors that it is given."""
+        ...
+
+    def checked(
+        self, request: CheckRequest, compiling: Callable[[int, int], None]
+    ) -> Iterator[tuple[int, CheckedCase]]:
+        """Each case's number and what came of it, as they come. A case that takes the device or
+        the worker with it is a failed one; the rest is run in a new worker. ``compiling`` hears how
+        much of what cases need is compiled ahead, and of how much."""
+        ...
+
+    def benched(
+        self, request: BenchRequest, ask: BenchAsk, preparing: Callable[[str], None]
+    ) -> Benched:
+        """One problem, timed. ``preparing`` hears which contender is being made ready, and an
+        empty text when the rounds begin.
+
+        Raises WorkerFailed where the worker died or hung; the next problem gets a new one.
+        """
+        ...
+
+    def close(self) -> None:
+        """Ends its processes; may be called again."""
+        ...
+
+
+class MeasuringWorker(Protocol):
+    """One variant, compiled and warm in a process of its own."""
+
+    def prepare(self) -> Prepared:
+        """Wait until it is compiled, checked and warm.
+
+        Raises UserCodeFailed, CompileFailed, WrongResult, OutOfMemory, or WorkerFailed where it
+        died, hung or sent nonsense.
+        """
+        ...
+
+    def turn(self, ask: Ask) -> Turn:
+        """Time ``ask.steps`` steps. Raises as ``prepare``."""
+        ...
+
+    def close(self) -> None:
+        """End the process, whatever it does; may be called again."""
+        ...
+
+
+StartWorker = Callable[[MeasureRequest, Callable[[Phase], None]], MeasuringWorker]
+"""Starts a worker and returns at once, so that both sides of a pair compile at the same time;
+``prepare`` waits. The function is told of phases while it does."""

@@ -1,0 +1,257 @@
+"""One measurement: starts the workers, has each round written down, and says what went wrong."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from perfcli.console.notes import Notes, Reporter
+from perfcli.errors import Interrupted, OutOfMemory, PerfcliError
+from perfcli.fake.measuring import FakeStarter
+from perfcli.interleave import alternating, environments, record
+from perfcli.interleave.pair import Clock, Enough, Measured, Ready
+from perfcli.interleave.plan import Plan
+from perfcli.loading import registry
+from perfcli.machine import noise_floors
+from perfcli.machine.environment import cache_dir
+from perfcli.model import Comparison, Measurement, MeasureRequest, Prepared, Round, Run, SideName
+from perfcli.names import public
+from perfcli.storing import store
+from perfcli.worker.live import LiveWorker, Starter
+from perfcli.worker.roles import Phase, Progress, StartWorker
+from perfcli.workflow.obtain import How
+from perfcli.workflow.request import Job
+from perfcli.workflow.setting import Setting
+
+_SIDES: tuple[SideName, ...] = ("base", "head")
+
+
+class Watch:
+    """Writes each round at once, and shows how far it is; a ``pair.Sink``. What can't be written
+    is said once, and measured all the same."""
+
+    def __init__(self, measurement: Measurement, progress: Reporter, notes: Notes) -> None:
+        self.rounds = 0
+        self._budget = measurement.budget_seconds
+        self._at_once = measurement.device == "cpu"
+        self._progress = progress
+        self._notes = notes
+        self._recorder: record.Recorder | None = None
+        try:
+            self._recorder = record.Recorder(measurement)
+        except PerfcliError as error:
+            self._complain(str(error))
+
+    @property
+    def kept(self) -> str:
+        """``12 rounds are kept in .perfcli/timings/….jsonl``; empty where nothing is."""
+        if self._recorder is None or not self.rounds or self._recorder.failure:
+            return ""
+        number = "1 round is" if self.rounds == 1 else f"{self.rounds} rounds are"
+        return f"{number} kept in {self._recorder.path}"
+
+    def told(self, side: SideName, phase: Phase) -> None:
+        """On the CPU both get ready at once, and the head's phases are heard of after the base's
+        last: the base's stand for both."""
+        if not self._at_once:
+            self._progress(Progress(_SIDES.index(side), phase))
+        elif side == "base":
+            self._progress(Progress(len(_SIDES), phase))
+
+    def prepared(self, prepared: Prepared) -> None:
+        if self._recorder is not None:
+            self._recorder.prepared(prepared)
+            self._look()
+
+    def round(self, measured: Round, elapsed: float) -> None:
+        self.rounds += 1
+        if self._recorder is not None:
+            self._recorder.round(measured)
+            self._look()
+        text = f"measuring for up to {self._budget:g} s"
+        done, total = min(int(elapsed), int(self._budget)), int(self._budget)
+        self._progress(Progress(len(_SIDES), "done", done, total, text))
+
+    def end(self, stopped: str, method: str = "", notes: tuple[str, ...] = ()) -> None:
+        """A measurement without a round leaves no file: it would hide an older one."""
+        if self._recorder is not None:
+            self._recorder.end(stopped, method, notes)
+
+    def _look(self) -> None:
+        if self._recorder is not None and self._recorder.failure:
+            self._complain(self._recorder.failure)
+            self._recorder = None
+
+    def _complain(self, reason: str) -> None:
+        self._notes.warn(f"{reason}; the measurement is not stored, the report follows")
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What starts workers, and tells the time."""
+
+    start: StartWorker
+    clock: Clock = time.monotonic
+    folder: Path | None = None
+    """Caches that vanish with ``close``, if they do."""
+
+    def close(self) -> None:
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def bench(setting: Setting, jobs: Sequence[Job], how: How) -> Bench:
+    """Real workers, or those that make things up. Sides of one torch and triton share caches:
+    identical kernels are compiled, and tuned, once. Those of the CPU stay, found by content; what
+    was tuned on a GPU does not."""
+    if setting.fake is not None:
+        made_up = FakeStarter(setting.fake)
+        return Bench(made_up, made_up.clock)
+    stays = setting.device == "cpu"
+    folder = cache_dir() / "inductor" if stays else Path(tempfile.mkdtemp(prefix="perfcli-caches-"))
+    base, head = (_caches_name(job) for job in jobs)
+    names: dict[SideName, str] = {"base": base, "head": head}
+
+    def start(request: MeasureRequest, told: Callable[[Phase], None]) -> LiveWorker:
+        caches = folder / names[request.side]
+        caches.mkdir(parents=True, exist_ok=True)
+        return Starter(caches, how.timeout)(request, told)
+
+    return Bench(start, folder=None if stays else folder)
+
+
+def _caches_name(job: Job) -> str:
+    found = job.interpreter
+    text = f"{found.torch} {found.triton} {found.torch_dir}"
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def measure(
+    comparison: Comparison, setting: Setting, jobs: Sequence[Job], how: How, notes: Notes
+) -> Measurement:
+    """Both sides, raw; every round is stored as soon as it is there.
+
+    Raises what a worker raises, with how much was kept; NotComparable where the two do not run
+    in the same place; Interrupted on Ctrl-C before the first round.
+    """
+    plan = setting.plan(jobs)
+    base, head = comparison.base, comparison.head
+    opening = begun(plan, head.scenario, base.id, head.id)
+    place = bench(setting, jobs, how)
+    names = [*(job.request.variant.name for job in jobs), "both"]
+    try:
+        with Reporter(names, notes) as progress:
+            watch = Watch(opening, progress, notes)
+            measured = _watched(plan, place, watch, _Referee(comparison, plan, setting))
+    finally:
+        place.close()
+    return replace(
+        opening,
+        method=measured.method,
+        prepared=tuple(measured.prepared),
+        rounds=tuple(measured.rounds),
+        stopped=measured.stopped,
+        notes=tuple(measured.notes),
+    )
+
+
+class _Referee:
+    """Who may be measured together, and when it is enough."""
+
+    def __init__(self, comparison: Comparison, plan: Plan, setting: Setting) -> None:
+        self.notes: list[str] = []
+        self._comparison = comparison
+        self._variants = (plan.base.compile.variant, plan.head.compile.variant)
+        self._setting = setting
+        self._inside = 0.0
+
+    def ready(self, base: Prepared, head: Prepared) -> None:
+        """Raises NotComparable."""
+        from perfcli.stats import floor
+
+        allowed = self._setting.asked.allow_env
+        differing = environments.check(base, head, self._variants, allowed)
+        said = [f"allowed to differ: {difference.text}" for difference in differing]
+        self.notes += [text for text in said if text not in self.notes]
+        stored = stored_floor(self._comparison.head, base)
+        self._inside = floor.find(self._setting.device, (), stored).inside
+
+    def enough(self, rounds: Sequence[Round]) -> str | None:
+        from perfcli.stats import stopping
+
+        return stopping.enough(rounds, self._inside)
+
+
+def _watched(plan: Plan, place: Bench, watch: Watch, referee: _Referee) -> Measured:
+    try:
+        measured = raced(plan, place, watch, referee.enough, referee.ready)
+    except KeyboardInterrupt as error:
+        watch.end("interrupted")
+        raise Interrupted(
+            "interrupted before anything was measured; --no-time compares without measuring"
+        ) from error
+    except PerfcliError as error:
+        watch.end(f"failed: {error}")
+        raise _explained(error, plan, watch) from error
+    measured.notes += referee.notes
+    watch.end(measured.stopped, measured.method, tuple(measured.notes))
+    return measured
+
+
+def raced(plan: Plan, place: Bench, watch: Watch, enough: Enough, ready: Ready) -> Measured:
+    """One measurement of a plan. Raises as ``alternating.measure``."""
+    return alternating.measure(plan, place.start, enough, watch, watch.told, ready, place.clock)
+
+
+def _explained(error: PerfcliError, plan: Plan, watch: Watch) -> PerfcliError:
+    """With what is kept, and for want of memory, with what needs less of it."""
+    parts = [str(error), watch.kept]
+    if isinstance(error, OutOfMemory):
+        parts.append(smaller(plan.base))
+    return type(error)("; ".join(filter(None, parts)), detail=error.detail)
+
+
+def smaller(request: MeasureRequest) -> str:
+    """What to try where a scenario is too large."""
+    name = request.compile.scenario
+    if registry.is_user_file(name) or public(name) not in registry.names("scenarios"):
+        return "smaller parameters (-p NAME=VALUE) need less"
+    scenario = registry.scenario(name)
+    presets = [f"--preset {preset}" for preset in scenario.presets if preset != "full"]
+    numbers = [
+        f"-p {parameter}={request.compile.params[parameter]}"
+        for parameter, declared in scenario.parameters.items()
+        if isinstance(declared.default, int)
+        and not isinstance(declared.default, bool)
+        and parameter in request.compile.params
+    ]
+    less = f"less than {' '.join(numbers)}" if numbers else ""
+    return f"try {' or '.join(filter(None, [*presets, less]))}"
+
+
+def begun(plan: Plan, scenario: str, base: str = "", head: str = "") -> Measurement:
+    """Of which nothing is measured yet. ``base``, ``head``: ids of runs, where there are any."""
+    now = datetime.now(UTC)
+    return Measurement(
+        id=store.new_id(now),
+        created=now.isoformat().replace("+00:00", "Z"),
+        base=base,
+        head=head,
+        scenario=scenario,
+        device=plan.base.compile.device,
+        seed=plan.seed,
+        budget_seconds=plan.budget_seconds,
+        method=Measured().method,
+    )
+
+
+def stored_floor(run: Run, worker: Prepared) -> tuple[float, str] | None:
+    """What ``perfcli noise`` found where this worker ran, relative, and where that is from."""
+    found = noise_floors.find(worker.machine, run.scenario, run.params)
+    return (found.relative, found.source) if found else None

@@ -1,0 +1,96 @@
+"""Has anything changed that decides a run? One hash of it all, known before compiling."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import perfcli
+from perfcli.loading import registry, userfile
+from perfcli.machine import environment
+from perfcli.machine.environment import Interpreter
+from perfcli.model import CompileRequest
+
+# Parts of perfcli that can't change what a run holds.
+_HARMLESS = (
+    "bisect",
+    "ci",
+    "commands",
+    "console",
+    "diff",
+    "gate",
+    "interleave",
+    "measure",
+    "noise",
+    "reports",
+    "rules",
+    "search",
+    "stats",
+    "storing",
+    "workbench",
+    "workflow",
+    "cli.py",
+    "diagnosis.py",
+    "units.py",
+)
+
+
+def fingerprint(request: CompileRequest, interpreter: Interpreter) -> str:
+    """SHA-256 of everything that decides a run and is known before compiling. What a user's file
+    imports is not known yet; ``Run.sources`` tells afterwards."""
+    variables = environment.relevant_variables(os.environ)
+    document = {
+        "scenario": request.scenario,
+        "file": _scenario_hash(request.scenario),
+        "params": dict(request.params),
+        "preset": request.preset,
+        "options": dict(request.variant.options),
+        "env": dict(request.variant.env),
+        "patches": list(request.variant.patches),
+        "device": request.device,
+        "target": repr(request.target),
+        "dynamic": request.dynamic,
+        "threads": request.threads,
+        "python": interpreter.version,
+        "torch": interpreter.torch,
+        "triton": interpreter.triton,
+        "distributions": interpreter.distributions,
+        "variables": environment.clean_environment(variables, {}),
+        "perfcli": code_hash(),
+    }
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def _scenario_hash(reference: str) -> str:
+    """Of a user's file; shipped ones are part of perfcli's own code."""
+    if not registry.is_user_file(reference):
+        return ""
+    path, _ = userfile.split(reference)
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except OSError:
+        return ""  # the worker says what is wrong with it
+
+
+def code_hash() -> str:
+    """SHA-256 over the files of perfcli that can change what a run holds."""
+    digest = hashlib.sha256(perfcli.__version__.encode())
+    for path in sorted(_code_files()):
+        digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _code_files() -> Iterator[Path]:
+    folders = [Path(perfcli.__file__).parent]
+    for package in ("perfcli.kernels", "perfcli.scenarios"):
+        folders += map(Path, import_module(package).__path__)
+    for folder in folders:
+        for path in folder.rglob("*"):
+            if path.suffix in (".py", ".cpp"):
+                inside = path.relative_to(folder).parts[0]
+                if inside not in _HARMLESS:
+                    yield path

@@ -1,0 +1,348 @@
+"""``--try-fixes``: what findings propose is compiled, and judged by what became of them."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from perfcli import diagnosis, units
+from perfcli.console import output
+from perfcli.console.notes import Notes
+from perfcli.diff.compare import ASPECTS, compare
+from perfcli.diff.metrics import DECIDING
+from perfcli.errors import Interrupted, PerfcliError
+from perfcli.loading import registry, userfile
+from perfcli.machine.environment import Interpreter
+from perfcli.model import (
+    Change,
+    Comparison,
+    Cure,
+    Finding,
+    KernelFacts,
+    Run,
+    Trial,
+    TrialOutcome,
+    Variant,
+)
+from perfcli.names import public
+from perfcli.options import assignments
+from perfcli.options.assignments import Catalogue
+from perfcli.workflow import obtain as _obtain
+from perfcli.workflow.fingerprint import fingerprint
+from perfcli.workflow.obtain import How, Obtained
+from perfcli.workflow.request import Job, describe, recompile
+
+# A cure that leaves more than this of a finding's amount is none.
+MOST_LEFT = 0.5
+# A kernel adds to it, but only a whole run has it: what a cure does to it is read off the totals.
+OF_THE_RUN = "peak_memory_bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One cure, compiled: what was found before, and what is found with it."""
+
+    comparison: Comparison
+    """From the run that needs the cure to the one that has it."""
+    before: tuple[Finding, ...]
+    after: tuple[Finding, ...]
+
+
+def attempt(head: Run, tried: Run, findings: Iterable[Finding], base: Run | None = None) -> Attempt:
+    """``findings``: all of the head's. With a ``base`` they are those of a comparison, and what
+    only a comparison shows is looked for in base and ``tried``.
+
+    Raises PerfcliError where neither run has a kernel, or a rule fails.
+    """
+    comparison = compare(head, tried, ASPECTS)
+    if base is None:
+        after: Sequence[Finding] = diagnosis.explain(tried)
+    else:
+        after = diagnosis.diagnose(compare(base, tried, ASPECTS)).findings
+    return Attempt(comparison, _present(findings), _present(after))
+
+
+def _present(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    return tuple(finding for finding in findings if finding.appearance != "gone")
+
+
+def judge(finding: Finding, cure: Cure, made: Attempt) -> Trial:
+    """Whether the finding, one of ``made.before``, is gone, at most half as bad, or an error that
+    is only worth knowing now, and which totals that decide a verdict changed. Amounts are those of
+    all findings that are about the same: of a kernel's parts, where the cure splits it."""
+    before, after = _about_the_same(finding, made)
+    outcome, reason = _outcome(finding, before, after, made)
+    was, is_ = _amounts(finding, before, after, made)
+    return Trial(
+        cure,
+        outcome,
+        before=was,
+        after=is_ if outcome != "failed" else None,
+        changes=_deciding(made.comparison),
+        reason=reason,
+        run=made.comparison.head.id,
+    )
+
+
+def failed(cure: Cure, reason: str) -> Trial:
+    """Of a cure that does not compile."""
+    return Trial(cure, "failed", reason=reason)
+
+
+def _amounts(
+    finding: Finding, before: Sequence[Finding], after: Sequence[Finding], made: Attempt
+) -> tuple[float | None, float | None]:
+    if finding.amount is None:
+        return None, None
+    peak = _whole(finding, made)
+    if peak is None:
+        return diagnosis.amount(before), diagnosis.amount(after)
+    # Equal kernels need equal memory, whatever is estimated for what they keep to themselves.
+    return peak.base, peak.base if _unchanged(made) else peak.head
+
+
+def _whole(finding: Finding, made: Attempt) -> Change | None:
+    totals = made.comparison.totals if finding.metric == OF_THE_RUN else ()
+    return next((change for change in totals if change.metric == OF_THE_RUN), None)
+
+
+def _unchanged(made: Attempt) -> bool:
+    return all(group.match.relation == "same" for group in made.comparison.groups)
+
+
+def _outcome(
+    finding: Finding, before: Sequence[Finding], after: Sequence[Finding], made: Attempt
+) -> tuple[TrialOutcome, str]:
+    if _unchanged(made) and finding.kernels:
+        return "does not help", "the same kernels are generated"
+    if unknown := _not_known(finding, made.comparison):
+        return "failed", f"the machine code of {unknown} is not known"
+    if not _shrinks(before, after, MOST_LEFT):
+        return "does not help", ""
+    was, is_ = ([f for f in s if f.code == finding.code] for s in (made.before, made.after))
+    if is_ and _weight(is_) >= _weight(was):
+        return "does not help", "it is elsewhere instead"
+    peak = _whole(finding, made)
+    if peak is not None and peak.outcome != "better":
+        return "does not help", "the peak is elsewhere"
+    costs = any(change.outcome == "worse" for change in _deciding(made.comparison))
+    return ("helps at a cost" if costs else "helps"), ""
+
+
+def _about_the_same(finding: Finding, made: Attempt) -> tuple[list[Finding], list[Finding]]:
+    for family in diagnosis.families(made.comparison, made.before, made.after):
+        before = [made.before[number] for number in family.base]
+        if finding in before:
+            return before, [made.after[number] for number in family.head]
+    raise ValueError(f"{finding.code} is none of the run's findings")
+
+
+def _shrinks(before: Sequence[Finding], after: Sequence[Finding], most: float) -> bool:
+    # A kernel that can be launched again may still need nearly as much shared memory.
+    cured = any(f.severity == "error" for f in before) and all(f.severity == "info" for f in after)
+    return cured or not after or _weight(after) <= _weight(before) * most
+
+
+def _weight(findings: Sequence[Finding]) -> float:
+    """What is counted, or how many there are where nothing is."""
+    return diagnosis.amount(findings) or len(findings)
+
+
+def _deciding(comparison: Comparison) -> tuple[Change, ...]:
+    decided = (change for change in comparison.totals if change.metric in DECIDING)
+    return tuple(change for change in decided if change.outcome in ("better", "worse"))
+
+
+def _not_known(finding: Finding, comparison: Comparison) -> str:
+    """A kernel of which the cured run does not know what the finding rests on: a finding that
+    can't be made is not a finding that is gone."""
+    if finding.on_base:
+        return ""
+    before, after = comparison.base.kernels, comparison.head.kernels
+    for match in (group.match for group in comparison.groups):
+        if set(match.base) & set(finding.kernels):
+            was_known = all(_known(before[index]) for index in match.base)
+            unknown = [after[index].name for index in match.head if not _known(after[index])]
+            if was_known and unknown:
+                return unknown[0]
+    return ""
+
+
+def _known(kernel: KernelFacts) -> bool:
+    return kernel.best is not None and kernel.source_facts is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Patient:
+    """The run whose findings are to be cured, with all of them; ``base`` where they are those of a
+    comparison."""
+
+    head: Obtained
+    findings: Sequence[Finding]
+    base: Obtained | None = None
+
+
+Wanted = Callable[[Finding], bool]
+
+
+def proposals(findings: Sequence[Finding], wanted: Wanted) -> int:
+    """How many different changes the wanted findings propose."""
+    return len({_key(cure) for finding in findings if wanted(finding) for cure in finding.cures})
+
+
+def everything(_: Finding) -> bool:
+    return True
+
+
+def came_with_head(finding: Finding) -> bool:
+    """Of a comparison's findings those that it shows in full."""
+    return finding.came_with_head
+
+
+def show_hint(
+    arguments: Sequence[str],
+    findings: Sequence[Finding],
+    json_file: Path | None,
+    wanted: Wanted = everything,
+) -> None:
+    """The command that tries what is proposed, in one line to be pasted; nothing where there is
+    nothing to try, or a run in ``arguments`` is not stored."""
+    number = proposals(findings, wanted)
+    if not number or not all(arguments):
+        return
+    from rich.console import Group
+    from rich.text import Text
+
+    does = f"compiles {units.plural(number, 'proposed change')}"
+    command = f"perfcli {shlex.join(arguments)} --try-fixes  # {does}"
+    line = Text(units.printable(command), no_wrap=True, overflow="ignore")
+    output.show(Group(line), json_file)
+
+
+def try_fixes(
+    patient: Patient, how: How, jobs: int | None, notes: Notes, wanted: Wanted = everything
+) -> tuple[Finding, ...]:
+    """The patient's findings, the wanted ones with trials of their cures. Where the run can't be
+    compiled again a warning says why. Raises Interrupted, saying what is stored."""
+    findings = tuple(patient.findings)
+    if not proposals(findings, wanted):
+        return findings
+    try:
+        compiler = _Compiler(patient, replace(how, fresh=False), jobs, notes)
+        compiler.check()
+    except PerfcliError as error:
+        notes.warn(f"fixes are not tried: {error}")
+        return findings
+    return tuple(compiler.tried(finding) if wanted(finding) else finding for finding in findings)
+
+
+def _key(cure: Cure) -> str:
+    return json.dumps(dict(cure.options), sort_keys=True)
+
+
+class _Compiler:
+    """Compiles each set of options once."""
+
+    def __init__(self, patient: Patient, how: How, jobs: int | None, notes: Notes) -> None:
+        self._patient = patient
+        self._run = patient.head.run
+        self._jobs = jobs
+        self._notes = notes
+        self._place = _obtain.workshop(how, self._run.device)
+        self._interpreter = self._place.probe(self._run.variant.python)
+        self._catalogue = assignments.load_catalogue(self._interpreter.torch_dir)
+        self._attempts: dict[str, Attempt | str] = {}
+        self._stored = [made for made in (patient.base, patient.head) if made]
+
+    def check(self) -> None:
+        """Raises PerfcliError, with what to do, where the run can't be compiled again."""
+        check_unchanged(self._run)
+        check_torch(self._run, self._interpreter)
+
+    def tried(self, finding: Finding) -> Finding:
+        return replace(finding, trials=tuple(self._trial(finding, c) for c in finding.cures))
+
+    def _trial(self, finding: Finding, cure: Cure) -> Trial:
+        if _key(cure) not in self._attempts:
+            self._attempts[_key(cure)] = self._attempt(cure)
+        made = self._attempts[_key(cure)]
+        if isinstance(made, str):
+            return failed(cure, made)
+        return replace(judge(finding, cure, made), brought=self._brought(cure))
+
+    def _brought(self, cure: Cure) -> tuple[str, ...]:
+        return tuple(n for n in cure.options if assignments.find(self._catalogue, n).note)
+
+    def _attempt(self, cure: Cure) -> Attempt | str:
+        """The cure compiled and looked at, or why it could not be."""
+        base = self._patient.base
+        try:
+            found = self._compiled(cure)
+            against = base.run if base else None
+            return attempt(self._run, found.run, self._patient.findings, against)
+        except Interrupted:
+            raise
+        except PerfcliError as error:
+            return str(error)
+
+    def _compiled(self, cure: Cure) -> Obtained:
+        variant = cured(self._run.variant, cure, self._catalogue)
+        assignments.check_device(variant, self._catalogue, self._run.device)
+        request = recompile(self._run, variant, self._jobs)
+        job = Job(request, fingerprint(request, self._interpreter), self._interpreter)
+        try:
+            (found,) = _obtain.obtain([job], self._place.executor, False, self._notes)
+        except Interrupted as error:
+            kept = _obtain.what_is_kept(self._stored)
+            raise Interrupted(f"interrupted; {kept}") from error
+        self._stored.append(found)
+        return found
+
+
+# --- the run again, with other options -------------------------------------------------------
+
+
+def cured(variant: Variant, cure: Cure, catalogue: Catalogue) -> Variant:
+    """The variant with a cure's options added. Raises PerfcliError where this torch has none of
+    that name."""
+    texts = [f"{name}={units.setting(value)}" for name, value in cure.options.items()]
+    added = assignments.make_variant("", texts, catalogue)
+    both = replace(
+        variant,
+        options={**variant.options, **added.options},
+        env={**variant.env, **added.env},
+    )
+    return replace(both, name=describe(both))
+
+
+def check_torch(run: Run, interpreter: Interpreter) -> None:
+    """Raises PerfcliError where the interpreter has another torch than the run's."""
+    had = {"torch": run.environment.torch, "triton": run.environment.triton}
+    has = {"torch": interpreter.torch, "triton": interpreter.triton}
+    for name, version in had.items():
+        if version and version != has[name]:
+            raise PerfcliError(
+                f"the run was compiled with {name} {version}, {interpreter.path} has "
+                f"{has[name] or 'none'}: call perfcli with the Python that has {version}, or "
+                "compile the run anew"
+            )
+
+
+def check_unchanged(run: Run) -> None:
+    """Raises PerfcliError where what the run was compiled from is gone or was edited."""
+    known = public(run.scenario) in registry.names("scenarios")
+    if not known and not registry.is_user_file(run.scenario):
+        raise PerfcliError(f"there is no scenario {run.scenario} any more")
+    path = "" if known else userfile.split(run.scenario)[0]
+    if path and not Path(path).is_file():
+        raise PerfcliError(
+            f"there is no file {path} here: call perfcli in the folder where the run was compiled"
+        )
+    for source, digest in run.sources.items():
+        if not _obtain.unchanged(source, digest):
+            raise PerfcliError(
+                f"{source} is not what it was when the run was compiled: compile the run anew"
+            )

@@ -1,0 +1,143 @@
+"""The two runs of ``compare``, stored or compiled, held together and where possible measured."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from perfcli.console import documents, output
+from perfcli.console.notes import Notes
+from perfcli.diagnosis import diagnose
+from perfcli.diff.compare import compare
+from perfcli.errors import PerfcliError, RuleFailed
+from perfcli.model import GRAVEST_FIRST, Comparison, Judged, Judgement, Outcome, Passing, Provenance
+from perfcli.workflow import obtain as _obtain
+from perfcli.workflow import timing as _measuring
+from perfcli.workflow.obtain import How, Obtained
+from perfcli.workflow.request import Question, Side
+from perfcli.workflow.setting import Asked, settle
+
+if TYPE_CHECKING:
+    from perfcli.workflow.obtain import Obtained
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """``comparison`` has its times, or what is wrong with its results; no findings yet."""
+
+    base: Obtained
+    head: Obtained
+    comparison: Comparison
+
+
+def of_stored(base: str, head: str, asked: Asked, allow: Collection[str], notes: Notes) -> Pair:
+    """Two stored runs, with the newest measurement of them.
+
+    Raises PerfcliError where there are none, NotComparable where they are unlike.
+    """
+    asked.refuse("two stored runs are compared as they are, with their newest measurement")
+    ours, theirs = _obtain.stored(base), _obtain.stored(head)
+    comparison = compare(ours.run, theirs.run, allow)
+    timing = None if asked.no_time else _measuring.stored(comparison, notes)
+    return Pair(ours, theirs, replace(comparison, timing=timing))
+
+
+def of_variants(
+    question: Question,
+    sides: Sequence[Side],
+    how: How,
+    asked: Asked,
+    allow: Collection[str],
+    notes: Notes,
+) -> Pair:
+    """Two variants of a scenario, compiled or reused, then measured where there is a device.
+
+    Raises PerfcliError for what the user got wrong, and what compiling and measuring raise.
+    """
+    setting = settle(question, asked, how)
+    question = replace(question, threads=setting.threads if setting else None)
+    order = _obtain.ordered(question, sides, how, notes)
+    base, head = _obtain.obtain(order.jobs, order.executor, how.fresh, notes)
+    _obtain.warn_forward_only(head.run, notes)
+    comparison = compare(base.run, head.run, allow)
+    if setting is not None:
+        comparison = _measuring.measured(comparison, setting, order.jobs, how, notes)
+    return Pair(base, head, comparison)
+
+
+def judged(comparison: Comparison) -> tuple[Comparison, RuleFailed | None]:
+    """With its findings, and the verdict that follows of them and of the times. A rule that
+    failed is for the end: the report stands without findings."""
+    broken = None
+    try:
+        comparison = diagnose(comparison)
+    except RuleFailed as error:
+        broken = error
+    return _measuring.weighed(comparison), broken
+
+
+_PASSING: dict[Outcome, Passing] = {
+    "same": "pass", "better": "pass", "worse": "fail", "unknown": "unsure",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """One comparison for a document: the two runs, and how they compare. ``name`` tells it from
+    others; ``fault`` is what of perfcli failed while it was judged."""
+
+    base: Obtained
+    head: Obtained
+    comparison: Comparison
+    name: str = ""
+    fault: str = ""
+    alone: bool = False
+    """One run by itself: it is both sides."""
+
+
+def judgement_of(pairings: Sequence[Pairing], command: str = "") -> Judgement:
+    """Comparisons that nobody put limits on as a judgement: as bad as the worst of them."""
+    from perfcli.diagnosis import rules
+
+    checks = tuple(_judged(pairing) for pairing in pairings)
+    worst = min(range(len(checks)), key=lambda n: GRAVEST_FIRST.index(checks[n].outcome))
+    return Judgement(
+        checks=checks,
+        outcome=checks[worst].outcome,
+        reason=checks[worst].reason,
+        exit_code=exit_code(pairings[worst]),
+        command=command,
+        rules=rules(),
+        root=str(documents.project_root()),
+    )
+
+
+def exit_code(pairing: Pairing) -> int:
+    """What ``compare`` returns."""
+    if pairing.fault:
+        return PerfcliError.exit_code
+    return output.EXIT_CODES[pairing.comparison.outcome]
+
+
+def _judged(pairing: Pairing) -> Judged:
+    from perfcli.workflow.obtain import Texts
+
+    base = pairing.base.run
+    environment = base.environment
+    return Judged(
+        name=pairing.name,
+        outcome="fault" if pairing.fault else _PASSING[pairing.comparison.outcome],
+        reason=pairing.comparison.reason,
+        comparison=pairing.comparison,
+        provenance=Provenance(
+            kind="run",
+            where=base.id,
+            created=base.created[:10],
+            torch=environment.torch,
+            triton=environment.triton or "",
+        ),
+        fault=pairing.fault,
+        alone=pairing.alone,
+        texts=Texts(pairing.base, pairing.head),
+    )

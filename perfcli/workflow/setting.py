@@ -1,0 +1,176 @@
+"""The options for measuring: is there something to measure on, and how."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from perfcli import units
+from perfcli.errors import PerfcliError
+from perfcli.fake import measuring
+from perfcli.interleave import environments
+from perfcli.interleave.plan import Plan
+from perfcli.machine import driver, targets
+from perfcli.model import Device, MeasureRequest, SideName
+from perfcli.workflow.obtain import How, fake_plan
+from perfcli.workflow.request import Job, Question, choose_device
+
+BUDGET_SECONDS = 20.0
+MOST_SECONDS = 1e6
+"""Of a budget: eleven days."""
+MOST_SEED = 2**63 - 1
+_SEEDS = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """As typed; None and empty is what nobody typed."""
+
+    budget: float | None = None
+    threads: int | None = None
+    seed: int | None = None
+    a_device: int | None = None
+    b_device: int | None = None
+    cuda_graph: bool = False
+    flush_l2: bool = False
+    allow_env: tuple[str, ...] = ()
+    no_time: bool = False
+
+    @property
+    def typed(self) -> list[str]:
+        """The options that ask for a measurement."""
+        values = {
+            "--budget": self.budget is not None,
+            "--threads": self.threads is not None,
+            "--seed": self.seed is not None,
+            "--a-device": self.a_device is not None,
+            "--b-device": self.b_device is not None,
+            "--cuda-graph": self.cuda_graph,
+            "--flush-l2": self.flush_l2,
+            "--allow-env": bool(self.allow_env),
+        }
+        return [name for name, given in values.items() if given]
+
+    def refuse(self, reason: str) -> None:
+        """Raises PerfcliError where anything was typed that needs a measurement."""
+        if self.typed:
+            raise PerfcliError(f"{reason}: leave out {', '.join(self.typed)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How both sides are measured."""
+
+    asked: Asked
+    device: Device
+    budget: float
+    seed: int
+    threads: int | None
+    cpus: tuple[int, ...]
+    fake: measuring.FakePlan | None = None
+
+    def plan(self, jobs: Sequence[Job]) -> Plan:
+        """What is measured of a base's job and a head's."""
+        base, head = jobs
+        return Plan(
+            self._request(base, "base", self.asked.a_device),
+            self._request(head, "head", self.asked.b_device),
+            self.budget,
+            self.seed,
+        )
+
+    def _request(self, job: Job, side: SideName, index: int | None) -> MeasureRequest:
+        compiled = replace(job.request, on_device=self.device == "cuda")
+        return MeasureRequest(
+            compile=compiled,
+            side=side,
+            seed=self.seed,
+            threads=self.threads,
+            cpus=self.cpus,
+            device_index=index,
+            cuda_graph=self.asked.cuda_graph,
+            flush_l2=self.asked.flush_l2,
+        )
+
+
+def settle(question: Question, asked: Asked, how: How) -> Setting | None:
+    """How to measure; None where nothing is measured: without a device, or unwanted.
+
+    Raises PerfcliError for options that contradict each other, numbers out of range, a device that
+    is not there, and more threads than cores; before anything is compiled.
+    """
+    _check_range(asked)
+    environments.check_allowed(asked.allow_env)
+    if asked.no_time:
+        asked.refuse("--no-time measures nothing")
+        return None
+    if question.target:
+        asked.refuse(f"--target {question.target} compiles without a device, and measures nothing")
+        return None
+    device, _ = choose_device(question.device, question.target)
+    if device == "cuda" and not targets.has_gpu():
+        asked.refuse("no GPU here to measure on, and no --device cpu")
+        return None
+    _check(device, asked)
+    plan = fake_plan(how)
+    fake = measuring.parse(plan)
+    if plan and fake is None:
+        return None
+    threads, cpus = _cores(asked.threads) if device == "cpu" else (None, ())
+    return Setting(
+        asked=asked,
+        device=device,
+        budget=asked.budget or BUDGET_SECONDS,
+        seed=asked.seed if asked.seed is not None else secrets.randbelow(_SEEDS),
+        threads=threads,
+        cpus=cpus,
+        fake=fake,
+    )
+
+
+def _check_range(asked: Asked) -> None:
+    if asked.budget is not None and not 0 < asked.budget <= MOST_SECONDS:
+        raise PerfcliError(
+            f"--budget {asked.budget:g}: a number of seconds up to {MOST_SECONDS:,.0f} is expected"
+        )
+    if asked.seed is not None and not 0 <= asked.seed <= MOST_SEED:
+        raise PerfcliError(f"--seed {asked.seed}: a number from 0 to 2^63 − 1 is expected")
+
+
+def _check(device: Device, asked: Asked) -> None:
+    if device == "cpu":
+        for name in ("--a-device", "--b-device", "--cuda-graph", "--flush-l2"):
+            if name in asked.typed:
+                raise PerfcliError(f"{name} is about GPUs: leave it out with --device cpu")
+        return
+    if asked.threads is not None:
+        raise PerfcliError("--threads is about the CPU: leave it out, or give --device cpu")
+    count = driver.device_count()
+    for name, index in (("--a-device", asked.a_device), ("--b-device", asked.b_device)):
+        if index is not None and not 0 <= index < count:
+            there = "0 alone" if count == 1 else f"0 to {count - 1}"
+            raise PerfcliError(f"{name} {index}: no such GPU, there is {there}")
+
+
+def _cores(threads: int | None) -> tuple[int, tuple[int, ...]]:
+    """One thread on one core unless more are asked for; the last cores, since interrupts and
+    most of what else runs take the first."""
+    usable = sorted(os.sched_getaffinity(0))
+    wanted = threads or 1
+    if wanted > len(usable):
+        cores = units.plural(len(usable), "core")
+        raise PerfcliError(f"--threads {wanted}: only {cores} can be used here")
+    return wanted, tuple(usable[-wanted:])
+
+
+def why_not(jobs: Sequence[Job], setting: Setting) -> str:
+    """Why these can't be measured though the device is there; empty where they can."""
+    if setting.fake is not None or setting.device == "cpu":
+        return ""
+    for job in jobs:
+        if job.interpreter.cuda is None:
+            python = job.request.variant.python or "this Python"
+            return f"torch {job.interpreter.torch} of {python} is a build without CUDA"
+    return ""

@@ -1,0 +1,124 @@
+"""Times of the two runs of a comparison: measured, or those that were stored of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from perfcli import units
+from perfcli.console.notes import Notes
+from perfcli.diff import verdict
+from perfcli.diff.weigh import weigh
+from perfcli.errors import WrongResult
+from perfcli.interleave import record
+from perfcli.interleave import stored as kept
+from perfcli.model import Comparison, Measurement, Run, Timing, WrongResults
+from perfcli.workflow import bench
+from perfcli.workflow.obtain import How
+from perfcli.workflow.request import Job
+from perfcli.workflow.setting import Setting, why_not
+
+# Options with these words in their names act when the step runs, though kernels stay the same.
+_AT_RUN_TIME = ("cudagraph", "graph_partition", "cpp_wrapper", "memory_plan", "buffer_reuse", "tun")
+_TOOLS = "dynamo."
+
+
+def nothing_to_measure(comparison: Comparison, setting: Setting) -> bool:
+    """Whether both sides run the same code in the same way, so that any difference were noise."""
+    base, head = comparison.base, comparison.head
+    ways = [(run.variant.env, run.variant.python, _ways(run)) for run in (base, head)]
+    devices = (setting.asked.a_device, setting.asked.b_device)
+    return (
+        ways[0] == ways[1]
+        and devices[0] == devices[1]
+        and _steps(base) == _steps(head)
+        and base.graph_breaks == head.graph_breaks
+        and all(group.match.relation == "same" for group in comparison.groups)
+    )
+
+
+def _ways(run: Run) -> dict[str, object]:
+    options = run.variant.options
+    return {
+        name: value
+        for name, value in options.items()
+        if name.startswith(_TOOLS) or any(word in name for word in _AT_RUN_TIME)
+    }
+
+
+def _steps(run: Run) -> list[tuple[str, str]]:
+    """What a step launches, in order: kernels by their code, extern operators by name."""
+    code = {(kernel.graph, kernel.name): kernel.source_hash for kernel in run.kernels}
+    return [(each.graph, code.get((each.graph, each.name), each.name)) for each in run.launches]
+
+
+def measured(
+    comparison: Comparison, setting: Setting, jobs: Sequence[Job], how: How, notes: Notes
+) -> Comparison:
+    """With its times, measured now, or with what is wrong with a side's results; as it is, after a
+    word why, where there is nothing to measure."""
+    if reason := why_not(jobs, setting):
+        setting.asked.refuse(reason)
+        notes.warn(f"not measured: {reason}")
+        return comparison
+    if nothing_to_measure(comparison, setting):
+        notes.say("same code on both sides: nothing to measure")
+        return comparison
+    try:
+        measurement = bench.measure(comparison, setting, jobs, how, notes)
+    except WrongResult as error:
+        return replace(comparison, wrong=_wrong_results(str(error)))
+    return replace(comparison, timing=derived(comparison, measurement))
+
+
+def _wrong_results(message: str) -> WrongResults:
+    """The message begins with the side: nothing else of an error comes out of a worker."""
+    return WrongResults("base" if message.startswith("the base's") else "head", message)
+
+
+# --- what follows ----------------------------------------------------------------------------
+
+
+def stored(comparison: Comparison, notes: Notes) -> Timing | None:
+    """The measurement of these two runs that is in the store; None where there is none. Warns of
+    files that can't be read."""
+    found = kept.find(comparison.base.id, comparison.head.id)
+    for text in _left_out(found):
+        notes.warn(text)
+    return derived(comparison, found.measurement) if found.measurement else None
+
+
+def _left_out(found: kept.Found) -> Iterator[str]:
+    """A line for files of these runs, one for those that may be of any."""
+    if found.left_out:
+        without = () if found.measurement else ("the report follows without times",)
+        yield f"left out: {'; '.join((*found.left_out, *without))}"
+    if found.unreadable:
+        files = units.plural(len(found.unreadable), "file")
+        first = f"{'the first is ' if len(found.unreadable) > 1 else ''}{found.unreadable[0]}"
+        yield f"{files} in {record.FOLDER} can't be read ({first})"
+
+
+def derived(comparison: Comparison, measurement: Measurement) -> Timing:
+    from perfcli.stats import timing
+
+    worker = measurement.of("head")
+    floor = bench.stored_floor(comparison.head, worker) if worker else None
+    base, head = comparison.base, comparison.head
+    return timing.derive(measurement, base, head, comparison.groups, floor)
+
+
+def weighed(comparison: Comparison) -> Comparison:
+    """With the verdict of its times, or of its wrong results, where it has any."""
+    if comparison.wrong is not None:
+        return verdict.judged_wrong(comparison, comparison.wrong)
+    return comparison if comparison.timing is None else weigh(comparison, comparison.timing)
+
+
+def broken_off(timing: Timing | None) -> bool:
+    """Whether Ctrl-C ended it before there was enough for a verdict."""
+    if timing is None or timing.stopped != "interrupted":
+        return False
+    from perfcli.stats.stopping import LEAST_SECONDS
+
+    return timing.step.low is None or timing.seconds < LEAST_SECONDS

@@ -1,0 +1,103 @@
+"""What the page shows of one check: its verdict, its limits, where its base comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from perfcli.model import Comparison, FindingResult, Judged, LimitState, Passing
+
+from .._rows import judgement
+from .comparison import ComparisonView, comparison_view, run_view
+from .data import Texts, check_id
+
+_STATES: tuple[LimitState, ...] = ("broken", "unknown", "allowed", "kept", "better")
+KEPT: tuple[LimitState, ...] = ("kept", "better")
+_CLASSES = {
+    "PASS": "good", "BETTER": "good", "FASTER": "good", "SAME": "good",
+    "FAIL": "bad", "WORSE": "bad", "SLOWER": "bad", "ERROR": "bad", "UNSURE": "doubt",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class LimitLine:
+    """``state``: as the limit's, for its colour; ``word``: what people read."""
+
+    state: str
+    word: str
+    on: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckView:
+    number: int
+    id: str
+    name: str
+    word: str
+    look: str
+    """The word's colour: ``good``, ``bad`` or ``doubt``; empty where there is no word."""
+    reason: str
+    """Of a run by itself how many findings it has."""
+    fault: str
+    outcome: Passing
+    where_from: str
+    limits: tuple[LimitLine, ...]
+    kept: tuple[LimitLine, ...]
+    """Those that nobody has to look at."""
+    comparison: ComparisonView | None
+
+
+def check_view(judged: Judged, number: int, root: str, texts: Texts) -> CheckView:
+    word = judgement.check_word(judged)
+    ours = judged.provenance is not None and judged.provenance.kind != "run"
+    comparison = judged.comparison
+    limits = list(_limits(judged))
+    return CheckView(
+        number=number,
+        id=check_id(number),
+        name=judgement.check_name(judged),
+        word=word,
+        look=look(word),
+        reason=judgement.reason(judged),
+        outcome=judged.outcome,
+        fault=judgement.one_line(judged.fault),
+        where_from=judgement.where_from(judged) if ours else "",
+        limits=tuple(line for line in limits if line.state not in KEPT),
+        kept=tuple(line for line in limits if line.state in KEPT),
+        comparison=_shown(judged, comparison, number, root, texts) if comparison else None,
+    )
+
+
+def _shown(
+    judged: Judged, comparison: Comparison, number: int, root: str, texts: Texts
+) -> ComparisonView:
+    known = texts.of(judged.texts)
+    if judged.alone:
+        return run_view(comparison, number, root, known)
+    return comparison_view(comparison, number, root, known)
+
+
+def look(word: str) -> str:
+    return _CLASSES.get(word, "doubt") if word else ""
+
+
+# --- limits ----------------------------------------------------------------------------------
+
+
+def _limits(judged: Judged) -> Iterator[LimitLine]:
+    """Those that are broken first."""
+    for result in sorted(judged.limits, key=lambda r: _STATES.index(r.state)):
+        word = judgement.STATES[result.state]
+        on, text = judgement.limit_of(result), judgement.limit_line(result)
+        yield LimitLine(result.state, word, on, text.removeprefix(f"{on}: "))
+    for finding in judged.findings:
+        if judged.comparison is not None:
+            yield _finding_limit(judged.comparison, finding)
+
+
+def _finding_limit(comparison: Comparison, result: FindingResult) -> LimitLine:
+    finding = comparison.findings[result.finding]
+    excepted = result.allowance
+    more = f"; {judgement.allowance_line(excepted)}" if excepted else ""
+    return LimitLine(result.state, result.state, finding.code, f"{finding.headline}{more}")

@@ -1,0 +1,163 @@
+"""What the page shows of two runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from perfcli import units
+from perfcli.model import Comparison, Run
+
+from .._rows import findings as _finding_rows
+from .._rows import groups
+from .._rows import timing as _timing_lines
+from .._rows import timing as _timing_rows
+from .._rows import totals as _beside_rows
+from .._rows import totals as _run_lines
+from .._rows import totals as _total_rows
+from .._rows.findings import FindingRow
+from .._rows.timing import TimeRow
+from .._rows.totals import BesideRow, TotalRow
+from .._screen import verdict
+from .data import Texts, kernel_id
+from .flow import Flow, flows
+from .kernels import KernelTable, kernel_table
+from .memory import Memory, memories
+from .pages import Page, pages
+from .roofline import Roofline, roofline
+from .times import Forest, forest
+
+
+@dataclass(frozen=True, slots=True)
+class FindingView:
+    row: FindingRow
+    links: tuple[tuple[str, str], ...]
+    """Text and address of each kernel that it names."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonView:
+    """``lines``: label and text; the first has the verdict as its label."""
+
+    by_itself: bool
+    """One run, which is both sides."""
+    question: str
+    sides: tuple[tuple[str, str], ...]
+    lines: tuple[tuple[str, str], ...]
+    empty: tuple[str, ...]
+    totals: tuple[TotalRow, ...]
+    steps: tuple[TimeRow, ...]
+    how: tuple[tuple[str, str], ...]
+    forest: Forest | None
+    beside: tuple[BesideRow, ...]
+    beside_lines: tuple[str, ...]
+    breaks: tuple[str, ...]
+    table: KernelTable
+    ends: tuple[str, ...]
+    flows: tuple[Flow, ...]
+    findings: tuple[FindingView, ...]
+    gone: tuple[str, ...]
+    both: str
+    roofline: Roofline | None
+    memories: tuple[Memory, ...]
+    pages: tuple[Page, ...]
+    differences: tuple[str, ...]
+    environment: tuple[tuple[str, str, str], ...]
+    notes: tuple[str, ...]
+
+
+def comparison_view(comparison: Comparison, check: int, root: str, texts: Texts) -> ComparisonView:
+    timing, beside = comparison.timing, comparison.beside
+    sides = (("base", comparison.base), ("head", comparison.head))
+    ends = (groups.unchanged(comparison), groups.without_provenance(comparison))
+    return ComparisonView(
+        by_itself=False,
+        question=_run_lines.question(comparison.head),
+        sides=tuple((side, _run_lines.variant(run)) for side, run in sides),
+        lines=tuple(verdict.FirstLines(comparison).rows()),
+        empty=tuple(
+            f"{side}: {text}" for side, run in sides if (text := _run_lines.without_kernels(run))
+        ),
+        totals=tuple(_total_rows.total_rows(comparison)),
+        steps=tuple(_timing_rows.step_rows(timing)) if timing else (),
+        how=tuple(_timing_lines.measured_lines(timing)) if timing else (),
+        forest=forest(comparison, check) if timing else None,
+        beside=tuple(_beside_rows.beside_rows(beside)) if beside else (),
+        beside_lines=_beside_lines(comparison),
+        breaks=tuple(_run_lines.changed_breaks(comparison)),
+        table=kernel_table(comparison, check),
+        ends=tuple(line for line in ends if line),
+        flows=tuple(flows(comparison, check)),
+        findings=tuple(_findings(comparison, check, root)),
+        gone=tuple(_finding_rows.gone(comparison, root)),
+        both=_finding_rows.on_both_sides(comparison),
+        roofline=roofline(comparison, check, texts.known),
+        memories=tuple(memories(comparison)),
+        pages=tuple(pages(comparison, check, root, texts)),
+        differences=comparison.differences,
+        environment=tuple(_environment(comparison.base, comparison.head)),
+        notes=tuple(dict.fromkeys((*comparison.base.notes, *comparison.head.notes))),
+    )
+
+
+def run_view(comparison: Comparison, check: int, root: str, texts: Texts) -> ComparisonView:
+    """Of a run that is both sides: nothing that only says that they are the same."""
+    view, run = comparison_view(comparison, check, root, texts), comparison.head
+    ends = groups.without_provenance(comparison)
+    return replace(
+        view,
+        by_itself=True,
+        sides=(("run", _run_lines.variant(run)),),
+        lines=(),
+        breaks=tuple(_run_lines.graph_breaks(run)),
+        ends=(ends,) if ends else (),
+        memories=tuple(replace(memory, curves=memory.curves[-1:]) for memory in view.memories),
+        pages=tuple(replace(page, headline="", note="", matched="") for page in view.pages),
+    )
+
+
+def _beside_lines(comparison: Comparison) -> tuple[str, ...]:
+    beside = comparison.beside
+    if beside is None:
+        return ()
+    explained = [f"explained by {each}" for each in _beside_rows.explanations(comparison, beside)]
+    left_out = [f"left out: {each}" for each in beside.left_out]
+    return (*explained, *_beside_rows.kernels(beside), *left_out)
+
+
+def _findings(comparison: Comparison, check: int, root: str) -> Iterator[FindingView]:
+    for row in _finding_rows.came(comparison, root):
+        finding = row.finding
+        side = "base" if finding.on_base else "head"
+        kernels = comparison.base.kernels if finding.on_base else comparison.head.kernels
+        known = sorted(number for number in finding.kernels if number < len(kernels))
+        links = ((f"kernel {n}", f"#{kernel_id(check, side, n)}") for n in known)
+        yield FindingView(row, tuple(links))
+
+
+def _environment(base: Run, head: Run) -> Iterator[tuple[str, str, str]]:
+    cells = zip(_facts(base), _facts(head), strict=True)
+    return ((title, ours, theirs) for (title, ours), (_, theirs) in cells if ours or theirs)
+
+
+def _facts(run: Run) -> Sequence[tuple[str, str]]:
+    environment = run.environment
+    target = run.target
+    variables = " ".join(f"{name}={value}" for name, value in environment.variables.items())
+    breaks = sum(run.graph_breaks.values())
+    return (
+        ("variant", run.variant.name or _run_lines.options(run.variant)),
+        ("target", f"{target.name}, {target.description}, {target.arch}" if target else run.device),
+        ("torch", environment.torch),
+        ("triton", environment.triton or ""),
+        ("ptxas", environment.ptxas or ""),
+        ("python", environment.python),
+        ("platform", environment.platform),
+        ("perfcli", environment.perfcli),
+        ("GPU", environment.gpu or ""),
+        ("driver", environment.driver or ""),
+        ("variables", variables),
+        ("graphs", ", ".join(f"{g.name} ({units.plural(g.nodes, 'node')})" for g in run.graphs)),
+        ("graph breaks", units.count(breaks) if breaks else ""),
+        ("library calls", ", ".join(f"{e.count} × {e.op} ({e.graph})" for e in run.externs)),
+    )

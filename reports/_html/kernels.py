@@ -1,0 +1,154 @@
+"""The table of kernels: a row for each group of kernels that belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from perfcli import units
+from perfcli.model import Comparison, GroupTiming, KernelFacts, KernelGroup, Outcome
+
+from .._rows.groups import changed_groups
+from .._rows.kernels import COLUMNS, Column, known_columns
+from .data import kernel_id, page_id
+
+LAUNCHES = Column("launches", "launches", lambda k: k.launches)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """``value`` and ``delta`` are what the table is sorted by; None: not known."""
+
+    text: str
+    before: str = ""
+    """The base's, where it differs."""
+    outcome: Outcome = "same"
+    value: float | None = None
+    delta: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """One kernel of the row, and the id of its page."""
+
+    side: str
+    number: int
+    name: str
+    link: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    page: str
+    relation: str
+    changed: bool
+    names: tuple[Name, ...]
+    """The head's; the base's where they are other ones."""
+    graph: str
+    cells: tuple[Cell, ...]
+    search: str
+    """What the filter looks through, in lower case."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTable:
+    titles: tuple[str, ...]
+    rows: tuple[Row, ...]
+    relations: tuple[str, ...]
+
+
+def kernel_table(comparison: Comparison, check: int) -> KernelTable:
+    """Changed groups first, the costliest of them at the top."""
+    kernels = (*comparison.base.kernels, *comparison.head.kernels)
+    columns = (LAUNCHES, *known_columns(kernels))
+    timed = {g.group: g for g in comparison.timing.groups} if comparison.timing else {}
+    changed = changed_groups(comparison)
+    order = {id(group): place for place, group in enumerate(changed)}
+    numbered = sorted(
+        enumerate(comparison.groups), key=lambda item: order.get(id(item[1]), len(order))
+    )
+    rows = tuple(
+        _row(comparison, check, number, columns, id(group) in order, timed)
+        for number, group in numbered
+    )
+    titles = (*(column.title for column in columns), *(["time"] if timed else []))
+    return KernelTable(titles, rows, tuple(dict.fromkeys(row.relation for row in rows)))
+
+
+def _row(
+    comparison: Comparison,
+    check: int,
+    number: int,
+    columns: Sequence[Column],
+    changed: bool,
+    timed: dict[int | None, GroupTiming],
+) -> Row:
+    group = comparison.groups[number]
+    base, head = kernels_of(comparison, group)
+    names = _names(comparison, group, check)
+    cells = [_cell(column, group, base, head) for column in columns]
+    cells += [_time_cell(timed.get(number))] if timed else []
+    operators = {origin.op for kernel in (*base, *head) for origin in kernel.origins}
+    said = [kernel.name for kernel in (*base, *head)] + sorted(operators)
+    graphs = dict.fromkeys(kernel.graph for kernel in (*head, *base))
+    return Row(
+        page=page_id(check, number),
+        relation=group.match.relation,
+        changed=changed,
+        names=names,
+        graph=", ".join(graphs),
+        cells=tuple(cells),
+        search=units.printable(" ".join((*said, *graphs))).lower(),
+    )
+
+
+def kernels_of(
+    comparison: Comparison, group: KernelGroup
+) -> tuple[list[KernelFacts], list[KernelFacts]]:
+    base = [comparison.base.kernels[n] for n in group.match.base]
+    return base, [comparison.head.kernels[n] for n in group.match.head]
+
+
+def _names(comparison: Comparison, group: KernelGroup, check: int) -> tuple[Name, ...]:
+    base = [("base", n, comparison.base.kernels[n].name) for n in group.match.base]
+    head = [("head", n, comparison.head.kernels[n].name) for n in group.match.head]
+    one_to_one = len(base) == 1 and len(head) == 1
+    shown = head if one_to_one else [*base, *head]
+    return tuple(Name(side, n, name, kernel_id(check, side, n)) for side, n, name in shown)
+
+
+def _cell(
+    column: Column, group: KernelGroup, base: Sequence[KernelFacts], head: Sequence[KernelFacts]
+) -> Cell:
+    before, after = _total(column, base), _total(column, head)
+    write = units.writer(column.metric)
+    change = next((c for c in group.changes if c.metric == column.metric), None)
+    both = bool(base) and bool(head)
+    value = after if head else before
+    if not both or before == after:
+        return Cell(write(value), value=value, delta=0.0 if both else None)
+    delta = None if before is None or after is None else after - before
+    outcome = change.outcome if change else "same"
+    return Cell(write(after), write(before), outcome, value, delta)
+
+
+def _total(column: Column, kernels: Sequence[KernelFacts]) -> float | None:
+    """Of what is launched, as the totals count; of all where nothing is."""
+    counted = [k for k in kernels if k.launches] or list(kernels)
+    known = [value for kernel in counted if (value := column.of(kernel)) is not None]
+    return column.total(known) if known else None
+
+
+def _time_cell(timing: GroupTiming | None) -> Cell:
+    if timing is None:
+        return Cell(units.NOT_KNOWN)
+    change = timing.change
+    base, head = units.alike(change.base, change.head)
+    outcomes: dict[str, Outcome] = {"slower": "worse", "faster": "better", "unsure": "unknown"}
+    value = change.base if change.head is None else change.head
+    if timing.control or base == head:
+        return Cell(head, value=value, delta=timing.delta)
+    return Cell(head, base, outcomes.get(change.verdict, "same"), value, timing.delta)
+
+
+__all__ = ["COLUMNS", "Cell", "KernelTable", "Name", "Row", "kernel_table", "kernels_of"]

@@ -1,0 +1,198 @@
+"""One page for each group of kernels: facts side by side, where they come from, their launch
+configurations, and which texts the page shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from perfcli import units
+from perfcli.model import Candidate, Comparison, KernelFacts, KernelGroup, Origin
+
+from .._rows.groups import changed_groups, group_rows
+from .._rows.kernels import occupancy
+from .._rows.places import place
+from .._screen.kernel import fact_rows, operator
+from .data import Source, Texts, kernel_id, page_id
+
+
+@dataclass(frozen=True, slots=True)
+class FactRow:
+    title: str
+    cells: tuple[str, ...]
+    """Of each kernel of the page, in order."""
+    differs: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of the model, and what it became in this kernel."""
+
+    location: str
+    code: str
+    operators: str
+    modules: str
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    config: str
+    cells: tuple[str, ...]
+    chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PageKernel:
+    """``key``: of its source in the page's data."""
+
+    id: str
+    side: str
+    number: int
+    name: str
+    key: str
+    lines: tuple[Line, ...]
+    configurations: tuple[Configuration, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    id: str
+    headline: str
+    note: str
+    matched: str
+    kernels: tuple[PageKernel, ...]
+    facts: tuple[FactRow, ...]
+    pair: tuple[str, str]
+    """Keys of the sources that are shown beside each other at first."""
+
+
+CONFIGURATION_TITLES = (
+    "warps", "stages", "regs", "spilled", "STL", "LDL", "shared", "occupancy",
+)  # fmt: skip
+
+
+def pages(comparison: Comparison, check: int, root: str, texts: Texts) -> Iterator[Page]:
+    """Of every group; what did not change is shown once, as the head has it."""
+    changed = {id(group) for group in changed_groups(comparison)}
+    for number, group in enumerate(comparison.groups):
+        sides = _kernels(comparison, group, both=id(group) in changed)
+        kernels = tuple(
+            _page_kernel(kernel, check, side, index, root, texts) for side, index, kernel in sides
+        )
+        rows = group_rows(group, comparison)
+        yield Page(
+            id=page_id(check, number),
+            headline=rows.headline if id(group) in changed else "not changed",
+            note=rows.note,
+            matched=_matched(group),
+            kernels=kernels,
+            facts=_facts([kernel for _, _, kernel in sides]),
+            pair=_pair(sides, kernels),
+        )
+
+
+Sided = tuple[str, int, KernelFacts]
+
+
+def _kernels(comparison: Comparison, group: KernelGroup, both: bool) -> list[Sided]:
+    base = [("base", n, comparison.base.kernels[n]) for n in group.match.base]
+    head = [("head", n, comparison.head.kernels[n]) for n in group.match.head]
+    return [*base, *head] if both else head or base
+
+
+def _matched(group: KernelGroup) -> str:
+    match = group.match
+    if not match.base or not match.head:
+        return ""
+    sure = "" if match.confidence >= 1 else f", confidence {units.percent(match.confidence)}"
+    return f"matched by {match.method}{sure}"
+
+
+def _page_kernel(
+    kernel: KernelFacts, check: int, side: str, number: int, root: str, texts: Texts
+) -> PageKernel:
+    key = kernel_id(check, side, number)
+    best = kernel.best
+    texts.add(key, Source(kernel.name, side, number, kernel.language, kernel.source, best))
+    return PageKernel(
+        id=key,
+        side=side,
+        number=number,
+        name=kernel.name,
+        key=key,
+        lines=tuple(_lines(kernel.origins, root)),
+        configurations=tuple(_configuration(c, c is best) for c in kernel.candidates),
+        notes=kernel.notes,
+    )
+
+
+# --- facts -----------------------------------------------------------------------------------
+
+
+def _facts(kernels: Sequence[KernelFacts]) -> tuple[FactRow, ...]:
+    known = [dict(fact_rows(kernel, kernel.best)) for kernel in kernels]
+    titles = dict.fromkeys(title for facts in known for title in facts)
+    return tuple(_fact_row(title, known) for title in _in_order(titles, known))
+
+
+def _in_order(titles: Mapping[str, None], known: Sequence[Mapping[str, str]]) -> list[str]:
+    """As the kernel that says most has them."""
+    most = max((list(facts) for facts in known), key=len, default=[])
+    return [*most, *(title for title in titles if title not in most)]
+
+
+def _fact_row(title: str, known: Sequence[Mapping[str, str]]) -> FactRow:
+    cells = tuple(facts.get(title, "") for facts in known)
+    return FactRow(title, cells, len(set(cells)) > 1)
+
+
+def _lines(origins: Sequence[Origin], root: str) -> Iterator[Line]:
+    found: dict[tuple[str, str], list[Origin]] = {}
+    for origin in origins:
+        found.setdefault((origin.location, origin.code), []).append(origin)
+    for (location, code), of_line in found.items():
+        where = place(location, root)
+        yield Line(
+            location=where.text if where else "",
+            code=code,
+            operators=", ".join(dict.fromkeys(operator(o) for o in of_line)),
+            modules=", ".join(dict.fromkeys(o.module for o in of_line if o.module)),
+        )
+
+
+def _configuration(candidate: Candidate, chosen: bool) -> Configuration:
+    config = " ".join(f"{name}={value}" for name, value in candidate.config.items())
+    cells = (
+        str(candidate.num_warps),
+        str(candidate.num_stages),
+        units.count(candidate.registers),
+        units.count(candidate.spilled_words),
+        units.count(candidate.local_stores),
+        units.count(candidate.local_loads),
+        units.exact_bytes(candidate.shared_bytes),
+        occupancy(candidate),
+    )
+    return Configuration(f"{config} {candidate.error}".strip(), cells, chosen)
+
+
+# --- which two sources -----------------------------------------------------------------------
+
+
+def _pair(sides: Sequence[Sided], kernels: Sequence[PageKernel]) -> tuple[str, str]:
+    """Of base and head the two that have most work in common, then those that move most."""
+    keyed = [
+        (side, kernel, page.key) for (side, _, kernel), page in zip(sides, kernels, strict=True)
+    ]
+    ours = [(kernel, key) for side, kernel, key in keyed if side == "base"]
+    theirs = [(kernel, key) for side, kernel, key in keyed if side == "head"]
+    if not ours or not theirs:
+        return (ours[0][1] if ours else "", theirs[0][1] if theirs else "")
+    pairs = ((a, b) for a in ours for b in theirs)
+    best = max(pairs, key=lambda pair: _likeness(pair[0][0], pair[1][0]))
+    return best[0][1], best[1][1]
+
+
+def _likeness(base: KernelFacts, head: KernelFacts) -> tuple[int, int]:
+    common = {origin.node for origin in base.origins} & {origin.node for origin in head.origins}
+    return len(common), (base.bytes_moved or 0) + (head.bytes_moved or 0)

@@ -1,0 +1,1 @@
+"""Markdown documents, section by section."""

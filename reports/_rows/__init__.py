@@ -1,0 +1,1 @@
+"""Rows, cells and lines as text, which every format shows."""

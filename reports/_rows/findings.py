@@ -1,0 +1,176 @@
+"""Findings as texts, for documents: what the screen says of them, without its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from perfcli import units
+from perfcli.model import Comparison, Finding, KernelFacts, Origin, Run
+
+from .._screen.cures import applied, assignments, costs, in_order, own_cures, tried
+from .._screen.finding import WORDS, Placed, blocks
+from .places import Place, place, without_root
+
+
+@dataclass(frozen=True, slots=True)
+class FindingRow:
+    """One finding with what follows from it; safe to show, not yet escaped for any format."""
+
+    finding: Finding
+    label: str
+    """``new error PC101``."""
+    headline: str
+    kernels: str
+    """``kernel 4``; empty where it names none."""
+    evidence: tuple[str, ...]
+    hence: tuple[str, ...]
+    location: str
+    """``models/norm.py:12``; empty where it is not known."""
+    code: str
+    """That line's text."""
+    source_lines: tuple[tuple[str, str], ...]
+    """Of the kernel: number and text."""
+    advice: str
+    """Empty where a finding above says the same of the same kernels."""
+    cures: tuple[str, ...]
+
+
+def came(comparison: Comparison, root: str = "") -> list[FindingRow]:
+    """New and worse findings, those of one kernel together, the gravest kernel first."""
+    found = [finding for finding in comparison.findings if finding.came_with_head]
+    return rows(found, comparison.head, root)
+
+
+def rows(findings: Sequence[Finding], run: Run, root: str = "") -> list[FindingRow]:
+    said: set[Hashable] = set()
+    return [_row(placed, run, root, said) for block in blocks(findings) for placed in block]
+
+
+def label(finding: Finding) -> str:
+    appearance = f"{finding.appearance} " if finding.appearance else ""
+    return f"{appearance}{WORDS[finding.severity][0]} {finding.code}"
+
+
+def gone(comparison: Comparison, root: str = "") -> list[str]:
+    """``PC204 …``, a line each."""
+    return [
+        _clean(f"{finding.code} {finding.headline}", root)
+        for finding in comparison.findings
+        if finding.appearance == "gone"
+    ]
+
+
+def on_both_sides(comparison: Comparison) -> str:
+    """``3 findings on both sides, 1 of them better``; empty where there is none."""
+    both = [f for f in comparison.findings if f.appearance in ("same", "better")]
+    better = sum(finding.appearance == "better" for finding in both)
+    text = f"{units.plural(len(both), 'finding')} on both sides" if both else ""
+    return f"{text}, {better} of them better" if better else text
+
+
+def _row(placed: Placed, run: Run, root: str, said: set[Hashable]) -> FindingRow:
+    finding = placed.finding
+    origin = finding.origin
+    where = place(origin.location, root) if origin else None
+    repeated = finding.kernels and (finding.kernels, finding.advice) in said
+    advice = "" if repeated else finding.advice
+    said.add((finding.kernels, finding.advice))
+    hence = (
+        f"{label(each)} {each.headline}{own_cures(each, finding)}" for each in placed.consequences
+    )
+    return FindingRow(
+        finding=finding,
+        label=label(finding),
+        headline=_clean(finding.headline, root),
+        kernels=_kernels(finding, run),
+        evidence=tuple(_clean(text, root) for text in finding.evidence),
+        hence=tuple(_clean(text, root) for text in hence),
+        location=units.printable(where.text) if where else "",
+        code=_clean(origin.code, root) if origin else "",
+        source_lines=tuple((n, units.printable(t)) for n, t in finding.source_lines.items()),
+        advice=_clean(advice, root),
+        cures=tuple(_clean(text, root) for text in _cures(finding)),
+    )
+
+
+def _clean(text: str, root: str) -> str:
+    """In one line, with paths relative to the root."""
+    return units.printable(" ".join(without_root(text, root).split()))
+
+
+def _kernels(finding: Finding, run: Run) -> str:
+    known = sorted(number for number in finding.kernels if number < len(run.kernels))
+    if not known:
+        return ""
+    return f"{'kernel' if len(known) == 1 else 'kernels'} {', '.join(map(str, known))}"
+
+
+def _cures(finding: Finding) -> Iterator[str]:
+    """What was tried and what came of it; else what may be tried."""
+    for trial in in_order(finding.trials):
+        text = tried(trial, finding.metric)
+        if trial.outcome == "helps at a cost":
+            text += f"; costs {costs(trial)}"
+        if trial.outcome.startswith("helps"):
+            text += f"; to apply: {applied(trial)}"
+        yield text
+    for cure in finding.cures if not finding.trials else ():
+        yield f"cure {assignments(cure.options)}" + (f": {cure.why}" if cure.why else "")
+
+
+def of_finding(finding: Finding, comparison: Comparison, root: str) -> tuple[Place | None, str]:
+    """The finding's own line, else its first kernel's, else the scenario's file; and that line's
+    text."""
+    run = comparison.base if finding.on_base else comparison.head
+    kernels = [run.kernels[number] for number in finding.kernels if number < len(run.kernels)]
+    return _first([finding.origin] if finding.origin else [], kernels, run, root)
+
+
+def of_group(group: int | None, comparison: Comparison, root: str) -> tuple[Place | None, str]:
+    """A line that the group's first kernel comes from; of no group the scenario's file."""
+    return _first([], kernels_of(group, comparison), comparison.head, root)
+
+
+def blamed(metric: str, comparison: Comparison) -> int | None:
+    """The group that adds most to a total's change for the worse; None where none does."""
+    worst, most = None, 0.0
+    for number, group in enumerate(comparison.groups):
+        for change in group.changes:
+            grown = abs(change.delta or 0.0)
+            if change.metric == metric and change.outcome == "worse" and grown > most:
+                worst, most = number, grown
+    return worst
+
+
+def kernels_of(group: int | None, comparison: Comparison) -> list[KernelFacts]:
+    """The head's kernels of a group, the base's where they are gone."""
+    if group is None:
+        return []
+    match = comparison.groups[group].match
+    if match.head:
+        return [comparison.head.kernels[number] for number in match.head]
+    return [comparison.base.kernels[number] for number in match.base]
+
+
+def _first(
+    origins: Iterable[Origin], kernels: Iterable[KernelFacts], run: Run, root: str
+) -> tuple[Place | None, str]:
+    candidates = [*origins, *(origin for kernel in kernels for origin in kernel.origins)]
+    places = [(place(o.location, root), o.code) for o in candidates if o.location]
+    known = [(where, code) for where, code in places if where is not None]
+    # A line of the repository says more than one of a library that the model uses, which stands
+    # in another folder on each machine.
+    inside = [(where, code) for where, code in known if where.inside]
+    files = [(where, "") for where in _scenario(run, root)]
+    own = [each for each in files if each[0].inside]
+    return next(iter((*inside, *own, *known, *files)), (None, ""))
+
+
+def _scenario(run: Run, root: str) -> Iterator[Place]:
+    """The file that a user's scenario is written in; a shipped one is none of the user's."""
+    path = run.scenario.partition(":")[0]
+    if path.endswith(".py"):
+        found = place(path, root)
+        if found is not None:
+            yield found

@@ -1,0 +1,222 @@
+"""Kernels that belong together as rows: what became of them, then each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.text import Text
+
+from perfcli import units
+from perfcli.model import Candidate, Comparison, KernelFacts, KernelGroup, Outcome, Run
+
+from .._screen.tables import plain_table
+from .kernels import COLUMNS, KernelRow, Part, cells, kernel_row
+from .names import shorten
+
+# What a group of kernels is weighed by, in order: what costs when it grows, or when it shrinks.
+_COSTS = {
+    "spilled_words": 1, "bytes_moved": 1, "bytes_swept": 1, "vector_loads": -1, "loads": 1,
+}  # fmt: skip
+
+# Below this confidence a match is said to be a guess.
+_DOUBT = 0.4
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRows:
+    """Kernels that belong together: how they changed, then each. ``deltas`` has what the whole
+    group gained, by column, with its sign; nothing for a group that is on one side only."""
+
+    headline: str
+    deltas: Mapping[str, tuple[str, Outcome]]
+    outcome: Outcome
+    rows: tuple[KernelRow, ...]
+    note: str = ""
+    """What changed, where no number says it."""
+
+
+def changed_groups(comparison: Comparison) -> list[KernelGroup]:
+    """Groups that differ in code or numbers, the costliest first: added time where it was
+    measured, then spilled words, bytes, sweeps, then loads. Where the run got better, what it
+    gained most from comes first."""
+    sign = 1 if comparison.outcome == "better" else -1
+    timed = comparison.timing.groups if comparison.timing else ()
+    times = {id(comparison.groups[g.group]): g.delta or 0.0 for g in timed if g.group is not None}
+
+    def cost(group: KernelGroup) -> tuple[float, ...]:
+        code = (sign * costs * _delta(group, m) for m, costs in _COSTS.items())
+        return (sign * times.get(id(group), 0.0), *code)
+
+    return sorted((g for g in comparison.groups if _changed(g)), key=cost)
+
+
+def _changed(group: KernelGroup) -> bool:
+    return group.match.relation != "same" or any(c.delta for c in group.changes)
+
+
+def _delta(group: KernelGroup, metric: str) -> float:
+    return next((c.delta or 0.0 for c in group.changes if c.metric == metric), 0.0)
+
+
+def unchanged(comparison: Comparison) -> str:
+    """One line for all that stayed: ``17 kernels did not change``."""
+    number = sum(len(g.match.head) for g in comparison.groups if not _changed(g))
+    return f"{units.plural(number, 'kernel')} did not change" if number else ""
+
+
+def without_provenance(comparison: Comparison) -> str:
+    """One line about kernels that are left to their names."""
+    named = sum(g.match.method == "name" for g in comparison.groups)
+    number = sum(not k.origins for run in (comparison.base, comparison.head) for k in run.kernels)
+    if not number:
+        return ""
+    how = "matched by name" if named else "matched by their code alone"
+    has = "has" if number == 1 else "have"
+    return f"{units.plural(number, 'kernel')} {has} no provenance: {how}"
+
+
+def group_rows(group: KernelGroup, comparison: Comparison) -> GroupRows:
+    base = [(index, comparison.base.kernels[index]) for index in group.match.base]
+    head = [(index, comparison.head.kernels[index]) for index in group.match.head]
+    return GroupRows(
+        headline=_headline(group, [kernel for _, kernel in (*base, *head)]),
+        note=_unseen(group, [k for _, k in base], [k for _, k in head]),
+        deltas=_deltas(group),
+        outcome=_worst(group),
+        rows=(*_side_rows("base", base), *_side_rows("head", head)),
+    )
+
+
+def _side_rows(part: Part, kernels: Sequence[tuple[int, KernelFacts]]) -> tuple[KernelRow, ...]:
+    rows = [kernel_row(index, kernel, part) for index, kernel in kernels]
+    if len(kernels) > 1:
+        launched = [kernel for _, kernel in kernels if kernel.launches]  # as the totals count
+        rows.append(KernelRow("sum", None, "together", cells(launched)))
+    return tuple(rows)
+
+
+def _headline(group: KernelGroup, kernels: Sequence[KernelFacts]) -> str:
+    match = group.match
+    words = {
+        "changed": "changed",
+        "same": "same code",
+        "new": "new",
+        "gone": "gone",
+        "split": f"split 1 → {len(match.head)}",
+        "fused": f"fused {len(match.base)} → 1",
+        "regrouped": f"regrouped {len(match.base)} → {len(match.head)}",
+    }
+    word = words[match.relation]
+    if match.confidence < _DOUBT:
+        return f"{word} (a guess, by {match.method})"
+    graphs = {units.printable(kernel.graph) for kernel in kernels}
+    return f"{word}, {graphs.pop()}" if len(graphs) == 1 else word
+
+
+_COUNTED: tuple[tuple[str, Callable[[Candidate], object]], ...] = (
+    ("instructions", lambda c: (c.global_loads, c.global_stores, c.tma_loads, c.tma_stores)),
+    ("spill instructions", lambda c: (c.local_loads, c.local_stores)),
+    ("warps", lambda c: c.num_warps),
+    ("stages", lambda c: c.num_stages),
+    ("block sizes", lambda c: dict(c.config)),
+)
+
+
+def _unseen(group: KernelGroup, base: Sequence[KernelFacts], head: Sequence[KernelFacts]) -> str:
+    """What changed in one kernel where no number of the table says it."""
+    if len(base) != 1 or len(head) != 1 or _deltas(group):
+        return ""
+    ours, theirs = base[0], head[0]
+    if ours.launches != theirs.launches:
+        return f"{ours.launches} → {units.plural(theirs.launches, 'launch', 'launches')}"
+    if group.match.relation == "same":
+        return ""
+    if ours.source_hash == theirs.source_hash:
+        return "same source, other machine code"
+    if ours.kind != theirs.kind:
+        return f"{ours.kind} → {theirs.kind}"
+    found = []
+    if ours.best and theirs.best:
+        found = [name for name, of in _COUNTED if of(ours.best) != of(theirs.best)]
+    if len(ours.candidates) != len(theirs.candidates):
+        found.append("launch configurations")
+    return f"same numbers, other {found[0] if found else 'code'}"
+
+
+def _deltas(group: KernelGroup) -> dict[str, tuple[str, Outcome]]:
+    if not group.match.base or not group.match.head:
+        return {}
+    changes = {c.metric: c for c in group.changes if c.delta}
+    return {
+        column.title: (units.signed(units.writer(column.metric), change.delta), change.outcome)
+        for column in COLUMNS
+        if (change := changes.get(column.metric)) is not None
+    }
+
+
+def _worst(group: KernelGroup) -> Outcome:
+    """The outcome by what costs most and changed: spills, bytes, sweeps, then
+    loads."""
+    for metric in _COSTS:
+        for change in group.changes:
+            if change.metric == metric and change.outcome != "same":
+                return change.outcome
+    return "same"
+
+
+MOST = 3
+LEAST_NAME = 20
+_NUMBERS_WIDTH = 26
+
+
+def largest(run: Run) -> list[int]:
+    """The kernels that move most bytes in a step; the first ones where bytes are not known."""
+    launched = [number for number, kernel in enumerate(run.kernels) if kernel.launches]
+    return sorted(launched, key=lambda number: -(_moved(run, number) or 0))[:MOST]
+
+
+def _moved(run: Run, number: int) -> int | None:
+    kernel = run.kernels[number]
+    return None if kernel.bytes_moved is None else kernel.bytes_moved * kernel.launches
+
+
+@dataclass(frozen=True)
+class Largest:
+    """Launches, bytes and lower-bound time of a step, and the kernels with most of the bytes."""
+
+    run: Run
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Text(", ".join(self._step()))
+        moved = {number: _moved(self.run, number) for number in largest(self.run)}
+        every = sum(self._known())
+        if not every:
+            return
+        table = plain_table()
+        table.add_column("", justify="right")
+        table.add_column("kernels that move most bytes", no_wrap=True)
+        for title in ("bytes", "share"):
+            table.add_column(title, justify="right", no_wrap=True)
+        room = max(options.max_width - _NUMBERS_WIDTH, LEAST_NAME)
+        for number, size in moved.items():
+            name = shorten(units.printable(self.run.kernels[number].name), room)
+            share = units.percent(None if size is None else size / every)
+            table.add_row(str(number), name, units.size(size), share)
+        yield Text("")
+        yield table
+
+    def _known(self) -> Sequence[int]:
+        every = (_moved(self.run, number) for number in range(len(self.run.kernels)))
+        return [moved for moved in every if moved is not None]
+
+    def _step(self) -> Iterator[str]:
+        kernels = self.run.kernels
+        launches = sum(kernel.launches for kernel in kernels)
+        yield f"{units.plural(launches, 'launch', 'launches')} per step"
+        if self._known():
+            yield f"{units.size(sum(self._known()))} moved"
+        bounds = [k.lower_bound_seconds * k.launches for k in kernels if k.lower_bound_seconds]
+        if bounds:
+            yield f"lower-bound time {units.seconds(sum(bounds))}"

@@ -1,0 +1,121 @@
+"""A judgement in words: of all checks, of each, and of each limit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from perfcli import units
+from perfcli.model import Allowance, Judged, Judgement, LimitResult, LimitState, Passing
+
+from .._screen.findings import summary_of
+from . import totals
+
+WORDS: Mapping[Passing, str] = {
+    "pass": "PASS",
+    "fail": "FAIL",
+    "unsure": "UNSURE",
+    "fault": "ERROR",
+}
+STATES: Mapping[LimitState, str] = {
+    "kept": "kept",
+    "broken": "broken",
+    "allowed": "allowed",
+    "unknown": "not known",
+    "better": "better",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRow:
+    """``text``: one sentence, safe to show, not escaped."""
+
+    word: str
+    name: str
+    text: str
+
+
+def is_plain(judgement: Judgement) -> bool:
+    """Whether it is of comparisons that nobody put limits on."""
+    return all(map(is_plain_check, judgement.checks))
+
+
+def is_plain_check(check: Judged) -> bool:
+    own = check.provenance is not None and check.provenance.kind == "run"
+    return own and not check.limits and not check.findings
+
+
+def word(judgement: Judgement) -> str:
+    """``FAIL``; of plain comparisons the verdict of the one that decided, ``WORSE``."""
+    if is_plain(judgement):
+        decided = (c for c in judgement.checks if c.outcome == judgement.outcome)
+        return next(map(check_word, decided), WORDS[judgement.outcome])
+    return WORDS[judgement.outcome]
+
+
+def check_word(check: Judged) -> str:
+    """The gate's word; of a plain comparison its verdict; none of a run by itself."""
+    if check.comparison is None or check.outcome == "fault" or not is_plain_check(check):
+        return WORDS[check.outcome]
+    return "" if check.alone else totals.verdict(check.comparison)
+
+
+def check_name(check: Judged) -> str:
+    """Its name; of a plain comparison the scenario's and where it is for."""
+    if check.name:
+        return units.printable(check.name)
+    if check.comparison is None:
+        return "comparison"
+    head = check.comparison.head
+    return units.printable(f"{head.scenario}@{head.target.name if head.target else head.device}")
+
+
+def reason(check: Judged) -> str:
+    """Why, in one sentence; of a run by itself how many findings it has."""
+    if check.alone and check.comparison is not None and not check.fault:
+        return summary_of(check.comparison.head, check.comparison.findings)
+    return one_line(check.fault or check.reason)
+
+
+def check_rows(judgement: Judgement) -> list[CheckRow]:
+    """In the judgement's order."""
+    return [
+        CheckRow(check_word(check), check_name(check), reason(check)) for check in judgement.checks
+    ]
+
+
+def question(check: Judged) -> str:
+    """What was compiled, in one line; empty where nothing was."""
+    return totals.question(check.comparison.head) if check.comparison else ""
+
+
+def where_from(check: Judged) -> str:
+    """Where the base comes from: ``baseline perfcli-baseline.toml of 2026-11-22 (first one)``."""
+    source = check.provenance
+    if source is None:
+        return ""
+    parts = [source.kind, source.where]
+    parts += [f"of {source.created}"] if source.created else []
+    parts += [f"at {source.revision[:12]}"] if source.revision and source.kind == "baseline" else []
+    parts += [f"({source.reason})"] if source.reason else []
+    return one_line(" ".join(parts))
+
+
+def limit_line(result: LimitResult) -> str:
+    """``spilled words 2 → 94, at most 2``, with the exception that covers it."""
+    text = one_line(result.text) or units.title(result.limit.metric)
+    return f"{text}; {allowance_line(result.allowance)}" if result.allowance else text
+
+
+def limit_of(result: LimitResult) -> str:
+    """What it is put on: a kernel, or the total."""
+    return units.printable(result.kernel) if result.group is not None or result.kernel else "total"
+
+
+def allowance_line(allowance: Allowance) -> str:
+    owner = f"{allowance.owner}, " if allowance.owner else ""
+    return one_line(f"allowed ({owner}until {allowance.expires}): {allowance.reason}")
+
+
+def one_line(text: str) -> str:
+    return units.printable(" ".join(text.split()))

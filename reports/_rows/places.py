@@ -1,0 +1,52 @@
+"""Where in the user's model something comes from, relative to the repository."""
+
+from __future__ import annotations
+
+import os.path
+import re
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from urllib.parse import quote
+
+from .._screen.kernel import short_location
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line of a file. ``path`` has no root where ``inside`` the repository."""
+
+    path: str
+    line: int | None
+    inside: bool
+
+    @property
+    def text(self) -> str:
+        """``models/norm.py:12``; of files elsewhere no more than the folder."""
+        location = self.path if self.line is None else f"{self.path}:{self.line}"
+        return location if self.inside else short_location(location)
+
+    @property
+    def uri(self) -> str:
+        """Relative inside the repository, else ``file:///…``; percent-encoded (RFC 3986)."""
+        encoded = quote(self.path, safe="/", errors="replace")
+        return f"file://{encoded}" if self.path.startswith("/") else encoded
+
+
+def place(location: str, root: str) -> Place | None:
+    """Of ``file:line`` or a file; None where there is none. Paths that are relative already are
+    taken to be relative to the root."""
+    match = re.fullmatch(r"(?P<path>.+?)(?::(?P<line>\d+))?", location, re.DOTALL)
+    if match is None:
+        return None
+    path, line = match["path"], int(match["line"]) if match["line"] else None
+    if not os.path.isabs(path):
+        return Place(PurePosixPath(path).as_posix(), line, inside=not path.startswith(".."))
+    relative = os.path.relpath(path, root) if root else ".."
+    inside = not relative.startswith("..")
+    return Place(PurePosixPath(relative if inside else path).as_posix(), line, inside)
+
+
+def without_root(text: str, root: str) -> str:
+    """A text whose paths inside the repository are relative to it."""
+    folder = root.rstrip("/")
+    return re.sub(rf"(?<![\w./-]){re.escape(folder)}/", "", text) if folder else text

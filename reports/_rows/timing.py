@@ -1,0 +1,341 @@
+"""What was measured, as rows of text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from perfcli import units
+from perfcli.model import (
+    Comparison,
+    DeviceState,
+    GroupTiming,
+    MemoryUse,
+    OutputCheck,
+    Prepared,
+    TimeChange,
+    TimeVerdict,
+    Timing,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRow:
+    """One number of the whole step. ``change``: in percent, of a time with its interval."""
+
+    title: str
+    base: str
+    head: str
+    delta: str
+    change: str
+    verdict: TimeVerdict | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTimeRow:
+    """A group of kernels, or the calls of an extern operator. ``suffix``: what became of it."""
+
+    number: int | None
+    name: str
+    suffix: str
+    verdict: TimeVerdict
+    cells: Mapping[str, str]
+
+
+# --- the step --------------------------------------------------------------------------------
+
+
+def step_rows(timing: Timing) -> list[TimeRow]:
+    """Times, launches, memory, and how long it took to compile; what is known of either side."""
+    times = (
+        ("step", timing.step),
+        ("kernels together", timing.kernels_total),
+        ("CPU wall", timing.wall),
+    )
+    known = [(title, c) for title, c in times if c and (c.base is not None or c.head is not None)]
+    rows = [_time_row(title, change) for title, change in known]
+    return [*rows, *_number_rows(timing)]
+
+
+def _time_row(title: str, change: TimeChange) -> TimeRow:
+    base, head = units.alike(change.base, change.head)
+    delta = units.signed(units.seconds, change.delta) if change.delta is not None else ""
+    moved = units.interval(change.ratio, change.low, change.high)
+    return TimeRow(title, base, head, delta, moved, change.verdict)
+
+
+def _number_rows(timing: Timing) -> Iterator[TimeRow]:
+    sides = [timing.of("base"), timing.of("head")]
+    for metric, of in _NUMBERS:
+        base, head = (None if side is None else of(side) for side in sides)
+        if base is not None or head is not None:
+            yield _number_row(_title(metric, sides), metric, base, head)
+
+
+def _title(metric: str, sides: Sequence[Prepared | None]) -> str:
+    resident = any(side and side.memory and "resident" in side.memory.method for side in sides)
+    return "peak resident" if metric == "peak_allocated_bytes" and resident else units.title(metric)
+
+
+def _number_row(title: str, metric: str, base: float | None, head: float | None) -> TimeRow:
+    write = units.writer(metric)
+    delta = None if base is None or head is None else head - base
+    moved = units.signed(write, delta) if delta else ""
+    return TimeRow(title, write(base), write(head), moved, units.relative(base, head))
+
+
+def _memory(field: str) -> Callable[[Prepared], float | None]:
+    def value(side: Prepared) -> float | None:
+        memory: MemoryUse | None = side.memory
+        found: float | None = None if memory is None else getattr(memory, field)
+        return found
+
+    return value
+
+
+_NUMBERS: tuple[tuple[str, Callable[[Prepared], float | None]], ...] = (
+    ("launches", lambda side: side.launch_count),
+    ("peak_allocated_bytes", _memory("peak_allocated_bytes")),
+    ("peak_reserved_bytes", _memory("peak_reserved_bytes")),
+    ("compile_seconds", lambda side: side.compile_seconds),
+)
+
+
+# --- kernels ---------------------------------------------------------------------------------
+
+
+def _times(group: GroupTiming) -> str:
+    return units.from_to(group.change.base, group.change.head)
+
+
+def _change(group: GroupTiming) -> str:
+    """In percent; in seconds where there is nothing to hold it against."""
+    change = group.change
+    if change.ratio is None:
+        return "" if group.delta is None else units.signed(units.seconds, group.delta)
+    return units.interval(change.ratio, change.low, change.high)
+
+
+def share(value: float | None) -> str:
+    """``92 %``, in whole percent, ``<1 %``; empty where it is not known."""
+    if value is None:
+        return ""
+    if 0 < abs(value) < 0.005:
+        return "<1 %"
+    return f"{'−' if value < 0 else ''}{abs(value) * 100:,.0f} %"
+
+
+def _mark(group: GroupTiming) -> str:
+    """The verdict; of what one side alone has, which."""
+    sides = bool(group.change.base), bool(group.change.head)
+    return {(True, False): "gone", (False, True): "new"}.get(sides, group.change.verdict)
+
+
+# Title and text: in order of importance, a narrow screen shows the first ones.
+COLUMNS: tuple[tuple[str, Callable[[GroupTiming], str]], ...] = (
+    ("base → head", _times),
+    ("change", _change),
+    ("", _mark),
+    ("of change", lambda group: share(group.share_of_change)),
+    ("of step", lambda group: share(group.share_of_step)),
+    ("rate", lambda g: "" if g.head_bandwidth is None else units.rate(g.head_bandwidth)),
+    ("peak", lambda group: share(group.peak_share)),
+    ("copy", lambda group: share(group.copy_share)),
+)
+
+
+def by_change(timing: Timing) -> list[GroupTiming]:
+    """Largest changes first; controls, whose code is the same, only where their time is not."""
+    told = [g for g in timing.groups if not g.control or g.change.verdict in ("slower", "faster")]
+    timed = [group for group in told if is_timed(group)]
+    return sorted(timed, key=lambda group: -abs(group.delta or 0.0))
+
+
+def is_timed(group: GroupTiming) -> bool:
+    """Whether its time is known on one side at least."""
+    return group.change.base is not None or group.change.head is not None
+
+
+def kernel_time_row(group: GroupTiming, comparison: Comparison) -> KernelTimeRow:
+    cells = {title: text(group) for title, text in COLUMNS}
+    name = units.printable(group.name)
+    number = _number(group, comparison)
+    return KernelTimeRow(number, name, _suffix(group, comparison), group.change.verdict, cells)
+
+
+def _number(group: GroupTiming, comparison: Comparison) -> int | None:
+    """The kernel's number in the head, which inspect-kernel takes."""
+    if group.group is None:
+        return None
+    match, kernels = comparison.groups[group.group].match, comparison.head.kernels
+    named = (number for number in match.head if kernels[number].name == group.name)
+    return next(named, match.head[0] if match.head else None)
+
+
+def _suffix(group: GroupTiming, comparison: Comparison) -> str:
+    if group.group is None:
+        return "extern"
+    if group.control:
+        return "same code"
+    match = comparison.groups[group.group].match
+    many = {len(match.base), len(match.head)} - {0, 1}
+    return f"{len(match.base)} → {len(match.head)}" if many else ""
+
+
+# Of the device or the cores; less than this is nothing to worry about.
+LEAST_BUSY = 0.01
+
+
+def measured_lines(timing: Timing) -> list[tuple[str, str]]:
+    """Label and text of each line, safe to print."""
+    lines = [("measured", _how(timing)), ("floor", _floor(timing)), *_joined(timing)]
+    lines += _both(timing, "device", _device)
+    lines += [("copies", text) for text in [_copies(timing)] if text]
+    lines += _both(timing, "host", _host)
+    lines += [("state", text) for text in [_states(timing)] if text]
+    lines += _both(timing, "outputs", lambda side: _outputs(side.check))
+    notes = [note for side in timing.prepared for note in side.notes]
+    lines += [("note", note) for note in dict.fromkeys((*timing.notes, *notes))]
+    return [(label, units.printable(text)) for label, text in lines]
+
+
+def _how(timing: Timing) -> str:
+    rounds = units.plural(timing.step.rounds, "round")
+    parts = [f"{rounds} in {units.seconds(timing.seconds)}", timing.method]
+    parts += [f"seed {timing.seed}", timing.stopped]
+    return "; ".join(part for part in parts if part)
+
+
+def _floor(timing: Timing) -> str:
+    floor = timing.floor
+    kernel = f"; for one kernel {units.percent(floor.kernel)}" if floor.kernel else ""
+    controls = sum(group.control for group in timing.groups)
+    same = f"; {units.plural(controls, 'kernel')} with the same code" if controls else ""
+    return f"{units.percent(floor.relative)}, {floor.source}{kernel}{same}"
+
+
+def _joined(timing: Timing) -> Iterator[tuple[str, str]]:
+    known, every = timing.joined
+    if every:
+        launches = units.plural(every, "launch", "launches")
+        yield "joined", f"{units.count(known)} of {launches} with their kernel's facts"
+
+
+def _both(timing: Timing, label: str, line: Callable[[Prepared], str]) -> Iterator[tuple[str, str]]:
+    """What holds for both sides once, else each side's."""
+    texts: dict[str, str] = {side.side: line(side) for side in timing.prepared}
+    if len(set(texts.values())) == 1:
+        texts = {"": next(iter(texts.values()))}
+    for side, text in texts.items():
+        if text:
+            yield label, f"{side}: {text}" if side else text
+
+
+def _device(side: Prepared) -> str:
+    machine = side.machine
+    parts = [machine.device, f"driver {machine.driver}" if machine.driver else ""]
+    parts += [f"number {machine.device_index}" if machine.device_index else ""]
+    return ", ".join(part for part in parts if part)
+
+
+def _copies(timing: Timing) -> str:
+    """What a large copy reaches there, ``base: 4.13 TB/s; head: 4.12 TB/s``."""
+    known = {p.side: units.rate(p.copy_bandwidth) for p in timing.prepared if p.copy_bandwidth}
+    if len(known) == len(timing.prepared) and len(set(known.values())) == 1:
+        return next(iter(known.values()))
+    return "; ".join(f"{side}: {rate}" for side, rate in known.items())
+
+
+def _host(side: Prepared) -> str:
+    machine = side.machine
+    facts = machine.facts
+    parts = [units.plural(machine.threads, "thread")] if machine.threads else []
+    if machine.cpus:
+        word = "core" if len(machine.cpus) == 1 else "cores"
+        parts += [f"on {word} {_ranges(machine.cpus)}"]
+    parts += [f"of {facts['cores']}"] if machine.cpus and facts.get("cores") else []
+    found = [" ".join(parts)]
+    found += [f"governor {facts['governor']}"] if facts.get("governor") else []
+    found += ["address layout not fixed"] if facts.get("fixed_layout") is False else []
+    return ", ".join(part for part in found if part)
+
+
+def _ranges(numbers: tuple[int, ...]) -> str:
+    """``0–3, 8``."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{r[0]}–{r[-1]}" if len(r) > 1 else f"{r[0]}" for r in runs)
+
+
+def _states(timing: Timing) -> str:
+    texts = {side: _state(state) for side, state in timing.states.items()}
+    return "; ".join(f"{side}: {text}" for side, text in texts.items() if text)
+
+
+def _state(state: DeviceState) -> str:
+    numbers = (
+        (state.sm_clock_mhz, "MHz"),
+        (state.power_watts, "W"),
+        (state.temperature_celsius, "°C"),
+    )
+    parts = [f"{value:,.0f} {unit}" for value, unit in numbers if value is not None]
+    parts += [f"slowed down: {' and '.join(state.throttle)}"] if state.throttle else []
+    busy = state.others_utilisation
+    parts += [f"others kept {share(busy)} of it busy"] if busy and busy >= LEAST_BUSY else []
+    return ", ".join(parts)
+
+
+def _outputs(check: OutputCheck | None) -> str:
+    if check is None or check.failure:
+        return "" if check is None else check.failure
+    if check.error is None:
+        return check.reference  # it says why, "not compared: …"
+    within = "" if check.tolerance is None else f", tolerance {check.tolerance:.2g}"
+    return f"off by {check.error:.2g} from {check.reference}{within}"
+
+
+# --- what the table of kernels leaves out ------------------------------------------------------
+
+
+def rest(timing: Timing, shown: Sequence[GroupTiming]) -> str:
+    """One line for the kernels that have no row: ``4 more and 12 with the same code, together
+    +12 µs``."""
+    hidden = [group for group in timing.groups if group not in shown]
+    timed = [group for group in hidden if is_timed(group)]
+    controls = sum(group.control for group in timed)
+    counts = (
+        (len(timed) - controls, "more"),
+        (controls, "with the same code"),
+        (len(hidden) - len(timed), "not timed"),
+    )
+    counted = [f"{number} {what}" for number, what in counts if number]
+    if not counted:
+        return ""
+    known = [group.delta for group in timed if group.delta is not None]
+    moved = f", together {units.signed(units.seconds, sum(known))}" if known else ""
+    return f"… {', '.join(counted)}{moved}: --json FILE has them all"
+
+
+def doubt(shown: Sequence[GroupTiming]) -> str:
+    """Why rows of the table are unsure: the most frequent reason, and of how many it is one."""
+    unsure = [g.change for g in shown if g.change.verdict == "unsure" and g.change.ratio]
+    reasons = Counter(change.why for change in unsure if change.why)
+    if not reasons:
+        return ""
+    why, number = reasons.most_common(1)[0]
+    of = f" ({number} of {len(unsure)})" if number < len(unsure) else ""
+    return f"unsure{of}: {units.printable(why)}"
+
+
+def unexplained(timing: Timing) -> str:
+    """What no kernel's time explains: gaps between kernels, and the host."""
+    if timing.unexplained is None:
+        return ""
+    total = timing.step.delta
+    part = f" ({share(timing.unexplained / total)})" if total else ""
+    return f"in no kernel: {units.signed(units.seconds, timing.unexplained)} of the change{part}"

@@ -1,0 +1,180 @@
+"""The totals of two runs as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from perfcli import units
+from perfcli.model import Beside, Change, Comparison, Outcome, Run, Totals, Variant
+
+VERDICTS: Mapping[Outcome, str] = {
+    "worse": "WORSE",
+    "better": "BETTER",
+    "same": "SAME",
+    "unknown": "UNSURE",
+}
+
+
+def verdict(comparison: Comparison) -> str:
+    """The verdict in one word. SLOWER and FASTER where times decided; WORSE and BETTER where what
+    the code says did, or memory."""
+    time = comparison.timing.step.verdict if comparison.timing else None
+    if (time, comparison.outcome) in (("slower", "worse"), ("faster", "better")):
+        return "SLOWER" if time == "slower" else "FASTER"
+    return VERDICTS[comparison.outcome]
+
+
+@dataclass(frozen=True, slots=True)
+class TotalRow:
+    metric: str
+    title: str
+    base: str
+    head: str
+    delta: str
+    relative: str
+    outcome: Outcome
+
+
+# Said only where they changed.
+_SECONDARY = ("loads_in_loops", "graphs", "graph_breaks")
+
+
+def total_rows(comparison: Comparison) -> list[TotalRow]:
+    """Without those that say what another says, or nothing."""
+    rows = [_total(c) for c in comparison.totals if c.delta != 0 or c.metric not in _SECONDARY]
+    moved = next((_numbers(row) for row in rows if row.metric == "bytes_moved"), None)
+    return [row for row in rows if row.metric != "bytes_swept" or _numbers(row) != moved]
+
+
+def _numbers(row: TotalRow) -> tuple[str, str, str, str]:
+    return row.base, row.head, row.delta, row.relative
+
+
+def _total(change: Change) -> TotalRow:
+    write = units.writer(change.metric)
+    return TotalRow(
+        metric=change.metric,
+        title=units.title(change.metric),
+        base=write(change.base),
+        head=write(change.head),
+        delta="" if not change.delta else units.signed(write, change.delta),
+        relative=units.relative(change.base, change.head),
+        outcome=change.outcome,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class BesideRow:
+    title: str
+    inductor: str
+    ours: str
+
+
+def beside_rows(beside: Beside) -> list[BesideRow]:
+    """Times first, then what the code says; what neither side knows is left out."""
+    rows = [*_times(beside), *_numbers_rows(beside.inductor, beside.ours)]
+    return [row for row in rows if {row.inductor, row.ours} != {units.count(None)}]
+
+
+def _times(beside: Beside) -> Iterator[BesideRow]:
+    for race in beside.raced:
+        title = "time" if len(beside.raced) == 1 else f"time, {race.problem.split()[0]}"
+        yield BesideRow(title, *units.alike(race.inductor, race.ours))
+    if beside.raced:
+        copy = sum(race.copy for race in beside.raced)
+        sides = (sum(r.inductor for r in beside.raced), sum(r.ours for r in beside.raced))
+        yield BesideRow("of a copy's speed", *(units.percent(copy / side) for side in sides))
+
+
+def _numbers_rows(inductor: Totals, ours: Totals) -> Iterator[BesideRow]:
+    def row(title: str, left: str, right: str) -> BesideRow:
+        return BesideRow(title, left, right)
+
+    yield row("launches", units.count(inductor.launches), units.count(ours.launches))
+    yield row("bytes moved", units.size(inductor.bytes_moved), units.size(ours.bytes_moved))
+    yield row("with what is read again", *map(units.size, (inductor.bytes_swept, ours.bytes_swept)))
+    yield row("passes over the input", _passes(inductor.passes), _passes(ours.passes))
+    yield row(
+        "loaded 16 bytes at a time", *map(units.percent, (inductor.wide_share, ours.wide_share))
+    )
+    yield row("registers", units.count(inductor.registers), units.count(ours.registers))
+    yield row("spilled words", units.count(inductor.spilled_words), units.count(ours.spilled_words))
+    shared = (inductor.shared_bytes, ours.shared_bytes)
+    yield row("shared memory", *map(units.exact_bytes, shared))
+    yield row("occupancy", units.percent(inductor.occupancy), units.percent(ours.occupancy))
+
+
+def _passes(value: float | None) -> str:
+    return units.count(None) if value is None else f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def kernels(beside: Beside) -> list[str]:
+    """``softmax/online: rows of more than …``."""
+    named = zip(beside.kernels, beside.why, strict=True)
+    return list(dict.fromkeys(f"{name}: {why}" if why else name for name, why in named))
+
+
+def explanations(comparison: Comparison, beside: Beside) -> list[str]:
+    """Findings that Inductor's side alone has, one line for each code."""
+    found = [comparison.findings[number] for number in beside.explained]
+    lines = []
+    for code in dict.fromkeys(finding.code for finding in found):
+        first, *others = (finding for finding in found if finding.code == code)
+        more = f", and {units.plural(len(others), 'more kernel')}" if others else ""
+        lines.append(f"{code}  {first.headline}{more}")
+    return lines
+
+
+def question(run: Run) -> str:
+    """What was compiled, in one line."""
+    parts = [run.scenario, run.mode, run.target.name if run.target else run.device]
+    parts += ["dynamic shapes"] if run.dynamic else []
+    # The mode is said already, unless the parameter of that name is another thing.
+    given = [(n, v) for n, v in run.params.items() if (n, v) != ("mode", run.mode)]
+    parts += [" ".join(f"{name}={value}" for name, value in given)]
+    return units.printable(" · ".join(part for part in parts if part))
+
+
+def graph_breaks(run: Run) -> list[str]:
+    """Why Dynamo gave up, the most frequent reason first: ``12 × Unsupported method call``."""
+    ordered = sorted(run.graph_breaks.items(), key=lambda item: -item[1])
+    return [units.printable(f"{units.count(number)} × {reason}") for reason, number in ordered]
+
+
+def changed_breaks(comparison: Comparison) -> list[str]:
+    """The reasons that Dynamo gave up more or less often for: ``0 → 12 × Unsupported method``."""
+    base, head = comparison.base.graph_breaks, comparison.head.graph_breaks
+    return [
+        units.printable(f"{base.get(reason, 0)} → {head.get(reason, 0)} × {reason}")
+        for reason in {**base, **head}
+        if base.get(reason) != head.get(reason)
+    ]
+
+
+def without_kernels(run: Run) -> str:
+    """One line about a run that has no kernels, with the reason where the run knows one."""
+    if run.kernels:
+        return ""
+    why = [] if run.graphs else ["no graph was compiled"]
+    externs = sum(extern.count for extern in run.externs)
+    if externs:
+        why.append(f"{units.plural(externs, 'extern call')} and nothing else")
+    breaks = graph_breaks(run)
+    if breaks:
+        more = f" (and {units.plural(len(breaks) - 1, 'other reason')})" if breaks[1:] else ""
+        why.append(f"graph breaks: {breaks[0]}{more}")
+    elif run.notes:
+        why.append("the notes may say why")
+    return ": ".join(["torch.compile made no kernels", *(["; ".join(why)] if why else [])])
+
+
+def variant(run: Run) -> str:
+    """What one side is: its options and its torch."""
+    return units.printable(
+        f"{run.variant.name or options(run.variant)} · torch {run.environment.torch}"
+    )
+
+
+def options(given: Variant) -> str:
+    return " ".join(f"{name}={value}" for name, value in given.options.items()) or "default"

@@ -1,0 +1,1 @@
+"""What the terminal shows, part by part."""

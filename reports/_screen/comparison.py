@@ -1,0 +1,186 @@
+"""Two runs on the screen: the verdict first, then what it rests on, then where to look."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.text import Text
+
+from perfcli import units
+from perfcli.model import Beside, Comparison
+
+from .._rows import groups as _group_rows
+from .._rows import totals
+from .._rows.kernels import Part, known_columns
+from .findings import findings_view, nothing_to_try
+from .tables import KernelTable, hidden, kernel_table, labelled, plain_table, to_paste
+from .timing import timing_view
+from .verdict import STYLES, FirstLines, sentence
+
+
+def beside_view(comparison: Comparison) -> list[RenderableType]:
+    """Nothing where the head are no hand-written kernels."""
+    beside = comparison.beside
+    if beside is None:
+        return []
+    table = plain_table()
+    for title in ("", "Inductor", "hand-written"):
+        table.add_column(title, justify="right" if title else "left", no_wrap=True)
+    for row in totals.beside_rows(beside):
+        table.add_row(row.title, row.inductor, row.ours)
+    heading = Text("Beside hand-written kernels", style="bold")
+    return [heading, table, Text(""), labelled(_lines(comparison, beside)), Text("")]
+
+
+def _lines(comparison: Comparison, beside: Beside) -> list[tuple[str, Text]]:
+    explained = totals.explanations(comparison, beside)
+    nothing = "no finding that Inductor's kernels have and these lack"
+    lines = [("explained by", Text(units.printable(each))) for each in explained]
+    lines = lines or [("explained by", Text(nothing, style="dim"))]
+    lines += [("kernels", Text(units.printable(each))) for each in totals.kernels(beside)]
+    lines += [("left out", Text(units.printable(each))) for each in beside.left_out]
+    if beside.untimed:
+        lines.append(("not timed", Text(units.printable(beside.untimed), style="dim")))
+    return lines
+
+
+MOST_GROUPS = 25
+
+
+def comparison_view(
+    comparison: Comparison,
+    places: Sequence[tuple[str, str]] = (),
+    brief: bool = False,
+    tried: bool = False,
+) -> RenderableType:
+    """The whole report, or in brief its first line. ``places``: for base and head how to name the
+    run (empty where it is not stored), and its file. ``tried``: whether fixes were asked for."""
+    if brief:
+        line = sentence(comparison)
+        line.no_wrap, line.overflow = True, "ignore"
+        return Group(line)  # print joins bare texts and forgets that this one must not wrap
+    parts: list[RenderableType] = [FirstLines(comparison), Text(""), _sides(comparison), Text("")]
+    parts += _without_kernels(comparison)
+    parts += timing_view(comparison)
+    parts += beside_view(comparison)
+    parts += [_Totals(comparison), Text("")]
+    breaks = [Text(f"graph breaks: {change}") for change in totals.changed_breaks(comparison)]
+    parts += [*breaks, Text("")] if breaks else []
+    groups = _group_rows.changed_groups(comparison)
+    if groups:
+        parts += [Text("Kernels that changed, costliest first", style="bold")]
+        parts += [_Groups(comparison)]
+    ends = (_group_rows.unchanged(comparison), _group_rows.without_provenance(comparison))
+    parts += [Text(line, style="dim") for line in ends if line]
+    parts += findings_view(comparison, places[1][0] if places else "")
+    came = [finding for finding in comparison.findings if finding.came_with_head]
+    parts += nothing_to_try(came) if tried else []
+    parts += _closing(comparison, places)
+    return Group(*parts)
+
+
+def _without_kernels(comparison: Comparison) -> list[RenderableType]:
+    sides = (("base", comparison.base), ("head", comparison.head))
+    why = [f"{side}: {nothing}" for side, run in sides if (nothing := totals.without_kernels(run))]
+    return [*(Text(line, style="bold yellow") for line in why), Text("")] if why else []
+
+
+def _sides(comparison: Comparison) -> RenderableType:
+    sides = [("base", Text(totals.variant(comparison.base)))]
+    sides += [("head", Text(totals.variant(comparison.head)))]
+    if comparison.differences:
+        differences = units.printable("; ".join(comparison.differences))
+        sides += [("apart", Text(differences, style="yellow"))]
+    return Group(Text(totals.question(comparison.head)), labelled(sides))
+
+
+class _Totals:
+    """Base, head and difference of each total; in percent as well where there is room."""
+
+    def __init__(self, comparison: Comparison) -> None:
+        self.comparison = comparison
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        table = plain_table()
+        table.add_column("", no_wrap=True)
+        titles = ("base", "head", "change", "")[: 4 if options.max_width > 64 else 3]
+        for title in titles:
+            table.add_column(title, justify="right", no_wrap=True)
+        for row in totals.total_rows(self.comparison):
+            style = STYLES[row.outcome]
+            delta = Text(row.delta or "·", style=style if row.delta else "dim")
+            cells = (row.base, row.head, delta, Text(row.relative, style=style))
+            table.add_row(row.title, *cells[: len(titles)])
+        yield table
+
+
+class _Groups:
+    """The changed kernels, in as many columns as fit."""
+
+    def __init__(self, comparison: Comparison) -> None:
+        self.comparison = comparison
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        groups = _group_rows.changed_groups(self.comparison)
+        kernels = (*self.comparison.base.kernels, *self.comparison.head.kernels)
+        table = kernel_table(options.max_width, known_columns(kernels))
+        for group in groups[:MOST_GROUPS]:
+            _add_group(table, _group_rows.group_rows(group, self.comparison))
+        yield table.table
+        yield from hidden(table)
+        if len(groups) > MOST_GROUPS:
+            yield Text(f"… and {len(groups) - MOST_GROUPS} more: --json FILE has them all")
+
+
+_PARTS: dict[Part, tuple[str, str]] = {
+    "base": ("−", "dim"),
+    "head": ("+", ""),
+    "sum": ("  Σ", "italic"),
+}
+
+
+def _add_group(table: KernelTable, group: _group_rows.GroupRows) -> None:
+    style = f"bold {STYLES[group.outcome]}".strip()
+    deltas = {
+        title: Text(text, style=f"bold {STYLES[outcome]}".strip())
+        for title, (text, outcome) in group.deltas.items()
+    }
+    table.add("", Text(group.headline, style=style), deltas)
+    if group.note:
+        table.add("   ", Text(group.note, style="italic"), {})
+    for row in group.rows:
+        sign, style = _PARTS[row.part]
+        number = f" {row.number:>3}  " if row.number is not None else "  "
+        cells = {title: Text(cell, style=style) for title, cell in row.cells.items()}
+        table.add(sign + number, Text(row.name, style=style), cells)
+
+
+def _closing(comparison: Comparison, places: Sequence[tuple[str, str]]) -> list[RenderableType]:
+    """Where the runs are, and what to type next."""
+    stored = [
+        (side, Text(units.printable(path)))
+        for side, (_, path) in zip(("base", "head"), places, strict=False)
+        if path
+    ]
+    parts: list[RenderableType] = []
+    if stored:
+        parts += [Text(""), Text("Stored", style="bold"), labelled(stored)]
+    closer = _look_closer(comparison, places)
+    if closer:
+        parts += [Text(""), Text("Look closer", style="bold")]
+        parts += [to_paste(command) for command in closer]
+    return parts
+
+
+def _look_closer(comparison: Comparison, places: Sequence[tuple[str, str]]) -> list[str]:
+    groups = _group_rows.changed_groups(comparison)
+    references = [reference for reference, _ in places] or ["", ""]
+    commands = []
+    if groups:
+        match = groups[0].match
+        for reference, indices in zip(references, (match.base, match.head), strict=True):
+            if reference and indices:
+                commands.append(f"perfcli inspect-kernel {shlex.quote(reference)} {indices[0]}")
+    return commands[::-1]

@@ -1,0 +1,255 @@
+"""One finding on the screen."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.text import Text
+
+from perfcli import units
+from perfcli.model import Comparison, Finding, Run, Severity
+
+from .._rows.names import shorten
+from .cures import cure_lines, own_cures, said_by
+from .kernel import short_location
+from .tables import Hanging
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A finding and what follows from it. ``named``: a line above it says the kernel's name."""
+
+    finding: Finding
+    consequences: tuple[Finding, ...] = ()
+    named: bool = False
+
+
+def blocks(findings: Sequence[Finding]) -> list[list[Placed]]:
+    """One block for each kernel, in the order of the first finding of each; what concerns no
+    kernel stands alone."""
+    found: dict[object, list[Finding]] = {}
+    for number, finding in enumerate(findings):
+        key = (finding.on_base, finding.kernels[0]) if finding.kernels else ("alone", number)
+        found.setdefault(key, []).append(finding)
+    return [_block(of_one) for of_one in found.values()]
+
+
+def _block(findings: Sequence[Finding]) -> list[Placed]:
+    causes = [f for f in findings if _cause(f, findings) is None]
+    following: dict[int, list[Finding]] = {}
+    for finding in findings:
+        cause = _cause(finding, findings)
+        if cause is not None:
+            following.setdefault(id(cause), []).append(finding)
+    # Those that others follow from come first, however grave the rest is.
+    ordered = sorted(causes, key=lambda cause: id(cause) not in following)
+    return [
+        Placed(cause, tuple(following.get(id(cause), ())), number > 0)
+        for number, cause in enumerate(ordered)
+    ]
+
+
+def _cause(finding: Finding, findings: Sequence[Finding]) -> Finding | None:
+    """What explains it, of these; nothing where that has a cause of its own here or does not
+    concern all of its kernels."""
+    codes = {each.code for each in findings}
+    for other in findings:
+        explains = other.code == finding.explained_by and other.explained_by not in codes
+        if explains and set(finding.kernels) <= set(other.kernels):
+            return other
+    return None
+
+
+STYLES: dict[Severity, str] = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
+WORDS: dict[Severity, tuple[str, str]] = {
+    "error": ("error", "errors"),
+    "warning": ("warning", "warnings"),
+    "info": ("note", "notes"),
+}
+INDENT = 4
+# Of a kernel's name, as in the tables.
+LEAST_NAME = 30
+
+
+@dataclass(frozen=True)
+class Full:
+    """Headline, evidence, what follows from it, lines of the model and the kernel, advice, cures
+    and their trials."""
+
+    placed: Placed
+    run: Run
+    said: Collection[Hashable] = ()
+    """What findings above say already (``says``)."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        finding, room = self.placed.finding, options.max_width - INDENT
+        yield _headline(self.placed, self.run, options.max_width)
+        body = [Text(line) for line in _unnamed(finding, self.run)]
+        body += _evidence(finding, room)
+        body += _consequences(self.placed, self.run)
+        body += [*_model_line(finding, self.said)]
+        body += [*_source_lines(finding, self.said, room)]
+        if finding.advice and _advice(finding) not in self.said:
+            body.append(Text(f"→ {finding.advice}"))
+        yield from (Hanging(line, INDENT) for line in body)
+        yield from cure_lines(finding, INDENT, self.said)
+
+
+@dataclass(frozen=True)
+class OneLine:
+    """Just what it was, on one line."""
+
+    word: str
+    finding: Finding
+    run: Run
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        label = f"{self.word} {self.finding.code}  "
+        text = _shortened(self.finding, self.run, options.max_width - len(label))
+        line = Text.assemble((label, "green"), (text, "dim"))
+        line.truncate(options.max_width, overflow="ellipsis")
+        yield line
+
+
+def _headline(placed: Placed, run: Run, width: int) -> Hanging:
+    finding = placed.finding
+    appearance = f"{finding.appearance} " if finding.appearance else ""
+    label = f"{appearance}{_coded(finding)}  "
+    text = _of_it(finding, run) if placed.named else ""
+    text = text or _shortened(finding, run, width - len(label))
+    return Hanging(Text.assemble((label, STYLES[finding.severity]), (text, "bold")))
+
+
+def _coded(finding: Finding) -> str:
+    return f"{WORDS[finding.severity][0]} {finding.code}"
+
+
+def _consequences(placed: Placed, run: Run) -> Iterator[Text]:
+    """A line each: what they rest on and what cures them is said of their cause. Cures that it
+    doesn't have, or that come to something else, are theirs to say."""
+    cause = placed.finding
+    for finding in placed.consequences:
+        appearance = f"{finding.appearance} " if finding.appearance != cause.appearance else ""
+        text = _of_it(finding, run) or _shortened(finding, run, 0)
+        label = (f"hence {appearance}{_coded(finding)}", STYLES[finding.severity])
+        yield Text.assemble(label, f"  {text}{own_cures(finding, cause)}")
+
+
+def _evidence(finding: Finding, width: int) -> Iterator[Text]:
+    """Each in a line; one about a line of the kernel with that line."""
+    for evidence in finding.evidence:
+        match = re.match(r"line (\d+): ", evidence)
+        code = finding.source_lines.get(match[1]) if match else None
+        line = Text.assemble(evidence, (f"  {code.strip()}" if code else "", "cyan"))
+        if code:
+            line.truncate(width, overflow="ellipsis")
+        yield line
+
+
+# --- kernels' names --------------------------------------------------------------------------
+
+
+def _shortened(finding: Finding, run: Run, room: int) -> str:
+    """The headline with kernels as a number and a name whose middle gives way."""
+    names = _names(finding, run)
+    if not names:
+        return units.printable(finding.headline)
+    pattern = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, names))})(?!\w)")
+    found = pattern.findall(finding.headline)
+    if not found:
+        return units.printable(finding.headline)
+    others = len(finding.headline) - sum(map(len, found))
+    prefixes = sum(len(f"{names[name]} ") for name in found)
+    share = max((room - others - prefixes) // len(found), LEAST_NAME)
+    text = pattern.sub(lambda m: f"{names[m[0]]} {shorten(m[0], share)}", finding.headline)
+    return units.printable(text)
+
+
+def _names(finding: Finding, run: Run) -> Mapping[str, int]:
+    """Full name to number, the longest first."""
+    known = {run.kernels[n].name: n for n in finding.kernels if n < len(run.kernels)}
+    return dict(sorted(known.items(), key=lambda item: -len(item[0])))
+
+
+def _unnamed(finding: Finding, run: Run) -> Iterator[str]:
+    """The kernels, where the headline does not name them all."""
+    names = _names(finding, run)
+    if names and not all(name in finding.headline for name in names):
+        numbers = ", ".join(map(str, sorted(finding.kernels)))
+        yield f"{'kernel' if len(finding.kernels) == 1 else 'kernels'} {numbers}"
+
+
+def _of_it(finding: Finding, run: Run) -> str:
+    """The headline about a kernel that is named above; empty where it doesn't begin with it."""
+    for name in _names(finding, run):
+        if len(finding.kernels) == 1 and finding.headline.startswith(f"{name} "):
+            return units.printable(f"it {finding.headline.removeprefix(name).lstrip()}")
+    return ""
+
+
+# --- lines of the model and of the kernel ----------------------------------------------------
+
+
+def says(finding: Finding) -> set[Hashable]:
+    """What need not be said again below: how to apply a cure, and of the same kernels advice and
+    lines."""
+    places = {(finding.kernels, _place(finding))}
+    lines = {(finding.kernels, number) for number in finding.source_lines}
+    return {*said_by(finding), *places, *lines, _advice(finding)}
+
+
+def _advice(finding: Finding) -> Hashable:
+    return (finding.kernels, "advice", finding.advice)
+
+
+def _place(finding: Finding) -> str:
+    return finding.origin.location if finding.origin else ""
+
+
+def _model_line(finding: Finding, said: Collection[Hashable]) -> Iterator[Text]:
+    origin, place = finding.origin, _place(finding)
+    if origin is not None and place and (finding.kernels, place) not in said:
+        yield Text.assemble((f"{short_location(place)}  ", "dim"), origin.code)
+
+
+def _source_lines(finding: Finding, said: Collection[Hashable], width: int) -> Iterator[Text]:
+    """Those that no evidence is about."""
+    about = " ".join(finding.evidence)
+    for number, text in finding.source_lines.items():
+        if (finding.kernels, number) not in said and f"line {number}: " not in about:
+            line = Text.assemble((f"{number:>5}  ", "dim"), (text.strip(), "cyan"))
+            line.truncate(width, overflow="ellipsis")
+            yield line
+
+
+def counts(comparison: Comparison, named: Finding | None) -> Iterator[str]:
+    """The findings about other kernels than the one that the lines name: ``2 findings fixed
+    (PC204)``. Doubts about the report are none of the head's."""
+    others = [f for f in comparison.findings if not f.doubt and not _beside(f, named)]
+    fixed = [finding for finding in others if finding.appearance == "gone"]
+    if fixed:
+        yield f"{units.plural(len(fixed), 'finding')} fixed ({_codes(fixed)})"
+    for appearance, adjective in (("new", "new "), ("worse", "worse ")):
+        came = [f for f in others if f.came_with_head and (f.appearance or "new") == appearance]
+        numbers = {s: sum(f.severity == s for f in came) for s in WORDS}
+        counted = [
+            units.plural(n, *(f"{adjective}{word}" for word in WORDS[s]))
+            for s, n in numbers.items()
+            if n
+        ]
+        if counted:
+            yield f"{', '.join(counted)} ({_codes(came)})"
+
+
+def _beside(finding: Finding, named: Finding | None) -> bool:
+    """Whether it stands in the same block as the one that is named."""
+    if named is None or finding.on_base:
+        return False
+    return finding is named or not set(finding.kernels).isdisjoint(named.kernels)
+
+
+def _codes(findings: Sequence[Finding]) -> str:
+    return ", ".join(dict.fromkeys(finding.code for finding in findings))

@@ -1,0 +1,137 @@
+"""Findings on the screen: those of a comparison, of a run, of a kernel."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Hashable, Iterable, Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from perfcli import units
+from perfcli.model import Comparison, Finding, Run
+
+from .._rows import totals
+from .._rows.groups import Largest, largest
+from .finding import STYLES, WORDS, Full, OneLine, Placed, blocks, says
+
+MOST_COMMANDS = 3
+
+
+# --- of a comparison -------------------------------------------------------------------------
+
+
+def findings_view(comparison: Comparison, head: str = "") -> list[RenderableType]:
+    """New and worse ones in full, what was cured in a line each, what both sides have in one.
+    ``head``: how to name the head's run, empty where it is not stored."""
+    shown = [f for f in comparison.findings if f.came_with_head]
+    gone = [f for f in comparison.findings if f.appearance == "gone"]
+    both = [f for f in comparison.findings if f.appearance in ("same", "better")]
+    if not comparison.findings:
+        return []
+    parts: list[RenderableType] = [Text(""), Text("Findings", style="bold")]
+    said = _Said()
+    parts += [Full(each, comparison.head, said.before(each.finding)) for each in _all(shown)]
+    parts += [OneLine("fixed", finding, comparison.base) for finding in gone]
+    if both:
+        parts.append(_on_both_sides(both, head))
+    return parts
+
+
+def _on_both_sides(both: Sequence[Finding], head: str) -> Text:
+    better = sum(finding.appearance == "better" for finding in both)
+    text = f"{units.plural(len(both), 'finding')} on both sides"
+    text += f", {better} of them better" if better else ""
+    text += f": perfcli explain {shlex.quote(head)}" if head else ""
+    return Text(units.printable(text), style="dim", no_wrap=True, overflow="ignore")
+
+
+# --- of a run --------------------------------------------------------------------------------
+
+
+def explanation_view(
+    run: Run,
+    findings: Sequence[Finding],
+    reference: str = "",
+    brief: bool = False,
+    tried: bool = False,
+) -> RenderableType:
+    """The findings of one run, by kernel; in brief how many there are. Where there is nothing but
+    doubts about the numbers, the kernels that move most. ``tried``: whether fixes were asked
+    for."""
+    nothing = totals.without_kernels(run)
+    summary = Text(summary_of(run, findings), style="bold")
+    if nothing and not findings:
+        summary = Text(nothing, style="bold yellow")
+    if brief:
+        return summary
+    parts: list[RenderableType] = [summary]
+    parts += [Text(nothing, style="bold yellow")] if nothing and findings else []
+    parts += [Text(totals.question(run)), Text(totals.variant(run))]
+    said = _Said()
+    for block in blocks(findings):
+        parts += [Text(""), *(Full(each, run, said.before(each.finding)) for each in block)]
+    parts += nothing_to_try(findings) if tried and not nothing else []
+    kernels = dict.fromkeys(f.kernels[0] for f in findings if f.kernels)
+    if not nothing and all(finding.doubt for finding in findings):
+        parts += [Text(""), Largest(run)]
+        kernels = dict.fromkeys(largest(run))
+    parts += _closing(kernels, findings, reference)
+    return Group(*parts)
+
+
+def kernel_findings_view(
+    run: Run, findings: Sequence[Finding], tried: bool = False
+) -> RenderableType:
+    """The findings of one kernel. ``tried``: whether fixes were asked for."""
+    parts = nothing_to_try(findings) if tried else []
+    if not findings:
+        return Group(*parts)
+    said = _Said()
+    shown = [Full(placed, run, said.before(placed.finding)) for placed in _all(findings)]
+    return Group(Text(""), Text("Findings", style="bold"), *shown, *parts)
+
+
+def nothing_to_try(findings: Sequence[Finding]) -> list[RenderableType]:
+    """Why ``--try-fixes`` shows none, where no finding has a cure."""
+    if any(finding.cures for finding in findings):
+        return []
+    return [Text(""), Text("no finding proposes a change to try", style="dim")]
+
+
+class _Said:
+    """What the first finding of a kernel says the others need not say again."""
+
+    def __init__(self) -> None:
+        self._all: frozenset[Hashable] = frozenset()
+
+    def before(self, finding: Finding) -> frozenset[Hashable]:
+        """What was said before this finding, which says its own."""
+        before = self._all
+        self._all = before | says(finding)
+        return before
+
+
+def summary_of(run: Run, findings: Sequence[Finding]) -> str:
+    """``2 errors, 1 warning in 35 kernels``."""
+    numbers = {s: sum(f.severity == s for f in findings) for s in STYLES}
+    counted = [units.plural(n, *WORDS[s]) for s, n in numbers.items() if n]
+    where = units.plural(len(run.kernels), "kernel")
+    return f"{', '.join(counted) or 'no findings'} in {where}"
+
+
+def _all(findings: Sequence[Finding]) -> list[Placed]:
+    return [placed for block in blocks(findings) for placed in block]
+
+
+def _closing(
+    kernels: Iterable[int], findings: Sequence[Finding], reference: str
+) -> list[RenderableType]:
+    inspect = f"perfcli inspect-kernel {shlex.quote(reference)}"
+    commands = [f"{inspect} {n}" for n in kernels] if reference else []
+    commands = commands[:MOST_COMMANDS]
+    commands += [f"perfcli rules {findings[0].code}"] if findings else []
+    if not commands:
+        return []
+    lines = [Text(units.printable(c), no_wrap=True, overflow="ignore") for c in commands]
+    return [Text(""), Text("Look closer", style="bold"), *lines]

@@ -1,0 +1,184 @@
+"""One kernel on the screen: facts, where it comes from, its candidates, and its source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from perfcli import units
+from perfcli.model import Candidate, KernelFacts, Origin
+
+from .._rows.kernels import occupancy
+from .._rows.names import folded
+from .source import Source
+from .tables import Hanging, plain_table
+
+MOST_LINES = 30
+
+
+def kernel_view(
+    number: int, kernel: KernelFacts, source: str | None, candidate: int | None = None
+) -> RenderableType:
+    """``candidate`` chooses whose line counts stand beside the source; default: the best."""
+    chosen = kernel.best if candidate is None else kernel.candidates[candidate]
+    parts: list[RenderableType] = [
+        _Title(number, kernel.name),
+        _facts(kernel, chosen),
+    ]
+    parts += [Text(units.printable(f"note: {note}"), style="yellow") for note in kernel.notes]
+    if kernel.origins:
+        parts += [Text(""), Text("Computes", style="bold"), _origins(kernel.origins)]
+    if kernel.candidates:
+        parts += [Text(""), Text("Candidates", style="bold"), _candidates(kernel, chosen)]
+    if source is not None:
+        parts += [Text(""), Text("Source", style="bold"), Source(source, chosen)]
+    return Group(*parts)
+
+
+@dataclass(frozen=True)
+class _Title:
+    """A name is longer than a narrow screen is wide: it goes on below, broken between words."""
+
+    number: int
+    name: str
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        label = f"{self.number}  "
+        for part in folded(units.printable(self.name), options.max_width - len(label)):
+            yield Text(label + part, style="bold", overflow="fold")
+            label = " " * len(label)
+
+
+def _facts(kernel: KernelFacts, chosen: Candidate | None) -> RenderableType:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for title, text in fact_rows(kernel, chosen):
+        table.add_row(title, Text(text))
+    return table
+
+
+def fact_rows(kernel: KernelFacts, chosen: Candidate | None) -> list[tuple[str, str]]:
+    """Title and text of everything that is known of one kernel, safe to show."""
+    return [*_of_source(kernel), *_of_binary(chosen)]
+
+
+def _of_source(kernel: KernelFacts) -> Iterator[tuple[str, str]]:
+    launches = f"{units.plural(kernel.launches, 'launch', 'launches')} per step"
+    yield "what", units.printable(f"{kernel.kind}, {kernel.language}, {kernel.graph}, {launches}")
+    facts = kernel.source_facts
+    if facts:
+        loops = f", {facts.loads_in_loops} in {units.plural(facts.loops, 'loop')}"
+        yield "loads", f"{facts.loads}{loops if facts.loops else ''}{_vector(facts.vector_loads)}"
+        yield "stores", f"{facts.stores}{_vector(facts.vector_stores)}"
+        yield "atomics", str(facts.atomics)
+        yield "reductions", str(facts.reductions)
+        if facts.parallel_regions is not None:
+            yield "parallel", units.plural(facts.parallel_regions, "OpenMP region")
+        yield "buffers", f"{facts.buffers_read} read, {facts.buffers_written} written"
+        again = [f"{name} ×{n}" for name, n in facts.passes.items() if n > 1]
+        if again:
+            yield "read again", units.printable(", ".join(again))
+    if kernel.bytes_moved is not None:
+        bytes_read, written = units.size(kernel.bytes_read), units.size(kernel.bytes_written)
+        yield "bytes", f"{bytes_read} read, {written} written, per launch{_swept(kernel)}"
+    if kernel.lower_bound_seconds is not None:
+        bound = units.seconds(kernel.lower_bound_seconds)
+        yield "lower bound", f"{bound} per launch, at the target's bandwidth"
+
+
+def _swept(kernel: KernelFacts) -> str:
+    """Said where going over a buffer again adds to the bytes."""
+    if kernel.bytes_swept in (None, kernel.bytes_moved):
+        return ""
+    return f"; {units.size(kernel.bytes_swept)} with every sweep"
+
+
+def _vector(number: int | None) -> str:
+    return "" if number is None else f", {number} vectorised"
+
+
+def _of_binary(chosen: Candidate | None) -> Iterator[tuple[str, str]]:
+    if chosen is None or chosen.registers is None:
+        return
+    yield "registers", units.count(chosen.registers)
+    local = (chosen.local_stores, chosen.local_loads)
+    spilled = f"{units.count(chosen.spilled_words)} ({units.exact_bytes(chosen.stack_bytes)} stack)"
+    if local != (None, None):
+        inside = (chosen.local_stores_in_loops or 0) + (chosen.local_loads_in_loops or 0)
+        spilled += f", {units.count(local[0])} STL, {units.count(local[1])} LDL"
+        spilled += f", {inside} in loops" if inside else ""
+    yield "spilled words", spilled
+    yield "shared memory", units.exact_bytes(chosen.shared_bytes)
+    yield "occupancy", occupancy(chosen)
+    widths = [("LDG", chosen.global_loads), ("STG", chosen.global_stores)]
+    said = [f"{name} {_widths(found)}" for name, found in widths if found]
+    if said:
+        yield "by width", "; ".join(said)
+    tiles = [("load", chosen.tma_loads), ("store", chosen.tma_stores)]
+    moved = [units.plural(number, name) for name, number in tiles if number]
+    if moved:
+        yield "whole tiles", f"{', '.join(moved)} (TMA)"
+
+
+def _widths(found: Mapping[str, int]) -> str:
+    bits = sorted(found, key=int, reverse=True)
+    return ", ".join(f"{found[b]} × {b} bit" for b in bits)
+
+
+def _origins(origins: tuple[Origin, ...]) -> RenderableType:
+    """Lines of the model, each with the operators that it became here, in which modules."""
+    lines: dict[tuple[str, str], list[Origin]] = {}
+    for origin in origins:
+        lines.setdefault((origin.location, origin.code), []).append(origin)
+    parts: list[RenderableType] = []
+    for (location, code), found in list(lines.items())[:MOST_LINES]:
+        place = f"{short_location(location)}  " if location else ""
+        parts.append(Hanging(Text.assemble((place, "dim"), code or "no line of the model")))
+        operators = ", ".join(dict.fromkeys(operator(origin) for origin in found))
+        modules = ", ".join(dict.fromkeys(o.module for o in found if o.module))
+        text = Text.assemble(operators, (f"  in {modules}" if modules else "", "dim"))
+        parts.append(Hanging(text, 4))
+    if len(lines) > MOST_LINES:
+        parts.append(Text(f"… and {len(lines) - MOST_LINES} more lines", style="dim"))
+    return Group(*parts)
+
+
+def operator(origin: Origin) -> str:
+    name = (origin.op or origin.node).removesuffix(".default")
+    return f"{name} {'×'.join(str(size) for size in origin.shape)}".rstrip()
+
+
+def short_location(location: str) -> str:
+    """The file and its folder: enough to find it, and a third of the width."""
+    parts = location.split("/")
+    return location if len(parts) <= 3 else "…/" + "/".join(parts[-2:])
+
+
+def _candidates(kernel: KernelFacts, chosen: Candidate | None) -> RenderableType:
+    table = plain_table()
+    table.add_column("", no_wrap=True)
+    table.add_column("config", overflow="fold")
+    for title in ("warps", "stages", "regs", "spilled", "STL", "LDL", "shared"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("occupancy", no_wrap=True)
+    for number, candidate in enumerate(kernel.candidates):
+        config = " ".join(f"{name}={value}" for name, value in candidate.config.items())
+        text = Text(units.printable(f"{config} {candidate.error}".strip()))
+        table.add_row(
+            Text(f"{'▸' if candidate is chosen else ' '}{number}"),
+            text,
+            str(candidate.num_warps),
+            str(candidate.num_stages),
+            units.count(candidate.registers),
+            units.count(candidate.spilled_words),
+            units.count(candidate.local_stores),
+            units.count(candidate.local_loads),
+            units.exact_bytes(candidate.shared_bytes),
+            occupancy(candidate),
+        )
+    return table

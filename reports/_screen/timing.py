@@ -1,0 +1,111 @@
+"""Measured times on the screen: the step, the kernels, and how they were measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.text import Text
+
+from perfcli.model import Comparison, TimeVerdict, Timing
+
+from .._rows import timing as _timing_rows
+from .._rows.names import shorten
+from .._rows.timing import COLUMNS, KernelTimeRow, doubt, measured_lines, rest, unexplained
+from .tables import labelled, plain_table
+
+MOST_KERNELS = 12
+LEAST_NAME = 26
+LEAST_WITH_DELTA = 88
+LEAST_WITH_MARK = 72
+_PADDING = 2
+MARKS: Mapping[TimeVerdict, str] = {
+    "slower": "red", "faster": "green", "same": "dim", "unsure": "yellow",
+}  # fmt: skip
+
+
+def timing_view(comparison: Comparison) -> list[RenderableType]:
+    """Everything that was measured; nothing where nothing was."""
+    timing = comparison.timing
+    if timing is None:
+        return []
+    parts: list[RenderableType] = [Text("Measured", style="bold"), _Step(timing), Text("")]
+    shown = _timing_rows.by_change(timing)[:MOST_KERNELS]
+    if shown:
+        parts += [Text("Kernels by time, largest changes first", style="bold")]
+        rows = [_timing_rows.kernel_time_row(group, comparison) for group in shown]
+        parts += [_Kernels(tuple(rows))]
+    ends = (doubt(shown), rest(timing, shown), unexplained(timing))
+    parts += [Text(line, style="dim") for line in ends if line]
+    parts += [Text("")] if timing.groups else []
+    parts += [labelled((label, Text(text)) for label, text in measured_lines(timing))]
+    return [*parts, Text(""), Text("Generated code", style="bold")]
+
+
+@dataclass(frozen=True)
+class _Step:
+    """Base, head and change of each; the difference as well where there is room."""
+
+    timing: Timing
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        wide = options.max_width >= LEAST_WITH_DELTA
+        table = plain_table()
+        table.add_column("", no_wrap=True)
+        for title in ("base", "head", *(["change"] if wide else []), "" if wide else "change"):
+            table.add_column(title, justify="right", no_wrap=True)
+        if options.max_width >= LEAST_WITH_MARK:
+            table.add_column("", no_wrap=True)
+        for row in _timing_rows.step_rows(self.timing):
+            style = MARKS[row.verdict] if row.verdict else ""
+            delta = [row.delta or "·"] if wide else []
+            mark = Text(row.verdict or "", style=style)
+            change = Text(row.change or ("" if wide else "·"), style=style)
+            cells: Sequence[RenderableType] = (row.title, row.base, row.head, *delta, change, mark)
+            table.add_row(*cells[: len(table.columns)])
+        yield table
+
+
+@dataclass(frozen=True)
+class _Kernels:
+    """A row each, in as many columns as fit and are known."""
+
+    rows: Sequence[KernelTimeRow]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        widths = self._widths()
+        titles, left = [], options.max_width - LEAST_NAME
+        for title, width in widths.items():
+            if width > left:
+                break
+            titles.append(title)
+            left -= width
+        table = plain_table()
+        table.add_column("kernel", no_wrap=True)
+        for title in titles:
+            table.add_column(title, justify="right" if title else "left", no_wrap=True)
+        for row in self.rows:
+            cells = (Text(row.cells[t], style=_style(t, row)) for t in titles)
+            table.add_row(_name(row, LEAST_NAME + left), *cells)
+        yield table
+        hidden = [title for title in widths if title and title not in titles]
+        if hidden:
+            yield Text(f"hidden at this width: {', '.join(hidden)}", style="dim")
+
+    def _widths(self) -> dict[str, int]:
+        """Of each column that a kernel has something in, with the space before it."""
+        widths = {title: max(len(row.cells[title]) for row in self.rows) for title, _ in COLUMNS}
+        return {title: max(len(title), w) + _PADDING for title, w in widths.items() if w}
+
+
+def _style(title: str, row: KernelTimeRow) -> str:
+    return MARKS[row.verdict] if title in ("", "change") or row.verdict == "same" else ""
+
+
+def _name(row: KernelTimeRow, room: int) -> Text:
+    """The kernel's number and name, which gives way in the middle, and what became of it."""
+    number = f"{row.number:>3}  " if row.number is not None else "     "
+    suffix = f" {row.suffix}" if row.suffix else ""
+    name = shorten(row.name, room - len(number) - len(suffix))
+    return Text.assemble((number, "dim"), name, (suffix, "italic"))

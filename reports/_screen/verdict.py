@@ -1,0 +1,211 @@
+"""The first lines of a comparison: what is worse, through which kernel, why, and the cure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.text import Text
+
+from perfcli import units
+from perfcli.model import ABOUT_NAMES, Because, Comparison, Finding, KernelFacts, Outcome
+
+from .._rows import totals
+from .._rows.names import shortened
+from .cures import assignments, costs, in_order
+from .finding import counts
+
+STYLES: dict[Outcome, str] = {"worse": "red", "better": "green", "same": "", "unknown": "yellow"}
+LABEL = 8
+LEAST_NAME = 20
+LEAST_BROKEN = 30
+MOST_NAMES = 4
+
+
+def sentence(comparison: Comparison) -> Text:
+    """The verdict and its whole reason."""
+    return Text.assemble(_word(comparison), "  ", units.printable(comparison.reason))
+
+
+def _word(comparison: Comparison) -> Text:
+    style = f"bold {STYLES[comparison.outcome]}".strip()
+    return Text(totals.verdict(comparison), style=style)
+
+
+@dataclass(frozen=True)
+class FirstLines:
+    """The verdict, and where one group of kernels is to blame what became of it and why. Names of
+    kernels give way in the middle, so that no line is broken in one."""
+
+    comparison: Comparison
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width = options.max_width
+        word = _word(self.comparison)
+        yield from _line(word, *self._first(), width, word.cell_len + 2)
+        for label, text, names in self._rest():
+            yield from _line(Text(label, style="dim"), text, names, width, LABEL)
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Label and text of each line, with whole names: for formats that break lines
+        themselves. The first label is the verdict."""
+        first = (totals.verdict(self.comparison), self._first()[0])
+        rest = ((label, text) for label, text, _ in self._rest())
+        return [(label, units.printable(text)) for label, text in (first, *rest)]
+
+    def _first(self) -> tuple[str, Sequence[str]]:
+        because = self.comparison.because
+        if because is None:
+            return self.comparison.reason, ()
+        if because.kernel and not because.share:
+            return f"{because.change}: {because.kernel} {because.how}", [because.kernel]
+        return because.change, ()
+
+    def _rest(self) -> Iterator[tuple[str, str, Sequence[str]]]:
+        comparison, because = self.comparison, self.comparison.because
+        if because is not None:
+            yield from self._measured(because)
+            if because.sums:
+                yield "sum", because.sums, ()
+            yield from self._swallowed()
+            if because.also:
+                yield "also", because.also, ()
+            if because.though:
+                yield "though", because.though, ()
+        finding = cause(comparison)
+        said = comparison.besides if because or comparison.outcome == "unknown" else ()
+        for text in (*said, *counts(comparison, finding)):
+            yield "besides", text, ()
+        if finding is not None:
+            names = [comparison.head.kernels[n].name for n in finding.kernels]
+            if because is None or because.code != finding.code:  # else it is said
+                text = f"{finding.code} {_of_it(finding.headline, self._named())}"
+                yield "cause", text, names
+            cured = _cure(finding)
+            if cured:
+                yield "cure", cured, ()
+
+    def _named(self) -> Sequence[str]:
+        """The kernel that the first lines name."""
+        because = self.comparison.because
+        return [because.kernel] if because and because.kernel else []
+
+    @staticmethod
+    def _measured(because: Because) -> Iterator[tuple[str, str, Sequence[str]]]:
+        """The kernel that adds most to a measured change, or why nothing can be told."""
+        if because.kernel and because.share:
+            yield "kernel", f"{because.kernel} {because.how}, {because.share}", [because.kernel]
+        elif because.share:
+            yield "why", because.share, ()
+        if because.why:
+            yield "why", because.why, ()
+        if because.help:
+            yield "try", because.help, ()
+
+    def _swallowed(self) -> Iterator[tuple[str, str, Sequence[str]]]:
+        """By name what a fused kernel was made of, or a split one became."""
+        because = self.comparison.because
+        if because is None or because.group is None:
+            return
+        match = self.comparison.groups[because.group].match
+        ours = [self.comparison.base.kernels[n] for n in match.base]
+        theirs = [self.comparison.head.kernels[n] for n in match.head]
+        if len(ours) > 1:
+            yield "from", *_listed(ours)
+        if len(theirs) > 1:
+            yield "into", *_listed(theirs)
+
+
+def _of_it(headline: str, names: Sequence[str]) -> str:
+    """A headline about the kernel that the line above names."""
+    for name in names:
+        if headline.startswith(f"{name} "):
+            return f"it {headline.removeprefix(name).lstrip()}"
+    return headline
+
+
+def _listed(kernels: Sequence[KernelFacts]) -> tuple[str, Sequence[str]]:
+    shown = kernels[:MOST_NAMES]
+    parts = [f"{k.name}{_loads(k)}" for k in shown]
+    more = f" and {len(kernels) - len(shown)} more" if len(kernels) > len(shown) else ""
+    return ", ".join(parts) + more, [k.name for k in shown]
+
+
+def _loads(kernel: KernelFacts) -> str:
+    facts = kernel.source_facts
+    return f" ({units.plural(facts.loads, 'load')})" if facts else ""
+
+
+def cause(comparison: Comparison) -> Finding | None:
+    """The finding that decided; else the first new or worse one of the kernels that are to blame,
+    where it got worse, that is no consequence of another: they come gravest first, but what the
+    base's own setting would cure comes before them."""
+    because = comparison.because
+    if because is None or comparison.outcome not in ("worse", "unknown"):
+        return None
+    every = [f for f in comparison.findings if f.came_with_head]
+    came = [f for f in every if f.code not in ABOUT_NAMES]
+    decided = [f for f in came if f.code == because.code]
+    if decided or because.group is None:
+        return next(iter(decided), None)
+    blamed = set(comparison.groups[because.group].match.head)
+    found = [finding for finding in came if blamed.intersection(finding.kernels)]
+    if len(came) < len(every) and comparison.groups[because.group].match.relation == "new":
+        grave = (f for f in came if f.severity != "info" or f in found)  # what came with them
+        return next((f for f in grave if not f.explained_by), None)
+    codes = {finding.code for finding in found}
+    found.sort(key=lambda finding: not _by_what_was_set(finding, comparison))  # stable
+    return next((f for f in found if f.explained_by not in codes), found[0] if found else None)
+
+
+def _by_what_was_set(finding: Finding, comparison: Comparison) -> bool:
+    """Whether a cure is to set an option back to what it is in the base."""
+    base, head = comparison.base.settings, comparison.head.settings
+    return any(
+        name in base and base[name] == value != head.get(name)
+        for cure in finding.cures
+        for name, value in cure.options.items()
+    )
+
+
+def _cure(finding: Finding) -> str:
+    """The options that help, with what they cost, or those to try."""
+    for trial in in_order(finding.trials):
+        if trial.outcome.startswith("helps"):
+            cost = f", costs {costs(trial)}" if trial.outcome == "helps at a cost" else ""
+            return f"{assignments(trial.cure.options)} (proven){cost}"
+    if finding.trials:
+        failed = all(trial.outcome == "failed" for trial in finding.trials)
+        return f"none found: what was tried {'failed' if failed else 'does not help'}"
+    for cure in finding.cures[:1]:
+        return assignments(cure.options) + (" (proven)" if finding.proven else "")
+    return ""
+
+
+# --- lines -----------------------------------------------------------------------------------
+
+
+def _line(label: Text, text: str, names: Sequence[str], width: int, indent: int) -> Iterator[Text]:
+    """One line if names can make it so, else several below each other behind the label."""
+    room = max(width - indent, 24)
+    shown = shortened(text, names, room, LEAST_NAME)
+    if len(shown) > room:  # it takes several lines anyway: names need not give way so far
+        shown = shortened(text, names, room, max(room // 2 - 12, LEAST_BROKEN))
+    lines = _wrapped(units.printable(shown), room)
+    for number, line in enumerate(lines):
+        start = label if number == 0 else Text()
+        yield Text.assemble(start, " " * (indent - start.cell_len), line)
+
+
+def _wrapped(text: str, room: int) -> list[str]:
+    """At spaces, but not between a kernel and its loads, or a number and its %; what is longer
+    than a line sticks out."""
+    lines = [""]
+    for word in re.split(r" (?!\()(?!loads?\))(?!%)", text):
+        if lines[-1] and len(lines[-1]) + 1 + len(word) > room:
+            lines.append(word)
+        else:
+            lines[-1] = f"{lines[-1]} {word}" if lines[-1] else word
+    return lines

@@ -1,0 +1,59 @@
+"""Searches of bisect-config over made-up variants: where an answer is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from perfcli.bisect import exact
+from perfcli.bisect.answer import Ends
+from perfcli.bisect.exact import Halfway, Limits, flips_of
+from perfcli.bisect.forge import Forge
+from perfcli.bisect.knowledge import Knowledge
+from perfcli.bisect.metrics import METRICS
+from perfcli.bisect.space import Settings, Space
+from perfcli.errors import CompileFailed
+from perfcli.fake.executor import FakeGenerator
+from perfcli.machine import targets
+from perfcli.model import CompileRequest, KernelFacts, KernelText, Variant
+from perfcli.search.question import Answer, OptionChange
+from perfcli.search.result import Culprits, CulpritSet
+
+REQUEST = CompileRequest("x", {"layers": 1}, None, Variant(""), "cuda", targets.get("h100"))
+
+
+class Refused(FakeGenerator):
+    """Triton compiles none of its kernels."""
+
+    def with_binaries(
+        self, kernels: Sequence[tuple[KernelFacts, KernelText]], request: CompileRequest
+    ) -> tuple[KernelFacts, ...]:
+        raise CompileFailed("Triton could not compile it")
+
+
+def forge(generator: FakeGenerator) -> Forge:
+    return Forge(generator, REQUEST, Space((), {}, {}), METRICS["spills"], Knowledge())
+
+
+def test_a_variant_that_triton_refuses_has_no_answer_and_says_why() -> None:
+    made = forge(Refused())
+
+    def answer(settings: Settings, code: str, fresh: bool) -> Answer:
+        return Halfway(0, 1).judge(made.value(settings, code))
+
+    tests: exact.Tests[int] = exact.Tests(made, lambda number: {"max_fusion_size": number}, answer)
+    ((_, code),) = tests.compile([3])
+    assert code.name is not None
+    found = tests.judge(3, code.name, False)
+    assert (found.outcome, found.reason) == ("unresolved", "Triton could not compile it")
+    assert made.failures == {'{"max_fusion_size": 3}': "Triton could not compile it"}
+
+
+@pytest.mark.parametrize("bad", [float("inf"), float("nan"), "all", True])
+def test_what_has_no_middle_has_no_flip(bad: object) -> None:
+    option = OptionChange("threshold", 1.0, bad)
+    culprit = CulpritSet((option,), Answer("bad", 9.0), Answer("good", 0.0), (), (), True)
+    culprits = Culprits("explained", (culprit,))
+    limits = Limits(1, (), lambda question, answer: None)
+    assert flips_of(forge(FakeGenerator()), culprits, Ends(0, 9), limits) == []

@@ -1,0 +1,55 @@
+"""What is kept of variants that were compiled, and what of those without an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from perfcli.bisect.forge import Forge
+from perfcli.bisect.knowledge import Knowledge
+from perfcli.bisect.metrics import METRICS
+from perfcli.bisect.space import Space
+from perfcli.errors import PerfcliError
+from perfcli.fake.executor import FakeGenerator
+from perfcli.machine import targets
+from perfcli.model import Bundle, CompileRequest, Generated, Variant
+from perfcli.worker.roles import Made
+
+REQUEST = CompileRequest("x", {"layers": 1}, None, Variant(""), "cuda", targets.get("h100"))
+DEFAULTS: dict[str, Any] = {}
+
+
+class WithoutPeaks(FakeGenerator):
+    """Generates code whose peak memory nobody knows."""
+
+    def generate(
+        self, requests: Sequence[CompileRequest], base: CompileRequest | None = None
+    ) -> Iterator[tuple[int, Made]]:
+        for number, made in super().generate(requests, base):
+            assert isinstance(made, Generated)
+            run = made.bundle.run
+            graphs = tuple(replace(graph, peak_memory_bytes=None) for graph in run.graphs)
+            bundle = Bundle(replace(run, graphs=graphs), made.bundle.blobs)
+            yield number, replace(made, bundle=bundle)
+
+
+def forge(metric: str, known: Knowledge, generator: FakeGenerator) -> Forge:
+    return Forge(generator, REQUEST, Space((), {}, {}), METRICS[metric], known)
+
+
+def test_a_value_that_is_not_known_is_no_failure_to_compile() -> None:
+    known = Knowledge()
+    first = forge("peak-memory", known, WithoutPeaks())
+    (code,) = first.codes([DEFAULTS])
+    assert code.name is not None
+    with pytest.raises(PerfcliError, match="peak-memory is not known"):
+        first.value(DEFAULTS, code.name)
+    assert first.compiled == 1
+    # A search of another metric goes on with what is known.
+    then = forge("loads", known, FakeGenerator())
+    (code,) = then.codes([DEFAULTS])
+    assert code.name is not None
+    assert then.value(DEFAULTS, code.name) > 0

@@ -1,0 +1,63 @@
+"""What is said after each test of a search, in a log."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from perfcli.bisect.forge import Forge
+from perfcli.bisect.metrics import METRICS
+from perfcli.bisect.progress import Watcher
+from perfcli.console.notes import Notes
+from perfcli.search.question import Answer, OptionChange, Question
+
+ONLINE = OptionChange("online_softmax", True, False)
+READS = OptionChange("triton.mix_order_reduction_max_reads", 10, None)
+
+
+def watcher() -> Watcher:
+    space = SimpleNamespace(changes=(ONLINE, READS))
+    forge = cast("Forge", SimpleNamespace(space=space, compiled=1, classes=1))
+    return Watcher(forge, METRICS["loads"], Notes(quiet=False))
+
+
+def said(capsys: Any, question: Question[Any], answer: Answer) -> str:
+    watcher()(question, answer)
+    return str(capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("changes", "written"),
+    [
+        ((ONLINE,), "narrowing, online_softmax=false: 12 · 1 compiled, 1 class, "),
+        ((READS,), "narrowing, triton.mix_order_reduction_max_reads=null: 12 · "),
+        ((ONLINE, READS), "narrowing, 2 changes: 12 · "),
+    ],
+)
+def test_a_change_is_written_as_it_is_typed(
+    capsys: Any, changes: tuple[OptionChange, ...], written: str
+) -> None:
+    wanted = frozenset(change.key for change in changes)
+    question = Question(wanted, step="narrowing", suspects=2)
+    assert said(capsys, question, Answer("good", 12.0)).startswith(written)
+
+
+def test_something_is_said_before_the_first_answer(capsys: Any) -> None:
+    with watcher():
+        assert capsys.readouterr().err == "compiling the first variants\n"
+
+
+def test_a_terminal_is_drawn_with_the_seconds_that_have_passed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = iter(range(1000))
+    monkeypatch.setattr("perfcli.bisect.progress.time.monotonic", lambda: next(now))
+    watching = watcher()  # at second 0
+    assert watching._screen().plain == "compiling the first variants, 1 s"
+    watching._draw(Question(frozenset({ONLINE.key}), step="proof", suspects=3))
+    assert watching._screen().plain == (
+        "trying proof, online_softmax=false · left: 3 suspects\nknown: 1 compiled, 1 class, 2 s"
+    )
+    assert watching._screen().plain.endswith("3 s")

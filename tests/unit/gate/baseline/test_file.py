@@ -1,0 +1,149 @@
+"""The baseline's file: what goes in comes out, and what is renamed stays the same text."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from handmade import candidate, kernel, origins, run
+
+from perfcli.errors import NotComparable, PerfcliError
+from perfcli.gate.baseline import facts, file, toml
+from perfcli.gate.baseline.entry import Made
+from perfcli.model import Buffer, ExternCall, Finding, KernelFacts, Origin, Run
+
+MADE = Made("2026-11-22", "first baseline", "abc123")
+
+
+def text_of(head: Run, findings: tuple[Finding, ...] = ()) -> str:
+    return file.text({"norm@h100": file.Check(MADE, facts.plain(head, findings))})
+
+
+def block(layer: int, number: int, **more: Any) -> KernelFacts:
+    """A kernel of one layer of a model, as tracing numbers it."""
+    shape = (48, 2048, 512)
+    nodes = tuple(
+        Origin(f"{op}_{number}", f"aten.{op}.Tensor", f"blocks.{layer}.norm", shape)
+        for op in ("mul", "add")
+    )
+    name = f"triton_red_fused_add_mul_{number}"
+    return kernel(name, origins=nodes, text=f"layer {layer}", **more)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        'a "quoted" \\ text\nof two lines\t\x7f\x1b[31m',
+        "",
+        [1, "a", True],
+        {"a b": 1, "": {"x": []}, "c": 1.5e-12},
+        ["</script>", "é"],
+        [{"in": "blocks.*", "n": 2}],
+    ],
+)
+def test_what_is_written_is_read(value: Any) -> None:
+    text = "\n".join(toml.pairs({"key": value, "an.other key": value}))
+    assert tomllib.loads(text) == {"key": value, "an.other key": value}
+
+
+def test_a_file_that_is_read_is_written_again_byte_by_byte() -> None:
+    spilling = kernel("big_1", "mul", stack=368, candidates=(candidate(4, stack_bytes=368),))
+    head = run(
+        [block(0, 3), block(1, 4), spilling],
+        peak=10**9,
+        externs=(ExternCall("aten.mm", "forward 0", 4), ExternCall("aten.mm", "backward 0", 1)),
+        graph_breaks={"a\nreason": 2},
+        params={"rows": 32, "dtype": "bfloat16", "learned": True},
+    )
+    finding = Finding("PC101", "warning", "…", (2,), metric="spilled_words", amount=92)
+    text = text_of(head, (finding, Finding("PC403", "warning", "…", subject="a\nreason")))
+    checks = file.read(text, "file")
+    assert file.text(checks) == text
+    entry = checks["norm@h100"].entry()
+    assert entry.made == MADE
+    assert entry.run.graph_breaks == head.graph_breaks
+    assert set(entry.run.externs) == set(head.externs)
+    assert sorted(k.spilled_words or 0 for k in entry.run.kernels) == [0, 0, 92]
+    found, broken = entry.findings
+    assert (found.code, found.metric, found.amount) == ("PC101", "spilled_words", 92)
+    assert entry.run.kernels[found.kernels[0]].spilled_words == 92
+    assert broken.subject == "a\nreason"
+
+
+def test_other_numbers_of_kernels_and_nodes_change_nothing() -> None:
+    early = run([block(0, 3), block(1, 4)])
+    late = run([block(0, 7), block(1, 12)])
+    assert text_of(early) == text_of(late)
+
+
+def test_another_order_of_kernels_changes_nothing() -> None:
+    assert text_of(run([block(0, 3), block(1, 4)])) == text_of(run([block(1, 3), block(0, 4)]))
+
+
+def test_one_fact_is_one_line() -> None:
+    before = text_of(run([block(0, 3), block(1, 4)])).splitlines()
+    after = text_of(run([block(0, 3), block(1, 4, loads=3)])).splitlines()
+    differ = [(a, b) for a, b in zip(before, after, strict=True) if a != b]
+    assert differ == [("loads = 4", "loads = 5"), ("loads = 2", "loads = 3")]  # total, kernel
+
+
+def test_layers_that_do_the_same_are_one_line() -> None:
+    both = replace(block(0, 3), origins=(*block(0, 3).origins, *block(1, 4).origins))
+    assert facts.plain(run([both]), ())["kernels"][0]["operators"] == [
+        {
+            "in": "blocks.*.norm",
+            "layers": "0-1",
+            "shape": [48, 2048, 512],
+            "ops": "add.Tensor, mul.Tensor",
+        }
+    ]
+
+
+def test_who_makes_what_a_kernel_reads() -> None:
+    def buffer(name: str, role: Any) -> Buffer:
+        return Buffer("x", name, role, "float32", (1,), (1,), 4)
+
+    one = kernel("sum_0", buffers=(buffer("buf0", "output"),))
+    two = kernel("sum_1", buffers=(buffer("buf0", "input"), buffer("buf1", "output")))
+    tables = facts.plain(run([one, two]), ())["kernels"]
+    assert sorted(table.get("reads", []) for table in tables) in ([[], ["sum"]], [[], ["sum#2"]])
+    entry = file.read(text_of(run([one, two])), "file")["norm@h100"].entry()
+    made = {b.name: k.name for k in entry.run.kernels for b in k.buffers if b.is_written}
+    read = {k.name: made[b.name] for k in entry.run.kernels for b in k.buffers if b.is_read}
+    assert list(read.items()) in ([("sum#2", "sum")], [("sum", "sum#2")])
+
+
+def test_another_build_python_or_perfcli_is_no_change() -> None:
+    head = run([block(0, 3)])
+    other = replace(head.environment, torch="2.13.0+cpu", python="3.12.1", perfcli="9")
+    plain = facts.plain(head, ())
+    assert facts.unchanged(plain, facts.plain(replace(head, environment=other), ()))
+    newer = replace(head.environment, torch="2.14.0")
+    assert not facts.unchanged(plain, facts.plain(replace(head, environment=newer), ()))
+    assert not facts.unchanged(plain, facts.plain(run([block(0, 3, loads=9)]), ()))
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "says"),
+    [
+        ("format = 1\n[checks", PerfcliError, "is not TOML"),
+        ("x = 1", PerfcliError, "no baseline of perfcli"),
+        ('format = 1\nchecks = "x"', PerfcliError, "no baseline of perfcli"),
+        ("format = 2", NotComparable, "has format 2, this perfcli reads up to 1"),
+        ('format = 1\n[checks.a]\ncreated = "x"', PerfcliError, "check a is broken"),
+        ("format = 1\n[checks.a]\nreason = 'x'", PerfcliError, "'created' is missing"),
+        ("format = 1\n[checks]\na = 3", PerfcliError, "check a is broken"),
+    ],
+)
+def test_what_is_no_baseline(text: str, error: type[PerfcliError], says: str) -> None:
+    with pytest.raises(error, match=says) as caught:
+        file.read(text, "perfcli-baseline.toml")
+    assert "perfcli-baseline.toml" in str(caught.value)
+
+
+def test_a_line_that_somebody_broke_names_the_check() -> None:
+    text = text_of(run([kernel("a", origins=origins("mul"))])).replace("launches = 1", "x = 1", 2)
+    with pytest.raises(PerfcliError, match=r"check norm@h100 is broken \('launches' is missing\)"):
+        file.read(text, "file")

@@ -1,0 +1,55 @@
+"""Whose files a base imports, and where it finds its own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from perfcli.errors import PerfcliError
+from perfcli.gate.revision import Revision, looking_in
+from perfcli.workflow.obtain import How, workshop
+from perfcli.workflow.request import Question, Side, make_jobs
+
+
+@pytest.fixture
+def revision(tmp_path: Path) -> Revision:
+    package = tmp_path / "repo" / "src" / "package" / "inner"
+    package.mkdir(parents=True)
+    for folder in (package, package.parent):
+        (folder / "__init__.py").touch()
+    (package / "act.py").touch()
+    (tmp_path / "repo" / "model.py").touch()
+    return Revision("main", "abc", tmp_path / "repo", tmp_path / "worktree")
+
+
+def test_files_of_the_users_checkout_are_foreign(revision: Revision, tmp_path: Path) -> None:
+    inside = revision.root / "src" / "package" / "inner" / "act.py"
+    link = tmp_path / "link.py"
+    os.symlink(inside, link)
+    sources = [str(revision.folder / "model.py"), str(inside), "/usr/lib/x.py", str(link)]
+    assert revision.foreign(sources) == [inside, inside]
+
+
+def test_where_the_revision_has_the_same_packages(revision: Revision) -> None:
+    inner = revision.root / "src" / "package" / "inner"
+    files = [inner / "act.py", inner / "__init__.py", revision.root / "model.py"]
+    assert revision.import_folders(files) == [revision.folder / "src", revision.folder]
+
+
+def test_a_file_has_its_place_in_the_revision(revision: Revision) -> None:
+    assert revision.place(revision.root / "model.py") == revision.folder / "model.py"
+    with pytest.raises(PerfcliError, match="is not in the repository"):
+        revision.place(Path("/usr/model.py"))
+
+
+def test_python_looks_in_these_folders_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/own")
+    how = How(fake=True)
+    (job,) = make_jobs(Question("softmax", target="h100"), [Side()], workshop(how).probe)
+    other = looking_in(job, [tmp_path])
+    assert other.request.variant.env == {"PYTHONPATH": f"{tmp_path}{os.pathsep}/own"}
+    assert other.fingerprint != job.fingerprint

@@ -1,0 +1,103 @@
+"""Whose frames are shown of an error, and whose fault it is."""
+
+from __future__ import annotations
+
+import json
+import linecache
+from collections.abc import Callable
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+import pytest
+
+import perfcli
+from perfcli.errors import UserCodeFailed
+from perfcli.loading import tracebacks
+
+OURS = str(Path(perfcli.__file__).parent / "measure" / "made_up.py")
+USERS = "/home/me/model.py"
+
+
+def function(file: str, text: str, **names: Any) -> Callable[[], object]:
+    """A function ``f`` whose code says it is from this file."""
+    scope: dict[str, Any] = dict(names)
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    exec(compile(text, file, "exec"), scope)
+    made: FunctionType = scope["f"]
+    return made
+
+
+def raised(call: Callable[[], object]) -> BaseException:
+    try:
+        call()
+    except Exception as error:
+        # The frame of this file is none of the user's.
+        return error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
+    raise AssertionError("nothing was raised")
+
+
+def through(inner: Callable[[], object], file: str, name: str) -> Callable[[], object]:
+    return function(file, f"def f():\n    return inner()  # {name}\n", inner=inner)
+
+
+def frames(detail: str) -> list[str]:
+    return [line.split('"')[1] for line in detail.splitlines() if line.startswith("  File")]
+
+
+def test_a_step_that_raises_shows_the_users_frames_alone() -> None:
+    failing = function(USERS, "def f():\n    raise ValueError('got 4')\n")
+    for name in ("forward", "call", "again"):
+        failing = through(through(failing, USERS, name), OURS, name)
+    error = raised(failing)
+    assert set(frames(tracebacks.shown(error))) == {USERS}
+    assert tracebacks.shown(error).endswith("ValueError: got 4")
+    assert tracebacks.is_users_fault(error)
+
+
+def test_where_no_frame_is_the_users_the_last_ones_are_shown() -> None:
+    failing = function(OURS, "def f():\n    return {}['key']\n")
+    for number in range(9):
+        failing = through(failing, OURS, str(number))
+    error = raised(failing)
+    lines = tracebacks.shown(error).splitlines()
+    assert frames(tracebacks.shown(error)) == [OURS] * tracebacks.LAST_FRAMES
+    assert lines[0].startswith("Traceback")
+    assert lines[-1] == "KeyError: 'key'"
+    assert len(lines) <= 8
+    assert not tracebacks.is_users_fault(error)
+
+
+def test_a_fault_of_ours_below_the_users_code_is_ours() -> None:
+    failing = through(function(OURS, "def f():\n    return 1 / 0\n"), USERS, "forward")
+    assert not tracebacks.is_users_fault(raised(through(failing, OURS, "step")))
+
+
+def test_pythons_own_frames_are_nobodys() -> None:
+    error = raised(through(lambda: json.loads("{"), OURS, "ours"))
+    files = frames(tracebacks.users_traceback(error))
+    assert files == [__file__]  # the lambda
+    error = raised(function(OURS, "def f():\n    import json\n    json.loads('{')\n"))
+    assert frames(tracebacks.users_traceback(error)) == []
+    assert not tracebacks.is_users_fault(error)
+
+
+def test_generated_code_is_nobodys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/tmp/inductor")
+    for file in ("/tmp/inductor/ab/cab.py", "<eval_with_key>.3", "<frozen runpy>"):
+        assert not tracebacks.is_users_fault(raised(function(file, "def f():\n    1 / 0\n")))
+
+
+def test_installed_packages_are_the_users() -> None:
+    """Of those the model may be made."""
+    python = Path(json.__file__).parents[1]
+    package = str(python / "site-packages" / "models" / "net.py")
+    assert tracebacks.is_users_fault(raised(function(package, "def f():\n    1 / 0\n")))
+
+
+def test_an_error_is_one_line_and_the_users_part() -> None:
+    error = raised(through(function(USERS, "def f():\n    1 / 0\n"), OURS, "ours"))
+    told = tracebacks.failed("the model failed", error)
+    assert isinstance(told, UserCodeFailed)
+    assert str(told) == "the model failed: ZeroDivisionError: division by zero"
+    assert frames(told.detail) == [USERS]

@@ -1,0 +1,290 @@
+"""Runs as files: what goes in comes out, and nothing half-written is ever seen."""
+
+from __future__ import annotations
+
+import errno
+import json
+import multiprocessing
+import os
+import resource
+import subprocess
+import sys
+import textwrap
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from handmade import kernel, run
+
+from perfcli.blobs import blob_id, pack, unpack
+from perfcli.errors import PerfcliError
+from perfcli.model import Bundle, Run
+from perfcli.storing import store
+
+
+def bundle(id: str = "261121-120000-aaaa", texts: int = 3, **more: object) -> Bundle:
+    texts_of = [f"kernel {n} é\n" * 50 for n in range(texts)]
+    blobs = {blob_id(text): pack(text) for text in texts_of}
+    made = run([kernel("a", "mul", stack=8), kernel("b", "add")], id=id)
+    return Bundle(replace(made, **more), blobs)  # type: ignore[arg-type]
+
+
+def stored(tmp_path: Path, **more: object) -> Path:
+    return store.save(bundle(**more), tmp_path / ".perfcli" / "runs")  # type: ignore[arg-type]
+
+
+def blobs(path: Path) -> object:
+    return json.loads(path.read_text())["blobs"]
+
+
+def test_a_bundle_comes_back_equal(tmp_path: Path) -> None:
+    given = bundle()
+    path = tmp_path / "run.json"
+    store.write(given, path)
+    assert store.read(path) == given.run
+    assert blobs(path) == given.blobs
+    for name, packed in given.blobs.items():
+        assert store.read_blob(path, name) == unpack(packed)
+
+
+def test_a_file_is_plain_json_and_survives_other_json_tools(tmp_path: Path) -> None:
+    path = stored(tmp_path)
+    path.write_text(json.dumps(json.loads(path.read_text()), indent=4))
+    assert store.read(path) == bundle().run
+    assert blobs(path) == bundle().blobs
+    assert [s.header.id for s in store.runs(path.parent)] == [bundle().run.id]
+
+
+def test_empty_blobs(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    store.write(bundle(texts=0), path)
+    assert blobs(path) == {}
+
+
+def test_listing_reads_the_first_line_only(tmp_path: Path) -> None:
+    path = stored(tmp_path)
+    first = path.read_bytes().split(b"\n")[0]
+    path.write_bytes(first + b"\nnot JSON any more")
+    assert [s.header.kernels for s in store.runs(path.parent)] == [2]
+
+
+# --- broken files ----------------------------------------------------------------------------
+
+
+def complaint(path: Path) -> str:
+    with pytest.raises(PerfcliError) as caught:
+        store.read(path)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert str(path) in message
+    return message
+
+
+def test_every_truncation_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    store.write(bundle(), path)
+    whole = path.read_bytes().rstrip()
+    for length in range(0, len(whole), 97):
+        path.write_bytes(whole[:length])
+        with pytest.raises(PerfcliError):
+            store.read(path)
+    path.write_bytes(whole[:-1])
+    assert "truncated" in complaint(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"", "empty"),
+        (b"hello", "not a run"),
+        (b"\xff\xfe\x00", "not a run"),
+        (b"[1, 2]", "not a run"),
+        (b"{}", "JSON but not a run"),
+        (b'{"perfcli":"run","format":"one"}', "broken"),
+        (b'{"perfcli":"run","format":1}', "broken"),
+        (b'{"perfcli":"run","format":1,"run":{"id":7}}', "broken"),
+        (b'{"perfcli":"run","format":99,"run":{}}', "format 99"),
+    ],
+)
+def test_a_foreign_file_gets_one_line(tmp_path: Path, content: bytes, expected: str) -> None:
+    path = tmp_path / "run.json"
+    path.write_bytes(content)
+    assert expected in complaint(path)
+
+
+def test_a_newer_format_says_what_to_do(tmp_path: Path) -> None:
+    path = stored(tmp_path)
+    path.write_bytes(path.read_bytes().replace(b'"format":1', b'"format":2', 1))
+    assert "upgrade perfcli" in complaint(path)
+    assert store.runs(path.parent) == []
+
+
+def test_a_damaged_text_is_noticed(tmp_path: Path) -> None:
+    path = stored(tmp_path)
+    document = json.loads(path.read_text())
+    names = sorted(document["blobs"])
+    document["blobs"][names[0]] = document["blobs"][names[1]]
+    path.write_text(json.dumps(document))
+    with pytest.raises(PerfcliError, match="does not match its hash"):
+        store.read_blob(path, names[0])
+    assert store.read(path) == bundle().run
+    document["blobs"][names[0]] = "AAAA"
+    path.write_text(json.dumps(document))
+    with pytest.raises(PerfcliError, match="damaged"):
+        store.read_blob(path, names[0])
+
+
+def test_a_missing_text_and_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(PerfcliError, match="does not hold"):
+        store.read_blob(stored(tmp_path), "0" * 64)
+    assert "no such file" in complaint(tmp_path / "nowhere.json")
+    assert "can't read" in complaint(tmp_path)
+
+
+# --- interrupted writes ----------------------------------------------------------------------
+
+
+def nothing_left(folder: Path) -> bool:
+    return not any(path.is_file() for path in folder.rglob("*"))
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(PerfcliError, match="no space left"):
+        stored(tmp_path)
+    assert nothing_left(tmp_path)
+
+
+def test_a_write_that_the_kernel_really_refuses(tmp_path: Path) -> None:
+    """A file-size limit is the one full disk that needs no privileges to arrange."""
+    code = f"""
+    import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+    import resource, signal
+    from pathlib import Path
+    from handmade import kernel, run
+    from perfcli import store
+    from perfcli.model import Bundle
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
+    store.save(Bundle(run([kernel(str(n)) for n in range(50)]), {{}}), Path({str(tmp_path)!r}))
+    """
+    process = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False
+    )
+    assert "PerfcliError: no space left" in process.stderr
+    assert nothing_left(tmp_path)
+
+
+def test_an_interrupted_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(descriptor: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        stored(tmp_path)
+    assert nothing_left(tmp_path)
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / ".perfcli").write_text("a file is in the way")
+    with pytest.raises(PerfcliError, match="can't write"):
+        stored(tmp_path)
+
+
+def test_a_failed_write_keeps_the_earlier_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = stored(tmp_path)
+    monkeypatch.setattr(os, "replace", lambda a, b: (_ for _ in ()).throw(OSError(5, "I/O error")))
+    with pytest.raises(PerfcliError):
+        stored(tmp_path, scenario="softmax")
+    assert store.read(path).scenario == "rmsnorm"
+
+
+# --- the folder ------------------------------------------------------------------------------
+
+
+def test_ids_sort_by_time_and_differ() -> None:
+    early = store.new_id(datetime(2026, 11, 21, 9, 0, 0, tzinfo=UTC))
+    late = store.new_id(datetime(2027, 1, 2, 3, 4, 5, tzinfo=UTC))
+    assert early.startswith("261121-090000-")
+    assert early < late
+    # Two of 200 within one second meet by chance in 1 of 85 tries, ten never.
+    assert len({store.new_id() for _ in range(200)}) > 195
+
+
+def test_runs_are_listed_by_time_and_found(tmp_path: Path) -> None:
+    folder = stored(tmp_path, id="b", created="2026-01-02", fingerprint="f").parent
+    stored(tmp_path, id="a", created="2026-01-03", fingerprint="f")
+    stored(tmp_path, id="c", created="2026-01-01", fingerprint="g")
+    assert [s.header.id for s in store.runs(folder)] == ["c", "b", "a"]
+    newest = store.find("f", folder)
+    assert newest is not None
+    assert newest.header.id == "a"
+    assert newest.header.spilled_words == 2
+    assert store.find("h", folder) is None
+
+
+def test_an_absent_store_is_empty(tmp_path: Path) -> None:
+    assert store.runs(tmp_path / "no") == []
+    assert store.locate("261121", tmp_path / "no") is None
+
+
+def test_a_listing_skips_what_it_cannot_read(tmp_path: Path) -> None:
+    folder = stored(tmp_path).parent
+    (folder / "broken.json").write_text('{"perfcli":"run"')
+    (folder / "other.json").write_text("{}")
+    (folder / "gone.json").symlink_to(folder / "nowhere")
+    (folder / ".half.tmp").write_text("x")
+    assert len(store.runs(folder)) == 1
+
+
+def test_a_run_is_located_by_path_id_and_beginning(tmp_path: Path) -> None:
+    path = stored(tmp_path, id="261121-120000-aaaa")
+    folder = path.parent
+    stored(tmp_path, id="261121-120000-aabb")
+    assert store.locate(str(path), folder) == path
+    assert store.locate("261121-120000-aaaa", folder) == path
+    assert store.locate("261121-120000-aaa", folder) == path
+    assert store.locate("rmsnorm", folder) is None
+    assert store.locate("../x", folder) is None
+    assert store.locate("", folder) is None
+    with pytest.raises(PerfcliError, match="2 runs"):
+        store.locate("2611", folder)
+
+
+def test_the_store_keeps_out_of_commits(tmp_path: Path) -> None:
+    stored(tmp_path)
+    assert (tmp_path / ".perfcli" / ".gitignore").read_text() == "*\n"
+
+
+def _save_many(folder: Path, first: int) -> None:
+    for number in range(first, first + 20):
+        store.save(bundle(id=f"run{number}"), folder)
+
+
+def test_writers_at_the_same_time(tmp_path: Path) -> None:
+    folder = tmp_path / ".perfcli" / "runs"
+    context = multiprocessing.get_context("fork")
+    writers = [context.Process(target=_save_many, args=(folder, 100 * n)) for n in range(4)]
+    for writer in writers:
+        writer.start()
+    while any(writer.is_alive() for writer in writers):
+        assert all(isinstance(store.read(s.path), Run) for s in store.runs(folder))
+    for writer in writers:
+        writer.join()
+    assert len(store.runs(folder)) == 80
+    assert not list(folder.glob("*.tmp")) and not list(folder.glob(".*.tmp"))
+
+
+def test_a_listing_is_cheap_in_memory(tmp_path: Path) -> None:
+    folder = stored(tmp_path, texts=2000).parent
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(50):
+        store.runs(folder)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000
