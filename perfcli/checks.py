@@ -24,7 +24,7 @@ GB = 1e9
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class _Check:
     """One line: what was looked at, what was found, and what to do if that is not good."""
 
     name: str
@@ -33,7 +33,7 @@ class Check:
     advice: str = ""
 
 
-def render(checks: list[Check], *, color: bool = False) -> str:
+def render(checks: list[_Check], *, color: bool = False) -> str:
     """The checks as lines; advice stands below the line it belongs to."""
     width = max(len(check.name) for check in checks)
     colors = {"ok": "32", "warning": "33", "failed": "31"}
@@ -51,77 +51,77 @@ def render(checks: list[Check], *, color: bool = False) -> str:
     return "\n".join(lines) + "\n"
 
 
-def examine(python: str | None, environ: Mapping[str, str]) -> Iterator[Check]:
+def examine(python: str | None, environ: Mapping[str, str]) -> Iterator[_Check]:
     """All checks in order; one that fails does not keep the others from running."""
     cache = environment.cache_dir(environ)
     try:
         interpreter = environment.probe(python, needs_triton=False)
     except PerfcliError as error:
         found, _, advice = str(error).partition(": ")
-        yield Check("torch", "failed", found, advice)
-        yield check_compiler(built=False)
+        yield _Check("torch", "failed", found, advice)
+        yield _check_compiler(built=False)
     else:
-        yield Check("python", "ok", f"{interpreter.version} ({interpreter.path})")
-        yield check_torch(interpreter)
-        yield check_triton(interpreter)
-        yield from (check_tool(interpreter, name) for name in TOOLS if interpreter.tools)
+        yield _Check("python", "ok", f"{interpreter.version} ({interpreter.path})")
+        yield _check_torch(interpreter)
+        yield _check_triton(interpreter)
+        yield from (_check_tool(interpreter, name) for name in TOOLS if interpreter.tools)
         library = shim.library_path(
             shim.TorchInstallation(interpreter.torch_dir, interpreter.torch), cache
         )
-        yield check_compiler(built=library.exists())
-        yield check_shim(library)
-    yield check_folder("cache folder", cache, "set PERFCLI_CACHE_DIR to a folder that can")
-    yield check_folder("run folder", store.FOLDER, "change to a folder that can")
-    yield check_gpu()
-    yield check_disk(cache)
-    yield check_memory()
-    yield from check_variables(environ)
+        yield _check_compiler(built=library.exists())
+        yield _check_shim(library)
+    yield _check_folder("cache folder", cache, "set PERFCLI_CACHE_DIR to a folder that can")
+    yield _check_folder("run folder", store.FOLDER, "change to a folder that can")
+    yield _check_gpu()
+    yield _check_disk(cache)
+    yield _check_memory()
+    yield from _check_variables(environ)
 
 
-def check_torch(interpreter: Interpreter) -> Check:
+def _check_torch(interpreter: Interpreter) -> _Check:
     build = f"CUDA {interpreter.cuda} build" if interpreter.cuda else "CPU build"
     warning = environment.torch_warning(interpreter.torch)
     if warning:
-        return Check("torch", "warning", f"{interpreter.torch}, {build}", warning)
-    return Check("torch", "ok", f"{interpreter.torch}, {build}, tested")
+        return _Check("torch", "warning", f"{interpreter.torch}, {build}", warning)
+    return _Check("torch", "ok", f"{interpreter.torch}, {build}, tested")
 
 
-def check_triton(interpreter: Interpreter) -> Check:
+def _check_triton(interpreter: Interpreter) -> _Check:
     if interpreter.triton is None:
         advice = f"{interpreter.path} -m pip install triton (--device cpu works without)"
-        return Check("triton", "failed", "not installed", advice)
-    return Check("triton", "ok", interpreter.triton)
+        return _Check("triton", "failed", "not installed", advice)
+    return _Check("triton", "ok", interpreter.triton)
 
 
-def check_tool(interpreter: Interpreter, name: str) -> Check:
+def _check_tool(interpreter: Interpreter, name: str) -> _Check:
     """A program of the triton wheel: it must be there and run."""
     path = (interpreter.tools or Path()) / name
     version = _first_line_with("release", [str(path), "--version"])
     if version is None:
         advice = f"reinstall triton: {interpreter.path} -m pip install --force-reinstall triton"
-        return Check(name, "failed", f"{path} is missing or does not run", advice)
-    return Check(name, "ok", version.partition("release ")[2] or version)
+        return _Check(name, "failed", f"{path} is missing or does not run", advice)
+    return _Check(name, "ok", version.partition("release ")[2] or version)
 
 
-def check_compiler(*, built: bool) -> Check:
+def _check_compiler(*, built: bool) -> _Check:
     compiler = shim.compiler()
     version = _first_line_with("", [compiler, "--version"]) if compiler else None
     if version is not None:
-        return Check("C++ compiler", "ok", f"{version} ({compiler})")
+        return _Check("C++ compiler", "ok", f"{version} ({compiler})")
     found = f"{compiler} does not run" if compiler else "none of $CXX, g++, c++, clang++"
     advice = "install one (apt-get install g++) or set CXX"
     if built:
         advice += "; the shim is built already, only --device cpu and another torch need it"
-    return Check("C++ compiler", "warning" if built else "failed", found, advice)
+    return _Check("C++ compiler", "warning" if built else "failed", found, advice)
 
 
-def check_shim(library: Path) -> Check:
+def _check_shim(library: Path) -> _Check:
     if library.exists():
-        return Check("device shim", "ok", f"built ({library})")
-    return Check("device shim", "ok", "not built yet: the first compilation does it (2 s)")
+        return _Check("device shim", "ok", f"built ({library})")
+    return _Check("device shim", "ok", "not built yet: the first compilation does it (2 s)")
 
 
-def check_folder(name: str, folder: Path, otherwise: str) -> Check:
+def _check_folder(name: str, folder: Path, otherwise: str) -> _Check:
     """Whether files can be made in a folder, or in the nearest one above it that exists."""
     place = folder.absolute()
     while not place.exists():
@@ -130,21 +130,21 @@ def check_folder(name: str, folder: Path, otherwise: str) -> Check:
         with tempfile.TemporaryFile(dir=place):
             pass
     except OSError as error:
-        return Check(name, "failed", f"{place} can't be written: {error.strerror}", otherwise)
+        return _Check(name, "failed", f"{place} can't be written: {error.strerror}", otherwise)
     if place != folder.absolute():
-        return Check(name, "ok", f"{folder} (not made yet)")
-    return Check(name, "ok", f"{folder}, {units.size(_size(folder))}")
+        return _Check(name, "ok", f"{folder} (not made yet)")
+    return _Check(name, "ok", f"{folder}, {units.size(_size(folder))}")
 
 
-def check_gpu() -> Check:
+def _check_gpu() -> _Check:
     if not targets.has_gpu():
-        return Check("GPU", "ok", "none: everything but the time works, with --target")
+        return _Check("GPU", "ok", "none: everything but the time works, with --target")
     gpu = targets.this_gpu()
     version = driver.driver_version() or "unknown"
-    return Check("GPU", "ok", f"{gpu.description} ({gpu.arch}), driver {version}")
+    return _Check("GPU", "ok", f"{gpu.description} ({gpu.arch}), driver {version}")
 
 
-def check_disk(folder: Path) -> Check:
+def _check_disk(folder: Path) -> _Check:
     place = folder.absolute()
     while not place.exists():
         place = place.parent
@@ -152,27 +152,27 @@ def check_disk(folder: Path) -> Check:
     found = f"{units.size(free)} free at {place}"
     if free < 2 * GB:
         status: Status = "failed" if free < 0.2 * GB else "warning"
-        return Check("disk", status, found, "compiled kernels need about 1 GB: free some")
-    return Check("disk", "ok", found)
+        return _Check("disk", status, found, "compiled kernels need about 1 GB: free some")
+    return _Check("disk", "ok", found)
 
 
-def check_memory(meminfo: Path = Path("/proc/meminfo")) -> Check:
+def _check_memory(meminfo: Path = Path("/proc/meminfo")) -> _Check:
     available = _available_memory(meminfo)
     if available is None:
-        return Check("memory", "warning", "not known")
+        return _Check("memory", "warning", "not known")
     found = f"{units.size(available)} available"
     if available < 3 * GB:
-        return Check("memory", "warning", found, "two workers need up to 3 GB: use --jobs 1")
-    return Check("memory", "ok", found)
+        return _Check("memory", "warning", found, "two workers need up to 3 GB: use --jobs 1")
+    return _Check("memory", "ok", found)
 
 
-def check_variables(environ: Mapping[str, str]) -> Iterator[Check]:
+def _check_variables(environ: Mapping[str, str]) -> Iterator[_Check]:
     """Variables that would change the code, and that workers are not given."""
     everything = environment.relevant_variables(environ)
     kept = environment.clean_environment(everything, {})
     for name in everything.keys() - kept.keys():
         advice = f"workers don't see it; to compare with it use -a or -b {name}={environ[name]}"
-        yield Check("variable", "warning", f"{name} is set", advice)
+        yield _Check("variable", "warning", f"{name} is set", advice)
 
 
 def _available_memory(meminfo: Path) -> int | None:

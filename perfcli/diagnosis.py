@@ -111,7 +111,7 @@ def _order(finding: Finding) -> tuple[int, bool, int, bool, int, str, float]:
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class _Family:
     """Findings about the same, as indices into those of base and head: one code, and kernels that
     were matched. A split kernel's finding may go on as two, those of fused kernels as one."""
 
@@ -121,10 +121,10 @@ class Family:
 
 def families(
     comparison: Comparison, base: Sequence[Finding], head: Sequence[Finding]
-) -> list[Family]:
+) -> list[_Family]:
     """Every finding of both sides, in exactly one family. Findings without kernels belong together
     by their subject; those that name the base's kernels on both sides, by these."""
-    family_of: dict[Hashable, Family] = {}
+    family_of: dict[Hashable, _Family] = {}
     matches = [group.match for group in comparison.groups]
     base_groups = {index: number for number, m in enumerate(matches) for index in m.base}
     head_groups = {index: number for number, m in enumerate(matches) for index in m.head}
@@ -144,9 +144,9 @@ def _keys(finding: Finding, groups: Mapping[int, int]) -> list[Hashable]:
     return [(finding.code, "group", groups.get(index)) for index in finding.kernels]
 
 
-def _joined(family_of: dict[Hashable, Family], keys: Sequence[Hashable]) -> Family:
+def _joined(family_of: dict[Hashable, _Family], keys: Sequence[Hashable]) -> _Family:
     """The one family of all these keys; what belonged to several of them goes together."""
-    first, *others = {id(f): f for key in keys if (f := family_of.get(key))}.values() or [Family()]
+    first, *others = {id(f): f for key in keys if (f := family_of.get(key))}.values() or [_Family()]
     for other in others:
         first.base.extend(other.base)
         first.head.extend(other.head)

@@ -31,7 +31,7 @@ from ._rows.judgement import allowance_line, check_name, limit_line, limit_of, o
 from ._rows.places import Place, place, without_root
 
 
-def computed(kernels: Sequence[KernelFacts]) -> list[str]:
+def _computed(kernels: Sequence[KernelFacts]) -> list[str]:
     """What kernels compute: operators and modules of the model. Without provenance, their names
     without the number."""
     nodes = {
@@ -42,10 +42,10 @@ def computed(kernels: Sequence[KernelFacts]) -> list[str]:
     return sorted(nodes | bare) + sorted(graphs)
 
 
-def fingerprint(identifier: str, check: str, subject: str, kernels: Sequence[KernelFacts]) -> str:
+def _fingerprint(identifier: str, check: str, subject: str, kernels: Sequence[KernelFacts]) -> str:
     """SHA-256 (hex, the first 32 digits)."""
     without_lines = re.sub(r":\d+\b", "", subject)
-    parts = [identifier, check, without_lines, computed(kernels)]
+    parts = [identifier, check, without_lines, _computed(kernels)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
@@ -249,7 +249,7 @@ def _finding(
 def document(result: Result, rules: Sequence[str], occurrences: Occurrences) -> dict[str, Any]:
     """A ``result`` object (SARIF 2.1.0, 3.27). ``rules``: identifiers in the order in which the
     tool lists them."""
-    print_ = fingerprint(result.identifier, result.check, result.subject, result.kernels)
+    print_ = _fingerprint(result.identifier, result.check, result.subject, result.kernels)
     numbered = occurrences.numbered(print_)
     found: dict[str, Any] = {
         "ruleId": result.identifier,

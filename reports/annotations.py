@@ -20,13 +20,13 @@ MOST_TEXT = 1000
 _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 
 
-def render(judgement: Judgement) -> str:
+def _render(judgement: Judgement) -> str:
     """A line each; where there are more than fit, the last says how many more."""
     lines = list(_lines(judgement))
     if len(lines) > MOST:
         more = units.plural(len(lines) - MOST + 1, "more annotation")
         text = f"{more}: the step summary and the other reports have them all"
-        lines = [*lines[: MOST - 1], command("notice", "perfcli", text)]
+        lines = [*lines[: MOST - 1], _command("notice", "perfcli", text)]
     return without_root("".join(f"{line}\n" for line in lines), judgement.root)
 
 
@@ -36,18 +36,18 @@ def _lines(judgement: Judgement) -> Iterator[str]:
     found = [r for r in results(judgement) if r.allowance is None and not r.follows]
     for judged in judgement.checks:
         if judged.outcome == "fault":
-            yield command("error", _title(judged), judged.fault or judged.reason)
+            yield _command("error", _title(judged), judged.fault or judged.reason)
     covered = {result.check for result in found if result.level == "error"}
     for judged in judgement.checks:
         name = without_root(check_name(judged), judgement.root)
         if judged.outcome == "fail" and name not in covered:
-            yield command("error", _title(judged), judged.reason)
+            yield _command("error", _title(judged), judged.reason)
     yield from (_result(each) for each in found if each.level == "error")
     for judged in judgement.checks:
         if judged.outcome == "unsure":
-            yield command("warning", _title(judged), judged.reason)
+            yield _command("warning", _title(judged), judged.reason)
     yield from (_result(each) for each in found if each.level != "error")
-    yield from (command("warning", "perfcli", each) for each in judgement.warnings)
+    yield from (_command("warning", "perfcli", each) for each in judgement.warnings)
 
 
 def _title(judged: Judged) -> str:
@@ -58,10 +58,10 @@ def _result(result: Result) -> str:
     where = result.place if result.place is not None and result.place.inside else None
     title = f"{result.identifier} {result.check}"
     place = (where.path, where.line) if where else ("", None)
-    return command(_COMMANDS[result.level], title, result.text, *place)
+    return _command(_COMMANDS[result.level], title, result.text, *place)
 
 
-def command(kind: str, title: str, text: str, file: str = "", line: int | None = None) -> str:
+def _command(kind: str, title: str, text: str, file: str = "", line: int | None = None) -> str:
     """``::error file=model.py,line=3,title=…::message``, in one line whatever the texts hold."""
     properties = [("file", file), ("line", str(line or "") if file else ""), ("title", title)]
     given = ",".join(f"{name}={_property(value)}" for name, value in properties if value)
@@ -83,4 +83,4 @@ def _property(text: str) -> str:
     return _data(one_line(text)).replace(":", "%3A").replace(",", "%2C")
 
 
-ANNOTATIONS = Document("annotations", ".txt", render)
+ANNOTATIONS = Document("annotations", ".txt", _render)

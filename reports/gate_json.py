@@ -26,7 +26,7 @@ FORMAT = 1
 _OF_ONE_RUN = ("id", "created", "compile_seconds", "notes")
 
 
-def render(judgement: Judgement) -> str:
+def _render(judgement: Judgement) -> str:
     document = {
         "perfcli": "gate",
         "format": FORMAT,
@@ -125,4 +125,4 @@ def _run(document: dict[str, Any], run: Run) -> dict[str, Any]:
     return kept
 
 
-GATE = Document("gate_json", ".json", render)
+GATE = Document("gate_json", ".json", _render)

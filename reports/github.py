@@ -10,8 +10,8 @@ from ._markdown.document import document
 MOST_BYTES = 1024 * 1024
 
 
-def render(judgement: Judgement) -> str:
+def _render(judgement: Judgement) -> str:
     return document(judgement, MOST_BYTES, lambda text: len(text.encode()))
 
 
-GITHUB = Document("github", ".md", render)
+GITHUB = Document("github", ".md", _render)

@@ -10,8 +10,8 @@ from perfcli.model import Document, Judgement
 from ._html.page import page
 
 
-def render(judgement: Judgement) -> str:
+def _render(judgement: Judgement) -> str:
     return page(judgement)
 
 
-DOCUMENT = Document("html", ".html", render)
+DOCUMENT = Document("html", ".html", _render)

@@ -34,7 +34,7 @@ from perfcli.model import (
 )
 
 
-def beside_document(comparison: Comparison, beside: Beside) -> dict[str, Any]:
+def _beside_document(comparison: Comparison, beside: Beside) -> dict[str, Any]:
     """``explained_by`` are codes; the findings themselves are the comparison's."""
     found = [comparison.findings[number].code for number in beside.explained]
     return {
@@ -72,7 +72,7 @@ def _totals(totals: Totals) -> dict[str, Any]:
     }
 
 
-def timing_document(timing: Timing) -> dict[str, Any]:
+def _timing_document(timing: Timing) -> dict[str, Any]:
     """The statistics; raw values stay in the measurement's file."""
     return {
         "measurement": timing.measurement or None,
@@ -206,10 +206,10 @@ def render(comparison: Comparison) -> str:
         "totals": {change.metric: _change(change) for change in comparison.totals},
         "groups": [_group(group, comparison) for group in comparison.groups],
         "findings": [_finding(finding) for finding in comparison.findings],
-        "timing": timing_document(comparison.timing) if comparison.timing else None,
+        "timing": _timing_document(comparison.timing) if comparison.timing else None,
     }
     if comparison.beside is not None:
-        document["beside"] = beside_document(comparison, comparison.beside)
+        document["beside"] = _beside_document(comparison, comparison.beside)
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 

@@ -40,7 +40,7 @@ _STATES: dict[str, State] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class _Case:
     """One test case. ``message``: why it did not pass, in one line; ``text``: all that is to be
     said."""
 
@@ -52,7 +52,7 @@ class Case:
     text: str = ""
 
 
-def cases(judged: Judged) -> list[Case]:
+def _cases(judged: Judged) -> list[_Case]:
     """With names that differ; the check's own first."""
     found = [_check(judged)]
     if judged.comparison is not None:
@@ -62,7 +62,7 @@ def cases(judged: Judged) -> list[Case]:
     return list(_told_apart(found))
 
 
-def _told_apart(found: Sequence[Case]) -> Iterator[Case]:
+def _told_apart(found: Sequence[_Case]) -> Iterator[_Case]:
     """A name that occurs again gets a number."""
     seen: Counter[str] = Counter()
     for case in found:
@@ -71,31 +71,31 @@ def _told_apart(found: Sequence[Case]) -> Iterator[Case]:
         yield replace(case, name=f"{case.name} ({number})") if number > 1 else case
 
 
-def _check(judged: Judged) -> Case:
+def _check(judged: Judged) -> _Case:
     state = _STATES[judged.outcome]
     reason = one_line(judged.fault or judged.reason)
     name = f"verdict of {check_name(judged)}"
-    return Case(name, state, "regression", "" if state == "passed" else reason, reason)
+    return _Case(name, state, "regression", "" if state == "passed" else reason, reason)
 
 
-def _limit(result: LimitResult) -> Case:
+def _limit(result: LimitResult) -> _Case:
     states: dict[str, State] = {"broken": "failed", "unknown": "skipped"}
     state = states.get(result.state, "passed")
     glob = f" of {result.limit.kernel}" if result.limit.kernel else ""
     on = "" if limit_of(result) == "total" else f": {limit_of(result)}"
     name = f"limit {units.printable(f'{result.limit.metric}{glob}')}{on}"
     line = limit_line(result)
-    return Case(name, state, "limit", "" if state == "passed" else line, line)
+    return _Case(name, state, "limit", "" if state == "passed" else line, line)
 
 
-def _finding(result: FindingResult, comparison: Comparison) -> Case:
+def _finding(result: FindingResult, comparison: Comparison) -> _Case:
     finding = comparison.findings[result.finding]
     line = one_line(f"{label(finding)}: {finding.headline}")
     if result.allowance is not None:
         line += f"; {judgement.allowance_line(result.allowance)}"
     text = "\n".join([line, *finding.evidence, finding.advice]).strip()
     failed = result.state == "broken"
-    return Case(
+    return _Case(
         f"finding {line.split(';')[0]}",
         "failed" if failed else "passed",
         "finding",
@@ -107,7 +107,7 @@ def _finding(result: FindingResult, comparison: Comparison) -> Case:
 # --- groups of kernels -------------------------------------------------------------------------
 
 
-def _groups(judged: Judged, comparison: Comparison) -> Iterator[Case]:
+def _groups(judged: Judged, comparison: Comparison) -> Iterator[_Case]:
     times = {g.group: g for g in comparison.timing.groups} if comparison.timing else {}
     for number, group in enumerate(comparison.groups):
         rows = _group_rows.group_rows(group, comparison)
@@ -120,7 +120,7 @@ def _groups(judged: Judged, comparison: Comparison) -> Iterator[Case]:
         elif _is_unsure(judged, times.get(number)):
             state, reasons = "skipped", [times[number].change.why or "not measured precisely"]
         message = one_line(f"{names}: {'; '.join(reasons)}") if state != "passed" else ""
-        yield Case(
+        yield _Case(
             f"kernel {_named(group, comparison)}",
             state,
             "regression",
@@ -185,10 +185,10 @@ _ELEMENTS: dict[State, str] = {"failed": "failure", "skipped": "skipped", "error
 _KINDS: dict[State, str] = {"skipped": "unsure", "error": "fault"}
 
 
-def render(judgement: Judgement) -> str:
+def _render(judgement: Judgement) -> str:
     root = judgement.root
     suites = [
-        (without_root(check_name(judged), root), [_relative(c, root) for c in cases(judged)])
+        (without_root(check_name(judged), root), [_relative(c, root) for c in _cases(judged)])
         for judged in judgement.checks
     ]
     every = [case for _, found in suites for case in found]
@@ -204,13 +204,13 @@ def render(judgement: Judgement) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
 
 
-def _relative(case: Case, root: str) -> Case:
+def _relative(case: _Case, root: str) -> _Case:
     """With paths relative to the repository."""
     name, message, text = (without_root(t, root) for t in (case.name, case.message, case.text))
     return replace(case, name=name, message=message, text=text)
 
 
-def _counts(found: Sequence[Case]) -> dict[str, str]:
+def _counts(found: Sequence[_Case]) -> dict[str, str]:
     of = Counter(case.state for case in found)
     return {
         "tests": str(len(found)),
@@ -220,7 +220,7 @@ def _counts(found: Sequence[Case]) -> dict[str, str]:
     }
 
 
-def _add(case: Case, suite: Element, classname: str) -> None:
+def _add(case: _Case, suite: Element, classname: str) -> None:
     element = SubElement(suite, "testcase", name=case.name, classname=classname, time="0")
     if case.state == "passed":
         if case.text:
@@ -231,4 +231,4 @@ def _add(case: Case, suite: Element, classname: str) -> None:
     result.text = case.text
 
 
-JUNIT = Document("junit", ".xml", render)
+JUNIT = Document("junit", ".xml", _render)

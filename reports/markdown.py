@@ -11,9 +11,9 @@ from ._markdown.document import document
 MOST_CHARACTERS = 65_536 - 64
 
 
-def render(judgement: Judgement) -> str:
+def _render(judgement: Judgement) -> str:
     """At most ``MOST_CHARACTERS`` long: what is least important is left out, and that is said."""
     return document(judgement, MOST_CHARACTERS, len)
 
 
-MARKDOWN = Document("markdown", ".md", render)
+MARKDOWN = Document("markdown", ".md", _render)

@@ -20,7 +20,7 @@ SCHEMA = (
 MOST_RESULTS = 5000
 
 
-def render(judgement: Judgement) -> str:
+def _render(judgement: Judgement) -> str:
     """The gravest results where there are too many; how many are left out is a notification."""
     found = results(judgement)
     shown = found[:MOST_RESULTS]
@@ -68,4 +68,4 @@ def _invocation(judgement: Judgement, left_out: int) -> dict[str, Any]:
     }
 
 
-SARIF = Document("sarif", ".sarif", render)
+SARIF = Document("sarif", ".sarif", _render)

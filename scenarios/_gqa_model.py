@@ -32,7 +32,7 @@ class Additions:
     """``F.rms_norm``, or the same written out."""
 
 
-class RMSNorm(nn.Module):
+class _RMSNorm(nn.Module):
     def __init__(self, dim: int, additions: Additions) -> None:
         super().__init__()
         self.rms_norm = additions.rms_norm
@@ -42,7 +42,7 @@ class RMSNorm(nn.Module):
         return self.rms_norm(x, (x.size(-1),), self.weight)
 
 
-class MLP(nn.Module):
+class _MLP(nn.Module):
     def __init__(self, dim: int, mult: int = 4) -> None:
         super().__init__()
         hidden = int(dim * mult)
@@ -53,7 +53,7 @@ class MLP(nn.Module):
         return self.proj(F.leaky_relu(self.fc(x), negative_slope=0.5).square())
 
 
-class Attention(nn.Module):
+class _Attention(nn.Module):
     def __init__(
         self, dim: int, num_heads: int, num_kv_heads: int, rms_norm: Callable[..., Any]
     ) -> None:
@@ -81,13 +81,13 @@ class Attention(nn.Module):
         return self.proj(y.transpose(1, 2).reshape(B, T, D))
 
 
-class Block(nn.Module):
+class _Block(nn.Module):
     def __init__(self, dim: int, heads: int, kv_heads: int, additions: Additions) -> None:
         super().__init__()
-        self.attn_norm = RMSNorm(dim, additions)
-        self.mlp_norm = RMSNorm(dim, additions)
-        self.attn = Attention(dim, heads, kv_heads, additions.rms_norm)
-        self.mlp = MLP(dim)
+        self.attn_norm = _RMSNorm(dim, additions)
+        self.mlp_norm = _RMSNorm(dim, additions)
+        self.attn = _Attention(dim, heads, kv_heads, additions.rms_norm)
+        self.mlp = _MLP(dim)
         self.attn_scale = nn.Parameter(torch.ones(dim)) if additions.learned else None
         self.mlp_scale = nn.Parameter(torch.ones(dim)) if additions.learned else None
         mix = torch.stack((torch.ones(dim), torch.zeros(dim)))
@@ -96,11 +96,11 @@ class Block(nn.Module):
     def forward(self, x: Any, x0: Any) -> Any:
         if self.resid_mix is not None:
             x = self.resid_mix[0] * x + self.resid_mix[1] * x0
-        x = x + scaled(self.attn(self.attn_norm(x)), self.attn_scale)
-        return x + scaled(self.mlp(self.mlp_norm(x)), self.mlp_scale)
+        x = x + _scaled(self.attn(self.attn_norm(x)), self.attn_scale)
+        return x + _scaled(self.mlp(self.mlp_norm(x)), self.mlp_scale)
 
 
-def scaled(x: Any, scale: Any) -> Any:
+def _scaled(x: Any, scale: Any) -> Any:
     return x if scale is None else scale * x
 
 
@@ -118,9 +118,9 @@ class Model(nn.Module):
         self.rms_norm = additions.rms_norm
         self.tok_emb = nn.Embedding(vocab_size, dim)
         self.blocks = nn.ModuleList(
-            [Block(dim, heads, kv_heads, additions) for _ in range(num_layers)]
+            [_Block(dim, heads, kv_heads, additions) for _ in range(num_layers)]
         )
-        self.norm = RMSNorm(dim, additions)
+        self.norm = _RMSNorm(dim, additions)
         self.head = nn.Linear(dim, vocab_size, bias=False)
 
     def forward(self, x: Any, y: Any) -> Any:

@@ -139,7 +139,7 @@ def cycles(imports: Imports) -> list[str]:
 
 
 def torch_misplaced(imports: Imports) -> list[str]:
-    """torch outside its rooms, or where a mere import of what the registry finds would import it."""
+    """torch outside its rooms, or where importing what the registry finds imports it."""
     light = _imported_with(imports, (m for m in imports if _is_found(m)))
     return [
         text

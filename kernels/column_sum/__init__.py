@@ -21,13 +21,13 @@ from .plan import (
     ITEM_BYTES,
     MOST_INPUTS,
     VECTOR_BYTES,
-    input_count,
-    pointer_plan,
-    pointers_of,
-    shared_limit,
-    tma_of,
+    _input_count,
+    _pointer_plan,
+    _pointers_of,
+    _shared_limit,
+    _tma_of,
+    _tma_tile,
     tma_plan,
-    tma_tile,
 )
 
 
@@ -113,13 +113,13 @@ def plan(problem: Problem, target: Target, variant: str | None = None) -> Launch
         if isinstance(planned, LaunchPlan):
             return planned
         instead_of = f"tma: {planned}"
-    config, why = pointers_of(problem, target)
-    return pointer_plan(problem, target, config, why, instead_of)
+    config, why = _pointers_of(problem, target)
+    return _pointer_plan(problem, target, config, why, instead_of)
 
 
 def _tma_plan(problem: Problem, target: Target) -> LaunchPlan | str:
     """The plan, or why there is none."""
-    inputs, item_bytes = input_count(problem), ITEM_BYTES[problem.dtype]
+    inputs, item_bytes = _input_count(problem), ITEM_BYTES[problem.dtype]
     if target.vendor != "nvidia" or target.capability < (9, 0):
         return f"needs compute capability 9.0 or later, {target.name} has none"
     if problem.stride * item_bytes % VECTOR_BYTES:
@@ -127,9 +127,9 @@ def _tma_plan(problem: Problem, target: Target) -> LaunchPlan | str:
             f"needs rows that start at multiples of {VECTOR_BYTES} bytes, these are "
             f"{problem.stride * item_bytes} bytes apart; pad them"
         )
-    config, why = tma_of(problem, target)
-    limit = shared_limit(target, config.blocks_per_sm)
-    tile = tma_tile(inputs, item_bytes, limit, config)
+    config, why = _tma_of(problem, target)
+    limit = _shared_limit(target, config.blocks_per_sm)
+    tile = _tma_tile(inputs, item_bytes, limit, config)
     if tile is None:
         return f"{inputs} inputs do not fit in {limit} bytes of shared memory"
     fits = f"{tile.rows} × {tile.columns} of {inputs} inputs fit in {limit} bytes"
@@ -147,9 +147,9 @@ def _check(problem: Problem, variant: str | None) -> None:
             f"expected a dtype of {', '.join(ITEM_BYTES)}, found {problem.dtype}: "
             "convert the inputs"
         )
-    if not 1 <= input_count(problem) <= MOST_INPUTS:
+    if not 1 <= _input_count(problem) <= MOST_INPUTS:
         raise PerfcliError(
-            f"expected 1 to {MOST_INPUTS} inputs, found {input_count(problem)}: add them in groups"
+            f"expected 1 to {MOST_INPUTS} inputs, found {_input_count(problem)}: add them in groups"
         )
     if problem.stride < problem.columns:
         raise PerfcliError(
@@ -157,21 +157,21 @@ def _check(problem: Problem, variant: str | None) -> None:
         )
 
 
-def moved_bytes(problem: Problem) -> int:
+def _moved_bytes(problem: Problem) -> int:
     item_bytes = ITEM_BYTES[problem.dtype]
-    return (input_count(problem) * problem.elements + problem.columns) * item_bytes
+    return (_input_count(problem) * problem.elements + problem.columns) * item_bytes
 
 
 def flops(problem: Problem) -> int:
-    return input_count(problem) * problem.elements
+    return _input_count(problem) * problem.elements
 
 
-def tolerances(problem: Problem) -> Mapping[str, Tolerance]:
+def _tolerances(problem: Problem) -> Mapping[str, Tolerance]:
     """K = n · M standard normals added one after the other in fp32: the k-th partial sum is about
     √k, a rounding is off by 2^-24 / √3 of it, and together they are a random walk with a deviation
     of 2^-24 · K / √6 at most. Six of these: there are up to 10^5 columns. Long sums are cut into
     shorter chains; + 32 for sums of so few terms that they are not yet a random walk."""
-    added = max(input_count(problem) * problem.rows, 1)
+    added = max(_input_count(problem) * problem.rows, 1)
     return {
         "out": Tolerance(
             absolute=2.0**-24 * (sqrt(6) * added + 32),
@@ -187,9 +187,9 @@ FAMILY = KernelFamily(
     operations={OPERATION: "out[j] = Σ_i Σ_k x_k[i, j], k = 1 … inputs"},
     variants=VARIANTS,
     plan=plan,
-    moved_bytes=moved_bytes,
+    moved_bytes=_moved_bytes,
     flops=flops,
-    tolerances=tolerances,
+    tolerances=_tolerances,
     cases=CASES,
     benchmarks=BENCHMARKS,
     code="perfcli.kernels.column_sum.code",

@@ -16,8 +16,8 @@ from perfcli.model import KernelLaunch, LaunchPlan, Problem
 from .. import _launching
 from .._written_module import written_module
 from . import finish
-from .plan import VECTOR_BYTES, aligned_elements, equal_splits, input_count
-from .source import input_names, pointers_source, tma_source
+from .plan import VECTOR_BYTES, _aligned_elements, _input_count, equal_splits
+from .source import _input_names, _pointers_source, _tma_source
 
 
 def inputs(problem: Problem, device: str, seed: int) -> dict[str, Tensor]:
@@ -30,18 +30,18 @@ def inputs(problem: Problem, device: str, seed: int) -> dict[str, Tensor]:
         numbers = torch.randn(shape, generator=generator, device=device)
         return numbers.to(dtype)[:, : problem.columns]
 
-    return {name: normal() for name in input_names(input_count(problem))}
+    return {name: normal() for name in _input_names(_input_count(problem))}
 
 
 def reference(problem: Problem, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """In float64, one input after the other."""
-    sums = [tensors[name].double().sum(0) for name in input_names(input_count(problem))]
+    sums = [tensors[name].double().sum(0) for name in _input_names(_input_count(problem))]
     return {"out": torch.stack(sums).sum(0)}
 
 
 def eager(problem: Problem, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Adds the inputs in fp32, then the rows, as a user writes it for accuracy."""
-    first, *others = (tensors[name] for name in input_names(input_count(problem)))
+    first, *others = (tensors[name] for name in _input_names(_input_count(problem)))
     total = first.float()
     for other in others:
         total = total + other.float()
@@ -54,14 +54,14 @@ def run(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan) -> di
     Raises:
         PerfcliError: tensors of another layout than the plan's.
     """
-    names = input_names(input_count(problem))
+    names = _input_names(_input_count(problem))
     given = {name: tensors[name] for name in names}
     like = given[names[0]]
     out = torch.empty(problem.columns, dtype=like.dtype, device=like.device)
     if not plan.launches:
         return {"out": out.zero_()}
     main = plan.launches[0]
-    check_layout(problem, given, uses_tma=plan.variant == "tma")
+    _check_layout(problem, given, uses_tma=plan.variant == "tma")
     splits = main.grid[1]
     partial = out if splits == 1 else out.new_empty((splits, problem.columns), dtype=torch.float32)
     values: dict[str, Any] = {
@@ -69,8 +69,8 @@ def run(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan) -> di
         "out": out,
         "rows": problem.rows,
         "columns": problem.columns,
-        "column_units": problem.columns // aligned_elements(problem),
-        "stride_units": problem.stride // aligned_elements(problem),
+        "column_units": problem.columns // _aligned_elements(problem),
+        "stride_units": problem.stride // _aligned_elements(problem),
         "rows_per_split": equal_splits(
             problem.rows, splits, int(str(main.constants["TILE_R"]))
         ).rows,
@@ -89,7 +89,7 @@ def _argument(tensor: Tensor, variant: str, launch: KernelLaunch) -> Any:
     return TensorDescriptor(tensor, list(tensor.shape), [tensor.stride(0), 1], block)
 
 
-def check_layout(problem: Problem, tensors: Mapping[str, Tensor], uses_tma: bool) -> None:
+def _check_layout(problem: Problem, tensors: Mapping[str, Tensor], uses_tma: bool) -> None:
     shape = (problem.rows, problem.columns)
     for name, tensor in tensors.items():
         if tuple(tensor.shape) != shape or str(tensor.dtype) != f"torch.{problem.dtype}":
@@ -116,5 +116,5 @@ def function(name: str) -> Any:
     if name == "column_sum_finish":
         return finish.column_sum_finish
     kind, _, number = name.rpartition("_")
-    source = {"column_sum_pointers": pointers_source, "column_sum_tma": tma_source}[kind]
+    source = {"column_sum_pointers": _pointers_source, "column_sum_tma": _tma_source}[kind]
     return getattr(written_module(name, source(int(number))), name)

@@ -14,7 +14,7 @@ from math import gcd
 
 from perfcli.model import KernelLaunch, LaunchPlan, Problem, Target
 
-from .source import input_names
+from .source import _input_names
 
 ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 MOST_INPUTS = 112
@@ -40,7 +40,7 @@ class Pointers:
 
 
 @dataclass(frozen=True, slots=True)
-class Tma:
+class _Tma:
     """How the TMA kernel is launched: ``num_stages`` − 1 tiles of every input are in flight, and
     ``blocks_per_sm`` blocks share the multiprocessor's shared memory."""
 
@@ -50,7 +50,7 @@ class Tma:
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class _Tile:
     """A tile in shared memory, and what the compiled kernel takes of it per block."""
 
     rows: int
@@ -69,7 +69,7 @@ class Splits:
     rows: int
 
 
-def tma_tile(inputs: int, item_bytes: int, limit: int, config: Tma) -> Tile | None:
+def _tma_tile(inputs: int, item_bytes: int, limit: int, config: _Tma) -> _Tile | None:
     """The tile for ``limit`` bytes of shared memory per block; None where not even the smallest
     fits. The only place that decides what fits."""
     rows, columns = _LARGEST_TILE
@@ -85,12 +85,12 @@ def tma_tile(inputs: int, item_bytes: int, limit: int, config: Tma) -> Tile | No
             return None
 
 
-def _tile(rows: int, columns: int, inputs: int, item_bytes: int, config: Tma) -> Tile:
+def _tile(rows: int, columns: int, inputs: int, item_bytes: int, config: _Tma) -> _Tile:
     vector = VECTOR_BYTES // item_bytes
     most_warps = rows * columns // (32 * vector)
     warps = min(config.num_warps, most_warps)
     shared = tma_shared_bytes(rows, columns, inputs, item_bytes, config.num_stages, warps)
-    return Tile(rows, columns, warps, vector, shared)
+    return _Tile(rows, columns, warps, vector, shared)
 
 
 def tma_shared_bytes(
@@ -107,26 +107,26 @@ def tma_shared_bytes(
     return max(loop, workspace)
 
 
-def shared_limit(target: Target, blocks_per_sm: int) -> int:
+def _shared_limit(target: Target, blocks_per_sm: int) -> int:
     """Bytes that a block may take if so many are to be resident at the same time."""
     share = target.shared_bytes_per_sm // blocks_per_sm - target.reserved_shared_bytes_per_block
     return min(target.shared_bytes_per_block_optin, share // 128 * 128)
 
 
-def aligned_elements(problem: Problem) -> int:
+def _aligned_elements(problem: Problem) -> int:
     """The largest power of two, up to 16, that all rows start at and end at a multiple of."""
     return gcd(problem.columns, problem.stride, 16)
 
 
-def pointer_tile(problem: Problem, config: Pointers) -> tuple[int, int]:
+def _pointer_tile(problem: Problem, config: Pointers) -> tuple[int, int]:
     """Rows and columns of the pointer kernel's tile: what a narrow problem lacks in columns it
     gets in rows, up to the next power of two of its rows."""
-    columns = min(config.columns, max(next_power_of_2(problem.columns), 16))
+    columns = min(config.columns, max(_next_power_of_2(problem.columns), 16))
     rows = config.rows * (config.columns // columns)
-    return min(rows, max(next_power_of_2(problem.rows), config.rows)), columns
+    return min(rows, max(_next_power_of_2(problem.rows), config.rows)), columns
 
 
-def split_rows(rows: int, column_tiles: int, tile_rows: int, slots: int) -> Splits:
+def _split_rows(rows: int, column_tiles: int, tile_rows: int, slots: int) -> Splits:
     """Splits the reduction so that ``slots`` resident blocks finish as early as possible.
 
     A block's time is taken as proportional to its rows, and blocks run in waves of ``slots``; of
@@ -145,33 +145,33 @@ def equal_splits(rows: int, count: int, tile_rows: int) -> Splits:
     return Splits(-(-rows // per_split), per_split)
 
 
-def finish_tile(columns: int, target: Target) -> int:
+def _finish_tile(columns: int, target: Target) -> int:
     """Columns per block of the second kernel: as many blocks as multiprocessors, where the
     columns suffice for sectors of 64 bytes."""
-    wanted = next_power_of_2(max(columns // target.sm_count, 1))
+    wanted = _next_power_of_2(max(columns // target.sm_count, 1))
     return min(max(wanted, 16), 128)
 
 
-def next_power_of_2(number: int) -> int:
+def _next_power_of_2(number: int) -> int:
     return 1 << (max(number, 1) - 1).bit_length()
 
 
 TRITON_TYPE = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 
 
-def input_count(problem: Problem) -> int:
+def _input_count(problem: Problem) -> int:
     return int(problem.settings.get("inputs", 1) or 0)
 
 
-def pointer_plan(
+def _pointer_plan(
     problem: Problem, target: Target, config: Pointers, why: str, instead_of: str = ""
 ) -> LaunchPlan:
     """Plain loads through pointers: any stride, any alignment, any device."""
-    tile_rows, tile_columns = pointer_tile(problem, config)
+    tile_rows, tile_columns = _pointer_tile(problem, config)
     column_tiles = -(-problem.columns // tile_columns)
     slots = target.sm_count * config.blocks_per_sm
-    splits = split_rows(problem.rows, column_tiles, tile_rows, slots)
-    unit = aligned_elements(problem)
+    splits = _split_rows(problem.rows, column_tiles, tile_rows, slots)
+    unit = _aligned_elements(problem)
     vector = min(unit, VECTOR_BYTES // ITEM_BYTES[problem.dtype])
     sizes = {
         "rows": problem.rows,
@@ -179,7 +179,7 @@ def pointer_plan(
         "stride_units": problem.stride // unit,
         "rows_per_split": splits.rows,
     }
-    inputs = input_names(input_count(problem))
+    inputs = _input_names(_input_count(problem))
     item = TRITON_TYPE[problem.dtype]
     first = KernelLaunch(
         function=f"column_sum_pointers_{len(inputs)}",
@@ -204,17 +204,17 @@ def pointer_plan(
     return replace(made, instead_of=instead_of)
 
 
-def tma_plan(problem: Problem, target: Target, tile: Tile, config: Tma, why: str) -> LaunchPlan:
+def tma_plan(problem: Problem, target: Target, tile: _Tile, config: _Tma, why: str) -> LaunchPlan:
     """Tiles moved by TMA, through descriptors made on the host."""
     column_tiles = -(-problem.columns // tile.columns)
     slots = target.sm_count * config.blocks_per_sm
-    splits = split_rows(problem.rows, column_tiles, tile.rows, slots)
+    splits = _split_rows(problem.rows, column_tiles, tile.rows, slots)
     sizes = {
         "rows": problem.rows,
         "columns": problem.columns,
         "rows_per_split": splits.rows,
     }
-    inputs = input_names(input_count(problem))
+    inputs = _input_names(_input_count(problem))
     item = TRITON_TYPE[problem.dtype]
     first = KernelLaunch(
         function=f"column_sum_tma_{len(inputs)}",
@@ -246,7 +246,7 @@ def _plan(
 
 def finish_launch(splits: int, width: int, dtype: str, target: Target) -> KernelLaunch:
     """Adds ``splits`` rows of ``width`` fp32 partial sums, in order."""
-    tile_columns = finish_tile(width, target)
+    tile_columns = _finish_tile(width, target)
     return KernelLaunch(
         function="column_sum_finish",
         grid=(-(-width // tile_columns), 1, 1),
@@ -265,7 +265,7 @@ def finish_launch(splits: int, width: int, dtype: str, target: Target) -> Kernel
 def _pipeline_bytes(problem: Problem, elements: int, num_stages: int) -> int | None:
     """Shared memory of ``num_stages`` − 1 tiles of every input, which the reduction's workspace
     comes to lie in. Without stages the workspace alone depends on Triton's layout: not known."""
-    tiles = (num_stages - 1) * input_count(problem)
+    tiles = (num_stages - 1) * _input_count(problem)
     return tiles * elements * ITEM_BYTES[problem.dtype] or None
 
 
@@ -289,14 +289,14 @@ _BYTES_PER_STAGE = 48 * 1024
 _MEASURED = "H200, 2026-11-22, triton 3.6.0"
 
 
-def pointers_of(problem: Problem, target: Target) -> tuple[Pointers, str]:
+def _pointers_of(problem: Problem, target: Target) -> tuple[Pointers, str]:
     """Few inputs: one block per multiprocessor, as wide as its threads have 16-byte vectors, with
     three tiles of up to 48 KiB on their way to shared memory (cp.async). Twice the warps for half
     precision on sm_100, where 8 warps spill 4 words (262144 × 1024, 3 inputs; triton 3.7.1, not
     timed). Many inputs keep enough bytes in flight by themselves: loads into registers, narrower
     tiles."""
-    inputs, vector = input_count(problem), VECTOR_BYTES // ITEM_BYTES[problem.dtype]
-    if aligned_elements(problem) < vector:
+    inputs, vector = _input_count(problem), VECTOR_BYTES // ITEM_BYTES[problem.dtype]
+    if _aligned_elements(problem) < vector:
         return _narrow(inputs), "rows not at multiples of 16 bytes: narrow loads (not measured)"
     if target.vendor != "nvidia":
         return _without_copies(inputs, target.warp_size * vector), "no cp.async; not measured"
@@ -311,16 +311,16 @@ def pointers_of(problem: Problem, target: Target) -> tuple[Pointers, str]:
     return Pointers(vector, 256, 8, 4), why
 
 
-def tma_of(problem: Problem, target: Target) -> tuple[Tma, str]:
+def _tma_of(problem: Problem, target: Target) -> tuple[_Tma, str]:
     """Few inputs: two tiles of each in flight; 4 to 7 of half precision, whose larger tiles spill
     (5 inputs, triton 3.7), as three smaller ones. Many: one, since with two such tiles Triton
     spills (float16, 14 to 56 inputs), and 16 inputs were 1 % slower."""
-    inputs = input_count(problem)
+    inputs = _input_count(problem)
     if 4 <= inputs <= _FEW_INPUTS and ITEM_BYTES[problem.dtype] == 2:
-        return Tma(4, 3, 4), f"three small tiles of each input, three blocks ({_MEASURED})"
+        return _Tma(4, 3, 4), f"three small tiles of each input, three blocks ({_MEASURED})"
     if inputs <= _FEW_INPUTS:
-        return Tma(3, 1, 4), f"two tiles of each input in flight ({_MEASURED})"
-    return Tma(2, 1, 4), f"one tile of each input in flight ({_MEASURED})"
+        return _Tma(3, 1, 4), f"two tiles of each input in flight ({_MEASURED})"
+    return _Tma(2, 1, 4), f"one tile of each input in flight ({_MEASURED})"
 
 
 def _narrow(inputs: int) -> Pointers:

@@ -88,15 +88,15 @@ _TMA = """def column_sum_tma_{n}(
 """
 
 
-def input_names(inputs: int) -> tuple[str, ...]:
+def _input_names(inputs: int) -> tuple[str, ...]:
     return tuple(f"x{index}" for index in range(inputs))
 
 
-def pointers_source(inputs: int) -> str:
+def _pointers_source(inputs: int) -> str:
     """``column_sum_pointers_<inputs>``."""
     return _HEAD + _POINTERS.format(
         n=inputs,
-        inputs=", ".join(input_names(inputs)),
+        inputs=", ".join(_input_names(inputs)),
         loads=_lines(
             inputs, 12, "v{0} = tl.load(x{0} + start + offsets, eviction_policy=EVICT)".format
         ),
@@ -110,11 +110,11 @@ def pointers_source(inputs: int) -> str:
     )
 
 
-def tma_source(inputs: int) -> str:
+def _tma_source(inputs: int) -> str:
     """``column_sum_tma_<inputs>``."""
     return _HEAD + _TMA.format(
         n=inputs,
-        inputs=", ".join(input_names(inputs)),
+        inputs=", ".join(_input_names(inputs)),
         loads=_lines(inputs, 8, "v{0} = x{0}.load([row, first_column])".format),
         sums=_sums(inputs),
     )

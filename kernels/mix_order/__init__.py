@@ -19,14 +19,14 @@ from perfcli.model import Case, KernelFamily, KernelVariant, LaunchPlan, Problem
 from .plan import (
     ITEM_BYTES,
     MOST_COLUMNS,
-    asked_for,
-    fits_in_registers,
-    fused_plan,
-    inductor_setting,
-    read_count,
-    spill_free_setting,
+    _asked_for,
+    _fits_in_registers,
+    _fused_plan,
+    _inductor_setting,
+    _read_count,
+    _spill_free_setting,
 )
-from .source import MOST_READS, reads_of
+from .source import MOST_READS, _reads_of
 
 
 def mix_order(rows: int, columns: int, reads: int = 3, dtype: str = "bfloat16") -> Problem:
@@ -92,15 +92,15 @@ def plan(problem: Problem, target: Target, variant: str | None = None) -> Launch
     if problem.rows == 0 or problem.columns == 0:
         return LaunchPlan(variant, (), "nothing to reduce")
     if variant == "inductor":
-        setting = inductor_setting(problem.rows, problem.columns, target)
+        setting = _inductor_setting(problem.rows, problem.columns, target)
         why = "torch 2.11's rule for mix-order kernels"
     else:
-        rows, columns, reads = problem.rows, problem.columns, read_count(problem)
-        setting = spill_free_setting(rows, columns, reads, problem.dtype, target)
+        rows, columns, reads = problem.rows, problem.columns, _read_count(problem)
+        setting = _spill_free_setting(rows, columns, reads, problem.dtype, target)
         why = "a row's vectors decide the warps, registers the rows at a time"
-        if not fits_in_registers(setting, columns, reads, target):
+        if not _fits_in_registers(setting, columns, reads, target):
             why += f"; {reads} reads of {columns} columns are too many not to spill"
-    return fused_plan(problem, target, asked_for(setting, problem.settings), variant, why)
+    return _fused_plan(problem, target, _asked_for(setting, problem.settings), variant, why)
 
 
 def _check(problem: Problem, variant: str) -> None:
@@ -114,8 +114,8 @@ def _check(problem: Problem, variant: str) -> None:
             f"expected a dtype of {', '.join(ITEM_BYTES)}, found {problem.dtype}: "
             "convert the inputs"
         )
-    if not 2 <= read_count(problem) <= MOST_READS:
-        raise PerfcliError(f"expected 2 to {MOST_READS} reads, found {read_count(problem)}")
+    if not 2 <= _read_count(problem) <= MOST_READS:
+        raise PerfcliError(f"expected 2 to {MOST_READS} reads, found {_read_count(problem)}")
     if problem.columns > MOST_COLUMNS:
         raise PerfcliError(
             f"expected at most {MOST_COLUMNS} columns, as Inductor does, found {problem.columns}: "
@@ -128,29 +128,29 @@ def _check(problem: Problem, variant: str) -> None:
         )
 
 
-def moved_bytes(problem: Problem) -> int:
-    norms = len(reads_of(read_count(problem)).norms)
-    full = (read_count(problem) + 1) * problem.elements * ITEM_BYTES[problem.dtype]
+def _moved_bytes(problem: Problem) -> int:
+    norms = len(_reads_of(_read_count(problem)).norms)
+    full = (_read_count(problem) + 1) * problem.elements * ITEM_BYTES[problem.dtype]
     return full + 4 * norms * (problem.rows + 2 * problem.columns)
 
 
 def flops(problem: Problem) -> int:
-    reads = read_count(problem)
-    norms = len(reads_of(reads).norms)
+    reads = _read_count(problem)
+    norms = len(_reads_of(reads).norms)
     return (8 * norms + reads - 1 - norms) * problem.elements
 
 
-def tolerances(problem: Problem) -> Mapping[str, Tolerance]:
+def _tolerances(problem: Problem) -> Mapping[str, Tolerance]:
     """``dx`` is a few operations in fp32 on values of order 1 and one rounding. A weight gradient
     adds M products of order 1 (a random walk: rms of the rounding errors 2^-24 · M / √2)."""
-    norms = len(reads_of(read_count(problem)).norms)
+    norms = len(_reads_of(_read_count(problem)).norms)
     dx = Tolerance(
         absolute=2.0**-17,
         relative=max(_ROUNDING[problem.dtype], 2.0**-22),
         reason=f"{norms} norms in fp32 on values of order 1, one rounding to {problem.dtype}",
     )
     weight = Tolerance(
-        absolute=2.0**-24 * max(problem.rows, 256) * read_count(problem),
+        absolute=2.0**-24 * max(problem.rows, 256) * _read_count(problem),
         relative=2.0**-20,
         reason=f"{problem.rows} additions in fp32 of products of order √reads",
     )
@@ -166,9 +166,9 @@ FAMILY = KernelFamily(
     },
     variants=VARIANTS,
     plan=plan,
-    moved_bytes=moved_bytes,
+    moved_bytes=_moved_bytes,
     flops=flops,
-    tolerances=tolerances,
+    tolerances=_tolerances,
     cases=CASES,
     benchmarks=BENCHMARKS,
     code="perfcli.kernels.mix_order.code",

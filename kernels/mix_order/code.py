@@ -16,8 +16,8 @@ from .. import _launching
 from .._written_module import written_module
 from ..column_sum import finish
 from ..column_sum.plan import equal_splits
-from .plan import read_count
-from .source import mix_order_source, reads_of
+from .plan import _read_count
+from .source import _mix_order_source, _reads_of
 
 EPSILON = 1e-6
 
@@ -26,7 +26,7 @@ def inputs(problem: Problem, device: str, seed: int) -> dict[str, Tensor]:
     """``grad``, ``x0`` …, ``residual0`` …: normally distributed. ``weight0`` … around 1 and the
     reciprocal root mean square of each ``x``, ``rstd0`` …, in fp32."""
     generator = torch.Generator(device).manual_seed(seed)
-    reads = reads_of(read_count(problem))
+    reads = _reads_of(_read_count(problem))
     dtype = getattr(torch, problem.dtype)
 
     def normal(*shape: int) -> Tensor:
@@ -43,7 +43,7 @@ def inputs(problem: Problem, device: str, seed: int) -> dict[str, Tensor]:
 def reference(problem: Problem, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The chain rule by autograd in float64, ``rstd`` taken as it is given: for one norm,
     ``y = x · rstd · w`` with ``d rstd / dx = −rstd³ · x / N``."""
-    reads = reads_of(read_count(problem))
+    reads = _reads_of(_read_count(problem))
     given = {name: tensor.double() for name, tensor in tensors.items()}
     d = given["grad"]
     out = {}
@@ -62,7 +62,7 @@ def reference(problem: Problem, tensors: Mapping[str, Tensor]) -> dict[str, Tens
 
 def eager(problem: Problem, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """As torch's decomposition of the RMSNorm backward has it, in fp32."""
-    reads = reads_of(read_count(problem))
+    reads = _reads_of(_read_count(problem))
     d = tensors["grad"].float()
     out = {}
     for norm, name in enumerate(reads.norms):
@@ -82,9 +82,9 @@ def run(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan) -> di
     Raises:
         PerfcliError: an input that is not contiguous, or not of the problem's shape and dtype.
     """
-    reads = reads_of(read_count(problem))
+    reads = _reads_of(_read_count(problem))
     norms = len(reads.norms)
-    check_layout(problem, {name: tensors[name] for name in reads.names})
+    _check_layout(problem, {name: tensors[name] for name in reads.names})
     grad = tensors["grad"]
     dx = torch.empty_like(grad)
     gradients = torch.zeros((norms, problem.columns), dtype=torch.float32, device=grad.device)
@@ -109,7 +109,7 @@ def run(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan) -> di
     return {"dx": dx} | {f"dweight{norm}": gradients[norm] for norm in range(norms)}
 
 
-def check_layout(problem: Problem, tensors: Mapping[str, Tensor]) -> None:
+def _check_layout(problem: Problem, tensors: Mapping[str, Tensor]) -> None:
     shape = (problem.rows, problem.columns)
     for name, tensor in tensors.items():
         right = tuple(tensor.shape) == shape and str(tensor.dtype) == f"torch.{problem.dtype}"
@@ -124,4 +124,4 @@ def function(name: str) -> Any:
     """``mix_order_<reads>``, or the kernel that adds the blocks' weight gradients."""
     if name == "column_sum_finish":
         return finish.column_sum_finish
-    return getattr(written_module(name, mix_order_source(int(name.rpartition("_")[2]))), name)
+    return getattr(written_module(name, _mix_order_source(int(name.rpartition("_")[2]))), name)

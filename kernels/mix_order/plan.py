@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from perfcli.model import KernelLaunch, LaunchPlan, Problem, Scalar, Target
 
 from ..column_sum.plan import TRITON_TYPE, equal_splits, finish_launch
-from .source import reads_of
+from .source import _reads_of
 
 ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 MOST_COLUMNS = 16384
@@ -16,7 +16,7 @@ VECTOR_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class _Setting:
     """One launch configuration of the loop: ``block`` rows at a time, ``rows_per_block`` in all."""
 
     num_warps: int
@@ -25,27 +25,29 @@ class Setting:
     rows_per_block: int
 
 
-def inductor_setting(rows: int, columns: int, target: Target) -> Setting:
+def _inductor_setting(rows: int, columns: int, target: Target) -> _Setting:
     """What torch 2.11 chooses: ``MixOrderReduction`` (scheduler.py) for the rows per block, and
     ``heuristics/triton_codegen/reduction.py`` for the rest."""
-    per_block = min(max(last_power_of_2(rows // (8 * target.sm_count)), 16), 128)
+    per_block = min(max(_last_power_of_2(rows // (8 * target.sm_count)), 16), 128)
     block = min(max(per_block // 32, 4 if columns <= 512 else 1), 16)
     warps = min(max(columns // 128, 1), 8)
     if columns <= 1024:
         warps = max(warps // 2, 1)
-    return Setting(last_power_of_2(warps), block, 1, per_block)
+    return _Setting(_last_power_of_2(warps), block, 1, per_block)
 
 
-def spill_free_setting(rows: int, columns: int, reads: int, dtype: str, target: Target) -> Setting:
+def _spill_free_setting(
+    rows: int, columns: int, reads: int, dtype: str, target: Target
+) -> _Setting:
     """As many warps as a row has vectors of 16 bytes for, up to 8: then a thread holds the same
     columns of every row, and the outer sum needs no exchange between warps (with twice as many the
     kernel took 1.8 times as long: 98304 × 512 bfloat16, 5 reads, H200, triton 3.6.0). Fewer rows
     at a time, and only then more warps, until everything fits in registers."""
-    setting = inductor_setting(rows, columns, target)
-    vectors = next_power_of_2(columns) * ITEM_BYTES[dtype] // VECTOR_BYTES
+    setting = _inductor_setting(rows, columns, target)
+    vectors = _next_power_of_2(columns) * ITEM_BYTES[dtype] // VECTOR_BYTES
     setting = replace(setting, num_warps=min(max(vectors // target.warp_size, 1), 8))
     most_warps = target.max_threads_per_block // target.warp_size
-    while not fits_in_registers(setting, columns, reads, target):
+    while not _fits_in_registers(setting, columns, reads, target):
         if setting.block > 1:
             setting = replace(setting, block=setting.block // 2)
         elif setting.num_warps < most_warps:
@@ -55,18 +57,18 @@ def spill_free_setting(rows: int, columns: int, reads: int, dtype: str, target: 
     return setting
 
 
-def fits_in_registers(setting: Setting, columns: int, reads: int, target: Target) -> bool:
+def _fits_in_registers(setting: _Setting, columns: int, reads: int, target: Target) -> bool:
     """Whether what a thread holds is likely to fit: for each of its columns every read of ``block``
     rows, a weight and an accumulator of each norm. Compiled for sm_90 by triton 3.6 and 3.7 nothing
     is spilled up to 192 such values of 256 registers, and 80 of 128: the line through both."""
     threads = setting.num_warps * target.warp_size
-    norms = len(reads_of(reads).norms)
-    values = next_power_of_2(columns) * (setting.block * reads + 2 * norms) // threads
+    norms = len(_reads_of(reads).norms)
+    values = _next_power_of_2(columns) * (setting.block * reads + 2 * norms) // threads
     registers = min(256, target.registers_per_sm // threads)
     return values <= registers * 7 // 8 - 32
 
 
-def asked_for(setting: Setting, settings: Mapping[str, Scalar]) -> Setting:
+def _asked_for(setting: _Setting, settings: Mapping[str, Scalar]) -> _Setting:
     """``setting`` with what a probe fixes: ``warps``, ``block``, ``stages``, ``rows_per_block``."""
     names = {"warps": "num_warps", "block": "block", "stages": "num_stages"}
     names["rows_per_block"] = "rows_per_block"
@@ -74,23 +76,23 @@ def asked_for(setting: Setting, settings: Mapping[str, Scalar]) -> Setting:
     return replace(setting, **given)
 
 
-def read_count(problem: Problem) -> int:
+def _read_count(problem: Problem) -> int:
     return int(problem.settings.get("reads", 3) or 0)
 
 
-def last_power_of_2(number: int) -> int:
+def _last_power_of_2(number: int) -> int:
     return 1 << (max(number, 1).bit_length() - 1)
 
 
-def next_power_of_2(number: int) -> int:
+def _next_power_of_2(number: int) -> int:
     return 1 << (max(number, 1) - 1).bit_length()
 
 
-def fused_plan(
-    problem: Problem, target: Target, setting: Setting, variant: str, why: str
+def _fused_plan(
+    problem: Problem, target: Target, setting: _Setting, variant: str, why: str
 ) -> LaunchPlan:
     """One block per ``rows_per_block`` rows, then the sum of the blocks' weight gradients."""
-    reads = reads_of(read_count(problem))
+    reads = _reads_of(_read_count(problem))
     norms = range(len(reads.norms))
     item = TRITON_TYPE[problem.dtype]
     wanted_blocks = -(-problem.rows // setting.rows_per_block)
@@ -107,11 +109,11 @@ def fused_plan(
         | {"dx": f"*{item}", "partial": "*fp32"}
     )
     fused = KernelLaunch(
-        function=f"mix_order_{read_count(problem)}",
+        function=f"mix_order_{_read_count(problem)}",
         grid=(splits.count, 1, 1),
         arguments=pointers | dict.fromkeys(sizes, "i32"),
         constants={
-            "COLUMNS": next_power_of_2(problem.columns),
+            "COLUMNS": _next_power_of_2(problem.columns),
             "BLOCK": setting.block,
             "STAGES": setting.num_stages,
         },

@@ -17,7 +17,7 @@ from typing import Any
 from perfcli.model import Candidate, KernelLaunch, Problem, Target
 
 from . import mix_order
-from .plan import ITEM_BYTES, inductor_setting, read_count
+from .plan import ITEM_BYTES, _inductor_setting, _read_count
 
 READS = (3, 5, 7, 9, 11)
 DTYPES = ("bfloat16", "float32")
@@ -28,7 +28,7 @@ SLOWER = 1.1
 
 
 @dataclass(frozen=True, slots=True)
-class ProbeRow:
+class _ProbeRow:
     """One launch of the fused kernel. ``None``: not known."""
 
     reads: int
@@ -63,7 +63,7 @@ class ProbeRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Cliff:
+class _Cliff:
     """What more reads do to one launch configuration."""
 
     dtype: str
@@ -109,12 +109,12 @@ def row_of(
     compiled: Candidate,
     seconds: float | None = None,
     target: Target | None = None,
-) -> ProbeRow:
+) -> _ProbeRow:
     """``launch``: the fused kernel's, the first of its plan. ``target``: what it is compiled for;
     NVIDIA's where nobody says."""
     resident = compiled.blocks_per_sm
-    reads = read_count(problem)
-    return ProbeRow(
+    reads = _read_count(problem)
+    return _ProbeRow(
         reads=reads,
         dtype=problem.dtype,
         num_warps=launch.num_warps,
@@ -137,28 +137,28 @@ def _most_registers(launch: KernelLaunch, target: Target) -> int:
     return min(addressable, target.registers_per_sm // threads)
 
 
-def inductors(rows: Sequence[ProbeRow], columns: int, row_count: int, target: Target) -> set[Any]:
+def _inductors(rows: Sequence[_ProbeRow], columns: int, row_count: int, target: Target) -> set[Any]:
     """Of the launches in ``rows`` the ones that torch 2.11 chooses."""
-    chosen = inductor_setting(row_count, columns, target)
+    chosen = _inductor_setting(row_count, columns, target)
     wanted = (chosen.num_warps, chosen.block, chosen.num_stages)
     return {row.launch for row in rows if row.launch[1:] == wanted}
 
 
-def cliffs(rows: Iterable[ProbeRow]) -> tuple[Cliff, ...]:
+def cliffs(rows: Iterable[_ProbeRow]) -> tuple[_Cliff, ...]:
     """One for each launch configuration, in the order in which they come first."""
-    groups: dict[tuple[str, int, int, int], list[ProbeRow]] = {}
+    groups: dict[tuple[str, int, int, int], list[_ProbeRow]] = {}
     for row in rows:
         groups.setdefault(row.launch, []).append(row)
     return tuple(_cliff(sorted(group, key=lambda r: r.reads)) for group in groups.values())
 
 
-def _cliff(rows: Sequence[ProbeRow]) -> Cliff:
+def _cliff(rows: Sequence[_ProbeRow]) -> _Cliff:
     known = [row for row in rows if row.spilled_words is not None]
     last_clean = max((n for n, row in enumerate(known) if not row.spilled_words), default=-1)
     spilling = known[last_clean + 1] if last_clean + 1 < len(known) else None
     clean = [row.reads for row in known[: last_clean + 1] if not row.spilled_words]
     times = [(row.reads, t) for row in rows if (t := row.seconds_per_byte) is not None]
-    return Cliff(
+    return _Cliff(
         *rows[0].launch,
         most_clean_reads=max(clean, default=None),
         spills_from=spilling.reads if spilling else None,

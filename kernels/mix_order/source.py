@@ -23,7 +23,7 @@ MOST_READS = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Reads:
+class _Reads:
     """The full-size inputs of a kernel, by what they are."""
 
     norms: tuple[str, ...]
@@ -36,7 +36,7 @@ class Reads:
         return ("grad", *self.norms, *(name for names in self.residuals for name in names))
 
 
-def reads_of(count: int) -> Reads:
+def _reads_of(count: int) -> _Reads:
     """``count`` full-size reads, at least 2: the gradient, one activation per norm, residuals. An
     odd count up to 7 has one residual per norm; beyond, three norms share all further ones."""
     norms = min(max((count - 1) // 2, 1), MOST_NORMS)
@@ -44,12 +44,12 @@ def reads_of(count: int) -> Reads:
     shares = tuple(
         tuple(f"residual{k}" for k in residuals if k % norms == norm) for norm in range(norms)
     )
-    return Reads(tuple(f"x{norm}" for norm in range(norms)), shares)
+    return _Reads(tuple(f"x{norm}" for norm in range(norms)), shares)
 
 
-def mix_order_source(count: int) -> str:
+def _mix_order_source(count: int) -> str:
     """``mix_order_<count>``."""
-    reads = reads_of(count)
+    reads = _reads_of(count)
     norms = range(len(reads.norms))
     small = [f"weight{s}" for s in norms] + [f"rstd{s}" for s in norms]
     body = [
@@ -83,7 +83,7 @@ def mix_order_source(count: int) -> str:
     )
 
 
-def _loop(reads: Reads) -> list[str]:
+def _loop(reads: _Reads) -> list[str]:
     norms = range(len(reads.norms))
     text = [
         "row = start + line",

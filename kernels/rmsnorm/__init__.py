@@ -51,7 +51,7 @@ LEAST = {"bfloat16": 2.0**-126, "float16": 2.0**-24, "float32": 2.0**-126}
 """Below it a result has lost bits, or is zero."""
 
 
-def moved_bytes(problem: Problem) -> int:
+def _moved_bytes(problem: Problem) -> int:
     """See the module's docstring."""
     vectors = 2 if problem.operation in BACKWARD_OPERATIONS else 1
     matrices = MATRICES[problem.operation] * problem.elements
@@ -63,7 +63,7 @@ def flops(problem: Problem) -> int:
     return FLOPS[problem.operation] * problem.elements
 
 
-def tolerances(problem: Problem) -> Mapping[str, Tolerance]:
+def _tolerances(problem: Problem) -> Mapping[str, Tolerance]:
     """One rounding of the result, and what fp32 sums of N squares or M products are off by.
 
     With a residual, y comes from the rounded sum x + r, as it is stored and as the next layer sees
@@ -138,9 +138,9 @@ FAMILY = KernelFamily(
         KernelVariant("unfused", "dx by rows, then dw by columns, which reads all again", BACKWARD),
     ),
     plan=plan,
-    moved_bytes=moved_bytes,
+    moved_bytes=_moved_bytes,
     flops=flops,
-    tolerances=tolerances,
+    tolerances=_tolerances,
     cases=CASES,
     benchmarks=BENCHMARKS,
     code="perfcli.kernels.rmsnorm.code",

@@ -9,7 +9,7 @@ import triton.language as tl
 
 
 @triton.jit
-def row_gradient(x, g, squares, dot, eps, COLUMNS: tl.constexpr):
+def _row_gradient(x, g, squares, dot, eps, COLUMNS: tl.constexpr):
     """The input's gradient of rows whose sums are known, and their scale; ``g`` is the output's
     gradient times the weight. With x̂ = x · scale it is (g − x̂ · mean(g · x̂)) · scale: no power
     of the scale is formed, which would leave fp32's range before the result does."""
@@ -60,7 +60,7 @@ def backward_rows(
         g = gradient * w.to(tl.float32)
         squares = tl.sum(wide * wide, axis=1)[:, None]
         dot = tl.sum(g * wide, axis=1)[:, None]
-        out, row_scale = row_gradient(wide, g, squares, dot, eps, COLUMNS)
+        out, row_scale = _row_gradient(wide, g, squares, dot, eps, COLUMNS)
         if FUSED:
             dw += gradient * wide * tl.where(present, row_scale, 0.0)
         else:
@@ -113,7 +113,7 @@ def backward_loop(
         )
         w = tl.load(weight + column, mask=mask, other=0.0, eviction_policy="evict_last")
         g = gradient.to(tl.float32) * w.to(tl.float32)
-        out, _ = row_gradient(x_half.to(tl.float32), g, squares_sum, dot, eps, COLUMNS)
+        out, _ = _row_gradient(x_half.to(tl.float32), g, squares_sum, dot, eps, COLUMNS)
         if RESIDUAL:
             out += tl.load(dsum + source + column, mask=mask, other=0.0).to(tl.float32)
         tl.store(dx + target + column, out.to(x_half.dtype), mask=mask)

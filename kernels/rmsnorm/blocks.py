@@ -47,11 +47,11 @@ class Blocks:
     write: str = ""
 
 
-def power_of_two(at_least: int) -> int:
+def _power_of_two(at_least: int) -> int:
     return 1 << max(at_least - 1, 0).bit_length()
 
 
-def round_up(number: int, multiple: int) -> int:
+def _round_up(number: int, multiple: int) -> int:
     return -(-number // multiple) * multiple
 
 
@@ -61,34 +61,34 @@ def vector(problem: Problem) -> int:
 
 
 def padded(problem: Problem) -> int:
-    return power_of_two(max(problem.columns, 2 * vector(problem)))
+    return _power_of_two(max(problem.columns, 2 * vector(problem)))
 
 
-def rows_are_aligned(problem: Problem) -> bool:
+def _rows_are_aligned(problem: Problem) -> bool:
     """Whether all rows, read and written, start at multiples of 16 bytes."""
     return problem.stride % vector(problem) == 0 and problem.columns % vector(problem) == 0
 
 
-def chunk_columns(problem: Problem, parts: int) -> int:
+def _chunk_columns(problem: Problem, parts: int) -> int:
     """Columns per program, in whole lines of 128 bytes: masks that end there stay wide."""
-    return round_up(-(-problem.columns // parts), 128 // ITEM_BYTES[problem.dtype])
+    return _round_up(-(-problem.columns // parts), 128 // ITEM_BYTES[problem.dtype])
 
 
-def tile_columns(problem: Problem, blocks: Blocks) -> int:
+def _tile_columns(problem: Problem, blocks: Blocks) -> int:
     """Columns of one tile; where the choice leaves it open, what holds a program's share."""
     if blocks.tile or blocks.variant not in TILED:
         return blocks.tile or padded(problem)
-    share = -(-chunk_columns(problem, blocks.parts) // blocks.tiles)
-    return power_of_two(max(share, 2 * vector(problem)))
+    share = -(-_chunk_columns(problem, blocks.parts) // blocks.tiles)
+    return _power_of_two(max(share, 2 * vector(problem)))
 
 
 def warps(blocks: Blocks, target: Target) -> int:
     return max(1, blocks.threads // target.warp_size)
 
 
-def elements_per_thread(problem: Problem, blocks: Blocks) -> int:
+def _elements_per_thread(problem: Problem, blocks: Blocks) -> int:
     """Of one row or tile of rows, as they stay in a thread's registers over the reduction."""
-    width = tile_columns(problem, blocks)
+    width = _tile_columns(problem, blocks)
     return -(-blocks.rows * width * blocks.tiles // blocks.threads)
 
 
@@ -98,7 +98,7 @@ def registers(problem: Problem, blocks: Blocks) -> int:
     A tiled row stays in its own dtype, so half precision takes half a register per element; all
     other kernels keep what they widened to fp32. The weights of one tile are on top.
     """
-    kept = elements_per_thread(problem, blocks)
+    kept = _elements_per_thread(problem, blocks)
     half = ITEM_BYTES[problem.dtype] == 2
     if blocks.variant in TILED:
         return OWN_TILED + (kept // 2 if half else kept) * (2 if blocks.early else 1)
@@ -107,13 +107,13 @@ def registers(problem: Problem, blocks: Blocks) -> int:
     return OWN_REGISTERS + kept + (kept // 2 if half else kept)
 
 
-def shared_bytes(problem: Problem, blocks: Blocks, inputs: int) -> int:
+def _shared_bytes(problem: Problem, blocks: Blocks, inputs: int) -> int:
     """Of a block: ``(stages − 1)`` tiles of each input that the loop over rows prefetches."""
     tile = blocks.rows * padded(problem) * ITEM_BYTES[problem.dtype]
     return max(blocks.stages - 1, 0) * inputs * tile
 
 
-def misfit(problem: Problem, target: Target, blocks: Blocks, inputs: int) -> str:
+def _misfit(problem: Problem, target: Target, blocks: Blocks, inputs: int) -> str:
     """Why the blocks do not fit the target; empty where they do."""
     if blocks.threads > target.max_threads_per_block:
         return (
@@ -125,7 +125,7 @@ def misfit(problem: Problem, target: Target, blocks: Blocks, inputs: int) -> str
         return f"about {needed} registers per thread, and {target.name} has {most} for that block"
     if blocks.variant not in ("full-tile", "tma", "fused"):
         return ""
-    needed, most = shared_bytes(problem, blocks, inputs), target.shared_bytes_per_block_optin
+    needed, most = _shared_bytes(problem, blocks, inputs), target.shared_bytes_per_block_optin
     if needed > most - 1024:  # sums between warps, barriers
         return f"{needed} bytes of shared memory per block, and {target.name} has {most}"
     return ""
@@ -146,21 +146,21 @@ def checked(problem: Problem) -> None:
         )
 
 
-def has_residual(problem: Problem) -> bool:
+def _has_residual(problem: Problem) -> bool:
     return problem.operation == "rmsnorm-residual"
 
 
-def peels(problem: Problem) -> bool:
+def _peels(problem: Problem) -> bool:
     """Whether rows are longer than their unaligned ends, and input and output rows start at the
     same distance from a multiple of 16 bytes, so that one aligned part serves both."""
     wide = vector(problem)
     same = (problem.stride - problem.columns) % wide == 0 or problem.rows == 1
-    return not rows_are_aligned(problem) and problem.columns >= 4 * wide and same
+    return not _rows_are_aligned(problem) and problem.columns >= 4 * wide and same
 
 
-def weight_width(problem: Problem) -> int:
+def _weight_width(problem: Problem) -> int:
     """Elements from one shifted copy of the weights to the next."""
-    return round_up(problem.columns, 64)
+    return _round_up(problem.columns, 64)
 
 
 def _arguments(problem: Problem, names: str) -> dict[str, str]:
@@ -193,7 +193,7 @@ def step(
 
 def pointers(problem: Problem) -> tuple[str, str]:
     """Names of the tensors that are there, and of those that are not."""
-    if has_residual(problem):
+    if _has_residual(problem):
         return "x residual weight y total", ""
     return "x weight y", "residual total"
 

@@ -10,12 +10,12 @@ from .blocks import (
     ITEM_BYTES,
     TILED,
     Blocks,
-    chunk_columns,
-    has_residual,
-    misfit,
+    _chunk_columns,
+    _has_residual,
+    _misfit,
+    _peels,
+    _power_of_two,
     padded,
-    peels,
-    power_of_two,
     vector,
 )
 
@@ -24,7 +24,7 @@ LAST, FIRST = "evict_last", "evict_first"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class _Entry:
     """Rows of up to ``row_bytes`` are computed with these blocks."""
 
     row_bytes: int
@@ -32,19 +32,21 @@ class Entry:
     source: str
 
 
-FORWARD: tuple[Entry, ...] = (
-    Entry(1 * KIB, Blocks("full-tile", threads=64, rows=4), "32768 × 512: 99.1 %"),
-    Entry(2 * KIB, Blocks("full-tile", threads=64), "32768 × 1024: 99.3 %"),
-    Entry(4 * KIB, Blocks("full-tile", threads=128, read=LAST), "32768 × 2048: 101.8 %"),
-    Entry(8 * KIB, Blocks("full-tile", threads=256, rows=2, read=LAST), "32768 × 4096: 101.3 %"),
-    Entry(16 * KIB, Blocks("two-read", threads=512, tile=4096, read=LAST), "32768 × 8192: 102.5 %"),
-    Entry(32 * KIB, Blocks("register-tiled", threads=1024, read=LAST), "32768 × 16384: 101.7 %"),
-    Entry(
+FORWARD: tuple[_Entry, ...] = (
+    _Entry(1 * KIB, Blocks("full-tile", threads=64, rows=4), "32768 × 512: 99.1 %"),
+    _Entry(2 * KIB, Blocks("full-tile", threads=64), "32768 × 1024: 99.3 %"),
+    _Entry(4 * KIB, Blocks("full-tile", threads=128, read=LAST), "32768 × 2048: 101.8 %"),
+    _Entry(8 * KIB, Blocks("full-tile", threads=256, rows=2, read=LAST), "32768 × 4096: 101.3 %"),
+    _Entry(
+        16 * KIB, Blocks("two-read", threads=512, tile=4096, read=LAST), "32768 × 8192: 102.5 %"
+    ),
+    _Entry(32 * KIB, Blocks("register-tiled", threads=1024, read=LAST), "32768 × 16384: 101.7 %"),
+    _Entry(
         64 * KIB,
         Blocks("register-tiled", threads=512, tile=8192, read=LAST),
         "16384 × 32768: 100.8 %",
     ),
-    Entry(
+    _Entry(
         128 * KIB,
         Blocks("register-tiled", threads=1024, tile=16384, read=LAST),
         "8192 × 65536: 100.5 %",
@@ -53,16 +55,16 @@ FORWARD: tuple[Entry, ...] = (
 SM100_TILES = {16384: 32768}
 """Tiles of a register-tiled row by those measured on sm_90, where other ones spill on sm_100: four
 words of 8192 × 65536 in tiles of 16384, none in tiles of 32768 (triton 3.7.1, not timed)."""
-RESIDUAL: tuple[Entry, ...] = (
-    Entry(4 * KIB, Blocks("full-tile", threads=256, read=LAST), "32768 × 2048: 100.8 %"),
-    Entry(16 * KIB, Blocks("full-tile", threads=512, read=LAST), "32768 × 8192: 101.3 %"),
+RESIDUAL: tuple[_Entry, ...] = (
+    _Entry(4 * KIB, Blocks("full-tile", threads=256, read=LAST), "32768 × 2048: 100.8 %"),
+    _Entry(16 * KIB, Blocks("full-tile", threads=512, read=LAST), "32768 × 8192: 101.3 %"),
     *(each for each in FORWARD if 16 * KIB < each.row_bytes <= 64 * KIB),
 )
 """A second input needs registers of its own: at 65536 columns 1024 threads spill 22 words."""
-PEELED: tuple[Entry, ...] = (
-    Entry(8 * KIB, Blocks("peeled", threads=256, read=LAST), "derived from aligned rows"),
-    Entry(64 * KIB, Blocks("peeled", threads=512, read=LAST), "derived from aligned rows"),
-    Entry(
+PEELED: tuple[_Entry, ...] = (
+    _Entry(8 * KIB, Blocks("peeled", threads=256, read=LAST), "derived from aligned rows"),
+    _Entry(64 * KIB, Blocks("peeled", threads=512, read=LAST), "derived from aligned rows"),
+    _Entry(
         128 * KIB,
         Blocks("peeled", threads=1024, read=LAST, write=FIRST),
         "32768 × 50257: 92.7 %",
@@ -71,21 +73,23 @@ PEELED: tuple[Entry, ...] = (
 PEELED_FROM = 4 * KIB
 """Shorter rows go through full-tile: their few narrow loads cost less than shifted weights."""
 
-LONG = Entry(
+LONG = _Entry(
     16 * KIB,
     Blocks("cooperative", threads=128),
     "4096 × 131072: 95.0 %, 2048 × 262144: 94.1 %",
 )
 """Longer rows: blocks that keep up to so much of a row each."""
-FEW = Entry(32 * KIB, Blocks("cooperative", threads=256), "64 × 131072: 71.7 %")
+FEW = _Entry(32 * KIB, Blocks("cooperative", threads=256), "64 × 131072: 71.7 %")
 """Few rows."""
 LEAST_PART_BYTES = 16 * KIB
 
-FUSED: tuple[Entry, ...] = (
-    Entry(2 * KIB, Blocks("fused", threads=64, rows=2, per_sm=4, stages=3), "32768 × 1024: 97.5 %"),
-    Entry(4 * KIB, Blocks("fused", threads=64, per_sm=4, stages=3), "32768 × 2048: 93.4 %"),
-    Entry(8 * KIB, Blocks("fused", threads=128, per_sm=2, stages=3), "32768 × 4096: 95.7 %"),
-    Entry(16 * KIB, Blocks("fused", threads=256, per_sm=1, stages=3), "32768 × 8192: 95.8 %"),
+FUSED: tuple[_Entry, ...] = (
+    _Entry(
+        2 * KIB, Blocks("fused", threads=64, rows=2, per_sm=4, stages=3), "32768 × 1024: 97.5 %"
+    ),
+    _Entry(4 * KIB, Blocks("fused", threads=64, per_sm=4, stages=3), "32768 × 2048: 93.4 %"),
+    _Entry(8 * KIB, Blocks("fused", threads=128, per_sm=2, stages=3), "32768 × 4096: 95.7 %"),
+    _Entry(16 * KIB, Blocks("fused", threads=256, per_sm=1, stages=3), "32768 × 8192: 95.8 %"),
 )
 
 
@@ -101,12 +105,12 @@ def row_bytes(problem: Problem) -> int:
     return problem.columns * ITEM_BYTES[problem.dtype]
 
 
-def entry(table: tuple[Entry, ...], problem: Problem) -> Entry | None:
+def _entry(table: tuple[_Entry, ...], problem: Problem) -> _Entry | None:
     """The first whose rows are long enough; None past the last."""
     return next((e for e in table if row_bytes(problem) <= e.row_bytes), None)
 
 
-def said(found: Entry) -> str:
+def said(found: _Entry) -> str:
     return f"rows up to {found.row_bytes // KIB} KiB: {found.source}"
 
 
@@ -116,18 +120,18 @@ def fitted(problem: Problem, blocks: Blocks) -> Blocks:
         loads = blocks.rows * padded(problem) // vector(problem)
         tile = min(blocks.tile, padded(problem))
         return replace(blocks, threads=min(blocks.threads, max(32, loads)), tile=tile)
-    share = chunk_columns(problem, blocks.parts)
-    threads = min(blocks.threads, max(32, power_of_two(-(-share // TILE_ELEMENTS))))
+    share = _chunk_columns(problem, blocks.parts)
+    threads = min(blocks.threads, max(32, _power_of_two(-(-share // TILE_ELEMENTS))))
     tile = blocks.tile or threads * TILE_ELEMENTS
     return replace(blocks, threads=threads, tile=tile, tiles=-(-share // tile))
 
 
-def forward_choice(problem: Problem, target: Target) -> tuple[Blocks, str]:
+def _forward_choice(problem: Problem, target: Target) -> tuple[Blocks, str]:
     """The table's blocks for a problem, and the row that says so."""
-    peel = peels(problem) and row_bytes(problem) >= PEELED_FROM
-    found = entry(RESIDUAL if has_residual(problem) else PEELED if peel else FORWARD, problem)
-    if found is None or few_rows(problem, target):
-        source = (FEW if few_rows(problem, target) else LONG).source
+    peel = _peels(problem) and row_bytes(problem) >= PEELED_FROM
+    found = _entry(RESIDUAL if _has_residual(problem) else PEELED if peel else FORWARD, problem)
+    if found is None or _few_rows(problem, target):
+        source = (FEW if _few_rows(problem, target) else LONG).source
         return cooperative(problem, target), f"few or long rows, shared by blocks: {source}"
     blocks = found.blocks
     if peel and blocks.variant == "register-tiled":
@@ -137,14 +141,14 @@ def forward_choice(problem: Problem, target: Target) -> tuple[Blocks, str]:
     return fitted(problem, blocks), said(found)
 
 
-def few_rows(problem: Problem, target: Target) -> bool:
+def _few_rows(problem: Problem, target: Target) -> bool:
     return problem.rows < target.sm_count and row_bytes(problem) > 2 * LEAST_PART_BYTES
 
 
 def cooperative(problem: Problem, target: Target) -> Blocks:
     """At least two programs per row: what its length needs, and more where there are few rows."""
-    kept = FEW if few_rows(problem, target) else LONG
-    parts = max(2, power_of_two(-(-row_bytes(problem) // kept.row_bytes)))
+    kept = FEW if _few_rows(problem, target) else LONG
+    parts = max(2, _power_of_two(-(-row_bytes(problem) // kept.row_bytes)))
     wanted = BLOCKS_PER_SM * target.sm_count
     while (
         problem.rows * parts < wanted
@@ -155,11 +159,11 @@ def cooperative(problem: Problem, target: Target) -> Blocks:
     return fitted(problem, replace(kept.blocks, parts=parts))
 
 
-def forward_of(problem: Problem, target: Target, variant: str) -> Blocks:
+def _forward_of(problem: Problem, target: Target, variant: str) -> Blocks:
     """The blocks of a variant that was asked for by name."""
     if variant == "cooperative":
         return cooperative(problem, target)
-    threads = usual_threads(problem)
+    threads = _usual_threads(problem)
     if variant in TILED:
         return fitted(problem, Blocks(variant, threads, read=LAST))
     tile = min(padded(problem), vector(problem) * threads)
@@ -167,8 +171,8 @@ def forward_of(problem: Problem, target: Target, variant: str) -> Blocks:
         return Blocks(variant, min(threads, max(32, tile // vector(problem))), tile=tile, read=LAST)
     if variant == "split":
         tile = min(tile, 256 * vector(problem))
-        return Blocks(variant, 256, tile=tile, parts=split_parts(problem, target))
-    found = entry(FORWARD, problem)
+        return Blocks(variant, 256, tile=tile, parts=_split_parts(problem, target))
+    found = _entry(FORWARD, problem)
     table = found.blocks if found and found.blocks.variant == "full-tile" else None
     blocks = replace(table, variant=variant) if table else Blocks(variant, min(threads, 512))
     if variant == "tma":
@@ -177,7 +181,7 @@ def forward_of(problem: Problem, target: Target, variant: str) -> Blocks:
     return fitted(problem, blocks)
 
 
-def usual_threads(problem: Problem) -> int:
+def _usual_threads(problem: Problem) -> int:
     """For a row in one block: 16 to 64 elements of half precision per thread."""
     size = row_bytes(problem)
     return next(
@@ -185,30 +189,30 @@ def usual_threads(problem: Problem) -> int:
     )
 
 
-def split_parts(problem: Problem, target: Target) -> int:
+def _split_parts(problem: Problem, target: Target) -> int:
     """Chunks of a split row: enough for eight blocks per multiprocessor, none under 4 KiB."""
     wanted = -(-8 * target.sm_count // max(problem.rows, 1))
     most = max(1, -(-row_bytes(problem) // (4 * KIB)))
     return max(min(2, most), min(wanted, most, MOST_PARTS))
 
 
-def fused_choice(problem: Problem, target: Target, inputs: int) -> tuple[Blocks, str] | None:
+def _fused_choice(problem: Problem, target: Target, inputs: int) -> tuple[Blocks, str] | None:
     """The table's blocks, with fewer stages where shared memory is smaller; None where the row
     and its weight gradient do not fit."""
-    found = entry(FUSED, problem)
+    found = _entry(FUSED, problem)
     if found is None:
         return None
     blocks = fitted(problem, found.blocks)
-    while misfit(problem, target, blocks, inputs) and blocks.stages > 1:
+    while _misfit(problem, target, blocks, inputs) and blocks.stages > 1:
         blocks = replace(blocks, stages=blocks.stages - 1)
-    if misfit(problem, target, blocks, inputs):
+    if _misfit(problem, target, blocks, inputs):
         return None
     return blocks, said(found)
 
 
-def unfused_choice(problem: Problem) -> Blocks:
+def _unfused_choice(problem: Problem) -> Blocks:
     """Whole rows while they fit, then a loop."""
-    found = entry(FORWARD, problem)
+    found = _entry(FORWARD, problem)
     if found and found.blocks.variant == "full-tile":
         return fitted(problem, replace(found.blocks, variant="unfused"))
     return Blocks("unfused", threads=512, tile=512 * vector(problem))

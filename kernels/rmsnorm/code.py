@@ -31,7 +31,7 @@ def workspace(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan)
     if "shift_weights" in steps:
         copies, width = steps["shift_weights"].grid[1], steps["shift_weights"].constants["WIDTH"]
         buffers |= {"unshifted": tensors["weight"], "weight": x.new_empty((copies, width))}
-    if parts := partial_rows(problem, plan):
+    if parts := _partial_rows(problem, plan):
         buffers["count"] = parts
         width = problem.columns if problem.operation.endswith("backward") else 1
         buffers["partial"] = torch.empty((parts, width), dtype=torch.float32, device=x.device)
@@ -40,7 +40,7 @@ def workspace(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan)
     return buffers
 
 
-def partial_rows(problem: Problem, plan: LaunchPlan) -> int:
+def _partial_rows(problem: Problem, plan: LaunchPlan) -> int:
     """Partial sums: per row and part of it going forward, of the weight's gradient backward."""
     for step in plan.launches:
         if "PARTS" in step.constants and "partial" in step.arguments:
@@ -50,7 +50,7 @@ def partial_rows(problem: Problem, plan: LaunchPlan) -> int:
     return 0
 
 
-def describe(plan: LaunchPlan, values: dict[str, Any]) -> None:
+def _describe(plan: LaunchPlan, values: dict[str, Any]) -> None:
     """Replaces tensors by TMA descriptors where a kernel takes these, rows seen as lines."""
     for step in plan.launches:
         for name, kind in step.arguments.items():
@@ -71,7 +71,7 @@ def descriptor(rows: Tensor, constants: Mapping[str, Any]) -> Any:
     return TensorDescriptor.from_tensor(lines, [constants["ROWS"], block // width, width])
 
 
-def interpretable(plan: LaunchPlan) -> LaunchPlan:
+def _interpretable(plan: LaunchPlan) -> LaunchPlan:
     """For Triton's interpreter, which runs one program after the other and knows no assembly:
     nobody waits for a program that has not started, and nothing is opaque."""
     if not triton.knobs.runtime.interpret:
@@ -108,7 +108,7 @@ def function(name: str) -> Any:
     raise PerfcliError(f"rmsnorm has no kernel {name!r}")
 
 
-def epsilon(problem: Problem) -> float:
+def _epsilon(problem: Problem) -> float:
     """What is added to the mean of squares; a setting, ``eps``."""
     return float(problem.settings.get("eps") or 0.0) if "eps" in problem.settings else 1e-6
 
@@ -147,7 +147,7 @@ def reference(problem: Problem, tensors: Mapping[str, Tensor]) -> dict[str, Tens
     outputs = {}
     if problem.operation == "rmsnorm-residual":
         x = outputs["sum"] = x + wide["residual"]
-    scale = (x.square().mean(dim=1, keepdim=True) + epsilon(problem)).rsqrt()
+    scale = (x.square().mean(dim=1, keepdim=True) + _epsilon(problem)).rsqrt()
     if not problem.operation.endswith("backward"):
         return {"y": x * scale * weight, **outputs}
     normal, dy = x * scale, wide["dy"]
@@ -164,10 +164,10 @@ def eager(problem: Problem, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     x, weight = tensors["x"], tensors["weight"]
     if not problem.operation.endswith("backward"):
         total = x + tensors["residual"] if "residual" in tensors else x
-        y = functional.rms_norm(total, (problem.columns,), weight, epsilon(problem))
+        y = functional.rms_norm(total, (problem.columns,), weight, _epsilon(problem))
         return {"y": y, "sum": total} if "residual" in tensors else {"y": y}
     wide, dy = x.float(), tensors["dy"].float()
-    scale = (wide.square().mean(dim=1, keepdim=True) + epsilon(problem)).rsqrt()
+    scale = (wide.square().mean(dim=1, keepdim=True) + _epsilon(problem)).rsqrt()
     normal, g = wide * scale, dy * weight.float()
     dx = scale * (g - normal * (g * normal).mean(dim=1, keepdim=True))
     if "dsum" in tensors:
@@ -194,12 +194,12 @@ def run(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan) -> di
         **outputs,
         **workspace(problem, tensors, plan),
         "rows": problem.rows,
-        "eps": epsilon(problem),
+        "eps": _epsilon(problem),
     }
     values["total"] = outputs.get("sum")
     values["source"] = outputs.get("sum", x)
-    describe(plan, values)
-    launch(sys.modules[__name__], interpretable(plan), values)
+    _describe(plan, values)
+    launch(sys.modules[__name__], _interpretable(plan), values)
     return outputs
 
 

@@ -11,31 +11,31 @@ from .blocks import (
     ITEM_BYTES,
     TRITON_TYPE,
     Blocks,
-    chunk_columns,
+    _chunk_columns,
+    _has_residual,
+    _peels,
+    _power_of_two,
+    _round_up,
+    _tile_columns,
+    _weight_width,
     grid,
-    has_residual,
     padded,
-    peels,
     pointers,
-    power_of_two,
-    round_up,
     step,
-    tile_columns,
     vector,
-    weight_width,
 )
 
 LINE_ELEMENTS = 64
 """The longest line of the TMA view: 128 bytes of half precision, one swizzled line."""
 
 
-def line_width(problem: Problem) -> int:
+def _line_width(problem: Problem) -> int:
     """Of the TMA view of a row as lines: a power of two that divides the row."""
     return gcd(problem.columns, LINE_ELEMENTS)
 
 
 def tma(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
-    wide, width = vector(problem), line_width(problem)
+    wide, width = vector(problem), _line_width(problem)
     if target.vendor != "nvidia" or target.capability < (9, 0):
         raise PerfcliError(
             f"rmsnorm: tma needs an NVIDIA GPU of capability 9.0 or more, {target.name} is "
@@ -52,7 +52,7 @@ def tma(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
         problem, target, blocks, "tma_rows", grid(problem, target, blocks),
         f"{names} rows eps", absent,
         COLUMNS=problem.columns, BLOCK=padded(problem), WIDTH=width, ROWS=blocks.rows,
-        STAGES=blocks.stages, RESIDUAL=has_residual(problem), WRITE=blocks.write,
+        STAGES=blocks.stages, RESIDUAL=_has_residual(problem), WRITE=blocks.write,
     )  # fmt: skip
     box = f"[{blocks.rows}, {padded(problem) // width}, {width}]"
     descriptor = f"tensordesc<{TRITON_TYPE[problem.dtype]}{box}>"
@@ -80,7 +80,7 @@ def full_tile(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLa
             problem, target, blocks, "full_tile", grid(problem, target, blocks),
             f"{names} rows eps", absent,
             COLUMNS=problem.columns, STRIDE=problem.stride, BLOCK=padded(problem),
-            ROWS=blocks.rows, STAGES=blocks.stages, RESIDUAL=has_residual(problem),
+            ROWS=blocks.rows, STAGES=blocks.stages, RESIDUAL=_has_residual(problem),
             READ=blocks.read, WRITE=blocks.write,
         )
     ]  # fmt: skip
@@ -88,10 +88,10 @@ def full_tile(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLa
 
 def tiled(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
     """Register-tiled, peeled and cooperative: one kernel."""
-    peel = peels(problem) and blocks.variant != "register-tiled"
+    peel = _peels(problem) and blocks.variant != "register-tiled"
     wide = vector(problem)
-    chunk = chunk_columns(problem, blocks.parts)
-    tile = tile_columns(problem, blocks)
+    chunk = _chunk_columns(problem, blocks.parts)
+    tile = _tile_columns(problem, blocks)
     if tile * blocks.tiles < chunk:
         raise PerfcliError(
             f"rmsnorm: {blocks.tiles} tiles of {tile} columns hold less than {chunk}: take more"
@@ -102,9 +102,9 @@ def tiled(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch
         problem, target, blocks, "tiled", (problem.rows * blocks.parts, 1, 1),
         f"{names} {'partial tiles ' if shared else ''}eps",
         absent + ("" if shared else " partial tiles"),
-        COLUMNS=problem.columns, STRIDE=problem.stride, WIDTH=weight_width(problem),
+        COLUMNS=problem.columns, STRIDE=problem.stride, WIDTH=_weight_width(problem),
         CHUNK=chunk, PARTS=blocks.parts, TILE=tile, TILES=blocks.tiles, VECTOR=wide, PEEL=peel,
-        RESIDUAL=has_residual(problem),
+        RESIDUAL=_has_residual(problem),
         OPAQUE=target.vendor == "nvidia" and ITEM_BYTES[problem.dtype] == 2,
         EARLY=blocks.early, POLLS=POLLS, MISSING=MISSING, READ=blocks.read,
         WRITE=blocks.write,
@@ -124,7 +124,7 @@ def _mark(problem: Problem, target: Target, parts: int) -> KernelLaunch:
 def _shift(problem: Problem, target: Target, peel: bool) -> list[KernelLaunch]:
     if not peel or problem.rows == 1:  # the first row is aligned
         return []
-    width = weight_width(problem)
+    width = _weight_width(problem)
     made = step(
         problem, target, Blocks("", 128), "shift_weights",
         (-(-width // 2048), vector(problem), 1), "unshifted weight",
@@ -133,22 +133,22 @@ def _shift(problem: Problem, target: Target, peel: bool) -> list[KernelLaunch]:
     return [made]
 
 
-def two_read(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
-    peel = peels(problem)
+def _two_read(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
+    peel = _peels(problem)
     names, absent = pointers(problem)
     made = step(
         problem, target, blocks, "two_reads", (problem.rows, 1, 1), f"{names} eps", absent,
-        COLUMNS=problem.columns, STRIDE=problem.stride, WIDTH=weight_width(problem),
-        BLOCK=blocks.tile, VECTOR=vector(problem), PEEL=peel, RESIDUAL=has_residual(problem),
+        COLUMNS=problem.columns, STRIDE=problem.stride, WIDTH=_weight_width(problem),
+        BLOCK=blocks.tile, VECTOR=vector(problem), PEEL=peel, RESIDUAL=_has_residual(problem),
         READ=blocks.read, AGAIN=blocks.again, WRITE=blocks.write,
     )  # fmt: skip
     return [*_shift(problem, target, peel), made]
 
 
 def split(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
-    peel, residual = peels(problem), has_residual(problem)
+    peel, residual = _peels(problem), _has_residual(problem)
     parts = blocks.parts
-    chunk = round_up(-(-problem.columns // parts), blocks.tile)
+    chunk = _round_up(-(-problem.columns // parts), blocks.tile)
     names = "x residual total partial" if residual else "x partial"
     add = step(
         problem, target, blocks, "split_sum", (problem.rows * parts, 1, 1), names,
@@ -161,7 +161,7 @@ def split(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch
         problem, target, blocks, "split_apply", (problem.rows * parts, 1, 1),
         "source weight y partial eps",
         COLUMNS=problem.columns, STRIDE=problem.columns if residual else problem.stride,
-        WIDTH=weight_width(problem), CHUNK=chunk, PARTS=parts, PARTS_PADDED=power_of_two(parts),
+        WIDTH=_weight_width(problem), CHUNK=chunk, PARTS=parts, PARTS_PADDED=_power_of_two(parts),
         BLOCK=blocks.tile, VECTOR=vector(problem), PEEL=peel, WRITE=blocks.write,
     )  # fmt: skip
     return [*_shift(problem, target, peel), add, apply]
@@ -173,7 +173,7 @@ BUILDERS = {
     "register-tiled": tiled,
     "peeled": tiled,
     "cooperative": tiled,
-    "two-read": two_read,
+    "two-read": _two_read,
     "split": split,
 }
 
@@ -184,5 +184,5 @@ def forward(problem: Problem, target: Target, blocks: Blocks, why: str) -> Launc
     names = {name for step in steps for name in step.arguments}
     workspace = 4 * problem.rows * blocks.parts if "partial" in names else 0
     if "unshifted" in names:
-        workspace += vector(problem) * weight_width(problem) * ITEM_BYTES[problem.dtype]
+        workspace += vector(problem) * _weight_width(problem) * ITEM_BYTES[problem.dtype]
     return LaunchPlan(blocks.variant, tuple(steps), why, workspace)

@@ -7,11 +7,11 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .rows import added, aligned_part, edge_columns, scaled
+from .rows import _aligned_part, _edge_columns, _scaled, added
 
 
 @triton.jit
-def squares_of_range(
+def _squares_of_range(
     x, residual, total, first, out_first, begin, end, main,
     BLOCK: tl.constexpr, MASKED: tl.constexpr, RESIDUAL: tl.constexpr, READ: tl.constexpr,
 ):  # fmt: skip
@@ -32,7 +32,7 @@ def squares_of_range(
 
 
 @triton.jit
-def normalise_range(
+def _normalise_range(
     source, weight, y, source_first, out_first, begin, end, main, scale,
     BLOCK: tl.constexpr, MASKED: tl.constexpr, AGAIN: tl.constexpr, WRITE: tl.constexpr,
 ):  # fmt: skip
@@ -43,12 +43,12 @@ def normalise_range(
         mask = column < main if MASKED else None
         values = tl.load(source + source_first + column, mask=mask, eviction_policy=AGAIN)
         w = tl.load(weight + column, mask=mask, eviction_policy="evict_last")
-        out = scaled(values, scale, w, values.dtype)
+        out = _scaled(values, scale, w, values.dtype)
         tl.store(y + out_first + column, out, mask=mask, eviction_policy=WRITE)
 
 
 @triton.jit
-def edge_squares(
+def _edge_squares(
     x, residual, total, first, out_first, edge, is_edge, write, RESIDUAL: tl.constexpr
 ):  # fmt: skip
     """The values outside the aligned part, and their sum of squares."""
@@ -85,11 +85,11 @@ def two_reads(
     SURE: tl.constexpr = COLUMNS - 2 * (VECTOR - 1) if PEEL else COLUMNS
     FULL: tl.constexpr = SURE // BLOCK * BLOCK
     if PEEL:
-        first, head, main = aligned_part(row, STRIDE, COLUMNS, VECTOR)
-        out_first, _, _ = aligned_part(row, COLUMNS, COLUMNS, VECTOR)
+        first, head, main = _aligned_part(row, STRIDE, COLUMNS, VECTOR)
+        out_first, _, _ = _aligned_part(row, COLUMNS, COLUMNS, VECTOR)
         w = weight + head * WIDTH
-        edge, is_edge = edge_columns(head, main, COLUMNS, VECTOR)
-        edge_x, extra = edge_squares(
+        edge, is_edge = _edge_columns(head, main, COLUMNS, VECTOR)
+        edge_x, extra = _edge_squares(
             x, residual, total, first - head, out_first - head, edge, is_edge, True, RESIDUAL
         )
     else:
@@ -98,11 +98,11 @@ def two_reads(
         main = COLUMNS
         w = weight
         extra = 0.0
-    squares = squares_of_range(
+    squares = _squares_of_range(
         x, residual, total, first, out_first, 0, FULL, main, BLOCK, False, RESIDUAL, READ
     )
     if FULL < COLUMNS:
-        squares += squares_of_range(
+        squares += _squares_of_range(
             x, residual, total, first, out_first, FULL, COLUMNS, main, BLOCK, True, RESIDUAL, READ
         )
     scale = tl.rsqrt((tl.sum(squares, axis=0) + extra) / COLUMNS + eps)
@@ -114,7 +114,7 @@ def two_reads(
         source = x
         source_first = first
     if FULL < COLUMNS:
-        normalise_range(
+        _normalise_range(
             source,
             w,
             y,
@@ -129,12 +129,12 @@ def two_reads(
             AGAIN,
             WRITE,
         )
-    normalise_range(
+    _normalise_range(
         source, w, y, source_first, out_first, 0, FULL, main, scale, BLOCK, False, AGAIN, WRITE
     )
     if PEEL:
         edge_w = tl.load(weight + edge, mask=is_edge, other=0.0)
-        out = scaled(edge_x, scale, edge_w, edge_x.dtype)
+        out = _scaled(edge_x, scale, edge_w, edge_x.dtype)
         tl.store(y + out_first - head + edge, out, mask=is_edge)
 
 
@@ -158,10 +158,10 @@ def split_sum(
     row = tl.program_id(0) // PARTS
     part = tl.program_id(0) % PARTS
     if PEEL:
-        first, head, main = aligned_part(row, STRIDE, COLUMNS, VECTOR)
-        out_first, _, _ = aligned_part(row, COLUMNS, COLUMNS, VECTOR)
-        edge, is_edge = edge_columns(head, main, COLUMNS, VECTOR)
-        _, extra = edge_squares(
+        first, head, main = _aligned_part(row, STRIDE, COLUMNS, VECTOR)
+        out_first, _, _ = _aligned_part(row, COLUMNS, COLUMNS, VECTOR)
+        edge, is_edge = _edge_columns(head, main, COLUMNS, VECTOR)
+        _, extra = _edge_squares(
             x, residual, total, first - head, out_first - head, edge, is_edge & (part == 0), True,
             RESIDUAL,
         )  # fmt: skip
@@ -170,7 +170,7 @@ def split_sum(
         out_first = tl.cast(row, tl.int64) * COLUMNS
         main = COLUMNS
         extra = 0.0
-    squares = squares_of_range(
+    squares = _squares_of_range(
         x, residual, total, first, out_first, part * CHUNK, part * CHUNK + CHUNK, main, BLOCK,
         COLUMNS != PARTS * CHUNK or PEEL, RESIDUAL, READ,
     )  # fmt: skip
@@ -204,21 +204,21 @@ def split_apply(
     sums = tl.load(partial + row * PARTS + which, mask=which < PARTS, other=0.0)
     scale = tl.rsqrt(tl.sum(sums, axis=0) / COLUMNS + eps)
     if PEEL:
-        first, head, main = aligned_part(row, STRIDE, COLUMNS, VECTOR)
-        out_first, _, _ = aligned_part(row, COLUMNS, COLUMNS, VECTOR)
+        first, head, main = _aligned_part(row, STRIDE, COLUMNS, VECTOR)
+        out_first, _, _ = _aligned_part(row, COLUMNS, COLUMNS, VECTOR)
         w = weight + head * WIDTH
-        edge, is_edge = edge_columns(head, main, COLUMNS, VECTOR)
+        edge, is_edge = _edge_columns(head, main, COLUMNS, VECTOR)
         is_edge = is_edge & (part == 0)
         edge_x = tl.load(source + first - head + edge, mask=is_edge, other=0.0)
         edge_w = tl.load(weight + edge, mask=is_edge, other=0.0)
-        out = scaled(edge_x, scale, edge_w, edge_x.dtype)
+        out = _scaled(edge_x, scale, edge_w, edge_x.dtype)
         tl.store(y + out_first - head + edge, out, mask=is_edge)
     else:
         first = tl.cast(row, tl.int64) * STRIDE
         out_first = tl.cast(row, tl.int64) * COLUMNS
         main = COLUMNS
         w = weight
-    normalise_range(
+    _normalise_range(
         source, w, y, first, out_first, part * CHUNK, part * CHUNK + CHUNK, main, scale, BLOCK,
         COLUMNS != PARTS * CHUNK or PEEL, "evict_first", WRITE,
     )  # fmt: skip

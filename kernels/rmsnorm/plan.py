@@ -6,7 +6,7 @@ from perfcli.errors import PerfcliError
 from perfcli.model import KernelLaunch, LaunchPlan, Problem, Scalar, Target
 
 from . import choice
-from .blocks import TRITON_TYPE, Blocks, checked, misfit, padded, peels, power_of_two, warps
+from .blocks import TRITON_TYPE, Blocks, _misfit, _peels, _power_of_two, checked, padded, warps
 from .choice import FUSED
 from .forward_plan import BUILDERS, forward
 
@@ -14,7 +14,7 @@ SUM_ROWS = 64
 """Partial sums that one block of the last kernel adds at a time."""
 
 
-def has_residual(problem: Problem) -> bool:
+def _has_residual(problem: Problem) -> bool:
     return problem.operation == "rmsnorm-residual-backward"
 
 
@@ -39,7 +39,7 @@ def _rows(
     problem: Problem, target: Target, blocks: Blocks, programs: int, fused: bool
 ) -> KernelLaunch:
     """The kernel that has whole rows in registers."""
-    residual = has_residual(problem)
+    residual = _has_residual(problem)
     absent: dict[str, Scalar] = {} if residual else {"dsum": None}
     absent["scale" if fused else "partial"] = None
     names = (
@@ -64,7 +64,7 @@ def _rows(
 
 def _sum(problem: Problem, target: Target) -> KernelLaunch:
     """Adds the partial sums: narrow blocks, so that there are many of them."""
-    block = min(32, power_of_two(problem.columns))
+    block = min(32, _power_of_two(problem.columns))
     constants: dict[str, Scalar] = {"COLUMNS": problem.columns, "BLOCK": block, "ROWS": SUM_ROWS}
     return _launch(
         problem, "sum_partials", (-(-problem.columns // block), 1, 1), "partial dw count",
@@ -72,13 +72,13 @@ def _sum(problem: Problem, target: Target) -> KernelLaunch:
     )  # fmt: skip
 
 
-def tile_count(problem: Problem, blocks: Blocks) -> int:
+def _tile_count(problem: Problem, blocks: Blocks) -> int:
     return -(-problem.rows // blocks.rows)
 
 
 def fused(problem: Problem, target: Target, blocks: Blocks, why: str) -> LaunchPlan:
     """A persistent grid, then the sum of what each of its programs has added up."""
-    programs = min(tile_count(problem, blocks), max(blocks.per_sm, 1) * target.sm_count)
+    programs = min(_tile_count(problem, blocks), max(blocks.per_sm, 1) * target.sm_count)
     steps = (_rows(problem, target, blocks, programs, True), _sum(problem, target))
     return LaunchPlan("fused", steps, why, 4 * programs * problem.columns)
 
@@ -94,7 +94,7 @@ def unfused(problem: Problem, target: Target, blocks: Blocks, why: str) -> Launc
     columns, rows = min(128, padded(problem)), 32
     parts = splits(problem, target, columns, rows)
     if blocks.tile:
-        residual = has_residual(problem)
+        residual = _has_residual(problem)
         first = _launch(
             problem, "backward_loop", (problem.rows, 1, 1),
             f"x dy {'dsum ' if residual else ''}weight dx scale eps", warps(blocks, target),
@@ -107,7 +107,7 @@ def unfused(problem: Problem, target: Target, blocks: Blocks, why: str) -> Launc
             },
         )  # fmt: skip
     else:
-        first = _rows(problem, target, blocks, tile_count(problem, blocks), False)
+        first = _rows(problem, target, blocks, _tile_count(problem, blocks), False)
     second = _launch(
         problem, "weight_gradient", (-(-problem.columns // columns), parts, 1),
         "x dy scale partial rows", 256 // target.warp_size,
@@ -153,7 +153,7 @@ def plan(problem: Problem, target: Target, variant: str | None = None) -> Launch
     return _backward(problem, target, variant)
 
 
-def streams(problem: Problem) -> int:
+def _streams(problem: Problem) -> int:
     """Matrices that a kernel reads."""
     return {"rmsnorm": 1, "rmsnorm-residual-backward": 3}.get(problem.operation, 2)
 
@@ -170,7 +170,7 @@ def launches(problem: Problem, target: Target, blocks: Blocks, why: str) -> Laun
         made = unfused(problem, target, blocks, why)
     else:
         made = forward(problem, target, blocks, why)
-    if reason := misfit(problem, target, blocks, streams(problem)):
+    if reason := _misfit(problem, target, blocks, _streams(problem)):
         raise PerfcliError(
             f"rmsnorm: {blocks.variant} of {problem.rows} × {problem.columns} {problem.dtype} "
             f"takes {reason}: leave the variant to the plan, or take another"
@@ -180,19 +180,19 @@ def launches(problem: Problem, target: Target, blocks: Blocks, why: str) -> Laun
 
 def _forward(problem: Problem, target: Target, variant: str | None) -> LaunchPlan:
     if variant is None:
-        blocks, why = choice.forward_choice(problem, target)
+        blocks, why = choice._forward_choice(problem, target)
         return launches(problem, target, blocks, why)
-    if variant == "peeled" and not peels(problem):
+    if variant == "peeled" and not _peels(problem):
         raise PerfcliError(
             f"rmsnorm: peeled is for rows that start between multiples of 16 bytes and are "
             f"written as they are read; {problem.columns} columns {problem.stride} elements "
             "apart are not: use register-tiled"
         )
-    return launches(problem, target, choice.forward_of(problem, target, variant), "asked for")
+    return launches(problem, target, choice._forward_of(problem, target, variant), "asked for")
 
 
 def _backward(problem: Problem, target: Target, variant: str | None) -> LaunchPlan:
-    found = choice.fused_choice(problem, target, streams(problem))
+    found = choice._fused_choice(problem, target, _streams(problem))
     if variant == "fused" and found is None:
         raise PerfcliError(
             f"rmsnorm: fused keeps whole rows and their weight gradient in registers, up to "
@@ -202,4 +202,4 @@ def _backward(problem: Problem, target: Target, variant: str | None) -> LaunchPl
     if found is not None and variant != "unfused":
         return launches(problem, target, *found)
     why = "asked for" if variant else "rows too long to be fused"
-    return launches(problem, target, choice.unfused_choice(problem), why)
+    return launches(problem, target, choice._unfused_choice(problem), why)

@@ -9,7 +9,7 @@ import triton.language as tl
 
 
 @triton.jit
-def aligned_part(row, STRIDE: tl.constexpr, COLUMNS: tl.constexpr, VECTOR: tl.constexpr):
+def _aligned_part(row, STRIDE: tl.constexpr, COLUMNS: tl.constexpr, VECTOR: tl.constexpr):
     """The row's part that starts at, and is as long as, a multiple of ``VECTOR`` elements.
 
     Returns the tensor's element where it starts, how many elements of the row lie before it, and
@@ -23,7 +23,7 @@ def aligned_part(row, STRIDE: tl.constexpr, COLUMNS: tl.constexpr, VECTOR: tl.co
 
 
 @triton.jit
-def edge_columns(head, main, COLUMNS: tl.constexpr, VECTOR: tl.constexpr):
+def _edge_columns(head, main, COLUMNS: tl.constexpr, VECTOR: tl.constexpr):
     """Columns before and after the aligned part, fewer than ``VECTOR`` each, and which are any."""
     edge = tl.arange(0, 2 * VECTOR)
     before = edge < VECTOR
@@ -38,7 +38,7 @@ def added(x, residual):
 
 
 @triton.jit
-def scaled(x, scale, weight, dtype: tl.constexpr):
+def _scaled(x, scale, weight, dtype: tl.constexpr):
     return (x.to(tl.float32) * scale * weight.to(tl.float32)).to(dtype)
 
 
@@ -102,7 +102,7 @@ def full_tile(
             tl.store(total + target, values, mask=inside, eviction_policy=WRITE)
         wide = values.to(tl.float32)
         scale = tl.rsqrt(tl.sum(wide * wide, axis=1) / COLUMNS + eps)[:, None]
-        out = scaled(values, scale, w, values.dtype)
+        out = _scaled(values, scale, w, values.dtype)
         tl.store(y + target, out, mask=inside, eviction_policy=WRITE)
 
 
@@ -144,5 +144,5 @@ def tma_rows(
         wide = values.to(tl.float32)
         squares = tl.sum(tl.sum(wide * wide, axis=2), axis=1)
         scale = tl.rsqrt(squares / COLUMNS + eps)[:, None, None]
-        out = scaled(values, scale, w, values.dtype)
+        out = _scaled(values, scale, w, values.dtype)
         tl.store(y + target, out, mask=inside, eviction_policy=WRITE)

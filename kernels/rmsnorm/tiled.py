@@ -9,11 +9,11 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .rows import added, aligned_part, edge_columns, opaque, scaled
+from .rows import _aligned_part, _edge_columns, _scaled, added, opaque
 
 
 @triton.jit
-def squares_of_part(
+def _squares_of_part(
     x, residual, first, part, main, tiles,
     CHUNK: tl.constexpr, TILE: tl.constexpr, RESIDUAL: tl.constexpr,
 ):  # fmt: skip
@@ -33,7 +33,7 @@ def squares_of_part(
 
 
 @triton.jit
-def told_by_all(
+def _told_by_all(
     mine, x, residual, partial, row, part, first, main, extra, tiles,
     CHUNK: tl.constexpr, PARTS: tl.constexpr, TILE: tl.constexpr, RESIDUAL: tl.constexpr,
     POLLS: tl.constexpr, MISSING: tl.constexpr,
@@ -61,7 +61,7 @@ def told_by_all(
     if tl.max(tl.where(lane < CHUNK, missing, 0), axis=0) > 0:
         sums = tl.zeros([PARTS], tl.float32)
         for which in tl.range(PARTS):
-            one = squares_of_part(x, residual, first, which, main, tiles, CHUNK, TILE, RESIDUAL)
+            one = _squares_of_part(x, residual, first, which, main, tiles, CHUNK, TILE, RESIDUAL)
             sums = tl.where(other == which, one, sums)
         sums += tl.where(other == 0, extra, 0.0)
     return tl.sum(sums, axis=0)
@@ -107,10 +107,10 @@ def tiled(
     SURE: tl.constexpr = COLUMNS - 2 * (VECTOR - 1) if PEEL else COLUMNS
     CERTAIN: tl.constexpr = SURE // VECTOR * VECTOR - (PARTS - 1) * CHUNK
     if PEEL:
-        first, head, main = aligned_part(row, STRIDE, COLUMNS, VECTOR)
-        out_first, _, _ = aligned_part(row, COLUMNS, COLUMNS, VECTOR)
+        first, head, main = _aligned_part(row, STRIDE, COLUMNS, VECTOR)
+        out_first, _, _ = _aligned_part(row, COLUMNS, COLUMNS, VECTOR)
         w_first = head * WIDTH
-        edge, is_edge = edge_columns(head, main, COLUMNS, VECTOR)
+        edge, is_edge = _edge_columns(head, main, COLUMNS, VECTOR)
     else:
         first = tl.cast(row, tl.int64) * STRIDE
         out_first = tl.cast(row, tl.int64) * COLUMNS
@@ -156,7 +156,7 @@ def tiled(
         extra = tl.sum(edge_wide * edge_wide, axis=0)
     if PARTS > 1:
         mine = sum_of_squares + tl.where(part == 0, extra, 0.0)
-        sum_of_squares = told_by_all(
+        sum_of_squares = _told_by_all(
             mine, x, residual, partial, row, part, first, main, extra, tiles,
             CHUNK, PARTS, TILE, RESIDUAL, POLLS, MISSING,
         )  # fmt: skip
@@ -172,7 +172,7 @@ def tiled(
                 w = weights[tile]
             else:
                 w = tl.load(weight + w_first + column, eviction_policy="evict_last")
-            out = scaled(values, scale, w, values.dtype)
+            out = _scaled(values, scale, w, values.dtype)
             tl.store(y + out_first + column, out, eviction_policy=WRITE)
         else:
             mask = (local < CHUNK) & (column < main)
@@ -182,11 +182,11 @@ def tiled(
                 w = tl.load(
                     weight + w_first + column, mask=mask, other=0.0, eviction_policy="evict_last"
                 )
-            out = scaled(values, scale, w, values.dtype)
+            out = _scaled(values, scale, w, values.dtype)
             tl.store(y + out_first + column, out, mask=mask, eviction_policy=WRITE)
     if PEEL:
         edge_w = tl.load(weight + edge, mask=is_edge, other=0.0)
-        edge_out = scaled(edge_x, scale, edge_w, edge_x.dtype)
+        edge_out = _scaled(edge_x, scale, edge_w, edge_x.dtype)
         tl.store(y + out_first - head + edge, edge_out, mask=is_edge & (part == 0))
 
 

@@ -68,7 +68,7 @@ _LOSS_BYTES_PER_ROW = 8 + 4  # int64 target, float32 loss
 _LOSS_GRADIENT_BYTES_PER_ROW = 8 + 4 + 4  # target, lse, dloss
 
 
-def moved_bytes(problem: Problem) -> int:
+def _moved_bytes(problem: Problem) -> int:
     matrix = problem.elements * ITEM_BYTES[problem.dtype]
     if problem.operation == LOSS:
         return matrix + _LOSS_BYTES_PER_ROW * problem.rows
@@ -85,7 +85,7 @@ _STEP = {"bfloat16": 2.0**-7, "float16": 2.0**-10, "float32": 2.0**-23}
 _SUBNORMAL_STEP = {"bfloat16": 0.0, "float16": 2.0**-24, "float32": 0.0}
 
 
-def tolerances(problem: Problem) -> Mapping[str, Tolerance]:
+def _tolerances(problem: Problem) -> Mapping[str, Tolerance]:
     """Computed in float32, brought to the output's dtype once: half a step on GPUs, which round, a
     whole one in Triton's interpreter, which cuts bfloat16 off."""
     if problem.operation == LOSS:
@@ -127,9 +127,9 @@ FAMILY = KernelFamily(
         for name, operations in VARIANT_OPERATIONS.items()
     ),
     plan=plan,
-    moved_bytes=moved_bytes,
+    moved_bytes=_moved_bytes,
     flops=flops,
-    tolerances=tolerances,
+    tolerances=_tolerances,
     cases=CASES,
     benchmarks=BENCHMARKS,
     code="perfcli.kernels.softmax.code",

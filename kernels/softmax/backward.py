@@ -12,12 +12,12 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .looped import row_at
-from .rows import LOG2_E, edge_columns, first_vector, head_elements, stripe, tile_offsets
+from .looped import _row_at
+from .rows import LOG2_E, _edge_columns, _first_vector, _head_elements, _tile_offsets, stripe
 
 
 @triton.jit
-def summand(y, dy, LOG: tl.constexpr):
+def _summand(y, dy, LOG: tl.constexpr):
     if LOG:
         return dy.to(tl.float32)
     return y.to(tl.float32) * dy.to(tl.float32)
@@ -31,7 +31,7 @@ def gradient(y, dy, total, LOG: tl.constexpr):
 
 
 @triton.jit
-def row_sum(
+def _row_sum(
     y,
     dy,
     columns,
@@ -47,12 +47,12 @@ def row_sum(
     KEEP: tl.constexpr,
 ):
     """The row's sum of summands. Where PEEL, all addresses are congruent modulo 16."""
-    head = head_elements(dy, columns, ITEM, PEEL)
-    y_start = first_vector(y, head, PEEL)
-    dy_start = first_vector(dy, head, PEEL)
+    head = _head_elements(dy, columns, ITEM, PEEL)
+    y_start = _first_vector(y, head, PEEL)
+    dy_start = _first_vector(dy, head, PEEL)
     vectors = (columns - head) // VECTOR
     full = vectors // LANES
-    offsets = tile_offsets(LANES, VECTOR)
+    offsets = _tile_offsets(LANES, VECTOR)
     sums = tl.zeros([LANES], tl.float32)
     for tile in tl.range(0, full, num_stages=STAGES):
         at = tile * (LANES * VECTOR) + offsets
@@ -61,7 +61,7 @@ def row_sum(
             sums += tl.sum(dy_tile.to(tl.float32), axis=1)
         else:
             y_tile = tl.load(y_start + at, eviction_policy=KEEP)
-            sums += tl.sum(summand(y_tile, dy_tile, LOG), axis=1)
+            sums += tl.sum(_summand(y_tile, dy_tile, LOG), axis=1)
     if TAIL:
         if STRIPE < LANES:
             sums = tl.sum(tl.reshape(sums, [LANES // STRIPE, STRIPE]), axis=0)
@@ -69,18 +69,18 @@ def row_sum(
             at, inside = stripe(first, vectors, STRIPE, VECTOR)
             y_tile = tl.load(y_start + at, mask=inside, other=0.0, eviction_policy=KEEP)
             dy_tile = tl.load(dy_start + at, mask=inside, other=0.0, eviction_policy=KEEP)
-            sums += tl.sum(summand(y_tile, dy_tile, LOG), axis=1)
+            sums += tl.sum(_summand(y_tile, dy_tile, LOG), axis=1)
     total = tl.sum(sums, axis=0)
     if EDGE:
-        column, there = edge_columns(head, columns, VECTOR)
+        column, there = _edge_columns(head, columns, VECTOR)
         y_edge = tl.load(y + column, mask=there, other=0.0)
         dy_edge = tl.load(dy + column, mask=there, other=0.0)
-        total += tl.sum(summand(y_edge, dy_edge, LOG), axis=0)
+        total += tl.sum(_summand(y_edge, dy_edge, LOG), axis=0)
     return total
 
 
 @triton.jit
-def write_gradient(
+def _write_gradient(
     y,
     dy,
     dx,
@@ -98,15 +98,15 @@ def write_gradient(
     BACKWARDS: tl.constexpr,
     DROP: tl.constexpr,
 ):
-    head = head_elements(dy, columns, ITEM, PEEL)
-    y_start = first_vector(y, head, PEEL)
-    dy_start = first_vector(dy, head, PEEL)
-    dx_start = first_vector(dx, head, PEEL)
+    head = _head_elements(dy, columns, ITEM, PEEL)
+    y_start = _first_vector(y, head, PEEL)
+    dy_start = _first_vector(dy, head, PEEL)
+    dx_start = _first_vector(dx, head, PEEL)
     vectors = (columns - head) // VECTOR
     full = vectors // LANES
-    offsets = tile_offsets(LANES, VECTOR)
+    offsets = _tile_offsets(LANES, VECTOR)
     if EDGE:
-        column, there = edge_columns(head, columns, VECTOR)
+        column, there = _edge_columns(head, columns, VECTOR)
         y_edge = tl.load(y + column, mask=there, other=0.0)
         dy_edge = tl.load(dy + column, mask=there, other=0.0)
         tl.store(dx + column, gradient(y_edge, dy_edge, total, LOG), mask=there)
@@ -151,13 +151,13 @@ def online_backward(
     KEEP: tl.constexpr,
     DROP: tl.constexpr,
 ):
-    y = row_at(y_ptr, saved_stride, VECTOR, ALIGNED)
-    dy = row_at(dy_ptr, dy_stride, VECTOR, ALIGNED)
-    dx = row_at(dx_ptr, dx_stride, VECTOR, ALIGNED)
-    total = row_sum(
+    y = _row_at(y_ptr, saved_stride, VECTOR, ALIGNED)
+    dy = _row_at(dy_ptr, dy_stride, VECTOR, ALIGNED)
+    dx = _row_at(dx_ptr, dx_stride, VECTOR, ALIGNED)
+    total = _row_sum(
         y, dy, columns, LOG, LANES, VECTOR, ITEM, PEEL, TAIL, STRIPE, EDGE, STAGES, KEEP
     )
-    write_gradient(
+    _write_gradient(
         y, dy, dx, columns, total,
         LOG, LANES, VECTOR, ITEM, PEEL, TAIL, STRIPE, EDGE, STAGES, BACKWARDS, DROP,
     )  # fmt: skip

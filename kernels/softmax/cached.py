@@ -17,12 +17,12 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .backward import gradient, summand
-from .rows import LOG2_E, above_minus_infinity, normalised, opaque
+from .backward import _summand, gradient
+from .rows import LOG2_E, _above_minus_infinity, normalised, opaque
 
 
 @triton.jit
-def place_rows(
+def _place_rows(
     pointer,
     first,
     stride,
@@ -45,7 +45,7 @@ def place_rows(
 
 
 @triton.jit
-def existing(
+def _existing(
     first,
     rows,
     columns,
@@ -65,14 +65,14 @@ def existing(
 
 
 @triton.jit
-def load_rows(at, inside, other, FULL: tl.constexpr, DROP: tl.constexpr):
+def _load_rows(at, inside, other, FULL: tl.constexpr, DROP: tl.constexpr):
     if FULL:
         return tl.load(at, eviction_policy=DROP)
     return tl.load(at, mask=inside, other=other, eviction_policy=DROP)
 
 
 @triton.jit
-def store_rows(at, y, inside, FULL: tl.constexpr, DROP: tl.constexpr):
+def _store_rows(at, y, inside, FULL: tl.constexpr, DROP: tl.constexpr):
     if FULL:
         tl.store(at, y, eviction_policy=DROP)
     else:
@@ -80,7 +80,7 @@ def store_rows(at, y, inside, FULL: tl.constexpr, DROP: tl.constexpr):
 
 
 @triton.jit
-def softmax_tile(
+def _softmax_tile(
     x_ptr,
     y_ptr,
     first,
@@ -99,9 +99,9 @@ def softmax_tile(
     DROP: tl.constexpr,
 ):
     """Softmax of one tile, from load to store."""
-    inside = existing(first, rows, columns, ROWS, BLOCK, VECTOR, VECTORS_ONLY)
-    at = place_rows(x_ptr, first, x_stride, ROWS, BLOCK, VECTOR, ALIGNED)
-    x = load_rows(at, inside, float("-inf"), FULL, DROP)
+    inside = _existing(first, rows, columns, ROWS, BLOCK, VECTOR, VECTORS_ONLY)
+    at = _place_rows(x_ptr, first, x_stride, ROWS, BLOCK, VECTOR, ALIGNED)
+    x = _load_rows(at, inside, float("-inf"), FULL, DROP)
     peak = tl.max(x.to(tl.float32), axis=1)[:, None]
     weights = tl.exp2((x.to(tl.float32) - peak) * LOG2_E)
     total = tl.sum(weights, axis=1)[:, None]
@@ -111,8 +111,8 @@ def softmax_tile(
         y = normalised(x, peak, total, LOG)
     else:
         y = weights * (1.0 / total)
-    to = place_rows(y_ptr, first, y_stride, ROWS, BLOCK, VECTOR, ALIGNED)
-    store_rows(to, y, inside, FULL, DROP)
+    to = _place_rows(y_ptr, first, y_stride, ROWS, BLOCK, VECTOR, ALIGNED)
+    _store_rows(to, y, inside, FULL, DROP)
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -138,12 +138,12 @@ def cached_forward(
     if PERSISTENT:
         start = tl.program_id(0) * ROWS
         for first in tl.range(start, rows, tl.num_programs(0) * ROWS, num_stages=STAGES):
-            softmax_tile(
+            _softmax_tile(
                 x_ptr, y_ptr, first, rows, columns, x_stride, y_stride, LOG, ROWS, BLOCK, VECTOR,
                 ALIGNED, VECTORS_ONLY, FULL, RECOMPUTE, DROP,
             )  # fmt: skip
     else:
-        softmax_tile(
+        _softmax_tile(
             x_ptr, y_ptr, tl.program_id(0) * ROWS, rows, columns, x_stride, y_stride, LOG, ROWS,
             BLOCK, VECTOR, ALIGNED, VECTORS_ONLY, FULL, RECOMPUTE, DROP,
         )  # fmt: skip
@@ -169,9 +169,9 @@ def cached_loss(
 ):
     """Cross-entropy: the logit of the target comes from the cache line that is read anyway."""
     first = tl.program_id(0) * ROWS
-    inside = existing(first, rows, columns, ROWS, BLOCK, VECTOR, VECTORS_ONLY)
-    at = place_rows(x_ptr, first, x_stride, ROWS, BLOCK, VECTOR, ALIGNED)
-    x = load_rows(at, inside, float("-inf"), FULL, DROP).to(tl.float32)
+    inside = _existing(first, rows, columns, ROWS, BLOCK, VECTOR, VECTORS_ONLY)
+    at = _place_rows(x_ptr, first, x_stride, ROWS, BLOCK, VECTOR, ALIGNED)
+    x = _load_rows(at, inside, float("-inf"), FULL, DROP).to(tl.float32)
     row = first + tl.arange(0, ROWS)
     exists = row < rows
     target = tl.load(target_ptr + row, mask=exists, other=0)
@@ -179,7 +179,7 @@ def cached_loss(
     place = row.to(tl.int64) * x_stride + target
     logit = tl.load(x_ptr + place, mask=there, other=float("nan")).to(tl.float32)
     peak = tl.max(x, axis=1)
-    base = above_minus_infinity(peak)
+    base = _above_minus_infinity(peak)
     total = tl.sum(tl.exp2((x - base[:, None]) * LOG2_E), axis=1)
     loss = (peak - logit) + tl.log(total)
     tl.store(loss_ptr + row, tl.where(target == ignored, 0.0, loss), mask=exists)
@@ -206,11 +206,11 @@ def cached_backward(
     DROP: tl.constexpr,
 ):
     first = tl.program_id(0) * ROWS
-    inside = existing(first, rows, columns, ROWS, BLOCK, VECTOR, VECTORS_ONLY)
-    y_at = place_rows(y_ptr, first, saved_stride, ROWS, BLOCK, VECTOR, ALIGNED)
-    dy_at = place_rows(dy_ptr, first, dy_stride, ROWS, BLOCK, VECTOR, ALIGNED)
-    y = load_rows(y_at, inside, 0.0, FULL, DROP)
-    dy = load_rows(dy_at, inside, 0.0, FULL, DROP)
-    total = tl.sum(summand(y, dy, LOG), axis=1)[:, None]
-    dx_at = place_rows(dx_ptr, first, dx_stride, ROWS, BLOCK, VECTOR, ALIGNED)
-    store_rows(dx_at, gradient(y, dy, total, LOG), inside, FULL, DROP)
+    inside = _existing(first, rows, columns, ROWS, BLOCK, VECTOR, VECTORS_ONLY)
+    y_at = _place_rows(y_ptr, first, saved_stride, ROWS, BLOCK, VECTOR, ALIGNED)
+    dy_at = _place_rows(dy_ptr, first, dy_stride, ROWS, BLOCK, VECTOR, ALIGNED)
+    y = _load_rows(y_at, inside, 0.0, FULL, DROP)
+    dy = _load_rows(dy_at, inside, 0.0, FULL, DROP)
+    total = tl.sum(_summand(y, dy, LOG), axis=1)[:, None]
+    dx_at = _place_rows(dx_ptr, first, dx_stride, ROWS, BLOCK, VECTOR, ALIGNED)
+    _store_rows(dx_at, gradient(y, dy, total, LOG), inside, FULL, DROP)

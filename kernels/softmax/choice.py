@@ -49,7 +49,7 @@ def vector(problem: Problem) -> int:
     return VECTOR_BYTES // ITEM_BYTES[problem.dtype]
 
 
-def vectors_only(problem: Problem) -> bool:
+def _vectors_only(problem: Problem) -> bool:
     return problem.columns % vector(problem) == 0
 
 
@@ -64,19 +64,19 @@ def congruent(problem: Problem) -> bool:
     return problem.rows == 1 or (problem.stride - problem.columns) % vector(problem) == 0
 
 
-def padded_bytes(problem: Problem) -> int:
+def _padded_bytes(problem: Problem) -> int:
     """Of a row, up to the next power of two; a vector at least."""
     padded = 1 << max(problem.columns - 1, 0).bit_length()
     return max(padded * ITEM_BYTES[problem.dtype], VECTOR_BYTES)
 
 
-def padded_count(statistics: int) -> int:
+def _padded_count(statistics: int) -> int:
     """Of an array of statistics after which another one begins, at a multiple of 16 bytes."""
     whole = VECTOR_BYTES // STATISTIC_BYTES
     return -(-statistics // whole) * whole
 
 
-def chunks_of(problem: Problem, choice: Choice) -> int:
+def _chunks_of(problem: Problem, choice: Choice) -> int:
     return -(-problem.columns // choice.chunk) if choice.chunk else 1
 
 
@@ -118,7 +118,7 @@ def pointer(problem: Problem) -> str:
     return f"*{TRITON_TYPES[problem.dtype]}"
 
 
-def tile_constants(problem: Problem, choice: Choice) -> dict[str, Scalar]:
+def _tile_constants(problem: Problem, choice: Choice) -> dict[str, Scalar]:
     """Of whole rows that one block holds (see _softmax_cached)."""
     block = choice.tile // choice.rows
     return {
@@ -126,13 +126,13 @@ def tile_constants(problem: Problem, choice: Choice) -> dict[str, Scalar]:
         "BLOCK": block,
         "VECTOR": vector(problem),
         "ALIGNED": aligned(problem),
-        "VECTORS_ONLY": vectors_only(problem),
+        "VECTORS_ONLY": _vectors_only(problem),
         "FULL": problem.columns == block and problem.rows % choice.rows == 0,
         "DROP": choice.drop,
     }
 
 
-def walk_constants(problem: Problem, choice: Choice) -> dict[str, Scalar]:
+def _walk_constants(problem: Problem, choice: Choice) -> dict[str, Scalar]:
     """Of a row, or a chunk of it, that is read tile by tile (see _softmax_statistics)."""
     peelable = choice.variant in ("split", "cooperative", "held") and congruent(problem)
     peel = choice.variant == "peeled" or (peelable and not aligned(problem))
@@ -145,7 +145,7 @@ def walk_constants(problem: Problem, choice: Choice) -> dict[str, Scalar]:
         "PEEL": peel,
         "STRIPE": min(choice.tile // vector(problem), choice.warps * 32),
         "TAIL": peel or problem.columns % step != 0 or step % choice.tile != 0,
-        "EDGE": peel or not vectors_only(problem),
+        "EDGE": peel or not _vectors_only(problem),
         "STAGES": choice.stages,
     }
 
@@ -277,7 +277,7 @@ LOSS_GRADIENTS: Rules = {
 }  # fmt: skip
 
 
-def rules_of(problem: Problem) -> Rules:
+def _rules_of(problem: Problem) -> Rules:
     if problem.operation == LOSS:
         return LOSSES
     if problem.operation == LOSS_GRADIENT:

@@ -15,7 +15,7 @@ from perfcli.model import LaunchPlan, Problem
 
 from .. import _launching
 from . import backward, cached, looped, shared, split
-from .choice import BACKWARD, LOSS, LOSS_GRADIENT, TELLING, VECTOR_BYTES, padded_count
+from .choice import BACKWARD, LOSS, LOSS_GRADIENT, TELLING, VECTOR_BYTES, _padded_count
 
 IGNORED = -100
 """The target whose loss and gradient are 0, as in torch."""
@@ -28,7 +28,7 @@ def inputs(problem: Problem, device: str, seed: int) -> dict[str, Tensor]:
     generator = torch.Generator(device).manual_seed(seed)
     x = normal(problem, device, generator)
     if problem.operation.startswith(LOSS):
-        return loss_inputs(problem, x, generator)
+        return _loss_inputs(problem, x, generator)
     if problem.operation not in BACKWARD:
         return {"x": x}
     forward = torch.softmax if problem.operation == "softmax-backward" else torch.log_softmax
@@ -46,7 +46,7 @@ def normal(problem: Problem, device: str, generator: torch.Generator) -> Tensor:
     return x.normal_(generator=generator)
 
 
-def loss_inputs(problem: Problem, x: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+def _loss_inputs(problem: Problem, x: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
     rows, device = (problem.rows,), x.device
     target = torch.randint(0, max(problem.columns, 1), rows, generator=generator, device=device)
     target[3::7] = IGNORED
@@ -183,23 +183,23 @@ def run(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan) -> di
     Raises:
         PerfcliError: tensors of another shape, dtype or layout than the plan's.
     """
-    check_tensors(problem, tensors)
+    _check_tensors(problem, tensors)
     if plan.variant == "streamed" and tensors["x"].data_ptr() % VECTOR_BYTES:
-        tensors = {"x": at_a_vector(tensors["x"])}
+        tensors = {"x": _at_a_vector(tensors["x"])}
     main = tensors["dy"] if "dy" in tensors else tensors["x"]
-    outputs = outputs_of(problem, main)
+    outputs = _outputs_of(problem, main)
     values = {
         **{f"{name}_ptr": tensor for name, tensor in {**tensors, **outputs}.items()},
-        **sizes_of(problem),
-        **workspace_of(problem, plan, main),
+        **_sizes_of(problem),
+        **_workspace_of(problem, plan, main),
     }
     if "y" in tensors:
-        values["y_ptr"] = congruent_to(main, tensors["y"])
+        values["y_ptr"] = _congruent_to(main, tensors["y"])
     _launching.launch(sys.modules[__name__], plan, values)
     return outputs
 
 
-def sizes_of(problem: Problem) -> dict[str, int]:
+def _sizes_of(problem: Problem) -> dict[str, int]:
     return {
         "rows": problem.rows,
         "columns": problem.columns,
@@ -212,29 +212,29 @@ def sizes_of(problem: Problem) -> dict[str, int]:
     }
 
 
-def outputs_of(problem: Problem, like: Tensor) -> dict[str, Tensor]:
+def _outputs_of(problem: Problem, like: Tensor) -> dict[str, Tensor]:
     if problem.operation == LOSS:
         loss, lse = statistics(like, 2, problem.rows)
         return {"loss": loss, "lse": lse}
     name = "dx" if problem.operation in BACKWARD else "y"
-    return {name: aligned_as(like, (problem.rows, problem.columns))}
+    return {name: _aligned_as(like, (problem.rows, problem.columns))}
 
 
-def aligned_as(like: Tensor, shape: tuple[int, int]) -> Tensor:
+def _aligned_as(like: Tensor, shape: tuple[int, int]) -> Tensor:
     """New memory without gaps, at an address congruent to ``like``'s modulo 16."""
     beyond = like.data_ptr() % VECTOR_BYTES // like.element_size()
     memory = like.new_empty(shape[0] * shape[1] + beyond)
     return memory[beyond:].view(shape)
 
 
-def at_a_vector(x: Tensor) -> Tensor:
+def _at_a_vector(x: Tensor) -> Tensor:
     """A copy with the same strides at a multiple of 16 bytes: the plan does not see addresses, and
     pairs of halves cannot be loaded from all of them."""
     memory = x.new_empty((x.shape[0] - 1) * x.stride(0) + x.shape[1])
     return torch.as_strided(memory, x.shape, x.stride(), 0).copy_(x)
 
 
-def congruent_to(like: Tensor, other: Tensor) -> Tensor:
+def _congruent_to(like: Tensor, other: Tensor) -> Tensor:
     """``other``, or a copy of it with the same strides, at an address congruent to ``like``'s."""
     if (other.data_ptr() - like.data_ptr()) % VECTOR_BYTES == 0:
         return other
@@ -243,7 +243,7 @@ def congruent_to(like: Tensor, other: Tensor) -> Tensor:
     return torch.as_strided(memory, other.shape, other.stride(), beyond).copy_(other)
 
 
-def workspace_of(problem: Problem, plan: LaunchPlan, like: Tensor) -> dict[str, Any]:
+def _workspace_of(problem: Problem, plan: LaunchPlan, like: Tensor) -> dict[str, Any]:
     """The statistics of chunks, then of whole rows; or a word per chunk, zeroed."""
     main = plan.launches[0] if plan.launches else None
     if main is None or "CHUNK" not in main.constants or problem.operation == LOSS_GRADIENT:
@@ -260,13 +260,13 @@ def workspace_of(problem: Problem, plan: LaunchPlan, like: Tensor) -> dict[str, 
 
 def statistics(like: Tensor, arrays: int, count: int) -> Tensor:
     """New float32 numbers, each array at a multiple of 16 bytes, as plans say of all pointers."""
-    return like.new_empty((arrays, padded_count(count)), dtype=torch.float32)[:, :count]
+    return like.new_empty((arrays, _padded_count(count)), dtype=torch.float32)[:, :count]
 
 
-def check_tensors(problem: Problem, tensors: Mapping[str, Tensor]) -> None:
+def _check_tensors(problem: Problem, tensors: Mapping[str, Tensor]) -> None:
     for name, tensor in tensors.items():
         if name in ("x", "y", "dy"):
-            check_matrix(problem, name, tensor)
+            _check_matrix(problem, name, tensor)
         elif tuple(tensor.shape) != (problem.rows,) or not tensor.is_contiguous():
             raise PerfcliError(
                 f"expected {problem.rows} numbers without gaps for {name}, found shape "
@@ -274,7 +274,7 @@ def check_tensors(problem: Problem, tensors: Mapping[str, Tensor]) -> None:
             )
 
 
-def check_matrix(problem: Problem, name: str, tensor: Tensor) -> None:
+def _check_matrix(problem: Problem, name: str, tensor: Tensor) -> None:
     shape = (problem.rows, problem.columns)
     if tuple(tensor.shape) != shape or tensor.dtype != getattr(torch, problem.dtype):
         raise PerfcliError(

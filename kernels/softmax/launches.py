@@ -11,16 +11,16 @@ from .choice import (
     LOSS_GRADIENT,
     PARTS_PER_BLOCK,
     Choice,
-    chunks_of,
+    _chunks_of,
+    _tile_constants,
+    _walk_constants,
     launch,
     parts,
     pointer,
-    tile_constants,
-    walk_constants,
 )
 
 
-def forward_arguments(problem: Problem, rows: bool) -> dict[str, str]:
+def _forward_arguments(problem: Problem, rows: bool) -> dict[str, str]:
     element = pointer(problem)
     sizes = {"rows": "i32", "columns": "i32"} if rows else {"columns": "i32"}
     if problem.operation == LOSS:
@@ -29,14 +29,14 @@ def forward_arguments(problem: Problem, rows: bool) -> dict[str, str]:
     return {"x_ptr": element, "y_ptr": element, **sizes, "x_stride": "i32", "y_stride": "i32"}
 
 
-def log_constant(problem: Problem) -> dict[str, Scalar]:
+def _log_constant(problem: Problem) -> dict[str, Scalar]:
     return {} if problem.operation == LOSS else {"LOG": problem.operation == "log-softmax"}
 
 
 def cached(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
     tiles = -(-problem.rows // choice.rows)
-    constants = {**log_constant(problem), **tile_constants(problem, choice)}
-    arguments = forward_arguments(problem, rows=True)
+    constants = {**_log_constant(problem), **_tile_constants(problem, choice)}
+    arguments = _forward_arguments(problem, rows=True)
     if problem.operation == LOSS:
         return (launch(problem, choice, "cached_loss", (tiles, 1, 1), arguments, constants),)
     constants |= {
@@ -50,8 +50,8 @@ def cached(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
 
 def online(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
     constants: dict[str, Scalar] = {
-        **log_constant(problem),
-        **walk_constants(problem, choice),
+        **_log_constant(problem),
+        **_walk_constants(problem, choice),
         "DROP": choice.drop,
     }
     name = "online_loss"
@@ -61,21 +61,21 @@ def online(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
     if choice.held:
         name = "held_forward"
         constants |= {"HELD": choice.held, "OPAQUE": choice.recompute == "opaque"}
-    arguments = forward_arguments(problem, rows=False)
+    arguments = _forward_arguments(problem, rows=False)
     return (launch(problem, choice, name, (problem.rows, 1, 1), arguments, constants),)
 
 
-def three_pass(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
+def _three_pass(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
     name = "three_pass_loss" if problem.operation == LOSS else "three_pass_forward"
-    constants: dict[str, Scalar] = {**log_constant(problem), "TILE": choice.tile}
-    arguments = forward_arguments(problem, rows=False)
+    constants: dict[str, Scalar] = {**_log_constant(problem), "TILE": choice.tile}
+    arguments = _forward_arguments(problem, rows=False)
     return (launch(problem, choice, name, (problem.rows, 1, 1), arguments, constants),)
 
 
 def split(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
-    chunks = chunks_of(problem, choice)
+    chunks = _chunks_of(problem, choice)
     grid = (problem.rows, chunks, 1)
-    walk = {**walk_constants(problem, choice), "CHUNK": choice.chunk}
+    walk = {**_walk_constants(problem, choice), "CHUNK": choice.chunk}
     partial = {"peaks_ptr": "*fp32", "totals_ptr": "*fp32"}
     element = {"x_ptr": pointer(problem)}
     first = launch(
@@ -97,16 +97,16 @@ def split(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
     combined = chunks > PARTS_PER_BLOCK
     sizes = {"columns": "i32", "chunks": "i32", "x_stride": "i32", "y_stride": "i32"}
     arguments = {**element, "y_ptr": pointer(problem), **partial, **sizes}
-    constants = {**log_constant(problem), **walk, "DROP": choice.drop, "COMBINED": combined}
+    constants = {**_log_constant(problem), **walk, "DROP": choice.drop, "COMBINED": combined}
     constants["PARTS"] = parts(chunks)
     last = launch(problem, choice, "split_write", grid, arguments, constants)
-    return (first, *combine(problem, choice, combined), last)
+    return (first, *_combine(problem, choice, combined), last)
 
 
-def combine(problem: Problem, choice: Choice, wanted: bool) -> tuple[KernelLaunch, ...]:
+def _combine(problem: Problem, choice: Choice, wanted: bool) -> tuple[KernelLaunch, ...]:
     """The kernel between the two, where there are many chunks."""
     arguments = {"peaks_ptr": "*fp32", "totals_ptr": "*fp32", "chunks": "i32"}
-    constants: dict[str, Scalar] = {"PARTS": parts(chunks_of(problem, choice))}
+    constants: dict[str, Scalar] = {"PARTS": parts(_chunks_of(problem, choice))}
     grid = (problem.rows, 1, 1)
     step = launch(problem, choice, "split_combine", grid, arguments, constants)
     return (step,) if wanted else ()
@@ -119,16 +119,16 @@ _LOOPS = ("STAGES", "STRIPE")
 
 
 def cooperative(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
-    chunks = chunks_of(problem, choice)
+    chunks = _chunks_of(problem, choice)
     arguments = {
         "x_ptr": pointer(problem),
         "y_ptr": pointer(problem),
         "words_ptr": "*i64",
         **dict.fromkeys(("chunks", "columns", "x_stride", "y_stride"), "i32"),
     }
-    walk = walk_constants(problem, choice)
+    walk = _walk_constants(problem, choice)
     constants = {
-        **log_constant(problem),
+        **_log_constant(problem),
         **{name: value for name, value in walk.items() if name not in _LOOPS},
         "PARTS": parts(chunks),
         "CHUNK": choice.chunk,
@@ -142,16 +142,16 @@ def cooperative(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
 
 
 def streamed(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
-    chunks = chunks_of(problem, choice)
+    chunks = _chunks_of(problem, choice)
     arguments = {
         "x_ptr": pointer(problem),
         "y_ptr": pointer(problem),
         "words_ptr": "*i64",
         **dict.fromkeys(("items", "chunks", "columns", "x_stride", "y_stride"), "i32"),
     }
-    walk = walk_constants(problem, choice)
+    walk = _walk_constants(problem, choice)
     constants = {
-        **log_constant(problem),
+        **_log_constant(problem),
         **{name: walk[name] for name in ("LANES", "VECTOR")},
         # Without masks ptxas spills 4 words of the logarithm, for sm_80 and sm_90.
         "TAIL": walk["TAIL"] or problem.operation == "log-softmax",
@@ -173,7 +173,7 @@ FORWARD_LAUNCHES: Mapping[str, Callable[[Problem, Choice], tuple[KernelLaunch, .
     "peeled": online,
     "split": split,
     "streamed": streamed,
-    "three-pass": three_pass,
+    "three-pass": _three_pass,
 }
 
 
@@ -184,24 +184,24 @@ def pointers(problem: Problem) -> dict[str, str]:
     return dict.fromkeys(("y_ptr", "dy_ptr", "dx_ptr"), pointer(problem))
 
 
-def log_constant_backward(problem: Problem) -> dict[str, Scalar]:
+def _log_constant_backward(problem: Problem) -> dict[str, Scalar]:
     return {"LOG": problem.operation == "log-softmax-backward"}
 
 
 def cached_backward(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
     arguments = {**pointers(problem), "rows": "i32", "columns": "i32", **STRIDES}
-    constants = {**log_constant_backward(problem), **tile_constants(problem, choice)}
+    constants = {**_log_constant_backward(problem), **_tile_constants(problem, choice)}
     grid = (-(-problem.rows // choice.rows), 1, 1)
     return (launch(problem, choice, "cached_backward", grid, arguments, constants),)
 
 
 def online_backward(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
     if problem.operation == LOSS_GRADIENT:
-        return loss_gradient(problem, choice)
+        return _loss_gradient(problem, choice)
     arguments = {**pointers(problem), "columns": "i32", **STRIDES}
     constants = {
-        **log_constant_backward(problem),
-        **walk_constants(problem, choice),
+        **_log_constant_backward(problem),
+        **_walk_constants(problem, choice),
         "BACKWARDS": choice.backwards,
         "KEEP": choice.keep,
         "DROP": choice.drop,
@@ -210,7 +210,7 @@ def online_backward(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...
     return (launch(problem, choice, "online_backward", grid, arguments, constants),)
 
 
-def loss_gradient(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
+def _loss_gradient(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
     """Not a reduction: rows are cut into chunks, or (online, peeled) taken whole."""
     arguments = {
         "x_ptr": pointer(problem),
@@ -221,20 +221,20 @@ def loss_gradient(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
         **dict.fromkeys(("columns", "saved_stride", "dx_stride", "ignored"), "i32"),
     }
     chunk = choice.chunk or 1 << (problem.columns - 1).bit_length()
-    constants = {**walk_constants(problem, choice), "CHUNK": chunk, "DROP": choice.drop}
-    grid = (problem.rows, chunks_of(problem, choice), 1)
+    constants = {**_walk_constants(problem, choice), "CHUNK": chunk, "DROP": choice.drop}
+    grid = (problem.rows, _chunks_of(problem, choice), 1)
     return (launch(problem, choice, "cross_entropy_gradient", grid, arguments, constants),)
 
 
-def split_backward(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
+def _split_backward(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
     if problem.operation == LOSS_GRADIENT:
-        return loss_gradient(problem, choice)
-    chunks = chunks_of(problem, choice)
+        return _loss_gradient(problem, choice)
+    chunks = _chunks_of(problem, choice)
     combined = chunks > PARTS_PER_BLOCK
     grid = (problem.rows, chunks, 1)
     walk = {
-        **log_constant_backward(problem),
-        **walk_constants(problem, choice),
+        **_log_constant_backward(problem),
+        **_walk_constants(problem, choice),
         "CHUNK": choice.chunk,
     }
     sums = {"sums_ptr": "*fp32"}
@@ -271,5 +271,5 @@ BACKWARD_LAUNCHES: Mapping[str, Callable[[Problem, Choice], tuple[KernelLaunch, 
     "cached": cached_backward,
     "online": online_backward,
     "peeled": online_backward,
-    "split": split_backward,
+    "split": _split_backward,
 }

@@ -12,25 +12,25 @@ import triton.language as tl
 
 from .rows import (
     LOG2_E,
-    above_minus_infinity,
-    first_vector,
-    fold,
-    head_elements,
+    _above_minus_infinity,
+    _first_vector,
+    _fold,
+    _head_elements,
+    _row_statistics,
+    _tile_offsets,
+    _walk_statistics,
+    _walk_write,
+    _with_edge,
+    _write_edge,
+    _write_row,
     join,
     normalised,
     opaque,
-    row_statistics,
-    tile_offsets,
-    walk_statistics,
-    walk_write,
-    with_edge,
-    write_edge,
-    write_row,
 )
 
 
 @triton.jit
-def row_at(pointer, stride, VECTOR: tl.constexpr, ALIGNED: tl.constexpr):
+def _row_at(pointer, stride, VECTOR: tl.constexpr, ALIGNED: tl.constexpr):
     """This program's row. ALIGNED: the stride is a multiple of VECTOR."""
     offset = tl.program_id(0).to(tl.int64) * stride
     if ALIGNED:
@@ -39,7 +39,7 @@ def row_at(pointer, stride, VECTOR: tl.constexpr, ALIGNED: tl.constexpr):
 
 
 @triton.jit
-def write_loss(
+def _write_loss(
     row,
     target,
     loss_ptr,
@@ -80,12 +80,12 @@ def online_forward(
     KEEP: tl.constexpr,
     DROP: tl.constexpr,
 ):
-    x = row_at(x_ptr, x_stride, VECTOR, ALIGNED)
-    y = row_at(y_ptr, y_stride, VECTOR, ALIGNED)
-    peak, total = row_statistics(
+    x = _row_at(x_ptr, x_stride, VECTOR, ALIGNED)
+    y = _row_at(y_ptr, y_stride, VECTOR, ALIGNED)
+    peak, total = _row_statistics(
         x, columns, LANES, VECTOR, ITEM, PEEL, TAIL, STRIPE, EDGE, STAGES, KEEP
     )
-    write_row(
+    _write_row(
         x, y, columns, peak, total,
         LOG, LANES, VECTOR, ITEM, PEEL, TAIL, STRIPE, EDGE, STAGES, BACKWARDS, DROP,
     )  # fmt: skip
@@ -111,16 +111,16 @@ def online_loss(
     STAGES: tl.constexpr,
     DROP: tl.constexpr,
 ):
-    x = row_at(x_ptr, x_stride, VECTOR, ALIGNED)
+    x = _row_at(x_ptr, x_stride, VECTOR, ALIGNED)
     target = tl.load(target_ptr + tl.program_id(0))
-    peak, total = row_statistics(
+    peak, total = _row_statistics(
         x, columns, LANES, VECTOR, ITEM, PEEL, TAIL, STRIPE, EDGE, STAGES, DROP
     )
-    write_loss(x, target, loss_ptr, lse_ptr, peak, total, columns, ignored)
+    _write_loss(x, target, loss_ptr, lse_ptr, peak, total, columns, ignored)
 
 
 @triton.jit
-def two_pass_statistics(row, columns, TILE: tl.constexpr):
+def _two_pass_statistics(row, columns, TILE: tl.constexpr):
     """The maximum in one pass, the sum in another, with nothing clever: the baseline."""
     place = tl.arange(0, TILE)
     highest = tl.full([TILE], float("-inf"), tl.float32)
@@ -129,7 +129,7 @@ def two_pass_statistics(row, columns, TILE: tl.constexpr):
         x = tl.load(row + first + place, mask=inside, other=float("-inf"))
         highest = tl.maximum(highest, x.to(tl.float32))
     peak = tl.max(highest, axis=0)
-    base = above_minus_infinity(peak)
+    base = _above_minus_infinity(peak)
     sums = tl.zeros([TILE], tl.float32)
     for first in range(0, columns, TILE):
         inside = first + place < columns
@@ -148,9 +148,9 @@ def three_pass_forward(
     LOG: tl.constexpr,
     TILE: tl.constexpr,
 ):
-    x_row = row_at(x_ptr, x_stride, 1, False)
-    y_row = row_at(y_ptr, y_stride, 1, False)
-    peak, total = two_pass_statistics(x_row, columns, TILE)
+    x_row = _row_at(x_ptr, x_stride, 1, False)
+    y_row = _row_at(y_ptr, y_stride, 1, False)
+    peak, total = _two_pass_statistics(x_row, columns, TILE)
     place = tl.arange(0, TILE)
     for first in range(0, columns, TILE):
         inside = first + place < columns
@@ -173,14 +173,14 @@ def three_pass_loss(
     ignored,
     TILE: tl.constexpr,
 ):
-    row = row_at(x_ptr, x_stride, 1, False)
+    row = _row_at(x_ptr, x_stride, 1, False)
     target = tl.load(target_ptr + tl.program_id(0))
-    peak, total = two_pass_statistics(row, columns, TILE)
-    write_loss(row, target, loss_ptr, lse_ptr, peak, total, columns, ignored)
+    peak, total = _two_pass_statistics(row, columns, TILE)
+    _write_loss(row, target, loss_ptr, lse_ptr, peak, total, columns, ignored)
 
 
 @triton.jit
-def hidden(x, OPAQUE: tl.constexpr):
+def _hidden(x, OPAQUE: tl.constexpr):
     if OPAQUE:
         x = opaque(x)
     return x
@@ -209,13 +209,13 @@ def held_forward(
     KEEP: tl.constexpr,
     DROP: tl.constexpr,
 ):
-    row = row_at(x_ptr, x_stride, VECTOR, ALIGNED)
-    out = row_at(y_ptr, y_stride, VECTOR, ALIGNED)
-    head = head_elements(row, columns, ITEM, PEEL)
-    start = first_vector(row, head, PEEL)
-    to = first_vector(out, head, PEEL)
+    row = _row_at(x_ptr, x_stride, VECTOR, ALIGNED)
+    out = _row_at(y_ptr, y_stride, VECTOR, ALIGNED)
+    head = _head_elements(row, columns, ITEM, PEEL)
+    start = _first_vector(row, head, PEEL)
+    to = _first_vector(out, head, PEEL)
     vectors = (columns - head) // VECTOR
-    offsets = tile_offsets(LANES, VECTOR)
+    offsets = _tile_offsets(LANES, VECTOR)
     held = ()
     for tile in tl.static_range(HELD):
         at = start + tile * (LANES * VECTOR) + offsets
@@ -223,18 +223,18 @@ def held_forward(
     peak = tl.full([LANES], float("-inf"), tl.float32)
     total = tl.zeros([LANES], tl.float32)
     for tile in tl.static_range(HELD):
-        peak, total = fold(peak, total, held[tile].to(tl.float32))
-    peak, total = walk_statistics(
+        peak, total = _fold(peak, total, held[tile].to(tl.float32))
+    peak, total = _walk_statistics(
         start, vectors, peak, total, HELD, LANES, VECTOR, TAIL, STRIPE, STAGES, KEEP
     )
     top, weight = join(peak, total)
     if EDGE:
-        top, weight = with_edge(row, head, columns, top, weight, VECTOR)
-        write_edge(row, out, head, columns, top, weight, LOG, VECTOR)
-    walk_write(
+        top, weight = _with_edge(row, head, columns, top, weight, VECTOR)
+        _write_edge(row, out, head, columns, top, weight, LOG, VECTOR)
+    _walk_write(
         start, to, vectors, top, weight,
         HELD, LOG, LANES, VECTOR, TAIL, STRIPE, STAGES, BACKWARDS, DROP,
     )  # fmt: skip
     for tile in tl.static_range(HELD):
-        y = normalised(hidden(held[tile], OPAQUE), top, weight, LOG)
+        y = normalised(_hidden(held[tile], OPAQUE), top, weight, LOG)
         tl.store(to + tile * (LANES * VECTOR) + offsets, y, eviction_policy=DROP)

@@ -17,14 +17,14 @@ from .choice import (
     WORD_BYTES,
     Choice,
     Rule,
+    _chunks_of,
+    _padded_bytes,
+    _padded_count,
+    _rules_of,
+    _vectors_only,
     aligned,
-    chunks_of,
     congruent,
-    padded_bytes,
-    padded_count,
-    rules_of,
     vector,
-    vectors_only,
 )
 from .launches import BACKWARD_LAUNCHES, FORWARD_LAUNCHES
 
@@ -50,22 +50,22 @@ Compiled for sm_90 by Triton 3.6: 32 warps have 64 registers per thread, and 128
 half precision take all of them where the exponentials are computed twice; more spills."""
 
 
-def rule_for(problem: Problem, target: Target, variant: str | None) -> Rule:
+def _rule_for(problem: Problem, target: Target, variant: str | None) -> Rule:
     """The rule of the variant, or of the one that is the fastest for this problem."""
-    rules = rules_of(problem)[variant or fastest(problem, target)]
-    row, item = padded_bytes(problem), ITEM_BYTES[problem.dtype]
+    rules = _rules_of(problem)[variant or fastest(problem, target)]
+    row, item = _padded_bytes(problem), ITEM_BYTES[problem.dtype]
     return next(r for r in rules if row <= r.row_bytes and r.item_bytes in (0, item))
 
 
 def fastest(problem: Problem, target: Target) -> str:
     """The variant for a problem of this shape."""
-    size = padded_bytes(problem)
+    size = _padded_bytes(problem)
     if problem.operation == LOSS_GRADIENT:  # no reduction: as many blocks as there can be
         return "split"
     if size >= SPLIT_FROM and problem.rows <= target.sm_count // 2:
-        return few_rows(problem)
-    if is_cooperative(problem):
-        return "cooperative" if not_streamed(problem, target) else "streamed"
+        return _few_rows(problem)
+    if _is_cooperative(problem):
+        return "cooperative" if _not_streamed(problem, target) else "streamed"
     if size >= PEELED_FROM and congruent(problem) and not aligned(problem):
         return "peeled"
     kind = "backward" if problem.operation in BACKWARD else "forward"
@@ -74,9 +74,9 @@ def fastest(problem: Problem, target: Target) -> str:
     return "online"
 
 
-def is_cooperative(problem: Problem) -> bool:
+def _is_cooperative(problem: Problem) -> bool:
     """Rows too long for one block's registers, not too long for those of many."""
-    return writes(problem) and COOPERATIVE_FROM < padded_bytes(problem) <= MOST_COOPERATIVE_BYTES
+    return writes(problem) and COOPERATIVE_FROM < _padded_bytes(problem) <= MOST_COOPERATIVE_BYTES
 
 
 def writes(problem: Problem) -> bool:
@@ -84,19 +84,19 @@ def writes(problem: Problem) -> bool:
     return problem.operation != LOSS and problem.operation not in BACKWARD
 
 
-def few_rows(problem: Problem) -> str:
+def _few_rows(problem: Problem) -> str:
     """The variant for fewer rows than half the SMs."""
     many_bytes = problem.elements * ITEM_BYTES[problem.dtype] >= FEW_COOPERATIVE_FROM
-    return "cooperative" if many_bytes and is_cooperative(problem) else "split"
+    return "cooperative" if many_bytes and _is_cooperative(problem) else "split"
 
 
-def not_streamed(problem: Problem, target: Target) -> str:
+def _not_streamed(problem: Problem, target: Target) -> str:
     """Why not: what its pairs, or its programs, cannot do."""
     if target.vendor != "nvidia":
         return "its pairs are made by an instruction of NVIDIA's"
     if ITEM_BYTES[problem.dtype] != 2:
         return f"it keeps pairs of halves, the rows are {problem.dtype}"
-    if not (aligned(problem) and vectors_only(problem)):
+    if not (aligned(problem) and _vectors_only(problem)):
         return (
             f"rows of {problem.columns} that are {problem.stride} apart are not made of whole "
             "vectors of 16 bytes"
@@ -117,7 +117,7 @@ def possible(problem: Problem, target: Target, variant: str | None) -> tuple[str
         PerfcliError: the rows do not fit into a block's registers.
     """
     most = target.max_threads_per_block * CACHED_BYTES_PER_THREAD[problem.operation in BACKWARD]
-    if variant == "cached" and padded_bytes(problem) > most:
+    if variant == "cached" and _padded_bytes(problem) > most:
         raise PerfcliError(
             f"cached holds rows of up to {most // ITEM_BYTES[problem.dtype]} {problem.dtype} in "
             f"registers, found {problem.columns}: use online, or split"
@@ -127,10 +127,10 @@ def possible(problem: Problem, target: Target, variant: str | None) -> tuple[str
             f"peeled: rows {problem.stride} apart are not aligned as those of the output, which "
             f"are {problem.columns} apart"
         )
-    if variant == "streamed" and (reason := not_streamed(problem, target)):
+    if variant == "streamed" and (reason := _not_streamed(problem, target)):
         other, further = possible(problem, target, "cooperative")
         return other, f"streamed: {reason}{further and '; '}{further}"
-    if variant == "cooperative" and (row := padded_bytes(problem)) > MOST_COOPERATIVE_BYTES:
+    if variant == "cooperative" and (row := _padded_bytes(problem)) > MOST_COOPERATIVE_BYTES:
         return "split", (
             f"cooperative: a row of {problem.columns} {problem.dtype}, padded {row} bytes, takes "
             f"more than {MOST_PARTS} blocks"
@@ -178,7 +178,7 @@ def plan(problem: Problem, target: Target, variant: str | None = None) -> Launch
     if problem.rows == 0 or problem.columns == 0:
         return LaunchPlan(variant or "cached", (), "nothing to compute")
     wanted, instead_of = possible(problem, target, variant)
-    rule = rule_for(problem, target, wanted)
+    rule = _rule_for(problem, target, wanted)
     choice = fitted(problem, target, rule)
     table = BACKWARD_LAUNCHES if problem.operation in BACKWARD else FORWARD_LAUNCHES
     return LaunchPlan(
@@ -210,10 +210,10 @@ def check(problem: Problem, variant: str | None) -> None:
     if problem.columns == 0 and problem.rows > 0 and problem.operation.startswith(LOSS):
         raise PerfcliError("cross-entropy expected one class or more, found none: no target is one")
     if variant is not None:
-        check_variant(problem, variant)
+        _check_variant(problem, variant)
 
 
-def check_variant(problem: Problem, variant: str) -> None:
+def _check_variant(problem: Problem, variant: str) -> None:
     if variant not in VARIANT_OPERATIONS:
         known = ", ".join(VARIANT_OPERATIONS)
         raise PerfcliError(f"no variant {variant!r} of softmax; known: {known}")
@@ -225,7 +225,7 @@ def check_variant(problem: Problem, variant: str) -> None:
 def fitted(problem: Problem, target: Target, rule: Rule) -> Choice:
     """The rule for this problem, on a device with these warps and limits."""
     item = ITEM_BYTES[problem.dtype]
-    row = padded_bytes(problem)
+    row = _padded_bytes(problem)
     tile_bytes = rule.tile_bytes
     if rule.variant == "cached":
         tile_bytes = max(tile_bytes, row)
@@ -243,7 +243,7 @@ def fitted(problem: Problem, target: Target, rule: Rule) -> Choice:
         programs=rule.blocks_per_sm * target.sm_count,
         maxnreg=registers(target, rule, threads),
         held=max(held, 0),
-        recompute=recomputed(rule, problem, target),
+        recompute=_recomputed(rule, problem, target),
         keep=rule.keep,
         drop=rule.drop,
     )
@@ -257,7 +257,7 @@ def registers(target: Target, rule: Rule, threads: int) -> int | None:
     return min(share // REGISTER_STEP * REGISTER_STEP, MOST_REGISTERS)
 
 
-def recomputed(rule: Rule, problem: Problem, target: Target) -> str:
+def _recomputed(rule: Rule, problem: Problem, target: Target) -> str:
     """Float32 is held as it came; what hides it from the compiler is NVIDIA's assembly."""
     if rule.recompute == "no" or problem.dtype == "float32":
         return "no"
@@ -288,7 +288,7 @@ def workspace(problem: Problem, choice: Choice) -> int:
     if not choice.chunk or problem.operation == LOSS_GRADIENT:
         return 0
     if choice.variant in TELLING:
-        return problem.rows * chunks_of(problem, choice) * WORD_BYTES
+        return problem.rows * _chunks_of(problem, choice) * WORD_BYTES
     arrays = 1 if problem.operation in BACKWARD else 2
-    count = padded_count(problem.rows * (chunks_of(problem, choice) + 1))
+    count = _padded_count(problem.rows * (_chunks_of(problem, choice) + 1))
     return arrays * count * STATISTIC_BYTES

@@ -34,16 +34,16 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
-def above_minus_infinity(peak):
+def _above_minus_infinity(peak):
     """Something to subtract: −inf − −inf is no number, though exp(−inf) is a good zero."""
     return tl.where(peak == float("-inf"), 0.0, peak)
 
 
 @triton.jit
-def fold(peak, total, x):
+def _fold(peak, total, x):
     """One more tile [LANES, VECTOR], float32, into the lanes' statistics."""
     new = tl.maximum(peak, tl.max(x, axis=1))
-    base = above_minus_infinity(new)
+    base = _above_minus_infinity(new)
     old = total * tl.exp2((peak - base) * LOG2_E)
     return new, old + tl.sum(tl.exp2((x - base[:, None]) * LOG2_E), axis=1)
 
@@ -52,7 +52,7 @@ def fold(peak, total, x):
 def join(peak, total):
     """The statistics of all lanes as one; total 0 where nothing is above −inf."""
     top = tl.max(peak, axis=0)
-    base = above_minus_infinity(top)
+    base = _above_minus_infinity(top)
     return top, tl.sum(total * tl.exp2((peak - base) * LOG2_E), axis=0)
 
 
@@ -72,7 +72,7 @@ def normalised(x, peak, total, LOG: tl.constexpr):
 
 
 @triton.jit
-def head_elements(row, columns, ITEM: tl.constexpr, PEEL: tl.constexpr):
+def _head_elements(row, columns, ITEM: tl.constexpr, PEEL: tl.constexpr):
     """How many elements come before the row's first address that is a multiple of 16."""
     head = 0
     if PEEL:
@@ -81,7 +81,7 @@ def head_elements(row, columns, ITEM: tl.constexpr, PEEL: tl.constexpr):
 
 
 @triton.jit
-def first_vector(row, head, PEEL: tl.constexpr):
+def _first_vector(row, head, PEEL: tl.constexpr):
     start = row + head
     if PEEL:
         start = tl.multiple_of(start, 16)
@@ -89,7 +89,7 @@ def first_vector(row, head, PEEL: tl.constexpr):
 
 
 @triton.jit
-def edge_columns(head, columns, VECTOR: tl.constexpr):
+def _edge_columns(head, columns, VECTOR: tl.constexpr):
     """Columns of head and rest, and which of the tile are some."""
     place = tl.arange(0, 2 * VECTOR)
     after = head + (columns - head) // VECTOR * VECTOR
@@ -99,7 +99,7 @@ def edge_columns(head, columns, VECTOR: tl.constexpr):
 
 
 @triton.jit
-def tile_offsets(LANES: tl.constexpr, VECTOR: tl.constexpr):
+def _tile_offsets(LANES: tl.constexpr, VECTOR: tl.constexpr):
     return (tl.arange(0, LANES) * VECTOR)[:, None] + tl.arange(0, VECTOR)[None, :]
 
 
@@ -112,20 +112,20 @@ def stripe(first, vectors, STRIPE: tl.constexpr, VECTOR: tl.constexpr):
 
 
 @triton.jit
-def narrowed(peak, total, LANES: tl.constexpr, STRIPE: tl.constexpr):
+def _narrowed(peak, total, LANES: tl.constexpr, STRIPE: tl.constexpr):
     """The statistics of STRIPE lanes: those that one thread keeps are combined."""
     if STRIPE < LANES:
         per_thread: tl.constexpr = LANES // STRIPE
         peaks = tl.reshape(peak, [per_thread, STRIPE])
         totals = tl.reshape(total, [per_thread, STRIPE])
         peak = tl.max(peaks, axis=0)
-        base = above_minus_infinity(peak)
+        base = _above_minus_infinity(peak)
         total = tl.sum(totals * tl.exp2((peaks - base[None, :]) * LOG2_E), axis=0)
     return peak, total
 
 
 @triton.jit
-def walk_statistics(
+def _walk_statistics(
     start,
     vectors,
     peak,
@@ -140,38 +140,38 @@ def walk_statistics(
 ):
     """The lanes' statistics with those of all tiles from FIRST on."""
     full = vectors // LANES
-    offsets = tile_offsets(LANES, VECTOR)
+    offsets = _tile_offsets(LANES, VECTOR)
     for tile in tl.range(FIRST, full, num_stages=STAGES):
         x = tl.load(start + tile * (LANES * VECTOR) + offsets, eviction_policy=KEEP)
-        peak, total = fold(peak, total, x.to(tl.float32))
+        peak, total = _fold(peak, total, x.to(tl.float32))
     if TAIL:
-        peak, total = narrowed(peak, total, LANES, STRIPE)
+        peak, total = _narrowed(peak, total, LANES, STRIPE)
         for first in tl.range(full * LANES, vectors, STRIPE):
             at, inside = stripe(first, vectors, STRIPE, VECTOR)
             x = tl.load(start + at, mask=inside, other=float("-inf"), eviction_policy=KEEP)
-            peak, total = fold(peak, total, x.to(tl.float32))
+            peak, total = _fold(peak, total, x.to(tl.float32))
     return peak, total
 
 
 @triton.jit
-def with_more(x, peak, total):
+def _with_more(x, peak, total):
     """Statistics with those of a few elements more."""
     new = tl.maximum(peak, tl.max(x, axis=0))
-    base = above_minus_infinity(new)
+    base = _above_minus_infinity(new)
     total = total * tl.exp2((peak - base) * LOG2_E)
     return new, total + tl.sum(tl.exp2((x - base) * LOG2_E), axis=0)
 
 
 @triton.jit
-def with_edge(row, head, columns, peak, total, VECTOR: tl.constexpr):
+def _with_edge(row, head, columns, peak, total, VECTOR: tl.constexpr):
     """A row's statistics with those of its edge."""
-    column, there = edge_columns(head, columns, VECTOR)
+    column, there = _edge_columns(head, columns, VECTOR)
     edge = tl.load(row + column, mask=there, other=float("-inf")).to(tl.float32)
-    return with_more(edge, peak, total)
+    return _with_more(edge, peak, total)
 
 
 @triton.jit
-def row_statistics(
+def _row_statistics(
     row,
     columns,
     LANES: tl.constexpr,
@@ -185,17 +185,17 @@ def row_statistics(
     KEEP: tl.constexpr,
 ):
     """Maximum and sum of ``exp(x − maximum)`` over ``columns`` elements from ``row`` on."""
-    head = head_elements(row, columns, ITEM, PEEL)
-    start = first_vector(row, head, PEEL)
+    head = _head_elements(row, columns, ITEM, PEEL)
+    start = _first_vector(row, head, PEEL)
     vectors = (columns - head) // VECTOR
     peak = tl.full([LANES], float("-inf"), tl.float32)
     total = tl.zeros([LANES], tl.float32)
-    peak, total = walk_statistics(
+    peak, total = _walk_statistics(
         start, vectors, peak, total, 0, LANES, VECTOR, TAIL, STRIPE, STAGES, KEEP
     )
     top, weight = join(peak, total)
     if EDGE:
-        top, weight = with_edge(row, head, columns, top, weight, VECTOR)
+        top, weight = _with_edge(row, head, columns, top, weight, VECTOR)
     return top, weight
 
 
@@ -218,14 +218,14 @@ def opaque(x):
 
 
 @triton.jit
-def write_edge(row, out, head, columns, peak, total, LOG: tl.constexpr, VECTOR: tl.constexpr):
-    column, there = edge_columns(head, columns, VECTOR)
+def _write_edge(row, out, head, columns, peak, total, LOG: tl.constexpr, VECTOR: tl.constexpr):
+    column, there = _edge_columns(head, columns, VECTOR)
     edge = tl.load(row + column, mask=there, other=0.0)
     tl.store(out + column, normalised(edge, peak, total, LOG), mask=there)
 
 
 @triton.jit
-def walk_write(
+def _walk_write(
     start,
     to,
     vectors,
@@ -244,7 +244,7 @@ def walk_write(
     """Writes all tiles from FIRST on. BACKWARDS: what was read last is read again first, since
     that is what the caches still hold."""
     full = vectors // LANES
-    offsets = tile_offsets(LANES, VECTOR)
+    offsets = _tile_offsets(LANES, VECTOR)
     if TAIL:
         for first in tl.range(full * LANES, vectors, STRIPE):
             at, inside = stripe(first, vectors, STRIPE, VECTOR)
@@ -260,7 +260,7 @@ def walk_write(
 
 
 @triton.jit
-def write_row(
+def _write_row(
     row,
     out,
     columns,
@@ -280,13 +280,13 @@ def write_row(
 ):
     """Writes ``columns`` elements at ``out``, whose address is congruent to ``row``'s modulo 16
     where PEEL."""
-    head = head_elements(row, columns, ITEM, PEEL)
-    start = first_vector(row, head, PEEL)
-    to = first_vector(out, head, PEEL)
+    head = _head_elements(row, columns, ITEM, PEEL)
+    start = _first_vector(row, head, PEEL)
+    to = _first_vector(out, head, PEEL)
     vectors = (columns - head) // VECTOR
     if EDGE:
-        write_edge(row, out, head, columns, peak, total, LOG, VECTOR)
-    walk_write(
+        _write_edge(row, out, head, columns, peak, total, LOG, VECTOR)
+    _walk_write(
         start, to, vectors, peak, total,
         0, LOG, LANES, VECTOR, TAIL, STRIPE, STAGES, BACKWARDS, DROP,
     )  # fmt: skip

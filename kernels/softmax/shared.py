@@ -23,19 +23,19 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .looped import hidden
+from .looped import _hidden
 from .rows import (
     INTERPRETED,
     LOG2_E,
-    above_minus_infinity,
-    edge_columns,
-    first_vector,
-    fold,
-    head_elements,
+    _above_minus_infinity,
+    _edge_columns,
+    _first_vector,
+    _fold,
+    _head_elements,
+    _with_more,
     join,
     normalised,
     opaque,
-    with_more,
 )
 
 MISSING = tl.constexpr(0)
@@ -45,19 +45,19 @@ LOW_WORD = tl.constexpr(0xFFFF_FFFF)
 
 
 @triton.jit
-def packed(peak, total):
+def _packed(peak, total):
     high = peak.to(tl.int32, bitcast=True).to(tl.int64) << 32
     return high | (total.to(tl.int32, bitcast=True).to(tl.int64) & LOW_WORD)
 
 
 @triton.jit
-def unpacked(words):
+def _unpacked(words):
     peak = (words >> 32).to(tl.int32).to(tl.float32, bitcast=True)
     return peak, words.to(tl.int32).to(tl.float32, bitcast=True)
 
 
 @triton.jit
-def chunk_at(pointer, row, first, stride, VECTOR: tl.constexpr, ALIGNED: tl.constexpr):
+def _chunk_at(pointer, row, first, stride, VECTOR: tl.constexpr, ALIGNED: tl.constexpr):
     offset = row.to(tl.int64) * stride
     if ALIGNED:
         offset = tl.multiple_of(offset, VECTOR)
@@ -65,7 +65,7 @@ def chunk_at(pointer, row, first, stride, VECTOR: tl.constexpr, ALIGNED: tl.cons
 
 
 @triton.jit
-def told_by_all(
+def _told_by_all(
     words, start, chunks, vectors, edge, OF_PART: tl.constexpr,
     PARTS: tl.constexpr, PATIENCE: tl.constexpr,
     LANES: tl.constexpr, VECTOR: tl.constexpr, TILES: tl.constexpr, EDGE: tl.constexpr,
@@ -90,15 +90,15 @@ def told_by_all(
             word = tl.load(words + which, volatile=True)
             if tl.max(tl.where(everywhere & (word == MISSING), 1, 0), axis=0) > 0:
                 top, weight = OF_PART(start, which, vectors, edge, LANES, VECTOR, TILES, EDGE)
-                word = packed(top, weight)
+                word = _packed(top, weight)
                 tl.atomic_xchg(words + which, word, sem="relaxed")
             seen = tl.where(other == which, word, seen)
-    peaks, totals = unpacked(seen)
+    peaks, totals = _unpacked(seen)
     return join(peaks, totals)
 
 
 @triton.jit
-def part_tile(start, first, vectors, LANES: tl.constexpr, VECTOR: tl.constexpr):
+def _part_tile(start, first, vectors, LANES: tl.constexpr, VECTOR: tl.constexpr):
     """Where the tile is that begins with vector ``first`` of a row, and which vectors exist."""
     lane = first + tl.arange(0, LANES)
     at = start + ((lane * VECTOR)[:, None] + tl.arange(0, VECTOR)[None, :])
@@ -106,7 +106,7 @@ def part_tile(start, first, vectors, LANES: tl.constexpr, VECTOR: tl.constexpr):
 
 
 @triton.jit
-def statistics_of_part(
+def _statistics_of_part(
     start, part, vectors, edge,
     LANES: tl.constexpr, VECTOR: tl.constexpr, TILES: tl.constexpr, EDGE: tl.constexpr,
 ):  # fmt: skip
@@ -115,13 +115,13 @@ def statistics_of_part(
     total = tl.zeros([LANES], tl.float32)
     begin = part * (TILES * LANES)
     for first in tl.range(begin, tl.minimum(begin + TILES * LANES, vectors), LANES):
-        at, inside = part_tile(start, first, vectors, LANES, VECTOR)
+        at, inside = _part_tile(start, first, vectors, LANES, VECTOR)
         x = tl.load(at, mask=inside, other=float("-inf"))
-        peak, total = fold(peak, total, x.to(tl.float32))
+        peak, total = _fold(peak, total, x.to(tl.float32))
         tl.debug_barrier()  # which cannot be copied: the loop stays rolled, in few registers
     top, weight = join(peak, total)
     if EDGE:
-        top, weight = with_more(tl.where(part == 0, edge, float("-inf")), top, weight)
+        top, weight = _with_more(tl.where(part == 0, edge, float("-inf")), top, weight)
     return top, weight
 
 
@@ -153,14 +153,14 @@ def cooperative_forward(
     TILES: tl.constexpr = CHUNK // (LANES * VECTOR)
     row = tl.program_id(0) // chunks
     part = tl.program_id(0) - row * chunks
-    x = chunk_at(x_ptr, row, 0, x_stride, VECTOR, ALIGNED)
-    y = chunk_at(y_ptr, row, 0, y_stride, VECTOR, ALIGNED)
-    head = head_elements(x, columns, ITEM, PEEL)
-    start = first_vector(x, head, PEEL)
+    x = _chunk_at(x_ptr, row, 0, x_stride, VECTOR, ALIGNED)
+    y = _chunk_at(y_ptr, row, 0, y_stride, VECTOR, ALIGNED)
+    head = _head_elements(x, columns, ITEM, PEEL)
+    start = _first_vector(x, head, PEEL)
     vectors = (columns - head) // VECTOR
     kept = ()
     for tile in tl.static_range(TILES):
-        at, inside = part_tile(start, (part * TILES + tile) * LANES, vectors, LANES, VECTOR)
+        at, inside = _part_tile(start, (part * TILES + tile) * LANES, vectors, LANES, VECTOR)
         if TAIL:
             loaded = tl.load(at, mask=inside, other=float("-inf"), eviction_policy=KEEP)
         else:
@@ -168,26 +168,26 @@ def cooperative_forward(
         kept = kept + (loaded,)
     edge = 0.0
     if EDGE:
-        column, there = edge_columns(head, columns, VECTOR)
+        column, there = _edge_columns(head, columns, VECTOR)
         edge = tl.load(x + column, mask=there, other=float("-inf")).to(tl.float32)
     peak = tl.full([LANES], float("-inf"), tl.float32)
     total = tl.zeros([LANES], tl.float32)
     for tile in tl.static_range(TILES):
-        peak, total = fold(peak, total, kept[tile].to(tl.float32))
+        peak, total = _fold(peak, total, kept[tile].to(tl.float32))
     top, weight = join(peak, total)
     if EDGE:
-        top, weight = with_more(tl.where(part == 0, edge, float("-inf")), top, weight)
+        top, weight = _with_more(tl.where(part == 0, edge, float("-inf")), top, weight)
     looks: tl.constexpr = 1 if INTERPRETED else PATIENCE
     words = words_ptr + row * chunks
-    tl.atomic_xchg(words + part, packed(top, weight), sem="relaxed")
-    top, weight = told_by_all(
-        words, start, chunks, vectors, edge, statistics_of_part,
+    tl.atomic_xchg(words + part, _packed(top, weight), sem="relaxed")
+    top, weight = _told_by_all(
+        words, start, chunks, vectors, edge, _statistics_of_part,
         PARTS, looks, LANES, VECTOR, TILES, EDGE,
     )  # fmt: skip
-    to = first_vector(y, head, PEEL)
+    to = _first_vector(y, head, PEEL)
     for tile in tl.static_range(TILES):
-        at, inside = part_tile(to, (part * TILES + tile) * LANES, vectors, LANES, VECTOR)
-        out = normalised(hidden(kept[tile], OPAQUE), top, weight, LOG)
+        at, inside = _part_tile(to, (part * TILES + tile) * LANES, vectors, LANES, VECTOR)
+        out = normalised(_hidden(kept[tile], OPAQUE), top, weight, LOG)
         if TAIL:
             tl.store(at, out, mask=inside, eviction_policy=DROP)
         else:
@@ -209,7 +209,7 @@ CONVERT_FP16 = tl.constexpr("cvt.rn.f16x2.f32 $0, $1, $2;")
 
 
 @triton.jit
-def low(pair, KIND: tl.constexpr):
+def _low(pair, KIND: tl.constexpr):
     """The first of two halves, as float32."""
     if tl.bfloat16 == KIND:
         return (pair << 16).to(tl.float32, bitcast=True)
@@ -217,14 +217,14 @@ def low(pair, KIND: tl.constexpr):
 
 
 @triton.jit
-def high(pair, KIND: tl.constexpr):
+def _high(pair, KIND: tl.constexpr):
     if tl.bfloat16 == KIND:
         return (pair & -0x1_0000).to(tl.float32, bitcast=True)
     return (pair >> 16).to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
 
 
 @triton.jit
-def paired(first, second, KIND: tl.constexpr):
+def _paired(first, second, KIND: tl.constexpr):
     """Two float32, rounded to nearest even."""
     if INTERPRETED:
         below = first.to(KIND).to(tl.int16, bitcast=True).to(tl.int32) & 0xFFFF
@@ -240,12 +240,12 @@ def paired(first, second, KIND: tl.constexpr):
 
 
 @triton.jit
-def fold_pairs(peak, total, pair, KIND: tl.constexpr):
+def _fold_pairs(peak, total, pair, KIND: tl.constexpr):
     """One more tile [LANES, VECTOR / 2] of pairs into the lanes' statistics."""
-    first = low(pair, KIND)
-    second = high(pair, KIND)
+    first = _low(pair, KIND)
+    second = _high(pair, KIND)
     new = tl.maximum(peak, tl.max(tl.maximum(first, second), axis=1))
-    base = above_minus_infinity(new)
+    base = _above_minus_infinity(new)
     old = total * tl.exp2((peak - base) * LOG2_E)
     each = base[:, None]
     both = tl.exp2((first - each) * LOG2_E) + tl.exp2((second - each) * LOG2_E)
@@ -253,14 +253,14 @@ def fold_pairs(peak, total, pair, KIND: tl.constexpr):
 
 
 @triton.jit
-def pair_offsets(LANES: tl.constexpr, VECTOR: tl.constexpr):
+def _pair_offsets(LANES: tl.constexpr, VECTOR: tl.constexpr):
     """Of a tile, in words of 32 bits."""
     WORDS: tl.constexpr = VECTOR // 2
     return (tl.arange(0, LANES) * WORDS)[:, None] + tl.arange(0, WORDS)[None, :]
 
 
 @triton.jit
-def statistics_of_pairs(
+def _statistics_of_pairs(
     start, part, vectors, edge,
     LANES: tl.constexpr, VECTOR: tl.constexpr, TILES: tl.constexpr, EDGE: tl.constexpr,
 ):  # fmt: skip
@@ -271,16 +271,16 @@ def statistics_of_pairs(
     total = tl.zeros([LANES], tl.float32)
     begin = part * (TILES * LANES)
     for first in tl.range(begin, tl.minimum(begin + TILES * LANES, vectors), LANES):
-        at = (start + first * VECTOR).to(tl.pointer_type(tl.int32)) + pair_offsets(LANES, VECTOR)
+        at = (start + first * VECTOR).to(tl.pointer_type(tl.int32)) + _pair_offsets(LANES, VECTOR)
         inside = (first + tl.arange(0, LANES) < vectors)[:, None]
         pair = tl.load(at, mask=inside, other=nothing)
-        peak, total = fold_pairs(peak, total, pair, KIND)
+        peak, total = _fold_pairs(peak, total, pair, KIND)
         tl.debug_barrier()  # which cannot be copied: the loop stays rolled, in few registers
     return join(peak, total)
 
 
 @triton.jit
-def inside_row(exists, first, vectors, LANES: tl.constexpr, TAIL: tl.constexpr):
+def _inside_row(exists, first, vectors, LANES: tl.constexpr, TAIL: tl.constexpr):
     """Which vectors of a tile there are; all or none where every tile of every row is full."""
     inside = exists
     if TAIL:
@@ -289,7 +289,7 @@ def inside_row(exists, first, vectors, LANES: tl.constexpr, TAIL: tl.constexpr):
 
 
 @triton.jit
-def loaded_part(
+def _loaded_part(
     x_ptr, item, items, chunks, vectors, x_stride,
     LANES: tl.constexpr, VECTOR: tl.constexpr, TILES: tl.constexpr,
     TAIL: tl.constexpr, KEEP: tl.constexpr,
@@ -299,11 +299,11 @@ def loaded_part(
     nothing: tl.constexpr = NOTHING_BF16 if tl.bfloat16 == KIND else NOTHING_FP16
     row = item // chunks
     first = (item - row * chunks) * (TILES * LANES)
-    x = chunk_at(x_ptr, row, first * VECTOR, x_stride, VECTOR, True)
-    at = x.to(tl.pointer_type(tl.int32)) + pair_offsets(LANES, VECTOR)
+    x = _chunk_at(x_ptr, row, first * VECTOR, x_stride, VECTOR, True)
+    at = x.to(tl.pointer_type(tl.int32)) + _pair_offsets(LANES, VECTOR)
     kept = ()
     for tile in tl.static_range(TILES):
-        inside = inside_row(item < items, first + tile * LANES, vectors, LANES, TAIL)
+        inside = _inside_row(item < items, first + tile * LANES, vectors, LANES, TAIL)
         word = tile * (LANES * (VECTOR // 2))
         kept = kept + (tl.load(at + word, mask=inside, other=nothing, eviction_policy=KEEP),)
     return kept
@@ -335,7 +335,7 @@ def streamed_forward(
     looks: tl.constexpr = 1 if INTERPRETED else PATIENCE
     vectors = columns // VECTOR
     step = tl.num_programs(0)
-    kept = loaded_part(
+    kept = _loaded_part(
         x_ptr, tl.program_id(0), items, chunks, vectors, x_stride, LANES, VECTOR, TILES, TAIL, KEEP
     )
     for item in tl.range(tl.program_id(0), items, step, num_stages=1):
@@ -344,31 +344,31 @@ def streamed_forward(
         peak = tl.full([LANES], float("-inf"), tl.float32)
         total = tl.zeros([LANES], tl.float32)
         for tile in tl.static_range(TILES):
-            peak, total = fold_pairs(peak, total, kept[tile], KIND)
+            peak, total = _fold_pairs(peak, total, kept[tile], KIND)
         top, weight = join(peak, total)
-        tl.atomic_xchg(words_ptr + item, packed(top, weight), sem="relaxed")
-        following = loaded_part(
+        tl.atomic_xchg(words_ptr + item, _packed(top, weight), sem="relaxed")
+        following = _loaded_part(
             x_ptr, item + step, items, chunks, vectors, x_stride, LANES, VECTOR, TILES, TAIL, KEEP
         )
-        start = chunk_at(x_ptr, row, 0, x_stride, VECTOR, True)
-        top, weight = told_by_all(
-            words_ptr + row * chunks, start, chunks, vectors, 0.0, statistics_of_pairs,
+        start = _chunk_at(x_ptr, row, 0, x_stride, VECTOR, True)
+        top, weight = _told_by_all(
+            words_ptr + row * chunks, start, chunks, vectors, 0.0, _statistics_of_pairs,
             PARTS, looks, LANES, VECTOR, TILES, False,
         )  # fmt: skip
-        y = chunk_at(y_ptr, row, first * VECTOR, y_stride, VECTOR, True)
-        to = y.to(tl.pointer_type(tl.int32)) + pair_offsets(LANES, VECTOR)
+        y = _chunk_at(y_ptr, row, first * VECTOR, y_stride, VECTOR, True)
+        to = y.to(tl.pointer_type(tl.int32)) + _pair_offsets(LANES, VECTOR)
         scale = tl.log(weight) if LOG else tl.log2(weight)
         for tile in tl.static_range(TILES):
             pair = opaque(kept[tile])
-            one = low(pair, KIND) - top
-            two = high(pair, KIND) - top
+            one = _low(pair, KIND) - top
+            two = _high(pair, KIND) - top
             if LOG:
-                out = paired(one - scale, two - scale, KIND)
+                out = _paired(one - scale, two - scale, KIND)
             else:
-                out = paired(tl.exp2(one * LOG2_E - scale), tl.exp2(two * LOG2_E - scale), KIND)
+                out = _paired(tl.exp2(one * LOG2_E - scale), tl.exp2(two * LOG2_E - scale), KIND)
             word = tile * (LANES * (VECTOR // 2))
             if TAIL:
-                inside = inside_row(item < items, first + tile * LANES, vectors, LANES, TAIL)
+                inside = _inside_row(item < items, first + tile * LANES, vectors, LANES, TAIL)
                 tl.store(to + word, out, mask=inside, eviction_policy=DROP)
             else:
                 tl.store(to + word, out, eviction_policy=DROP)

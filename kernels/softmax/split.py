@@ -13,23 +13,23 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .backward import row_sum, write_gradient
-from .looped import row_at, write_loss
+from .backward import _row_sum, _write_gradient
+from .looped import _row_at, _write_loss
 from .rows import (
     LOG2_E,
-    edge_columns,
-    first_vector,
-    head_elements,
+    _edge_columns,
+    _first_vector,
+    _head_elements,
+    _row_statistics,
+    _tile_offsets,
+    _write_row,
     join,
-    row_statistics,
     stripe,
-    tile_offsets,
-    write_row,
 )
 
 
 @triton.jit
-def chunk_length(first, columns, CHUNK: tl.constexpr):
+def _chunk_length(first, columns, CHUNK: tl.constexpr):
     return tl.minimum(columns - first, CHUNK)
 
 
@@ -64,9 +64,9 @@ def split_statistics(
 ):
     chunk = tl.program_id(1)
     first = chunk * CHUNK
-    x = row_at(x_ptr, x_stride, VECTOR, ALIGNED) + first
-    length = chunk_length(first, columns, CHUNK)
-    peak, total = row_statistics(
+    x = _row_at(x_ptr, x_stride, VECTOR, ALIGNED) + first
+    length = _chunk_length(first, columns, CHUNK)
+    peak, total = _row_statistics(
         x, length, LANES, VECTOR, ITEM, PEEL, TAIL, STRIPE, EDGE, STAGES, KEEP
     )
     at = tl.program_id(0) * tl.num_programs(1) + chunk
@@ -118,10 +118,10 @@ def split_write(
         total = tl.load(totals_ptr + whole)
     else:
         peak, total = combined(peaks_ptr, totals_ptr, chunks, PARTS)
-    x = row_at(x_ptr, x_stride, VECTOR, ALIGNED) + first
-    y = row_at(y_ptr, y_stride, VECTOR, ALIGNED) + first
-    length = chunk_length(first, columns, CHUNK)
-    write_row(
+    x = _row_at(x_ptr, x_stride, VECTOR, ALIGNED) + first
+    y = _row_at(y_ptr, y_stride, VECTOR, ALIGNED) + first
+    length = _chunk_length(first, columns, CHUNK)
+    _write_row(
         x, y, length, peak, total,
         LOG, LANES, VECTOR, ITEM, PEEL, TAIL, STRIPE, EDGE, STAGES, False, DROP,
     )  # fmt: skip
@@ -141,10 +141,10 @@ def split_loss(
     ignored,
     PARTS: tl.constexpr,
 ):
-    row = row_at(x_ptr, x_stride, 1, False)
+    row = _row_at(x_ptr, x_stride, 1, False)
     target = tl.load(target_ptr + tl.program_id(0))
     peak, total = combined(peaks_ptr, totals_ptr, chunks, PARTS)
-    write_loss(row, target, loss_ptr, lse_ptr, peak, total, columns, ignored)
+    _write_loss(row, target, loss_ptr, lse_ptr, peak, total, columns, ignored)
 
 
 @triton.jit
@@ -170,15 +170,17 @@ def split_sums(
 ):
     chunk = tl.program_id(1)
     first = chunk * CHUNK
-    y = row_at(y_ptr, saved_stride, VECTOR, ALIGNED) + first
-    dy = row_at(dy_ptr, dy_stride, VECTOR, ALIGNED) + first
-    length = chunk_length(first, columns, CHUNK)
-    total = row_sum(y, dy, length, LOG, LANES, VECTOR, ITEM, PEEL, TAIL, STRIPE, EDGE, STAGES, KEEP)
+    y = _row_at(y_ptr, saved_stride, VECTOR, ALIGNED) + first
+    dy = _row_at(dy_ptr, dy_stride, VECTOR, ALIGNED) + first
+    length = _chunk_length(first, columns, CHUNK)
+    total = _row_sum(
+        y, dy, length, LOG, LANES, VECTOR, ITEM, PEEL, TAIL, STRIPE, EDGE, STAGES, KEEP
+    )
     tl.store(sums_ptr + tl.program_id(0) * tl.num_programs(1) + chunk, total)
 
 
 @triton.jit
-def sum_of_chunks(sums_ptr, chunks, PARTS: tl.constexpr):
+def _sum_of_chunks(sums_ptr, chunks, PARTS: tl.constexpr):
     part = tl.arange(0, PARTS)
     at = sums_ptr + tl.program_id(0) * chunks + part
     return tl.sum(tl.load(at, mask=part < chunks, other=0.0), axis=0)
@@ -187,7 +189,7 @@ def sum_of_chunks(sums_ptr, chunks, PARTS: tl.constexpr):
 @triton.jit(do_not_specialize=["chunks"])
 def split_total(sums_ptr, chunks, PARTS: tl.constexpr):
     """The sums of whole rows, after those of all chunks."""
-    total = sum_of_chunks(sums_ptr, chunks, PARTS)
+    total = _sum_of_chunks(sums_ptr, chunks, PARTS)
     tl.store(sums_ptr + tl.num_programs(0) * chunks + tl.program_id(0), total)
 
 
@@ -223,19 +225,19 @@ def split_gradient(
     if COMBINED:
         total = tl.load(sums_ptr + tl.num_programs(0) * chunks + tl.program_id(0))
     else:
-        total = sum_of_chunks(sums_ptr, chunks, PARTS)
-    y = row_at(y_ptr, saved_stride, VECTOR, ALIGNED) + first
-    dy = row_at(dy_ptr, dy_stride, VECTOR, ALIGNED) + first
-    dx = row_at(dx_ptr, dx_stride, VECTOR, ALIGNED) + first
-    length = chunk_length(first, columns, CHUNK)
-    write_gradient(
+        total = _sum_of_chunks(sums_ptr, chunks, PARTS)
+    y = _row_at(y_ptr, saved_stride, VECTOR, ALIGNED) + first
+    dy = _row_at(dy_ptr, dy_stride, VECTOR, ALIGNED) + first
+    dx = _row_at(dx_ptr, dx_stride, VECTOR, ALIGNED) + first
+    length = _chunk_length(first, columns, CHUNK)
+    _write_gradient(
         y, dy, dx, length, total,
         LOG, LANES, VECTOR, ITEM, PEEL, TAIL, STRIPE, EDGE, STAGES, False, DROP,
     )  # fmt: skip
 
 
 @triton.jit
-def loss_gradient(x, column, target, lse, dloss):
+def _loss_gradient(x, column, target, lse, dloss):
     """Of cross-entropy: ``(softmax − 1 at the target) × dloss``."""
     chance = tl.exp2((x.to(tl.float32) - lse) * LOG2_E)
     return tl.where(column == target, chance - 1.0, chance) * dloss
@@ -267,35 +269,35 @@ def cross_entropy_gradient(
     """One chunk of a row. A row whose target is ``ignored`` gets zeros, whatever it holds."""
     row = tl.program_id(0)
     first = tl.program_id(1) * CHUNK
-    x = row_at(x_ptr, saved_stride, VECTOR, ALIGNED) + first
-    dx = row_at(dx_ptr, dx_stride, VECTOR, ALIGNED) + first
-    length = chunk_length(first, columns, CHUNK)
+    x = _row_at(x_ptr, saved_stride, VECTOR, ALIGNED) + first
+    dx = _row_at(dx_ptr, dx_stride, VECTOR, ALIGNED) + first
+    length = _chunk_length(first, columns, CHUNK)
     target = tl.load(target_ptr + row)
     lse = tl.load(lse_ptr + row)
     dloss = tl.load(dloss_ptr + row)
     counts = target != ignored
     target = tl.where((target >= first) & (target < first + length), target - first, -1)
     target = target.to(tl.int32)
-    head = head_elements(x, length, ITEM, PEEL)
-    x_start = first_vector(x, head, PEEL)
-    dx_start = first_vector(dx, head, PEEL)
+    head = _head_elements(x, length, ITEM, PEEL)
+    x_start = _first_vector(x, head, PEEL)
+    dx_start = _first_vector(dx, head, PEEL)
     vectors = (length - head) // VECTOR
     full = vectors // LANES
-    offsets = tile_offsets(LANES, VECTOR)
+    offsets = _tile_offsets(LANES, VECTOR)
     for tile in tl.range(0, full, num_stages=STAGES):
         at = tile * (LANES * VECTOR) + offsets
         x_tile = tl.load(x_start + at, eviction_policy=DROP)
-        dx_tile = loss_gradient(x_tile, head + at, target, lse, dloss)
+        dx_tile = _loss_gradient(x_tile, head + at, target, lse, dloss)
         tl.store(dx_start + at, tl.where(counts, dx_tile, 0.0), eviction_policy=DROP)
     if TAIL:
         for lane in tl.range(full * LANES, vectors, STRIPE):
             at, inside = stripe(lane, vectors, STRIPE, VECTOR)
             x_tile = tl.load(x_start + at, mask=inside, other=0.0, eviction_policy=DROP)
-            dx_tile = loss_gradient(x_tile, head + at, target, lse, dloss)
+            dx_tile = _loss_gradient(x_tile, head + at, target, lse, dloss)
             dx_tile = tl.where(counts, dx_tile, 0.0)
             tl.store(dx_start + at, dx_tile, mask=inside, eviction_policy=DROP)
     if EDGE:
-        column, there = edge_columns(head, length, VECTOR)
+        column, there = _edge_columns(head, length, VECTOR)
         x_edge = tl.load(x + column, mask=there, other=0.0)
-        dx_edge = loss_gradient(x_edge, column, target, lse, dloss)
+        dx_edge = _loss_gradient(x_edge, column, target, lse, dloss)
         tl.store(dx + column, tl.where(counts, dx_edge, 0.0), mask=there)

@@ -16,7 +16,7 @@ from perfcli.errors import PerfcliError
 from perfcli.workflow.request import Job
 
 
-def across_of(asked: Asked, forge: Forge) -> Across | None:
+def _across_of(asked: Asked, forge: Forge) -> Across | None:
     """None of one installation. Raises PerfcliError where the good side does not compile on its own
     torch."""
     installations = asked.plan.installations
@@ -33,7 +33,7 @@ def across_of(asked: Asked, forge: Forge) -> Across | None:
     )
 
 
-def check_comparable(asked: Asked) -> None:
+def _check_comparable(asked: Asked) -> None:
     """Raises PerfcliError for metrics by which two installations can't be compared."""
     if asked.plan.installations is None:
         return

@@ -112,26 +112,26 @@ class Bisection:
         return 0 if explained else 3
 
 
-def change(option: OptionChange) -> str:
+def _change(option: OptionChange) -> str:
     """``online_softmax=false (true)``."""
-    return f"{typed(option.name, option.bad)} ({units.setting(option.good)})"
+    return f"{_typed(option.name, option.bad)} ({units.setting(option.good)})"
 
 
-def typed(name: str, value: object) -> str:
+def _typed(name: str, value: object) -> str:
     """``online_softmax=false``, or ``TORCHINDUCTOR_ONLINE_SOFTMAX not set``."""
     return f"{name} {NOT_SET}" if value == NOT_SET else f"{name}={units.setting(value)}"
 
 
-def dependency(found: Dependency) -> str:
+def _dependency(found: Dependency) -> str:
     needs = " or ".join(option.name for option in found.needs)
-    return f"{change(found.option)} does nothing without {needs}"
+    return f"{_change(found.option)} does nothing without {needs}"
 
 
-def listed(options: Sequence[OptionChange], most: int = 6) -> str:
+def _listed(options: Sequence[OptionChange], most: int = 6) -> str:
     more = f" and {len(options) - most} more" if len(options) > most else ""
-    return ", ".join(map(change, options[:most])) + more
+    return ", ".join(map(_change, options[:most])) + more
 
 
-def stopped(reason: str) -> str:
+def _stopped(reason: str) -> str:
     """``stopped after 5 s (--budget)``, or ``interrupted``."""
     return reason if reason == "interrupted" else f"stopped {reason}"

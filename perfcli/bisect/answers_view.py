@@ -10,33 +10,33 @@ from perfcli.bisect.answer import (
     Bisection,
     Ends,
     NumericFlip,
-    change,
-    dependency,
-    listed,
-    stopped,
+    _change,
+    _dependency,
+    _listed,
+    _stopped,
 )
 from perfcli.bisect.metrics import Metric
-from perfcli.bisect.progress import written
+from perfcli.bisect.progress import _written
 from perfcli.options import performance
 from perfcli.search.numeric import Value
 from perfcli.search.result import Culprits, CulpritSet, Effect, Improvement
 
 
-def culprit_sets(found: Bisection, culprits: Culprits) -> Iterator[str]:
+def _culprit_sets(found: Bisection, culprits: Culprits) -> Iterator[str]:
     """Each set with its proof, and what they leave."""
     several = len(culprits.sets) > 1
     for number, blamed in enumerate(culprits.sets, 1):
         yield from _set(found, blamed, number if several else 0, number == len(culprits.sets))
     share = culprits.share(culprits.left)
     if culprits.sets and culprits.left and share is not None and share >= 0.005:
-        left = written(found.metric, culprits.left.value)
+        left = _written(found.metric, culprits.left.value)
         yield f"without all of them {left}: {units.percent(share)} is left"
     if culprits.status != "explained" and culprits.suspects and culprits.sets:
-        yield f"suspects for the rest: {listed(culprits.suspects)}"
+        yield f"suspects for the rest: {_listed(culprits.suspects)}"
     elif culprits.status is None and len(culprits.suspects) == len(found.changes):
         yield "none of them is ruled out yet"
     elif culprits.status is None and culprits.suspects:
-        yield f"narrowed down to: {listed(culprits.suspects)}"
+        yield f"narrowed down to: {_listed(culprits.suspects)}"
     if culprits.contradictions:
         yield (
             f"{units.plural(culprits.contradictions, 'measurement')} contradicted earlier ones: "
@@ -49,22 +49,22 @@ def _set(found: Bisection, blamed: CulpritSet, number: int, last: bool) -> Itera
     if number or blamed.is_interaction:
         head = f"{number}. " if number else ""
         kind = " (only together)" if blamed.is_interaction else ""
-        yield f"{head}{' with '.join(map(change, blamed.options))}{kind}"
+        yield f"{head}{' with '.join(map(_change, blamed.options))}{kind}"
     proof = "proven both ways" if blamed.proven else "not proven both ways"
     if not last:
         proof = "the rest is below"
     earlier = " and what is above" if number > 1 else ""
-    yield f"   good + it: {written(metric, blamed.with_it.value)}"
-    yield f"   bad − it{earlier}: {written(metric, blamed.without.value)}; {proof}"
+    yield f"   good + it: {_written(metric, blamed.with_it.value)}"
+    yield f"   bad − it{earlier}: {_written(metric, blamed.without.value)}; {proof}"
     if not blamed.minimal:
         yield "   some smaller sets have no answer: it may not be minimal"
     for own in blamed.own if blamed.is_interaction else ():
         silent = ", the same code" if own.changes_code is False else ""
-        yield f"   {own.option.name} alone: {written(metric, own.alone.value)}{silent}"
-    yield from (f"   {dependency(each)}" for each in blamed.dependencies)
+        yield f"   {own.option.name} alone: {_written(metric, own.alone.value)}{silent}"
+    yield from (f"   {_dependency(each)}" for each in blamed.dependencies)
 
 
-def flips(found: Bisection) -> Iterator[str]:
+def _flips(found: Bisection) -> Iterator[str]:
     """The values at which culprits that are numbers flip."""
     for flip in found.flips:
         yield from _flip(flip, found.metric)
@@ -75,7 +75,7 @@ def _flip(found: NumericFlip, metric: Metric) -> Iterator[str]:
 
     def at(value: Value) -> str:
         answer = tested.get(value)
-        return written(metric, answer.value) if answer else units.NOT_KNOWN
+        return _written(metric, answer.value) if answer else units.NOT_KNOWN
 
     good, bad = flip.last_good, flip.first_bad
     word = {None: "flips somewhere between", "found": "flips between"}.get(flip.status)
@@ -94,7 +94,7 @@ def _flip(found: NumericFlip, metric: Metric) -> Iterator[str]:
 MOST_NAMES = 8
 
 
-def ends_line(found: Bisection, across: Across, ends: Ends) -> str:
+def _ends_line(found: Bisection, across: Across, ends: Ends) -> str:
     """Both installations as they are."""
     writer = units.writer(found.metric.of_runs)
     return (
@@ -147,30 +147,30 @@ def _untried(what: str, names: Sequence[str]) -> Iterator[str]:
 MOST_EFFECTS = 12
 
 
-def best_line(found: Bisection, best: Improvement) -> str:
+def _best_line(found: Bisection, best: Improvement) -> str:
     better = "better" if found.direction == "improve" else "worse"
     if best.baseline is None:
-        return f"no answer yet: {stopped(found.stopped)}"
+        return f"no answer yet: {_stopped(found.stopped)}"
     if not best.best:
         rest = ", of those tried" if best.stopped else ""
         return f"no option of the catalogue makes {units.title(found.metric.of_runs)} {better}" + (
-            f" than {written(found.metric, best.baseline.value)}{rest}"
+            f" than {_written(found.metric, best.baseline.value)}{rest}"
         )
     value = best.answer.value if best.answer else None
     return (
         f"{'best' if found.direction == 'improve' else 'worst'}: "
-        f"{written(found.metric, best.baseline.value)} → {written(found.metric, value)} with "
-        f"{listed(best.best, 9)}"
+        f"{_written(found.metric, best.baseline.value)} → {_written(found.metric, value)} with "
+        f"{_listed(best.best, 9)}"
     )
 
 
-def improvement(found: Bisection, best: Improvement) -> Iterator[str]:
+def _improvement(found: Bisection, best: Improvement) -> Iterator[str]:
     telling = [e for e in best.effects if e.gain and e.same_as is None]
     telling.sort(key=lambda effect: -(effect.gain or 0.0))
     same: dict[str, list[str]] = {}
     for effect in best.effects:
         if effect.same_as is not None:
-            same.setdefault(effect.same_as.key, []).append(change(effect.change))
+            same.setdefault(effect.same_as.key, []).append(_change(effect.change))
     helping = [e for e in telling if (e.gain or 0) > 0]
     against = [e for e in reversed(telling) if (e.gain or 0) < 0]
     words = ("better", "worse") if found.direction == "improve" else ("worse", "better")
@@ -187,19 +187,19 @@ def improvement(found: Bisection, best: Improvement) -> Iterator[str]:
         f"{neutral} change it and not the metric"
     )
     for pair in best.interactions:
-        names = " with ".join(map(change, pair.options))
+        names = " with ".join(map(_change, pair.options))
         writer = units.writer(found.metric.of_runs)
         sign = 1 if found.direction == "worsen" else -1
         together = units.signed(writer, sign * pair.together)
         yield f"interaction: {names}: {together}, apart {units.signed(writer, sign * pair.apart)}"
-    yield from (dependency(each) for each in best.dependencies)
+    yield from (_dependency(each) for each in best.dependencies)
     if best.pairs_left:
         yield f"{units.plural(best.pairs_left, 'pair')} not tried, of changes that change the code"
     if best.untried and best.best:
-        yield f"not tried beside the best: {listed(best.untried, MOST_EFFECTS)}"
+        yield f"not tried beside the best: {_listed(best.untried, MOST_EFFECTS)}"
 
 
 def _effect(found: Bisection, effect: Effect, same: dict[str, list[str]]) -> str:
     alike = same.get(effect.change.key, [])
     also = f"; the same code: {', '.join(alike)}" if alike else ""
-    return f"   {written(found.metric, effect.answer.value)}  {change(effect.change)}{also}"
+    return f"   {_written(found.metric, effect.answer.value)}  {_change(effect.change)}{also}"

@@ -11,7 +11,7 @@ from perfcli.search.question import Answer, OptionChange
 from perfcli.search.result import Culprits, CulpritSet, Improvement
 
 
-def fields(found: Bisection, comparison: Comparison | None, runs: Sequence[str]) -> dict[str, Any]:
+def _fields(found: Bisection, comparison: Comparison | None, runs: Sequence[str]) -> dict[str, Any]:
     """Values are exact and in the metric's unit; of timed metrics ratios to the good end."""
     return {
         "id": found.id,

@@ -30,7 +30,7 @@ class Shown:
     report: bool
 
 
-def worth_comparing(found: Bisection) -> bool:
+def _worth_comparing(found: Bisection) -> bool:
     """Not where it was interrupted: nobody waits; nor where a limit came before any answer:
     compiling both ends to the end would outlast it. Of a catalogue where there is an answer."""
     if found.stopped == "interrupted":
@@ -41,14 +41,14 @@ def worth_comparing(found: Bisection) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class _Compared:
     comparison: Comparison
     places: list[tuple[str, str]]
 
 
-def compared(
+def _compared(
     jobs: Sequence[Job], how: How, notes: Notes, place: _obtain.Workshop
-) -> Compared | None:
+) -> _Compared | None:
     """Both compiled to the end, each in a fresh process, or as stored."""
     try:
         runs: list[Obtained] = _obtain.obtain(jobs, place.executor, how.fresh, notes, again="")
@@ -58,7 +58,7 @@ def compared(
         return None
     if broken:
         notes.warn(str(broken))
-    return Compared(comparison, [(run.reference, run.shown_path) for run in runs])
+    return _Compared(comparison, [(run.reference, run.shown_path) for run in runs])
 
 
 def _line(text: str) -> Text:
@@ -70,7 +70,7 @@ def _line(text: str) -> Text:
     return Text(text)
 
 
-def show(found: Bisection, ends: Compared | None, shown: Shown) -> None:
+def _show(found: Bisection, ends: _Compared | None, shown: Shown) -> None:
     """Writes the report to stdout and, where asked for, the JSON file."""
     from rich.console import Group
     from rich.text import Text
@@ -78,9 +78,9 @@ def show(found: Bisection, ends: Compared | None, shown: Shown) -> None:
     comparison = ends.comparison if ends else None
     if shown.json is not None:
         references = [reference for reference, _ in ends.places] if ends else []
-        fields = document.fields(found, comparison, references)
+        fields = document._fields(found, comparison, references)
         output.write_document("bisection", fields, shown.json)
-    lines = [view.verdict(found)] if shown.quiet else view.lines(found)
+    lines = [view._verdict(found)] if shown.quiet else view._lines(found)
     output.show(Group(*map(_line, lines)), shown.json)
     if ends is None or shown.quiet:
         return

@@ -9,7 +9,7 @@ from typing import Generic
 
 from perfcli.bisect.answer import Ends, NumericFlip
 from perfcli.bisect.forge import Forge
-from perfcli.bisect.knowledge import name_of
+from perfcli.bisect.knowledge import _name_of
 from perfcli.bisect.space import Settings
 from perfcli.errors import CompileFailed, Interrupted, PerfcliError
 from perfcli.search.culprits import find_culprits
@@ -26,7 +26,7 @@ of the difference decides each search: of two culprits the smaller one alone has
 
 
 @dataclass(frozen=True, slots=True)
-class Halfway:
+class _Halfway:
     """Between two exact values, ``bad`` above ``good``."""
 
     good: float
@@ -75,11 +75,11 @@ class Tests(Generic[K]):
         try:
             return self.answer_of(self.settings_of(key), code, fresh)
         except PerfcliError as error:
-            self.forge.failures[name_of(self.settings_of(key))] = str(error)
+            self.forge.failures[_name_of(self.settings_of(key))] = str(error)
             return Answer("unresolved", reason=str(error))
 
 
-def run(
+def _run(
     search: Search[K, T],
     tests: Tests[K],
     limits: Limits,
@@ -94,7 +94,7 @@ def run(
     return drive(search, tests, ledger, width=wide, stops=stops, watch=watch, at_hand=at_hand)
 
 
-def ends(forge: Forge) -> tuple[str, str]:
+def _ends(forge: Forge) -> tuple[str, str]:
     """The classes of both ends, compiled at once. Raises CompileFailed, naming the side, where one
     does not compile, Interrupted on Ctrl-C."""
     space = forge.space
@@ -113,20 +113,20 @@ def ends(forge: Forge) -> tuple[str, str]:
     return good.name, bad.name
 
 
-def exact_ends(forge: Forge) -> Ends:
+def _exact_ends(forge: Forge) -> Ends:
     """Raises as ``ends``, and PerfcliError where the metric is not known of one."""
     space = forge.space
-    good, bad = ends(forge)
+    good, bad = _ends(forge)
     return Ends(
         forge.value(space.settings(frozenset()), good),
         forge.value(space.settings(space.everything), bad),
     )
 
 
-def culprits_of(forge: Forge, known: Ends, limits: Limits) -> Culprits:
+def _culprits_of(forge: Forge, known: Ends, limits: Limits) -> Culprits:
     """All culprits between two ends, the bad one worse. Half of the difference decides; where less
     than that is left, but not nothing, what is left is searched in the same way."""
-    found = _pass(forge, forge.space.changes, Halfway(known.good, known.bad), limits)
+    found = _pass(forge, forge.space.changes, _Halfway(known.good, known.bad), limits)
     whole = found
     while found.status == "explained" and found.left is not None and not found.stopped:
         share = whole.share(found.left)
@@ -135,19 +135,19 @@ def culprits_of(forge: Forge, known: Ends, limits: Limits) -> Culprits:
         left = found.left.value
         if share is None or share < REMAINDER or not rest or left is None:
             break
-        found = _pass(forge, rest, Halfway(known.good, left), limits)
+        found = _pass(forge, rest, _Halfway(known.good, left), limits)
         whole = _joined(whole, found)
     return whole
 
 
 def _pass(
-    forge: Forge, changes: Sequence[OptionChange], halfway: Halfway, limits: Limits
+    forge: Forge, changes: Sequence[OptionChange], halfway: _Halfway, limits: Limits
 ) -> Culprits:
     def answer(settings: Settings, code: str, fresh: bool) -> Answer:
         return halfway.judge(forge.value(settings, code))
 
     tests: Tests[Subset] = Tests(forge, forge.space.settings, answer)
-    return run(find_culprits(changes), tests, limits)
+    return _run(find_culprits(changes), tests, limits)
 
 
 def _joined(first: Culprits, then: Culprits) -> Culprits:
@@ -167,7 +167,7 @@ def _joined(first: Culprits, then: Culprits) -> Culprits:
 # --- a number ----------------------------------------------------------------------------------
 
 
-def flips_of(forge: Forge, culprits: Culprits, known: Ends, limits: Limits) -> list[NumericFlip]:
+def _flips_of(forge: Forge, culprits: Culprits, known: Ends, limits: Limits) -> list[NumericFlip]:
     """For each culprit of its own that is a number: the value at which the metric flips."""
     found = []
     for culprit in culprits.sets:
@@ -178,7 +178,7 @@ def flips_of(forge: Forge, culprits: Culprits, known: Ends, limits: Limits) -> l
         if search is None:
             continue
         before = forge.compiled
-        halfway = Halfway(known.good, culprit.with_it.value)
+        halfway = _Halfway(known.good, culprit.with_it.value)
         flip = _flip(forge, option, search, halfway, limits)
         found.append(NumericFlip(option.name, flip, forge.compiled - before))
         if flip.stopped:
@@ -202,7 +202,7 @@ def _flip(
     forge: Forge,
     option: OptionChange,
     search: Search[Value, Flip],
-    halfway: Halfway,
+    halfway: _Halfway,
     limits: Limits,
 ) -> Flip:
     base = forge.space.settings(frozenset())
@@ -219,13 +219,13 @@ def _flip(
         return halfway.judge(forge.value(settings, code))
 
     # One at a time: what is compiled beside it would be half wasted.
-    return run(search, Tests(forge, settings, answer), limits, width=1)
+    return _run(search, Tests(forge, settings, answer), limits, width=1)
 
 
 # --- a catalogue -------------------------------------------------------------------------------
 
 
-def best_of(forge: Forge, direction: Direction, limits: Limits) -> Improvement:
+def _best_of(forge: Forge, direction: Direction, limits: Limits) -> Improvement:
     """The best, or worst, set of a catalogue. Raises CompileFailed where nothing compiles."""
 
     def answer(settings: Settings, code: str, fresh: bool) -> Answer:
@@ -246,7 +246,7 @@ def best_of(forge: Forge, direction: Direction, limits: Limits) -> Improvement:
             else max(limits.most - forge.compiled, 1)
         )
 
-    found = run(search, tests, limits, width, forge.has_value)
+    found = _run(search, tests, limits, width, forge.has_value)
     baseline = found.baseline
     if baseline is not None and baseline.outcome == "unresolved":
         raise CompileFailed(f"without any change it does not compile: {baseline.reason}")

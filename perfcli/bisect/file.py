@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from perfcli.bisect.knowledge import Knowledge, name_of
+from perfcli.bisect.knowledge import Knowledge, _name_of
 from perfcli.errors import NotComparable, PerfcliError
 from perfcli.search.ledger import Code
 from perfcli.search.weighing import Reading
@@ -72,7 +72,7 @@ class Record:
         }
 
 
-def resumed(reference: str, asked: Asked) -> Record:
+def _resumed(reference: str, asked: Asked) -> Record:
     """The search with this id, or in this file.
 
     Raises PerfcliError where there is none, or the file is something else, NotComparable where it
@@ -135,11 +135,11 @@ def _short(value: object) -> str:
 def _knowledge(document: Mapping[str, Any]) -> Knowledge:
     return Knowledge(
         {
-            name_of(test["settings"]): Code(test["code"], test["failure"])
+            _name_of(test["settings"]): Code(test["code"], test["failure"])
             for test in document["tests"]
         },
         {code: dict(parts) for code, parts in document["parts"].items()},
-        {name_of(test["settings"]) for test in document["tests"] if test["inferred"]},
+        {_name_of(test["settings"]) for test in document["tests"] if test["inferred"]},
         {code: dict(values) for code, values in document["values"].items()},
         {
             key: [Reading(float(log), float(error)) for log, error in made]

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from perfcli.bisect.knowledge import Knowledge, class_of, name_of, parts_of
-from perfcli.bisect.metrics import Metric, value_of
+from perfcli.bisect.knowledge import Knowledge, _class_of, _name_of, _parts_of
+from perfcli.bisect.metrics import Metric, _value_of
 from perfcli.bisect.space import Settings, Space
 from perfcli.bisect.unread import Unread
 from perfcli.blobs import unpack
@@ -22,7 +22,7 @@ from perfcli.workflow.request import describe
 _UNSET = ""
 
 
-def common_base(wanted: Sequence[Settings], least: int) -> Settings | None:
+def _common_base(wanted: Sequence[Settings], least: int) -> Settings | None:
     """Each setting as most of the variants have it. None where fewer than ``least`` of them set
     all that it sets: what leaves one out can't part from it."""
     names = dict.fromkeys(name for settings in wanted for name in settings)
@@ -40,7 +40,7 @@ def _text(settings: Settings, name: str) -> str:
     return json.dumps(settings[name]) if name in settings else _UNSET
 
 
-def texts_of(bundle: Bundle) -> list[tuple[KernelFacts, KernelText]]:
+def _texts_of(bundle: Bundle) -> list[tuple[KernelFacts, KernelText]]:
     """All of a variant."""
     return [(kernel, _text_kernels(kernel, bundle)) for kernel in bundle.run.kernels]
 
@@ -105,7 +105,7 @@ class Forge:
         """The class of each, as they come; those that are not known are compiled. A variant that
         does not compile has no class; what killed its worker may not do so again, and is not
         kept."""
-        names = [name_of(settings) for settings in wanted]
+        names = [_name_of(settings) for settings in wanted]
         missing: dict[str, Settings] = {}
         for number, settings in enumerate(wanted):
             self._infer(settings)
@@ -122,10 +122,10 @@ class Forge:
         """By name. What the others have in common is compiled once."""
         if not missing:
             return
-        base = common_base(list(missing.values()), self.request.jobs + 1)
+        base = _common_base(list(missing.values()), self.request.jobs + 1)
         asked = dict(missing)
         if base is not None and not self._unread.has(base):
-            asked.setdefault(name_of(base), base)
+            asked.setdefault(_name_of(base), base)
         for name, code in self._generated(asked, base):
             if missing.pop(name, None) is not None:
                 yield name, code
@@ -155,7 +155,7 @@ class Forge:
     def _told(self, code: Code, settings: Settings) -> Code:
         """Its class, on the way to whoever asked for it."""
         if code.name is None:
-            self.failures[name_of(settings)] = code.failure
+            self.failures[_name_of(settings)] = code.failure
         return self._class(code, settings)
 
     def _class(self, code: Code, settings: Settings) -> Code:
@@ -163,7 +163,7 @@ class Forge:
             return code
         parts = self.known.parts.get(code.name, {})
         measured = self.measured is not None
-        return Code(class_of(code.name, settings, self.metric, parts, measured))
+        return Code(_class_of(code.name, settings, self.metric, parts, measured))
 
     def awakes(self, base: Settings, name: str) -> bool:
         """Whether an option that nobody reads without any change is read in ``base``, or may be."""
@@ -172,7 +172,7 @@ class Forge:
 
     def _infer(self, settings: Settings) -> None:
         """Its class, where that needs no compiling."""
-        name = name_of(settings)
+        name = _name_of(settings)
         if name in self.known.codes or (code := self._unread.code_of(settings)) is None:
             return
         self.known.codes[name] = Code(code)
@@ -183,7 +183,7 @@ class Forge:
         if isinstance(made, PerfcliError):
             return Code(None, str(made))
         self._unread.add(settings, made.code, made.unread)
-        self.known.parts.setdefault(made.code, parts_of(made))
+        self.known.parts.setdefault(made.code, _parts_of(made))
         code = self._class(Code(made.code), settings).name
         assert code is not None
         if not self.has_value(code):
@@ -197,7 +197,7 @@ class Forge:
             return
         if self.metric.kind != "binary":
             with suppress(PerfcliError):
-                self._know(code, value_of(self.metric, made.bundle.run))
+                self._know(code, _value_of(self.metric, made.bundle.run))
                 return
         self._bundles[code] = made.bundle
 
@@ -223,8 +223,8 @@ class Forge:
         kernels = bundle.run.kernels
         if self.metric.kind == "binary":
             request = self.request_of(settings)
-            kernels = self.generator.with_binaries(texts_of(bundle), request)
-        value = value_of(self.metric, bundle.run, kernels)
+            kernels = self.generator.with_binaries(_texts_of(bundle), request)
+        value = _value_of(self.metric, bundle.run, kernels)
         self._know(code, value)
         return value
 

@@ -39,20 +39,20 @@ class Knowledge:
 
     def readings_against(self, good: str, metric: Metric) -> dict[str, list[Reading]]:
         """By class; the lists themselves: what is appended to them stays known."""
-        start = pair_of(good, "", metric)
+        start = _pair_of(good, "", metric)
         return {k.removeprefix(start): v for k, v in self.readings.items() if k.startswith(start)}
 
 
-def name_of(settings: Settings) -> str:
+def _name_of(settings: Settings) -> str:
     """One text for the same settings, in whatever order."""
     return json.dumps(dict(settings), sort_keys=True)
 
 
-def pair_of(good: str, code: str, metric: Metric) -> str:
+def _pair_of(good: str, code: str, metric: Metric) -> str:
     return f"{metric.name} {good} {code}"
 
 
-def parts_of(generated: Generated) -> dict[str, str]:
+def _parts_of(generated: Generated) -> dict[str, str]:
     """Of kernels as they are compiled to a ``binary``: their text with all that Triton is told of
     them. Of what is read of the ``code``: their bodies, what they move, and the peak memory."""
     run, blobs = generated.bundle.run, generated.bundle.blobs
@@ -73,7 +73,7 @@ def _hash(what: list[object]) -> str:
     return hashlib.sha256(repr(what).encode()).hexdigest()
 
 
-def class_of(
+def _class_of(
     code: str, settings: Settings, metric: Metric, parts: Mapping[str, str], measured: bool = False
 ) -> str:
     """What an answer is valid for: as much of the code as decides the metric. What it takes to run
@@ -86,7 +86,7 @@ def class_of(
         return parts.get("binary" if metric.kind == "binary" else "code", code)
     if not deciding:
         return code
-    return f"{code}-{hashlib.sha256(name_of(deciding).encode()).hexdigest()[:12]}"
+    return f"{code}-{hashlib.sha256(_name_of(deciding).encode()).hexdigest()[:12]}"
 
 
 def _acts_later(name: str) -> bool:

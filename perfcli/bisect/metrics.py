@@ -53,7 +53,7 @@ _ALIASES = {"step-time": "time", "lower-bound-time": "lower-bound"} | {
 _GPU_ONLY = ("spills", "registers", "swept", "lower-bound", "device-time")
 
 
-def find(name: str, device: Device) -> Metric:
+def _find(name: str, device: Device) -> Metric:
     """The metric that is meant. Raises PerfcliError where there is none, or not for this device."""
     metric = METRICS.get(_ALIASES.get(name, name))
     if metric is None:
@@ -67,7 +67,7 @@ def find(name: str, device: Device) -> Metric:
     return metric
 
 
-def value_of(metric: Metric, run: Run, kernels: tuple[KernelFacts, ...] | None = None) -> float:
+def _value_of(metric: Metric, run: Run, kernels: tuple[KernelFacts, ...] | None = None) -> float:
     """An exact metric of a compiled variant; ``kernels``: its own, with candidates.
 
     Raises PerfcliError where it is not known.

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from perfcli import units
-from perfcli.bisect.answer import typed
+from perfcli.bisect.answer import _typed
 from perfcli.bisect.forge import Forge
 from perfcli.bisect.metrics import Metric
 from perfcli.console.notes import Notes
@@ -106,7 +106,7 @@ class Watcher:
     def _named(self, key: str) -> str:
         """A change as it is typed: ``online_softmax=false``."""
         found = (c for c in self._forge.space.changes if c.key == key)
-        return next((typed(c.name, c.bad) for c in found), key)
+        return next((_typed(c.name, c.bad) for c in found), key)
 
     def _counts(self) -> str:
         forge = self._forge
@@ -122,10 +122,10 @@ class Watcher:
             return f"no answer ({answer.reason[:80]})"
         if answer.value is None:
             return answer.outcome
-        return written(self._metric, answer.value)
+        return _written(self._metric, answer.value)
 
 
-def written(metric: Metric, value: float | None) -> str:
+def _written(metric: Metric, value: float | None) -> str:
     """A metric's value for people; of timed ones it is a ratio."""
     if metric.is_timed:
         return units.interval(value)

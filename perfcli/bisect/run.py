@@ -10,17 +10,17 @@ from typing import get_args
 
 from perfcli.bisect import exact, file, metrics, timed
 from perfcli.bisect import sides as _bisect_sides
-from perfcli.bisect.across import across_of, check_comparable
+from perfcli.bisect.across import _across_of, _check_comparable
 from perfcli.bisect.answer import Across, Bisection, Cost, Ends
-from perfcli.bisect.ends import Shown, compared, show, worth_comparing
+from perfcli.bisect.ends import Shown, _compared, _show, _worth_comparing
 from perfcli.bisect.exact import Limits
 from perfcli.bisect.file import Record
 from perfcli.bisect.forge import Forge
 from perfcli.bisect.knowledge import Knowledge
 from perfcli.bisect.metrics import Metric
 from perfcli.bisect.progress import Watcher
-from perfcli.bisect.sides import Asked, Sides, compare_command, ends_of, identity, title
-from perfcli.bisect.timed import Clock, Stopwatch, compile_paired
+from perfcli.bisect.sides import Asked, Sides, _compare_command, _ends_of, _identity, _title
+from perfcli.bisect.timed import Clock, Stopwatch, _compile_paired
 from perfcli.console import output
 from perfcli.console.notes import Notes
 from perfcli.errors import PerfcliError
@@ -39,7 +39,7 @@ COMPILE_FLOOR = 0.03
 """Of compile-time, relative; assumed: compiling has no controls that would tell."""
 
 
-def search(asked: Asked, record: Record, generator: Generator, notes: Notes) -> Bisection:
+def _search(asked: Asked, record: Record, generator: Generator, notes: Notes) -> Bisection:
     """Searches to the end, or to a limit. Raises CompileFailed where an end does not compile, and
     PerfcliError where there is nothing to search."""
     plan = asked.plan
@@ -91,7 +91,7 @@ class _Searched:
     def _made_clock(self) -> Clock | None:
         asked, forge = self._asked, self._forge
         if asked.metric.kind == "compile":
-            measure = lambda settings: compile_paired(forge, settings)  # noqa: E731
+            measure = lambda settings: _compile_paired(forge, settings)  # noqa: E731
             return Clock(forge, measure, COMPILE_FLOOR, self._record.save)
         if asked.setting is None:
             return None
@@ -111,7 +111,7 @@ class _Searched:
             asked.metric,
             asked.plan.space.changes,
             Cost(0, 0, 0, 0.0),
-            title=title(asked),
+            title=_title(asked),
         )
         found = self._catalogue(blank) if asked.direction else self._sides(blank)
         return replace(found, failures=dict(self._forge.failures))
@@ -122,34 +122,34 @@ class _Searched:
         direction = self._asked.direction
         assert direction is not None
         if self._clock:
-            best = timed.timed_best(self._clock, direction, self._limits)
+            best = timed._timed_best(self._clock, direction, self._limits)
         else:
-            best = exact.best_of(self._forge, direction, self._limits)
+            best = exact._best_of(self._forge, direction, self._limits)
         found = replace(blank, direction=direction, improvement=best, stopped=best.stopped)
         if not best.best:
             return found
         subset = frozenset(change.key for change in best.best)
         settings = self._forge.space.settings(subset)
         base = self._forge.space.settings(frozenset())
-        return replace(found, cure=settings, command=compare_command(self._asked, base, settings))
+        return replace(found, cure=settings, command=_compare_command(self._asked, base, settings))
 
     # --- between two sides ---------------------------------------------------------------------
 
     def _sides(self, blank: Bisection) -> Bisection:
         forge, asked = self._forge, self._asked
-        known = timed.timed_ends(self._clock) if self._clock else exact.exact_ends(forge)
-        found = replace(blank, ends=known, across=across_of(asked, forge))
-        if status := nothing_to_search(known, found.across):
+        known = timed._timed_ends(self._clock) if self._clock else exact._exact_ends(forge)
+        found = replace(blank, ends=known, across=_across_of(asked, forge))
+        if status := _nothing_to_search(known, found.across):
             return replace(found, culprits=Culprits(status))
         if self._clock:
-            culprits = timed.timed_culprits(self._clock, known, self._limits)
+            culprits = timed._timed_culprits(self._clock, known, self._limits)
         else:
-            culprits = exact.culprits_of(forge, known, self._limits)
+            culprits = exact._culprits_of(forge, known, self._limits)
         found = replace(found, culprits=culprits, stopped=culprits.stopped)
         if culprits.sets:
             found = self._cured(found, culprits)
         if asked.flip and not self._clock and not culprits.stopped:
-            flips = exact.flips_of(forge, culprits, known, self._limits)
+            flips = exact._flips_of(forge, culprits, known, self._limits)
             stopped = next((f.flip.stopped for f in flips if f.flip.stopped), "")
             found = replace(found, flips=tuple(flips), stopped=stopped)
         return found
@@ -159,10 +159,10 @@ class _Searched:
         blamed = {option.key for culprit in culprits.sets for option in culprit.options}
         bad = space.settings(space.everything)
         cured = space.settings(space.everything - blamed)
-        return replace(found, cure=cured, command=compare_command(self._asked, bad, cured))
+        return replace(found, cure=cured, command=_compare_command(self._asked, bad, cured))
 
 
-def nothing_to_search(known: Ends, across: Across | None) -> Status | None:
+def _nothing_to_search(known: Ends, across: Across | None) -> Status | None:
     """Between two installations the good torch itself counts: its options on the bad torch may be
     better than bad where the good torch is not."""
     if across is not None and across.good_value >= known.bad:
@@ -199,13 +199,13 @@ def bisect(
     """The exit code. Raises PerfcliError for what the user got wrong, and what compiling raises."""
     output.check_writable(shown.json)
     device, _ = choose_device(question.device, question.target)
-    metric = metrics.find(typed.metric, device)
+    metric = metrics._find(typed.metric, device)
     sides = Sides(typed.good, typed.bad, typed.good_python, typed.bad_python)
     direction = _direction(typed, sides)
     setting = _setting(question, metric, timing, how)
     question = replace(question, threads=setting.threads if setting else None)
     place = obtain.workshop(how, question.device)
-    plan = _bisect_sides.plan(question, sides, metric, place.probe)
+    plan = _bisect_sides._plan(question, sides, metric, place.probe)
     for job in {job.interpreter.torch: job for job in plan.jobs}.values():
         if warning := environment.torch_warning(job.interpreter.torch):
             notes.warn(warning)
@@ -220,21 +220,21 @@ def bisect(
         typed.budget,
         typed.flip,
     )
-    check_comparable(asked)
-    known = identity(asked)
-    resumed = file.resumed(typed.resume, known) if typed.resume else None
+    _check_comparable(asked)
+    known = _identity(asked)
+    resumed = file._resumed(typed.resume, known) if typed.resume else None
     record = resumed or file.Record(known, Knowledge())
     generator = _generator(how)
     try:
-        found = search(asked, record, generator, notes)
+        found = _search(asked, record, generator, notes)
     finally:
         generator.close()
         record.save()
         if record.failure:
             notes.warn(f"{record.failure}; the search can't be resumed")
-    jobs = ends_of(asked, found.cure)
-    ends = compared(jobs, how, notes, place) if worth_comparing(found) else None
-    show(found, ends, shown)
+    jobs = _ends_of(asked, found.cure)
+    ends = _compared(jobs, how, notes, place) if _worth_comparing(found) else None
+    _show(found, ends, shown)
     return found.exit_code
 
 

@@ -40,7 +40,7 @@ class Sides:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class _Plan:
     """What is searched. ``jobs`` compile both ends as compare does; of a catalogue the second is
     not there."""
 
@@ -54,7 +54,7 @@ class Plan:
         return self.jobs[-1]
 
 
-def plan(question: Question, sides: Sides, metric: Metric, probe: Probe) -> Plan:
+def _plan(question: Question, sides: Sides, metric: Metric, probe: Probe) -> _Plan:
     """Raises PerfcliError for what the user got wrong, and where nothing differs."""
     good = Side(tuple(_assignments(sides.good)), sides.good_python)
     bad = Side(tuple(_assignments(sides.bad)), sides.bad_python or sides.good_python)
@@ -64,13 +64,13 @@ def plan(question: Question, sides: Sides, metric: Metric, probe: Probe) -> Plan
     ours, theirs = (job.request.variant for job in jobs)
     catalogues = [assignments.load_catalogue(job.interpreter.torch_dir) for job in jobs]
     if jobs[0].interpreter.torch_dir == jobs[1].interpreter.torch_dir:
-        found = spaces.between(ours, theirs, catalogues[1])
-        return Plan(_checked(found), tuple(jobs))
-    installations = spaces.installations(ours, theirs, catalogues[0], catalogues[1])
-    return Plan(installations.space, tuple(jobs), installations)
+        found = spaces._between(ours, theirs, catalogues[1])
+        return _Plan(_checked(found), tuple(jobs))
+    installations = spaces._installations(ours, theirs, catalogues[0], catalogues[1])
+    return _Plan(installations.space, tuple(jobs), installations)
 
 
-def _catalogue(question: Question, side: Side, metric: Metric, probe: Probe) -> Plan:
+def _catalogue(question: Question, side: Side, metric: Metric, probe: Probe) -> _Plan:
     (job,) = make_jobs(question, [side], probe)
     request = job.request
     catalogue = assignments.load_catalogue(job.interpreter.torch_dir)
@@ -81,7 +81,7 @@ def _catalogue(question: Question, side: Side, metric: Metric, probe: Probe) -> 
     )
     if request.device == "cpu":  # what perfcli brings to older releases is about Triton's kernels
         choices = tuple(choice for choice in choices if not choice.entry.note)
-    return Plan(_checked(spaces.of_catalogue(choices, request.variant)), (job,))
+    return _Plan(_checked(spaces._of_catalogue(choices, request.variant)), (job,))
 
 
 def _checked(space: Space) -> Space:
@@ -110,7 +110,7 @@ def _of_file(path: Path) -> list[str]:
         raise PerfcliError(f"can't read {path}: {error.strerror or error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise PerfcliError(f"{path} is not TOML: {error}") from error
-    settings = spaces.flatten(document, str(path))
+    settings = spaces._flatten(document, str(path))
     return [f"{name}={units.setting(value)}" for name, value in settings]
 
 
@@ -119,7 +119,7 @@ class Asked:
     """What is searched, and how far."""
 
     question: Question
-    plan: Plan
+    plan: _Plan
     metric: Metric
     how: How
     direction: Direction | None = None
@@ -131,7 +131,7 @@ class Asked:
     flip: bool = True
 
 
-def identity(asked: Asked) -> dict[str, Any]:
+def _identity(asked: Asked) -> dict[str, Any]:
     """What everything that a search finds out is about."""
     request, place = asked.plan.base.request, asked.plan.base.interpreter
     return {
@@ -158,7 +158,7 @@ def _file_digest(scenario: str) -> str:
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
-def title(asked: Asked) -> str:
+def _title(asked: Asked) -> str:
     """``gqa-transformer · layers=3 · h100``."""
     question, request = asked.question, asked.plan.base.request
     place = request.target.name if request.target else request.device
@@ -167,7 +167,7 @@ def title(asked: Asked) -> str:
     return " · ".join(filter(None, [question.scenario, preset, params, place]))
 
 
-def ends_of(asked: Asked, cured: Settings | None) -> list[Job]:
+def _ends_of(asked: Asked, cured: Settings | None) -> list[Job]:
     """The jobs whose comparison is shown: of two sides as they are; of a catalogue the base and its
     best set."""
     if asked.direction is None:
@@ -182,7 +182,7 @@ def ends_of(asked: Asked, cured: Settings | None) -> list[Job]:
     ]
 
 
-def compare_command(asked: Asked, a: Settings, b: Settings) -> str:
+def _compare_command(asked: Asked, a: Settings, b: Settings) -> str:
     """The command line that shows what the second settings do."""
     question, python = asked.question, asked.plan.base.request.variant.python
     words = ["perfcli", "compare", question.scenario]

@@ -51,7 +51,7 @@ class Space:
         return frozenset(change.key for change in self.changes)
 
 
-def between(good: Variant, bad: Variant, catalogue: Catalogue) -> Space:
+def _between(good: Variant, bad: Variant, catalogue: Catalogue) -> Space:
     """All that two variants of one torch set differently; a side that does not set an option has
     its default."""
     sides: list[dict[str, Any]] = [{**v.env, **v.options} for v in (good, bad)]
@@ -76,7 +76,7 @@ def _rank(entry: Entry | None) -> int:
     return 0 if entry is None or entry.doc else 1
 
 
-def of_catalogue(choices: Iterable[Choice], base: Variant) -> Space:
+def _of_catalogue(choices: Iterable[Choice], base: Variant) -> Space:
     """Every value worth trying on top of ``base``, but those that it has already. What an option
     does nothing without is set along with it."""
     own: dict[str, Any] = {**base.env, **base.options}
@@ -113,7 +113,7 @@ class Installations:
     """Options typed for the good side that the bad side's torch does not have."""
 
 
-def installations(
+def _installations(
     good: Variant, bad: Variant, good_catalogue: Catalogue, bad_catalogue: Catalogue
 ) -> Installations:
     """The space between two installations: options whose defaults differ, and those that a side
@@ -125,7 +125,7 @@ def installations(
     before = {name: value for name, value in before.items() if name not in unknown}
     as_good = Variant("", {n: v for n, v in before.items() if n not in good.env}, good.env)
     return Installations(
-        between(as_good, bad, bad_catalogue),
+        _between(as_good, bad, bad_catalogue),
         tuple(_unsettable(found)),
         tuple(entry.name for entry in found.only_before),
         tuple(entry.name for entry in found.only_after),
@@ -154,12 +154,12 @@ def _unsettable(found: Differences) -> Iterator[DefaultChange]:
 # --- what is typed -----------------------------------------------------------------------------
 
 
-def flatten(table: Mapping[str, Any], source: str, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _flatten(table: Mapping[str, Any], source: str, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Names and values of a TOML file: ``"triton.x" = 1`` and ``[triton]`` with ``x = 1`` are the
     same. Raises PerfcliError for dates, which no option takes."""
     for name, value in table.items():
         if isinstance(value, Mapping):
-            yield from flatten(value, source, f"{prefix}{name}.")
+            yield from _flatten(value, source, f"{prefix}{name}.")
         elif isinstance(value, bool | int | float | str | list):
             yield prefix + name, value
         else:

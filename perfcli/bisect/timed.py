@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from perfcli.bisect.answer import Ends
-from perfcli.bisect.exact import Limits, Tests, ends, run
+from perfcli.bisect.exact import Limits, Tests, _ends, _run
 from perfcli.bisect.forge import Forge
-from perfcli.bisect.knowledge import name_of, pair_of
+from perfcli.bisect.knowledge import _name_of, _pair_of
 from perfcli.bisect.metrics import Metric
 from perfcli.bisect.space import Settings
 from perfcli.console.notes import Notes, Reporter
@@ -39,7 +39,7 @@ LEAST_ERROR = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Paired:
+class _Paired:
     """``good`` and ``other`` are seconds, medians."""
 
     reading: Reading
@@ -47,7 +47,7 @@ class Paired:
     other: float
 
 
-Measure = Callable[[Settings], Paired]
+Measure = Callable[[Settings], _Paired]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Stopwatch:
     def job_of(self, settings: Settings) -> Job:
         return replace(self.job, request=self.forge.request_of(settings))
 
-    def paired(self, settings: Settings) -> Paired:
+    def paired(self, settings: Settings) -> _Paired:
         """One measurement, raw values stored. Raises what measuring raises."""
         good = self.forge.space.settings(frozenset())
         jobs = [self.job_of(good), self.job_of(settings)]
@@ -120,7 +120,7 @@ class Stopwatch:
         return float(peak.peak_allocated_bytes)
 
 
-def _paired(metric: Metric, rounds: Sequence[Round]) -> Paired:
+def _paired(metric: Metric, rounds: Sequence[Round]) -> _Paired:
     """Raises PerfcliError where the rounds are too few for an interval."""
     from perfcli.stats import hierarchy, series
 
@@ -134,7 +134,7 @@ def _paired(metric: Metric, rounds: Sequence[Round]) -> Paired:
         raise PerfcliError(f"measured, and not enough for an interval: {found.why or 'few rounds'}")
     error = max(found.half_width / NORMAL_95, LEAST_ERROR)
     reading = Reading(math.log(found.ratio), error)
-    return Paired(reading, statistics.median(steps.base), statistics.median(steps.head))
+    return _Paired(reading, statistics.median(steps.base), statistics.median(steps.head))
 
 
 def _busy(measured: Round, side: str) -> float | None:
@@ -144,7 +144,7 @@ def _busy(measured: Round, side: str) -> float | None:
     return statistics.median(steps) if steps else None
 
 
-def compile_paired(forge: Forge, settings: Settings) -> Paired:
+def _compile_paired(forge: Forge, settings: Settings) -> _Paired:
     """Code generated for the good end and for a variant in turns, nothing beside it."""
     good = forge.space.settings(frozenset())
     times = [(forge.generate_again(good), forge.generate_again(settings)) for _ in range(COMPILES)]
@@ -152,7 +152,7 @@ def compile_paired(forge: Forge, settings: Settings) -> Paired:
     error = statistics.stdev(logs) / math.sqrt(len(logs))
     bases, others = zip(*times, strict=True)
     reading = Reading(statistics.fmean(logs), max(error, LEAST_ERROR))
-    return Paired(reading, statistics.median(bases), statistics.median(others))
+    return _Paired(reading, statistics.median(bases), statistics.median(others))
 
 
 END_MEASUREMENTS = 4
@@ -173,7 +173,7 @@ class Clock:
     floor: float
     changed: Callable[[], None] = lambda: None
     measurements: int = 0
-    last: Paired | None = None
+    last: _Paired | None = None
 
     def reading(self, settings: Settings) -> Reading:
         """A new one, kept at once. Raises what measuring raises."""
@@ -184,7 +184,7 @@ class Clock:
         return self.last.reading
 
     def kept(self, code: str) -> list[Reading]:
-        key = pair_of(self.good, code, self.forge.metric)
+        key = _pair_of(self.good, code, self.forge.metric)
         return self.forge.known.readings.setdefault(key, [])
 
     @property
@@ -205,7 +205,7 @@ class Clock:
         """All readings of a class together, once they are surely apart from the good end and its
         noise, or as many as ``most``."""
         while True:
-            found = together(self.kept(code))
+            found = _together(self.kept(code))
             sure = SURE if found.measurements >= LEAST else SURE * OVERCONFIDENT
             if found.measurements >= most or self.is_apart(found, sure):
                 return found
@@ -225,14 +225,14 @@ def _named(code: Code) -> str:
     return code.name
 
 
-def together(readings: list[Reading]) -> Evidence:
+def _together(readings: list[Reading]) -> Evidence:
     """Their weighted mean."""
     return LogRatio(1.0).weigh(readings)
 
 
-def timed_ends(clock: Clock) -> Ends:
+def _timed_ends(clock: Clock) -> Ends:
     """Both ends measured against each other. Raises CompileFailed where one does not compile."""
-    good, bad = ends(clock.forge)
+    good, bad = _ends(clock.forge)
     settings = clock.forge.space.settings(clock.forge.space.everything)
     if good == bad:
         raise PerfcliError(
@@ -242,7 +242,7 @@ def timed_ends(clock: Clock) -> Ends:
     found = clock.until_sure(settings, bad, END_MEASUREMENTS)
     if clock.last is None:  # all of it was known: seconds are wanted, too
         clock.reading(settings)
-        found = together(clock.kept(bad))
+        found = _together(clock.kept(bad))
     assert clock.last is not None
     assert found.mean is not None
     assert found.standard_error is not None
@@ -257,7 +257,7 @@ def timed_ends(clock: Clock) -> Ends:
     )
 
 
-def timed_culprits(clock: Clock, known: Ends, limits: Limits) -> Culprits:
+def _timed_culprits(clock: Clock, known: Ends, limits: Limits) -> Culprits:
     """Between two ends, the bad one surely slower."""
     forge = clock.forge
     assert known.ratio is not None
@@ -274,13 +274,13 @@ def timed_culprits(clock: Clock, known: Ends, limits: Limits) -> Culprits:
     def answer(settings: Settings, code: str, fresh: bool) -> Answer:
         if code == good:
             return Answer("good", 1.0)
-        return judge.judge(name_of(settings), code, fresh)
+        return judge.judge(_name_of(settings), code, fresh)
 
     tests: Tests[Subset] = Tests(forge, forge.space.settings, answer)
-    return run(find_culprits(forge.space.changes), tests, limits)
+    return _run(find_culprits(forge.space.changes), tests, limits)
 
 
-def timed_best(clock: Clock, direction: Direction, limits: Limits) -> Improvement:
+def _timed_best(clock: Clock, direction: Direction, limits: Limits) -> Improvement:
     """The best or worst set of a catalogue, as a ratio to no change; what is not surely apart from
     it counts as no change."""
     forge = clock.forge
@@ -293,7 +293,7 @@ def timed_best(clock: Clock, direction: Direction, limits: Limits) -> Improvemen
         return Answer("good", math.exp(found.mean or 0.0) if apart else 1.0)
 
     tests: Tests[Subset] = Tests(forge, forge.space.settings, answer)
-    found = run(find_best(forge.space.changes, direction), tests, limits)
+    found = _run(find_best(forge.space.changes, direction), tests, limits)
     if found.baseline is not None and found.baseline.outcome == "unresolved":
         raise CompileFailed(f"without any change it does not compile: {found.baseline.reason}")
     return found

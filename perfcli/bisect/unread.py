@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from perfcli.bisect.knowledge import name_of
+from perfcli.bisect.knowledge import _name_of
 from perfcli.bisect.space import Settings
 
 
@@ -25,10 +25,10 @@ class Unread:
 
     def add(self, settings: Settings, code: str, unread: Iterable[str]) -> None:
         """``code``: the hash of all of it; ``unread``: options whose value nobody asked for."""
-        self._seen[name_of(settings)] = _Compiled(settings, code, frozenset(unread))
+        self._seen[_name_of(settings)] = _Compiled(settings, code, frozenset(unread))
 
     def has(self, settings: Settings) -> bool:
-        return name_of(settings) in self._seen
+        return _name_of(settings) in self._seen
 
     def code_of(self, settings: Settings) -> str | None:
         """None where it has to be compiled."""
@@ -39,7 +39,7 @@ class Unread:
 
     def is_read(self, settings: Settings, option: str) -> bool | None:
         """None: this variant was not compiled here."""
-        found = self._seen.get(name_of(settings))
+        found = self._seen.get(_name_of(settings))
         return None if found is None else option not in found.unread
 
 
@@ -50,5 +50,5 @@ def _differing(one: Settings, other: Settings) -> set[str]:
         for name in {**one, **other}
         if name not in one
         or name not in other
-        or name_of({"": one[name]}) != name_of({"": other[name]})
+        or _name_of({"": one[name]}) != _name_of({"": other[name]})
     }

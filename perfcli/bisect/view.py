@@ -6,18 +6,18 @@ from collections.abc import Iterable, Iterator
 
 from perfcli import units
 from perfcli.bisect import answers_view
-from perfcli.bisect.answer import Bisection, Ends, change, stopped, typed
-from perfcli.bisect.answers_view import best_line, culprit_sets, flips, improvement
+from perfcli.bisect.answer import Bisection, Ends, _change, _stopped, _typed
+from perfcli.bisect.answers_view import _best_line, _culprit_sets, _flips, _improvement
 from perfcli.search.result import Culprits
 
 
-def lines(found: Bisection) -> list[str]:
+def _lines(found: Bisection) -> list[str]:
     """The whole report but the comparison of the ends."""
     body = [
         *_title(found),
-        *(culprit_sets(found, found.culprits) if found.culprits else ()),
-        *(improvement(found, found.improvement) if found.improvement else ()),
-        *flips(found),
+        *(_culprit_sets(found, found.culprits) if found.culprits else ()),
+        *(_improvement(found, found.improvement) if found.improvement else ()),
+        *_flips(found),
         *_installations(found),
         *_failures(found),
         *_cure(found),
@@ -44,13 +44,13 @@ def _installations(found: Bisection) -> Iterator[str]:
         yield from answers_view.installations(found, found.across, found.ends)
 
 
-def verdict(found: Bisection) -> str:
+def _verdict(found: Bisection) -> str:
     """One line."""
     if found.improvement is not None:
-        return best_line(found, found.improvement)
+        return _best_line(found, found.improvement)
     if found.culprits is None or found.culprits.status is None:
-        return f"no answer yet: {stopped(found.stopped)}"
-    names = [" with ".join(map(change, s.options)) for s in found.culprits.sets]
+        return f"no answer yet: {_stopped(found.stopped)}"
+    names = [" with ".join(map(_change, s.options)) for s in found.culprits.sets]
     blamed = "; ".join(names)
     match found.culprits.status:
         case "explained":
@@ -79,7 +79,7 @@ def _both(found: Bisection) -> str:
 
 def _reason(found: Bisection, culprits: Culprits) -> str:
     if culprits.stopped:
-        return stopped(culprits.stopped)
+        return _stopped(culprits.stopped)
     if found.across is not None and found.unexplained:
         return f"torch {found.across.bad_torch} has it with either's defaults"
     return {
@@ -103,7 +103,7 @@ def _title(found: Bisection) -> Iterator[str]:
         changes = units.plural(len(found.changes), "change")
         yield f"catalogue: {units.plural(options, 'option')}, {changes} to try"
     yield ""
-    yield verdict(found)
+    yield _verdict(found)
     if _wrong_way_round(found):
         yield "bad is the better one: are --good and --bad the wrong way round?"
     yield ""
@@ -119,7 +119,7 @@ def _wrong_way_round(found: Bisection) -> bool:
 
 def _ends(found: Bisection, ends: Ends) -> str:
     if found.across is not None:
-        return answers_view.ends_line(found, found.across, ends)
+        return answers_view._ends_line(found, found.across, ends)
     writer = units.writer(found.metric.of_runs) if not found.metric.is_timed else units.seconds
     interval = ""
     if ends.ratio is not None:
@@ -145,7 +145,7 @@ def _cure(found: Bisection) -> Iterator[str]:
         return
     if found.direction is None and found.culprits:
         options = [option for s in found.culprits.sets for option in s.options]
-        cure = ", ".join(typed(option.name, option.good) for option in options)
+        cure = ", ".join(_typed(option.name, option.good) for option in options)
         yield ""
         yield f"cure: {cure}"
     yield found.command
@@ -165,4 +165,4 @@ def _cost(found: Bisection) -> str:
 
 def _go_on(found: Bisection) -> Iterator[str]:
     if found.stopped:
-        yield f"{stopped(found.stopped)}: --resume {found.id} goes on"
+        yield f"{_stopped(found.stopped)}: --resume {found.id} goes on"

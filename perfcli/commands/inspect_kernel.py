@@ -81,7 +81,7 @@ def inspect_kernel(
         finally:
             output.show(output.screen().listing(found.run, range(len(found.run.kernels))), json)
         return 0
-    number = choose(found.run.kernels, kernel)
+    number = _choose(found.run.kernels, kernel)
     facts = found.run.kernels[number]
     if candidate is not None and candidate >= len(facts.candidates):
         has = units.plural(len(facts.candidates), "candidate")
@@ -115,7 +115,7 @@ def _forms(source: bool, ttgir: bool, ptx: bool, sass: bool) -> Sequence[tuple[s
     return (("source", source), ("ttgir", ttgir), ("ptx", ptx), ("sass", sass))
 
 
-def choose(kernels: Sequence[KernelFacts], wanted: str) -> int:
+def _choose(kernels: Sequence[KernelFacts], wanted: str) -> int:
     """The one kernel that a user means: its number, its name, part of its name, or a pattern.
 
     Raises PerfcliError where there is none, or several.

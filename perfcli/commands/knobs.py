@@ -23,7 +23,7 @@ HEADERS = ("option", "default", "try", "changes", "on", "since", "what it does")
 DEVICES = {"gpu": "GPU", "cpu": "CPU", "both": "both"}
 
 
-def show(pattern: str, torch: str, entries: Iterable[Entry], json: Path | None) -> None:
+def _show(pattern: str, torch: str, entries: Iterable[Entry], json: Path | None) -> None:
     """Print the list, or all about one option, and what of the list a torch lacks whose version
     and options are given.
 
@@ -37,17 +37,17 @@ def show(pattern: str, torch: str, entries: Iterable[Entry], json: Path | None) 
     lacking = performance.missing(known)
     fields = {
         "torch": torch,
-        "options": [document(choice) for choice in found],
+        "options": [_document(choice) for choice in found],
         "not_in_this_torch": [knob.name for knob in lacking],
     }
     output.write_document("performance-knobs", fields, json)
     if json == output.STDOUT:
         return
     if len(found) == 1:
-        sys.stdout.write(details(torch, found[0]))
+        sys.stdout.write(_details(torch, found[0]))
         return
-    table.show(HEADERS, rows(found), stack_last=True)
-    sys.stderr.write(footer(torch, found, lacking))
+    table.show(HEADERS, _rows(found), stack_last=True)
+    sys.stderr.write(_footer(torch, found, lacking))
 
 
 def search(choices: Iterable[Choice], pattern: str) -> list[Choice]:
@@ -72,7 +72,7 @@ def search(choices: Iterable[Choice], pattern: str) -> list[Choice]:
     return found
 
 
-def rows(choices: Iterable[Choice]) -> list[tuple[str, ...]]:
+def _rows(choices: Iterable[Choice]) -> list[tuple[str, ...]]:
     """One line per option, in the list's order; ``*``: only with a device."""
     from perfcli.options.catalogue import default_text
 
@@ -80,7 +80,7 @@ def rows(choices: Iterable[Choice]) -> list[tuple[str, ...]]:
         (
             choice.knob.name,
             default_text(choice.entry),
-            values(choice.values),
+            _values(choice.values),
             choice.knob.acts + (" *" if choice.knob.needs_device else ""),
             DEVICES[choice.knob.devices],
             choice.knob.since,
@@ -90,12 +90,12 @@ def rows(choices: Iterable[Choice]) -> list[tuple[str, ...]]:
     ]
 
 
-def values(found: Iterable[Any]) -> str:
+def _values(found: Iterable[Any]) -> str:
     """As they are typed behind ``OPT=``."""
     return ", ".join(map(units.setting, found))
 
 
-def details(torch: str, choice: Choice) -> str:
+def _details(torch: str, choice: Choice) -> str:
     """Everything about one option."""
     from perfcli.options.catalogue import default_text
 
@@ -103,7 +103,7 @@ def details(torch: str, choice: Choice) -> str:
     lines = {
         "type": choice.entry.type,
         "default": default_text(choice.entry),
-        "try": values(choice.values),
+        "try": _values(choice.values),
         "range": " to ".join(map(units.setting, knob.range or ())),
         "with": " ".join(f"{n}={units.setting(v)}" for n, v in knob.only_with.items()),
         "changes": knob.acts,
@@ -118,7 +118,7 @@ def details(torch: str, choice: Choice) -> str:
     return text + "".join(f"  {name:9}{value}\n" for name, value in lines.items() if value)
 
 
-def document(choice: Choice) -> dict[str, Any]:
+def _document(choice: Choice) -> dict[str, Any]:
     """One option for a JSON file; values of this torch's default are left out of ``values``."""
     from dataclasses import asdict
 
@@ -129,7 +129,7 @@ def document(choice: Choice) -> dict[str, Any]:
     return {**asdict(choice.knob), "values": choice.values, **known, "note": entry["note"]}
 
 
-def footer(torch: str, found: Sequence[Choice], lacking: Sequence[PerformanceKnob]) -> str:
+def _footer(torch: str, found: Sequence[Choice], lacking: Sequence[PerformanceKnob]) -> str:
     """What the table does not say."""
     text = f"{len(found)} options"
     if any(choice.knob.needs_device for choice in found):
@@ -172,7 +172,7 @@ def knobs(
     if performance and diff is not None:
         raise PerfcliError("--performance lists options, --diff compares releases: give one")
     if performance:
-        show(pattern, *_options(python), json)
+        _show(pattern, *_options(python), json)
     elif diff is None:
         _search(pattern, python, json)
     else:

@@ -37,7 +37,7 @@ def rules(
     shown = diagnosis.rules() if code is None else (_asked(code),)
     output.write_document("rules", {"rules": [_document(rule) for rule in shown]}, json)
     if markdown is not None:
-        output.write_text(page(shown), markdown)
+        output.write_text(_page(shown), markdown)
     if output.STDOUT not in (json, markdown):
         _list(shown) if code is None else _explain(shown[0])
     return 0
@@ -62,7 +62,7 @@ def _document(rule: Rule) -> dict[str, str]:
 def _list(shown: Sequence[Rule]) -> None:
     from perfcli.console import table
 
-    rows = [(rule.code, rule.title, first_sentence(rule)) for rule in shown]
+    rows = [(rule.code, rule.title, _first_sentence(rule)) for rule in shown]
     table.show(("code", "title", "what it sees"), rows)
 
 
@@ -78,7 +78,7 @@ def _explain(rule: Rule) -> None:
     output.show(Group(*parts))
 
 
-def page(shown: Sequence[Rule]) -> str:
+def _page(shown: Sequence[Rule]) -> str:
     """All documentation as Markdown: a table, then each rule."""
     lines = [
         "# Rules",
@@ -91,7 +91,7 @@ def page(shown: Sequence[Rule]) -> str:
     ]
     for rule in shown:
         link = f"[{rule.code}](#{rule.code.lower()})"
-        lines.append(f"| {link} | {rule.title} | {first_sentence(rule)} |")
+        lines.append(f"| {link} | {rule.title} | {_first_sentence(rule)} |")
     for rule in shown:
         lines += ["", f"## {rule.code}", "", f"**{rule.title}**"]
         for paragraph in _paragraphs(rule):
@@ -99,7 +99,7 @@ def page(shown: Sequence[Rule]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def first_sentence(rule: Rule) -> str:
+def _first_sentence(rule: Rule) -> str:
     """Up to the full stop that a capital letter follows, or the paragraph's end."""
     paragraph = next(_paragraphs(rule), "")
     return re.split(r"(?<=[.])\s+(?=[A-Z`])", paragraph)[0]

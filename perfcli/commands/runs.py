@@ -70,13 +70,13 @@ def _row(header: Header) -> _Row:
 
     names = (header.id, header.scenario, header.target or header.device, header.torch)
     numbers = (units.count(header.kernels), units.count(header.spilled_words))
-    given = [*told_parameters(header), *(["dynamic shapes"] if header.dynamic else [])]
+    given = [*_told_parameters(header), *(["dynamic shapes"] if header.dynamic else [])]
     details = [*given, header.variant] if header.variant != "default" else given
     printable = tuple(units.printable(name) for name in names)
     return _Row((*printable, *numbers), units.printable(" · ".join(details)))
 
 
-def told_parameters(header: Header) -> list[str]:
+def _told_parameters(header: Header) -> list[str]:
     """``rows=128 columns=2048`` in one text: those that are not the scenario's defaults, of a
     user's file all."""
     usual = _defaults(header.scenario)
@@ -141,13 +141,13 @@ def _widths(lines: Sequence[Sequence[str]]) -> tuple[int, ...]:
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     numbers = len(cells) - 2
     shown = [
-        cell.rjust(width) if column >= numbers else shortened(cell, width).ljust(width)
+        cell.rjust(width) if column >= numbers else _shortened(cell, width).ljust(width)
         for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
     ]
     return GAP.join(shown)
 
 
-def shortened(name: str, room: int) -> str:
+def _shortened(name: str, room: int) -> str:
     """A name whose middle gives way: a file's folder and its ``:name`` both tell."""
     if len(name) <= room:
         return name
@@ -160,7 +160,7 @@ def _below(details: str, console: Console, width: int) -> Iterator[Text]:
     from rich.text import Text
 
     room = width - len(GAP)
-    words = " ".join(shortened(word, room) for word in details.split(" "))
+    words = " ".join(_shortened(word, room) for word in details.split(" "))
     for line in Text(words, style="dim").wrap(console, room) if details else ():
         line.rstrip()
         yield Text.assemble(GAP, line)

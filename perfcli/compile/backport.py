@@ -48,7 +48,7 @@ def install(limit: OptionValue) -> Undo:
         return lambda: None
     from torch._inductor import metrics, scheduler
 
-    lift = limit_reads(scheduler, metrics, limit)
+    lift = _limit_reads(scheduler, metrics, limit)
     _active[MAX_READS] = limit
 
     def undo() -> None:
@@ -73,7 +73,7 @@ def notes() -> tuple[str, ...]:
     )
 
 
-def limit_reads(scheduler: Any, metrics: Any, limit: int) -> Undo:
+def _limit_reads(scheduler: Any, metrics: Any, limit: int) -> Undo:
     """Lets mix-order kernels of ``scheduler`` grow to ``limit`` buffers read, and counts in
     ``metrics`` what that refuses; returns what takes both away again.
 
@@ -88,7 +88,7 @@ def limit_reads(scheduler: Any, metrics: Any, limit: int) -> Undo:
 
     @functools.wraps(original)
     def can_fuse_with(self: Any, other: Any) -> Any:
-        if buffers_read((self, other), memory_dep) > limit:
+        if _buffers_read((self, other), memory_dep) > limit:
             setattr(metrics, COUNTER, getattr(metrics, COUNTER) + 1)
             return False
         return original(self, other)
@@ -110,7 +110,7 @@ def limit_reads(scheduler: Any, metrics: Any, limit: int) -> Undo:
     return undo
 
 
-def buffers_read(nodes: Iterable[Any], memory_dep: Any) -> int:
+def _buffers_read(nodes: Iterable[Any], memory_dep: Any) -> int:
     """How many buffers scheduler nodes read element by element, each counted once. Those that
     one of them writes count as well, as in torch 2.13; dependencies of order do not."""
     reads = (dep for node in nodes for part in node.get_nodes() for dep in part.read_writes.reads)

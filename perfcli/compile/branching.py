@@ -23,7 +23,7 @@ Place: TypeAlias = "tuple[str, str]"
 """A configuration module, and an option's name in it."""
 
 
-class Forks(Protocol):
+class _Forks(Protocol):
     def fork(self, number: int) -> bool:
         """Whether this is the new process, which goes on as the request with this number."""
         ...
@@ -43,7 +43,7 @@ class Alone:
         """It does."""
 
 
-class Missed(PerfcliError):
+class _Missed(PerfcliError):
     """This process does not know what the variant's code is: it has to start anew."""
 
 
@@ -61,7 +61,7 @@ class Branches:
     asked for it) in the trunk, then a variant's in what was forked for it."""
 
     def __init__(
-        self, base: CompileRequest, requests: Mapping[int, CompileRequest], forks: Forks
+        self, base: CompileRequest, requests: Mapping[int, CompileRequest], forks: _Forks
     ) -> None:
         self.request = base
         self.number: int | None = None
@@ -69,7 +69,7 @@ class Branches:
         self._forks = forks
         self._left: dict[int, _Branch] = {}
         for number, request in requests.items():
-            options = difference(base, request)
+            options = _difference(base, request)
             if options == {}:
                 self.number = number
             elif options is not None and (places := _places(options)) is not None:
@@ -98,7 +98,7 @@ class Branches:
         """Raises Missed where the variant's options are not what they were set to: they were set
         for a while only, in the middle of something that put them back."""
         if not self.is_trunk and not self._is_held(self._held):
-            raise Missed("an option was put back")
+            raise _Missed("an option was put back")
 
     def unread(self, names: tuple[str, ...]) -> list[int]:
         """The requests of which no option was read: all of them are among ``names``."""
@@ -130,7 +130,7 @@ def _threads() -> int:
     return len(os.listdir("/proc/self/task"))
 
 
-def difference(base: CompileRequest, request: CompileRequest) -> dict[str, OptionValue] | None:
+def _difference(base: CompileRequest, request: CompileRequest) -> dict[str, OptionValue] | None:
     """What ``request`` sets that the base does not, or otherwise; None where that is not all in
     which they differ."""
     ours, theirs = base.variant, request.variant

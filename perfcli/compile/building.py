@@ -73,7 +73,7 @@ def to_device(workload: Workload, mode: Any, device: Any) -> Workload:
     converted: dict[int, Any] = {}
 
     def convert(value: Any) -> Any:
-        return fake_tensor(value, mode, device, converted)
+        return _fake_tensor(value, mode, device, converted)
 
     call = workload.call
     for module in modules_of(call):
@@ -84,7 +84,7 @@ def to_device(workload: Workload, mode: Any, device: Any) -> Workload:
     return replace(workload, inputs=tuple(inputs), kwargs=kwargs)
 
 
-def fake_tensor(tensor: Any, mode: Any, device: Any, converted: dict[int, Any]) -> Any:
+def _fake_tensor(tensor: Any, mode: Any, device: Any, converted: dict[int, Any]) -> Any:
     """A fake tensor of ``mode`` like ``tensor``: same size, strides, dtype, and kind."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensor

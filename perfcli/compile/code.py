@@ -38,7 +38,7 @@ def generate(
     branches = branches or Branches(request, {}, Alone())
     branches.begin()
     session = Session(request, report, keep=keep)
-    sources = Sources()
+    sources = _Sources()
     try:
         # The engine's threads would not survive a fork.
         with reads.watched(branches.before) as watched:
@@ -50,7 +50,7 @@ def generate(
         branches.end()
     session.request = branches.request
     bundle = finish(session, capture, built, traced, sources)
-    return Generated(digest(capture), bundle, unread)
+    return Generated(_digest(capture), bundle, unread)
 
 
 def warm_up(request: CompileRequest) -> None:
@@ -72,7 +72,7 @@ def warm_up(request: CompileRequest) -> None:
     torch._dynamo.reset()
 
 
-class Sources:
+class _Sources:
     """Stands in for ``pool.KernelPool``: what sources say, and no binaries."""
 
     def submit(self, definition: Definition) -> None:
@@ -89,7 +89,7 @@ class Sources:
         return KernelResult(facts, Compiled((), {}), note)
 
 
-def digest(capture: Capture) -> str:
+def _digest(capture: Capture) -> str:
     """SHA-256 of the generated modules of all graphs: kernels, what allocates for them and calls
     them, and how often a step calls each graph. Equal: the same code, as long as nothing that is
     decided when it runs differs."""

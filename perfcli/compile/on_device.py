@@ -32,7 +32,7 @@ def trace(request: CompileRequest) -> tuple[Capture, Built, tracing.Traced]:
     return capture, built, traced
 
 
-def driver_facts(definition: Definition) -> Compiled:
+def _driver_facts(definition: Definition) -> Compiled:
     """Every candidate of a kernel as the driver reports it once the binary is loaded."""
     from torch._inductor.codecache import PyCodeCache
 
@@ -67,4 +67,4 @@ class DriverFacts:
     def result(self, definition: Definition) -> Any:
         from perfcli.compile.binaries.pool import KernelResult
 
-        return KernelResult(None, driver_facts(definition))
+        return KernelResult(None, _driver_facts(definition))

@@ -32,7 +32,7 @@ Before: TypeAlias = "Callable[[str, str | None], None]"
 set, when that can still be changed."""
 
 
-class Reads:
+class _Reads:
     """By module, the options that were read; ``bulk``: those that read a whole module at once."""
 
     def __init__(self) -> None:
@@ -83,11 +83,11 @@ def target(entry: Any) -> str:
 
 
 @contextmanager
-def watched(before: Before = lambda module, name: None) -> Iterator[Reads]:
+def watched(before: Before = lambda module, name: None) -> Iterator[_Reads]:
     """Notes what is read while the block runs."""
     from torch.utils._config_module import ConfigModule
 
-    reads = Reads()
+    reads = _Reads()
     original, set_original = ConfigModule.__getattr__, ConfigModule.__setattr__
     names = {config.__name__ for config in modules().values()}
 
@@ -117,7 +117,7 @@ def watched(before: Before = lambda module, name: None) -> Iterator[Reads]:
             setattr(ConfigModule, name, method)
 
 
-def _noting(method: Any, name: str, names: set[str], reads: Reads, before: Before) -> Any:
+def _noting(method: Any, name: str, names: set[str], reads: _Reads, before: Before) -> Any:
     @functools.wraps(method)
     def noted(self: Any, *args: Any, **kwargs: Any) -> Any:
         if self.__name__ not in names:

@@ -38,7 +38,7 @@ from perfcli.model import (
 )
 
 
-def user_sources() -> dict[str, str]:
+def _user_sources() -> dict[str, str]:
     """Path to SHA-256 of every imported file outside the standard library, installed packages
     and perfcli itself."""
     roots = [Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "purelib", "platlib")]
@@ -78,7 +78,7 @@ _OWN = {
 }
 
 
-def environment(target: Target | None) -> Environment:
+def _environment(target: Target | None) -> Environment:
     import torch
 
     has_triton = importlib.util.find_spec("triton") is not None
@@ -266,7 +266,7 @@ def _run(session: Session, capture: Capture, built: Any, kernels: tuple[KernelFa
         device=request.device,
         target=request.target,
         variant=request.variant,
-        environment=environment(request.target),
+        environment=_environment(request.target),
         kernels=kernels,
         launches=launches,
         graphs=tuple(g.facts for g in capture.graphs),
@@ -275,7 +275,7 @@ def _run(session: Session, capture: Capture, built: Any, kernels: tuple[KernelFa
         notes=tuple(session.notes),
         settings=settings.settings(),
         counters=settings.counters(),
-        sources=user_sources(),
+        sources=_user_sources(),
         threads=request.threads,
     )
 

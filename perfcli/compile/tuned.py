@@ -30,7 +30,7 @@ def shared(folder: Path) -> Iterator[None]:
     original = CachingAutotuner.benchmark_all_configs
 
     def benchmark_all_configs(self: Any, *args: Any, **kwargs: Any) -> Mapping[Any, float]:
-        return timings(self, folder, lambda: original(self, *args, **kwargs))
+        return _timings(self, folder, lambda: original(self, *args, **kwargs))
 
     CachingAutotuner.benchmark_all_configs = benchmark_all_configs
     try:
@@ -46,7 +46,7 @@ def in_caches() -> Path:
     return Path(cache_dir()) / _TUNED
 
 
-def timings(
+def _timings(
     tuner: Any, folder: Path, measure: Callable[[], Mapping[Any, float]]
 ) -> Mapping[Any, float]:
     """Seconds of each launcher, of which the least is taken; of the one that is known to be best

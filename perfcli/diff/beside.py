@@ -31,7 +31,7 @@ def totals_of(run: Run) -> Totals:
     )
 
 
-def explaining(comparison: Comparison, inductor: Totals, ours: Totals) -> tuple[int, ...]:
+def _explaining(comparison: Comparison, inductor: Totals, ours: Totals) -> tuple[int, ...]:
     """Findings that Inductor's side alone has and that a number bears out: indices. Consequences of
     another finding, and doubts, explain nothing."""
     return tuple(
@@ -68,7 +68,7 @@ def explained(comparison: Comparison) -> Comparison:
     shown = comparison.beside
     if shown is None:
         return comparison
-    found = explaining(comparison, shown.inductor, shown.ours)
+    found = _explaining(comparison, shown.inductor, shown.ours)
     return replace(comparison, beside=replace(shown, explained=found))
 
 

@@ -99,7 +99,7 @@ DECIDING: dict[str, float] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Folded:
+class _Folded:
     """One metric over some kernels, and which of them did not know it: source to how often it
     is missing from the sum."""
 
@@ -112,7 +112,7 @@ def launched(kernels: Iterable[KernelFacts]) -> list[KernelFacts]:
     return [kernel for kernel in kernels if kernel.launches]
 
 
-def fold(metric: Metric, kernels: Iterable[KernelFacts]) -> Folded:
+def fold(metric: Metric, kernels: Iterable[KernelFacts]) -> _Folded:
     """One metric over the kernels that are launched."""
     known: list[float] = []
     unknown: Counter[str] = Counter()
@@ -123,8 +123,8 @@ def fold(metric: Metric, kernels: Iterable[KernelFacts]) -> Folded:
         else:
             known.append(value)
     if metric.fold == "sum":
-        return Folded(sum(known) if known else None, unknown)
-    return Folded((max if metric.fold == "max" else min)(known, default=None), unknown)
+        return _Folded(sum(known) if known else None, unknown)
+    return _Folded((max if metric.fold == "max" else min)(known, default=None), unknown)
 
 
 def changes(base: Sequence[KernelFacts], head: Sequence[KernelFacts]) -> tuple[Change, ...]:
@@ -140,7 +140,7 @@ def changes(base: Sequence[KernelFacts], head: Sequence[KernelFacts]) -> tuple[C
             ours = ours if base else 0
             theirs = theirs if head else 0
         sure = left.unknown == right.unknown or metric.fold != "sum"
-        both = change(metric.name, ours, theirs, metric.better == "higher", sure)
+        both = _change(metric.name, ours, theirs, metric.better == "higher", sure)
         found.append(_weighed(both, base, head))
     return tuple(found)
 
@@ -160,10 +160,10 @@ def totals(base: Run, head: Run) -> tuple[Change, ...]:
     # Inductor's estimate counts differently from release to release (2.11 leaves out inputs).
     same_torch = base.environment.torch == head.environment.torch
     whole = (
-        change("peak_memory_bytes", _peak_memory(base), _peak_memory(head), sure=same_torch),
-        change("extern_calls", _extern_calls(base), _extern_calls(head)),
-        change("graphs", len(base.graphs), len(head.graphs)),
-        change("graph_breaks", _graph_breaks(base), _graph_breaks(head)),
+        _change("peak_memory_bytes", _peak_memory(base), _peak_memory(head), sure=same_torch),
+        _change("extern_calls", _extern_calls(base), _extern_calls(head)),
+        _change("graphs", len(base.graphs), len(head.graphs)),
+        _change("graph_breaks", _graph_breaks(base), _graph_breaks(head)),
     )
     known = [c for c in whole if not (c.base is None and c.head is None)]
     of_kernels = [c for c in changes(base.kernels, head.kernels) if c.metric != "occupancy"]
@@ -183,7 +183,7 @@ def _peak_memory(run: Run) -> Value:
     return max(peaks, default=None)
 
 
-def change(
+def _change(
     name: str, base: Value, head: Value, higher_is_better: bool = False, sure: bool = True
 ) -> Change:
     return Change(name, base, head, _outcome(name, base, head, higher_is_better, sure))

@@ -27,7 +27,7 @@ BUSY = 0.1
 """Share of the device or the cores that others keep busy, from which on it is said."""
 
 
-def what_helps(timing: Timing) -> str:
+def _what_helps(timing: Timing) -> str:
     """What may turn UNSURE into an answer: a longer or a quieter measurement, or a lower floor."""
     if timing.stopped == "interrupted":
         return "let it run to the end"
@@ -102,7 +102,7 @@ def weigh(comparison: Comparison, timing: Timing) -> Comparison:
     are what a step's time is made of: they explain it and overrule it no longer.
     """
     time = _Statement(_time(timing), _OF_TIME[timing.step.verdict])
-    memory = _memory(memory_change(comparison, timing))
+    memory = _memory(_memory_change(comparison, timing))
     others = [*memory, *_code_says(comparison)]
     if memory and _memory_decides(time.outcome, memory[0].outcome):
         outcome, because = memory[0].outcome, _because(memory[0], [time, *others[1:]])
@@ -130,7 +130,7 @@ def _memory_decides(time: Outcome, memory: Outcome) -> bool:
 # --- memory ----------------------------------------------------------------------------------
 
 
-def memory_change(comparison: Comparison, timing: Timing) -> Change | None:
+def _memory_change(comparison: Comparison, timing: Timing) -> Change | None:
     """Measured peak memory where the allocator counted it on both sides, else Inductor's estimate;
     None where neither is known. The resident set of a process is shown, but it is no judge: it
     holds the interpreter and what the allocator kept."""
@@ -196,7 +196,7 @@ def _explained(
 ) -> Because:
     """With the kernel to blame, or why it can't be told."""
     if timing.step.verdict == "unsure":
-        return replace(because, why=timing.step.why, help=what_helps(timing))
+        return replace(because, why=timing.step.why, help=_what_helps(timing))
     if timing.step.verdict == "same":
         return because
     if worst is None:

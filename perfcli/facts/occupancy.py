@@ -16,7 +16,7 @@ _SHARED_BYTES_PER_ALLOCATION_BEFORE_8_0 = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Occupancy:
+class _Occupancy:
     """Theoretical occupancy of one kernel on one multiprocessor."""
 
     blocks_per_sm: int
@@ -28,7 +28,7 @@ class Occupancy:
     of these where several are equally scarce."""
 
 
-def occupancy(target: Target, registers: int, shared_bytes: int, num_warps: int) -> Occupancy:
+def occupancy(target: Target, registers: int, shared_bytes: int, num_warps: int) -> _Occupancy:
     """Occupancy of a kernel with ``registers`` per thread and ``shared_bytes`` per block.
 
     ``shared_bytes`` is what the kernel asks for (Triton's ``metadata.shared``, or static plus
@@ -47,7 +47,7 @@ def occupancy(target: Target, registers: int, shared_bytes: int, num_warps: int)
     blocks = limits[limit]
     if blocks * num_warps == warps_per_sm:
         limit = "warps"  # full: whatever else is just as scarce costs nothing
-    return Occupancy(blocks, blocks * num_warps / warps_per_sm, limit)
+    return _Occupancy(blocks, blocks * num_warps / warps_per_sm, limit)
 
 
 def _blocks_by_warps(target: Target, num_warps: int) -> int:
@@ -87,7 +87,7 @@ _REGISTERS_PER_ALLOCATION_AMD = 8
 _SHARED_BYTES_PER_ALLOCATION_AMD = 512
 
 
-def occupancy_amd(target: Target, registers: int, shared_bytes: int, num_waves: int) -> Occupancy:
+def occupancy_amd(target: Target, registers: int, shared_bytes: int, num_waves: int) -> _Occupancy:
     """Of a kernel with ``registers`` vector registers a lane, ``shared_bytes`` of LDS a block and
     ``num_waves`` waves a block."""
     waves_per_unit = target.max_threads_per_sm // target.warp_size
@@ -103,7 +103,7 @@ def occupancy_amd(target: Target, registers: int, shared_bytes: int, num_waves: 
     blocks = limits[limit]
     if blocks * num_waves == waves_per_unit:
         limit = "warps"  # full: whatever else is just as scarce costs nothing
-    return Occupancy(blocks, blocks * num_waves / waves_per_unit, limit)
+    return _Occupancy(blocks, blocks * num_waves / waves_per_unit, limit)
 
 
 def _by_registers(target: Target, registers: int, num_waves: int) -> int:

@@ -37,7 +37,7 @@ class FakeExecutor:
         for number, request in enumerate(requests):
             progress(Progress(number, "import", 0, None, "importing torch"))
             progress(Progress(number, "trace", 0, None, "tracing"))
-            if (failure := planted(self, number, request)) is not None:
+            if (failure := _planted(self, number, request)) is not None:
                 raise failure
             bundle = made_up(request)
             total = len(bundle.run.kernels)
@@ -47,7 +47,7 @@ class FakeExecutor:
             yield bundle
 
 
-def planted(plan: FakeExecutor, number: int, request: CompileRequest) -> BaseException | None:
+def _planted(plan: FakeExecutor, number: int, request: CompileRequest) -> BaseException | None:
     """The failure that hits this request, if one does."""
     hits = (str(number), "all", *request.variant.options)
     return _failure(plan.failure, request) if plan.failure and plan.failing in hits else None
@@ -94,7 +94,7 @@ class FakeGenerator:
             self.generated += 1
 
     def _made(self, request: CompileRequest) -> Made:
-        failure = planted(self._planned, self.generated, request)
+        failure = _planted(self._planned, self.generated, request)
         if isinstance(failure, PerfcliError):
             return failure
         if failure is not None:

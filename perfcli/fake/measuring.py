@@ -45,7 +45,7 @@ OWN_SECONDS = 0.0005
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class _Failure:
     """One planted failure; ``turn`` 0 is preparing."""
 
     kind: str
@@ -58,7 +58,7 @@ class FakePlan:
     ratio: float = 1.0
     noise: float = 0.001
     step: float = STEP_SECONDS
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[_Failure, ...] = ()
     only: str = ""
 
 
@@ -90,16 +90,16 @@ def parse(text: str) -> FakePlan | None:
     return plan
 
 
-def _failure(text: str) -> Failure:
+def _failure(text: str) -> _Failure:
     match text.split(":"):
         case [kind, ("base" | "head") as side, when] if kind in FAILURES:
             if when == "prepare" or when.isdigit():
-                return Failure(kind, side, 0 if when == "prepare" else int(when))
+                return _Failure(kind, side, 0 if when == "prepare" else int(when))
     raise PerfcliError(f"PERFCLI_FAKE plans fail=KIND:base|head:prepare|N, not {text!r}")
 
 
 @dataclass(slots=True)
-class Clock:
+class _Clock:
     """Stands until somebody works."""
 
     now: float = 1000.0
@@ -113,19 +113,19 @@ class FakeStarter:
     """A ``measuring.StartWorker``; its workers let its clock run."""
 
     plan: FakePlan = field(default_factory=FakePlan)
-    clock: Clock = field(default_factory=Clock)
+    clock: _Clock = field(default_factory=_Clock)
     alive: set[int] = field(default_factory=set)
     """Numbers of the workers that nobody has closed."""
     started: list[MeasureRequest] = field(default_factory=list)
 
-    def __call__(self, request: MeasureRequest, told: Callable[[Phase], None]) -> FakeWorker:
+    def __call__(self, request: MeasureRequest, told: Callable[[Phase], None]) -> _FakeWorker:
         self.started.append(request)
-        worker = FakeWorker(request, self, len(self.started), told)
+        worker = _FakeWorker(request, self, len(self.started), told)
         self.alive.add(worker.number)
         return worker
 
 
-class FakeWorker:
+class _FakeWorker:
     """See ``measuring.MeasuringWorker``."""
 
     def __init__(

@@ -37,7 +37,7 @@ _MATRIX_BYTES = 2 * _ROWS * _COLUMNS
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class _Plan:
     """A kernel to be made up."""
 
     name: str
@@ -51,7 +51,7 @@ class Plan:
     """Bytes per thread at 4 warps; half of it at 8."""
 
 
-def made_up_kernel(plan: Plan, blobs: dict[str, str]) -> KernelFacts:
+def _made_up_kernel(plan: _Plan, blobs: dict[str, str]) -> KernelFacts:
     """The planned kernel in two launch configurations; its texts are added to ``blobs``."""
     lines = _source(plan)
     moved = (plan.loads + plan.stores) * _MATRIX_BYTES
@@ -74,7 +74,7 @@ def made_up_kernel(plan: Plan, blobs: dict[str, str]) -> KernelFacts:
     )
 
 
-def _source(plan: Plan) -> list[str]:
+def _source(plan: _Plan) -> list[str]:
     return [
         "@triton.jit",
         f"def {plan.name}(in_ptr0, out_ptr0, xnumel, XBLOCK: tl.constexpr):",
@@ -83,7 +83,7 @@ def _source(plan: Plan) -> list[str]:
     ]
 
 
-def _source_facts(plan: Plan) -> SourceFacts:
+def _source_facts(plan: _Plan) -> SourceFacts:
     loads = [Access("load", f"in_ptr{n}", 3 + n, 1, 1) for n in range(plan.loads)]
     first = 3 + plan.loads
     stores = [Access("store", f"out_ptr{n}", first + n, 0, 0) for n in range(plan.stores)]
@@ -102,7 +102,7 @@ def _source_facts(plan: Plan) -> SourceFacts:
     )
 
 
-def _origins(plan: Plan) -> Iterator[Origin]:
+def _origins(plan: _Plan) -> Iterator[Origin]:
     for number, op in enumerate(plan.ops):
         yield Origin(
             node=f"{op}_{plan.layer}",
@@ -114,7 +114,7 @@ def _origins(plan: Plan) -> Iterator[Origin]:
         )
 
 
-def _buffers(plan: Plan) -> Iterator[Buffer]:
+def _buffers(plan: _Plan) -> Iterator[Buffer]:
     matrix = ("bfloat16", (_ROWS, _COLUMNS), (_COLUMNS, 1), _MATRIX_BYTES)
     for n in range(plan.loads):
         name = f"primals_{20 * plan.layer + n}"
@@ -123,7 +123,7 @@ def _buffers(plan: Plan) -> Iterator[Buffer]:
         yield Buffer(f"out_ptr{n}", f"buf_{plan.name}_{n}", "output", *matrix)
 
 
-def _candidate(plan: Plan, warps: int, blobs: dict[str, str]) -> Candidate:
+def _candidate(plan: _Plan, warps: int, blobs: dict[str, str]) -> Candidate:
     spilled = plan.stack * 4 // warps
     local = spilled // 4
     role = plan.name.rsplit("_", 1)[0]
@@ -175,7 +175,7 @@ def made_up(request: CompileRequest) -> Bundle:
     settings = {_MAX_READS: 10, _MIX_ORDER: True, **request.variant.options}
     layers = _layers(request)
     blobs: dict[str, str] = {}
-    kernels = [made_up_kernel(plan, blobs) for plan in _plans(layers, settings)]
+    kernels = [_made_up_kernel(plan, blobs) for plan in _plans(layers, settings)]
     if request.device == "cpu":
         kernels = [replace(k, language="cpp", kind="cpp", candidates=()) for k in kernels]
     run = Run(
@@ -223,7 +223,7 @@ def _externs(layers: int) -> tuple[ExternCall, ...]:
 # --- kernels ---------------------------------------------------------------------------------
 
 
-def _plans(layers: int, settings: Mapping[str, OptionValue]) -> list[Plan]:
+def _plans(layers: int, settings: Mapping[str, OptionValue]) -> list[_Plan]:
     """All kernels, the forward's first."""
     limit, mix_order = settings[_MAX_READS], settings[_MIX_ORDER] is True
     over_fused = mix_order and isinstance(limit, int) and limit > 10
@@ -235,14 +235,14 @@ def _plans(layers: int, settings: Mapping[str, OptionValue]) -> list[Plan]:
     return sorted(plans, key=lambda plan: plan.graph, reverse=True)
 
 
-def _layer(layer: int, over_fused: bool, mix_order: bool) -> Iterator[Plan]:
-    yield Plan(f"triton_red_fused_rms_norm_{layer}", layer, "forward 0", 3, 1, ("rms_norm",))
+def _layer(layer: int, over_fused: bool, mix_order: bool) -> Iterator[_Plan]:
+    yield _Plan(f"triton_red_fused_rms_norm_{layer}", layer, "forward 0", 3, 1, ("rms_norm",))
     backward = (("mul", 5), ("add", 5), ("sum", 4 if mix_order else 8))
     if over_fused:
         name = f"triton_red_fused_add_mul_rms_norm_sum_{layer}"
         ops = tuple(op for op, _ in backward)
-        yield Plan(name, layer, "backward 0", 17, 5, ops, "mix-order-reduction", stack=368)
+        yield _Plan(name, layer, "backward 0", 17, 5, ops, "mix-order-reduction", stack=368)
     else:
         for op, loads in backward:
-            yield Plan(f"triton_red_fused_{op}_{layer}", layer, "backward 0", loads, 2, (op,))
-    yield Plan(f"triton_poi_fused_leaky_relu_{layer}", layer, "backward 0", 2, 1, ("pow",))
+            yield _Plan(f"triton_red_fused_{op}_{layer}", layer, "backward 0", loads, 2, (op,))
+    yield _Plan(f"triton_poi_fused_leaky_relu_{layer}", layer, "backward 0", 2, 1, ("pow",))

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from perfcli import units
 from perfcli.errors import PerfcliError
-from perfcli.gate.limits import PER_KERNEL, TOTALS, higher_is_better
+from perfcli.gate.limits import PER_KERNEL, TOTALS, _higher_is_better
 from perfcli.gate.tables import Table
 from perfcli.model import Allowance
 from perfcli.names import stem, suggestion
@@ -16,7 +16,7 @@ from perfcli.names import stem, suggestion
 EVERYTHING = "*"
 
 
-def read_allowance(table: Table) -> Allowance:
+def _read_allowance(table: Table) -> Allowance:
     """Raises PerfcliError where a key is missing, unknown or of the wrong kind."""
     reason = table.need("reason", str, "an exception says why it is made")
     owner = table.need("owner", str, "an exception names who answers for it")
@@ -51,7 +51,7 @@ def _date(table: Table) -> str:
         ) from None
 
 
-def check_limits(allowances: Iterable[Allowance], codes: Collection[str], where: str) -> None:
+def _check_limits(allowances: Iterable[Allowance], codes: Collection[str], where: str) -> None:
     """Raises PerfcliError where one excepts what is neither a metric nor a finding's code."""
     for each in allowances:
         known = {*TOTALS, *PER_KERNEL, *codes}
@@ -62,7 +62,7 @@ def check_limits(allowances: Iterable[Allowance], codes: Collection[str], where:
             )
 
 
-def in_force(allowances: Iterable[Allowance], today: str) -> tuple[Allowance, ...]:
+def _in_force(allowances: Iterable[Allowance], today: str) -> tuple[Allowance, ...]:
     """Those that have not expired."""
     return tuple(each for each in allowances if each.expires >= today)
 
@@ -87,20 +87,20 @@ def warnings(
             yield f"{what} excepts nothing any more: take it out"
 
 
-def named(pattern: str, name: str) -> bool:
+def _named(pattern: str, name: str) -> bool:
     """Whether a pattern means a kernel: by its name, with or without its number."""
     return any(fnmatch.fnmatchcase(each, pattern) for each in (name, stem(name)))
 
 
-def covers(allowance: Allowance, limit: str, names: Sequence[str], value: float | None) -> bool:
+def _covers(allowance: Allowance, limit: str, names: Sequence[str], value: float | None) -> bool:
     """Whether it excepts this limit's value of one of these kernels; none: of the whole run. What
     is not known may be more than ``most``."""
     if allowance.limit != limit:
         return False
-    if allowance.kernel != EVERYTHING and not any(named(allowance.kernel, n) for n in names):
+    if allowance.kernel != EVERYTHING and not any(_named(allowance.kernel, n) for n in names):
         return False
     if allowance.most is None:
         return True
     if value is None:
         return False
-    return value >= allowance.most if higher_is_better(limit) else value <= allowance.most
+    return value >= allowance.most if _higher_is_better(limit) else value <= allowance.most

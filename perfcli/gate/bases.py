@@ -18,7 +18,7 @@ from perfcli.gate.baseline import file as renewing
 from perfcli.gate.baseline.entry import Entry
 from perfcli.gate.checks import Check
 from perfcli.gate.order import Against, Compared, NoBase, Order
-from perfcli.gate.revision import Revision, looking_in, running_in
+from perfcli.gate.revision import Revision, _looking_in, _running_in
 from perfcli.loading import registry, userfile
 from perfcli.model import Comparison, Finding, Provenance, Run
 from perfcli.workflow import obtain as _obtain
@@ -29,7 +29,7 @@ from perfcli.workflow.setting import Asked, Setting, settle
 
 
 @dataclass(frozen=True, slots=True)
-class Base:
+class _Base:
     """Where the base comes from: a revision, an interpreter, or both."""
 
     revision: Revision | None
@@ -43,7 +43,7 @@ class Base:
         return Provenance("interpreter", self.python or "")
 
 
-def with_base(base: Base) -> Compared:
+def _with_base(base: _Base) -> Compared:
     """Compares heads with what the base makes of the same check."""
 
     def compared(check: Check, order: Order) -> Against:
@@ -52,13 +52,13 @@ def with_base(base: Base) -> Compared:
     return compared
 
 
-def _against(base: Base, check: Check, order: Order) -> Against:
-    question, side = compiled.asked(order.config, check, order.jobs)
+def _against(base: _Base, check: Check, order: Order) -> Against:
+    question, side = compiled._asked(order.config, check, order.jobs)
     before = _before(base, check, order, question)
     setting = _setting(question, order)
     ours, jobs_base = _base_made(base, before, replace(side, python=base.python), order)
     theirs, jobs_head = _made(question, side, order)
-    compiled.check_kernels(theirs.run, check)
+    compiled._check_kernels(theirs.run, check)
     jobs = [*jobs_base, *jobs_head]
     comparison = compare(ours.run, theirs.run, [a for a in order.allow if a in ASPECTS])
 
@@ -95,17 +95,17 @@ def _made(
     """``revision``: the question is about its files. ``path``: folders that Python looks in
     first."""
     made = _obtain.ordered(question, [side], order.how, order.notes)
-    jobs = [looking_in(job, path) for job in made.jobs] if path else list(made.jobs)
+    jobs = [_looking_in(job, path) for job in made.jobs] if path else list(made.jobs)
     own = revision is not None and registry.is_user_file(question.scenario)
     if own and revision is not None and (folder := revision.working_folder(Path.cwd())):
-        jobs = [running_in(job, folder) for job in jobs]
+        jobs = [_running_in(job, folder) for job in jobs]
     # Files that are gone in a minute are never compiled again: their run is of no more use.
     (found,) = _obtain.obtain(jobs, made.executor, order.how.fresh, order.notes, keeps=not own)
     return found, jobs
 
 
 def _base_made(
-    base: Base, question: Question, side: Side, order: Order
+    base: _Base, question: Question, side: Side, order: Order
 ) -> tuple[Obtained, Sequence[Job]]:
     """The base of its own files. What it imports of the user's checkout, since the project is
     installed from there (``pip install -e``), is the head's code: then it is compiled once more,
@@ -125,7 +125,7 @@ def _base_made(
     return replace(found, run=plain), jobs
 
 
-def _before(base: Base, check: Check, order: Order, question: Question) -> Question:
+def _before(base: _Base, check: Check, order: Order, question: Question) -> Question:
     """The same question, of the base's files. Raises NoBase where it has none for it."""
     if base.revision is None or not registry.is_user_file(check.scenario):
         return question
@@ -136,7 +136,7 @@ def _before(base: Base, check: Check, order: Order, question: Question) -> Quest
     return replace(question, scenario=str(place) if name is None else f"{place}:{name}")
 
 
-def with_baseline(order: Order) -> Compared:
+def _with_baseline(order: Order) -> Compared:
     """Compares heads with the committed baseline. Raises NotComparable where there is none."""
     path, typed = order.config.baseline, order.config.typed
     file = committed.read(path, typed)
@@ -222,12 +222,12 @@ def base_of(wish: Wish, order: Order) -> Iterator[Compared]:
     """What compares a check with its base. Raises PerfcliError and NotComparable where there is
     no base at all."""
     if not wish.pair:
-        yield with_baseline(order)
+        yield _with_baseline(order)
         return
-    from perfcli.gate.revision import checked_out
+    from perfcli.gate.revision import _checked_out
 
     if wish.revision is None:
-        yield with_base(Base(None, wish.python))
+        yield _with_base(_Base(None, wish.python))
         return
-    with checked_out(wish.revision, order.config.folder) as revision:
-        yield with_base(Base(revision, wish.python))
+    with _checked_out(wish.revision, order.config.folder) as revision:
+        yield _with_base(_Base(revision, wish.python))

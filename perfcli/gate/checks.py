@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfcli.errors import PerfcliError
-from perfcli.gate.limits import SIGNS, SPILLS, read_limits
-from perfcli.gate.tables import Table, shown
+from perfcli.gate.limits import SIGNS, SPILLS, _read_limits
+from perfcli.gate.tables import Table, _shown
 from perfcli.machine.targets import THIS_GPU, get
 from perfcli.model import Limit, OptionValue, Scalar
 
@@ -39,31 +39,31 @@ class Check:
 Limits = Mapping[tuple[str, str], Limit]
 
 
-def merged(limits: Limits, table: Table) -> Limits:
+def _merged(limits: Limits, table: Table) -> Limits:
     """The limits of a table over those that hold anyway."""
-    own = read_limits(table.table("limits"))
+    own = _read_limits(table.table("limits"))
     kernels = table.table("kernels")
     for pattern in kernels.values:
-        own |= read_limits(kernels.table(pattern), pattern)
+        own |= _read_limits(kernels.table(pattern), pattern)
     merged: dict[tuple[str, str], Limit | None] = {**limits, **own}
     return {place: limit for place, limit in merged.items() if limit is not None}
 
 
-def device_of(table: Table) -> str | None:
+def _device_of(table: Table) -> str | None:
     found = table.take("device", str, "")
     if found not in ("", "cuda", "cpu"):
         raise PerfcliError(f"{table.at('device')} is cuda or cpu, not {found!r}")
     return found or None
 
 
-def compiled_for(table: Table) -> tuple[tuple[str, ...], str | None]:
+def _compiled_for(table: Table) -> tuple[tuple[str, ...], str | None]:
     """The targets of a table, or its device. Raises PerfcliError where both are given: one of them
     would be dropped."""
     both = [name for name in ("target", "targets") if name in table.values]
     found = [table.texts(name) for name in ("target", "targets")]
     if len(both) > 1:
         raise PerfcliError(f"{table.where} has target and targets, which mean the same: keep one")
-    targets, device = found[0] or found[1], device_of(table)
+    targets, device = found[0] or found[1], _device_of(table)
     for target in targets:
         _check_target(target, table.at(both[0]))
     if targets and device == "cpu":
@@ -87,7 +87,7 @@ def _check_target(name: str, where: str) -> None:
         raise PerfcliError(f"{where}: {error}") from None
 
 
-def read_checks(
+def _read_checks(
     table: Table, general: Limits, targets: tuple[str, ...], device: str | None
 ) -> Iterator[Check]:
     """One for each target of a check."""
@@ -95,10 +95,10 @@ def read_checks(
     name = table.take("name", str, "") or _name(scenario)
     if not name.isprintable():
         raise PerfcliError(f"{table.at('name')} is {name!r}: a name is one line, as it is shown")
-    own_targets, own_device = compiled_for(table)
+    own_targets, own_device = _compiled_for(table)
     if own_device or own_targets:
         targets, device = own_targets, own_device
-    limits = merged(general, table).values()
+    limits = _merged(general, table).values()
     shared: dict[str, Any] = {
         "scenario": scenario,
         "params": _scalars(table, "params"),
@@ -128,12 +128,12 @@ def _scalars(table: Table, name: str) -> dict[str, Scalar]:
     for key, value in values.items():
         if not isinstance(value, bool | int | float | str):
             raise PerfcliError(
-                f"{table.at(name)}.{key} needs a number, text, true or false, not {shown(value)}"
+                f"{table.at(name)}.{key} needs a number, text, true or false, not {_shown(value)}"
             )
     return values
 
 
-def check_different(names: list[str], where: str) -> None:
+def _check_different(names: list[str], where: str) -> None:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
         raise PerfcliError(f"{where} has two checks {twice}: give each a name of its own")

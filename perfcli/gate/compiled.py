@@ -30,8 +30,8 @@ def configured(path: Path | None, baseline: Path | None) -> Config:
     """The configuration that is meant, with the baseline that is."""
     from perfcli.diagnosis import rules
 
-    found = path or configuration.find(Path.cwd())
-    config = configuration.read(_shown(found), [rule.code for rule in rules()])
+    found = path or configuration._find(Path.cwd())
+    config = configuration._read(_shown(found), [rule.code for rule in rules()])
     options = (("--config", path and _shown(path)), ("--baseline", baseline and _shown(baseline)))
     typed = tuple(str(word) for option in options if option[1] is not None for word in option)
     return replace(config, baseline=baseline or config.baseline, typed=typed)
@@ -64,10 +64,10 @@ def _is_meant(check: str, name: str) -> bool:
     return any(fnmatch.fnmatchcase(each, name) for each in (check, check.rpartition("@")[0]))
 
 
-def asked(config: Config, check: Check, jobs: int | None) -> tuple[Question, Side]:
+def _asked(config: Config, check: Check, jobs: int | None) -> tuple[Question, Side]:
     """The check as if it were typed."""
     question = Question(
-        scenario=scenario(config.folder, check.scenario),
+        scenario=_scenario(config.folder, check.scenario),
         params=tuple(f"{name}={_text(value)}" for name, value in check.params.items()),
         preset=check.preset,
         target=check.target,
@@ -80,7 +80,7 @@ def asked(config: Config, check: Check, jobs: int | None) -> tuple[Question, Sid
     return question, Side(tuple(f"{k}={units.setting(v)}" for k, v in check.options.items()))
 
 
-def scenario(folder: Path, reference: str) -> str:
+def _scenario(folder: Path, reference: str) -> str:
     """A file's path from here: in the configuration it stands from there."""
     if not registry.is_user_file(reference):
         return reference
@@ -96,14 +96,14 @@ def _text(value: object) -> str:
 def head(config: Config, check: Check, how: How, jobs: int | None, notes: Notes) -> Obtained:
     """The check compiled, or its stored run where nothing changed. Raises what compiling raises,
     and NoKernels where it made none."""
-    question, side = asked(config, check, jobs)
+    question, side = _asked(config, check, jobs)
     (found,) = obtain.compiled(question, [side], how, notes)
-    check_kernels(found.run, check)
+    _check_kernels(found.run, check)
     obtain.warn_forward_only(found.run, notes)
     return found
 
 
-def check_kernels(run: Run, check: Check) -> None:
+def _check_kernels(run: Run, check: Check) -> None:
     """Raises NoKernels where there is nothing to hold against anything."""
     if not run.kernels:
         raise NoKernels(

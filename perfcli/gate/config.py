@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from perfcli.errors import PerfcliError
-from perfcli.gate.allowances import check_limits, read_allowance
-from perfcli.gate.checks import Check, check_different, compiled_for, merged, read_checks
+from perfcli.gate.allowances import _check_limits, _read_allowance
+from perfcli.gate.checks import Check, _check_different, _compiled_for, _merged, _read_checks
 from perfcli.gate.limits import USUAL
-from perfcli.gate.tables import Table, amount
+from perfcli.gate.tables import Table, _amount
 from perfcli.model import Allowance, Severity
 
 FILES = ("perfcli.toml", "pyproject.toml")
@@ -44,7 +44,7 @@ class Config:
         return self.path.parent
 
 
-def find(folder: Path) -> Path:
+def _find(folder: Path) -> Path:
     """The configuration of a folder: of the nearest above it that has one. Raises PerfcliError,
     with what to write, where there is none."""
     for each in (folder, *folder.parents):
@@ -59,7 +59,7 @@ def find(folder: Path) -> Path:
     )
 
 
-def read(path: Path, codes: Collection[str] = ()) -> Config:
+def _read(path: Path, codes: Collection[str] = ()) -> Config:
     """The configuration in a file. ``codes``: of the rules, which exceptions may name.
 
     Raises PerfcliError for a file that can't be read, unknown keys and metrics, wrong types.
@@ -84,7 +84,7 @@ def read(path: Path, codes: Collection[str] = ()) -> Config:
 
 def _days(table: Table) -> int:
     found = table.take("baseline-max-age-days", int, MAX_AGE_DAYS)
-    amount(min(found, 1), table.at("baseline-max-age-days"))
+    _amount(min(found, 1), table.at("baseline-max-age-days"))
     return found
 
 
@@ -103,18 +103,18 @@ def _tool(document: dict[str, Any], path: Path) -> dict[str, Any]:
 
 def _config(path: Path, table: Table, codes: Collection[str]) -> Config:
     folder = path.parent
-    limits = merged({(each.kernel, each.metric): each for each in USUAL}, table)
-    targets, device = compiled_for(table)
+    limits = _merged({(each.kernel, each.metric): each for each in USUAL}, table)
+    targets, device = _compiled_for(table)
     every = table.tables("checks")
     if not every:
         inside = table.where.partition(": ")[2]
         name = f"{inside}.checks" if inside else "checks"
         raise PerfcliError(f"{table.where} has no checks: write [[{name}]] with {_EXAMPLE}")
-    checks = tuple(c for each in every for c in read_checks(each, limits, targets, device))
-    check_different([check.name for check in checks], table.where)
-    allowances = tuple(map(read_allowance, table.tables("allow")))
+    checks = tuple(c for each in every for c in _read_checks(each, limits, targets, device))
+    _check_different([check.name for check in checks], table.where)
+    allowances = tuple(map(_read_allowance, table.tables("allow")))
     if codes:
-        check_limits(allowances, codes, table.at("allow"))
+        _check_limits(allowances, codes, table.at("allow"))
     fail_on = table.choice("fail-on", get_args(FailOn), "warning")
     found = Config(
         path=path,

@@ -6,23 +6,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from perfcli.gate import limits
-from perfcli.gate.allowances import EVERYTHING, covers
+from perfcli.gate.allowances import EVERYTHING, _covers
 from perfcli.model import Allowance, Comparison, LimitResult
 
 
-def excepted(
+def _excepted(
     comparison: Comparison, result: LimitResult, allowances: Sequence[Allowance]
 ) -> LimitResult:
     """Allowed where an exception covers the total, or where it would hold without what all
     excepted kernels together added."""
     metric, head = result.limit.metric, result.head or 0.0
     for allowance in allowances:
-        if allowance.kernel == EVERYTHING and covers(allowance, metric, [], result.head):
+        if allowance.kernel == EVERYTHING and _covers(allowance, metric, [], result.head):
             return replace(result, state="allowed", allowance=allowance)
     # ``*`` means the total: each kernel alone may stay below what all of them together pass.
     added = list(_added(comparison, metric, [a for a in allowances if a.kernel != EVERYTHING]))
     allowed = result.allowed if result.allowed is not None else head
-    if not added or limits.is_worse(metric, head - sum(more for more, _ in added), allowed):
+    if not added or limits._is_worse(metric, head - sum(more for more, _ in added), allowed):
         return result
     first, *others = dict.fromkeys(allowance for _, allowance in added)
     return replace(result, state="allowed", allowance=first, also=tuple(others))
@@ -37,15 +37,15 @@ def exceeded(comparison: Comparison, allowance: Allowance) -> float | None:
     beyond = [
         value
         for names, value in _values(comparison, allowance.limit)
-        if value is not None and covers(anything, allowance.limit, names, value)
-        if not covers(allowance, allowance.limit, names, value)
+        if value is not None and _covers(anything, allowance.limit, names, value)
+        if not _covers(allowance, allowance.limit, names, value)
     ]
-    return (min if limits.higher_is_better(allowance.limit) else max)(beyond, default=None)
+    return (min if limits._higher_is_better(allowance.limit) else max)(beyond, default=None)
 
 
 def _values(comparison: Comparison, limit: str) -> Iterator[tuple[Sequence[str], float | None]]:
     """What the head has of a metric, in all and in each kernel, or what its findings amount to."""
-    total = limits.total(comparison, limit)
+    total = limits._total(comparison, limit)
     if total is not None:
         yield [], total.head
     if limit in limits.OF_KERNELS:
@@ -65,10 +65,10 @@ def _added(
         return
     for group in comparison.groups:
         change = limits.of_group(comparison, group, metric)
-        names = [kernel.name for kernel in limits.members(comparison, group)[1]]
+        names = [kernel.name for kernel in limits._members(comparison, group)[1]]
         if change is None or not names:
             continue
         added = (change.head or 0.0) - (change.base or 0.0)
-        cover = next((a for a in allowances if covers(a, metric, names, change.head)), None)
+        cover = next((a for a in allowances if _covers(a, metric, names, change.head)), None)
         if cover is not None and added > 0:
             yield added, cover

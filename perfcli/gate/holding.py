@@ -9,23 +9,23 @@ from perfcli import units
 from perfcli.diff.metrics import launched
 from perfcli.diff.verdict import how_changed, to_look_at
 from perfcli.gate import limits
-from perfcli.gate.allowances import covers, named
-from perfcli.gate.excepting import excepted
-from perfcli.gate.limits import higher_is_better
+from perfcli.gate.allowances import _covers, _named
+from perfcli.gate.excepting import _excepted
+from perfcli.gate.limits import _higher_is_better
 from perfcli.model import Allowance, Change, Comparison, KernelGroup, Limit, LimitResult, LimitState
 
 _ONE_EACH = ("kernels", "launches")
 """Each kernel counts about alike: none of them has most."""
 
 
-def to_blame(comparison: Comparison, result: LimitResult) -> str:
+def _to_blame(comparison: Comparison, result: LimitResult) -> str:
     """``triton_red_fused_add_3 fuses 2 kernels``: the group that adds most to a total; where none
     adds anything but the total itself is limited, ``most of it in triton_red_fused_add_3 (2)``."""
     return _added_most(comparison, result.limit.metric) or _has_most(comparison, result.limit)
 
 
 def _added_most(comparison: Comparison, metric: str) -> str:
-    sign = -1 if limits.higher_is_better(metric) else 1
+    sign = -1 if limits._higher_is_better(metric) else 1
     best, most = None, 0.0
     for group in comparison.groups:
         change = next((c for c in group.changes if c.metric == metric), None)
@@ -48,21 +48,21 @@ def _has_most(comparison: Comparison, limit: Limit) -> str:
     return f"most of it in {name} ({units.writer(metric.name)(most)})" if most else ""
 
 
-def of_change(limit: Limit, change: Change) -> str:
+def _of_change(limit: Limit, change: Change) -> str:
     """``spilled words 2 → 94, at most +0``."""
     write = units.writer(limit.metric)
     title = units.title(limit.metric)
     title = title.removesuffix(", most") if limit.kernel else title
     if change.base == change.head:
-        return f"{title} {write(change.head)}, {bounds(limit)}"
+        return f"{title} {write(change.head)}, {_bounds(limit)}"
     text = f"{title} {write(change.base)} → {write(change.head)}"
     if limit.metric not in ("spilled_words", "occupancy"):
         share = units.relative(change.base, change.head)
         text += f" ({share})" if share else ""
-    return f"{text}, {bounds(limit)}"
+    return f"{text}, {_bounds(limit)}"
 
 
-def moved(change: Change) -> str:
+def _moved(change: Change) -> str:
     """``bytes moved 409 MB → 193 MB``."""
     write = units.writer(change.metric)
     return f"{units.title(change.metric)} {write(change.base)} → {write(change.head)}"
@@ -74,16 +74,16 @@ def of_time(comparison: Comparison, limit: Limit) -> str:
     assert timing is not None
     step = timing.step
     times = f"step {units.from_to(step.base, step.head)}"
-    return f"{times}, {units.interval(step.ratio, step.low, step.high)}, {bounds(limit)}"
+    return f"{times}, {units.interval(step.ratio, step.low, step.high)}, {_bounds(limit)}"
 
 
-def bounds(limit: Limit) -> str:
+def _bounds(limit: Limit) -> str:
     """``at most 40 and +1 %``; of what is better higher ``at least 50 %, at most 25 % less``."""
     write = units.writer(limit.metric)
     changes = [] if limit.growth is None else [write(limit.growth)]
     changes += [] if limit.growth_share is None else [units.percent(limit.growth_share)]
     value = [] if limit.most is None else [write(limit.most)]
-    if not higher_is_better(limit.metric):
+    if not _higher_is_better(limit.metric):
         return f"at most {' and '.join([*value, *(f'+{each}' for each in changes)])}"
     less = f"at most {' and '.join(changes)} less" if changes else ""
     return ", ".join([*(f"at least {each}" for each in value), *filter(None, [less])])
@@ -95,7 +95,7 @@ bytes."""
 _VECTORS = ("vector_loads", "vector_stores")
 
 
-def held(
+def _held(
     comparison: Comparison,
     limit: Limit,
     allowances: Sequence[Allowance],
@@ -110,15 +110,15 @@ def held(
                 for each in _alone(limit):
                     yield from _of_group(comparison, each, number, allowances)
         return
-    change = limits.total(comparison, limit.metric)
+    change = limits._total(comparison, limit.metric)
     if change is None or (change.base is None and change.head is None):
         return
     result = _result(limit, change)
     if limit.metric == limits.TIME:
         result = replace(result, text=of_time(comparison, limit))
     if result.state == "broken":
-        result = excepted(comparison, result, allowances)
-    blame = to_blame(comparison, result) if result.state == "broken" else ""
+        result = _excepted(comparison, result, allowances)
+    blame = _to_blame(comparison, result) if result.state == "broken" else ""
     yield replace(result, text=f"{result.text}: {blame}" if blame else result.text)
 
 
@@ -128,7 +128,7 @@ def held(
 def _result(limit: Limit, change: Change) -> LimitResult:
     allowed = _allowed(limit, change.base)
     state = _state(limit, change, allowed)
-    text = of_change(limit, change) + (": not comparable" if state == "unknown" else "")
+    text = _of_change(limit, change) + (": not comparable" if state == "unknown" else "")
     return LimitResult(limit, state, change.base, change.head, allowed, text=text)
 
 
@@ -141,7 +141,7 @@ def _state(limit: Limit, change: Change, allowed: float | None) -> LimitState:
         return "kept"  # nothing became scalar: there is less to load
     if limit.most is None and not _sure(change):
         return "unknown"
-    if limits.is_worse(limit.metric, change.head, allowed):
+    if limits._is_worse(limit.metric, change.head, allowed):
         return "broken"
     return "better" if change.outcome == "better" else "kept"
 
@@ -162,7 +162,7 @@ def _of_time(limit: Limit, change: Change, allowed: float) -> LimitState:
 
 def _allowed(limit: Limit, base: float | None) -> float | None:
     """The value beyond which the limit breaks: the strictest of its bounds."""
-    sign = -1.0 if limits.higher_is_better(limit.metric) else 1.0
+    sign = -1.0 if limits._higher_is_better(limit.metric) else 1.0
     bounds = [] if limit.most is None else [limit.most]
     if base is not None:
         bounds += [base + sign * limit.growth] if limit.growth is not None else []
@@ -184,13 +184,13 @@ def _alone(limit: Limit) -> Iterator[Limit]:
 def _means(comparison: Comparison, group: KernelGroup, pattern: str, least_share: float) -> bool:
     if least_share and _share(comparison, group) < least_share:
         return False
-    kernels = [k for side in limits.members(comparison, group) for k in side]
-    return any(named(pattern, kernel.name) for kernel in kernels)
+    kernels = [k for side in limits._members(comparison, group) for k in side]
+    return any(_named(pattern, kernel.name) for kernel in kernels)
 
 
 def _share(comparison: Comparison, group: KernelGroup) -> float:
     """The part of the head's bytes that a group moves; 1 where bytes are not known."""
-    total = limits.total(comparison, "bytes_moved")
+    total = limits._total(comparison, "bytes_moved")
     mine = next((c for c in group.changes if c.metric == "bytes_moved"), None)
     if total is None or not total.head or mine is None or mine.head is None:
         return 1.0
@@ -212,8 +212,8 @@ def _of_group(
     kernel = to_look_at(group, comparison.base, comparison.head)
     result = replace(_result(limit, change), group=number, kernel=kernel)
     result = replace(result, text=f"{kernel}: {result.text}")
-    names = [k.name for k in limits.members(comparison, group)[1]]
-    cover = [a for a in allowances if covers(a, limit.metric, names, result.head)]
+    names = [k.name for k in limits._members(comparison, group)[1]]
+    cover = [a for a in allowances if _covers(a, limit.metric, names, result.head)]
     if result.state == "broken" and cover:
         result = replace(result, state="allowed", allowance=cover[0])
     yield result
@@ -223,8 +223,8 @@ def _worst(comparison: Comparison, limit: Limit, group: KernelGroup) -> float | 
     of = limits.OF_KERNELS[limit.metric].of
     kernels = [
         kernel
-        for kernel in limits.members(comparison, group)[1]
-        if named(limit.kernel, kernel.name)
+        for kernel in limits._members(comparison, group)[1]
+        if _named(limit.kernel, kernel.name)
     ]
     values = [value for kernel in kernels if (value := of(kernel)) is not None]
-    return (min if limits.higher_is_better(limit.metric) else max)(values, default=None)
+    return (min if limits._higher_is_better(limit.metric) else max)(values, default=None)

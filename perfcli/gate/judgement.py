@@ -109,7 +109,7 @@ def _means_one(check: Judged, pattern: str) -> bool:
         return True
     names = [kernel.name for kernel in check.comparison.head.kernels]
     results = any(each.limit.kernel == pattern for each in check.limits)
-    return results or any(allowances.named(pattern, name) for name in names)
+    return results or any(allowances._named(pattern, name) for name in names)
 
 
 def _of_check(check: Judged, order: Order) -> Iterator[str]:

@@ -10,7 +10,7 @@ from perfcli.diff.verdict import judge
 from perfcli.gate import holding
 from perfcli.gate import holding as wording
 from perfcli.gate import limits as metrics
-from perfcli.gate.allowances import covers
+from perfcli.gate.allowances import _covers
 from perfcli.gate.limits import TIME
 from perfcli.model import (
     Allowance,
@@ -70,7 +70,7 @@ def judged(comparison: Comparison, policy: Policy) -> Result:
         result
         for limit in policy.limits
         if not (better and limit in policy.signs)
-        for result in holding.held(
+        for result in holding._held(
             comparison,
             limit,
             policy.allowances,
@@ -81,22 +81,22 @@ def judged(comparison: Comparison, policy: Policy) -> Result:
         limits = tuple(_weighed(comparison, each) for each in limits)
     findings = tuple(_findings(comparison, policy))
     doubt = policy.fail_on is not None
-    return concluded(Result(comparison, limits, findings, warnings_doubt=doubt))
+    return _concluded(Result(comparison, limits, findings, warnings_doubt=doubt))
 
 
 def _weighed(comparison: Comparison, result: LimitResult) -> LimitResult:
     """A few spilled words more where fewer bytes are moved may be a step that got faster: that is
     for people to tell."""
-    moved = metrics.total(comparison, "bytes_moved")
+    moved = metrics._total(comparison, "bytes_moved")
     few = (result.head or 0.0) - (result.base or 0.0) <= FEW_WORDS
     spills = result.limit.metric == "spilled_words" and not result.limit.kernel
     if result.state != "broken" or not (spills and few and moved and moved.outcome == "better"):
         return result
-    text = f"{result.text}; but {wording.moved(moved)}: can't tell which weighs more"
+    text = f"{result.text}; but {wording._moved(moved)}: can't tell which weighs more"
     return replace(result, state="unknown", text=text)
 
 
-def concluded(result: Result) -> Result:
+def _concluded(result: Result) -> Result:
     """With the outcome that follows, and its reason in one sentence."""
     comparison = result.comparison
     if broken := list(_broken(result)):
@@ -129,7 +129,7 @@ def _findings(comparison: Comparison, policy: Policy) -> Iterator[FindingResult]
         if not _counts(comparison, finding, policy.fail_on):
             continue
         names = [comparison.head.kernels[index].name for index in finding.kernels]
-        cover = [a for a in policy.allowances if covers(a, finding.code, names, finding.amount)]
+        cover = [a for a in policy.allowances if _covers(a, finding.code, names, finding.amount)]
         if cover:
             yield FindingResult(number, "allowed", cover[0])
         else:
@@ -183,21 +183,21 @@ def _doubt(result: Result) -> str:
     return ""
 
 
-def slower(result: Result) -> LimitResult | None:
+def _slower(result: Result) -> LimitResult | None:
     """The limit on time that is broken."""
     return next((r for r in result.limits if r.limit.metric == TIME and r.state == "broken"), None)
 
 
-def confirmed(first: Result, second: Result) -> Result:
+def _confirmed(first: Result, second: Result) -> Result:
     """What follows of two measurements of which the first one was slower than it may be."""
-    before, after = slower(first), slower(second)
+    before, after = _slower(first), _slower(second)
     if before is None:
         return second
     limits = tuple(
         _again(result, before.text, after is not None) if result.limit.metric == TIME else result
         for result in second.limits
     )
-    return concluded(replace(second, limits=limits))
+    return _concluded(replace(second, limits=limits))
 
 
 def _again(result: LimitResult, before: str, still: bool) -> LimitResult:

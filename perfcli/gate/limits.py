@@ -9,7 +9,7 @@ from typing import Any
 
 from perfcli.diff.metrics import KERNEL_METRICS, Metric, fold
 from perfcli.errors import PerfcliError
-from perfcli.gate.tables import Table, amount, shown
+from perfcli.gate.tables import Table, _amount, _shown
 from perfcli.model import Change, Comparison, KernelFacts, KernelGroup, Limit
 from perfcli.names import suggestion
 
@@ -40,7 +40,7 @@ TOTALS = (*(m.name for m in KERNEL_METRICS if m.name != "occupancy"), *WHOLE, TI
 PER_KERNEL = tuple(name for name in OF_KERNELS if name not in ("kernels",))
 
 
-def check_metric(name: str, known: Sequence[str], where: str) -> None:
+def _check_metric(name: str, known: Sequence[str], where: str) -> None:
     """Raises PerfcliError for a metric that is none, with the nearest."""
     if name in known:
         return
@@ -51,15 +51,15 @@ def check_metric(name: str, known: Sequence[str], where: str) -> None:
     raise PerfcliError(f"{where}: there is no metric {name!r}: {suggestion(name, known)}")
 
 
-def higher_is_better(metric: str) -> bool:
+def _higher_is_better(metric: str) -> bool:
     return metric in OF_KERNELS and OF_KERNELS[metric].better == "higher"
 
 
-def is_worse(metric: str, value: float, than: float) -> bool:
-    return value < than if higher_is_better(metric) else value > than
+def _is_worse(metric: str, value: float, than: float) -> bool:
+    return value < than if _higher_is_better(metric) else value > than
 
 
-def total(comparison: Comparison, metric: str) -> Change | None:
+def _total(comparison: Comparison, metric: str) -> Change | None:
     """The whole run's number on both sides; None where neither knows it."""
     if metric == TIME:
         return _time(comparison)
@@ -80,13 +80,15 @@ def of_group(comparison: Comparison, group: KernelGroup, metric: str) -> Change 
     found = next((c for c in group.changes if c.metric == metric), None)
     if found is not None or metric not in {own.name for own in OWN}:
         return found
-    base, head = (fold(OF_KERNELS[metric], kernels).value for kernels in members(comparison, group))
+    base, head = (
+        fold(OF_KERNELS[metric], kernels).value for kernels in _members(comparison, group)
+    )
     if base is None and head is None:
         return None
     return Change(metric, base, head, "unknown" if base is None or head is None else "same")
 
 
-def members(
+def _members(
     comparison: Comparison, group: KernelGroup
 ) -> tuple[list[KernelFacts], list[KernelFacts]]:
     """A group's kernels of both sides."""
@@ -142,7 +144,7 @@ _NUMBER = re.compile(r"(?P<sign>[+−-])?\s*(?P<number>\d[\d_,]*(?:\.\d+)?)\s*(?
 _FORMS = '40, "+0", "+1 %", "8 GB", "any", or { most = …, growth = …, growth-share = … }'
 
 
-def read_limits(table: Table, kernel: str = "") -> dict[tuple[str, str], Limit | None]:
+def _read_limits(table: Table, kernel: str = "") -> dict[tuple[str, str], Limit | None]:
     """The limits of a table by kernel pattern and metric; None where one is taken away.
 
     Raises PerfcliError for unknown metrics and what is no limit.
@@ -150,7 +152,7 @@ def read_limits(table: Table, kernel: str = "") -> dict[tuple[str, str], Limit |
     found: dict[tuple[str, str], Limit | None] = {}
     for metric, value in table.values.items():
         where = table.at(metric)
-        check_metric(metric, PER_KERNEL if kernel else TOTALS, table.where)
+        _check_metric(metric, PER_KERNEL if kernel else TOTALS, table.where)
         found[kernel, metric] = None if value == ANY else _limit(metric, kernel, value, where)
     return found
 
@@ -163,7 +165,7 @@ def _limit(metric: str, kernel: str, value: Any, where: str) -> Limit:
     elif isinstance(value, int | float) and not isinstance(value, bool):
         limit = Limit(metric, kernel, most=Table({"most": value}, where).take("most", float, 0.0))
     else:
-        raise PerfcliError(f"{where} is no limit: {shown(value)}; expected {_FORMS}")
+        raise PerfcliError(f"{where} is no limit: {_shown(value)}; expected {_FORMS}")
     return _checked(limit, where)
 
 
@@ -212,7 +214,7 @@ def _of_text(metric: str, kernel: str, text: str, where: str) -> Limit:
 
 
 def _worse(metric: str) -> str:
-    return "-" if higher_is_better(metric) else "+"
+    return "-" if _higher_is_better(metric) else "+"
 
 
 def _check_share(metric: str, text: str, where: str) -> None:
@@ -257,5 +259,5 @@ def _checked(limit: Limit, where: str) -> Limit:
         )
     for value in (limit.most, limit.growth, limit.growth_share):
         if value is not None:
-            amount(value, where)
+            _amount(value, where)
     return limit

@@ -51,7 +51,7 @@ class Revision:
         return list(dict.fromkeys(map(self._import_folder, files)))
 
     def _import_folder(self, file: Path) -> Path:
-        top = top_folder(file)
+        top = _top_folder(file)
         if top.is_relative_to(self.root):
             return self.folder / top.relative_to(self.root)
         return self.folder.parent  # the root is a package itself: the worktree has its name
@@ -67,7 +67,7 @@ class Revision:
         return next(each for each in (place, *place.parents) if each.is_dir())
 
 
-def top_folder(file: Path) -> Path:
+def _top_folder(file: Path) -> Path:
     """The folder that holds a file's outermost package."""
     folder = file.parent
     while (folder / "__init__.py").is_file():
@@ -75,7 +75,7 @@ def top_folder(file: Path) -> Path:
     return folder
 
 
-def looking_in(job: Job, folders: Sequence[Path]) -> Job:
+def _looking_in(job: Job, folders: Sequence[Path]) -> Job:
     """The same job, with folders where Python looks first."""
     path = os.pathsep.join([*map(str, folders), *filter(None, [os.environ.get("PYTHONPATH")])])
     request = job.request
@@ -83,7 +83,7 @@ def looking_in(job: Job, folders: Sequence[Path]) -> Job:
     return _changed(job, replace(request, variant=variant))
 
 
-def running_in(job: Job, folder: Path) -> Job:
+def _running_in(job: Job, folder: Path) -> Job:
     """The same job, with another working folder."""
     return _changed(job, replace(job.request, folder=str(folder)))
 
@@ -93,7 +93,7 @@ def _changed(job: Job, request: CompileRequest) -> Job:
 
 
 @contextmanager
-def checked_out(name: str, folder: Path) -> Iterator[Revision]:
+def _checked_out(name: str, folder: Path) -> Iterator[Revision]:
     """A worktree of a revision of the repository around ``folder``, removed at the end, whatever
     happens.
 

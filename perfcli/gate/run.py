@@ -70,13 +70,13 @@ def _judged(check: Check, against: Against, order: Order) -> Checked:
 def _result(check: Check, against: Against, order: Order) -> Result:
     """A slower step is measured once more before it counts."""
     config = order.config
-    in_force = allowances.in_force(config.allowances, order.today)
+    in_force = allowances._in_force(config.allowances, order.today)
     policy = Policy(check.limits, in_force, config.fail_on, check.signs, check.usual_spills)
     first = judged(against.comparison, policy)
-    if against.again is None or confirming.slower(first) is None:
+    if against.again is None or confirming._slower(first) is None:
         return first
     order.notes.say("slower; measured once more, in fresh processes")
-    return confirming.confirmed(first, judged(against.again(), policy))
+    return confirming._confirmed(first, judged(against.again(), policy))
 
 
 def _code(outcome: Passing, config: Config) -> int:

@@ -26,7 +26,7 @@ class Table:
 
     def __init__(self, values: Any, where: str) -> None:
         if not isinstance(values, dict):
-            raise PerfcliError(f"{where} has to be a table, not {shown(values)}")
+            raise PerfcliError(f"{where} has to be a table, not {_shown(values)}")
         self.values: dict[str, Any] = values
         self.where = where
         self._known: list[str] = []
@@ -52,7 +52,7 @@ class Table:
         self._known.append(name)
         if name not in self.values:
             return default
-        return amount(self._typed(name, self.values[name], float), self.at(name))
+        return _amount(self._typed(name, self.values[name], float), self.at(name))
 
     def choice(self, name: str, choices: Sequence[str], default: str) -> str:
         found = self.take(name, str, default)
@@ -67,7 +67,7 @@ class Table:
         found = [found] if isinstance(found, str) else found
         if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
             raise PerfcliError(
-                f"{self.at(name)} needs text in quotes or a list of it, not {shown(found)}"
+                f"{self.at(name)} needs text in quotes or a list of it, not {_shown(found)}"
             )
         return tuple(found)
 
@@ -94,17 +94,17 @@ class Table:
             except OverflowError:
                 return math.inf  # type: ignore[return-value]
         if not fits:
-            raise PerfcliError(f"{self.at(name)} needs {_WORDS[kind]}, not {shown(value)}")
+            raise PerfcliError(f"{self.at(name)} needs {_WORDS[kind]}, not {_shown(value)}")
         return value  # type: ignore[no-any-return]
 
 
-def amount(value: float, where: str) -> float:
+def _amount(value: float, where: str) -> float:
     """Raises PerfcliError for what limits nothing: below 0, NaN (nothing is more), infinity."""
     if not (math.isfinite(value) and value >= 0):
         raise PerfcliError(f"{where} needs a number from 0 on that is finite, not {value:g}")
     return value
 
 
-def shown(value: object) -> str:
+def _shown(value: object) -> str:
     text = {True: "true", False: "false"}[value] if isinstance(value, bool) else repr(value)
     return text if len(text) <= 60 else f"{text[:57]}…"

@@ -86,7 +86,7 @@ def _details(check: Judged) -> Iterator[str]:
 def _better(comparison: Comparison) -> Iterator[str]:
     for change in comparison.totals:
         if change.outcome == "better" and change.metric in _WEIGH:
-            yield holding.moved(change)
+            yield holding._moved(change)
 
 
 def _findings(check: Judged, comparison: Comparison) -> Iterator[str]:

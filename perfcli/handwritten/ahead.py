@@ -36,7 +36,7 @@ def compile_ahead(request: CheckRequest) -> Iterator[tuple[int, int]]:
     target = request.target
     if target is None or target.vendor != "nvidia":
         return
-    found = groups(request.cases)
+    found = _groups(request.cases)
     describing.code(describing.family(request.family).code, request.family)
     context = multiprocessing.get_context("fork")
     pool = ProcessPoolExecutor(
@@ -53,7 +53,7 @@ def compile_ahead(request: CheckRequest) -> Iterator[tuple[int, int]]:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def groups(cases: Sequence[PlannedCase]) -> list[Group]:
+def _groups(cases: Sequence[PlannedCase]) -> list[Group]:
     """In the order of the cases. Cases that differ in their values alone count once."""
     found: dict[str, dict[str, PlannedCase]] = {}
     for planned in cases:
@@ -97,10 +97,10 @@ def _compile(family: str, group: Group) -> None:
     for planned in group:
         # Whatever it is, it is raised again where the case runs.
         with contextlib.suppress(Exception), torch.no_grad():
-            code.run(planned.case.problem, without_memory(code, planned), planned.plan)
+            code.run(planned.case.problem, _without_memory(code, planned), planned.plan)
 
 
-def without_memory(code: Any, planned: PlannedCase) -> Mapping[str, Any]:
+def _without_memory(code: Any, planned: PlannedCase) -> Mapping[str, Any]:
     """The case's inputs as they would lie in memory."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 

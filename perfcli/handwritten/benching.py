@@ -17,7 +17,7 @@ from perfcli.model import KernelFamily, Machine
 from perfcli.model.kernel_work import BenchAsk, Benched, BenchRequest, OutputError, Timed
 
 
-class Clock(Protocol):
+class _Clock(Protocol):
     """Two implementations: ``device_clock.DeviceClock``, and one for tests."""
 
     def seconds(self, name: str, launch: Launch) -> float:
@@ -34,7 +34,7 @@ LEAST_ROUNDS = 8
 
 
 def time_rounds(
-    contenders: Mapping[str, Launch], clock: Clock, rounds: int, budget_seconds: float, seed: int
+    contenders: Mapping[str, Launch], clock: _Clock, rounds: int, budget_seconds: float, seed: int
 ) -> tuple[dict[str, tuple[float, ...]], dict[str, str]]:
     """Each contender's seconds, round by round, and why some were dropped: a contender that raises
     is out from then on, without its values. Ends after ``rounds``, or when the budget is spent and
@@ -52,11 +52,11 @@ def time_rounds(
             try:
                 taken[name].append(clock.seconds(name, contenders[name]))
             except Exception as error:
-                errors[name] = first_line(error)
+                errors[name] = _first_line(error)
     return {n: tuple(v) for n, v in taken.items() if n not in errors}, errors
 
 
-def first_line(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0] if lines else ''}"[:300]
 
@@ -64,10 +64,10 @@ def first_line(error: Exception) -> str:
 Told = Callable[[str], None]
 
 
-class Bench:
+class _Bench:
     """Times the problems that it is asked for, on ``device``, by ``clock``."""
 
-    def __init__(self, request: BenchRequest, clock: Clock, machine: Machine, device: str) -> None:
+    def __init__(self, request: BenchRequest, clock: _Clock, machine: Machine, device: str) -> None:
         self._family: KernelFamily = describing.family(request.family)
         self._code = describing.code(self._family.code, request.family)
         self._seed = request.seed
@@ -96,7 +96,7 @@ class Bench:
                 self._wait()
             except Exception as error:
                 # Ours and not others': a missing peer or a refused plan is told in its own words.
-                why = str(error) if isinstance(error, PerfcliError) else first_line(error)
+                why = str(error) if isinstance(error, PerfcliError) else _first_line(error)
                 found[contender.name] = Timed(contender.name, error=why)
                 if not self._usable():
                     return self._benched(ask, found, lost=True)
@@ -129,7 +129,7 @@ class Bench:
         if not errors:
             return timed
         worst = max(errors, key=lambda e: (not e.is_right, e.error or 0.0))
-        wrong = "" if worst.is_right else told_outside(worst.name, worst)
+        wrong = "" if worst.is_right else _told_outside(worst.name, worst)
         return replace(timed, largest_error=worst.error, wrong=wrong)
 
     def _benched(self, ask: BenchAsk, found: Mapping[str, Timed], *, lost: bool) -> Benched:
@@ -158,12 +158,12 @@ class Bench:
         return True
 
 
-def on_this_gpu(request: BenchRequest) -> Bench:
+def on_this_gpu(request: BenchRequest) -> _Bench:
     """On the current CUDA device."""
     from perfcli.handwritten.device_clock import DeviceClock
     from perfcli.measure import machine
 
-    return Bench(request, DeviceClock(), machine.describe("cuda", flush_l2=True), "cuda")
+    return _Bench(request, DeviceClock(), machine.describe("cuda", flush_l2=True), "cuda")
 
 
 def _named(outputs: Any, reference: Mapping[str, Any]) -> dict[str, Any]:
@@ -172,7 +172,7 @@ def _named(outputs: Any, reference: Mapping[str, Any]) -> dict[str, Any]:
     return dict(zip(reference, values, strict=False))
 
 
-def told_outside(name: str, error: OutputError) -> str:
+def _told_outside(name: str, error: OutputError) -> str:
     if error.problem:
         return f"{name} {error.problem}"
     places = f"{error.wrong:,} of {units.plural(error.elements, 'element')} of {name}"

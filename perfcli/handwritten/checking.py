@@ -31,7 +31,7 @@ def check_all(request: CheckRequest) -> Iterator[tuple[int, CheckedCase]]:
     describing.code(family.code, request.family)
     if request.runner == "gpu":
         for number, planned in enumerate(request.cases):
-            checked = check_case(request, planned, "cuda", request.seed + number)
+            checked = _check_case(request, planned, "cuda", request.seed + number)
             yield number, checked
             if checked.device_lost:
                 return
@@ -49,7 +49,7 @@ def _interpreted(request: CheckRequest) -> Iterator[tuple[int, CheckedCase]]:
     pool = ProcessPoolExecutor(max(request.jobs, 1), mp_context=context)
     try:
         futures = {
-            pool.submit(check_case, request, planned, "cpu", request.seed + number): number
+            pool.submit(_check_case, request, planned, "cpu", request.seed + number): number
             for number, planned in enumerate(request.cases)
         }
         for future in as_completed(futures):
@@ -63,7 +63,7 @@ def _interpreted(request: CheckRequest) -> Iterator[tuple[int, CheckedCase]]:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def check_case(request: CheckRequest, planned: PlannedCase, device: str, seed: int) -> CheckedCase:
+def _check_case(request: CheckRequest, planned: PlannedCase, device: str, seed: int) -> CheckedCase:
     """One case. Whatever a family raises is its failure, not this process's."""
     if planned.plan is None:
         return CheckedCase("refused", "", reason=planned.refusal)
@@ -141,12 +141,12 @@ MOST_ELEMENTS = 1 << 23
 def planned(family: KernelFamily, case: Case, target: Target, runner: Runner) -> PlannedCase:
     """The case with its plan; with fewer rows where the interpreter would take too long."""
     if case.layout == "padded-rows" and case.problem.row_stride is None:
-        problem = replace(case.problem, row_stride=padded_stride(case.problem))
+        problem = replace(case.problem, row_stride=_padded_stride(case.problem))
         case = replace(case, problem=problem)
     rows = case.problem.rows
     try:
         plan = family.plan(case.problem, target, case.variant)
-        shrunk = smaller(case, plan) if runner == "interpreter" else None
+        shrunk = _smaller(case, plan) if runner == "interpreter" else None
         if shrunk is None:
             return PlannedCase(case, plan)
         return PlannedCase(
@@ -156,13 +156,13 @@ def planned(family: KernelFamily, case: Case, target: Target, runner: Runner) ->
         return PlannedCase(case, None, refusal=str(error))
 
 
-def padded_stride(problem: Problem) -> int:
+def _padded_stride(problem: Problem) -> int:
     """Elements from row to row of a case with padded rows that names no stride: more than columns,
     and a multiple of 16."""
     return (problem.columns // 16 + 2) * 16
 
 
-def smaller(case: Case, plan: LaunchPlan) -> Case | None:
+def _smaller(case: Case, plan: LaunchPlan) -> Case | None:
     """The case with so few rows that it is run in seconds; None where it is small enough. Columns
     stay as they are: they decide the blocks, masks and loops of a row. An odd number of rows stays
     odd, so that a tile of rows that is not full stays one."""

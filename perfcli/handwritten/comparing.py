@@ -21,12 +21,12 @@ def compare_outputs(
     return tuple(
         _missing(name, "is not among the outputs", int(reference.numel()))
         if name not in found
-        else compare(name, found[name], reference, allowed.get(name, exact))
+        else _compare(name, found[name], reference, allowed.get(name, exact))
         for name, reference in expected.items()
     )
 
 
-def compare(name: str, ours: Any, reference: Any, tolerance: Tolerance) -> OutputError:
+def _compare(name: str, ours: Any, reference: Any, tolerance: Tolerance) -> OutputError:
     """NaN has to be where the reference has NaN, an infinity where it has the same one; a value
     that the output's dtype cannot hold may be infinite there."""
     count = int(reference.numel())

@@ -153,11 +153,11 @@ def _built(source: Any, asked: LaunchToCompile) -> Any:
     return triton.compile(
         source,
         target=_gpu(asked.target),
-        options=options(launch),
+        options=_options(launch),
     )
 
 
-def options(launch: KernelLaunch) -> dict[str, int]:
+def _options(launch: KernelLaunch) -> dict[str, int]:
     """Triton's, as the launch itself gives them."""
     found = {"num_warps": launch.num_warps, "num_stages": launch.num_stages}
     return found if launch.maxnreg is None else {**found, "maxnreg": launch.maxnreg}

@@ -70,7 +70,7 @@ def describe(request: DescribeRequest) -> tuple[DescribedLaunch, ...]:
         )
     launches = zip(request.plan.launches, given, strict=True)
     return tuple(
-        DescribedLaunch(source_of(own.function(launch.function)), operands)
+        DescribedLaunch(_source_of(own.function(launch.function)), operands)
         for launch, operands in launches
     )
 
@@ -114,7 +114,7 @@ def _operands(
             )
 
 
-def source_of(function: Any) -> str:
+def _source_of(function: Any) -> str:
     """The text of a ``@triton.jit`` function and of all that it calls, as one module.
 
     Raises:

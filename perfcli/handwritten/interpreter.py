@@ -36,7 +36,7 @@ def round_to_nearest() -> None:
 
     def rounding(values: Any, source: Any, target: Any, mode: Any) -> Any:
         if getattr(mode, "name", "") != "RTZ":
-            converted = convert(values, str(source), str(target))
+            converted = _convert(values, str(source), str(target))
             if converted is not None:
                 return converted
         return cut_off(values, source, target, mode)
@@ -45,7 +45,7 @@ def round_to_nearest() -> None:
     setattr(interpreter, _CORNER, rounding)
 
 
-def convert(values: Any, source: str, target: str) -> Any:
+def _convert(values: Any, source: str, target: str) -> Any:
     """A NumPy array between ``fp32`` and ``bf16``, which is held as its bits in uint16; None of
     other pairs."""
     import torch

@@ -21,7 +21,7 @@ Tensors = Mapping[str, Any]
 Peer = Callable[[Problem, Tensors], Callable[[], Any]]
 
 
-def installed() -> tuple[str, ...]:
+def _installed() -> tuple[str, ...]:
     return tuple(name for name in NAMES if importlib.util.find_spec(_PACKAGES[name]) is not None)
 
 
@@ -36,7 +36,7 @@ def launch_of(name: str, problem: Problem, tensors: Tensors) -> Callable[[], Any
     Raises:
         PerfcliError: it is not installed, or has no such operation.
     """
-    if name not in installed():
+    if name not in _installed():
         raise PerfcliError(f"{_PACKAGES[name]} is not installed")
     peer = _PEERS.get((name, problem.operation))
     if peer is None:

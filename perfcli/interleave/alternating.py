@@ -38,10 +38,10 @@ def measure(
             f"both sides at once do not fit into memory ({error}): each round has a fresh process "
             "for each side, which takes longer and scatters more"
         )
-    return Alternation(plan, start, enough, sink, told, ready, clock, race.measured).run()
+    return _Alternation(plan, start, enough, sink, told, ready, clock, race.measured).run()
 
 
-class Alternation:
+class _Alternation:
     """Goes on where a race ended: rounds that it measured stay."""
 
     def __init__(

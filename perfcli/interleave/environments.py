@@ -63,7 +63,7 @@ _TUNING = ("tune", "tuning")
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class _Difference:
     """``text``: ``the driver: 580.82 in the base, 570.10 in the head``."""
 
     aspect: str
@@ -83,12 +83,12 @@ def check(
     head: Prepared,
     variants: tuple[Variant, Variant],
     allowed: Collection[str] = (),
-) -> list[Difference]:
+) -> list[_Difference]:
     """Differences that ``allowed`` lets pass, for the report.
 
     Raises NotComparable where there are others, with all of them and how to go on.
     """
-    found = differences(base, head, *variants)
+    found = _differences(base, head, *variants)
     if refused := [difference for difference in found if difference.aspect not in allowed]:
         reasons = "; ".join(difference.text for difference in refused)
         aspects = dict.fromkeys(difference.aspect for difference in refused)
@@ -100,9 +100,9 @@ def check(
     return found
 
 
-def differences(
+def _differences(
     base: Prepared, head: Prepared, base_variant: Variant, head_variant: Variant
-) -> list[Difference]:
+) -> list[_Difference]:
     """What differs between two workers and was not asked for by their variants."""
     asked = _asked_for(base_variant, head_variant)
     found = [
@@ -125,7 +125,7 @@ def _asked_for(base: Variant, head: Variant) -> set[str]:
     return asked
 
 
-def _of_fields(base: Machine, head: Machine) -> Iterator[Difference]:
+def _of_fields(base: Machine, head: Machine) -> Iterator[_Difference]:
     pairs: tuple[tuple[str, object, object], ...] = (
         ("gpu", base.device, head.device),
         ("driver", base.driver, head.driver),
@@ -141,7 +141,7 @@ def _of_fields(base: Machine, head: Machine) -> Iterator[Difference]:
             yield _difference(aspect, ASPECTS[aspect], one, other)
 
 
-def _of_facts(base: Machine, head: Machine) -> Iterator[Difference]:
+def _of_facts(base: Machine, head: Machine) -> Iterator[_Difference]:
     for name in sorted(base.facts.keys() & head.facts.keys()):
         one, other = base.facts[name], head.facts[name]
         if None not in (one, other) and one != other:
@@ -150,7 +150,7 @@ def _of_facts(base: Machine, head: Machine) -> Iterator[Difference]:
 
 def _of_variables(
     base: Machine, head: Machine, base_variant: Variant, head_variant: Variant
-) -> Iterator[Difference]:
+) -> Iterator[_Difference]:
     own = {*_OWN, *base_variant.env, *head_variant.env}
     for name in _changed(base.variables, head.variables):
         if name not in own:
@@ -160,7 +160,7 @@ def _of_variables(
 
 def _of_configurations(
     base: Sequence[MeasuredLaunch], head: Sequence[MeasuredLaunch]
-) -> Iterator[Difference]:
+) -> Iterator[_Difference]:
     ones, others = _configurations(base), _configurations(head)
     for source in ones:
         name, one = ones[source]
@@ -181,8 +181,8 @@ def _configurations(launches: Sequence[MeasuredLaunch]) -> dict[str, tuple[str, 
     return {source: (names[source], sorted(found[source])) for source in names}
 
 
-def _difference(aspect: str, what: str, base: object, head: object) -> Difference:
-    return Difference(aspect, f"{what}: {_word(base)} in the base, {_word(head)} in the head")
+def _difference(aspect: str, what: str, base: object, head: object) -> _Difference:
+    return _Difference(aspect, f"{what}: {_word(base)} in the base, {_word(head)} in the head")
 
 
 def _word(value: object) -> str:

@@ -32,7 +32,7 @@ BROKEN_OFF = "broken off"
 _HEADER_LIMIT = 64 * 1024
 
 
-class Header(msgspec.Struct, frozen=True):
+class _Header(msgspec.Struct, frozen=True):
     """What finds a measurement again."""
 
     perfcli: str
@@ -115,7 +115,7 @@ class Recorder:
             with suppress(OSError):
                 self.path.unlink()
 
-    def _write(self, line: Header | _Line) -> None:
+    def _write(self, line: _Header | _Line) -> None:
         if self.failure or self._file.closed:
             return
         try:
@@ -126,7 +126,7 @@ class Recorder:
             self.close()
 
 
-def write(measurement: Measurement, folder: Path = FOLDER) -> Path:
+def _write(measurement: Measurement, folder: Path = FOLDER) -> Path:
     """A finished measurement (of one round at least) in one go. Raises PerfcliError where it can't
     be written."""
     recorder = Recorder(measurement, folder)
@@ -189,9 +189,9 @@ def read_opening(path: Path) -> Opening | None:
     return Opening(path, base, head, str(created), str(id))
 
 
-def _header(measurement: Measurement) -> Header:
-    fields = [name for name in Header.__struct_fields__ if name not in ("perfcli", "format")]
-    return Header(KIND, FORMAT, **{name: getattr(measurement, name) for name in fields})
+def _header(measurement: Measurement) -> _Header:
+    fields = [name for name in _Header.__struct_fields__ if name not in ("perfcli", "format")]
+    return _Header(KIND, FORMAT, **{name: getattr(measurement, name) for name in fields})
 
 
 def _created(path: Path) -> BinaryIO:
@@ -203,7 +203,7 @@ def _created(path: Path) -> BinaryIO:
         raise PerfcliError(store.cannot_write(path, error)) from error
 
 
-def _decoded_header(line: bytes, path: Path) -> Header:
+def _decoded_header(line: bytes, path: Path) -> _Header:
     opening = _Kind()
     with suppress(msgspec.DecodeError, UnicodeDecodeError):
         opening = msgspec.json.decode(line, type=_Kind)
@@ -215,7 +215,7 @@ def _decoded_header(line: bytes, path: Path) -> Header:
             "upgrade perfcli to read it"
         )
     try:
-        return msgspec.json.decode(line, type=Header)
+        return msgspec.json.decode(line, type=_Header)
     except msgspec.DecodeError as error:
         raise PerfcliError(f"{path} is a broken measurement: {error} in line 1") from error
 

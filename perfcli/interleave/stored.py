@@ -54,7 +54,7 @@ def find(base: str, head: str, folder: Path = record.FOLDER) -> Found:
         else:
             found = found or read
     if found and (found.base, found.head) != (base, head):
-        found = exchanged(found)
+        found = _exchanged(found)
         found = replace(found, notes=(*found.notes, EXCHANGED))
     return Found(found, tuple(left_out), unreadable)
 
@@ -74,7 +74,7 @@ def _openings(folder: Path) -> tuple[list[record.Opening], tuple[str, ...]]:
 # --- the other way round ---------------------------------------------------------------------
 
 
-def exchanged(measurement: Measurement) -> Measurement:
+def _exchanged(measurement: Measurement) -> Measurement:
     """The same with head as base and base as head: what was twice as fast takes half as long."""
     return replace(
         measurement,

@@ -26,7 +26,7 @@ EXAMPLES: Mapping[str, Scalar] = {"bool": False, "int": 0, "float": 0.0, "str": 
 """A value of each type that an annotation may name."""
 
 
-def from_function(function: FunctionType, name: str) -> Scenario:
+def _from_function(function: FunctionType, name: str) -> Scenario:
     """A scenario whose parameters are the function's keyword parameters with plain defaults or
     none, and ``mode``, which the function only gets if it asks for it."""
     found = (
@@ -52,7 +52,7 @@ def _parameter(parameter: inspect.Parameter) -> Parameter | None:
     """None for what a user cannot type: a default that is an object, ``*args``."""
     if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
         return None
-    if is_required(parameter):
+    if _is_required(parameter):
         return Parameter(EXAMPLES.get(_written(parameter.annotation)), required=True)
     scalar = isinstance(parameter.default, bool | int | float | str | None)
     return Parameter(parameter.default) if scalar else None
@@ -68,7 +68,7 @@ def _mode(own: Parameter) -> Parameter:
     return Parameter(default, MODE.help, MODE.choices, own.required)
 
 
-def is_required(parameter: inspect.Parameter) -> bool:
+def _is_required(parameter: inspect.Parameter) -> bool:
     """Whether a function cannot be called without it."""
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return parameter.default is inspect.Parameter.empty and parameter.kind not in variadic
@@ -107,7 +107,7 @@ def user_scenario(reference: str) -> Scenario:
     if not file.is_file() or file.suffix != SUFFIX:
         what = "is not a Python file" if file.exists() else "does not exist"
         raise PerfcliError(f"{path} {what}: expected path/to/file.py or path/to/file.py:name")
-    module = import_file(file)
+    module = _import_file(file)
     return _named(module, path, name) if name is not None else _only(module, path)
 
 
@@ -121,14 +121,14 @@ def user_declared(path: str, kind: type[Declared]) -> Declared:
     file = Path(path)
     if not file.is_file():
         raise PerfcliError(f"{path} does not exist: expected path/to/file.py")
-    values = vars(import_file(file)).values()
+    values = vars(_import_file(file)).values()
     found = list({id(value): value for value in values if isinstance(value, kind)}.values())
     if len(found) != 1:
         raise PerfcliError(f"{path} has to declare one {kind.__name__}, it declares {len(found)}")
     return found[0]
 
 
-def import_file(file: Path) -> ModuleType:
+def _import_file(file: Path) -> ModuleType:
     """Run a file as a module that can import its siblings, inspect itself and be pickled.
 
     It gets a name of its own, so that ``model.py`` of two folders do not mix; inside a package
@@ -190,7 +190,7 @@ def _ready(functions: Mapping[str, FunctionType]) -> dict[str, FunctionType]:
     return {
         name: function
         for name, function in functions.items()
-        if not any(is_required(p) for p in inspect.signature(function).parameters.values())
+        if not any(_is_required(p) for p in inspect.signature(function).parameters.values())
     }
 
 
@@ -201,7 +201,7 @@ def _named(module: ModuleType, path: str, name: str) -> Scenario:
             return value
     found = getattr(module, internal(name), None)
     if isinstance(found, FunctionType):
-        return from_function(found, f"{path}:{name}")
+        return _from_function(found, f"{path}:{name}")
     known = [*(s.name for s in scenarios.values()), *functions]
     raise PerfcliError(f"{path} has no scenario or function {name!r}: {suggestion(name, known)}")
 
@@ -216,7 +216,7 @@ def _only(module: ModuleType, path: str) -> Scenario:
     usual = [name for name in USUAL_NAMES if name in functions]
     chosen = list(functions) if len(functions) == 1 else usual
     if chosen:
-        return from_function(functions[chosen[0]], path)
+        return _from_function(functions[chosen[0]], path)
     if functions:
         raise _ambiguous(path, "functions", list(functions))
     raise PerfcliError(

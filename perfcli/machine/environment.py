@@ -76,7 +76,7 @@ def probe(python: str | None = None, *, needs_triton: bool = True) -> Interprete
     Raises:
         PerfcliError: no such interpreter, it doesn't start, or it has no torch or no triton.
     """
-    answer = _probe.describe() if python is None else _ask(find_python(python))
+    answer = _probe.describe() if python is None else _ask(_find_python(python))
     path, torch, triton = answer["path"] or "python", answer["torch"], answer["triton"]
     if torch is None or answer["torch_dir"] is None:
         raise PerfcliError(
@@ -100,7 +100,7 @@ def probe(python: str | None = None, *, needs_triton: bool = True) -> Interprete
     )
 
 
-def find_python(python: str) -> str:
+def _find_python(python: str) -> str:
     """The absolute path of an interpreter given as path, command or virtual environment. A
     symbolic link stays one: a virtual environment is known by the place of its link.
 
@@ -146,7 +146,7 @@ def _ask(python: str) -> dict[str, str | None]:
         ) from error
 
 
-def tested_torch(version: str) -> bool:
+def _tested_torch(version: str) -> bool:
     """Whether perfcli was tested with this torch; others are tried after a warning."""
     found = re.match(r"(\d+)\.(\d+)", version)
     low, high = TESTED_TORCH
@@ -155,7 +155,7 @@ def tested_torch(version: str) -> bool:
 
 def torch_warning(version: str) -> str:
     """One line about a torch outside the tested range; empty inside it."""
-    if tested_torch(version):
+    if _tested_torch(version):
         return ""
     low, high = (".".join(map(str, bound)) for bound in TESTED_TORCH)
     return f"torch {version} is untested: perfcli knows {low} to {high}; trying anyway"

@@ -72,10 +72,10 @@ def this_gpu() -> Target:
     Raises:
         PerfcliError: there is no GPU.
     """
-    return from_device(driver.first_device())
+    return _from_device(driver.first_device())
 
 
-def from_device(device: driver.Device) -> Target:
+def _from_device(device: driver.Device) -> Target:
     """A target from what the driver reported.
 
     For a device outside the table the bandwidth is memory clock × bus width × 2 (double data

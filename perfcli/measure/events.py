@@ -30,7 +30,7 @@ _NO_WORK = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class _Event:
     """One of Kineto's events; nanoseconds of one clock."""
 
     name: str
@@ -53,7 +53,7 @@ class Event:
 
 
 def steps_of(
-    events: Iterable[Event], on_device: bool, generated: Callable[[str], bool]
+    events: Iterable[_Event], on_device: bool, generated: Callable[[str], bool]
 ) -> list[list[Seen]]:
     """For each marked step what was launched, in order. ``generated`` says whether a kernel's
     name on the device is that of a generated one."""
@@ -69,7 +69,7 @@ def steps_of(
     return steps
 
 
-def _on_host(ordered: Sequence[Event]) -> list[tuple[int, Seen]]:
+def _on_host(ordered: Sequence[_Event]) -> list[tuple[int, Seen]]:
     """Generated kernels by their marks, and the outermost operators, as they began."""
     found = []
     for event, outer in _nested(ordered):
@@ -83,10 +83,10 @@ def _on_host(ordered: Sequence[Event]) -> list[tuple[int, Seen]]:
     return found
 
 
-def _nested(ordered: Sequence[Event]) -> list[tuple[Event, Event | None]]:
+def _nested(ordered: Sequence[_Event]) -> list[tuple[_Event, _Event | None]]:
     """Every event of the host with the outermost operator or generated kernel that holds it (which
     can be itself), or None."""
-    stacks: dict[int, list[tuple[Event, Event | None]]] = {}
+    stacks: dict[int, list[tuple[_Event, _Event | None]]] = {}
     found = []
     for event in ordered:
         if event.where != "host":
@@ -102,22 +102,22 @@ def _nested(ordered: Sequence[Event]) -> list[tuple[Event, Event | None]]:
     return found
 
 
-def _counts(event: Event) -> bool:
+def _counts(event: _Event) -> bool:
     if event.mark:
         return event.name.startswith(KERNEL)
     return _OPERATOR.fullmatch(event.name) is not None
 
 
 def _on_device(
-    ordered: Sequence[Event], generated: Callable[[str], bool]
+    ordered: Sequence[_Event], generated: Callable[[str], bool]
 ) -> list[tuple[int, Seen]]:
     """Kernels, copies and fills in the order in which they were launched; those that one operator
     launched are one."""
-    outermost: dict[int, Event | None] = {}
+    outermost: dict[int, _Event | None] = {}
     for event, outer in _nested(ordered):
         outermost.setdefault(event.correlation, outer)
     found: list[tuple[int, Seen]] = []
-    last: Event | None = None
+    last: _Event | None = None
     for moment, kernel in _launched(ordered):
         known = generated(kernel.name)
         operator = outermost.get(kernel.linked) if kernel.linked and not known else None
@@ -131,7 +131,7 @@ def _on_device(
     return found
 
 
-def _launched(ordered: Sequence[Event]) -> list[tuple[int, Event]]:
+def _launched(ordered: Sequence[_Event]) -> list[tuple[int, _Event]]:
     """Each kernel with the moment at which the host launched it, in that order; a replayed graph
     launches all of its kernels at once."""
     launches = {e.correlation: e.start for e in ordered if e.where == "launch"}
@@ -144,18 +144,18 @@ def _launched(ordered: Sequence[Event]) -> list[tuple[int, Event]]:
 _DRIVER = re.compile(r"(cu|cuda|hip)[A-Z]\w*")
 
 
-def read(kineto: Iterable[Any]) -> list[Event]:
+def read(kineto: Iterable[Any]) -> list[_Event]:
     """Kineto's events (``torch._C._autograd._KinetoEvent``) as ours."""
     return [_event(e) for e in kineto]
 
 
-def _event(event: Any) -> Event:
+def _event(event: Any) -> _Event:
     name, start = event.name(), event.start_ns()
     on_host = event.device_type().name == "CPU"
     where: Literal["host", "launch", "device"] = "host" if on_host else "device"
     if on_host and _DRIVER.fullmatch(name):
         where = "launch"
-    return Event(
+    return _Event(
         name,
         start,
         start + event.duration_ns(),

@@ -43,7 +43,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class _Joined:
     """Which expected launch each seen one is; several seen can be one that was expected."""
 
     expected_of: tuple[int | None, ...]
@@ -51,7 +51,7 @@ class Joined:
     """Expected, and not seen."""
 
 
-def join(expected: Sequence[Seen], seen: Sequence[Seen]) -> Joined:
+def join(expected: Sequence[Seen], seen: Sequence[Seen]) -> _Joined:
     """Joins by key and order. Where the orders differ, by key alone; what is then left between two
     launches that are sure is joined where that is unambiguous: one expected operator, or as many
     seen as expected (an operator can be another one inside)."""
@@ -68,7 +68,7 @@ def join(expected: Sequence[Seen], seen: Sequence[Seen]) -> Joined:
             for e, s in zip(expected_gap, seen_gap, strict=True):
                 found[s] = e
     taken = set(found)
-    return Joined(tuple(found), tuple(e for e in range(len(expected)) if e not in taken))
+    return _Joined(tuple(found), tuple(e for e in range(len(expected)) if e not in taken))
 
 
 def _in_order(expected: Sequence[Seen], seen: Sequence[Seen]) -> list[tuple[int, int]]:
@@ -128,7 +128,7 @@ def times(
     return tuple(seconds)
 
 
-def slots(joined: Joined) -> tuple[int, ...]:
+def slots(joined: _Joined) -> tuple[int, ...]:
     """A place for each seen launch; those that are one expected launch share theirs."""
     places: dict[tuple[str, int], int] = {}
     return tuple(
@@ -137,7 +137,7 @@ def slots(joined: Joined) -> tuple[int, ...]:
     )
 
 
-def firsts(seen: Sequence[Seen], joined: Joined) -> list[tuple[Seen, int | None]]:
+def firsts(seen: Sequence[Seen], joined: _Joined) -> list[tuple[Seen, int | None]]:
     """For each slot, in order, its first seen launch and which expected one it is."""
     given = slots(joined)
     return [
@@ -147,7 +147,7 @@ def firsts(seen: Sequence[Seen], joined: Joined) -> list[tuple[Seen, int | None]
     ]
 
 
-def notes(expected: Sequence[Seen], seen: Sequence[Seen], joined: Joined) -> tuple[str, ...]:
+def notes(expected: Sequence[Seen], seen: Sequence[Seen], joined: _Joined) -> tuple[str, ...]:
     """In words, where the profile is not the launch list."""
     found = []
     missing = [expected[e] for e in joined.missing]

@@ -52,7 +52,7 @@ class Layout:
         self._parked: deque[list[mmap.mmap]] = deque(maxlen=PARKED)
         held = sum(length for _, length in storages(step))
         self.renews = held <= MOST_BYTES
-        self.step_bytes = of_step(peak_bytes, held)
+        self.step_bytes = _of_step(peak_bytes, held)
         self._heap.fill()
 
     def change(self) -> None:
@@ -63,7 +63,7 @@ class Layout:
 
     def _renew(self) -> None:
         parked = []
-        for address, length in whole_pages(storages(self._step)):
+        for address, length in _whole_pages(storages(self._step)):
             kept = _taken(length)
             ctypes.memmove(_address(kept), address, length)
             parked.append(_given_back(address, length))
@@ -73,14 +73,14 @@ class Layout:
         self._parked.append(parked)
 
 
-def of_step(peak_bytes: int | None, held: int) -> int:
+def _of_step(peak_bytes: int | None, held: int) -> int:
     """Whole pages at the heap's end that get others: what a step takes there besides the weights
     and inputs, or as much of it as may be renewed besides these."""
     own = max((peak_bytes or 0) - held, 0)
     return min(-(-own // PAGE) * PAGE + PAGE, max(MOST_BYTES - held, PAGE))
 
 
-def whole_pages(places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+def _whole_pages(places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """Address and length of the pages that lie within one storage each: their neighbours' bytes
     are not touched."""
     for place in places:

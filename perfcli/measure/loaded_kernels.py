@@ -17,7 +17,7 @@ from perfcli.measure.events import KERNEL
 
 
 @dataclass(frozen=True, slots=True)
-class Launcher:
+class _Launcher:
     """What the driver says of the kernel that the autotuner took."""
 
     registers: int | None = None
@@ -64,14 +64,16 @@ def key(graph: CapturedGraph, kernel: CapturedKernel) -> str:
     return f"{graph.facts.name}/{kernel.name}"
 
 
-def launcher(graph: CapturedGraph, name: str) -> Launcher:
+def launcher(graph: CapturedGraph, name: str) -> _Launcher:
     """Of a Triton kernel that has run."""
     launchers = getattr(_globals(graph).get(name), "launchers", None)
     if not launchers:
-        return Launcher()
+        return _Launcher()
     taken = launchers[0]
     config = getattr(taken, "config", None)
-    return Launcher(getattr(taken, "n_regs", None), getattr(taken, "shared", None), _config(config))
+    return _Launcher(
+        getattr(taken, "n_regs", None), getattr(taken, "shared", None), _config(config)
+    )
 
 
 def _config(config: Any) -> str:

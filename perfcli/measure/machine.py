@@ -37,7 +37,7 @@ def describe(
     facts = _host_facts(cpus)
     if device != "cuda":
         taken = threads if threads is not None else torch.get_num_threads()
-        return Machine(device=cpu_model(), threads=taken, facts=facts, **common)
+        return Machine(device=_cpu_model(), threads=taken, facts=facts, **common)
     index = torch.cuda.current_device()
     properties = torch.cuda.get_device_properties(index)
     uuid = gpu_uuid(index)
@@ -77,7 +77,7 @@ def _nvml(uuid: str | None) -> Nvml | None:
 
 
 def _host_facts(cpus: Sequence[int]) -> dict[str, Scalar]:
-    facts: dict[str, Scalar] = {"cores": os.cpu_count() or 0, "cpu": cpu_model()}
+    facts: dict[str, Scalar] = {"cores": os.cpu_count() or 0, "cpu": _cpu_model()}
     governor = _read(_GOVERNOR.format(min(cpus, default=0))).strip()
     if governor:
         facts["governor"] = governor
@@ -87,7 +87,7 @@ def _host_facts(cpus: Sequence[int]) -> dict[str, Scalar]:
     return facts
 
 
-def cpu_model(cpuinfo: str | None = None) -> str:
+def _cpu_model(cpuinfo: str | None = None) -> str:
     """``model name`` of /proc/cpuinfo; the architecture where it has none (Arm)."""
     text = _read("/proc/cpuinfo") if cpuinfo is None else cpuinfo
     names = (line.partition(":")[2].strip() for line in text.splitlines() if "model name" in line)

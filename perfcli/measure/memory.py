@@ -32,7 +32,7 @@ def use_of(step: Step) -> MemoryUse:
     return _on_device(step) if step.device == "cuda" else _on_host(step)
 
 
-def reduced(points: Sequence[tuple[float, int]], limit: int = TIMELINE_POINTS) -> Points:
+def _reduced(points: Sequence[tuple[float, int]], limit: int = TIMELINE_POINTS) -> Points:
     """At most ``limit`` of the points: of each stretch of equal length in time the highest, so
     that the peak stays, and the last of all."""
     if len(points) <= limit:
@@ -47,7 +47,7 @@ def reduced(points: Sequence[tuple[float, int]], limit: int = TIMELINE_POINTS) -
     return (*(highest[s] for s in sorted(highest)), points[-1])
 
 
-def timeline(changes: Iterable[tuple[float, int]], held: int) -> list[tuple[float, int]]:
+def _timeline(changes: Iterable[tuple[float, int]], held: int) -> list[tuple[float, int]]:
     """Held bytes after each change, from what was held before the first."""
     points = [(0.0, held)]
     for moment, change in changes:
@@ -78,7 +78,7 @@ def _on_device(step: Step) -> MemoryUse:
         peak_allocated_bytes=torch.cuda.max_memory_allocated(),
         peak_reserved_bytes=torch.cuda.max_memory_reserved(),
         method="caching allocator" + (f" (no timeline: {missing})" if missing else ""),
-        timeline=reduced(timeline(changes, held)) if changes else (),
+        timeline=_reduced(_timeline(changes, held)) if changes else (),
     )
 
 
@@ -119,12 +119,12 @@ def _on_host(step: Step) -> MemoryUse:
     changes = _profiled_changes(step)
     if changes is None:
         return MemoryUse(_resident_peak(step), None, "resident set of the process")
-    points = timeline(changes, held)
+    points = _timeline(changes, held)
     return MemoryUse(
         peak_allocated_bytes=max(bytes_held for _, bytes_held in points),
         peak_reserved_bytes=None,
         method="allocator, on top of weights and inputs",
-        timeline=reduced(points),
+        timeline=_reduced(points),
     )
 
 

@@ -83,7 +83,7 @@ class Nvml:
         reasons = ctypes.c_ulonglong()
         if self._ask("nvmlDeviceGetCurrentClocksThrottleReasons", ctypes.byref(reasons)):
             return ()
-        return throttle_reasons(reasons.value)
+        return _throttle_reasons(reasons.value)
 
     def _others(self, ours: frozenset[int]) -> float | None:
         """Share of the multiprocessors' time that others took, over the driver's last samples (a
@@ -96,7 +96,7 @@ class Nvml:
         )
         if failed:
             return None
-        return others_share([(s.pid, s.time_us, s.sm) for s in samples[: count.value]], ours)
+        return _others_share([(s.pid, s.time_us, s.sm) for s in samples[: count.value]], ours)
 
     def _ask(self, function: str, *arguments: Any) -> int:
         asked = getattr(self._library, function, None)
@@ -118,12 +118,12 @@ class Nvml:
         return None if failed else bool(now.value)
 
 
-def throttle_reasons(bits: int) -> tuple[str, ...]:
+def _throttle_reasons(bits: int) -> tuple[str, ...]:
     """The reasons that slow the clock down; being idle, or a clock that was set, are none."""
     return tuple(dict.fromkeys(name for bit, name in _THROTTLE.items() if bits & bit))
 
 
-def others_share(samples: list[tuple[int, int, int]], ours: frozenset[int]) -> float | None:
+def _others_share(samples: list[tuple[int, int, int]], ours: frozenset[int]) -> float | None:
     """Of samples (process, microseconds, percent): the percent of other processes' latest, as a
     share; None where no sample is ours."""
     latest: dict[int, tuple[int, int]] = {}

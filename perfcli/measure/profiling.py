@@ -25,7 +25,7 @@ Kernels = dict[str, list[tuple[CapturedGraph, CapturedKernel]]]
 """By what they go by in a profile; two graphs can have kernels of one name."""
 
 
-def profile_steps(
+def _profile_steps(
     step: Step, count: int
 ) -> tuple[tuple[MeasuredLaunch, ...], list[tuple[float, ...]]]:
     """The launches of a step, and the seconds of each in ``count`` steps."""
@@ -148,11 +148,11 @@ def _expected(launch: Launch, capture: Capture) -> Seen:
     graph = next(g for g in capture.graphs if g.facts.name == launch.graph)
     kernel = None if launch.extern else graph.kernels.get(launch.name)
     if kernel is None:
-        return Seen(operator_key(launch.name), 0.0, generated=False)
+        return Seen(_operator_key(launch.name), 0.0, generated=False)
     return Seen(loaded_kernels.key(graph, kernel), 0.0, generated=True)
 
 
-def operator_key(name: str) -> str:
+def _operator_key(name: str) -> str:
     """``aten.mm.out`` and ``extern_kernels.mm`` as profilers call them: ``aten::mm``."""
     parts = name.removeprefix("torch.ops.").split(".")
     if parts[0] == "extern_kernels":

@@ -41,7 +41,7 @@ def of_call(
     with tracing.autocast(workload), torch.set_grad_enabled(training):
         result = call(*workload.inputs, **workload.kwargs)
         if training:
-            tracing.backward(result, fixed_gradient)
+            tracing.backward(result, _fixed_gradient)
     drew = snapshot.drew(state, snapshot.random_state())
     gradients = {name: leaf.grad.detach() for name, leaf in leaves.items() if leaf.grad is not None}
     for leaf in leaves.values():
@@ -50,7 +50,7 @@ def of_call(
     return Results(tensors(result), gradients, changed, drew, before.values)
 
 
-def fixed_gradient(output: Any) -> Any:
+def _fixed_gradient(output: Any) -> Any:
     """The gradient of an output: 1 for a loss, else the same random numbers whichever dtype.
 
     Not ones: rows of a softmax or a norm sum to a constant, whose gradient is rounding alone.
@@ -109,7 +109,7 @@ def in_float64(workload: Workload) -> Iterator[Workload]:
         for table in tables:
             for name, tensor in table.items():
                 if tensor is not None:
-                    table[name] = converted.setdefault(id(tensor), double(tensor))
+                    table[name] = converted.setdefault(id(tensor), _double(tensor))
         yield double_inputs(workload)
     finally:
         for table, before in zip(tables, saved, strict=True):
@@ -122,12 +122,12 @@ def double_inputs(workload: Workload) -> Workload:
     from torch.utils import _pytree
 
     inputs, kwargs = _pytree.tree_map_only(
-        torch.Tensor, double, (workload.inputs, dict(workload.kwargs))
+        torch.Tensor, _double, (workload.inputs, dict(workload.kwargs))
     )
     return replace(workload, inputs=tuple(inputs), kwargs=kwargs, autocast=None)
 
 
-def double(tensor: Any) -> Any:
+def _double(tensor: Any) -> Any:
     """In float64, a leaf of its own; integers are copied, so that nothing is written to them."""
     import torch
 

@@ -47,7 +47,7 @@ class Sampler:
 def sampler(device: str, cpus: Sequence[int] = ()) -> Sampler:
     """For the current GPU, or for the cores that this process may run on."""
     if device != "cuda":
-        return Sampler(Cores(cpus or sorted(os.sched_getaffinity(0))))
+        return Sampler(_Cores(cpus or sorted(os.sched_getaffinity(0))))
     import torch
 
     uuid = gpu_uuid(torch.cuda.current_device())
@@ -55,20 +55,20 @@ def sampler(device: str, cpus: Sequence[int] = ()) -> Sampler:
         gpu = Nvml(uuid or "")
     except (OSError, AttributeError):
         return Sampler(lambda: None)
-    return Sampler(lambda: gpu.state(family() or frozenset()))
+    return Sampler(lambda: gpu.state(_family() or frozenset()))
 
 
-class Ticks(Protocol):
+class _Ticks(Protocol):
     """Seconds that cores were busy and that they existed; seconds that our processes took. None
     where it is not known which these are."""
 
     def __call__(self) -> tuple[float, float, float] | None: ...
 
 
-class Cores:
+class _Cores:
     """Which share of the cores others kept busy since the last sample."""
 
-    def __init__(self, cpus: Sequence[int], ticks: Ticks | None = None) -> None:
+    def __init__(self, cpus: Sequence[int], ticks: _Ticks | None = None) -> None:
         self._ticks = ticks or (lambda: _seconds(cpus))
         self._before = self._ticks()
 
@@ -84,11 +84,11 @@ class Cores:
 
 
 def _seconds(cpus: Sequence[int]) -> tuple[float, float, float] | None:
-    ours = family()
-    return None if ours is None else (*core_seconds(_stat(), cpus), family_seconds(ours))
+    ours = _family()
+    return None if ours is None else (*_core_seconds(_stat(), cpus), _family_seconds(ours))
 
 
-def core_seconds(stat: str, cpus: Iterable[int]) -> tuple[float, float]:
+def _core_seconds(stat: str, cpus: Iterable[int]) -> tuple[float, float]:
     """Busy and total seconds of these cores since the system started, of /proc/stat."""
     wanted = {f"cpu{n}" for n in cpus}
     busy = total = 0
@@ -103,7 +103,7 @@ def core_seconds(stat: str, cpus: Iterable[int]) -> tuple[float, float]:
     return busy / tick, total / tick
 
 
-def family(proc: Path = Path("/proc")) -> frozenset[int] | None:
+def _family(proc: Path = Path("/proc")) -> frozenset[int] | None:
     """The processes that measure together: this one, and the other children of its parent. None
     where Linux does not list them (CONFIG_PROC_CHILDREN): the other side would count as another's
     load."""
@@ -115,7 +115,7 @@ def family(proc: Path = Path("/proc")) -> frozenset[int] | None:
     return frozenset({os.getpid(), parent, *(int(pid) for pid in children.split())})
 
 
-def family_seconds(pids: Iterable[int]) -> float:
+def _family_seconds(pids: Iterable[int]) -> float:
     """Processor seconds that these processes have taken; one that has ended counts nothing."""
     return sum(_process_seconds(pid) for pid in pids)
 

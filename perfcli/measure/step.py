@@ -74,7 +74,7 @@ class Step:
 
     def _drop_gradients(self) -> None:
         """As an optimiser's ``zero_grad`` does: without it each step would also accumulate."""
-        for tensor in leaves(self.built.workload):
+        for tensor in _leaves(self.built.workload):
             tensor.grad = None
 
 
@@ -104,12 +104,12 @@ def prepare(request: MeasureRequest, report: Callable[[str], None] = lambda phas
             _first(step)
         step.compile_seconds = time.monotonic() - started
         if request.cpus:  # not while compiling: both sides would share these cores
-            pin(request.cpus)
+            _pin(request.cpus)
         step.warm()
     return step
 
 
-def pin(cpus: Iterable[int]) -> None:
+def _pin(cpus: Iterable[int]) -> None:
     """All threads of this process onto these cores: those of OpenMP live by now, and only later
     ones take after the main thread."""
     wanted = frozenset(cpus)
@@ -177,7 +177,7 @@ def _full(side: SideName, request: CompileRequest, text: str) -> OutOfMemory:
     return OutOfMemory(f"the {side}'s {request.scenario} does not fit into memory: {said[:300]}")
 
 
-def leaves(workload: Any) -> Iterator[Any]:
+def _leaves(workload: Any) -> Iterator[Any]:
     """Tensors of the model and inputs that gradients gather in."""
     import torch
     from torch.utils import _pytree

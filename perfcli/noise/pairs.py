@@ -74,7 +74,7 @@ class Series:
 
     def _pair(self, number: int, bench: _bench.Bench) -> None:
         setting = replace(self.setting, seed=self.setting.seed + number)
-        plan = planted(setting.plan([self.job] * 2), self.planted)
+        plan = _planted(setting.plan([self.job] * 2), self.planted)
         begun = _bench.begun(plan, plan.base.compile.scenario)
         name = f"pair {number + 1} of {self.pairs}"
         with Reporter([f"{name}, base", f"{name}, head", name], self.notes) as progress:
@@ -113,7 +113,7 @@ class Series:
         return stopping.enough(rounds, floors.ASSUMED[self.setting.device])
 
 
-def planted(plan: Plan, share: float) -> Plan:
+def _planted(plan: Plan, share: float) -> Plan:
     """The plan with a head that is slower by this share, for steps alone: what single kernels take
     is not asked here."""
     base, head = replace(plan.base, pause=share), replace(plan.head, slow_down=share)
@@ -132,7 +132,7 @@ def stored_floor(done: Series) -> noise_floors.StoredFloor | None:
         scenario=request.scenario,
         params=dict(request.params),
         variant=request.variant.name,
-        pairs=tuple(plain(m) for m in done.found),
+        pairs=tuple(_plain(m) for m in done.found),
         confidence=prediction.CONFIDENCE,
         budget_seconds=done.setting.budget,
         created=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
@@ -145,7 +145,7 @@ def stored_floor(done: Series) -> noise_floors.StoredFloor | None:
     )
 
 
-def plain(measured: Measured) -> noise_floors.Pair:
+def _plain(measured: Measured) -> noise_floors.Pair:
     """What is kept of a pair."""
     c = measured.change
     return noise_floors.Pair(c.ratio, c.low, c.high, c.verdict, c.rounds, measured.seed)

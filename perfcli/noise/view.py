@@ -150,7 +150,7 @@ def _plain(measured: Measured) -> dict[str, Any]:
 # --- what is stored ----------------------------------------------------------------------------
 
 
-def stored_rows(
+def _stored_rows(
     files: Sequence[tuple[Path, noise_floors.ClassFile | None]],
 ) -> list[tuple[str, ...]]:
     """A row for each floor, below ``FLOOR_HEADERS``."""
@@ -183,7 +183,7 @@ def show(scenario: str | None, typed: Sequence[str], json: Path | None) -> int:
     output.write_document("noise-floors", {"files": known}, json)
     if json == output.STDOUT:
         return 0
-    rows = stored_rows(files)
+    rows = _stored_rows(files)
     if rows:
         table.show(FLOOR_HEADERS, rows)
     else:

@@ -19,14 +19,11 @@ from perfcli.options import backports, releases, types
 from perfcli.options.catalogue import UNKNOWN, Catalogue, Entry, default_text, load_catalogue
 
 __all__ = [
-    "Assignment",
     "Catalogue",
     "Entry",
     "find",
     "load_catalogue",
     "make_variant",
-    "parse_assignment",
-    "parse_value",
     "toggle",
 ]
 
@@ -43,7 +40,7 @@ _READERS = ("_inductor", "_dynamo", "_functorch", "_logging", "utils", "_utils_i
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
+class _Assignment:
     """``name=text``, not typed yet."""
 
     name: str
@@ -55,7 +52,7 @@ class Assignment:
         return _VARIABLE.fullmatch(self.name) is not None
 
 
-def parse_assignment(text: str) -> Assignment:
+def _parse_assignment(text: str) -> _Assignment:
     """Split ``NAME=VALUE``; long module names are shortened to the form used everywhere.
 
     Raises:
@@ -68,7 +65,7 @@ def parse_assignment(text: str) -> Assignment:
             f"an option is written NAME=VALUE, for example triton.mix_order_reduction=false; "
             f"got {text!r}"
         )
-    return Assignment(_short(name), value.strip())
+    return _Assignment(_short(name), value.strip())
 
 
 def _short(name: str) -> str:
@@ -101,7 +98,7 @@ def find(catalogue: Catalogue, name: str) -> Entry:
     raise PerfcliError(f"torch {catalogue.torch} has no option {name!r}: {hint}")
 
 
-def parse_value(entry: Entry, text: str) -> OptionValue:
+def _parse_value(entry: Entry, text: str) -> OptionValue:
     """``text`` as a value of the option's type.
 
     Raises:
@@ -134,13 +131,13 @@ def make_variant(
     """
     options: dict[str, OptionValue] = {}
     env: dict[str, str] = {}
-    for assignment in map(parse_assignment, assignments):
+    for assignment in map(_parse_assignment, assignments):
         if assignment.is_variable:
             _check_variable(catalogue, assignment)
             env[assignment.name] = assignment.text
         else:
             entry = find(catalogue, assignment.name)
-            options[entry.name] = parse_value(entry, assignment.text)
+            options[entry.name] = _parse_value(entry, assignment.text)
     return Variant(name, options, env, python, tuple(patches))
 
 
@@ -168,14 +165,14 @@ def defaults(variant: Variant, catalogue: Catalogue) -> dict[str, OptionValue]:
     return found
 
 
-def _check_variable(catalogue: Catalogue, assignment: Assignment) -> None:
+def _check_variable(catalogue: Catalogue, assignment: _Assignment) -> None:
     name, text = assignment.name, assignment.text
     entry = catalogue.variables.get(name)
     if entry is not None:
         if name in entry.flags and text not in ("0", "1"):
             raise PerfcliError(f"{name} needs 0 or 1, got {text!r}: torch takes all else as 0")
         if types.is_number(entry.type) and text:
-            parse_value(Entry(name, entry.type, entry.default), text)
+            _parse_value(Entry(name, entry.type, entry.default), text)
     elif name.startswith(_CHECKED_FAMILIES) and not _read_somewhere(catalogue.torch_dir, name):
         near = releases.nearest(name, catalogue.variables)
         hint = f": did you mean {' or '.join(near)}?" if near else ""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Backport:
+class _Backport:
     """One option, and where it applies. Releases as (major, minor)."""
 
     type: str
@@ -34,8 +34,8 @@ class Backport:
         return f"from perfcli: torch {self.origin}'s option, backported"
 
 
-BACKPORTS: Mapping[str, Backport] = {
-    "triton.mix_order_reduction_max_reads": Backport(
+BACKPORTS: Mapping[str, _Backport] = {
+    "triton.mix_order_reduction_max_reads": _Backport(
         type="int | None",
         doc="How many buffers a mix-order kernel may read after something more was fused into it."
         "\nnone or 0: any number, as in this torch. The default of torch 2.13 is 10.",
@@ -49,7 +49,7 @@ BACKPORTS: Mapping[str, Backport] = {
 }
 
 
-def applying(version: str, options: Container[str]) -> dict[str, Backport]:
+def applying(version: str, options: Container[str]) -> dict[str, _Backport]:
     """What perfcli brings to the torch of this version, which has ``options`` of its own."""
     release = _release(version)
     return {

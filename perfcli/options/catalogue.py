@@ -71,7 +71,7 @@ def load_catalogue(torch_dir: Path) -> Catalogue:
     entries: dict[str, Entry] = {}
     for prefix, package in MODULES.items():
         path = torch_dir / package / "config.py"
-        for entry in read_config(_read(path), str(path), version):
+        for entry in _read_config(_read(path), str(path), version):
             entries[prefix + entry.name] = replace(entry, name=prefix + entry.name)
     for name, backport in backports.applying(version, entries).items():
         entries[name] = Entry(
@@ -93,7 +93,7 @@ def _read(path: Path) -> str:
         ) from error
 
 
-def read_config(source: str, path: str = "config.py", version: str = "") -> list[Entry]:
+def _read_config(source: str, path: str = "config.py", version: str = "") -> list[Entry]:
     """The options that one configuration file defines, in its order.
 
     Raises:
@@ -114,7 +114,7 @@ def read_config(source: str, path: str = "config.py", version: str = "") -> list
 
 def evaluate(name: str, default: str) -> Entry:
     """An option of which only the default's expression is known."""
-    return replace(read_config(f"option = {default}")[0], name=name)
+    return replace(_read_config(f"option = {default}")[0], name=name)
 
 
 def default_text(entry: Entry) -> str:

@@ -40,7 +40,7 @@ def search(entries: Iterable[Entry], pattern: str) -> list[Entry]:
     """
     entries = sorted(entries, key=lambda entry: entry.name)
     if not pattern:
-        return [entry for entry in entries if not is_private(entry.name)]
+        return [entry for entry in entries if not _is_private(entry.name)]
     by_name = [e for e in entries if any(matches(text, pattern) for text in (e.name, *e.env))]
     found = by_name or [e for e in entries if matches(e.doc, pattern)]
     if not found:
@@ -58,7 +58,7 @@ def matches(text: str, pattern: str) -> bool:
     return pattern in text
 
 
-def is_private(name: str) -> bool:
+def _is_private(name: str) -> bool:
     """Whether torch marks the option as its own, ``_profile_var``."""
     return name.rpartition(".")[2].startswith("_")
 
@@ -122,7 +122,7 @@ def changes(before: str, after: str, pattern: str) -> list[releases.KnobChange]:
     return [
         change
         for change in releases.changes(before, after)
-        if (matches(change.name, pattern) if pattern else not is_private(change.name))
+        if (matches(change.name, pattern) if pattern else not _is_private(change.name))
     ]
 
 

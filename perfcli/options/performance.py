@@ -87,10 +87,10 @@ class Choice:
 def load() -> tuple[PerformanceKnob, ...]:
     """The shipped list: documented options first, else in the order of the file."""
     text = resources.files("perfcli").joinpath(FILE).read_text(encoding="utf-8")
-    return tuple(sorted(parse(text), key=lambda knob: not knob.documented))
+    return tuple(sorted(_parse(text), key=lambda knob: not knob.documented))
 
 
-def parse(text: str, source: str = FILE) -> tuple[PerformanceKnob, ...]:
+def _parse(text: str, source: str = FILE) -> tuple[PerformanceKnob, ...]:
     """The knobs of such a file, in its order.
 
     Raises:
@@ -123,7 +123,7 @@ def parse(text: str, source: str = FILE) -> tuple[PerformanceKnob, ...]:
     return tuple(known)
 
 
-def in_release(version: str) -> tuple[PerformanceKnob, ...]:
+def _in_release(version: str) -> tuple[PerformanceKnob, ...]:
     """The shipped knobs that a release is known to have."""
     return tuple(knob for knob in load() if knob.exists_in(version))
 

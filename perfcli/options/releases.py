@@ -32,7 +32,7 @@ class KnobChange:
 
 
 @dataclass(frozen=True, slots=True)
-class KnobData:
+class _KnobData:
     """``versions`` oldest first; ``options`` by name."""
 
     versions: tuple[str, ...]
@@ -40,11 +40,11 @@ class KnobData:
 
 
 @functools.cache
-def load() -> KnobData:
+def load() -> _KnobData:
     """The shipped data."""
     text = resources.files("perfcli").joinpath("data/knobs.json").read_text(encoding="utf-8")
     raw = json.loads(text)
-    return KnobData(tuple(raw["versions"]), raw["options"])
+    return _KnobData(tuple(raw["versions"]), raw["options"])
 
 
 def encode(defaults_by_version: Mapping[str, Mapping[str, str]]) -> dict[str, object]:

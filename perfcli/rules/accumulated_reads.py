@@ -39,7 +39,7 @@ SIZE, COUNT = "realize_acc_reads_size_threshold", "realize_acc_reads_threshold"
 IO = "max_fusion_unique_io_buffers"
 
 
-def check(run: Run) -> Iterator[Finding]:
+def _check(run: Run) -> Iterator[Finding]:
     peaks = [g.peak_memory_bytes for g in run.graphs if g.peak_memory_bytes is not None]
     # The CPU's memory is not known: a quarter of the peak has to do.
     least = OF_DEVICE * run.target.memory_bytes if run.target else 0
@@ -154,4 +154,4 @@ def _above(settings: Mapping[str, OptionValue], name: str, limit: int) -> bool:
     return name in settings and (value is None or (isinstance(value, int) and value > limit))
 
 
-RULE = Rule("PC301", "accumulated reads raise peak memory", __doc__, of_run=check)
+RULE = Rule("PC301", "accumulated reads raise peak memory", __doc__, of_run=_check)

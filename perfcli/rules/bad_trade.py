@@ -29,7 +29,7 @@ GAIN = 0.01
 LAUNCH_SECONDS = 5e-6
 
 
-def check(comparison: Comparison) -> Iterator[Finding]:
+def _check(comparison: Comparison) -> Iterator[Finding]:
     totals = {change.metric: change for change in comparison.totals}
     memory, time = totals.get("peak_memory_bytes"), totals.get("lower_bound_seconds")
     if memory is None or time is None or not _grew(memory, comparison.head):
@@ -106,4 +106,4 @@ def _finding(comparison: Comparison, memory: Change, time: Change, gained: float
     )
 
 
-RULE = Rule("PC302", "more memory for no time", __doc__, of_comparison=check)
+RULE = Rule("PC302", "more memory for no time", __doc__, of_comparison=_check)

@@ -34,7 +34,7 @@ Lists: TypeAlias = tuple[tuple[Config, ...], tuple[Config, ...]]
 SHOWN = 4
 
 
-def check(comparison: Comparison) -> Iterator[Finding]:
+def _check(comparison: Comparison) -> Iterator[Finding]:
     """One finding for all kernels that lost and got the same configurations."""
     changed: dict[Lists, list[tuple[int, int]]] = defaultdict(list)
     for ours, theirs in _equal_kernels(comparison):
@@ -148,4 +148,4 @@ def _advice(comparison: Comparison, lists: Lists) -> str:
     return f"the compiler made it: {', '.join(tools)}" if tools else ""
 
 
-RULE = Rule("PC401", "launch configurations changed", __doc__, of_comparison=check)
+RULE = Rule("PC401", "launch configurations changed", __doc__, of_comparison=_check)

@@ -30,7 +30,7 @@ BYTE_METRICS = ("bytes_moved", "bytes_swept", "lower_bound_seconds")
 
 
 @dataclass(frozen=True, slots=True)
-class KernelDoubt:
+class _KernelDoubt:
     """A reason to doubt some kernels' numbers."""
 
     subject: str
@@ -54,21 +54,21 @@ def _without_bytes(kernel: KernelFacts) -> bool:
 
 
 KERNEL_DOUBTS = (
-    KernelDoubt(
+    _KernelDoubt(
         "no machine code",
         "without machine code: registers, spills and occupancy leave them out",
         _without_code,
         "inspect-kernel shows why they did not compile",
         CODE_METRICS,
     ),
-    KernelDoubt(
+    _KernelDoubt(
         "failed configurations",
         "with launch configurations that did not compile and are left out",
         _partly_failed,
         "inspect-kernel shows why; only those that compile are compared",
         CODE_METRICS,
     ),
-    KernelDoubt(
+    _KernelDoubt(
         "bytes not known",
         "without known bytes: left out of bytes moved and lower-bound time",
         _without_bytes,
@@ -100,7 +100,7 @@ def doubt(
     )
 
 
-def named(kernels: Sequence[KernelFacts]) -> str:
+def _named(kernels: Sequence[KernelFacts]) -> str:
     """The first few by name, the others by number."""
     more = f" and {len(kernels) - NAMED} more" if len(kernels) > NAMED else ""
     return ", ".join(kernel.name for kernel in kernels[:NAMED]) + more
@@ -113,7 +113,7 @@ _QUESTION = ("parameter", *ASPECTS)
 _TOTALS_HOLD = "the totals do not depend on it"
 
 
-def decisive(comparison: Comparison) -> str:
+def _decisive(comparison: Comparison) -> str:
     """The metric that the verdict names, as ``diff/verdict.py`` picks it (where it is unknown, the
     one that is missing); empty where there is none."""
     if comparison.outcome == "same":
@@ -124,7 +124,7 @@ def decisive(comparison: Comparison) -> str:
 
 def _verdict(comparison: Comparison) -> Iterator[Finding]:
     """Kernels that changed and that the deciding metric leaves out."""
-    metric = decisive(comparison)
+    metric = _decisive(comparison)
     base, head = _changed(comparison)
     for kind in KERNEL_DOUBTS:
         sides = [[k for k in side if kind.applies(k)] for side in (base, head)]
@@ -134,7 +134,7 @@ def _verdict(comparison: Comparison) -> Iterator[Finding]:
                 f"verdict: {kind.subject}",
                 f"the verdict rests on {units.title(metric)}: {number} {kind.says}",
                 evidence=tuple(
-                    f"{side}: {named(kernels)}"
+                    f"{side}: {_named(kernels)}"
                     for side, kernels in zip(("base", "head"), sides, strict=True)
                     if kernels
                 ),
@@ -167,8 +167,8 @@ def _matches(comparison: Comparison) -> Iterator[Finding]:
 
 
 def _match(match: Match, comparison: Comparison) -> str:
-    ours = named([comparison.base.kernels[index] for index in match.base])
-    theirs = named([comparison.head.kernels[index] for index in match.head])
+    ours = _named([comparison.base.kernels[index] for index in match.base])
+    theirs = _named([comparison.head.kernels[index] for index in match.head])
     return f"{ours} → {theirs}: by {match.method}, confidence {match.confidence:.2g}"
 
 
@@ -180,7 +180,7 @@ def _provenance(comparison: Comparison) -> Iterator[Finding]:
             "no provenance",
             f"{units.plural(len(lost), 'changed kernel')} without FX nodes: what they compute, "
             "and so what they belong together with, is not known",
-            evidence=(named(lost),),
+            evidence=(_named(lost),),
             advice=_TOTALS_HOLD,
             amount=len(lost),
         )
@@ -196,7 +196,7 @@ def _tools(comparison: Comparison) -> Iterator[Finding]:
     if not differ:
         return
     # Spills are ptxas' work on Triton's code: the same source can spill with another of them.
-    rests = decisive(comparison) in CODE_METRICS and bool(differ.keys() & {"triton", "ptxas"})
+    rests = _decisive(comparison) in CODE_METRICS and bool(differ.keys() & {"triton", "ptxas"})
     mixed = dict(base.variant.options) != dict(head.variant.options)
     yield doubt(
         "other compilers",
@@ -238,7 +238,7 @@ ASSUMED = ("taken as", "counted as", "not counted")
 """In every note of compile/ that assumes something."""
 
 
-def check(run: Run) -> Iterator[Finding]:
+def _check(run: Run) -> Iterator[Finding]:
     for part in (_kernels, _assumptions):
         yield from part(run)
 
@@ -250,7 +250,7 @@ def _kernels(run: Run) -> Iterator[Finding]:
             yield doubt(
                 kind.subject,
                 f"{len(kernels)} of {units.plural(len(run.kernels), 'kernel')} {kind.says}",
-                evidence=(named(kernels),),
+                evidence=(_named(kernels),),
                 advice=kind.advice,
                 amount=len(kernels),
             )
@@ -268,9 +268,9 @@ def _assumptions(run: Run) -> Iterator[Finding]:
         )
 
 
-def check_pair(comparison: Comparison) -> Iterator[Finding]:
+def _check_pair(comparison: Comparison) -> Iterator[Finding]:
     for part in PARTS:
         yield from part(comparison)
 
 
-RULE = Rule(CODE, "doubts about the numbers", __doc__, of_run=check, of_comparison=check_pair)
+RULE = Rule(CODE, "doubts about the numbers", __doc__, of_run=_check, of_comparison=_check_pair)

@@ -34,7 +34,7 @@ FAMILIES = (
 )
 
 
-def check(comparison: Comparison) -> Iterator[Finding]:
+def _check(comparison: Comparison) -> Iterator[Finding]:
     base, head = _calls(comparison.base), _calls(comparison.head)
     for direction in dict.fromkeys((*base, *head)):
         ours, theirs = base.get(direction, Counter()), head.get(direction, Counter())
@@ -46,18 +46,18 @@ def _calls(run: Run) -> dict[str, Counter[str]]:
     """For each direction, how often an operator is called."""
     counted: dict[str, Counter[str]] = {}
     for extern in run.externs:
-        counted.setdefault(work.direction(extern), Counter())[operator(extern.op)] += extern.count
+        counted.setdefault(work.direction(extern), Counter())[_operator(extern.op)] += extern.count
     return counted
 
 
-def operator(op: str) -> str:
+def _operator(op: str) -> str:
     """``aten.mm`` of ``aten.mm.out`` and of ``extern_kernels.mm``."""
     parts = op.replace("::", ".").split(".")
     known = "aten" if parts[0] == "extern_kernels" else parts[0]
     return ".".join([known, *parts[1:2]])
 
 
-def family(op: str) -> str:
+def _family(op: str) -> str:
     """What can stand in for an operator; itself where nothing is known to."""
     name = op.split(".")[-1].strip("_")
     for title, words in FAMILIES:
@@ -87,7 +87,7 @@ def _lost(
     comparison: Comparison, direction: str, ours: Counter[str], theirs: Counter[str]
 ) -> list[str]:
     """Operators whose kind is called less often, while kernels took their work over."""
-    kinds = {family(op): op for op in sorted(ours)}
+    kinds = {_family(op): op for op in sorted(ours)}
     base, head = _generated(comparison, direction)
     return [
         title
@@ -97,7 +97,7 @@ def _lost(
 
 
 def _of(calls: Counter[str], title: str) -> int:
-    return sum(count for op, count in calls.items() if family(op) == title)
+    return sum(count for op, count in calls.items() if _family(op) == title)
 
 
 def _taken_over(
@@ -131,7 +131,7 @@ def _originating(title: str, kernels: list[KernelFacts]) -> int:
         kernel.launches
         for kernel in kernels
         if kernel.kind != "template"  # chosen in the operator's place, not left over from it
-        and any(family(operator(origin.op)) == title for origin in kernel.origins if origin.op)
+        and any(_family(_operator(origin.op)) == title for origin in kernel.origins if origin.op)
     )
 
 
@@ -156,4 +156,4 @@ def _evidence(comparison: Comparison, direction: str) -> Iterator[str]:
     yield f"their bytes: {units.size(_bytes(sides[0]))} → {units.size(_bytes(sides[1]))}"
 
 
-RULE = Rule("PC402", "library operators changed", __doc__, of_comparison=check)
+RULE = Rule("PC402", "library operators changed", __doc__, of_comparison=_check)

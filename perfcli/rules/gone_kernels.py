@@ -19,7 +19,7 @@ from perfcli.model import Comparison, Finding, Rule
 from perfcli.rules._evidence.kernel_names import against_a_baseline, groups, listed
 
 
-def check(comparison: Comparison) -> Iterator[Finding]:
+def _check(comparison: Comparison) -> Iterator[Finding]:
     indices = [index for group in groups(comparison, "gone") for index in group.match.base]
     if not indices or not against_a_baseline(comparison):
         return
@@ -37,4 +37,4 @@ def check(comparison: Comparison) -> Iterator[Finding]:
     )
 
 
-RULE = Rule("PC802", "gone kernels", __doc__, of_comparison=check)
+RULE = Rule("PC802", "gone kernels", __doc__, of_comparison=_check)

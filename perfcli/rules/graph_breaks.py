@@ -37,7 +37,7 @@ _ADVICE = (
 )
 
 
-def check(run: Run) -> Iterator[Finding]:
+def _check(run: Run) -> Iterator[Finding]:
     for index, (reason, number) in enumerate(run.graph_breaks.items()):
         places = run.break_places.get(reason, ())
         compiled = f"{units.plural(len(run.graphs), 'graph')} compiled"
@@ -88,4 +88,4 @@ def _eager(left: int, total: int, why: str) -> Finding:
     )
 
 
-RULE = Rule("PC403", "graph breaks", __doc__, of_run=check)
+RULE = Rule("PC403", "graph breaks", __doc__, of_run=_check)

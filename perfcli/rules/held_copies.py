@@ -32,7 +32,7 @@ from perfcli.rules._evidence.words import numbered, origin_of
 from perfcli.rules.low_occupancy import reachable
 
 
-def check(run: Run) -> Iterator[Finding]:
+def _check(run: Run) -> Iterator[Finding]:
     for number, kernel, best in numbered(run):
         copies = kernel.source_facts.held_copies if kernel.source_facts else ()
         each = _elements(run, kernel, best)
@@ -106,5 +106,5 @@ RULE = Rule(
     "persistent reduction with float32 copies of half inputs",
     __doc__,
     explains=("PC104",),
-    of_run=check,
+    of_run=_check,
 )

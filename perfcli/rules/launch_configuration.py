@@ -39,7 +39,7 @@ from perfcli.rules.low_occupancy import GENERATED
 REMAINS = 0.1
 
 
-def check(run: Run) -> Iterator[Finding]:
+def _check(run: Run) -> Iterator[Finding]:
     for number, kernel, best in numbered(run):
         better = _better(kernel, best) if launches.spills_substantially(best) else None
         if better:
@@ -124,5 +124,5 @@ RULE = Rule(
     "launch configuration at fault rather than fusion",
     __doc__,
     explains=("PC101", "PC102"),
-    of_run=check,
+    of_run=_check,
 )

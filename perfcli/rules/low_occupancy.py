@@ -45,7 +45,7 @@ GENERATED = ("pointwise", "reduction", "persistent-reduction", "mix-order-reduct
 _BLOCKS = (("x", "XBLOCK"), ("y", "YBLOCK"), ("z", "ZBLOCK"))
 
 
-def check(run: Run) -> Iterator[Finding]:
+def _check(run: Run) -> Iterator[Finding]:
     for number, kernel, best in numbered(run):
         share = reachable(run, kernel)
         if share is not None and share < 1.0 and run.target is not None:
@@ -111,4 +111,4 @@ def _needed(target: Target, kernel: KernelFacts) -> int:
     return round(launches.needed_in_flight(target, kernel) or 0)
 
 
-RULE = Rule("PC104", "occupancy lost to registers or shared memory", __doc__, of_run=check)
+RULE = Rule("PC104", "occupancy lost to registers or shared memory", __doc__, of_run=_check)

@@ -44,7 +44,7 @@ pairs of CPU workers on one core of a shared 2-core AMD EPYC, 2026-11-21)."""
 RANDOM = "fixed_layout"
 
 
-def told(timing: Timing) -> bool:
+def _told(timing: Timing) -> bool:
     """Whether the step's verdict says that there is a difference."""
     return timing.step.verdict in ("slower", "faster")
 
@@ -106,7 +106,7 @@ def _addresses(comparison: Comparison, timing: Timing) -> Iterator[Finding]:
     random = [p.side for p in timing.prepared if p.machine.facts.get(RANDOM) is False]
     if not random or comparison.head.device != "cpu":
         return
-    small = told(timing) and abs((timing.step.ratio or 1.0) - 1) < ADDRESSES
+    small = _told(timing) and abs((timing.step.ratio or 1.0) - 1) < ADDRESSES
     yield doubt(
         "random addresses",
         "the system lays out memory at random: "
@@ -133,7 +133,7 @@ def _autotuned(_: Comparison, timing: Timing) -> Iterator[Finding]:
             evidence=tuple(differ[:NAMED]),
             advice="repeat with --fresh: where the winner changes from run to run, so does the "
             "time, and neither variant is to blame",
-            severity="warning" if told(timing) else "info",
+            severity="warning" if _told(timing) else "info",
             amount=len(differ),
             code=CODE,
         )
@@ -211,7 +211,7 @@ def _host(comparison: Comparison, timing: Timing) -> Iterator[Finding]:
         f"{what} {units.percent(min(shares))} of the step: the rest is the host's time, which "
         "kernels do not decide",
         advice=f"{graphed}measure a larger size",
-        severity="warning" if told(timing) else "info",
+        severity="warning" if _told(timing) else "info",
         code=CODE,
     )
 
@@ -274,7 +274,7 @@ def _unchecked(_: Comparison, timing: Timing) -> Iterator[Finding]:
 
 def _unexplained(comparison: Comparison, timing: Timing) -> Iterator[Finding]:
     left, change = timing.unexplained, timing.step.delta
-    if left is None or not change or not told(timing) or abs(left) <= UNEXPLAINED * abs(change):
+    if left is None or not change or not _told(timing) or abs(left) <= UNEXPLAINED * abs(change):
         return
     graph = "; --cuda-graph leaves both out" if comparison.head.device == "cuda" else ""
     yield doubt(
@@ -318,11 +318,11 @@ PARTS_DOUBTS: tuple[Callable[[Comparison, Timing], Iterator[Finding]], ...] = (
 )
 
 
-def check(comparison: Comparison) -> Iterator[Finding]:
+def _check(comparison: Comparison) -> Iterator[Finding]:
     timing = comparison.timing
     if timing is not None:
         for part in (*PARTS, *PARTS_DOUBTS):
             yield from part(comparison, timing)
 
 
-RULE = Rule(CODE, "doubts about the measurement", __doc__, of_comparison=check)
+RULE = Rule(CODE, "doubts about the measurement", __doc__, of_comparison=_check)

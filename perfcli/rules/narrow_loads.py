@@ -53,7 +53,7 @@ ITEMSIZE = {"bfloat16": 2, "float16": 2, "float32": 4}
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class _Rows:
     """How a kernel walks over the rows of a buffer, in elements."""
 
     length: int
@@ -73,7 +73,7 @@ class Rows:
         return math.gcd(WIDEST, elements * self.itemsize)
 
 
-def check(run: Run) -> Iterator[Finding]:
+def _check(run: Run) -> Iterator[Finding]:
     split_rows = {split.first: split.rows for split in splits(run)}
     for number, kernel in enumerate(run.kernels):
         if run.target is None or any(size.startswith("r") for size in kernel.dynamic_sizes):
@@ -86,21 +86,21 @@ def check(run: Run) -> Iterator[Finding]:
                 break
 
 
-def _rows(kernel: KernelFacts, buffer: Buffer, split_rows: int) -> Rows | None:
+def _rows(kernel: KernelFacts, buffer: Buffer, split_rows: int) -> _Rows | None:
     itemsize = ITEMSIZE.get(buffer.dtype)
     if itemsize is None:
         return None
     stride = row_stride(kernel, buffer)
     if stride is not None:
-        return Rows(reduced(kernel), stride, 1, itemsize)
+        return _Rows(reduced(kernel), stride, 1, itemsize)
     cut = chunked(kernel, buffer, split_rows)
     if cut is None:
         return None
     outer = [n for size, n in zip(buffer.shape[:-1], buffer.stride[:-1], strict=True) if size > 1]
-    return Rows(cut[0], outer[-1] if outer else cut[0], cut[1], itemsize)
+    return _Rows(cut[0], outer[-1] if outer else cut[0], cut[1], itemsize)
 
 
-def _is_narrow(kernel: KernelFacts, buffer: Buffer, rows: Rows) -> bool:
+def _is_narrow(kernel: KernelFacts, buffer: Buffer, rows: _Rows) -> bool:
     accesses = kernel.source_facts.accesses if kernel.source_facts else ()
     loads = sum(a.pointer == buffer.argument and a.kind == "load" for a in accesses)
     return (
@@ -113,7 +113,7 @@ def _is_narrow(kernel: KernelFacts, buffer: Buffer, rows: Rows) -> bool:
     )
 
 
-def _narrow_each(kernel: KernelFacts, candidate: Candidate, rows: Rows) -> int:
+def _narrow_each(kernel: KernelFacts, candidate: Candidate, rows: _Rows) -> int:
     """Load instructions for one load of the source, one for each ``unit`` bytes of a thread's
     elements; 0 where a thread has not even one such unit too many."""
     held = 1 << (reduced(kernel) - 1).bit_length()
@@ -126,7 +126,7 @@ def _narrow(candidate: Candidate, unit: int) -> int:
     return sum(n for bits, n in candidate.global_loads.items() if int(bits) <= 8 * unit)
 
 
-def _finding(number: int, kernel: KernelFacts, buffer: Buffer, rows: Rows) -> Finding:
+def _finding(number: int, kernel: KernelFacts, buffer: Buffer, rows: _Rows) -> Finding:
     best = kernel.best or kernel.candidates[0]
     widths = sorted(best.global_loads.items(), key=lambda item: -int(item[0]))
     return Finding(
@@ -147,7 +147,7 @@ def _finding(number: int, kernel: KernelFacts, buffer: Buffer, rows: Rows) -> Fi
     )
 
 
-def _wrong(rows: Rows) -> str:
+def _wrong(rows: _Rows) -> str:
     if rows.chunks > 1:
         return f"chunks of {units.count(rows.chunk)}, {rows.chunks} to a row, are"
     if _over(rows.length, rows):
@@ -155,7 +155,7 @@ def _wrong(rows: Rows) -> str:
     return f"rows {units.count(rows.stride)} elements apart start at"
 
 
-def _layout(rows: Rows) -> str:
+def _layout(rows: _Rows) -> str:
     length, stride = rows.length * rows.itemsize, rows.stride * rows.itemsize
     chunks = f" in {rows.chunks} chunks of {units.exact_bytes(rows.chunk * rows.itemsize)}"
     return (
@@ -164,7 +164,7 @@ def _layout(rows: Rows) -> str:
     )
 
 
-def _cause(rows: Rows) -> str:
+def _cause(rows: _Rows) -> str:
     """Where the loads start, and where their mask ends: each alone keeps them narrow."""
     part, starts = "rows", rows.stride
     if rows.chunks > 1:
@@ -177,12 +177,12 @@ def _cause(rows: Rows) -> str:
     )
 
 
-def _over(elements: int, rows: Rows) -> int:
+def _over(elements: int, rows: _Rows) -> int:
     """Bytes more than a multiple of 16."""
     return elements * rows.itemsize % WIDEST
 
 
-def _advice(rows: Rows) -> str:
+def _advice(rows: _Rows) -> str:
     """One size: the multiple of ``GOOD`` elements, and the smallest whose loads are wide."""
     what = "the stride" if rows.chunks == 1 and not _over(rows.length, rows) else "rows"
     wrong = rows.stride if what == "the stride" else rows.length
@@ -195,8 +195,8 @@ def _advice(rows: Rows) -> str:
     return text
 
 
-def _times(elements: int, rows: Rows) -> str:
+def _times(elements: int, rows: _Rows) -> str:
     return f"{rows.chunks} × {elements}" if rows.chunks > 1 else str(elements)
 
 
-RULE = Rule("PC204", "narrow loads", __doc__, of_run=check)
+RULE = Rule("PC204", "narrow loads", __doc__, of_run=_check)

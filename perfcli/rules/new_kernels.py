@@ -22,7 +22,7 @@ from perfcli.rules._evidence.kernel_names import against_a_baseline, groups, lis
 from perfcli.rules._evidence.words import origin_of
 
 
-def check(comparison: Comparison) -> Iterator[Finding]:
+def _check(comparison: Comparison) -> Iterator[Finding]:
     indices = [index for group in groups(comparison, "new") for index in group.match.head]
     if not indices or not against_a_baseline(comparison):
         return
@@ -40,4 +40,4 @@ def check(comparison: Comparison) -> Iterator[Finding]:
     )
 
 
-RULE = Rule("PC801", "new kernels", __doc__, of_comparison=check)
+RULE = Rule("PC801", "new kernels", __doc__, of_comparison=_check)

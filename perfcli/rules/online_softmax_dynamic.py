@@ -32,7 +32,7 @@ from perfcli.rules._evidence.whole_reads import in_flight, reduced
 from perfcli.rules._evidence.words import origin_of, torch_version
 
 
-def check(run: Run) -> Iterator[Finding]:
+def _check(run: Run) -> Iterator[Finding]:
     for softmax in taken_apart(run):
         sweeps = sum(_sweeps(run.kernels[n], softmax) for n in softmax.sweeping)
         if softmax.dynamic and sweeps > 1:
@@ -96,5 +96,5 @@ RULE = Rule(
     "online softmax lost to a dynamic dimension",
     __doc__,
     explains=("PC203",),
-    of_run=check,
+    of_run=_check,
 )

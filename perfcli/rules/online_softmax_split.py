@@ -33,7 +33,7 @@ from perfcli.rules._evidence.words import origin_of, torch_version
 LONGEST_UNSPLIT = 8192
 
 
-def check(run: Run) -> Iterator[Finding]:
+def _check(run: Run) -> Iterator[Finding]:
     for softmax in taken_apart(run):
         if len(softmax.sweeping) > 1 and not softmax.dynamic:
             yield _finding(run, softmax)
@@ -98,4 +98,4 @@ def _cures(run: Run, softmax: Softmax) -> tuple[Cure, ...]:
     return (Cure({"split_reductions": False}, why),) if whole < split else ()
 
 
-RULE = Rule("PC201", "online softmax lost to a split", __doc__, explains=("PC203",), of_run=check)
+RULE = Rule("PC201", "online softmax lost to a split", __doc__, explains=("PC203",), of_run=_check)

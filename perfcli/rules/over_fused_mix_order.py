@@ -41,7 +41,7 @@ from perfcli.rules._evidence.words import numbered, origin_of
 from perfcli.rules.low_occupancy import reachable
 
 
-def check(run: Run) -> Iterator[Finding]:
+def _check(run: Run) -> Iterator[Finding]:
     for number, kernel, best in numbered(run):
         reads = launches.buffers_read(kernel) or 0
         if kernel.kind != "mix-order-reduction" or reads <= launches.MAX_READS_DEFAULT:
@@ -89,5 +89,5 @@ RULE = Rule(
     "over-fused mix-order kernel",
     __doc__,
     explains=("PC101", "PC102", "PC104"),
-    of_run=check,
+    of_run=_check,
 )

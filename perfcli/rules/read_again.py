@@ -35,7 +35,7 @@ LONGEST_PERSISTENT = 1024
 Again = list[tuple[Buffer, int]]
 
 
-def check(run: Run) -> Iterator[Finding]:
+def _check(run: Run) -> Iterator[Finding]:
     for number, kernel in enumerate(run.kernels):
         again = _read_again(kernel)
         extra = (kernel.bytes_swept or 0) - (kernel.bytes_moved or 0)
@@ -118,4 +118,4 @@ def _cached(held: int | None, l2: int) -> Iterator[str]:
         yield f"{units.size(held)} of it are in use at once, {fits} the L2 cache's {units.size(l2)}"
 
 
-RULE = Rule("PC203", "input read again", __doc__, of_run=check)
+RULE = Rule("PC203", "input read again", __doc__, of_run=_check)

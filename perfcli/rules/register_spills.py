@@ -27,7 +27,7 @@ from perfcli.rules._evidence import launches
 from perfcli.rules._evidence.words import numbered, origin_of
 
 
-def check(run: Run) -> Iterator[Finding]:
+def _check(run: Run) -> Iterator[Finding]:
     for number, kernel, best in numbered(run):
         untouched = best.local_loads == 0 and best.local_stores == 0
         if best.spilled_words and not untouched:
@@ -70,4 +70,4 @@ def worst_lines(candidate: Candidate) -> list[str]:
     return worst[:3]
 
 
-RULE = Rule("PC101", "register spills", __doc__, of_run=check)
+RULE = Rule("PC101", "register spills", __doc__, of_run=_check)

@@ -22,7 +22,7 @@ from perfcli.rules._evidence.kernel_names import NAMED, against_a_baseline
 from perfcli.rules._evidence.words import origin_of
 
 
-def check(comparison: Comparison) -> Iterator[Finding]:
+def _check(comparison: Comparison) -> Iterator[Finding]:
     if not against_a_baseline(comparison):
         return
     head = comparison.head.kernels
@@ -60,4 +60,4 @@ def _differing_names(comparison: Comparison) -> tuple[Counter[str], Counter[str]
     return base - head, head - base
 
 
-RULE = Rule("PC803", "renamed kernels", __doc__, of_comparison=check)
+RULE = Rule("PC803", "renamed kernels", __doc__, of_comparison=_check)

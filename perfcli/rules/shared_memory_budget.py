@@ -33,7 +33,7 @@ RETRIES = "triton.dynamic_disable_pipelining"
 _OUT = re.compile(r"out of resource|OutOfResources", re.IGNORECASE)
 
 
-def check(run: Run) -> Iterator[Finding]:
+def _check(run: Run) -> Iterator[Finding]:
     limit = run.target.shared_bytes_per_block_optin if run.target else None
     for number, kernel in enumerate(run.kernels):
         if not limit or not kernel.candidates or not kernel.launches:
@@ -129,4 +129,4 @@ def _cures(run: Run, kernel: KernelFacts, retried: bool) -> tuple[Cure, ...]:
     return (cure, *smaller) if stages else smaller
 
 
-RULE = Rule("PC105", "shared-memory budget exceeded or only just met", __doc__, of_run=check)
+RULE = Rule("PC105", "shared-memory budget exceeded or only just met", __doc__, of_run=_check)

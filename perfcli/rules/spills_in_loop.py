@@ -24,7 +24,7 @@ from perfcli.rules._evidence.words import numbered, origin_of
 from perfcli.rules.register_spills import worst_lines
 
 
-def check(run: Run) -> Iterator[Finding]:
+def _check(run: Run) -> Iterator[Finding]:
     for number, kernel, best in numbered(run):
         if launches.spills_substantially(best) and _in_loops(best):
             yield _finding(number, kernel, best)
@@ -56,4 +56,4 @@ def _finding(number: int, kernel: KernelFacts, best: Candidate) -> Finding:
     )
 
 
-RULE = Rule("PC102", "spills inside a loop", __doc__, of_run=check)
+RULE = Rule("PC102", "spills inside a loop", __doc__, of_run=_check)

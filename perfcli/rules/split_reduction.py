@@ -42,7 +42,7 @@ from perfcli.rules._evidence.words import origin_of
 NOTICEABLE = 1.1
 
 
-def check(comparison: Comparison) -> Iterator[Finding]:
+def _check(comparison: Comparison) -> Iterator[Finding]:
     base, head = comparison.base, comparison.head
     for split, number, ours, theirs in _one_sided(base, head):
         after, before = _in_one_stage(head, number, theirs), _in_two_stages(base, ours, theirs)
@@ -161,4 +161,4 @@ def _split_off(head: Run) -> tuple[Cure, ...]:
     return ()
 
 
-RULE = Rule("PC205", "split reduction", __doc__, of_comparison=check)
+RULE = Rule("PC205", "split reduction", __doc__, of_comparison=_check)

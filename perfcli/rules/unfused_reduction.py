@@ -46,7 +46,7 @@ ANY_RATIO_SINCE = (2, 15)
 MAX_FUSION_SIZE = 64
 
 
-def check(run: Run) -> Iterator[Finding]:
+def _check(run: Run) -> Iterator[Finding]:
     done: set[int] = set()
     for one in range(len(run.kernels)):
         for two in _same_readers(run, one):
@@ -147,4 +147,4 @@ def _finding(run: Run, one: int, two: int, options: dict[str, OptionValue]) -> F
     )
 
 
-RULE = Rule("PC206", "reduction kept from fusing", __doc__, of_run=check)
+RULE = Rule("PC206", "reduction kept from fusing", __doc__, of_run=_check)

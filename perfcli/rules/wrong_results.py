@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from perfcli.model import Comparison, Finding, Rule
 
 
-def check(comparison: Comparison) -> Iterator[Finding]:
+def _check(comparison: Comparison) -> Iterator[Finding]:
     wrong = comparison.wrong
     if wrong is not None:
         yield Finding(
@@ -33,4 +33,4 @@ def check(comparison: Comparison) -> Iterator[Finding]:
         )
 
 
-RULE = Rule("PC903", "wrong results", __doc__, of_comparison=check)
+RULE = Rule("PC903", "wrong results", __doc__, of_comparison=_check)

@@ -12,7 +12,7 @@ from perfcli.search.ledger import Code, Ledger
 from perfcli.search.question import Answer, K, Question, Search, Stopped, T
 
 
-class Oracle(Protocol[K]):
+class _Oracle(Protocol[K]):
     """The test, in two steps, as compiling is what can be done for several sets at once."""
 
     def compile(
@@ -33,7 +33,7 @@ Stop = Callable[[Ledger[K]], str]
 Watch = Callable[[Question[K], Answer | None], None]
 
 
-def max_runs(most: int) -> Stop[K]:
+def _max_runs(most: int) -> Stop[K]:
     """Stops once ``most`` sets were compiled, or classes were judged ``most`` times. What is known
     is free; of sets that are compiled at once the last ones may exceed it."""
     reason = f"after {most} runs (--max-runs)"
@@ -51,7 +51,7 @@ Width = Callable[[Question[K]], int]
 
 def drive(
     search: Search[K, T],
-    oracle: Oracle[K],
+    oracle: _Oracle[K],
     ledger: Ledger[K],
     *,
     width: int | Width[K] = 1,
@@ -94,7 +94,7 @@ def _send(search: Search[K, T], answer: Answer) -> Callable[[], Question[K]]:
 
 @dataclass(slots=True)
 class _Drive(Generic[K]):
-    oracle: Oracle[K]
+    oracle: _Oracle[K]
     ledger: Ledger[K]
     width: int | Width[K]
     stops: Sequence[Stop[K]]

@@ -87,7 +87,7 @@ def search_integer(good: int, bad: int) -> Search[Value, Flip]:
     return _search(abs(bad - good), lambda place: good + step * place)
 
 
-def search_list(values: Sequence[Value]) -> Search[Value, Flip]:
+def _search_list(values: Sequence[Value]) -> Search[Value, Flip]:
     """``values`` in their order, the good end first. Exact; at most ceil(log2(n - 1)) tests and the
     two ends."""
     if len(set(values)) != len(values):

@@ -46,13 +46,15 @@ def find(
     if stored is not None:
         known.append(stored)
     controls = [control for control in controls if control.base]
-    known.append((common_bias(controls), f"{len(controls)} identical kernels on both sides, today"))
+    known.append(
+        (_common_bias(controls), f"{len(controls)} identical kernels on both sides, today")
+    )
     relative, source = max(known, key=lambda k: k[0])
-    kernel = max(relative, single_bias(controls))
+    kernel = max(relative, _single_bias(controls))
     return Floor(relative, source, kernel, margin=ASSUMED[device])
 
 
-def common_bias(controls: Sequence[Series]) -> float:
+def _common_bias(controls: Sequence[Series]) -> float:
     """The relative difference that all controls share, if it is one; else 0. In the rounds that
     all of those have that have times at all."""
     controls = in_common(controls)
@@ -64,7 +66,7 @@ def common_bias(controls: Sequence[Series]) -> float:
     return _proven(Series((1.0,) * len(medians), tuple(medians), controls[0].processes))
 
 
-def single_bias(controls: Sequence[Series]) -> float:
+def _single_bias(controls: Sequence[Series]) -> float:
     """The relative difference that one control in twenty exceeds; 0 where they are too few."""
     count = len(controls)
     if count < FOR_KERNEL:

@@ -78,7 +78,7 @@ class Side:
 def side(name: SideName, measurement: Measurement, run: Run) -> Side:
     """Every launch of this side's processes, joined."""
     workers = [p for p in measurement.prepared if p.side == name]
-    parts = {p.process: join(p.launches, run.kernels) for p in workers}
+    parts = {p.process: _join(p.launches, run.kernels) for p in workers}
     places: dict[int, dict[Part, list[int]]] = {process: defaultdict(list) for process in parts}
     for process, joined in parts.items():
         for slot, part in enumerate(joined):
@@ -86,7 +86,7 @@ def side(name: SideName, measurement: Measurement, run: Run) -> Side:
     return Side(name, {p.process: p.launches for p in workers}, parts, places)
 
 
-def join(launches: Sequence[MeasuredLaunch], kernels: Sequence[KernelFacts]) -> tuple[Part, ...]:
+def _join(launches: Sequence[MeasuredLaunch], kernels: Sequence[KernelFacts]) -> tuple[Part, ...]:
     """By graph and name, else by source; of kernels with one source each gets as many launches as
     its facts announce. The rest goes by operator, or by its own name."""
     named = {(k.graph, k.name): i for i, k in enumerate(kernels)}
@@ -102,7 +102,7 @@ def join(launches: Sequence[MeasuredLaunch], kernels: Sequence[KernelFacts]) -> 
             found = _by_source(launch, kernels, left)
             if found is not None:
                 left[found] -= 1
-            parts[place] = operator(launch.name) if found is None else found
+            parts[place] = _operator(launch.name) if found is None else found
     return tuple(p for p in parts if p is not None)
 
 
@@ -115,7 +115,7 @@ def _by_source(
     return next((i for i in alike if left[i] > 0), None)
 
 
-def operator(name: str) -> str:
+def _operator(name: str) -> str:
     """``aten::mm`` of ``aten::mm sm90_xmma_gemm…``: its kernel may be another on each side."""
     first = name.partition(" ")[0]
     return first if "::" in first else name

@@ -41,7 +41,7 @@ def all_parts(
     return [
         replace(
             _timed(i, _name(g, runs), g.match.base, g.match.head, rounds, sides),
-            control=is_control(g, runs, sides, on_gpu=on_gpu),
+            control=_is_control(g, runs, sides, on_gpu=on_gpu),
         )
         for i, g in enumerate(groups)
     ] + [
@@ -87,7 +87,7 @@ def _where(name: str, side: Side) -> tuple[Part, ...]:
     return (name,) if name in side.others() else ()
 
 
-def is_control(
+def _is_control(
     group: KernelGroup, runs: tuple[Run, Run], sides: tuple[Side, Side], *, on_gpu: bool
 ) -> bool:
     """Whether both sides run the same machine code here: same binaries (same sources where a

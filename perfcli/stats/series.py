@@ -29,7 +29,7 @@ CALM_ROUNDS = 20
 CALM_SHARE = 0.25
 
 
-def calm(rounds: Sequence[Round]) -> Sequence[Round]:
+def _calm(rounds: Sequence[Round]) -> Sequence[Round]:
     """Those in which each side had a step that nothing interrupted, if they are enough: at least
     20 and a quarter. Whether a step is interrupted is decided by what else runs, for both sides
     alike."""
@@ -40,7 +40,7 @@ def calm(rounds: Sequence[Round]) -> Sequence[Round]:
 def of_steps(rounds: Iterable[Round], *, wall: bool = False) -> Series:
     """The calm rounds of kind ``step``: a turn's value is the median of its steps."""
     return join(
-        calm([r for r in rounds if r.kind == "step"]),
+        _calm([r for r in rounds if r.kind == "step"]),
         lambda r: paired.turn_value(r.base, wall=wall),
         lambda r: paired.turn_value(r.head, wall=wall),
     )

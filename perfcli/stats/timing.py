@@ -24,7 +24,7 @@ from perfcli.stats.parts import Timed
 LEVEL = 0.05
 
 
-def adjusted(p_values: Sequence[float | None]) -> list[float | None]:
+def _adjusted(p_values: Sequence[float | None]) -> list[float | None]:
     """Benjamini and Hochberg's adjusted p values (``scipy.stats.false_discovery_control``); those
     that are None stay None and do not count."""
     known = [p for p in p_values if p is not None]
@@ -36,14 +36,14 @@ def adjusted(p_values: Sequence[float | None]) -> list[float | None]:
     return [None if p is None else float(next(found)) for p in p_values]
 
 
-def among(changes: Sequence[TimeChange]) -> list[TimeChange]:
+def _among(changes: Sequence[TimeChange]) -> list[TimeChange]:
     """The same changes; slower or faster becomes unsure where it may be one of the false finds
     that so many tests make. The values stay as they are."""
     return [
         change
         if change.verdict not in ("slower", "faster") or (p is not None and p <= LEVEL)
         else replace(change, verdict="unsure", why=f"may be chance among {len(changes)} kernels")
-        for change, p in zip(changes, adjusted([c.p for c in changes]), strict=True)
+        for change, p in zip(changes, _adjusted([c.p for c in changes]), strict=True)
     ]
 
 
@@ -56,16 +56,16 @@ AVERAGED = (
 )
 
 
-def of_sides(rounds: Iterable[Round]) -> dict[str, DeviceState]:
+def _of_sides(rounds: Iterable[Round]) -> dict[str, DeviceState]:
     """``base`` and ``head``: means over the turns that were sampled, throttle reasons united; a
     side that never was sampled is not there."""
     made = list(rounds)
     sides = {"base": [r.base.state for r in made], "head": [r.head.state for r in made]}
     sampled = {name: [s for s in states if s is not None] for name, states in sides.items()}
-    return {name: average(states) for name, states in sampled.items() if states}
+    return {name: _average(states) for name, states in sampled.items() if states}
 
 
-def average(states: Sequence[DeviceState]) -> DeviceState:
+def _average(states: Sequence[DeviceState]) -> DeviceState:
     """Mean of each value over the states that know it."""
     means: dict[str, Any] = {}
     for name in AVERAGED:
@@ -94,7 +94,7 @@ def derive(
     step = verdict.of_step(steps, seconds, found)
     profiled, incomplete = parts.profiled(measurement, sides)
     total = verdict.change(parts.total(profiled, sides), found.relative) if profiled else None
-    changes = among([t.change(found.kernel) for t in timed])
+    changes = _among([t.change(found.kernel) for t in timed])
     workers = tuple(p for p in (measurement.of("base"), measurement.of("head")) if p is not None)
     return Timing(
         step=step,
@@ -113,7 +113,7 @@ def derive(
         stopped=measurement.stopped,
         measurement=measurement.id,
         joined=joining.counted(workers, [s for s in sides if s.parts]),
-        states=of_sides(measurement.rounds),
+        states=_of_sides(measurement.rounds),
         notes=(*measurement.notes, *_dropped(steps.dropped, incomplete)),
     )
 
@@ -152,7 +152,7 @@ def _group(
         change=change,
         control=timed.control,
         share_of_step=of_base if timed.base else _over(change.head, total.head if total else None),
-        share_of_change=_over(added(change), step.delta) if told_apart else None,
+        share_of_change=_over(_added(change), step.delta) if told_apart else None,
         base_bandwidth=_bandwidth(timed.base, change.base, runs[0]),
         head_bandwidth=head,
         peak_share=_over(head, target.bandwidth if target else None),
@@ -160,7 +160,7 @@ def _group(
     )
 
 
-def added(change: TimeChange) -> float | None:
+def _added(change: TimeChange) -> float | None:
     """Seconds per step that head takes more; all of it for what only one side has."""
     if change.base is None or change.head is None:
         return change.head if change.head is not None else -change.base if change.base else None
@@ -169,7 +169,7 @@ def added(change: TimeChange) -> float | None:
 
 def _unexplained(step: TimeChange, changes: Iterable[TimeChange]) -> float | None:
     """The step's change less that of its parts; None where any of them is not known."""
-    each = [added(change) for change in changes]
+    each = [_added(change) for change in changes]
     known = [seconds for seconds in each if seconds is not None]
     if step.delta is None or not each or len(known) < len(each):
         return None

@@ -25,7 +25,7 @@ def change(series: Series, floor: float, margin: float | None = None) -> TimeCha
     """Both sides' seconds, the ratio with its 95 % interval, p and verdict. ``floor`` and
     ``margin`` (None: the floor) are relative (0.01: one percent)."""
     shown, deciding = (hierarchy.estimate(series, c) for c in (SHOWN, DECIDING))
-    verdict, why = decide(shown, deciding, floor, margin)
+    verdict, why = _decide(shown, deciding, floor, margin)
     base, head = _agreeing(series, shown.ratio)
     return TimeChange(
         base=base,
@@ -55,10 +55,10 @@ def _agreeing(series: Series, ratio: float | None) -> tuple[float | None, float 
 
 def of_step(series: Series, seconds: float, floor: Floor) -> TimeChange:
     """``change`` of a step that was measured for so long; see ``after``."""
-    return after(seconds, change(series, floor.relative, floor.margin))
+    return _after(seconds, change(series, floor.relative, floor.margin))
 
 
-def after(seconds: float, found: TimeChange) -> TimeChange:
+def _after(seconds: float, found: TimeChange) -> TimeChange:
     """The change as it is, or unsure where it was measured for less than a second."""
     if seconds >= stopping.LEAST_SECONDS or found.verdict == "unsure":
         return found
@@ -66,7 +66,7 @@ def after(seconds: float, found: TimeChange) -> TimeChange:
     return replace(found, verdict="unsure", why=why)
 
 
-def decide(
+def _decide(
     shown: Estimate, deciding: Estimate, floor: float, margin: float | None = None
 ) -> tuple[TimeVerdict, str]:
     """The verdict, and why it is unsure (else an empty text)."""

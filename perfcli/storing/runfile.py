@@ -107,7 +107,7 @@ def read_blobs(path: Path) -> dict[BlobId, str]:
     return _decode(_open(path).blobs, dict[str, str], path)
 
 
-def header_of(run: Run) -> Header:
+def _header_of(run: Run) -> Header:
     spilled = [k.spilled_words for k in run.kernels if k.spilled_words is not None]
     return Header(
         id=run.id,
@@ -141,7 +141,7 @@ def read_header(path: Path) -> Header:
 
 def _write_lines(bundle: Bundle, file: BinaryIO) -> None:
     encode = msgspec.json.encode
-    opening = {"perfcli": KIND, "format": FORMAT, "header": header_of(bundle.run)}
+    opening = {"perfcli": KIND, "format": FORMAT, "header": _header_of(bundle.run)}
     file.write(encode(opening)[:-1] + b',\n"run":')
     file.write(encode(bundle.run) + b',\n"blobs":{')
     for number, (name, packed) in enumerate(sorted(bundle.blobs.items())):

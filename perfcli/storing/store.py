@@ -25,7 +25,6 @@ from perfcli.storing.runfile import (
 __all__ = [
     "FOLDER",
     "Header",
-    "StoredRun",
     "cannot_write",
     "find",
     "keep_out_of_commits",
@@ -44,7 +43,7 @@ FOLDER = Path(".perfcli") / "runs"
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
-class StoredRun(msgspec.Struct, frozen=True):
+class _StoredRun(msgspec.Struct, frozen=True):
     """A header and the file that it was read from."""
 
     path: Path
@@ -74,13 +73,13 @@ def keep_out_of_commits(folder: Path) -> None:
             ignore.write_text("*\n")
 
 
-def runs(folder: Path = FOLDER) -> list[StoredRun]:
+def runs(folder: Path = FOLDER) -> list[_StoredRun]:
     """All readable runs of the store, oldest first. The files themselves are the index, so
     nothing goes stale when others write or delete at the same time."""
     return sorted(_headers(folder), key=lambda stored: (stored.header.created, stored.header.id))
 
 
-def find(fingerprint: str, folder: Path = FOLDER) -> StoredRun | None:
+def find(fingerprint: str, folder: Path = FOLDER) -> _StoredRun | None:
     """The newest run with this fingerprint."""
     found = [stored for stored in runs(folder) if stored.header.fingerprint == fingerprint]
     return found[-1] if found else None
@@ -110,9 +109,9 @@ def _names(folder: Path) -> list[str]:
         return []
 
 
-def _headers(folder: Path) -> Iterator[StoredRun]:
+def _headers(folder: Path) -> Iterator[_StoredRun]:
     for name in _names(folder):
         path = folder / f"{name}.json"
         # Skipped, not reported: a listing must survive a foreign, newer or vanished file.
         with suppress(OSError, msgspec.DecodeError, PerfcliError):
-            yield StoredRun(path, read_header(path))
+            yield _StoredRun(path, read_header(path))

@@ -50,13 +50,13 @@ class Answer:
         return "; ".join(filter(None, (self.plan.why, self.plan.instead_of)))
 
 
-def run_of(base: Run, answers: Sequence[Answer]) -> Bundle:
+def _run_of(base: Run, answers: Sequence[Answer]) -> Bundle:
     """The base's question answered by these kernels, without an id. They get the base's FX nodes,
     those of the whole graph: a family computes all of it."""
     blobs: dict[str, str] = {}
     kernels: list[KernelFacts] = []
     for answer in answers:
-        graph = graph_of(base, answer.asked.backward)
+        graph = _graph_of(base, answer.asked.backward)
         kernels += _kernels(base, answer, graph.name, blobs)
     used = {kernel.graph for kernel in kernels}
     run = replace(
@@ -80,7 +80,7 @@ def run_of(base: Run, answers: Sequence[Answer]) -> Bundle:
     return Bundle(run, blobs)
 
 
-def graph_of(run: Run, backward: bool) -> GraphFacts:
+def _graph_of(run: Run, backward: bool) -> GraphFacts:
     """The first graph of this direction; where there is none, one that nobody compiled."""
     for graph in run.graphs:
         if (graph.direction == "backward") == backward:

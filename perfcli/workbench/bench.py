@@ -17,9 +17,9 @@ from perfcli.model.kernel_work import BenchAsk, Benched, BenchRequest, Contender
 from perfcli.names import public, suggestion
 from perfcli.workbench import bench_view
 from perfcli.workbench import bench_view as view
-from perfcli.workbench.problems import named, problems, variant_of
+from perfcli.workbench.problems import _problems, _variant_of, named
 from perfcli.workbench.request import Asked
-from perfcli.workbench.scores import Score, scored
+from perfcli.workbench.scores import Score, _scored
 from perfcli.worker.roles import KernelWorker, Progress
 
 ROUNDS, BUDGET_SECONDS = 40, 10.0
@@ -27,7 +27,7 @@ OTHERS = ("eager", *MODES, *PEERS)
 OURS = "ours"
 
 
-def run(
+def _run(
     families: Mapping[str, KernelFamily],
     target: Target,
     asked: Asked,
@@ -49,9 +49,9 @@ def run(
                     failures.append(f"{named(ask.problem)}: {error}")
                     notes.warn(failures[-1])
                     continue
-                scores.append(scored(public(family.name), benched, ask.contenders))
+                scores.append(_scored(public(family.name), benched, ask.contenders))
                 if not asked.quiet:
-                    output.show(view.problem(scores[-1]), asked.json)
+                    output.show(view._problem(scores[-1]), asked.json)
     except KeyboardInterrupt:
         interrupted = True
     _finish(scores, failures, asked, seed)
@@ -67,13 +67,13 @@ def run(
 
 def _finish(scores: Sequence[Score], failures: Sequence[str], asked: Asked, seed: int) -> None:
     if scores:
-        output.show(view.summary(scores), asked.json)
+        output.show(view._summary(scores), asked.json)
         if asked.svg is not None:
-            output.write_text(bench_view.svg(scores), asked.svg)
+            output.write_text(bench_view._svg(scores), asked.svg)
     fields: dict[str, Any] = {
         "seed": seed,
         "machine": scores[0].benched.machine if scores else None,
-        "problems": [view.document(score) for score in scores],
+        "problems": [view._document(score) for score in scores],
         "failures": failures,
     }
     output.write_document("kernels-bench", fields, asked.json)
@@ -99,7 +99,7 @@ def _asks(family: KernelFamily, target: Target, asked: Asked) -> list[BenchAsk]:
     others = _others(asked.against)
     rounds, budget = asked.rounds or ROUNDS, asked.budget or BUDGET_SECONDS
     asks = []
-    for problem in problems(family, asked.params):
+    for problem in _problems(family, asked.params):
         contenders = _contenders(family, problem, target, asked, others)  # may refuse the problem
         asks.append(BenchAsk(problem, family.moved_bytes(problem), contenders, rounds, budget))
     return asks
@@ -125,7 +125,7 @@ def _contenders(
     asked: Asked,
     others: Sequence[str],
 ) -> tuple[Contender, ...]:
-    chosen = family.plan(problem, target, variant_of(family, asked.variant))
+    chosen = family.plan(problem, target, _variant_of(family, asked.variant))
     plans: dict[str, LaunchPlan] = {OURS: chosen}
     if asked.all_variants:
         for variant in family.variants:

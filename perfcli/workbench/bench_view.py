@@ -19,7 +19,7 @@ BAR_CELLS = 20
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
-def problem(score: Score) -> RenderableType:
+def _problem(score: Score) -> RenderableType:
     """A bar for each contender, the fastest first; then what was not timed, and doubts."""
     from rich.console import Group
     from rich.table import Table
@@ -33,13 +33,13 @@ def problem(score: Score) -> RenderableType:
     table = Table.grid(padding=(0, 2, 0, 0))
     for justify in ("left", "right", "right", "right", "left", "left"):
         table.add_column(justify=justify, no_wrap=True)
-    for entry in ordered(score):
+    for entry in _ordered(score):
         table.add_row(*(Text(cell, style=_style(entry)) for cell in _cells(entry)))
-    notes = [Text(line, style="yellow", overflow="fold") for line in remarks(score)]
+    notes = [Text(line, style="yellow", overflow="fold") for line in _remarks(score)]
     return Group(Text(""), Text(title, style="bold"), table, *notes)
 
 
-def ordered(score: Score) -> list[Entry]:
+def _ordered(score: Score) -> list[Entry]:
     """The copy, then those that were timed, the fastest first."""
     timed = [entry for entry in score.entries if entry.median is not None]
     return sorted(timed, key=lambda e: (e.name != COPY, e.median.value if e.median else 0.0))
@@ -84,7 +84,7 @@ def bar(share: float | None, cells: int = BAR_CELLS) -> str:
     return "█" * (eighths // 8) + part + ("+" if share > 1.0 else "")
 
 
-def remarks(score: Score) -> Iterator[str]:
+def _remarks(score: Score) -> Iterator[str]:
     """Who was not timed and why, who is outside tolerance, which variant was taken instead."""
     for entry in score.entries:
         if entry.timed.error:
@@ -97,7 +97,7 @@ def remarks(score: Score) -> Iterator[str]:
         yield f"{OURS}: {score.ours.plan.why}"
 
 
-def summary(scores: Sequence[Score]) -> RenderableType:
+def _summary(scores: Sequence[Score]) -> RenderableType:
     """A row for each problem: ours, its share of the copy, and the best of the others."""
     from rich import box
     from rich.console import Group
@@ -109,7 +109,7 @@ def summary(scores: Sequence[Score]) -> RenderableType:
     for title in ("ours", "of copy", "best other", "ours is faster by"):
         table.add_column(title, justify="right", no_wrap=True)
     for score in scores:
-        table.add_row(*map(Text, row(score)))
+        table.add_row(*map(Text, _row(score)))
     machine = scores[0].benched.machine
     versions = [f"torch {machine.torch}", f"triton {machine.triton}"]
     versions += [f"driver {machine.driver}"] if machine.driver else []
@@ -125,7 +125,7 @@ def summary(scores: Sequence[Score]) -> RenderableType:
     )
 
 
-def row(score: Score) -> tuple[str, ...]:
+def _row(score: Score) -> tuple[str, ...]:
     ours, best = score.ours, score.best_other
     against = score.against_best
     return (
@@ -137,7 +137,7 @@ def row(score: Score) -> tuple[str, ...]:
     )
 
 
-def document(score: Score) -> dict[str, Any]:
+def _document(score: Score) -> dict[str, Any]:
     """One problem as JSON, raw seconds included."""
     benched = score.benched
     return {
@@ -171,9 +171,9 @@ MOST = 1.1
 _COLOURS = {OURS: "#1b6ac9", "variant": "#8fb8e8", "other": "#9a9a9a"}
 
 
-def svg(scores: Sequence[Score]) -> str:
+def _svg(scores: Sequence[Score]) -> str:
     """Stands alone; texts are those of the terminal."""
-    groups = [(score, [e for e in ordered(score) if e.name != COPY]) for score in scores]
+    groups = [(score, [e for e in _ordered(score) if e.name != COPY]) for score in scores]
     height = TOP + sum(GAP + LINE * len(entries) for _, entries in groups) + 20
     machine = scores[0].benched.machine
     title = f"Share of a copy of as many bytes · {machine.device}, torch {machine.torch}"

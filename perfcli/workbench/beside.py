@@ -28,11 +28,11 @@ from perfcli.model import (
 from perfcli.model.kernel_work import BenchAsk, Benched, BenchRequest, Contender, DescribeRequest
 from perfcli.stats.median import median
 from perfcli.workbench import facts as _kernels_facts
-from perfcli.workbench.as_run import Answer, run_of
+from perfcli.workbench.as_run import Answer, _run_of
 from perfcli.workbench.bench import BUDGET_SECONDS, OURS, ROUNDS
 from perfcli.workbench.problems import named
 from perfcli.workbench.request import Asked as KernelOptions
-from perfcli.workbench.request import opened_worker
+from perfcli.workbench.request import _opened_worker
 from perfcli.worker.roles import KernelWorker, Progress
 from perfcli.workflow import obtain as _obtain
 from perfcli.workflow.obtain import How, Obtained, fake_plan
@@ -46,7 +46,7 @@ FITTING = ("--budget", "--seed")
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class _Measured:
     """Whether both are timed, and how."""
 
     untimed: str
@@ -56,7 +56,7 @@ class Measured:
     seed: int
 
 
-def settle(question: Question, side: Side, asked: Asked, how: How) -> Measured:
+def _settle(question: Question, side: Side, asked: Asked, how: How) -> _Measured:
     """Raises PerfcliError for options that say nothing to this measurement."""
     others = [name for name in asked.typed if name not in FITTING]
     if others:
@@ -68,7 +68,7 @@ def settle(question: Question, side: Side, asked: Asked, how: How) -> Measured:
     if untimed:
         asked.refuse(untimed)
     seed = secrets.randbelow(2**31) if asked.seed is None else asked.seed
-    return Measured(untimed, asked.budget or BUDGET_SECONDS, seed)
+    return _Measured(untimed, asked.budget or BUDGET_SECONDS, seed)
 
 
 def _untimed(question: Question, side: Side, asked: Asked, how: How) -> str:
@@ -85,8 +85,8 @@ def _untimed(question: Question, side: Side, asked: Asked, how: How) -> str:
     return ""
 
 
-def race(
-    answers: Sequence[Answer], how: Measured, worker: KernelWorker, notes: Notes
+def _race(
+    answers: Sequence[Answer], how: _Measured, worker: KernelWorker, notes: Notes
 ) -> tuple[Raced, ...]:
     """A race for each problem; what fails is told and left out."""
     if how.untimed:
@@ -101,7 +101,9 @@ def race(
     return tuple(found)
 
 
-def _timed(answer: Answer, name: str, how: Measured, worker: KernelWorker, notes: Notes) -> Benched:
+def _timed(
+    answer: Answer, name: str, how: _Measured, worker: KernelWorker, notes: Notes
+) -> Benched:
     problem = answer.asked.problem
     contenders = (Contender(COPY), Contender(OURS, answer.plan), Contender(INDUCTOR))
     ask = BenchAsk(problem, answer.family.moved_bytes(problem), contenders, ROUNDS, how.budget)
@@ -130,7 +132,7 @@ def _of(name: str, benched: Benched) -> Raced:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class _Planned:
     """One problem of the scenario, and how its family computes it."""
 
     asked: ScenarioProblem
@@ -159,18 +161,18 @@ def of_scenario(question: Question, side: Side, how: How, asked: Asked, notes: N
         CompileFailed: Triton refuses one of them.
     """
     scenario = _scenario(question.scenario)
-    measured = settle(question, side, asked, how)
+    measured = _settle(question, side, asked, how)
     order = _obtain.ordered(question, [side], how, notes)
     request = order.jobs[0].request
     if request.target is None:
         raise PerfcliError("hand-written kernels are for GPUs: leave out --device cpu")
-    planned = plans(scenario, request.params, request.target)
+    planned = _plans(scenario, request.params, request.target)
     (base,) = _obtain.obtain(order.jobs, order.executor, how.fresh, notes)
     options = KernelOptions(python=side.python, timeout=how.timeout, fake=how.fake)
-    with opened_worker(options) as worker:
+    with _opened_worker(options) as worker:
         answers = [_answer(each, worker, question.jobs, notes) for each in planned]
         head = _stored(base, answers, notes)
-        raced = race(answers, measured, worker, notes)
+        raced = _race(answers, measured, worker, notes)
     shown = Beside(
         kernels=tuple(answer.name for answer in answers),
         why=tuple(answer.why for answer in answers),
@@ -204,7 +206,7 @@ def _those_with() -> str:
     return ", ".join(each.name for each in found if each.hand_written is not None)
 
 
-def plans(scenario: Scenario, params: Mapping[str, Scalar], target: Target) -> list[Planned]:
+def _plans(scenario: Scenario, params: Mapping[str, Scalar], target: Target) -> list[_Planned]:
     """A plan for each of the scenario's problems.
 
     Raises:
@@ -214,17 +216,17 @@ def plans(scenario: Scenario, params: Mapping[str, Scalar], target: Target) -> l
     return [_planned(asked, target) for asked in problems]
 
 
-def _planned(asked: ScenarioProblem, target: Target) -> Planned:
+def _planned(asked: ScenarioProblem, target: Target) -> _Planned:
     family = registry.family(asked.family)
     (facts,) = _kernels_facts.plans(family, [asked.problem], [target], [None])
     if facts.plan is None:
         raise PerfcliError(f"the hand-written kernels can't do these parameters: {facts.refusal}")
     if not facts.plan.launches:
         raise PerfcliError(f"{asked.family} has nothing to launch: {facts.plan.why}")
-    return Planned(asked, family, facts.plan, facts)
+    return _Planned(asked, family, facts.plan, facts)
 
 
-def _answer(planned: Planned, worker: KernelWorker, jobs: int | None, notes: Notes) -> Answer:
+def _answer(planned: _Planned, worker: KernelWorker, jobs: int | None, notes: Notes) -> Answer:
     name = planned.asked.family
     with Reporter([name], notes) as progress:
 
@@ -243,4 +245,4 @@ def _answer(planned: Planned, worker: KernelWorker, jobs: int | None, notes: Not
 def _stored(base: Obtained, answers: Sequence[Answer], notes: Notes) -> Obtained:
     known = (base.run.fingerprint, *(repr((a.plan, a.described)) for a in answers))
     fingerprint = hashlib.sha256("\0".join(known).encode()).hexdigest()
-    return _obtain.kept(run_of(base.run, answers), fingerprint, notes)
+    return _obtain.kept(_run_of(base.run, answers), fingerprint, notes)

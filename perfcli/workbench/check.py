@@ -11,12 +11,12 @@ from perfcli.handwritten import checking as planning
 from perfcli.model import Case, KernelFamily, Target
 from perfcli.model.kernel_work import CheckedCase, CheckRequest, PlannedCase, Runner
 from perfcli.names import public
-from perfcli.workbench.problems import named, problems
+from perfcli.workbench.problems import _problems, named
 from perfcli.worker.roles import KernelWorker
 
 
 @dataclass(frozen=True, slots=True)
-class Checking:
+class _Checking:
     """What is run, and on what."""
 
     reference: str
@@ -31,7 +31,7 @@ class Checking:
 class Checked:
     """What came of it, by case number."""
 
-    checking: Checking
+    checking: _Checking
     found: dict[int, CheckedCase] = field(default_factory=dict)
 
     def count(self, *outcomes: str) -> int:
@@ -42,7 +42,7 @@ class Checked:
         return 1 if self.count("wrong", "failed") else 0
 
 
-def cases_of(
+def _cases_of(
     family: KernelFamily, params: Sequence[str], variant: str | None, wanted: Sequence[str]
 ) -> list[Case]:
     """The family's cases, or one for each problem that ``-p`` makes; of them those of a variant,
@@ -51,14 +51,14 @@ def cases_of(
     Raises:
         PerfcliError: none is left.
     """
-    cases = [Case(p) for p in problems(family, params)] if params else list(family.cases)
+    cases = [Case(p) for p in _problems(family, params)] if params else list(family.cases)
     if variant is not None:
         cases = [replace(c, variant=variant) for c in cases if c.variant in (None, variant)]
     if wanted:
-        cases = [case for case in cases if any(_matches(label(case), text) for text in wanted)]
+        cases = [case for case in cases if any(_matches(_label(case), text) for text in wanted)]
     if not cases:
         asked = ", ".join(repr(text) for text in wanted) or f"variant {variant}"
-        example = label(family.cases[0]) if family.cases else "none"
+        example = _label(family.cases[0]) if family.cases else "none"
         raise PerfcliError(
             f"no case of {public(family.name)} is like {asked}: a case reads {example!r}"
         )
@@ -68,11 +68,11 @@ def cases_of(
 def _distinct(cases: Sequence[Case]) -> list[Case]:
     found: dict[str, Case] = {}
     for case in cases:
-        found.setdefault(label(case), case)
+        found.setdefault(_label(case), case)
     return list(found.values())
 
 
-def label(case: Case) -> str:
+def _label(case: Case) -> str:
     """``softmax 7 × 192 bfloat16 split nan padded-rows``."""
     special = [case.variant or ""]
     special += [case.data if case.data != "normal" else ""]
@@ -86,14 +86,14 @@ def _matches(text: str, words: str) -> bool:
     return all(word in text for word in words.split())
 
 
-def planned(
+def _planned(
     reference: str, family: KernelFamily, cases: Sequence[Case], target: Target, runner: Runner
-) -> Checking:
+) -> _Checking:
     plans = tuple(planning.planned(family, case, target, runner) for case in cases)
-    return Checking(reference, family, plans, target, runner)
+    return _Checking(reference, family, plans, target, runner)
 
 
-def run(
+def _run(
     found: Checked,
     worker: KernelWorker,
     jobs: int | None,

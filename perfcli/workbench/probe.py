@@ -17,7 +17,7 @@ from perfcli.names import internal, public, suggestion
 from perfcli.stats.median import median
 from perfcli.workbench import facts, probe_view
 from perfcli.workbench import probe_view as view
-from perfcli.workbench.request import Asked, families_of, has_gpu, opened_worker, targets_of
+from perfcli.workbench.request import Asked, _families_of, _has_gpu, _opened_worker, _targets_of
 from perfcli.worker.roles import KernelWorker, Progress
 
 VARIANT = "inductor"
@@ -27,7 +27,7 @@ _SHAPE = {"rows": 98304, "columns": 512}
 _SHORT = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
 
-class ProbeCode(Protocol):
+class _ProbeCode(Protocol):
     """What a family's ``probe`` module has."""
 
     SWEPT: Mapping[str, tuple[int, ...]]
@@ -61,13 +61,13 @@ def run(name: str | None, asked: Asked) -> int:
     asked.refuse("probe", "cases", "against", "variant", "all_variants")
     for path in (asked.json, asked.svg):
         output.check_writable(path)
-    ((reference, family),) = families_of(name or "mix-order").items()
+    ((reference, family),) = _families_of(name or "mix-order").items()
     if not family.probe:
         raise PerfcliError(f"{public(family.name)} is no probe: perfcli kernels probe mix-order")
-    code = cast(ProbeCode, import_module(family.probe))
-    problems = code.settings(**chosen(code, asked.params))
+    code = cast(_ProbeCode, import_module(family.probe))
+    problems = code.settings(**_chosen(code, asked.params))
     target, timed = _device(asked)
-    with opened_worker(asked) as worker:
+    with _opened_worker(asked) as worker:
         rows = _rows(code, reference, family, problems, target, asked, worker, timed)
     _show(code, rows, problems[0], target, asked)
     return 0
@@ -83,11 +83,11 @@ def _device(asked: Asked) -> tuple[Target, bool]:
         raise PerfcliError("what is timed is compiled for the GPU here: leave out --target")
     if asked.device == "cuda" and not (asked.plan_of_fake or targets.has_gpu()):
         raise PerfcliError("--device cuda needs a GPU, and there is none here: leave it out")
-    here = asked.device is None and not asked.targets and has_gpu(asked)
-    return targets_of(asked)[0], here or asked.device == "cuda"
+    here = asked.device is None and not asked.targets and _has_gpu(asked)
+    return _targets_of(asked)[0], here or asked.device == "cuda"
 
 
-def chosen(code: ProbeCode, params: Sequence[str]) -> dict[str, Any]:
+def _chosen(code: _ProbeCode, params: Sequence[str]) -> dict[str, Any]:
     """What ``-p`` says, by the names of the arguments of ``settings``."""
     names = {"block": "blocks", "dtype": "dtypes"}
     found: dict[str, Any] = dict(_SHAPE)
@@ -120,7 +120,7 @@ def _value(name: str, word: str) -> Scalar:
 
 
 def _rows(
-    code: ProbeCode,
+    code: _ProbeCode,
     reference: str,
     family: KernelFamily,
     problems: Sequence[Problem],
@@ -184,14 +184,14 @@ def _seconds(
 
 
 def _show(
-    code: ProbeCode, rows: Sequence[Any], problem: Problem, target: Target, asked: Asked
+    code: _ProbeCode, rows: Sequence[Any], problem: Problem, target: Target, asked: Asked
 ) -> None:
     own = code.inductors(rows, problem.columns, problem.rows, target)
     probed = view.Probed(rows, code.cliffs(rows), own, replace(problem, settings={}), target)
     if asked.quiet:
         output.print_text("\n".join(view.words(probed)), asked.json)
     else:
-        output.show(view.report(probed), asked.json)
+        output.show(view._report(probed), asked.json)
     if asked.svg is not None:
-        output.write_text(probe_view.svg(probed), asked.svg)
-    output.write_document("kernels-probe", view.document(probed), asked.json)
+        output.write_text(probe_view._svg(probed), asked.svg)
+    output.write_document("kernels-probe", view._document(probed), asked.json)

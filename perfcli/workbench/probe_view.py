@@ -37,14 +37,14 @@ class Probed:
 
     def of(self, cliff: Any) -> list[Any]:
         """The cliff's rows, the fewest reads first."""
-        return sorted((r for r in self.rows if r.launch == key(cliff)), key=lambda r: r.reads)
+        return sorted((r for r in self.rows if r.launch == _key(cliff)), key=lambda r: r.reads)
 
 
-def key(cliff: Any) -> tuple[str, int, int, int]:
+def _key(cliff: Any) -> tuple[str, int, int, int]:
     return (cliff.dtype, cliff.num_warps, cliff.block, cliff.num_stages)
 
 
-def report(probed: Probed) -> RenderableType:
+def _report(probed: Probed) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
@@ -57,18 +57,18 @@ def report(probed: Probed) -> RenderableType:
         parts += [Text("\nµs, and times the fewest seconds per byte of this dtype", style="dim")]
         parts += [Text(""), _table(probed, _times)]
     for cliff in probed.cliffs:
-        if has_cliff(cliff) or key(cliff) in probed.inductors:
+        if _has_cliff(cliff) or _key(cliff) in probed.inductors:
             parts += [Text(""), *_bars(probed, cliff)]
     parts += [Text(""), Text("The cliff", style="bold"), *map(Text, words(probed))]
     errors = {row.error: None for row in probed.rows if row.error}
     return Group(*parts, *(Text(units.printable(text), style="red") for text in errors))
 
 
-def has_cliff(cliff: Any) -> bool:
+def _has_cliff(cliff: Any) -> bool:
     return cliff.spills_from is not None or cliff.slow_from is not None
 
 
-def launch_name(cliff: Any) -> str:
+def _launch_name(cliff: Any) -> str:
     warps, stages = units.plural(cliff.num_warps, "warp"), units.plural(cliff.num_stages, "stage")
     return f"{warps}, {units.plural(cliff.block, 'row')} at a time, {stages}"
 
@@ -84,8 +84,8 @@ def _table(probed: Probed, cell: Any) -> Any:
     table.add_row(*(Text(head, style="dim") for head in heads))
     for cliff in probed.cliffs:
         cells = {row.reads: cell(probed, row) for row in probed.of(cliff)}
-        own = "bold" if key(cliff) in probed.inductors else ""
-        head = [Text(str(part), style=own) for part in key(cliff)]
+        own = "bold" if _key(cliff) in probed.inductors else ""
+        head = [Text(str(part), style=own) for part in _key(cliff)]
         table.add_row(*head, *(cells.get(reads, Text("")) for reads in probed.reads))
     return table
 
@@ -113,8 +113,8 @@ def _bars(probed: Probed, cliff: Any) -> Iterator[Any]:
     """Registers as a part of what a thread can have; what is spilled, and where it begins."""
     from rich.text import Text
 
-    own = " (torch 2.11's launch)" if key(cliff) in probed.inductors else ""
-    yield Text(f"{cliff.dtype} · {launch_name(cliff)}{own}", style="bold")
+    own = " (torch 2.11's launch)" if _key(cliff) in probed.inductors else ""
+    yield Text(f"{cliff.dtype} · {_launch_name(cliff)}{own}", style="bold")
     rows = [row for row in probed.of(cliff) if row.registers is not None]
     for row in rows:
         share = min(row.registers / row.most_registers, 1.0)
@@ -132,8 +132,8 @@ def words(probed: Probed) -> list[str]:
     for dtype in dict.fromkeys(cliff.dtype for cliff in probed.cliffs):
         own = [c for c in probed.cliffs if c.dtype == dtype and c.most_clean_reads is not None]
         every = [c for c in probed.cliffs if c.dtype == dtype]
-        lines += [_sentence(probed, cliff) for cliff in every if has_cliff(cliff)]
-        without = [cliff for cliff in own if not has_cliff(cliff)]
+        lines += [_sentence(probed, cliff) for cliff in every if _has_cliff(cliff)]
+        without = [cliff for cliff in own if not _has_cliff(cliff)]
         if without:
             which = "any launch" if len(without) == len(every) else _listed(without)
             lines.append(f"{dtype}, {which}: no cliff up to {most} reads")
@@ -165,10 +165,10 @@ def _sentence(probed: Probed, cliff: Any) -> str:
             f"from {cliff.slow_from} reads on it takes longer per byte, up to "
             f"{cliff.slowdown:.1f} times as long"
         )
-    return f"{cliff.dtype}, {launch_name(cliff)}: {', '.join(parts)}"
+    return f"{cliff.dtype}, {_launch_name(cliff)}: {', '.join(parts)}"
 
 
-def document(probed: Probed) -> dict[str, Any]:
+def _document(probed: Probed) -> dict[str, Any]:
     return {
         "problem": probed.problem,
         "target": probed.target.name,
@@ -194,7 +194,7 @@ def _time(row: Any) -> float | None:
     return None if row.seconds_per_byte is None else float(row.seconds_per_byte) * 1e12
 
 
-def svg(probed: Probed) -> str:
+def _svg(probed: Probed) -> str:
     """Stands alone. Points that spill are filled."""
     dtypes = list(dict.fromkeys(cliff.dtype for cliff in probed.cliffs))
     panels = [
@@ -236,8 +236,8 @@ def _panel(
         for (row, _), (x, y) in zip(points, places, strict=True):
             fill = colour if row.spilled_words else "white"
             yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{fill}" stroke="{colour}"/>'
-        own = " (torch 2.11)" if key(cliff) in probed.inductors else ""
-        yield _text(LEFT + PLOT + 30, top + 14 + 17 * number, launch_name(cliff) + own, colour, 12)
+        own = " (torch 2.11)" if _key(cliff) in probed.inductors else ""
+        yield _text(LEFT + PLOT + 30, top + 14 + 17 * number, _launch_name(cliff) + own, colour, 12)
 
 
 def _axes(reads: Sequence[int], most: float, top: int) -> Iterator[str]:

@@ -17,7 +17,7 @@ _TEXTS = ("operation", "dtype")
 _SHORT = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "half": "float16"}
 
 
-def problems(family: KernelFamily, params: Sequence[str]) -> list[Problem]:
+def _problems(family: KernelFamily, params: Sequence[str]) -> list[Problem]:
     """The family's benchmark problems with what ``NAME=VALUE`` sets; each once. Several values,
     separated by commas, make several problems.
 
@@ -34,7 +34,7 @@ def problems(family: KernelFamily, params: Sequence[str]) -> list[Problem]:
     return list(found.values())
 
 
-def variant_of(family: KernelFamily, name: str | None) -> str | None:
+def _variant_of(family: KernelFamily, name: str | None) -> str | None:
     """The variant that is meant.
 
     Raises:

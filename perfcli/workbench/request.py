@@ -55,7 +55,7 @@ class Asked:
 _TYPED = {"targets": "--target", "params": "-p", "cases": "--case"}
 
 
-def families_of(name: str | None) -> dict[str, KernelFamily]:
+def _families_of(name: str | None) -> dict[str, KernelFamily]:
     """By what a worker finds them by."""
     if name is not None:
         reference = str(Path(name).resolve()) if name.endswith(".py") else public(name)
@@ -66,18 +66,18 @@ def families_of(name: str | None) -> dict[str, KernelFamily]:
     return found
 
 
-def targets_of(asked: Asked) -> list[Target]:
+def _targets_of(asked: Asked) -> list[Target]:
     if asked.targets:
         return [targets.for_kernels(name) for name in dict.fromkeys(asked.targets)]
-    return [targets.this_gpu() if has_gpu(asked) else targets.get(DEFAULT_TARGET)]
+    return [targets.this_gpu() if _has_gpu(asked) else targets.get(DEFAULT_TARGET)]
 
 
-def has_gpu(asked: Asked) -> bool:
+def _has_gpu(asked: Asked) -> bool:
     return not asked.plan_of_fake and targets.has_gpu()
 
 
 @contextmanager
-def opened_worker(asked: Asked) -> Iterator[KernelWorker]:
+def _opened_worker(asked: Asked) -> Iterator[KernelWorker]:
     """Made up where ``--fake`` says so. Raises PerfcliError where the interpreter has no torch."""
     worker = _started(asked)
     try:

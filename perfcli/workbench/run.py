@@ -17,8 +17,8 @@ from perfcli.workbench import check as _kernels_check
 from perfcli.workbench import facts as _kernels_facts
 from perfcli.workbench import view
 from perfcli.workbench.check import Checked
-from perfcli.workbench.problems import problems, variant_of
-from perfcli.workbench.request import Asked, families_of, has_gpu, opened_worker, targets_of
+from perfcli.workbench.problems import _problems, _variant_of
+from perfcli.workbench.request import Asked, _families_of, _has_gpu, _opened_worker, _targets_of
 from perfcli.worker.roles import KernelWorker, Progress
 from perfcli.workflow.request import DEFAULT_TARGET
 
@@ -31,29 +31,29 @@ def show(first: str | None, second: str | None, asked: Asked) -> int:
         raise PerfcliError(f"kernels {first}: expected check, bench or probe before {second!r}")
     asked.refuse("kernels", "cases", "against", "rounds", "budget", "svg", "seed", "device")
     output.check_writable(asked.json)
-    found = families_of(first)
+    found = _families_of(first)
     if first is None and not asked.targets:
         asked.refuse("the list", "params", "variant", "all_variants")
-        documents = [view.document(family) for family in found.values()]
+        documents = [view._document(family) for family in found.values()]
         output.write_document("kernels-families", {"families": documents}, asked.json)
-        output.show(view.overview(list(found.values())), asked.json)
+        output.show(view._overview(list(found.values())), asked.json)
         return 0
     if first is None:
         asked.refuse("all families", "params", "variant", "all_variants")
-    chosen = targets_of(asked)
+    chosen = _targets_of(asked)
     notes, faults, document = Notes(asked.quiet), 0, []
-    with opened_worker(asked) as worker:
+    with _opened_worker(asked) as worker:
         for reference, family in found.items():
             planned = _facts(reference, family, chosen, asked, worker, notes)
             faults += sum(len(each.faults) for each in planned)
-            document += view.facts_document(family, planned)
-            detail = view.detail if first else view.heading
+            document += view._facts_document(family, planned)
+            detail = view._detail if first else view.heading
             if not asked.quiet:
                 output.show(detail(family), asked.json)
                 output.show(view.facts(planned), asked.json)
     if asked.quiet:
-        output.print_text(view.sum_of(document), asked.json)
-    families_document = [view.document(family) for family in found.values()]
+        output.print_text(view._sum_of(document), asked.json)
+    families_document = [view._document(family) for family in found.values()]
     fields = {"families": families_document, "launches": document}
     output.write_document("kernels-facts", fields, asked.json)
     return 1 if faults else 0
@@ -67,11 +67,11 @@ def _facts(
     worker: KernelWorker,
     notes: Notes,
 ) -> list[_kernels_facts.Planned]:
-    variant = variant_of(family, asked.variant)
+    variant = _variant_of(family, asked.variant)
     variants: list[str | None] = [variant]
     if asked.all_variants:
         variants += [each.name for each in family.variants]
-    planned = _kernels_facts.plans(family, problems(family, asked.params), chosen, variants)
+    planned = _kernels_facts.plans(family, _problems(family, asked.params), chosen, variants)
     refusals = {each.refusal for each in planned if each.plan is None}
     if refusals and not any(each.plan for each in planned):
         raise PerfcliError("; ".join(sorted(refusals)))
@@ -94,23 +94,23 @@ def check(name: str | None, asked: Asked) -> int:
     notes, done = Notes(asked.quiet), []
     if runner == "interpreter":
         notes.say(_WHY_INTERPRETED if asked.device is None else "through Triton's interpreter")
-    with opened_worker(asked) as worker:
-        for reference, family in families_of(name).items():
-            variant = variant_of(family, asked.variant)
-            cases = _kernels_check.cases_of(family, asked.params, variant, asked.cases)
-            checking = _kernels_check.planned(reference, family, cases, target, runner)
+    with _opened_worker(asked) as worker:
+        for reference, family in _families_of(name).items():
+            variant = _variant_of(family, asked.variant)
+            cases = _kernels_check._cases_of(family, asked.params, variant, asked.cases)
+            checking = _kernels_check._planned(reference, family, cases, target, runner)
             with Reporter([f"{public(family.name)}"], notes) as progress:
                 found = Checked(checking)
                 done.append(found)
                 try:
                     told, ahead = _checking_told(progress, len(cases)), _ahead_told(progress)
-                    _kernels_check.run(found, worker, asked.jobs, asked.seed or 0, told, ahead)
+                    _kernels_check._run(found, worker, asked.jobs, asked.seed or 0, told, ahead)
                 except KeyboardInterrupt:
                     _say(found, asked)
                     so_far = f"{len(found.found)} of {units.plural(len(cases), 'case')}"
                     raise Interrupted(f"interrupted after {so_far}") from None
             _say(found, asked)
-    documents = [view.document_view(found) for found in done]
+    documents = [view._document_view(found) for found in done]
     output.write_document("kernels-check", {"families": documents}, asked.json)
     return max((found.exit_code for found in done), default=0)
 
@@ -150,7 +150,7 @@ def _runner(asked: Asked) -> tuple[Any, Target]:
         raise PerfcliError("cases are planned for one --target at a time")
     if asked.device == "cuda" and asked.targets:
         raise PerfcliError("cases that run on the GPU are planned for it: leave out --target")
-    if asked.device == "cuda" or (asked.device is None and not asked.targets and has_gpu(asked)):
+    if asked.device == "cuda" or (asked.device is None and not asked.targets and _has_gpu(asked)):
         return "gpu", targets.this_gpu()
     named = asked.targets[0] if asked.targets else DEFAULT_TARGET
     return "interpreter", targets.for_kernels(named)
@@ -172,8 +172,8 @@ def bench(name: str | None, asked: Asked) -> int:
         raise PerfcliError(f"bench needs a GPU, and there is none here: {_OFFERED}")
     target = targets.get(DEFAULT_TARGET) if asked.plan_of_fake else targets.this_gpu()
     seed = random.randrange(2**31) if asked.seed is None else asked.seed
-    with opened_worker(asked) as worker:
-        return _kernels_bench.run(families_of(name), target, asked, seed, worker)
+    with _opened_worker(asked) as worker:
+        return _kernels_bench._run(_families_of(name), target, asked, seed, worker)
 
 
 _OFFERED = (

@@ -71,7 +71,7 @@ class Score:
         return _ratio(ours.timed, best.timed)
 
 
-def scored(family: str, benched: Benched, contenders: Sequence[Contender]) -> Score:
+def _scored(family: str, benched: Benched, contenders: Sequence[Contender]) -> Score:
     """Statistics of one problem's raw times."""
     plans: Mapping[str, LaunchPlan | None] = {c.name: c.plan for c in contenders}
     copy = next((timed for timed in benched.timed if timed.name == COPY), None)

@@ -12,7 +12,7 @@ from perfcli import units
 from perfcli.model import Candidate, KernelFamily, KernelLaunch
 from perfcli.model.kernel_work import CheckedCase, OutputError, PlannedCase
 from perfcli.names import public
-from perfcli.workbench.check import Checked, label
+from perfcli.workbench.check import Checked, _label
 from perfcli.workbench.facts import Planned
 from perfcli.workbench.problems import named
 
@@ -24,7 +24,7 @@ WIDE = ("128", "256")
 COLUMNS = ("kernel", "warps", "regs", "spilled", "shared", "occupancy", "16-byte loads")
 
 
-def overview(families: Sequence[KernelFamily]) -> RenderableType:
+def _overview(families: Sequence[KernelFamily]) -> RenderableType:
     """Names and summaries, each with its operations and variants."""
     from rich.table import Table
     from rich.text import Text
@@ -39,7 +39,7 @@ def overview(families: Sequence[KernelFamily]) -> RenderableType:
     return table
 
 
-def detail(family: KernelFamily) -> RenderableType:
+def _detail(family: KernelFamily) -> RenderableType:
     """Operations with formulas, variants, and how much there is to check and to time."""
     from rich.console import Group
     from rich.table import Table
@@ -99,7 +99,7 @@ def _lines(planned: Sequence[Planned]) -> Iterator[Any]:
     from rich.text import Text
 
     rows = [
-        cells_of(launch, made)
+        _cells_of(launch, made)
         for each in planned
         for launch, made in zip(each.plan.launches if each.plan else (), each.compiled, strict=True)
     ]
@@ -113,7 +113,7 @@ def _lines(planned: Sequence[Planned]) -> Iterator[Any]:
             continue
         for launch, made in zip(each.plan.launches, each.compiled, strict=True):
             bad = made.error or made.spilled_words or made.blocks_per_sm == 0
-            line = _aligned(cells_of(launch, made), widths)
+            line = _aligned(_cells_of(launch, made), widths)
             yield Text(line, style="red" if bad else "", no_wrap=True)
         if each.plan.why:
             yield Text(f"  {each.plan.why}", style="dim")
@@ -130,7 +130,7 @@ def _heading(planned: Planned) -> str:
     return f"{named(planned.problem)}{variant}"
 
 
-def cells_of(launch: KernelLaunch, made: Candidate) -> dict[str, str]:
+def _cells_of(launch: KernelLaunch, made: Candidate) -> dict[str, str]:
     """One launch as text, by column. Counts are static; TMA has no width per thread."""
     if made.error:
         return dict.fromkeys(COLUMNS, "") | {
@@ -145,11 +145,11 @@ def cells_of(launch: KernelLaunch, made: Candidate) -> dict[str, str]:
         "spilled": units.count(made.spilled_words),
         "shared": units.exact_bytes(made.shared_bytes),
         "occupancy": units.percent(made.occupancy),
-        "16-byte loads": loads(made),
+        "16-byte loads": _loads(made),
     }
 
 
-def loads(made: Candidate) -> str:
+def _loads(made: Candidate) -> str:
     """``4 of 4``, ``2 TMA``, or both."""
     every = sum(made.global_loads.values())
     wide = sum(made.global_loads.get(bits, 0) for bits in WIDE)
@@ -173,7 +173,7 @@ def _remarks(planned: Sequence[Planned]) -> Iterator[Any]:
         yield Text(units.printable(text), style=style)
 
 
-def sum_of(launches: Sequence[Mapping[str, Any]]) -> str:
+def _sum_of(launches: Sequence[Mapping[str, Any]]) -> str:
     """One line about launches as JSON."""
     made = [each for launch in launches for each in launch["compiled"]]
     spilling = sum(bool(each["spilled_words"]) for each in made)
@@ -184,7 +184,7 @@ def sum_of(launches: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def document(family: KernelFamily) -> dict[str, Any]:
+def _document(family: KernelFamily) -> dict[str, Any]:
     """A family as JSON."""
     return {
         "name": public(family.name),
@@ -197,7 +197,7 @@ def document(family: KernelFamily) -> dict[str, Any]:
     }
 
 
-def facts_document(family: KernelFamily, planned: Iterable[Planned]) -> list[Mapping[str, Any]]:
+def _facts_document(family: KernelFamily, planned: Iterable[Planned]) -> list[Mapping[str, Any]]:
     return [
         {
             "family": public(family.name),
@@ -222,15 +222,15 @@ def lines(found: Checked) -> list[str]:
     """A line for each failure, what was not run as the family says, and the sum."""
     checking = found.checking
     failures = [
-        failure(checking.cases[number], found.found[number])
+        _failure(checking.cases[number], found.found[number])
         for number in sorted(found.found)
         if found.found[number].outcome in ("wrong", "failed")
     ]
-    return [*failures, *_fallbacks(found), *_refusals(found), *_scaled(found), summary(found)]
+    return [*failures, *_fallbacks(found), *_refusals(found), *_scaled(found), _summary(found)]
 
 
-def failure(planned: PlannedCase, checked: CheckedCase) -> str:
-    case = label(planned.case)
+def _failure(planned: PlannedCase, checked: CheckedCase) -> str:
+    case = _label(planned.case)
     ran = f" · {checked.variant}" if checked.variant not in ("", planned.case.variant) else ""
     if checked.outcome == "failed":
         return f"FAILED {case}{ran}: {checked.reason}"
@@ -277,7 +277,7 @@ def _alike(reasons: Sequence[str]) -> list[tuple[str, int]]:
 
 def _scaled(found: Checked) -> list[str]:
     scaled = [
-        f"{label(each.case)} (of {each.rows_asked:,} rows)"
+        f"{_label(each.case)} (of {each.rows_asked:,} rows)"
         for each in found.checking.cases
         if each.rows_asked is not None
     ]
@@ -288,7 +288,7 @@ def _scaled(found: Checked) -> list[str]:
     return [f"fewer rows for the interpreter in {_cases(len(scaled))}: {listed}"]
 
 
-def summary(found: Checked) -> str:
+def _summary(found: Checked) -> str:
     checking = found.checking
     where = (
         f"on {checking.target.description}"
@@ -308,7 +308,7 @@ def _cases(number: int) -> str:
     return units.plural(number, "case")
 
 
-def document_view(found: Checked) -> dict[str, object]:
+def _document_view(found: Checked) -> dict[str, object]:
     checking = found.checking
     return {
         "family": public(checking.family.name),

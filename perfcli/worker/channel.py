@@ -29,7 +29,7 @@ _FRAME = re.compile(r'  File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>
 _IMPORTING = "<frozen importlib"
 
 
-def innermost(log: Sequence[str]) -> str:
+def _innermost(log: Sequence[str]) -> str:
     """``it was in …/model.py:7, step``: the innermost frame that is not Python's import machinery;
     empty where the log has no stack."""
     begins = [number for number, line in enumerate(log) if _THREAD.match(line)]
@@ -197,7 +197,7 @@ class Channel:
             f"the worker did not finish within {self._timeout:g} s and was stopped while "
             f"{self.doing}{self._advice}"
         )
-        place = innermost(self._log_lines())
+        place = _innermost(self._log_lines())
         return WorkerFailed(message, detail=place) if place else self.failure(message)
 
     def _log_lines(self) -> list[str]:

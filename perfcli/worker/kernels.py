@@ -39,7 +39,7 @@ from perfcli.worker.channel import Channel
 T = TypeVar("T")
 
 
-class Reply(msgspec.Struct):
+class _Reply(msgspec.Struct):
     type: str
     number: int = 0
     total: int = 0
@@ -50,7 +50,7 @@ class Reply(msgspec.Struct):
     found: msgspec.Raw = msgspec.Raw(b"")
 
 
-class Worker:
+class _Worker:
     """One process, and a folder for its caches."""
 
     def __init__(
@@ -69,7 +69,7 @@ class Worker:
     def doing(self, what: str) -> None:
         self._open().doing = what
 
-    def ask(self, question: Mapping[str, Any]) -> Iterator[Reply]:
+    def ask(self, question: Mapping[str, Any]) -> Iterator[_Reply]:
         """The replies up to ``done``.
 
         Raises what the worker says went wrong, and WorkerFailed where it died or hung.
@@ -78,14 +78,14 @@ class Worker:
         channel.send(protocol.encode(question))
         while True:
             channel.give(self._timeout)
-            reply = channel.receive_as(Reply)
+            reply = channel.receive_as(_Reply)
             if reply.type == "done":
                 return
             if reply.type == "error":
                 raise protocol.error(reply.kind, reply.message, reply.detail)
             yield reply
 
-    def decoded(self, reply: Reply, kind: type[T]) -> T:
+    def decoded(self, reply: _Reply, kind: type[T]) -> T:
         try:
             return msgspec.json.decode(reply.found, type=kind)
         except msgspec.DecodeError as error:
@@ -116,7 +116,7 @@ def _environment(folder: Path, own: Mapping[str, str]) -> dict[str, str]:
     return clean_environment(os.environ, {**private, **own})
 
 
-class Checking:
+class _Checking:
     """``compiling`` hears how much is compiled ahead, and of how much."""
 
     def __init__(self, request: CheckRequest, compiling: Callable[[int, int], None]) -> None:
@@ -125,7 +125,7 @@ class Checking:
         self._compiling = compiling
         self._is_ahead = False
 
-    def run(self, start: Callable[[], Worker]) -> Iterator[tuple[int, CheckedCase]]:
+    def run(self, start: Callable[[], _Worker]) -> Iterator[tuple[int, CheckedCase]]:
         """What one worker finds of the cases that are left. One that is lost on a GPU takes its
         case with it and no more; while it compiled ahead, it takes none: the next compiles each
         kernel where its case runs, so that it is known which one it was.
@@ -153,7 +153,7 @@ class Checking:
             worker.close()
         self._request = replace(self._request, target=None)
 
-    def _answers(self, worker: Worker, asked: CheckRequest) -> Iterator[tuple[int, CheckedCase]]:
+    def _answers(self, worker: _Worker, asked: CheckRequest) -> Iterator[tuple[int, CheckedCase]]:
         self._is_ahead = asked.target is not None
         worker.doing("compiling kernels ahead" if self._is_ahead else "running cases")
         for reply in worker.ask({"check": asked}):
@@ -178,10 +178,10 @@ class KernelProcess:
     def __init__(self, python: str | None = None, timeout_seconds: float | None = None) -> None:
         self._python = python
         self._timeout = timeout_seconds or SILENT_SECONDS
-        self._bench: Worker | None = None
+        self._bench: _Worker | None = None
 
     def compiled(self, request: LaunchesRequest) -> Iterator[tuple[int, Candidate]]:
-        worker = Worker(self._python, self._timeout, {"CUDA_VISIBLE_DEVICES": ""})
+        worker = _Worker(self._python, self._timeout, {"CUDA_VISIBLE_DEVICES": ""})
         try:
             worker.doing("compiling kernels")
             for reply in worker.ask({"launches": request}):
@@ -190,7 +190,7 @@ class KernelProcess:
             worker.close()
 
     def described(self, request: DescribeRequest) -> tuple[DescribedLaunch, ...]:
-        worker = Worker(self._python, self._timeout, {"CUDA_VISIBLE_DEVICES": ""})
+        worker = _Worker(self._python, self._timeout, {"CUDA_VISIBLE_DEVICES": ""})
         try:
             worker.doing("describing kernels")
             replies = worker.ask({"describe": request})
@@ -202,16 +202,16 @@ class KernelProcess:
         self, request: CheckRequest, compiling: Callable[[int, int], None]
     ) -> Iterator[tuple[int, CheckedCase]]:
         with tempfile.TemporaryDirectory(prefix="perfcli-triton-") as kernels:
-            checking = Checking(request, compiling)
+            checking = _Checking(request, compiling)
             while checking.left:
                 yield from checking.run(partial(self._checker, request.runner, kernels))
 
-    def _checker(self, runner: Runner, kernels: str) -> Worker:
+    def _checker(self, runner: Runner, kernels: str) -> _Worker:
         """All of one check have one cache of Triton's."""
         own = {"TRITON_CACHE_DIR": kernels}
         if runner == "interpreter":
             own |= {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
-        return Worker(self._python, self._timeout, own)
+        return _Worker(self._python, self._timeout, own)
 
     def benched(
         self, request: BenchRequest, ask: BenchAsk, preparing: Callable[[str], None]
@@ -226,8 +226,8 @@ class KernelProcess:
             self.close()
         return found
 
-    def _started(self, request: BenchRequest) -> Worker:
-        self._bench = Worker(self._python, self._timeout, {})
+    def _started(self, request: BenchRequest) -> _Worker:
+        self._bench = _Worker(self._python, self._timeout, {})
         try:
             for _ in self._bench.ask({"bench": request}):
                 pass
@@ -242,7 +242,7 @@ class KernelProcess:
             self._bench = None
 
 
-def _benched(worker: Worker, ask: BenchAsk, preparing: Callable[[str], None]) -> Benched:
+def _benched(worker: _Worker, ask: BenchAsk, preparing: Callable[[str], None]) -> Benched:
     found: Benched | None = None
     for reply in worker.ask(protocol.plain(ask)):
         if reply.type == "preparing":

@@ -32,7 +32,7 @@ _TEXTS = msgspec.json.Decoder(dict[str, str])
 _RUN = msgspec.json.Decoder(Run)
 
 
-class Binaries(msgspec.Struct):
+class _Binaries(msgspec.Struct):
     candidates: tuple[Candidate, ...]
     alternatives: tuple[Candidate, ...] = ()
     error: str = ""
@@ -51,7 +51,7 @@ class Reply(msgspec.Struct):
     detail: str = ""
 
 
-def made_of(reply: Reply) -> Made:
+def _made_of(reply: Reply) -> Made:
     """Of a reply to a variant."""
     if reply.type == "error":
         return protocol.error(reply.kind, reply.message, reply.detail)
@@ -59,7 +59,7 @@ def made_of(reply: Reply) -> Made:
     return Generated(reply.code, bundle, reply.unread)
 
 
-def joined(facts: KernelFacts, made: Binaries | None) -> KernelFacts:
+def _joined(facts: KernelFacts, made: _Binaries | None) -> KernelFacts:
     """With its candidates. Raises CompileFailed where Triton refused it."""
     if made is None:
         return facts
@@ -109,7 +109,7 @@ class TemplateProcess:
                 if reply.type == "unread":
                     del missing[number]
                     continue
-                made = made_of(reply)
+                made = _made_of(reply)
                 if not isinstance(made, WorkerFailed):
                     del missing[number]
                     yield number, made
@@ -129,7 +129,7 @@ class TemplateProcess:
         template = None
         try:
             template = WarmWorker(request, self._timeout)
-            return next(made_of(reply) for reply in template.ask({"alone": request}))
+            return next(_made_of(reply) for reply in template.ask({"alone": request}))
         except PerfcliError as error:
             return error
         finally:
@@ -151,9 +151,9 @@ class TemplateProcess:
         except BaseException:
             self._end(request)
             raise
-        found = msgspec.json.decode(reply.kernels, type=list[Binaries])
+        found = msgspec.json.decode(reply.kernels, type=list[_Binaries])
         binaries = {text.source: made for text, made in zip(texts, found, strict=True)}
-        return tuple(joined(facts, binaries.get(text.source)) for facts, text in kernels)
+        return tuple(_joined(facts, binaries.get(text.source)) for facts, text in kernels)
 
     def close(self) -> None:
         for template in self._templates.values():

@@ -30,7 +30,7 @@ class Trunk:
         self._keep = keep
         self._pipe = pipe
         self._running: set[int] = set()
-        start_engine(keep)
+        _start_engine(keep)
 
     def fork(self, number: int) -> bool:
         """See ``branching.Forks``. While it waits for another process, it counts for none. Where
@@ -45,7 +45,7 @@ class Trunk:
             self.tell({"forked": pid})
             return False
         self._running.clear()
-        start_engine(self._keep)
+        _start_engine(self._keep)
         return True
 
     def go_on(self, wanted: bool) -> None:
@@ -70,7 +70,7 @@ class Trunk:
                 time.sleep(_POLL_SECONDS)
 
 
-def start_engine(keep: tuple[Any, ...]) -> None:
+def _start_engine(keep: tuple[Any, ...]) -> None:
     """Autograd's, after a fork and before the next one."""
     for part in keep:
         if hasattr(part, "start_engine_without_threads"):

@@ -42,7 +42,7 @@ OF_THE_RUN = "peak_memory_bytes"
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class _Attempt:
     """One cure, compiled: what was found before, and what is found with it."""
 
     comparison: Comparison
@@ -51,7 +51,9 @@ class Attempt:
     after: tuple[Finding, ...]
 
 
-def attempt(head: Run, tried: Run, findings: Iterable[Finding], base: Run | None = None) -> Attempt:
+def _attempt(
+    head: Run, tried: Run, findings: Iterable[Finding], base: Run | None = None
+) -> _Attempt:
     """``findings``: all of the head's. With a ``base`` they are those of a comparison, and what
     only a comparison shows is looked for in base and ``tried``.
 
@@ -62,14 +64,14 @@ def attempt(head: Run, tried: Run, findings: Iterable[Finding], base: Run | None
         after: Sequence[Finding] = diagnosis.explain(tried)
     else:
         after = diagnosis.diagnose(compare(base, tried, ASPECTS)).findings
-    return Attempt(comparison, _present(findings), _present(after))
+    return _Attempt(comparison, _present(findings), _present(after))
 
 
 def _present(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(finding for finding in findings if finding.appearance != "gone")
 
 
-def judge(finding: Finding, cure: Cure, made: Attempt) -> Trial:
+def _judge(finding: Finding, cure: Cure, made: _Attempt) -> Trial:
     """Whether the finding, one of ``made.before``, is gone, at most half as bad, or an error that
     is only worth knowing now, and which totals that decide a verdict changed. Amounts are those of
     all findings that are about the same: of a kernel's parts, where the cure splits it."""
@@ -87,13 +89,13 @@ def judge(finding: Finding, cure: Cure, made: Attempt) -> Trial:
     )
 
 
-def failed(cure: Cure, reason: str) -> Trial:
+def _failed(cure: Cure, reason: str) -> Trial:
     """Of a cure that does not compile."""
     return Trial(cure, "failed", reason=reason)
 
 
 def _amounts(
-    finding: Finding, before: Sequence[Finding], after: Sequence[Finding], made: Attempt
+    finding: Finding, before: Sequence[Finding], after: Sequence[Finding], made: _Attempt
 ) -> tuple[float | None, float | None]:
     if finding.amount is None:
         return None, None
@@ -104,17 +106,17 @@ def _amounts(
     return peak.base, peak.base if _unchanged(made) else peak.head
 
 
-def _whole(finding: Finding, made: Attempt) -> Change | None:
+def _whole(finding: Finding, made: _Attempt) -> Change | None:
     totals = made.comparison.totals if finding.metric == OF_THE_RUN else ()
     return next((change for change in totals if change.metric == OF_THE_RUN), None)
 
 
-def _unchanged(made: Attempt) -> bool:
+def _unchanged(made: _Attempt) -> bool:
     return all(group.match.relation == "same" for group in made.comparison.groups)
 
 
 def _outcome(
-    finding: Finding, before: Sequence[Finding], after: Sequence[Finding], made: Attempt
+    finding: Finding, before: Sequence[Finding], after: Sequence[Finding], made: _Attempt
 ) -> tuple[TrialOutcome, str]:
     if _unchanged(made) and finding.kernels:
         return "does not help", "the same kernels are generated"
@@ -132,7 +134,7 @@ def _outcome(
     return ("helps at a cost" if costs else "helps"), ""
 
 
-def _about_the_same(finding: Finding, made: Attempt) -> tuple[list[Finding], list[Finding]]:
+def _about_the_same(finding: Finding, made: _Attempt) -> tuple[list[Finding], list[Finding]]:
     for family in diagnosis.families(made.comparison, made.before, made.after):
         before = [made.before[number] for number in family.base]
         if finding in before:
@@ -188,12 +190,12 @@ class Patient:
 Wanted = Callable[[Finding], bool]
 
 
-def proposals(findings: Sequence[Finding], wanted: Wanted) -> int:
+def _proposals(findings: Sequence[Finding], wanted: Wanted) -> int:
     """How many different changes the wanted findings propose."""
     return len({_key(cure) for finding in findings if wanted(finding) for cure in finding.cures})
 
 
-def everything(_: Finding) -> bool:
+def _everything(_: Finding) -> bool:
     return True
 
 
@@ -206,11 +208,11 @@ def show_hint(
     arguments: Sequence[str],
     findings: Sequence[Finding],
     json_file: Path | None,
-    wanted: Wanted = everything,
+    wanted: Wanted = _everything,
 ) -> None:
     """The command that tries what is proposed, in one line to be pasted; nothing where there is
     nothing to try, or a run in ``arguments`` is not stored."""
-    number = proposals(findings, wanted)
+    number = _proposals(findings, wanted)
     if not number or not all(arguments):
         return
     from rich.console import Group
@@ -223,12 +225,12 @@ def show_hint(
 
 
 def try_fixes(
-    patient: Patient, how: How, jobs: int | None, notes: Notes, wanted: Wanted = everything
+    patient: Patient, how: How, jobs: int | None, notes: Notes, wanted: Wanted = _everything
 ) -> tuple[Finding, ...]:
     """The patient's findings, the wanted ones with trials of their cures. Where the run can't be
     compiled again a warning says why. Raises Interrupted, saying what is stored."""
     findings = tuple(patient.findings)
-    if not proposals(findings, wanted):
+    if not _proposals(findings, wanted):
         return findings
     try:
         compiler = _Compiler(patient, replace(how, fresh=False), jobs, notes)
@@ -254,13 +256,13 @@ class _Compiler:
         self._place = _obtain.workshop(how, self._run.device)
         self._interpreter = self._place.probe(self._run.variant.python)
         self._catalogue = assignments.load_catalogue(self._interpreter.torch_dir)
-        self._attempts: dict[str, Attempt | str] = {}
+        self._attempts: dict[str, _Attempt | str] = {}
         self._stored = [made for made in (patient.base, patient.head) if made]
 
     def check(self) -> None:
         """Raises PerfcliError, with what to do, where the run can't be compiled again."""
-        check_unchanged(self._run)
-        check_torch(self._run, self._interpreter)
+        _check_unchanged(self._run)
+        _check_torch(self._run, self._interpreter)
 
     def tried(self, finding: Finding) -> Finding:
         return replace(finding, trials=tuple(self._trial(finding, c) for c in finding.cures))
@@ -270,26 +272,26 @@ class _Compiler:
             self._attempts[_key(cure)] = self._attempt(cure)
         made = self._attempts[_key(cure)]
         if isinstance(made, str):
-            return failed(cure, made)
-        return replace(judge(finding, cure, made), brought=self._brought(cure))
+            return _failed(cure, made)
+        return replace(_judge(finding, cure, made), brought=self._brought(cure))
 
     def _brought(self, cure: Cure) -> tuple[str, ...]:
         return tuple(n for n in cure.options if assignments.find(self._catalogue, n).note)
 
-    def _attempt(self, cure: Cure) -> Attempt | str:
+    def _attempt(self, cure: Cure) -> _Attempt | str:
         """The cure compiled and looked at, or why it could not be."""
         base = self._patient.base
         try:
             found = self._compiled(cure)
             against = base.run if base else None
-            return attempt(self._run, found.run, self._patient.findings, against)
+            return _attempt(self._run, found.run, self._patient.findings, against)
         except Interrupted:
             raise
         except PerfcliError as error:
             return str(error)
 
     def _compiled(self, cure: Cure) -> Obtained:
-        variant = cured(self._run.variant, cure, self._catalogue)
+        variant = _cured(self._run.variant, cure, self._catalogue)
         assignments.check_device(variant, self._catalogue, self._run.device)
         request = recompile(self._run, variant, self._jobs)
         job = Job(request, fingerprint(request, self._interpreter), self._interpreter)
@@ -305,7 +307,7 @@ class _Compiler:
 # --- the run again, with other options -------------------------------------------------------
 
 
-def cured(variant: Variant, cure: Cure, catalogue: Catalogue) -> Variant:
+def _cured(variant: Variant, cure: Cure, catalogue: Catalogue) -> Variant:
     """The variant with a cure's options added. Raises PerfcliError where this torch has none of
     that name."""
     texts = [f"{name}={units.setting(value)}" for name, value in cure.options.items()]
@@ -318,7 +320,7 @@ def cured(variant: Variant, cure: Cure, catalogue: Catalogue) -> Variant:
     return replace(both, name=describe(both))
 
 
-def check_torch(run: Run, interpreter: Interpreter) -> None:
+def _check_torch(run: Run, interpreter: Interpreter) -> None:
     """Raises PerfcliError where the interpreter has another torch than the run's."""
     had = {"torch": run.environment.torch, "triton": run.environment.triton}
     has = {"torch": interpreter.torch, "triton": interpreter.triton}
@@ -331,7 +333,7 @@ def check_torch(run: Run, interpreter: Interpreter) -> None:
             )
 
 
-def check_unchanged(run: Run) -> None:
+def _check_unchanged(run: Run) -> None:
     """Raises PerfcliError where what the run was compiled from is gone or was edited."""
     known = public(run.scenario) in registry.names("scenarios")
     if not known and not registry.is_user_file(run.scenario):

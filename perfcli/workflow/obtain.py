@@ -158,14 +158,14 @@ def compiled(question: Question, sides: Sequence[Side], how: How, notes: Notes) 
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class _Order:
     """What is to be compiled, and by whom."""
 
     jobs: Sequence[Job]
     executor: Executor
 
 
-def ordered(question: Question, sides: Sequence[Side], how: How, notes: Notes) -> Order:
+def ordered(question: Question, sides: Sequence[Side], how: How, notes: Notes) -> _Order:
     """A job for each side. Raises PerfcliError for what the user got wrong."""
     if _is_stored_run(question.scenario):
         raise PerfcliError(
@@ -183,7 +183,7 @@ def ordered(question: Question, sides: Sequence[Side], how: How, notes: Notes) -
         )
     if len(jobs) > 1 and (said := already_default(jobs)):
         notes.warn(f"both sides are the same: {said}")
-    return Order(jobs, place.executor)
+    return _Order(jobs, place.executor)
 
 
 AGAIN = "; --fresh compiles again"

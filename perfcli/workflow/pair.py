@@ -106,14 +106,14 @@ def judgement_of(pairings: Sequence[Pairing], command: str = "") -> Judgement:
         checks=checks,
         outcome=checks[worst].outcome,
         reason=checks[worst].reason,
-        exit_code=exit_code(pairings[worst]),
+        exit_code=_exit_code(pairings[worst]),
         command=command,
         rules=rules(),
         root=str(documents.project_root()),
     )
 
 
-def exit_code(pairing: Pairing) -> int:
+def _exit_code(pairing: Pairing) -> int:
     """What ``compare`` returns."""
     if pairing.fault:
         return PerfcliError.exit_code

@@ -23,7 +23,7 @@ _AT_RUN_TIME = ("cudagraph", "graph_partition", "cpp_wrapper", "memory_plan", "b
 _TOOLS = "dynamo."
 
 
-def nothing_to_measure(comparison: Comparison, setting: Setting) -> bool:
+def _nothing_to_measure(comparison: Comparison, setting: Setting) -> bool:
     """Whether both sides run the same code in the same way, so that any difference were noise."""
     base, head = comparison.base, comparison.head
     ways = [(run.variant.env, run.variant.python, _ways(run)) for run in (base, head)]
@@ -61,14 +61,14 @@ def measured(
         setting.asked.refuse(reason)
         notes.warn(f"not measured: {reason}")
         return comparison
-    if nothing_to_measure(comparison, setting):
+    if _nothing_to_measure(comparison, setting):
         notes.say("same code on both sides: nothing to measure")
         return comparison
     try:
         measurement = bench.measure(comparison, setting, jobs, how, notes)
     except WrongResult as error:
         return replace(comparison, wrong=_wrong_results(str(error)))
-    return replace(comparison, timing=derived(comparison, measurement))
+    return replace(comparison, timing=_derived(comparison, measurement))
 
 
 def _wrong_results(message: str) -> WrongResults:
@@ -85,7 +85,7 @@ def stored(comparison: Comparison, notes: Notes) -> Timing | None:
     found = kept.find(comparison.base.id, comparison.head.id)
     for text in _left_out(found):
         notes.warn(text)
-    return derived(comparison, found.measurement) if found.measurement else None
+    return _derived(comparison, found.measurement) if found.measurement else None
 
 
 def _left_out(found: kept.Found) -> Iterator[str]:
@@ -99,7 +99,7 @@ def _left_out(found: kept.Found) -> Iterator[str]:
         yield f"{files} in {record.FOLDER} can't be read ({first})"
 
 
-def derived(comparison: Comparison, measurement: Measurement) -> Timing:
+def _derived(comparison: Comparison, measurement: Measurement) -> Timing:
     from perfcli.stats import timing
 
     worker = measurement.of("head")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from perfcli.model import Comparison, FindingResult, Judged, LimitState, Passing
 
 from .._rows import judgement
-from .comparison import ComparisonView, comparison_view, run_view
-from .data import Texts, check_id
+from .comparison import ComparisonView, _comparison_view, _run_view
+from .data import Texts, _check_id
 
 _STATES: tuple[LimitState, ...] = ("broken", "unknown", "allowed", "kept", "better")
 KEPT: tuple[LimitState, ...] = ("kept", "better")
@@ -20,7 +20,7 @@ _CLASSES = {
 
 
 @dataclass(frozen=True, slots=True)
-class LimitLine:
+class _LimitLine:
     """``state``: as the limit's, for its colour; ``word``: what people read."""
 
     state: str
@@ -42,23 +42,23 @@ class CheckView:
     fault: str
     outcome: Passing
     where_from: str
-    limits: tuple[LimitLine, ...]
-    kept: tuple[LimitLine, ...]
+    limits: tuple[_LimitLine, ...]
+    kept: tuple[_LimitLine, ...]
     """Those that nobody has to look at."""
     comparison: ComparisonView | None
 
 
-def check_view(judged: Judged, number: int, root: str, texts: Texts) -> CheckView:
+def _check_view(judged: Judged, number: int, root: str, texts: Texts) -> CheckView:
     word = judgement.check_word(judged)
     ours = judged.provenance is not None and judged.provenance.kind != "run"
     comparison = judged.comparison
     limits = list(_limits(judged))
     return CheckView(
         number=number,
-        id=check_id(number),
+        id=_check_id(number),
         name=judgement.check_name(judged),
         word=word,
-        look=look(word),
+        look=_look(word),
         reason=judgement.reason(judged),
         outcome=judged.outcome,
         fault=judgement.one_line(judged.fault),
@@ -74,30 +74,30 @@ def _shown(
 ) -> ComparisonView:
     known = texts.of(judged.texts)
     if judged.alone:
-        return run_view(comparison, number, root, known)
-    return comparison_view(comparison, number, root, known)
+        return _run_view(comparison, number, root, known)
+    return _comparison_view(comparison, number, root, known)
 
 
-def look(word: str) -> str:
+def _look(word: str) -> str:
     return _CLASSES.get(word, "doubt") if word else ""
 
 
 # --- limits ----------------------------------------------------------------------------------
 
 
-def _limits(judged: Judged) -> Iterator[LimitLine]:
+def _limits(judged: Judged) -> Iterator[_LimitLine]:
     """Those that are broken first."""
     for result in sorted(judged.limits, key=lambda r: _STATES.index(r.state)):
         word = judgement.STATES[result.state]
         on, text = judgement.limit_of(result), judgement.limit_line(result)
-        yield LimitLine(result.state, word, on, text.removeprefix(f"{on}: "))
+        yield _LimitLine(result.state, word, on, text.removeprefix(f"{on}: "))
     for finding in judged.findings:
         if judged.comparison is not None:
             yield _finding_limit(judged.comparison, finding)
 
 
-def _finding_limit(comparison: Comparison, result: FindingResult) -> LimitLine:
+def _finding_limit(comparison: Comparison, result: FindingResult) -> _LimitLine:
     finding = comparison.findings[result.finding]
     excepted = result.allowance
     more = f"; {judgement.allowance_line(excepted)}" if excepted else ""
-    return LimitLine(result.state, result.state, finding.code, f"{finding.headline}{more}")
+    return _LimitLine(result.state, result.state, finding.code, f"{finding.headline}{more}")

@@ -19,17 +19,17 @@ from .._rows.findings import FindingRow
 from .._rows.timing import TimeRow
 from .._rows.totals import BesideRow, TotalRow
 from .._screen import verdict
-from .data import Texts, kernel_id
-from .flow import Flow, flows
-from .kernels import KernelTable, kernel_table
-from .memory import Memory, memories
-from .pages import Page, pages
-from .roofline import Roofline, roofline
-from .times import Forest, forest
+from .data import Texts, _kernel_id
+from .flow import Flow, _flows
+from .kernels import KernelTable, _kernel_table
+from .memory import Memory, _memories
+from .pages import Page, _pages
+from .roofline import Roofline, _roofline
+from .times import Forest, _forest
 
 
 @dataclass(frozen=True, slots=True)
-class FindingView:
+class _FindingView:
     row: FindingRow
     links: tuple[tuple[str, str], ...]
     """Text and address of each kernel that it names."""
@@ -55,7 +55,7 @@ class ComparisonView:
     table: KernelTable
     ends: tuple[str, ...]
     flows: tuple[Flow, ...]
-    findings: tuple[FindingView, ...]
+    findings: tuple[_FindingView, ...]
     gone: tuple[str, ...]
     both: str
     roofline: Roofline | None
@@ -66,7 +66,7 @@ class ComparisonView:
     notes: tuple[str, ...]
 
 
-def comparison_view(comparison: Comparison, check: int, root: str, texts: Texts) -> ComparisonView:
+def _comparison_view(comparison: Comparison, check: int, root: str, texts: Texts) -> ComparisonView:
     timing, beside = comparison.timing, comparison.beside
     sides = (("base", comparison.base), ("head", comparison.head))
     ends = (groups.unchanged(comparison), groups.without_provenance(comparison))
@@ -81,28 +81,28 @@ def comparison_view(comparison: Comparison, check: int, root: str, texts: Texts)
         totals=tuple(_total_rows.total_rows(comparison)),
         steps=tuple(_timing_rows.step_rows(timing)) if timing else (),
         how=tuple(_timing_lines.measured_lines(timing)) if timing else (),
-        forest=forest(comparison, check) if timing else None,
+        forest=_forest(comparison, check) if timing else None,
         beside=tuple(_beside_rows.beside_rows(beside)) if beside else (),
         beside_lines=_beside_lines(comparison),
         breaks=tuple(_run_lines.changed_breaks(comparison)),
-        table=kernel_table(comparison, check),
+        table=_kernel_table(comparison, check),
         ends=tuple(line for line in ends if line),
-        flows=tuple(flows(comparison, check)),
+        flows=tuple(_flows(comparison, check)),
         findings=tuple(_findings(comparison, check, root)),
         gone=tuple(_finding_rows.gone(comparison, root)),
         both=_finding_rows.on_both_sides(comparison),
-        roofline=roofline(comparison, check, texts.known),
-        memories=tuple(memories(comparison)),
-        pages=tuple(pages(comparison, check, root, texts)),
+        roofline=_roofline(comparison, check, texts.known),
+        memories=tuple(_memories(comparison)),
+        pages=tuple(_pages(comparison, check, root, texts)),
         differences=comparison.differences,
         environment=tuple(_environment(comparison.base, comparison.head)),
         notes=tuple(dict.fromkeys((*comparison.base.notes, *comparison.head.notes))),
     )
 
 
-def run_view(comparison: Comparison, check: int, root: str, texts: Texts) -> ComparisonView:
+def _run_view(comparison: Comparison, check: int, root: str, texts: Texts) -> ComparisonView:
     """Of a run that is both sides: nothing that only says that they are the same."""
-    view, run = comparison_view(comparison, check, root, texts), comparison.head
+    view, run = _comparison_view(comparison, check, root, texts), comparison.head
     ends = groups.without_provenance(comparison)
     return replace(
         view,
@@ -125,14 +125,14 @@ def _beside_lines(comparison: Comparison) -> tuple[str, ...]:
     return (*explained, *_beside_rows.kernels(beside), *left_out)
 
 
-def _findings(comparison: Comparison, check: int, root: str) -> Iterator[FindingView]:
+def _findings(comparison: Comparison, check: int, root: str) -> Iterator[_FindingView]:
     for row in _finding_rows.came(comparison, root):
         finding = row.finding
         side = "base" if finding.on_base else "head"
         kernels = comparison.base.kernels if finding.on_base else comparison.head.kernels
         known = sorted(number for number in finding.kernels if number < len(kernels))
-        links = ((f"kernel {n}", f"#{kernel_id(check, side, n)}") for n in known)
-        yield FindingView(row, tuple(links))
+        links = ((f"kernel {n}", f"#{_kernel_id(check, side, n)}") for n in known)
+        yield _FindingView(row, tuple(links))
 
 
 def _environment(base: Run, head: Run) -> Iterator[tuple[str, str, str]]:

@@ -79,14 +79,14 @@ class Texts:
         return text.translate(_ESCAPES)
 
 
-def check_id(check: int) -> str:
+def _check_id(check: int) -> str:
     return f"check-{check}"
 
 
-def kernel_id(check: int, side: str, number: int) -> str:
+def _kernel_id(check: int, side: str, number: int) -> str:
     """``kernel-0-head-12``: what links name."""
     return f"kernel-{check}-{side}-{number}"
 
 
-def page_id(check: int, group: int) -> str:
+def _page_id(check: int, group: int) -> str:
     return f"group-{check}-{group}"

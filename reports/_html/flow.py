@@ -11,7 +11,7 @@ from perfcli.model import Comparison, KernelFacts, KernelGroup
 
 from .._rows.groups import changed_groups, group_rows
 from .._rows.names import shorten
-from .data import kernel_id
+from .data import _kernel_id
 
 WIDTH, BOX, HEIGHT, GAP = 920.0, 370.0, 50.0, 14.0
 THINNEST, THICKEST = 2.0, 22.0
@@ -20,7 +20,7 @@ DRAWN = ("fused", "split", "regrouped")
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class _Box:
     x: float
     y: float
     link: str
@@ -32,7 +32,7 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class _Edge:
     path: str
     width: float
     text: str
@@ -46,11 +46,11 @@ class Flow:
     sums: tuple[tuple[str, str], ...]
     width: float
     height: float
-    boxes: tuple[Box, ...]
-    edges: tuple[Edge, ...]
+    boxes: tuple[_Box, ...]
+    edges: tuple[_Edge, ...]
 
 
-def flows(comparison: Comparison, check: int) -> Iterator[Flow]:
+def _flows(comparison: Comparison, check: int) -> Iterator[Flow]:
     """The costliest first."""
     for group in changed_groups(comparison):
         if group.match.relation in DRAWN:
@@ -72,18 +72,18 @@ def _flow(group: KernelGroup, comparison: Comparison, check: int) -> Flow:
 
 def _column(
     side: str, kernels: Sequence[tuple[int, KernelFacts]], check: int, x: float, height: float
-) -> list[Box]:
+) -> list[_Box]:
     """In the middle of the height."""
     taken = len(kernels) * HEIGHT + (len(kernels) - 1) * GAP
     start = (height - taken) / 2
     return [
-        _box(kernel, f"#{kernel_id(check, side, number)}", x, start + place * (HEIGHT + GAP))
+        _box(kernel, f"#{_kernel_id(check, side, number)}", x, start + place * (HEIGHT + GAP))
         for place, (number, kernel) in enumerate(kernels)
     ]
 
 
-def _box(kernel: KernelFacts, link: str, x: float, y: float) -> Box:
-    return Box(
+def _box(kernel: KernelFacts, link: str, x: float, y: float) -> _Box:
+    return _Box(
         x=x,
         y=y,
         link=link,
@@ -111,9 +111,9 @@ def _facts(kernel: KernelFacts) -> Iterator[str]:
 
 
 def _edges(
-    base: Sequence[KernelFacts], head: Sequence[KernelFacts], left: Sequence[Box],
-    right: Sequence[Box],
-) -> Iterator[Edge]:  # fmt: skip
+    base: Sequence[KernelFacts], head: Sequence[KernelFacts], left: Sequence[_Box],
+    right: Sequence[_Box],
+) -> Iterator[_Edge]:  # fmt: skip
     """As wide as the bytes that the kernel at the end with fewer edges moves in a step."""
     pairs = _pairs(base, head)
     many_left = len(base) >= len(head)
@@ -124,7 +124,7 @@ def _edges(
     for (a, b), share in zip(pairs, shares, strict=True):
         width = max(THINNEST, THICKEST * share / most)
         text = f"{left[a].whole} → {right[b].whole}: {units.size(share)}"
-        yield Edge(_curve(left[a], right[b]), round(width, 1), text)
+        yield _Edge(_curve(left[a], right[b]), round(width, 1), text)
 
 
 def _pairs(base: Sequence[KernelFacts], head: Sequence[KernelFacts]) -> list[tuple[int, int]]:
@@ -140,7 +140,7 @@ def _bytes(kernel: KernelFacts) -> float:
     return float((kernel.bytes_moved or 0) * max(kernel.launches, 1))
 
 
-def _curve(left: Box, right: Box) -> str:
+def _curve(left: _Box, right: _Box) -> str:
     x, y = left.x + BOX, left.y + HEIGHT / 2
     to_x, to_y = right.x, right.y + HEIGHT / 2
     middle = (x + to_x) / 2

@@ -10,13 +10,13 @@ from perfcli.model import Comparison, GroupTiming, KernelFacts, KernelGroup, Out
 
 from .._rows.groups import changed_groups
 from .._rows.kernels import COLUMNS, Column, known_columns
-from .data import kernel_id, page_id
+from .data import _kernel_id, _page_id
 
 LAUNCHES = Column("launches", "launches", lambda k: k.launches)
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class _Cell:
     """``value`` and ``delta`` are what the table is sorted by; None: not known."""
 
     text: str
@@ -28,7 +28,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class _Name:
     """One kernel of the row, and the id of its page."""
 
     side: str
@@ -38,14 +38,14 @@ class Name:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class _Row:
     page: str
     relation: str
     changed: bool
-    names: tuple[Name, ...]
+    names: tuple[_Name, ...]
     """The head's; the base's where they are other ones."""
     graph: str
-    cells: tuple[Cell, ...]
+    cells: tuple[_Cell, ...]
     search: str
     """What the filter looks through, in lower case."""
 
@@ -53,11 +53,11 @@ class Row:
 @dataclass(frozen=True, slots=True)
 class KernelTable:
     titles: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[_Row, ...]
     relations: tuple[str, ...]
 
 
-def kernel_table(comparison: Comparison, check: int) -> KernelTable:
+def _kernel_table(comparison: Comparison, check: int) -> KernelTable:
     """Changed groups first, the costliest of them at the top."""
     kernels = (*comparison.base.kernels, *comparison.head.kernels)
     columns = (LAUNCHES, *known_columns(kernels))
@@ -82,17 +82,17 @@ def _row(
     columns: Sequence[Column],
     changed: bool,
     timed: dict[int | None, GroupTiming],
-) -> Row:
+) -> _Row:
     group = comparison.groups[number]
-    base, head = kernels_of(comparison, group)
+    base, head = _kernels_of(comparison, group)
     names = _names(comparison, group, check)
     cells = [_cell(column, group, base, head) for column in columns]
     cells += [_time_cell(timed.get(number))] if timed else []
     operators = {origin.op for kernel in (*base, *head) for origin in kernel.origins}
     said = [kernel.name for kernel in (*base, *head)] + sorted(operators)
     graphs = dict.fromkeys(kernel.graph for kernel in (*head, *base))
-    return Row(
-        page=page_id(check, number),
+    return _Row(
+        page=_page_id(check, number),
         relation=group.match.relation,
         changed=changed,
         names=names,
@@ -102,34 +102,34 @@ def _row(
     )
 
 
-def kernels_of(
+def _kernels_of(
     comparison: Comparison, group: KernelGroup
 ) -> tuple[list[KernelFacts], list[KernelFacts]]:
     base = [comparison.base.kernels[n] for n in group.match.base]
     return base, [comparison.head.kernels[n] for n in group.match.head]
 
 
-def _names(comparison: Comparison, group: KernelGroup, check: int) -> tuple[Name, ...]:
+def _names(comparison: Comparison, group: KernelGroup, check: int) -> tuple[_Name, ...]:
     base = [("base", n, comparison.base.kernels[n].name) for n in group.match.base]
     head = [("head", n, comparison.head.kernels[n].name) for n in group.match.head]
     one_to_one = len(base) == 1 and len(head) == 1
     shown = head if one_to_one else [*base, *head]
-    return tuple(Name(side, n, name, kernel_id(check, side, n)) for side, n, name in shown)
+    return tuple(_Name(side, n, name, _kernel_id(check, side, n)) for side, n, name in shown)
 
 
 def _cell(
     column: Column, group: KernelGroup, base: Sequence[KernelFacts], head: Sequence[KernelFacts]
-) -> Cell:
+) -> _Cell:
     before, after = _total(column, base), _total(column, head)
     write = units.writer(column.metric)
     change = next((c for c in group.changes if c.metric == column.metric), None)
     both = bool(base) and bool(head)
     value = after if head else before
     if not both or before == after:
-        return Cell(write(value), value=value, delta=0.0 if both else None)
+        return _Cell(write(value), value=value, delta=0.0 if both else None)
     delta = None if before is None or after is None else after - before
     outcome = change.outcome if change else "same"
-    return Cell(write(after), write(before), outcome, value, delta)
+    return _Cell(write(after), write(before), outcome, value, delta)
 
 
 def _total(column: Column, kernels: Sequence[KernelFacts]) -> float | None:
@@ -139,16 +139,13 @@ def _total(column: Column, kernels: Sequence[KernelFacts]) -> float | None:
     return column.total(known) if known else None
 
 
-def _time_cell(timing: GroupTiming | None) -> Cell:
+def _time_cell(timing: GroupTiming | None) -> _Cell:
     if timing is None:
-        return Cell(units.NOT_KNOWN)
+        return _Cell(units.NOT_KNOWN)
     change = timing.change
     base, head = units.alike(change.base, change.head)
     outcomes: dict[str, Outcome] = {"slower": "worse", "faster": "better", "unsure": "unknown"}
     value = change.base if change.head is None else change.head
     if timing.control or base == head:
-        return Cell(head, value=value, delta=timing.delta)
-    return Cell(head, base, outcomes.get(change.verdict, "same"), value, timing.delta)
-
-
-__all__ = ["COLUMNS", "Cell", "KernelTable", "Name", "Row", "kernel_table", "kernels_of"]
+        return _Cell(head, value=value, delta=timing.delta)
+    return _Cell(head, base, outcomes.get(change.verdict, "same"), value, timing.delta)

@@ -18,7 +18,7 @@ Steps = Sequence[tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class _Curve:
     side: str
     path: str
     peak: str
@@ -44,10 +44,10 @@ class Memory:
     bottom: float
     x_ticks: tuple[Tick, ...]
     y_ticks: tuple[Tick, ...]
-    curves: tuple[Curve, ...]
+    curves: tuple[_Curve, ...]
 
 
-def memories(comparison: Comparison) -> Iterator[Memory]:
+def _memories(comparison: Comparison) -> Iterator[Memory]:
     """A drawing for each graph of which the estimate is known, and one of what was measured."""
     graphs = [{g.name: g for g in run.graphs} for run in (comparison.base, comparison.head)]
     for name in {**graphs[0], **graphs[1]}:
@@ -97,9 +97,9 @@ def _memory(
     )  # fmt: skip
 
 
-def _curve(side: str, steps: Steps, own: int | None, xs: Scale, ys: Scale) -> Curve:
+def _curve(side: str, steps: Steps, own: int | None, xs: Scale, ys: Scale) -> _Curve:
     at, peak = max(steps, key=lambda step: step[1])
     parts = [f"M{xs(steps[0][0]):g},{ys(steps[0][1]):g}"]
     parts += [f"H{xs(at_):g}V{ys(live):g}" for at_, live in steps[1:]]
     other = units.size(own) if own is not None and own != peak else ""
-    return Curve(side, "".join([*parts, f"H{RIGHT:g}"]), units.size(peak), xs(at), ys(peak), other)
+    return _Curve(side, "".join([*parts, f"H{RIGHT:g}"]), units.size(peak), xs(at), ys(peak), other)

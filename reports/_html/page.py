@@ -16,7 +16,7 @@ from perfcli.model import GRAVEST_FIRST, Judgement
 
 from .._rows import judgement as _judgement_rows
 from .._rows.places import without_root
-from .check import CheckView, check_view, look
+from .check import CheckView, _check_view, _look
 from .data import Texts
 from .pages import CONFIGURATION_TITLES
 
@@ -29,7 +29,7 @@ FOLDER = Path(__file__).parents[1] / "templates"
 def page(judgement: Judgement) -> str:
     texts = Texts({}, judgement.root)
     checks = [
-        check_view(judged, number, judgement.root, texts)
+        _check_view(judged, number, judgement.root, texts)
         for number, judged in enumerate(judgement.checks)
     ]
     checks = _numbered(checks)
@@ -41,7 +41,7 @@ def page(judgement: Judgement) -> str:
         .get_template("page.html")
         .render(
             word=word,
-            look=look(word),
+            look=_look(word),
             reason=_reason(judgement),
             plain=_judgement_rows.is_plain(judgement),
             warnings=judgement.warnings,

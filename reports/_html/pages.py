@@ -13,11 +13,11 @@ from .._rows.groups import changed_groups, group_rows
 from .._rows.kernels import occupancy
 from .._rows.places import place
 from .._screen.kernel import fact_rows, operator
-from .data import Source, Texts, kernel_id, page_id
+from .data import Source, Texts, _kernel_id, _page_id
 
 
 @dataclass(frozen=True, slots=True)
-class FactRow:
+class _FactRow:
     title: str
     cells: tuple[str, ...]
     """Of each kernel of the page, in order."""
@@ -25,7 +25,7 @@ class FactRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class _Line:
     """A line of the model, and what it became in this kernel."""
 
     location: str
@@ -35,14 +35,14 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Configuration:
+class _Configuration:
     config: str
     cells: tuple[str, ...]
     chosen: bool
 
 
 @dataclass(frozen=True, slots=True)
-class PageKernel:
+class _PageKernel:
     """``key``: of its source in the page's data."""
 
     id: str
@@ -50,8 +50,8 @@ class PageKernel:
     number: int
     name: str
     key: str
-    lines: tuple[Line, ...]
-    configurations: tuple[Configuration, ...]
+    lines: tuple[_Line, ...]
+    configurations: tuple[_Configuration, ...]
     notes: tuple[str, ...]
 
 
@@ -61,8 +61,8 @@ class Page:
     headline: str
     note: str
     matched: str
-    kernels: tuple[PageKernel, ...]
-    facts: tuple[FactRow, ...]
+    kernels: tuple[_PageKernel, ...]
+    facts: tuple[_FactRow, ...]
     pair: tuple[str, str]
     """Keys of the sources that are shown beside each other at first."""
 
@@ -72,7 +72,7 @@ CONFIGURATION_TITLES = (
 )  # fmt: skip
 
 
-def pages(comparison: Comparison, check: int, root: str, texts: Texts) -> Iterator[Page]:
+def _pages(comparison: Comparison, check: int, root: str, texts: Texts) -> Iterator[Page]:
     """Of every group; what did not change is shown once, as the head has it."""
     changed = {id(group) for group in changed_groups(comparison)}
     for number, group in enumerate(comparison.groups):
@@ -82,7 +82,7 @@ def pages(comparison: Comparison, check: int, root: str, texts: Texts) -> Iterat
         )
         rows = group_rows(group, comparison)
         yield Page(
-            id=page_id(check, number),
+            id=_page_id(check, number),
             headline=rows.headline if id(group) in changed else "not changed",
             note=rows.note,
             matched=_matched(group),
@@ -111,11 +111,11 @@ def _matched(group: KernelGroup) -> str:
 
 def _page_kernel(
     kernel: KernelFacts, check: int, side: str, number: int, root: str, texts: Texts
-) -> PageKernel:
-    key = kernel_id(check, side, number)
+) -> _PageKernel:
+    key = _kernel_id(check, side, number)
     best = kernel.best
     texts.add(key, Source(kernel.name, side, number, kernel.language, kernel.source, best))
-    return PageKernel(
+    return _PageKernel(
         id=key,
         side=side,
         number=number,
@@ -130,7 +130,7 @@ def _page_kernel(
 # --- facts -----------------------------------------------------------------------------------
 
 
-def _facts(kernels: Sequence[KernelFacts]) -> tuple[FactRow, ...]:
+def _facts(kernels: Sequence[KernelFacts]) -> tuple[_FactRow, ...]:
     known = [dict(fact_rows(kernel, kernel.best)) for kernel in kernels]
     titles = dict.fromkeys(title for facts in known for title in facts)
     return tuple(_fact_row(title, known) for title in _in_order(titles, known))
@@ -142,18 +142,18 @@ def _in_order(titles: Mapping[str, None], known: Sequence[Mapping[str, str]]) ->
     return [*most, *(title for title in titles if title not in most)]
 
 
-def _fact_row(title: str, known: Sequence[Mapping[str, str]]) -> FactRow:
+def _fact_row(title: str, known: Sequence[Mapping[str, str]]) -> _FactRow:
     cells = tuple(facts.get(title, "") for facts in known)
-    return FactRow(title, cells, len(set(cells)) > 1)
+    return _FactRow(title, cells, len(set(cells)) > 1)
 
 
-def _lines(origins: Sequence[Origin], root: str) -> Iterator[Line]:
+def _lines(origins: Sequence[Origin], root: str) -> Iterator[_Line]:
     found: dict[tuple[str, str], list[Origin]] = {}
     for origin in origins:
         found.setdefault((origin.location, origin.code), []).append(origin)
     for (location, code), of_line in found.items():
         where = place(location, root)
-        yield Line(
+        yield _Line(
             location=where.text if where else "",
             code=code,
             operators=", ".join(dict.fromkeys(operator(o) for o in of_line)),
@@ -161,7 +161,7 @@ def _lines(origins: Sequence[Origin], root: str) -> Iterator[Line]:
         )
 
 
-def _configuration(candidate: Candidate, chosen: bool) -> Configuration:
+def _configuration(candidate: Candidate, chosen: bool) -> _Configuration:
     config = " ".join(f"{name}={value}" for name, value in candidate.config.items())
     cells = (
         str(candidate.num_warps),
@@ -173,13 +173,13 @@ def _configuration(candidate: Candidate, chosen: bool) -> Configuration:
         units.exact_bytes(candidate.shared_bytes),
         occupancy(candidate),
     )
-    return Configuration(f"{config} {candidate.error}".strip(), cells, chosen)
+    return _Configuration(f"{config} {candidate.error}".strip(), cells, chosen)
 
 
 # --- which two sources -----------------------------------------------------------------------
 
 
-def _pair(sides: Sequence[Sided], kernels: Sequence[PageKernel]) -> tuple[str, str]:
+def _pair(sides: Sequence[Sided], kernels: Sequence[_PageKernel]) -> tuple[str, str]:
     """Of base and head the two that have most work in common, then those that move most."""
     keyed = [
         (side, kernel, page.key) for (side, _, kernel), page in zip(sides, kernels, strict=True)

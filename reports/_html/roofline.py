@@ -12,7 +12,7 @@ from perfcli.model import BlobId, Comparison, GroupTiming, KernelFacts, Target
 
 from .._rows.groups import changed_groups
 from .._rows.names import shorten
-from .data import kernel_id
+from .data import _kernel_id
 from .scale import Scale, Tick
 
 ASSUMED = "fp32"
@@ -20,7 +20,7 @@ ASSUMED = "fp32"
 
 
 @dataclass(frozen=True, slots=True)
-class Roof:
+class _Roof:
     path: str
     look: str
     text: str
@@ -28,7 +28,7 @@ class Roof:
     y: float
 
 
-def roofs(target: Target, xs: Scale, ys: Scale) -> Iterator[Roof]:
+def _roofs(target: Target, xs: Scale, ys: Scale) -> Iterator[_Roof]:
     fastest = max(target.peak_flops, key=lambda kind: (kind == "bf16", kind == ASSUMED))
     for kind in dict.fromkeys((ASSUMED, fastest)):
         peak = target.peak_flops[kind]
@@ -43,14 +43,14 @@ def roofs(target: Target, xs: Scale, ys: Scale) -> Iterator[Roof]:
         if peak / target.bandwidth > xs.high:
             corner = end = (xs(xs.high), ys(xs.high * target.bandwidth))
         path = "M" + " L".join(f"{x:g},{y:g}" for x, y in (start, corner, end))
-        word = f"{kind} {flops_per_second(peak)}"
+        word = f"{kind} {_flops_per_second(peak)}"
         word += " (matrix units)" if kind != ASSUMED else ""
         below = 17 if kind == ASSUMED else -10
         look = "assumed" if kind == ASSUMED else "other"
-        yield Roof(path, look, word, xs.end, end[1] + below)
+        yield _Roof(path, look, word, xs.end, end[1] + below)
 
 
-def flops_per_second(value: float) -> str:
+def _flops_per_second(value: float) -> str:
     for size, unit in ((1e15, "PFLOP/s"), (1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1e6, "MFLOP/s")):
         if value >= size * 0.9995:
             return f"{value / size:.3g} {unit}"
@@ -67,7 +67,7 @@ LEAST = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class _Point:
     """All kernels of one side of a group. ``measured``: it is where a clock put it, else at the
     least time that the target's peaks allow."""
 
@@ -96,8 +96,8 @@ class Roofline:
     bottom: float
     x_ticks: tuple[Tick, ...]
     y_ticks: tuple[Tick, ...]
-    roofs: tuple[Roof, ...]
-    points: tuple[Point, ...]
+    roofs: tuple[_Roof, ...]
+    points: tuple[_Point, ...]
     measured: bool
     left_out: int
     sides: tuple[str, ...]
@@ -121,7 +121,7 @@ class _Work:
         return self.flops / self.bytes
 
 
-def roofline(comparison: Comparison, check: int, texts: Mapping[BlobId, str]) -> Roofline | None:
+def _roofline(comparison: Comparison, check: int, texts: Mapping[BlobId, str]) -> Roofline | None:
     """None where the target's peaks are not known, or of no kernel what it computes."""
     target = comparison.head.target
     if target is None or ASSUMED not in target.peak_flops:
@@ -137,8 +137,8 @@ def roofline(comparison: Comparison, check: int, texts: Mapping[BlobId, str]) ->
     return Roofline(
         width=WIDTH, height=HEIGHT, left=LEFT, right=RIGHT, top=TOP, bottom=BOTTOM,
         x_ticks=xs.ticks(lambda value: f"{value:g}"),
-        y_ticks=ys.ticks(flops_per_second),
-        roofs=tuple(roofs(target, xs, ys)),
+        y_ticks=ys.ticks(_flops_per_second),
+        roofs=tuple(_roofs(target, xs, ys)),
         points=points,
         measured=any(point.measured for point in points),
         left_out=left_out,
@@ -203,7 +203,7 @@ def _scales(works: Sequence[_Work], target: Target, peak: float) -> tuple[Scale,
 
 def _point(
     work: _Work, target: Target, peak: float, xs: Scale, ys: Scale, check: int, most: float
-) -> Point:
+) -> _Point:
     bound = min(peak, work.intensity * target.bandwidth)
     speed = work.flops / work.seconds if work.seconds else bound
     number, first = work.kernels[0]
@@ -219,14 +219,14 @@ def _point(
     )
     said = f"{cells[2]} operations per byte, at least {cells[3]}"
     said += f", took {cells[4]}, {cells[5]} of what the roof allows" if work.seconds else ""
-    return Point(
+    return _Point(
         x=xs(work.intensity),
         y=ys(max(speed, ys.low)),
         radius=_radius(work.bytes / most),
         side=work.side,
         measured=work.seconds is not None,
         name=name,
-        link=f"#{kernel_id(check, work.side, number)}",
+        link=f"#{_kernel_id(check, work.side, number)}",
         text=f"{work.side}: {name}: {said}",
         cells=cells,
     )

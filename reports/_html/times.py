@@ -10,7 +10,7 @@ from perfcli.model import Comparison, TimeChange, Timing
 
 from .._rows import timing as _timing_rows
 from .._rows.names import shorten
-from .data import kernel_id
+from .data import _kernel_id
 from .scale import Scale, Tick
 
 WIDTH, ROW, TOP = 1040.0, 28.0, 26.0
@@ -22,7 +22,7 @@ MOST_CHANGE = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class _Bar:
     """``low`` to ``high`` is the interval, ``at`` the change itself; None: no ratio."""
 
     y: float
@@ -47,13 +47,13 @@ class Forest:
     floor: tuple[float, float]
     floor_text: str
     ticks: tuple[Tick, ...]
-    bars: tuple[Bar, ...]
+    bars: tuple[_Bar, ...]
     more: int
     beyond: bool
     """Whether a change is greater than there is room for."""
 
 
-def forest(comparison: Comparison, check: int) -> Forest:
+def _forest(comparison: Comparison, check: int) -> Forest:
     """The step, then kernels, the largest changes first. Asked only where times are known."""
     timing = comparison.timing
     assert timing is not None
@@ -92,7 +92,7 @@ def _rows(comparison: Comparison, timing: Timing, check: int) -> Iterator[Named]
 def _link(comparison: Comparison, group: int, check: int) -> str:
     match = comparison.groups[group].match
     side, number = ("head", match.head[0]) if match.head else ("base", match.base[0])
-    return kernel_id(check, side, number)
+    return _kernel_id(check, side, number)
 
 
 def _scale(timing: Timing, changes: Sequence[TimeChange]) -> Scale:
@@ -104,9 +104,9 @@ def _scale(timing: Timing, changes: Sequence[TimeChange]) -> Scale:
     return Scale(low * 1.05, high * 1.05, LEFT, RIGHT)
 
 
-def _bar(number: int, name: str, link: str, mark: str, change: TimeChange, xs: Scale) -> Bar:
+def _bar(number: int, name: str, link: str, mark: str, change: TimeChange, xs: Scale) -> _Bar:
     text = units.interval(change.ratio, change.low, change.high) if change.ratio else mark
-    bar = Bar(
+    bar = _Bar(
         y=TOP + number * ROW,
         name=shorten(name, MOST_NAME),
         link=link,
@@ -118,7 +118,7 @@ def _bar(number: int, name: str, link: str, mark: str, change: TimeChange, xs: S
         return bar
     low, high = change.low or change.ratio, change.high or change.ratio
     inside = [xs(min(max(v - 1, xs.low), xs.high)) for v in (low, high, change.ratio)]
-    return Bar(bar.y, bar.name, link, bar.times, text, mark, *inside)
+    return _Bar(bar.y, bar.name, link, bar.times, text, mark, *inside)
 
 
 def _percent(value: float) -> str:

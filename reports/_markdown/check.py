@@ -15,21 +15,21 @@ from .._rows.totals import total_rows
 from .._screen import verdict
 from .._screen.findings import summary_of
 from .fit import Section
-from .kernels import MOST_NAME, MOST_TEXT, beside, breaks, findings, kernels, times, totals
-from .text import code, prose, shorten, summary, table, table_head, table_row
+from .kernels import MOST_NAME, MOST_TEXT, _beside, _breaks, _times, _totals, findings, kernels
+from .text import _code, _prose, _shorten, _summary, _table, _table_head, _table_row
 
 
 def _alone(comparison: Comparison, rank: int, root: str) -> list[Section]:
     run = comparison.head
-    opening = f"{code(shorten(_run_lines.question(run), MOST_TEXT))}\n\n"
-    opening += f"{prose(shorten(_run_lines.variant(run), MOST_TEXT))}\n\n"
-    opening += f"{prose(summary_of(run, comparison.findings))}.\n\n"
-    opening += "".join(f"- graph break: {prose(line)}\n" for line in _run_lines.graph_breaks(run))
-    opening += "".join(f"- note: {prose(note)}\n" for note in run.notes)
+    opening = f"{_code(_shorten(_run_lines.question(run), MOST_TEXT))}\n\n"
+    opening += f"{_prose(_shorten(_run_lines.variant(run), MOST_TEXT))}\n\n"
+    opening += f"{_prose(summary_of(run, comparison.findings))}.\n\n"
+    opening += "".join(f"- graph break: {_prose(line)}\n" for line in _run_lines.graph_breaks(run))
+    opening += "".join(f"- note: {_prose(note)}\n" for note in run.notes)
     rows = [(row.title, row.head) for row in total_rows(comparison)]
     return [
         Section(rank + 1, f"{opening}\n", what="summary"),
-        Section(rank + 2, table(("", ""), rows) + "\n", what="table"),
+        Section(rank + 2, _table(("", ""), rows) + "\n", what="table"),
         *findings(comparison, rank + 3, root),
         _kernels(run, rank + 4),
     ]
@@ -40,10 +40,10 @@ def _kernels(run: Run, rank: int) -> Section:
     rows = []
     for number, kernel in enumerate(run.kernels):
         row = kernel_row(number, kernel)
-        name = code(names.shorten(row.name, MOST_NAME))
-        rows.append(table_row([str(number), name, *(row.cells[c.title] for c in columns)]))
-    opened = f"<details><summary>{summary(f'Kernels: {len(rows)}')}</summary>\n\n"
-    head = opened + table_head(["", "kernel", *(c.title for c in columns)], 2)
+        name = _code(names.shorten(row.name, MOST_NAME))
+        rows.append(_table_row([str(number), name, *(row.cells[c.title] for c in columns)]))
+    opened = f"<details><summary>{_summary(f'Kernels: {len(rows)}')}</summary>\n\n"
+    head = opened + _table_head(["", "kernel", *(c.title for c in columns)], 2)
     return Section(rank, head, tuple(rows), "\n</details>\n\n", "kernel")
 
 
@@ -52,13 +52,13 @@ LIMITS, VERDICT, TOTALS, FINDINGS, KERNELS, ENVIRONMENT = 1, 2, 3, 5, 7, 9
 RANKS = 10
 
 
-def check(judged: Judged, rank: int, root: str, alone: bool) -> list[Section]:
+def _check(judged: Judged, rank: int, root: str, alone: bool) -> list[Section]:
     """``rank``: added to those of its sections. ``alone``: the document's title has said its
     verdict."""
     sections = [] if alone else [Section(rank, _title(judged), what="detailed check")]
     sections += _limits(judged, rank + LIMITS)
     if judged.fault:
-        fault = f"{prose(shorten(judged.fault, MOST_TEXT))}\n\n"
+        fault = f"{_prose(_shorten(judged.fault, MOST_TEXT))}\n\n"
         sections.append(Section(rank + LIMITS, fault, what="error"))
     if judged.comparison is not None and judged.alone:
         sections += _alone(judged.comparison, rank, root)
@@ -70,8 +70,8 @@ def check(judged: Judged, rank: int, root: str, alone: bool) -> list[Section]:
 def _title(judged: Judged) -> str:
     # The first lines of a plain comparison say its reason, and more.
     said = judged.fault or judgement.is_plain_check(judged) or _same_reason(judged)
-    reason = "" if said else f"\n\n{prose(shorten(judged.reason, MOST_TEXT))}"
-    return f"### {check_word(judged)} {code(check_name(judged))}{reason}\n\n"
+    reason = "" if said else f"\n\n{_prose(_shorten(judged.reason, MOST_TEXT))}"
+    return f"### {check_word(judged)} {_code(check_name(judged))}{reason}\n\n"
 
 
 def _same_reason(judged: Judged) -> bool:
@@ -84,7 +84,7 @@ def _limits(judged: Judged, rank: int) -> list[Section]:
     told.sort(key=lambda r: ("broken", "unknown", "allowed").index(r.state))
     rows = [
         f"- **{judgement.STATES[r.state]}** {_on(limit_of(r))}: "
-        f"{prose(shorten(limit_line(r), MOST_TEXT))}\n"
+        f"{_prose(_shorten(limit_line(r), MOST_TEXT))}\n"
         for r in told
     ]
     rows += list(_findings(judged))
@@ -96,7 +96,7 @@ def _limits(judged: Judged, rank: int) -> list[Section]:
 
 
 def _on(what: str) -> str:
-    return what if what == "total" else code(shorten(what, MOST_TEXT))
+    return what if what == "total" else _code(_shorten(what, MOST_TEXT))
 
 
 def _findings(judged: Judged) -> Iterator[str]:
@@ -105,7 +105,7 @@ def _findings(judged: Judged) -> Iterator[str]:
         if judged.comparison is not None:
             finding = judged.comparison.findings[result.finding]
             text = f"{finding.code} {finding.headline}{_excepted(result)}"
-            yield f"- **{result.state}** {prose(shorten(text, MOST_TEXT))}\n"
+            yield f"- **{result.state}** {_prose(_shorten(text, MOST_TEXT))}\n"
 
 
 def _excepted(result: FindingResult) -> str:
@@ -115,14 +115,14 @@ def _excepted(result: FindingResult) -> str:
 def _comparison(judged: Judged, comparison: Comparison, rank: int, root: str) -> list[Section]:
     sides = (("base", comparison.base), ("head", comparison.head))
     empty = [f"{side}: {text}" for side, run in sides if (text := _run_lines.without_kernels(run))]
-    opening = f"{code(shorten(_run_lines.question(comparison.head), MOST_TEXT))}\n\n"
+    opening = f"{_code(_shorten(_run_lines.question(comparison.head), MOST_TEXT))}\n\n"
     opening += "".join(f"- {line}\n" for line in _first_lines(comparison))
-    opening += "".join(f"- {prose(shorten(line, MOST_TEXT))}\n" for line in empty)
-    opening += breaks(comparison)
+    opening += "".join(f"- {_prose(_shorten(line, MOST_TEXT))}\n" for line in empty)
+    opening += _breaks(comparison)
     sections = [Section(rank + VERDICT, f"{opening}\n", what="verdict")]
-    sections += times(comparison, rank + TOTALS)
-    sections += beside(comparison, rank + TOTALS)
-    changed = totals(comparison)
+    sections += _times(comparison, rank + TOTALS)
+    sections += _beside(comparison, rank + TOTALS)
+    changed = _totals(comparison)
     sections += [Section(rank + TOTALS, changed, what="table")] if changed else []
     sections += findings(comparison, rank + FINDINGS, root)
     sections += kernels(comparison, rank + KERNELS)
@@ -136,7 +136,7 @@ def _first_lines(comparison: Comparison) -> Iterator[str]:
     first, *rest = verdict.FirstLines(comparison).rows()
     for label, text in (("", first[1]), *rest):
         said = f"{label}: " if label else ""
-        yield f"{said}{prose(shorten(text, MOST_TEXT))}"
+        yield f"{said}{_prose(_shorten(text, MOST_TEXT))}"
 
 
 def _environment(judged: Judged, comparison: Comparison, rank: int) -> Section:
@@ -150,10 +150,12 @@ def _environment(judged: Judged, comparison: Comparison, rank: int) -> Section:
     # A gate's documents are the same bytes wherever they are made.
     lines += [f"note: {text}" for text in notes] if ids else []
     cells = zip(_facts(comparison.base), _facts(comparison.head), strict=True)
-    rows = [(title, prose(base), prose(head)) for (title, base), (_, head) in cells if base or head]
-    body = table(("", "base", "head"), rows, right=9)
-    body += "\n" + "".join(f"- {prose(shorten(line, MOST_TEXT))}\n" for line in lines)
-    head = f"<details><summary>{summary('Environment')}</summary>\n\n"
+    rows = [
+        (title, _prose(base), _prose(head)) for (title, base), (_, head) in cells if base or head
+    ]
+    body = _table(("", "base", "head"), rows, right=9)
+    body += "\n" + "".join(f"- {_prose(_shorten(line, MOST_TEXT))}\n" for line in lines)
+    head = f"<details><summary>{_summary('Environment')}</summary>\n\n"
     return Section(rank, f"{head}{body}\n</details>\n\n", what="environment")
 
 
@@ -161,12 +163,12 @@ def _facts(run: Run) -> list[tuple[str, str]]:
     environment = run.environment
     variables = " ".join(f"{name}={value}" for name, value in environment.variables.items())
     return [
-        ("variant", shorten(run.variant.name or _run_lines.options(run.variant), MOST_TEXT)),
+        ("variant", _shorten(run.variant.name or _run_lines.options(run.variant), MOST_TEXT)),
         ("torch", environment.torch),
         ("triton", environment.triton or ""),
         ("ptxas", environment.ptxas or ""),
         ("python", environment.python),
         ("GPU", environment.gpu or ""),
         ("driver", environment.driver or ""),
-        ("variables", shorten(variables, MOST_TEXT)),
+        ("variables", _shorten(variables, MOST_TEXT)),
     ]

@@ -9,9 +9,9 @@ from perfcli.model import GRAVEST_FIRST, Judged, Judgement
 
 from .._rows import judgement as _judgement_rows
 from .._rows.places import without_root
-from .check import RANKS, check
-from .fit import Section, fit
-from .text import code, prose, shorten, table_head, table_row
+from .check import RANKS, _check
+from .fit import Section, _fit
+from .text import _code, _prose, _shorten, _table_head, _table_row
 
 MOST_REASON = 2000
 
@@ -29,35 +29,35 @@ def document(judgement: Judgement, most: int, measure: Callable[[str], int]) -> 
         rank = RANKS * (1 + number + (each.outcome == "pass") * len(ordered))
         sections += (
             replace(section, chapter=number + 1)
-            for section in check(each, rank, judgement.root, alone)
+            for section in _check(each, rank, judgement.root, alone)
         )
     if judgement.command:
-        sections.append(Section(2, f"Made by {code(shorten(judgement.command, MOST_REASON))}.\n"))
-    text = fit(sections, most, measure, "Left out to fit")
+        sections.append(Section(2, f"Made by {_code(_shorten(judgement.command, MOST_REASON))}.\n"))
+    text = _fit(sections, most, measure, "Left out to fit")
     text = without_root(text, judgement.root)  # reasons and notes may name files, too
     return text.rstrip("\n") + "\n"
 
 
 def _title(judgement: Judgement, alone: bool) -> str:
     name = (
-        f" {code(shorten(_judgement_rows.check_name(judgement.checks[0]), 200))}" if alone else ""
+        f" {_code(_shorten(_judgement_rows.check_name(judgement.checks[0]), 200))}" if alone else ""
     )
     title = f"## {f'{_judgement_rows.word(judgement)}{name}'.strip()}\n\n"
     # The first lines of a plain comparison say its reason, and more.
     said = alone and _judgement_rows.is_plain(judgement) and judgement.outcome != "fault"
-    return title if said else f"{title}{prose(shorten(judgement.reason, MOST_REASON))}\n\n"
+    return title if said else f"{title}{_prose(_shorten(judgement.reason, MOST_REASON))}\n\n"
 
 
 def _checks(judgement: Judgement, ordered: list[Judged]) -> Section:
     rows = [
-        table_row((row.word, code(shorten(row.name, 200)), prose(shorten(row.text, 300))))
+        _table_row((row.word, _code(_shorten(row.name, 200)), _prose(_shorten(row.text, 300))))
         for row in _judgement_rows.check_rows(replace(judgement, checks=tuple(ordered)))
     ]
-    return Section(1, table_head(("", "check", ""), 9), tuple(rows), "\n", "check")
+    return Section(1, _table_head(("", "check", ""), 9), tuple(rows), "\n", "check")
 
 
 def _warnings(judgement: Judgement) -> list[Section]:
     lines = tuple(
-        f"- warning: {prose(shorten(each, MOST_REASON))}\n" for each in judgement.warnings
+        f"- warning: {_prose(_shorten(each, MOST_REASON))}\n" for each in judgement.warnings
     )
     return [Section(3, "", lines, "\n", "warning")] if lines else []

@@ -30,7 +30,7 @@ class Section:
     """Sections of one chapter go together with its title, the most important of them."""
 
 
-def fit(sections: Sequence[Section], most: int, measure: Measure, left_out: str) -> str:
+def _fit(sections: Sequence[Section], most: int, measure: Measure, left_out: str) -> str:
     """The sections in order, at most ``most`` by ``measure``. ``left_out`` stands before what was
     left out: ``Left out to fit``. What has rank 0 has to fit by itself."""
     order = sorted(range(len(sections)), key=lambda number: sections[number].rank)

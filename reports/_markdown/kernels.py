@@ -17,14 +17,14 @@ from .._rows import totals as _total_rows
 from .._rows.findings import FindingRow
 from .._rows.kernels import Column, KernelRow, known_columns
 from .fit import Section
-from .text import block, code, prose, shorten, summary, table, table_head, table_row
+from .text import _block, _code, _prose, _shorten, _summary, _table, _table_head, _table_row
 
 # Of a kernel's name in a table.
 MOST_NAME = 80
 _PARTS = {"base": "−", "head": "+", "sum": "Σ"}
 
 
-def totals(comparison: Comparison) -> str:
+def _totals(comparison: Comparison) -> str:
     """Those that changed, and in a line those that did not."""
     rows = _total_rows.total_rows(comparison)
     moved = [row for row in rows if row.delta or row.base != row.head]
@@ -35,8 +35,8 @@ def totals(comparison: Comparison) -> str:
     ]
     if not moved:
         return ""
-    text = table(("", "base", "head", "change", ""), cells) + "\n"
-    return text + (f"Unchanged: {prose('; '.join(same))}.\n\n" if same else "")
+    text = _table(("", "base", "head", "change", ""), cells) + "\n"
+    return text + (f"Unchanged: {_prose('; '.join(same))}.\n\n" if same else "")
 
 
 def _marked(title: str, outcome: str) -> str:
@@ -44,30 +44,30 @@ def _marked(title: str, outcome: str) -> str:
     return f"**{title}**" if outcome == "worse" else title
 
 
-def times(comparison: Comparison, rank: int) -> list[Section]:
+def _times(comparison: Comparison, rank: int) -> list[Section]:
     timing = comparison.timing
     if timing is None:
         return []
     rows = [
-        [row.title, row.base, row.head, row.delta, prose(row.change), row.verdict or ""]
+        [row.title, row.base, row.head, row.delta, _prose(row.change), row.verdict or ""]
         for row in _timing_rows.step_rows(timing)
     ]
-    step = Section(rank, table(("", "base", "head", "change", "", ""), rows) + "\n", what="table")
+    step = Section(rank, _table(("", "base", "head", "change", "", ""), rows) + "\n", what="table")
     shown = [_timing_rows.kernel_time_row(g, comparison) for g in _timing_rows.by_change(timing)]
     titles = [t for t, _ in _timing_rows.COLUMNS if any(row.cells[t] for row in shown)]
     lines = tuple(
-        table_row([_time_name(row), *(prose(row.cells[title]) for title in titles)])
+        _table_row([_time_name(row), *(_prose(row.cells[title]) for title in titles)])
         for row in shown
     )
-    head = _opened("Times of kernels, largest change first") + table_head(["kernel", *titles])
+    head = _opened("Times of kernels, largest change first") + _table_head(["kernel", *titles])
     unexplained = _timing_lines.unexplained(timing)
-    end = f"\n{prose(unexplained)}\n" if unexplained else ""
+    end = f"\n{_prose(unexplained)}\n" if unexplained else ""
     sections = [step]
     if lines:
         tail = f"{end}\n</details>\n\n"
         sections.append(Section(rank + 1, head, lines, tail, "kernel time"))
     how = "".join(
-        f"- {label}: {prose(text)}\n" for label, text in _timing_lines.measured_lines(timing)
+        f"- {label}: {_prose(text)}\n" for label, text in _timing_lines.measured_lines(timing)
     )
     sections.append(
         Section(
@@ -81,8 +81,8 @@ def times(comparison: Comparison, rank: int) -> list[Section]:
 
 def _time_name(row: _timing_rows.KernelTimeRow) -> str:
     number = f"{row.number} " if row.number is not None else ""
-    suffix = f" {prose(row.suffix)}" if row.suffix else ""
-    return f"{number}{code(names.shorten(row.name, MOST_NAME))}{suffix}"
+    suffix = f" {_prose(row.suffix)}" if row.suffix else ""
+    return f"{number}{_code(names.shorten(row.name, MOST_NAME))}{suffix}"
 
 
 def kernels(comparison: Comparison, rank: int) -> list[Section]:
@@ -92,22 +92,22 @@ def kernels(comparison: Comparison, rank: int) -> list[Section]:
     ends = (_group_rows.unchanged(comparison), _group_rows.without_provenance(comparison))
     rest = "; ".join(line for line in ends if line)
     if not groups:
-        return [Section(rank, f"{prose(rest)}.\n\n")] if rest else []
+        return [Section(rank, f"{_prose(rest)}.\n\n")] if rest else []
     title = f"Kernels that changed, costliest first: {len(groups)}"
-    head = _opened(title) + table_head(["", "kernel", *(c.title for c in columns)], 2)
+    head = _opened(title) + _table_head(["", "kernel", *(c.title for c in columns)], 2)
     rows = tuple(_group(_group_rows.group_rows(g, comparison), columns) for g in groups)
-    tail = (f"\n{prose(rest)}.\n" if rest else "") + "\n</details>\n\n"
+    tail = (f"\n{_prose(rest)}.\n" if rest else "") + "\n</details>\n\n"
     return [Section(rank, head, rows, tail, "kernel group")]
 
 
 def _group(group: _group_rows.GroupRows, columns: Sequence[Column]) -> str:
-    note = f": {prose(group.note)}" if group.note else ""
+    note = f": {_prose(group.note)}" if group.note else ""
     deltas = [f"**{group.deltas[c.title][0]}**" if c.title in group.deltas else "" for c in columns]
-    lines = [["", f"**{prose(group.headline)}**{note}", *deltas]]
+    lines = [["", f"**{_prose(group.headline)}**{note}", *deltas]]
     lines += [
         [_number(row), _name(row), *(row.cells[c.title] for c in columns)] for row in group.rows
     ]
-    return "".join(map(table_row, lines))
+    return "".join(map(_table_row, lines))
 
 
 def _number(row: KernelRow) -> str:
@@ -115,10 +115,10 @@ def _number(row: KernelRow) -> str:
 
 
 def _name(row: KernelRow) -> str:
-    return row.name if row.number is None else code(names.shorten(row.name, MOST_NAME))
+    return row.name if row.number is None else _code(names.shorten(row.name, MOST_NAME))
 
 
-def beside(comparison: Comparison, rank: int) -> list[Section]:
+def _beside(comparison: Comparison, rank: int) -> list[Section]:
     """Inductor's kernels and hand-written ones, where these are the head."""
     if comparison.beside is None:
         return []
@@ -128,19 +128,19 @@ def beside(comparison: Comparison, rank: int) -> list[Section]:
     ]
     lines += _beside_rows.kernels(comparison.beside)
     lines += [f"left out: {each}" for each in comparison.beside.left_out]
-    text = table(("", "Inductor", "hand-written"), rows)
-    text += "\n" + "".join(f"- {prose(line)}\n" for line in lines)
+    text = _table(("", "Inductor", "hand-written"), rows)
+    text += "\n" + "".join(f"- {_prose(line)}\n" for line in lines)
     return [Section(rank, f"Beside hand-written kernels:\n\n{text}\n", what="table")]
 
 
-def breaks(comparison: Comparison) -> str:
+def _breaks(comparison: Comparison) -> str:
     return "".join(
-        f"- graph breaks: {prose(line)}\n" for line in _run_lines.changed_breaks(comparison)
+        f"- graph breaks: {_prose(line)}\n" for line in _run_lines.changed_breaks(comparison)
     )
 
 
 def _opened(title: str) -> str:
-    return f"<details><summary>{summary(title)}</summary>\n\n"
+    return f"<details><summary>{_summary(title)}</summary>\n\n"
 
 
 # Of one text of a finding, and of the lines of a kernel that it shows.
@@ -159,14 +159,14 @@ def findings(comparison: Comparison, rank: int, root: str) -> list[Section]:
     if fixed:
         sections.append(Section(rank + 2, "", fixed, "\n", "fixed finding"))
     if both:
-        sections.append(Section(rank + 2, f"{prose(both)}.\n\n", what="line"))
+        sections.append(Section(rank + 2, f"{_prose(both)}.\n\n", what="line"))
     return sections
 
 
 def _came(row: FindingRow) -> str:
     """One item of a list, what belongs to it indented below."""
     kernels = f" ({row.kernels})" if row.kernels else ""
-    lines = [f"- **{prose(row.label)}**{kernels}: {_text(row.headline)}"]
+    lines = [f"- **{_prose(row.label)}**{kernels}: {_text(row.headline)}"]
     lines += [f"  - {_text(evidence)}" for evidence in row.evidence]
     lines += [f"  - hence {_text(text)}" for text in row.hence]
     lines += [f"  - {line}" for line in _model_line(row)]
@@ -178,8 +178,8 @@ def _came(row: FindingRow) -> str:
 
 def _model_line(row: FindingRow) -> Iterator[str]:
     if row.location:
-        text = f": {code(shorten(row.code, MOST_TEXT))}" if row.code else ""
-        yield f"{code(row.location)}{text}"
+        text = f": {_code(_shorten(row.code, MOST_TEXT))}" if row.code else ""
+        yield f"{_code(row.location)}{text}"
 
 
 def _source(row: FindingRow) -> Iterator[str]:
@@ -187,11 +187,11 @@ def _source(row: FindingRow) -> Iterator[str]:
     if row.source_lines:
         shown = row.source_lines[:MOST_LINES]
         lines = "\n".join(f"{number:>5}  {text.strip()[:MOST_TEXT]}" for number, text in shown)
-        inner = block(lines.replace("\t", " "), "python")
-        title = summary("the kernel's lines")
+        inner = _block(lines.replace("\t", " "), "python")
+        title = _summary("the kernel's lines")
         text = f"<details><summary>{title}</summary>\n\n{inner}\n</details>"
         yield "\n" + "\n".join(f"  {line}" if line else "" for line in text.split("\n"))
 
 
 def _text(text: str) -> str:
-    return prose(shorten(text, MOST_TEXT))
+    return _prose(_shorten(text, MOST_TEXT))

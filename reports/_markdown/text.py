@@ -21,7 +21,7 @@ _LEAD = "(\"'"
 _TRAIL = ".,;:)\"'%"
 
 
-def prose(text: str) -> str:
+def _prose(text: str) -> str:
     """A sentence in one line; words that look like code are written as code."""
     return " ".join(_word(word) for word in _one_line(text).split())
 
@@ -33,53 +33,53 @@ def _word(word: str) -> str:
     lead = word[: len(word) - len(body)]
     bare = body.rstrip(_TRAIL)
     bare, trail = (bare, body[len(bare) :]) if bare else (body, "")
-    return f"{lead}{code(bare)}{trail}" if bare else code(word)
+    return f"{lead}{_code(bare)}{trail}" if bare else _code(word)
 
 
-def code(text: str) -> str:
+def _code(text: str) -> str:
     """A name as it is, in one line: as code; where it has backticks, bars or backslashes, or ends
     in a space, in a ``code`` element with each odd character as an entity."""
     text = _one_line(text)
     if not text:
         return ""
     if re.search(r"[`|\\<>&]", text) or text != text.strip():
-        return f"<code>{entities(text)}</code>"
+        return f"<code>{_entities(text)}</code>"
     return f"`{text}`"
 
 
-def entities(text: str) -> str:
+def _entities(text: str) -> str:
     """All that is neither a letter, a digit nor a space as numeric entities: means itself in
     Markdown, in tables and in HTML."""
     return "".join(c if c.isalnum() or c == " " else f"&#{ord(c)};" for c in _one_line(text))
 
 
-def summary(text: str) -> str:
+def _summary(text: str) -> str:
     """For a ``summary`` element, which is HTML: our own words with entities where needed."""
     return re.sub(r"[^\w\s,.;:'()+\-−–%→×]|_", lambda m: f"&#{ord(m[0])};", _one_line(text))
 
 
-def block(text: str, language: str = "") -> str:
+def _block(text: str, language: str = "") -> str:
     """Lines of code, fenced with more backticks than they have."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{units.printable(text).rstrip()}\n{fence}\n"
 
 
-def table(titles: Sequence[str], rows: Iterable[Sequence[str]], right: int = 1) -> str:
+def _table(titles: Sequence[str], rows: Iterable[Sequence[str]], right: int = 1) -> str:
     """Cells are Markdown already. Columns from number ``right`` on are numbers."""
-    return table_head(titles, right) + "".join(map(table_row, rows))
+    return _table_head(titles, right) + "".join(map(_table_row, rows))
 
 
-def table_head(titles: Sequence[str], right: int = 1) -> str:
+def _table_head(titles: Sequence[str], right: int = 1) -> str:
     marks = ["---" if number < right else "---:" for number in range(len(titles))]
-    return table_row(titles) + table_row(marks)
+    return _table_row(titles) + _table_row(marks)
 
 
-def table_row(cells: Sequence[str]) -> str:
+def _table_row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |\n"
 
 
-def shorten(text: str, most: int) -> str:
+def _shorten(text: str, most: int) -> str:
     """Its end gives way."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 

@@ -27,7 +27,7 @@ STATES: Mapping[LimitState, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class CheckRow:
+class _CheckRow:
     """``text``: one sentence, safe to show, not escaped."""
 
     word: str
@@ -77,14 +77,14 @@ def reason(check: Judged) -> str:
     return one_line(check.fault or check.reason)
 
 
-def check_rows(judgement: Judgement) -> list[CheckRow]:
+def check_rows(judgement: Judgement) -> list[_CheckRow]:
     """In the judgement's order."""
     return [
-        CheckRow(check_word(check), check_name(check), reason(check)) for check in judgement.checks
+        _CheckRow(check_word(check), check_name(check), reason(check)) for check in judgement.checks
     ]
 
 
-def question(check: Judged) -> str:
+def _question(check: Judged) -> str:
     """What was compiled, in one line; empty where nothing was."""
     return totals.question(check.comparison.head) if check.comparison else ""
 

@@ -117,7 +117,7 @@ def _change(group: GroupTiming) -> str:
     return units.interval(change.ratio, change.low, change.high)
 
 
-def share(value: float | None) -> str:
+def _share(value: float | None) -> str:
     """``92 %``, in whole percent, ``<1 %``; empty where it is not known."""
     if value is None:
         return ""
@@ -137,22 +137,22 @@ COLUMNS: tuple[tuple[str, Callable[[GroupTiming], str]], ...] = (
     ("base → head", _times),
     ("change", _change),
     ("", _mark),
-    ("of change", lambda group: share(group.share_of_change)),
-    ("of step", lambda group: share(group.share_of_step)),
+    ("of change", lambda group: _share(group.share_of_change)),
+    ("of step", lambda group: _share(group.share_of_step)),
     ("rate", lambda g: "" if g.head_bandwidth is None else units.rate(g.head_bandwidth)),
-    ("peak", lambda group: share(group.peak_share)),
-    ("copy", lambda group: share(group.copy_share)),
+    ("peak", lambda group: _share(group.peak_share)),
+    ("copy", lambda group: _share(group.copy_share)),
 )
 
 
 def by_change(timing: Timing) -> list[GroupTiming]:
     """Largest changes first; controls, whose code is the same, only where their time is not."""
     told = [g for g in timing.groups if not g.control or g.change.verdict in ("slower", "faster")]
-    timed = [group for group in told if is_timed(group)]
+    timed = [group for group in told if _is_timed(group)]
     return sorted(timed, key=lambda group: -abs(group.delta or 0.0))
 
 
-def is_timed(group: GroupTiming) -> bool:
+def _is_timed(group: GroupTiming) -> bool:
     """Whether its time is known on one side at least."""
     return group.change.base is not None or group.change.head is not None
 
@@ -286,7 +286,7 @@ def _state(state: DeviceState) -> str:
     parts = [f"{value:,.0f} {unit}" for value, unit in numbers if value is not None]
     parts += [f"slowed down: {' and '.join(state.throttle)}"] if state.throttle else []
     busy = state.others_utilisation
-    parts += [f"others kept {share(busy)} of it busy"] if busy and busy >= LEAST_BUSY else []
+    parts += [f"others kept {_share(busy)} of it busy"] if busy and busy >= LEAST_BUSY else []
     return ", ".join(parts)
 
 
@@ -306,7 +306,7 @@ def rest(timing: Timing, shown: Sequence[GroupTiming]) -> str:
     """One line for the kernels that have no row: ``4 more and 12 with the same code, together
     +12 µs``."""
     hidden = [group for group in timing.groups if group not in shown]
-    timed = [group for group in hidden if is_timed(group)]
+    timed = [group for group in hidden if _is_timed(group)]
     controls = sum(group.control for group in timed)
     counts = (
         (len(timed) - controls, "more"),
@@ -337,5 +337,5 @@ def unexplained(timing: Timing) -> str:
     if timing.unexplained is None:
         return ""
     total = timing.step.delta
-    part = f" ({share(timing.unexplained / total)})" if total else ""
+    part = f" ({_share(timing.unexplained / total)})" if total else ""
     return f"in no kernel: {units.signed(units.seconds, timing.unexplained)} of the change{part}"

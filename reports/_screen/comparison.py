@@ -14,13 +14,13 @@ from perfcli.model import Beside, Comparison
 from .._rows import groups as _group_rows
 from .._rows import totals
 from .._rows.kernels import Part, known_columns
-from .findings import findings_view, nothing_to_try
-from .tables import KernelTable, hidden, kernel_table, labelled, plain_table, to_paste
-from .timing import timing_view
-from .verdict import STYLES, FirstLines, sentence
+from .findings import _findings_view, _nothing_to_try
+from .tables import KernelTable, _hidden, _kernel_table, _labelled, _to_paste, plain_table
+from .timing import _timing_view
+from .verdict import STYLES, FirstLines, _sentence
 
 
-def beside_view(comparison: Comparison) -> list[RenderableType]:
+def _beside_view(comparison: Comparison) -> list[RenderableType]:
     """Nothing where the head are no hand-written kernels."""
     beside = comparison.beside
     if beside is None:
@@ -31,7 +31,7 @@ def beside_view(comparison: Comparison) -> list[RenderableType]:
     for row in totals.beside_rows(beside):
         table.add_row(row.title, row.inductor, row.ours)
     heading = Text("Beside hand-written kernels", style="bold")
-    return [heading, table, Text(""), labelled(_lines(comparison, beside)), Text("")]
+    return [heading, table, Text(""), _labelled(_lines(comparison, beside)), Text("")]
 
 
 def _lines(comparison: Comparison, beside: Beside) -> list[tuple[str, Text]]:
@@ -58,13 +58,13 @@ def comparison_view(
     """The whole report, or in brief its first line. ``places``: for base and head how to name the
     run (empty where it is not stored), and its file. ``tried``: whether fixes were asked for."""
     if brief:
-        line = sentence(comparison)
+        line = _sentence(comparison)
         line.no_wrap, line.overflow = True, "ignore"
         return Group(line)  # print joins bare texts and forgets that this one must not wrap
     parts: list[RenderableType] = [FirstLines(comparison), Text(""), _sides(comparison), Text("")]
     parts += _without_kernels(comparison)
-    parts += timing_view(comparison)
-    parts += beside_view(comparison)
+    parts += _timing_view(comparison)
+    parts += _beside_view(comparison)
     parts += [_Totals(comparison), Text("")]
     breaks = [Text(f"graph breaks: {change}") for change in totals.changed_breaks(comparison)]
     parts += [*breaks, Text("")] if breaks else []
@@ -74,9 +74,9 @@ def comparison_view(
         parts += [_Groups(comparison)]
     ends = (_group_rows.unchanged(comparison), _group_rows.without_provenance(comparison))
     parts += [Text(line, style="dim") for line in ends if line]
-    parts += findings_view(comparison, places[1][0] if places else "")
+    parts += _findings_view(comparison, places[1][0] if places else "")
     came = [finding for finding in comparison.findings if finding.came_with_head]
-    parts += nothing_to_try(came) if tried else []
+    parts += _nothing_to_try(came) if tried else []
     parts += _closing(comparison, places)
     return Group(*parts)
 
@@ -93,7 +93,7 @@ def _sides(comparison: Comparison) -> RenderableType:
     if comparison.differences:
         differences = units.printable("; ".join(comparison.differences))
         sides += [("apart", Text(differences, style="yellow"))]
-    return Group(Text(totals.question(comparison.head)), labelled(sides))
+    return Group(Text(totals.question(comparison.head)), _labelled(sides))
 
 
 class _Totals:
@@ -125,11 +125,11 @@ class _Groups:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         groups = _group_rows.changed_groups(self.comparison)
         kernels = (*self.comparison.base.kernels, *self.comparison.head.kernels)
-        table = kernel_table(options.max_width, known_columns(kernels))
+        table = _kernel_table(options.max_width, known_columns(kernels))
         for group in groups[:MOST_GROUPS]:
             _add_group(table, _group_rows.group_rows(group, self.comparison))
         yield table.table
-        yield from hidden(table)
+        yield from _hidden(table)
         if len(groups) > MOST_GROUPS:
             yield Text(f"… and {len(groups) - MOST_GROUPS} more: --json FILE has them all")
 
@@ -166,11 +166,11 @@ def _closing(comparison: Comparison, places: Sequence[tuple[str, str]]) -> list[
     ]
     parts: list[RenderableType] = []
     if stored:
-        parts += [Text(""), Text("Stored", style="bold"), labelled(stored)]
+        parts += [Text(""), Text("Stored", style="bold"), _labelled(stored)]
     closer = _look_closer(comparison, places)
     if closer:
         parts += [Text(""), Text("Look closer", style="bold")]
-        parts += [to_paste(command) for command in closer]
+        parts += [_to_paste(command) for command in closer]
     return parts
 
 

@@ -23,7 +23,7 @@ _SAID_BY_BYTES = ("bytes_swept", "lower_bound_seconds")
 _MODULES = {"dynamo.": "torch._dynamo.config.", "functorch.": "torch._functorch.config."}
 
 
-def cure_lines(
+def _cure_lines(
     finding: Finding, indent: int, said: Collection[Hashable] = ()
 ) -> Iterator[RenderableType]:
     """Each cure in a line, or what came of trying it with what it costs and how to apply it
@@ -67,7 +67,7 @@ def in_order(trials: Iterable[Trial]) -> list[Trial]:
     return sorted(trials, key=lambda trial: list(_STYLES).index(trial.outcome))
 
 
-def said_by(finding: Finding) -> list[str]:
+def _said_by(finding: Finding) -> list[str]:
     """What need not be said twice: how to apply what helps, and what a cure does."""
     helping = [applied(trial) for trial in finding.trials if _helps(trial)]
     return [*helping, *(f"cure {assignments(cure.options)}" for cure in finding.cures)]

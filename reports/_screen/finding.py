@@ -13,7 +13,7 @@ from perfcli import units
 from perfcli.model import Comparison, Finding, Run, Severity
 
 from .._rows.names import shorten
-from .cures import cure_lines, own_cures, said_by
+from .cures import _cure_lines, _said_by, own_cures
 from .kernel import short_location
 from .tables import Hanging
 
@@ -95,7 +95,7 @@ class Full:
         if finding.advice and _advice(finding) not in self.said:
             body.append(Text(f"→ {finding.advice}"))
         yield from (Hanging(line, INDENT) for line in body)
-        yield from cure_lines(finding, INDENT, self.said)
+        yield from _cure_lines(finding, INDENT, self.said)
 
 
 @dataclass(frozen=True)
@@ -193,12 +193,12 @@ def _of_it(finding: Finding, run: Run) -> str:
 # --- lines of the model and of the kernel ----------------------------------------------------
 
 
-def says(finding: Finding) -> set[Hashable]:
+def _says(finding: Finding) -> set[Hashable]:
     """What need not be said again below: how to apply a cure, and of the same kernels advice and
     lines."""
     places = {(finding.kernels, _place(finding))}
     lines = {(finding.kernels, number) for number in finding.source_lines}
-    return {*said_by(finding), *places, *lines, _advice(finding)}
+    return {*_said_by(finding), *places, *lines, _advice(finding)}
 
 
 def _advice(finding: Finding) -> Hashable:
@@ -225,7 +225,7 @@ def _source_lines(finding: Finding, said: Collection[Hashable], width: int) -> I
             yield line
 
 
-def counts(comparison: Comparison, named: Finding | None) -> Iterator[str]:
+def _counts(comparison: Comparison, named: Finding | None) -> Iterator[str]:
     """The findings about other kernels than the one that the lines name: ``2 findings fixed
     (PC204)``. Doubts about the report are none of the head's."""
     others = [f for f in comparison.findings if not f.doubt and not _beside(f, named)]

@@ -13,7 +13,7 @@ from perfcli.model import Comparison, Finding, Run
 
 from .._rows import totals
 from .._rows.groups import Largest, largest
-from .finding import STYLES, WORDS, Full, OneLine, Placed, blocks, says
+from .finding import STYLES, WORDS, Full, OneLine, Placed, _says, blocks
 
 MOST_COMMANDS = 3
 
@@ -21,7 +21,7 @@ MOST_COMMANDS = 3
 # --- of a comparison -------------------------------------------------------------------------
 
 
-def findings_view(comparison: Comparison, head: str = "") -> list[RenderableType]:
+def _findings_view(comparison: Comparison, head: str = "") -> list[RenderableType]:
     """New and worse ones in full, what was cured in a line each, what both sides have in one.
     ``head``: how to name the head's run, empty where it is not stored."""
     shown = [f for f in comparison.findings if f.came_with_head]
@@ -71,7 +71,7 @@ def explanation_view(
     said = _Said()
     for block in blocks(findings):
         parts += [Text(""), *(Full(each, run, said.before(each.finding)) for each in block)]
-    parts += nothing_to_try(findings) if tried and not nothing else []
+    parts += _nothing_to_try(findings) if tried and not nothing else []
     kernels = dict.fromkeys(f.kernels[0] for f in findings if f.kernels)
     if not nothing and all(finding.doubt for finding in findings):
         parts += [Text(""), Largest(run)]
@@ -84,7 +84,7 @@ def kernel_findings_view(
     run: Run, findings: Sequence[Finding], tried: bool = False
 ) -> RenderableType:
     """The findings of one kernel. ``tried``: whether fixes were asked for."""
-    parts = nothing_to_try(findings) if tried else []
+    parts = _nothing_to_try(findings) if tried else []
     if not findings:
         return Group(*parts)
     said = _Said()
@@ -92,7 +92,7 @@ def kernel_findings_view(
     return Group(Text(""), Text("Findings", style="bold"), *shown, *parts)
 
 
-def nothing_to_try(findings: Sequence[Finding]) -> list[RenderableType]:
+def _nothing_to_try(findings: Sequence[Finding]) -> list[RenderableType]:
     """Why ``--try-fixes`` shows none, where no finding has a cure."""
     if any(finding.cures for finding in findings):
         return []
@@ -108,7 +108,7 @@ class _Said:
     def before(self, finding: Finding) -> frozenset[Hashable]:
         """What was said before this finding, which says its own."""
         before = self._all
-        self._all = before | says(finding)
+        self._all = before | _says(finding)
         return before
 
 

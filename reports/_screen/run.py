@@ -13,7 +13,7 @@ from perfcli.model import Run
 
 from .._rows import totals
 from .._rows.kernels import kernel_row, known_columns
-from .tables import hidden, kernel_table, to_paste
+from .tables import _hidden, _kernel_table, _to_paste
 
 
 def run_view(run: Run, path: str = "", reference: str = "", brief: bool = False) -> RenderableType:
@@ -69,7 +69,7 @@ def _run_end(run: Run, path: str, reference: str) -> list[RenderableType]:
             key=lambda n: (run.kernels[n].spilled_words or 0, run.kernels[n].bytes_moved or 0),
         )
         parts.append(
-            to_paste(f"look closer: perfcli inspect-kernel {shlex.quote(reference)} {worst}")
+            _to_paste(f"look closer: perfcli inspect-kernel {shlex.quote(reference)} {worst}")
         )
     return parts
 
@@ -80,7 +80,7 @@ class _Listing:
         self.numbers = numbers
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        table = kernel_table(options.max_width, known_columns(self.run.kernels))
+        table = _kernel_table(options.max_width, known_columns(self.run.kernels))
         graph = None
         for number in self.numbers:
             kernel = self.run.kernels[number]
@@ -90,4 +90,4 @@ class _Listing:
             row = kernel_row(number, kernel)
             table.add(f"{number:>4}  ", Text(row.name), row.cells)
         yield table.table
-        yield from hidden(table)
+        yield from _hidden(table)

@@ -43,7 +43,7 @@ class KernelTable:
         self.table.add_row(row, *(cells.get(title, "") for title in self.titles))
 
 
-def kernel_table(width: int, columns: Sequence[Column]) -> KernelTable:
+def _kernel_table(width: int, columns: Sequence[Column]) -> KernelTable:
     """``columns`` in order of importance."""
     titles: list[str] = []
     left = width - LEAST_NAME
@@ -66,7 +66,7 @@ def plain_table() -> Table:
     return Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False)
 
 
-def labelled(rows: Iterable[tuple[str, Text]]) -> Table:
+def _labelled(rows: Iterable[tuple[str, Text]]) -> Table:
     """Lines behind labels; what does not fit goes on below its line."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
@@ -76,12 +76,12 @@ def labelled(rows: Iterable[tuple[str, Text]]) -> Table:
     return table
 
 
-def hidden(table: KernelTable) -> Iterator[Text]:
+def _hidden(table: KernelTable) -> Iterator[Text]:
     if table.hidden:
         yield Text(f"hidden at this width: {', '.join(table.hidden)}", style="dim")
 
 
-def to_paste(command: str) -> Text:
+def _to_paste(command: str) -> Text:
     """Never wrapped: it would be pasted in two lines."""
     return Text(units.printable(command), no_wrap=True, overflow="ignore")
 

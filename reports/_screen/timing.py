@@ -13,7 +13,7 @@ from perfcli.model import Comparison, TimeVerdict, Timing
 from .._rows import timing as _timing_rows
 from .._rows.names import shorten
 from .._rows.timing import COLUMNS, KernelTimeRow, doubt, measured_lines, rest, unexplained
-from .tables import labelled, plain_table
+from .tables import _labelled, plain_table
 
 MOST_KERNELS = 12
 LEAST_NAME = 26
@@ -25,7 +25,7 @@ MARKS: Mapping[TimeVerdict, str] = {
 }  # fmt: skip
 
 
-def timing_view(comparison: Comparison) -> list[RenderableType]:
+def _timing_view(comparison: Comparison) -> list[RenderableType]:
     """Everything that was measured; nothing where nothing was."""
     timing = comparison.timing
     if timing is None:
@@ -39,7 +39,7 @@ def timing_view(comparison: Comparison) -> list[RenderableType]:
     ends = (doubt(shown), rest(timing, shown), unexplained(timing))
     parts += [Text(line, style="dim") for line in ends if line]
     parts += [Text("")] if timing.groups else []
-    parts += [labelled((label, Text(text)) for label, text in measured_lines(timing))]
+    parts += [_labelled((label, Text(text)) for label, text in measured_lines(timing))]
     return [*parts, Text(""), Text("Generated code", style="bold")]
 
 

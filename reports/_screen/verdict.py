@@ -15,7 +15,7 @@ from perfcli.model import ABOUT_NAMES, Because, Comparison, Finding, KernelFacts
 from .._rows import totals
 from .._rows.names import shortened
 from .cures import assignments, costs, in_order
-from .finding import counts
+from .finding import _counts
 
 STYLES: dict[Outcome, str] = {"worse": "red", "better": "green", "same": "", "unknown": "yellow"}
 LABEL = 8
@@ -24,7 +24,7 @@ LEAST_BROKEN = 30
 MOST_NAMES = 4
 
 
-def sentence(comparison: Comparison) -> Text:
+def _sentence(comparison: Comparison) -> Text:
     """The verdict and its whole reason."""
     return Text.assemble(_word(comparison), "  ", units.printable(comparison.reason))
 
@@ -74,9 +74,9 @@ class FirstLines:
                 yield "also", because.also, ()
             if because.though:
                 yield "though", because.though, ()
-        finding = cause(comparison)
+        finding = _cause(comparison)
         said = comparison.besides if because or comparison.outcome == "unknown" else ()
-        for text in (*said, *counts(comparison, finding)):
+        for text in (*said, *_counts(comparison, finding)):
             yield "besides", text, ()
         if finding is not None:
             names = [comparison.head.kernels[n].name for n in finding.kernels]
@@ -138,7 +138,7 @@ def _loads(kernel: KernelFacts) -> str:
     return f" ({units.plural(facts.loads, 'load')})" if facts else ""
 
 
-def cause(comparison: Comparison) -> Finding | None:
+def _cause(comparison: Comparison) -> Finding | None:
     """The finding that decided; else the first new or worse one of the kernels that are to blame,
     where it got worse, that is no consequence of another: they come gravest first, but what the
     base's own setting would cure comes before them."""

@@ -51,7 +51,7 @@ class FakeUsage:
     free: float
 
 
-def statuses(python: str | None = None) -> dict[str, checks.Check]:
+def statuses(python: str | None = None) -> dict[str, checks._Check]:
     return {c.name: c for c in checks.examine(python, os.environ)}
 
 
@@ -94,13 +94,13 @@ def test_no_torch_is_a_problem_and_the_rest_is_still_checked(
 
 
 def test_an_untested_torch_is_a_warning(machine: Interpreter) -> None:
-    check = checks.check_torch(replace(machine, torch="2.99.0", cuda="13.0"))
+    check = checks._check_torch(replace(machine, torch="2.99.0", cuda="13.0"))
     assert (check.status, check.found) == ("warning", "2.99.0, CUDA 13.0 build")
     assert "knows 2.11 to 2.15" in check.advice
 
 
 def test_missing_triton_and_tools(machine: Interpreter) -> None:
-    assert checks.check_triton(replace(machine, triton=None, triton_dir=None)).status == "failed"
+    assert checks._check_triton(replace(machine, triton=None, triton_dir=None)).status == "failed"
     assert machine.tools is not None
     (machine.tools / "ptxas").unlink()
     program(machine.tools / "nvdisasm", "").chmod(0o644)
@@ -129,7 +129,7 @@ def test_folders(machine: Interpreter, tmp_path: Path) -> None:
     (tmp_path / "cache" / "deep").mkdir(parents=True)
     (tmp_path / "cache" / "deep" / "file").write_bytes(b"x" * 1500)
     assert statuses()["cache folder"].found == f"{tmp_path / 'cache'}, 1.5 kB"
-    refused = checks.check_folder("cache folder", Path("/proc/perfcli"), "set X")
+    refused = checks._check_folder("cache folder", Path("/proc/perfcli"), "set X")
     assert (refused.status, refused.advice) == ("failed", "set X")
     assert "can't be written" in refused.found
 
@@ -156,4 +156,4 @@ def test_a_gpu_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(targets, "has_gpu", lambda: True)
     monkeypatch.setattr(targets, "this_gpu", lambda: targets.get("h200"))
     monkeypatch.setattr(driver, "driver_version", lambda: "580.1")
-    assert checks.check_gpu().found == "NVIDIA H200 (sm_90), driver 580.1"
+    assert checks._check_gpu().found == "NVIDIA H200 (sm_90), driver 580.1"

@@ -148,12 +148,12 @@ def test_a_check_without_kernels_keeps_no_other_from_being_taken_in(
     perfcli: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configure(CHECK + '[[checks]]\nname = "empty"\nscenario = "rmsnorm"\n')
-    checked = compiled.check_kernels
+    checked = compiled._check_kernels
 
     def none(run: Run, check: Check) -> None:
         checked(replace(run, kernels=()) if check.name == "empty@h100" else run, check)
 
-    monkeypatch.setattr(compiled, "check_kernels", none)
+    monkeypatch.setattr(compiled, "_check_kernels", none)
     result = perfcli("baseline", "update", "--reason", "x")
     assert result.code == 2
     assert result.complaint.startswith("perfcli: empty@h100: nothing to compare: rmsnorm has no")

@@ -58,7 +58,7 @@ def test_no_expression_in_a_script(perfcli: Any, tmp_path: Path) -> None:
 
 def test_the_configuration_is_one_that_the_gate_reads(perfcli: Any, tmp_path: Path) -> None:
     perfcli("init-ci")
-    found = config.read(tmp_path / "perfcli.toml")
+    found = config._read(tmp_path / "perfcli.toml")
     assert [check.name for check in found.checks] == ["example@h100"]
     assert found.fail_on == "warning"
 
@@ -79,7 +79,7 @@ def test_pyproject_keeps_every_byte(perfcli: Any, tmp_path: Path, end: str) -> N
     assert new.startswith(old)
     assert (new.count("\r\n") == new.count("\n")) is (end == "\r\n")
     assert tomllib.loads(new)["tool"]["ruff"] == {"line-length": 100}
-    assert config.read(tmp_path / "pyproject.toml").checks[0].scenario == "rmsnorm"
+    assert config._read(tmp_path / "pyproject.toml").checks[0].scenario == "rmsnorm"
     assert not (tmp_path / "perfcli.toml").exists()
 
 
@@ -88,7 +88,7 @@ def test_a_closed_tool_table_is_left_alone(perfcli: Any, tmp_path: Path) -> None
     (tmp_path / "pyproject.toml").write_text(old)
     assert perfcli("init-ci").code == 0
     assert (tmp_path / "pyproject.toml").read_text() == old
-    assert config.read(tmp_path / "perfcli.toml").checks
+    assert config._read(tmp_path / "perfcli.toml").checks
 
 
 def test_pyproject_that_is_no_toml(perfcli: Any, tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_the_job_with_a_gpu_measures_the_same_checks(perfcli: Any, tmp_path: Pat
     )
     (tmp_path / "perfcli.toml").write_text(checks)
     assert perfcli("init-ci").code == 0
-    ours, theirs = (config.read(tmp_path / f"{n}.toml").checks for n in ("perfcli", "perfcli-gpu"))
+    ours, theirs = (config._read(tmp_path / f"{n}.toml").checks for n in ("perfcli", "perfcli-gpu"))
     for one, other in zip(ours, theirs, strict=True):
         assert one.scenario == other.scenario
         assert one.params == other.params
@@ -151,7 +151,7 @@ def test_a_model_of_the_repository_is_taken_without_running_it(
     )
     (tmp_path / "broken.py").write_text("import torch\ndef build(:\n")
     perfcli("init-ci")
-    (check,) = config.read(tmp_path / "perfcli.toml").checks
+    (check,) = config._read(tmp_path / "perfcli.toml").checks
     assert (check.name, check.scenario) == ("model@h100", "src/model.py:build")
 
 
@@ -160,7 +160,7 @@ def test_a_module_alone_is_a_hint(perfcli: Any, tmp_path: Path) -> None:
     perfcli("init-ci")
     text = (tmp_path / "perfcli.toml").read_text()
     assert '# scenario = "net.py:build"' in text
-    assert config.read(tmp_path / "perfcli.toml").checks[0].scenario == "rmsnorm"
+    assert config._read(tmp_path / "perfcli.toml").checks[0].scenario == "rmsnorm"
 
 
 def test_gitlab(perfcli: Any, tmp_path: Path) -> None:

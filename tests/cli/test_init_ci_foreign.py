@@ -37,7 +37,7 @@ def test_a_date_is_no_parameter(perfcli: Any) -> None:
 def test_any_file_name_is_toml(perfcli: Any, name: str) -> None:
     Path(f"{name}.py").write_text(MODEL)
     assert perfcli("init-ci", "--pre-commit").code == 0
-    (check,) = config.read(Path("perfcli.toml")).checks
+    (check,) = config._read(Path("perfcli.toml")).checks
     assert check.scenario == f"{name}.py:build"
 
 

@@ -86,7 +86,7 @@ def test_codes_and_titles_are_no_two_rules() -> None:
 
 
 def test_the_page_in_docs_is_what_the_rules_say() -> None:
-    assert DOCS.read_text(encoding="utf-8") == command.page(diagnosis.rules()), (
+    assert DOCS.read_text(encoding="utf-8") == command._page(diagnosis.rules()), (
         "write it anew: perfcli rules --markdown docs/rules.md"
     )
 
@@ -97,7 +97,7 @@ def test_markdown() -> None:
         "    of two lines\n"
     )
     rule = Rule("PC000", "one kernel", text)
-    assert command.page([rule]).split("\n\n", 2)[2] == (
+    assert command._page([rule]).split("\n\n", 2)[2] == (
         "| code | title | what it sees |\n"
         "| --- | --- | --- |\n"
         "| [PC000](#pc000) | one kernel | Two kernels are one. |\n"

@@ -9,7 +9,7 @@ import pytest
 from golden import check, screen, shown
 from handmade import kernel, run
 
-from perfcli.diff.metrics import change
+from perfcli.diff.metrics import _change
 from perfcli.model import Comparison, Cure, ExternCall, Finding, Origin, Run, Trial, Variant
 
 LIMIT = "triton.mix_order_reduction_max_reads"
@@ -73,11 +73,11 @@ def findings(tried: bool = False) -> tuple[Finding, ...]:
 
 
 def _tried(finding: Finding) -> Finding:
-    moved = change("bytes_moved", 22.2e9, 23.82e9)
-    swept = change("bytes_swept", 22.2e9, 23.82e9)
-    bound = change("lower_bound_seconds", 6.63e-3, 7.11e-3)
-    spilled = change("spilled_words", 94, 2)
-    memory = change("peak_memory_bytes", 7.9e9, 8.1e9)
+    moved = _change("bytes_moved", 22.2e9, 23.82e9)
+    swept = _change("bytes_swept", 22.2e9, 23.82e9)
+    bound = _change("lower_bound_seconds", 6.63e-3, 7.11e-3)
+    spilled = _change("spilled_words", 94, 2)
+    memory = _change("peak_memory_bytes", 7.9e9, 8.1e9)
     costs = (spilled, moved, swept, bound)
     results = {
         LIMIT: Trial(CURE, "helps at a cost", 92, 2, costs),

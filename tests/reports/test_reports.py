@@ -14,7 +14,7 @@ from golden import PLACES, check, screen, shown
 from handmade import ENVIRONMENT, kernel, run
 
 from perfcli.diff.compare import compare
-from perfcli.diff.metrics import change
+from perfcli.diff.metrics import _change
 from perfcli.diff.verdict import judged
 from perfcli.loading import registry
 from perfcli.model import (
@@ -233,8 +233,8 @@ def test_a_kernels_name_and_source_fit(width: int) -> None:
 
 
 def test_bytes_swept_are_a_row_where_they_say_more_than_the_bytes_moved() -> None:
-    moved = change("bytes_moved", 2e9, 3e9)
-    for swept, rows in ((moved, 0), (change("bytes_swept", 2e9, 4e9), 1)):
+    moved = _change("bytes_moved", 2e9, 3e9)
+    for swept, rows in ((moved, 0), (_change("bytes_swept", 2e9, 4e9), 1)):
         totals = (moved, replace(swept, metric="bytes_swept"))
         text = shown(screen().comparison(replace(worse(), totals=totals)))
         assert text.count("bytes swept ") == rows
@@ -408,7 +408,7 @@ def test_a_warning_that_decided_is_said_once_with_its_kernel_and_cure() -> None:
     ],
 )
 def test_a_cure_that_was_tried(outcome: TrialOutcome, says: str) -> None:
-    moved = change("bytes_moved", 2e9, 3e9)
+    moved = _change("bytes_moved", 2e9, 3e9)
     trial = Trial(Cure({"a": False}), outcome, changes=(moved,))
     finding = blamed(appearance="new", trials=(trial,))
     assert first_lines(replace(worse(), findings=(finding,)))[-1] == says

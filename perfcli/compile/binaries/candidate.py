@@ -23,7 +23,7 @@ def candidate_of(result: Any, fact: BinaryFacts, target: Target, source: str) ->
     config = result.config
     launch = (_numbers(config), config.num_warps, config.num_stages)
     candidate = nvidia_candidate(result.kernel, fact, target, *launch)
-    return replace(candidate, lines=with_text(fact.lines, source))
+    return replace(candidate, lines=_with_text(fact.lines, source))
 
 
 def nvidia_candidate(
@@ -74,7 +74,7 @@ def _numbers(config: Any) -> dict[str, int]:
     return {k: int(v) for k, v in config.kwargs.items() if isinstance(v, int)}
 
 
-def with_text(lines: Mapping[str, LineCounts], source: str) -> dict[str, LineCounts]:
+def _with_text(lines: Mapping[str, LineCounts], source: str) -> dict[str, LineCounts]:
     """The text of those lines where registers are spilled or filled: the others are many."""
     texts = source.splitlines()
 
@@ -91,8 +91,8 @@ def with_texts(
 ) -> Candidate:
     """The candidate with its texts' names, and the texts packed into ``blobs``."""
     texts = {
-        "ttgir": without_folders(asm["ttgir"], folder),
-        "ptx": without_folders(asm["ptx"], folder),
+        "ttgir": _without_folders(asm["ttgir"], folder),
+        "ptx": _without_folders(asm["ptx"], folder),
         "sass": sass,
     }
     names = {kind: blob_id(text) for kind, text in texts.items()}
@@ -100,7 +100,7 @@ def with_texts(
     return replace(candidate, ttgir=names["ttgir"], ptx=names["ptx"], sass=names["sass"])
 
 
-def without_folders(text: str, folder: Path) -> str:
+def _without_folders(text: str, folder: Path) -> str:
     """A text without the folders of this machine: the kernel's own, which is another in every
     run, and that of the installed packages."""
     import torch

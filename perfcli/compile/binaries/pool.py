@@ -43,7 +43,7 @@ class KernelPool:
     def submit(self, definition: Definition) -> None:
         key = definition.source
         if key not in self._futures:
-            work = self._executor.submit(examine, definition, self._target, self._cache_dir)
+            work = self._executor.submit(_examine, definition, self._target, self._cache_dir)
             self._futures[key] = work
 
     def done(self) -> int:
@@ -67,7 +67,7 @@ class KernelPool:
 
 
 @dataclass(frozen=True, slots=True)
-class Binaries:
+class _Binaries:
     """Of one kernel: ``error`` where Triton refused it."""
 
     candidates: tuple[Candidate, ...]
@@ -75,7 +75,7 @@ class Binaries:
     error: str = ""
 
 
-def binaries(request: KernelsRequest) -> list[Binaries]:
+def binaries(request: KernelsRequest) -> list[_Binaries]:
     """Compiles kernels, in order, in processes of their own. Raises as ``KernelPool.result``."""
     definitions = [Definition(k.name, k.language, k.source, k.kind) for k in request.kernels]
     pool = KernelPool(max(request.jobs, 1), request.target, Path(request.cache_dir))
@@ -85,10 +85,10 @@ def binaries(request: KernelsRequest) -> list[Binaries]:
         found = [pool.result(definition).compiled for definition in definitions]
     finally:
         pool.close(wait=True)  # this process ends next, and its pool must not outlive it
-    return [Binaries(made.candidates, made.alternatives, made.error) for made in found]
+    return [_Binaries(made.candidates, made.alternatives, made.error) for made in found]
 
 
-def examine(definition: Definition, target: Target | None, cache_dir: Path) -> KernelResult:
+def _examine(definition: Definition, target: Target | None, cache_dir: Path) -> KernelResult:
     """All facts of one kernel, from its source and, for Triton, from its binaries."""
     source_facts, note = read_source(definition)
     if target is None or definition.language == "cpp":

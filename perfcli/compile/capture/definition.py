@@ -46,7 +46,7 @@ class Definition:
         one, and so is code that says where it comes from (``comment_origin``)."""
         text = without_its_name(self.source, self.name)
         if self.language == "triton" and "#" in text:
-            text = without_comments(text)
+            text = _without_comments(text)
         return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -55,7 +55,7 @@ def without_its_name(source: str, name: str) -> str:
     return _FULL_NAME.sub("'kernel_name': 'kernel'", source).replace(name, "kernel")
 
 
-def without_comments(source: str) -> str:
+def _without_comments(source: str) -> str:
     """A Python text without its comments, and without the lines that held nothing else; as it is
     where it can't be read."""
     lines: list[str | None] = list(source.splitlines())
@@ -84,13 +84,13 @@ def parse_definition(body: str, cpp_definition: str | None = None) -> Definition
     texts = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
     if call.func.attr == "triton" and len(texts) == 2:
         name, source = texts[0], texts[1].strip()
-        return Definition(name, "triton", source, triton_kind(source, name))
+        return Definition(name, "triton", source, _triton_kind(source, name))
     if call.func.attr.startswith("cpp") and texts:
         return Definition("kernel", "cpp", texts[-1].strip(), "cpp")
     return None
 
 
-def triton_kind(source: str, name: str) -> KernelKind:
+def _triton_kind(source: str, name: str) -> KernelKind:
     """The kind of kernel, by its decorator and arguments."""
     try:
         tree = ast.parse(source)

@@ -38,7 +38,7 @@ def watching() -> Iterator[Places]:
     @functools.wraps(original)
     def add_to_stats(self: Any, category: str = "unimplemented") -> None:
         original(self, category)
-        reason = first_line(str(self.msg))
+        reason = _first_line(str(self.msg))
         if category == "graph_break" or reason == BRANCH:
             place = _place(getattr(self, "real_stack", None) or (), str(self.msg))
             if place:
@@ -56,11 +56,11 @@ def _place(stack: Iterable[Any], message: str) -> BreakPlace | None:
     frames = list(stack)
     for frame in reversed([f for f in frames if is_users(f)] or frames):
         location = f"{frame.filename}:{frame.lineno}"
-        return BreakPlace(location, (frame.line or "").strip(), explanation(message))
+        return BreakPlace(location, (frame.line or "").strip(), _explanation(message))
     return None
 
 
-def explanation(message: str) -> str:
+def _explanation(message: str) -> str:
     """Dynamo's first sentence on it: ``Dynamo does not know how to trace builtin operator `print`
     with argument types ['str']``."""
     for line in message.splitlines():
@@ -69,7 +69,7 @@ def explanation(message: str) -> str:
     return ""
 
 
-def first_line(reason: str) -> str:
+def _first_line(reason: str) -> str:
     return reason.strip().partition("\n")[0][:HEADLINE]
 
 
@@ -78,8 +78,8 @@ def counted(counters: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
     gives advice. ``counters`` are Dynamo's."""
     found: Counter[str] = Counter()
     for reason, number in counters["graph_break"].items():
-        found[first_line(reason)] += number
+        found[_first_line(reason)] += number
     for reason, number in counters["unimplemented"].items():
-        if first_line(reason) == BRANCH:
+        if _first_line(reason) == BRANCH:
             found[BRANCH] += number
     return dict(found)

@@ -52,7 +52,7 @@ def hook_extern(capture: Capture, original: Any) -> Any:
             return result
         if not isinstance(node, ir.MultiOutput):
             graph = capture.current_graph()
-            name = extern_name(node)
+            name = _extern_name(node)
             _launches(capture).append(Launch(graph.facts.name, name, extern=True))
         return original(self, scheduler_node)
 
@@ -66,7 +66,7 @@ def _subgraphs(node: Any) -> list[Any]:
     return [s for s in found if s is not None and hasattr(s, "graph")]
 
 
-def extern_name(node: Any) -> str:
+def _extern_name(node: Any) -> str:
     """``aten.mm.default`` where the node knows its operator, else the name in the wrapper."""
     overload = getattr(node, "op_overload", None)
     if overload is not None:

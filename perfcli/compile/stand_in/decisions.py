@@ -89,7 +89,7 @@ def _assuming(original: Any, mode: Any, assumptions: Assumptions, refused: Any) 
             if fake_mode is not mode:
                 raise  # Dynamo's own: it breaks the graph here, as it would on the device
             assumptions.counts[VALUES] += 1
-            return assumed_value(arg.dtype)
+            return _assumed_value(arg.dtype)
 
     return read
 
@@ -132,7 +132,7 @@ def _drawing(mode: Any) -> Any:
     return rand
 
 
-def assumed_value(dtype: Any) -> float | int | bool:
+def _assumed_value(dtype: Any) -> float | int | bool:
     """The middle of a probability, a count that is not zero, a condition that holds (masks are
     full): what most models meet."""
     import torch

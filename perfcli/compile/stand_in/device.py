@@ -28,7 +28,7 @@ def replace(owner: Any, name: str, value: Any) -> None:
     setattr(owner, name, value)
 
 
-def device_properties(target: Target) -> SimpleNamespace:
+def _device_properties(target: Target) -> SimpleNamespace:
     """What ``torch.cuda.get_device_properties`` gives on the target."""
     return SimpleNamespace(
         name=target.description,
@@ -52,7 +52,7 @@ def device_properties(target: Target) -> SimpleNamespace:
 
 def install(target: Target) -> None:
     """Makes torch and triton believe that ``target`` is device 0."""
-    properties = device_properties(target)
+    properties = _device_properties(target)
     _cuda_module(target, properties)
     _device_interface(target, properties)
     _autocast()
@@ -150,10 +150,10 @@ def _module_conversion() -> None:
     tensors refuse; a converted parameter replaces the old one instead (ties stay tied)."""
     from torch import nn
 
-    replace(nn.Module, "_apply", convert_module)
+    replace(nn.Module, "_apply", _convert_module)
 
 
-def convert_module(module: Any, fn: Any, recurse: bool = True) -> Any:
+def _convert_module(module: Any, fn: Any, recurse: bool = True) -> Any:
     """``nn.Module._apply`` by replacement: every parameter and buffer becomes ``fn`` of itself."""
     converted: dict[int, Any] = {}
     modules = module.modules() if recurse else [module]

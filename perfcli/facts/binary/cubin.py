@@ -34,7 +34,7 @@ _WIDTHS = {"256", "128", "64", "U16", "S16", "U8", "S8"}
 
 
 @dataclass(frozen=True, slots=True)
-class Resources:
+class _Resources:
     """What one kernel occupies: registers per thread, bytes of local memory per thread, bytes of
     static shared memory per block (without the 1 KiB that the system reserves; Triton's own
     shared memory is dynamic and stands in its metadata)."""
@@ -137,7 +137,7 @@ def _code_hash(cubin: bytes, source_file: str) -> str:
     return hashlib.sha256(code.replace(source_file.encode(), b"")).hexdigest()
 
 
-def _resources(cubin: bytes, path: str, tools: Path) -> Resources:
+def _resources(cubin: bytes, path: str, tools: Path) -> _Resources:
     text = _run(tools / "cuobjdump", "--dump-resource-usage", path)
     found = re.search(r"REG:(\d+) STACK:(\d+) SHARED:(\d+)", text)
     if not found:
@@ -145,7 +145,7 @@ def _resources(cubin: bytes, path: str, tools: Path) -> Resources:
             "expected REG, STACK and SHARED from cuobjdump --dump-resource-usage", detail=text
         )
     reserved = any(s.name.startswith(".nv.shared.reserved") for s in sections(cubin))
-    return Resources(
+    return _Resources(
         registers=int(found[1]),
         stack_bytes=int(found[2]),
         shared_bytes=max(int(found[3]) - (_RESERVED_SHARED_BYTES if reserved else 0), 0),

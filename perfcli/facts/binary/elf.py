@@ -12,13 +12,13 @@ _NOBITS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class _Section:
     name: str
     data: bytes
     """Empty where the file holds no bytes for it (shared memory)."""
 
 
-def sections(cubin: bytes) -> tuple[Section, ...]:
+def sections(cubin: bytes) -> tuple[_Section, ...]:
     """The sections of an ELF file, in file order.
 
     Raises:
@@ -47,13 +47,13 @@ def code_sections(cubin: bytes) -> tuple[bytes, ...]:
     )
 
 
-def _sections(cubin: bytes) -> tuple[Section, ...]:
+def _sections(cubin: bytes) -> tuple[_Section, ...]:
     (table,) = struct.unpack_from("<Q", cubin, 40)
     size, count, names_index = struct.unpack_from("<HHH", cubin, 58)
     headers = [_SECTION.unpack_from(cubin, table + i * size) for i in range(count)]
     names = headers[names_index][4]
     return tuple(
-        Section(
+        _Section(
             name=cubin[names + header[0] : cubin.index(b"\0", names + header[0])].decode(),
             data=b"" if header[1] == _NOBITS else cubin[header[4] : header[4] + header[5]],
         )

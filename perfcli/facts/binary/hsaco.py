@@ -34,7 +34,7 @@ _NAMED_BITS |= {"ubyte": "8", "sbyte": "8", "byte": "8"}
 
 
 @dataclass(frozen=True, slots=True)
-class HsacoFacts:
+class _HsacoFacts:
     """One kernel. Registers are 32 bits wide for each lane of a wave."""
 
     vector_registers: int
@@ -54,7 +54,7 @@ class HsacoFacts:
     code_hash: str
 
 
-def read_hsaco(code_object: bytes, assembly: str) -> HsacoFacts:
+def read_hsaco(code_object: bytes, assembly: str) -> _HsacoFacts:
     """Everything about a code object with one kernel.
 
     Raises:
@@ -66,7 +66,7 @@ def read_hsaco(code_object: bytes, assembly: str) -> HsacoFacts:
         counted[what][_bits(kind)] += 1
     local = Counter(_LOCAL.findall(assembly))
     text = b"".join(s.data for s in sections(code_object) if s.name == ".text")
-    return HsacoFacts(
+    return _HsacoFacts(
         vector_registers=int(kernel[".vgpr_count"]),
         scalar_registers=int(kernel[".sgpr_count"]),
         spilled_words=int(kernel[".vgpr_spill_count"]),

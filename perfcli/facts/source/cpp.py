@@ -10,8 +10,8 @@ from dataclasses import replace
 from itertools import zip_longest
 
 from perfcli.errors import UnreadableSource
-from perfcli.facts.source.cpp_walk import Token, Walk, matching_brackets, tokenize
-from perfcli.facts.source.triton import summarize
+from perfcli.facts.source.cpp_walk import Token, Walk, _matching_brackets, _tokenize
+from perfcli.facts.source.triton import _summarize
 from perfcli.model import SourceFacts
 
 
@@ -28,11 +28,11 @@ def cpp_facts(source: str) -> SourceFacts:
     Raises:
         UnreadableSource: there is no such kernel, or its brackets do not close.
     """
-    tokens = tokenize(source)
+    tokens = _tokenize(source)
     start, pointers = _find_kernel(tokens)
-    walk = Walk(tokens, matching_brackets(tokens), {name: name for name in pointers})
+    walk = Walk(tokens, _matching_brackets(tokens), {name: name for name in pointers})
     walk.statement(start)
-    facts = summarize(walk.accesses, walk.sweeps, reductions=walk.reductions, loops=walk.loops)
+    facts = _summarize(walk.accesses, walk.sweeps, reductions=walk.reductions, loops=walk.loops)
     return replace(
         facts,
         vector_loads=sum(a.kind == "load" and bool(a.vectorized) for a in walk.accesses),

@@ -36,7 +36,7 @@ class Token:
     line: int
 
 
-def tokenize(source: str) -> list[Token]:
+def _tokenize(source: str) -> list[Token]:
     """The tokens of a C++ text; a preprocessor line is one ``pragma`` token.
 
     Raises:
@@ -58,7 +58,7 @@ def tokenize(source: str) -> list[Token]:
     return tokens
 
 
-def matching_brackets(tokens: Sequence[Token]) -> dict[int, int]:
+def _matching_brackets(tokens: Sequence[Token]) -> dict[int, int]:
     """Index of each opening bracket to that of its closing one.
 
     Raises:

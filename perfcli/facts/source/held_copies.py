@@ -78,9 +78,9 @@ class _Walk:
         if loaded := self.loaded(node):
             return loaded
         function = node.func
-        name = triton_names.full_name(function, self.aliases, self.values) or ""
+        name = triton_names._full_name(function, self.aliases, self.values) or ""
         inner = _union([self.evaluate(a) for a in (*node.args, *(k.value for k in node.keywords))])
-        if triton_names.is_reduction(name):
+        if triton_names._is_reduction(name):
             return _Value(reduced=inner.single | inner.reduced)
         if not isinstance(function, ast.Attribute):
             return inner
@@ -98,7 +98,7 @@ class _Walk:
         return _Value(half=frozenset({pointer}) & self.candidates)
 
 
-def held_copies(
+def _held_copies(
     kernel: ast.FunctionDef, types: Mapping[str, str], aliases: dict[str, str]
 ) -> tuple[str, ...]:
     """The pointers, in the order of the arguments, whose rows are loaded once in half precision,

@@ -17,12 +17,12 @@ from perfcli.errors import UnreadableSource
 from perfcli.model import Scalar
 
 
-class Unknown:
+class _Unknown:
     """What only the device knows."""
 
 
-UNKNOWN: Final = Unknown()
-Known = Scalar | Unknown
+UNKNOWN: Final = _Unknown()
+Known = Scalar | _Unknown
 
 _BINARY: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -53,7 +53,7 @@ _UNARY: Mapping[type[ast.unaryop], Callable[[Any], Any]] = {
 }
 
 
-def value_of(node: ast.expr, constants: Mapping[str, Known]) -> Known:
+def _value_of(node: ast.expr, constants: Mapping[str, Known]) -> Known:
     """The value of an expression, or UNKNOWN."""
     try:
         return _value(node, constants)
@@ -71,7 +71,7 @@ def _value(node: ast.expr, constants: Mapping[str, Known]) -> Known:
             return _of_several(node, constants)
         case ast.UnaryOp() if type(node.op) in _UNARY:
             operand = _value(node.operand, constants)
-            known = not isinstance(operand, Unknown)
+            known = not isinstance(operand, _Unknown)
             return _scalar(_UNARY[type(node.op)](operand)) if known else UNKNOWN
         case ast.BinOp() if type(node.op) in _BINARY:
             return _applied(_BINARY[type(node.op)], node.left, node.right, constants)
@@ -79,7 +79,7 @@ def _value(node: ast.expr, constants: Mapping[str, Known]) -> Known:
             return _applied(_COMPARED[type(only)], node.left, right, constants)
         case ast.IfExp():
             chosen = _value(node.test, constants)
-            if isinstance(chosen, Unknown):
+            if isinstance(chosen, _Unknown):
                 return UNKNOWN
             return _value(node.body if chosen else node.orelse, constants)
         case _:
@@ -90,9 +90,9 @@ def _of_several(node: ast.BoolOp, constants: Mapping[str, Known]) -> Known:
     """One operand may decide though others are not known."""
     values = [_value(each, constants) for each in node.values]
     decides = isinstance(node.op, ast.Or)
-    if any(not isinstance(v, Unknown) and bool(v) == decides for v in values):
+    if any(not isinstance(v, _Unknown) and bool(v) == decides for v in values):
         return decides
-    return UNKNOWN if any(isinstance(v, Unknown) for v in values) else not decides
+    return UNKNOWN if any(isinstance(v, _Unknown) for v in values) else not decides
 
 
 def _applied(
@@ -102,7 +102,7 @@ def _applied(
     constants: Mapping[str, Known],
 ) -> Known:
     ours, theirs = _value(left, constants), _value(right, constants)
-    if isinstance(ours, Unknown) or isinstance(theirs, Unknown):
+    if isinstance(ours, _Unknown) or isinstance(theirs, _Unknown):
         return UNKNOWN
     return _scalar(function(ours, theirs))
 
@@ -145,7 +145,7 @@ def _globals(statements: Sequence[ast.stmt]) -> Iterator[tuple[str, Known]]:
     for node in statements:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(args=[value])):
-                yield name, value_of(value, {})
+                yield name, _value_of(value, {})
 
 
 @dataclass(slots=True)
@@ -210,8 +210,8 @@ class _Known:
 
     def branches(self, node: ast.If, env: dict[str, Known]) -> list[ast.stmt]:
         node.test = self.expression(node.test, env)
-        chosen = value_of(node.test, env)
-        if not isinstance(chosen, Unknown):
+        chosen = _value_of(node.test, env)
+        if not isinstance(chosen, _Unknown):
             return self.block(node.body if chosen else node.orelse, env)
         other = dict(env)
         node.body = self.block(node.body, env) or [ast.Pass()]
@@ -233,8 +233,8 @@ class _Expressions(ast.NodeTransformer):
         self.env = env
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
-        chosen = value_of(node.test, self.env)
-        if isinstance(chosen, Unknown):
+        chosen = _value_of(node.test, self.env)
+        if isinstance(chosen, _Unknown):
             self.generic_visit(node)
             return node
         result: ast.expr = self.visit(node.body if chosen else node.orelse)
@@ -255,7 +255,7 @@ class _Expressions(ast.NodeTransformer):
         usual = dict(zip((p.arg for p in parameters[::-1]), defaults[::-1], strict=False))
         constant = [p.arg for p in parameters if _is_constant(p.annotation)]
         values = {name: {**usual, **given}.get(name) for name in constant}
-        return {n: value_of(v, self.env) for n, v in values.items() if v is not None}
+        return {n: _value_of(v, self.env) for n, v in values.items() if v is not None}
 
 
 def _is_constant(annotation: ast.expr | None) -> bool:
@@ -266,7 +266,7 @@ def _learn(node: ast.stmt, env: dict[str, Known]) -> None:
     """A constant that the kernel defines is known; any other name that it assigns is not."""
     if isinstance(node, ast.AnnAssign) and _is_constant(node.annotation) and node.value:
         if isinstance(node.target, ast.Name):
-            env[node.target.id] = value_of(node.value, env)
+            env[node.target.id] = _value_of(node.value, env)
         return
     _forget(node, env)
 

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from perfcli.errors import UnreadableSource
-from perfcli.facts.source.held_copies import held_copies
-from perfcli.facts.source.triton_names import import_aliases
+from perfcli.facts.source.held_copies import _held_copies
+from perfcli.facts.source.triton_names import _import_aliases
 from perfcli.facts.source.triton_values import NOTHING, Value
 from perfcli.facts.source.triton_walk import Walk
 from perfcli.model import Access, SourceFacts
@@ -39,18 +39,18 @@ def triton_facts(source: str, name: str) -> SourceFacts:
         ) from None
     functions = _jit_functions(module)
     kernel = _find_kernel(functions, name)
-    aliases = import_aliases(module)
+    aliases = _import_aliases(module)
     walk = Walk(functions, aliases)
     walk.function(kernel, _pointer_arguments(kernel))
-    facts = summarize(walk.accesses, walk.sweeps, reductions=walk.reductions, loops=walk.loops)
+    facts = _summarize(walk.accesses, walk.sweeps, reductions=walk.reductions, loops=walk.loops)
     return replace(
         facts,
         online_softmax=walk.online_softmax,
-        held_copies=held_copies(kernel, _signature(kernel), aliases),
+        held_copies=_held_copies(kernel, _signature(kernel), aliases),
     )
 
 
-def summarize(
+def _summarize(
     accesses: Sequence[Access],
     sweeps: Mapping[str, Collection[int]],
     *,

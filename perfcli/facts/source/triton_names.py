@@ -91,7 +91,7 @@ LIBRARY_EFFECTS: dict[str, tuple[Effect, ...]] = {
 }
 
 
-def import_aliases(module: ast.Module) -> dict[str, str]:
+def _import_aliases(module: ast.Module) -> dict[str, str]:
     """Local name to full name, for every import in the text."""
     aliases = dict(DEFAULT_ALIASES)
     for node in ast.walk(module):
@@ -105,7 +105,7 @@ def import_aliases(module: ast.Module) -> dict[str, str]:
     return aliases
 
 
-def full_name(function: ast.expr, aliases: dict[str, str], local: Iterable[str]) -> str | None:
+def _full_name(function: ast.expr, aliases: dict[str, str], local: Iterable[str]) -> str | None:
     """``triton.language.load`` for ``tl.load``; None for what starts at a local variable."""
     parts: list[str] = []
     node = function
@@ -117,7 +117,7 @@ def full_name(function: ast.expr, aliases: dict[str, str], local: Iterable[str])
     return ".".join([aliases.get(node.id, node.id), *reversed(parts)])
 
 
-def access_kind(name: str) -> Kind | None:
+def _access_kind(name: str) -> Kind | None:
     """What a function of ``triton.language`` does to its first argument's memory."""
     module, _, function = name.rpartition(".")
     if module != LANGUAGE:
@@ -125,22 +125,22 @@ def access_kind(name: str) -> Kind | None:
     return "atomic" if function.startswith("atomic_") else _ACCESSES.get(function)
 
 
-def method_kind(name: str) -> Kind | None:
+def _method_kind(name: str) -> Kind | None:
     """What a method of a tensor descriptor does to its memory."""
     return "atomic" if name.startswith("atomic_") else _METHODS.get(name)
 
 
-def is_reduction(name: str) -> bool:
+def _is_reduction(name: str) -> bool:
     """Whether the function combines values across a tile's axis (a scan does not)."""
     module, _, function = name.rpartition(".")
     return function in _REDUCTIONS.get(module, ())
 
 
-def is_reduction_method(name: str) -> bool:
+def _is_reduction_method(name: str) -> bool:
     return name in _REDUCTION_METHODS
 
 
-def is_masked(name: str, call: ast.Call, kind: Kind) -> bool:
+def _is_masked(name: str, call: ast.Call, kind: Kind) -> bool:
     """Whether an access carries a mask, or bounds to check for a block pointer."""
     for keyword in call.keywords:
         if keyword.arg == "mask":

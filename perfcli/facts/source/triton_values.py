@@ -27,7 +27,7 @@ NOTHING = Value()
 Environment = dict[str, Value]
 
 
-def passed_through(name: str, arguments: Sequence[Value], keywords: Mapping[str, Value]) -> Value:
+def _passed_through(name: str, arguments: Sequence[Value], keywords: Mapping[str, Value]) -> Value:
     """The pointers in a library function's result: those of its first argument
     (``make_block_ptr``, ``advance``, ``multiple_of``, ``broadcast_to`` …)."""
     if name.endswith(".where") and len(arguments) > 2:
@@ -38,21 +38,21 @@ def passed_through(name: str, arguments: Sequence[Value], keywords: Mapping[str,
     return arguments[0] if arguments else NOTHING
 
 
-def assign(target: ast.expr, value: Value, env: Environment) -> None:
+def _assign(target: ast.expr, value: Value, env: Environment) -> None:
     if isinstance(target, ast.Name):
         env[target.id] = value
     elif isinstance(target, ast.Tuple | ast.List):
         fits = len(target.elts) == len(value.items)
         for index, item in enumerate(target.elts):
-            assign(item, value.items[index] if fits else Value(value.pointers), env)
+            _assign(item, value.items[index] if fits else Value(value.pointers), env)
 
 
-def element(value: Value, index: ast.expr) -> Value:
+def _element(value: Value, index: ast.expr) -> Value:
     if isinstance(index, ast.Constant) and isinstance(index.value, int) and value.items:
         return value.items[index.value] if abs(index.value) < len(value.items) else NOTHING
     return Value(value.pointers)
 
 
-def merge(env: Environment, other: Environment) -> None:
+def _merge(env: Environment, other: Environment) -> None:
     for name, value in other.items():
         env[name] = env[name] | value if name in env else value

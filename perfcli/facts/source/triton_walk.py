@@ -12,10 +12,10 @@ from perfcli.facts.source.triton_values import (
     NOTHING,
     Environment,
     Value,
-    assign,
-    element,
-    merge,
-    passed_through,
+    _assign,
+    _element,
+    _merge,
+    _passed_through,
 )
 from perfcli.model import Access
 
@@ -57,7 +57,7 @@ class Walk:
     def statement(self, node: ast.stmt, env: Environment) -> None:
         match node:
             case ast.For():
-                assign(node.target, self.evaluate(node.iter, env), env)
+                _assign(node.target, self.evaluate(node.iter, env), env)
                 self.loop(node.body, env, ())
                 self.block(node.orelse, env)
             case ast.While():
@@ -80,9 +80,9 @@ class Walk:
             case ast.Assign():
                 value = self.evaluate(node.value, env)
                 for target in node.targets:
-                    assign(target, value, env)
+                    _assign(target, value, env)
             case ast.AnnAssign() if node.value is not None:
-                assign(node.target, self.evaluate(node.value, env), env)
+                _assign(node.target, self.evaluate(node.value, env), env)
             case ast.AugAssign():
                 value = self.evaluate(node.value, env)
                 if isinstance(node.target, ast.Name) and isinstance(node.op, ast.Add | ast.Sub):
@@ -102,7 +102,7 @@ class Walk:
             self.evaluate(test, env)
         before = dict(env)
         self.block(body, env)
-        merge(env, before)
+        _merge(env, before)
         self.leave_loop(outer)
 
     def enter_loop(self) -> int:
@@ -123,7 +123,7 @@ class Walk:
         other = dict(env)
         self.block(node.body, env)
         self.block(node.orelse, other)
-        merge(env, other)
+        _merge(env, other)
 
     def evaluate(self, node: ast.expr, env: Environment) -> Value:
         """Count what an expression does, and say what it may point at."""
@@ -136,10 +136,10 @@ class Walk:
             case ast.Call():
                 return self.call(node, env)
             case ast.Subscript():
-                return element(self.evaluate(node.value, env), node.slice)
+                return _element(self.evaluate(node.value, env), node.slice)
             case ast.NamedExpr():
                 value = self.evaluate(node.value, env)
-                assign(node.target, value, env)
+                _assign(node.target, value, env)
                 return value
             case _:
                 return self.combined(node, env)
@@ -166,34 +166,34 @@ class Walk:
     def call(self, node: ast.Call, env: Environment) -> Value:
         arguments = [self.evaluate(argument, env) for argument in node.args]
         keywords = {k.arg or "": self.evaluate(k.value, env) for k in node.keywords}
-        name = triton_names.full_name(node.func, self.aliases, env)
+        name = triton_names._full_name(node.func, self.aliases, env)
         if name is None:
             return self.method(node, env)
         helper = self.functions.get(name)
         if helper is not None:
             return self.inline(helper, node, arguments, keywords)
-        kind = triton_names.access_kind(name)
+        kind = triton_names._access_kind(name)
         if kind:
             address = arguments[0] if arguments else next(iter(keywords.values()), NOTHING)
-            self.access(kind, address, node.lineno, triton_names.is_masked(name, node, kind))
+            self.access(kind, address, node.lineno, triton_names._is_masked(name, node, kind))
             return NOTHING
         if name in triton_names.LIBRARY_EFFECTS:
             self.effects(triton_names.LIBRARY_EFFECTS[name], arguments, keywords, node.lineno)
             return NOTHING
-        self.reductions += triton_names.is_reduction(name)
+        self.reductions += triton_names._is_reduction(name)
         self.online_softmax |= name.startswith(triton_names.ONLINE_SOFTMAX)
-        return passed_through(name, arguments, keywords)
+        return _passed_through(name, arguments, keywords)
 
     def method(self, node: ast.Call, env: Environment) -> Value:
         """A method call on a local value: a descriptor's load or store, or a tensor's method."""
         if not isinstance(node.func, ast.Attribute):
             return self.evaluate(node.func, env)
         base = self.evaluate(node.func.value, env)
-        kind = triton_names.method_kind(node.func.attr)
+        kind = triton_names._method_kind(node.func.attr)
         if kind:
             self.access(kind, base, node.lineno, masked=False)
             return NOTHING
-        self.reductions += triton_names.is_reduction_method(node.func.attr)
+        self.reductions += triton_names._is_reduction_method(node.func.attr)
         return base
 
     def access(self, kind: Kind, address: Value, line: int, masked: bool) -> None:

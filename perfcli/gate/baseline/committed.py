@@ -13,7 +13,7 @@ from perfcli.errors import NotComparable, PerfcliError
 from perfcli.gate.baseline import facts, file
 from perfcli.gate.baseline import file as renewing
 from perfcli.gate.baseline.entry import Entry
-from perfcli.gate.baseline.facts import public
+from perfcli.gate.baseline.facts import _public
 from perfcli.gate.baseline.file import Check
 from perfcli.gate.baseline.fit import fitted
 from perfcli.gate.config import BASELINE
@@ -43,10 +43,10 @@ def read(path: Path, options: Sequence[str] = ()) -> dict[str, Check]:
         ) from error
     except OSError as error:
         raise PerfcliError(f"can't read {path}: {error.strerror or error}") from error
-    return file.read(text, str(path), options)
+    return file._read(text, str(path), options)
 
 
-def write(path: Path, checks: Mapping[str, Check]) -> None:
+def _write(path: Path, checks: Mapping[str, Check]) -> None:
     """Whole or not at all; where the file is a link, into what it points to; its mode stays.
     Raises PerfcliError where it can't be written."""
     temporary = None
@@ -55,7 +55,7 @@ def write(path: Path, checks: Mapping[str, Check]) -> None:
         mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o644
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(handle, "w", encoding="utf-8") as out:
-            out.write(file.text(checks))
+            out.write(file._text(checks))
         os.chmod(temporary, mode)
         os.replace(temporary, path)
     except OSError as error:
@@ -87,7 +87,7 @@ def base(
     differ = [
         f"{tool} {getattr(ours, tool) or 'none'} instead of {getattr(theirs, tool) or 'none'}"
         for tool in TOOLS
-        if tool not in allow and public(getattr(ours, tool)) != public(getattr(theirs, tool))
+        if tool not in allow and _public(getattr(ours, tool)) != _public(getattr(theirs, tool))
     ]
     target = facts.described_target(head)
     if "target" not in allow and entry.target != target:

@@ -9,14 +9,14 @@ from typing import Any
 
 from perfcli.diff.metrics import totals
 from perfcli.gate.baseline import kernels as of_kernels
-from perfcli.gate.baseline.kernels import in_order, labels
-from perfcli.gate.baseline.operators import numbered
+from perfcli.gate.baseline.kernels import _in_order, _labels
+from perfcli.gate.baseline.operators import _numbered
 from perfcli.model import ExternCall, Finding, GraphFacts, Run
 
 _SAME_CODE = re.compile(r"\+(cpu|cu\d[\w.]*|rocm\d[\w.]*|xpu)$")
 
 
-def public(version: str | None) -> str:
+def _public(version: str | None) -> str:
     """``2.13.0`` of ``2.13.0+cpu``: one release for several devices. Another suffix is another
     source: ``2.14.0a0+gitaaaa`` stays as it is."""
     return _SAME_CODE.sub("", version or "")
@@ -25,21 +25,21 @@ def public(version: str | None) -> str:
 TOOLS = ("perfcli", "torch", "triton", "ptxas", "python")
 
 
-def plain(run: Run, findings: Sequence[Finding]) -> dict[str, Any]:
+def _plain(run: Run, findings: Sequence[Finding]) -> dict[str, Any]:
     """What the file keeps of a run: tables, lists and plain values, in the file's order."""
-    order = in_order(run.kernels)
+    order = _in_order(run.kernels)
     kernels = [run.kernels[index] for index in order]
-    names = labels(kernels)
-    nodes = numbered(run.kernels)
+    names = _labels(kernels)
+    nodes = _numbered(run.kernels)
     tables = [
-        of_kernels.table(
+        of_kernels._table(
             kernel,
             name,
             reads,
             [nodes[key] for o in kernel.origins if (key := (kernel.graph, o.node)) in nodes],
         )
         for kernel, name, reads in zip(
-            kernels, names, of_kernels.read_by(kernels, names), strict=True
+            kernels, names, of_kernels._read_by(kernels, names), strict=True
         )
     ]
     by_index = dict(zip(order, names, strict=True))
@@ -110,7 +110,7 @@ def _findings(findings: Sequence[Finding], names: Mapping[int, str]) -> list[dic
     return sorted(map(one, findings), key=lambda f: (f["code"], f.get("kernels", []), repr(f)))
 
 
-def unchanged(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+def _unchanged(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     """Whether two checks hold the same facts: another build of the same torch, another Python or
     perfcli that finds the same is no change."""
     return _told(before) == _told(after)
@@ -118,7 +118,7 @@ def unchanged(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
 
 def _told(table: Mapping[str, Any]) -> str:
     kept = {name: value for name, value in table.items() if name not in ("perfcli", "python")}
-    kept["torch"] = public(str(kept.get("torch", "")))
+    kept["torch"] = _public(str(kept.get("torch", "")))
     return repr(_lists(kept))
 
 

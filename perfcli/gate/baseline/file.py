@@ -39,10 +39,10 @@ class Check:
     plain: Mapping[str, Any]
 
     def entry(self) -> Entry:
-        return reading.entry({**_made(self.made), **self.plain})
+        return reading._entry({**_made(self.made), **self.plain})
 
 
-def text(checks: Mapping[str, Check]) -> str:
+def _text(checks: Mapping[str, Check]) -> str:
     """The whole file. The same checks give the same text."""
     parts = [f"{_HEADER}format = {FORMAT}"]
     parts += ["\n".join(_check(name, checks[name])) for name in sorted(checks)]
@@ -51,18 +51,18 @@ def text(checks: Mapping[str, Check]) -> str:
 
 def _check(name: str, check: Check) -> Iterator[str]:
     values = {**_made(check.made), **check.plain}
-    yield toml.header("checks", name)
-    yield from toml.pairs({k: v for k, v in values.items() if k not in _TABLES})
-    yield from toml.pairs({k: values[k] for k in ("graphs", "findings") if k in values})
+    yield toml._header("checks", name)
+    yield from toml._pairs({k: v for k, v in values.items() if k not in _TABLES})
+    yield from toml._pairs({k: values[k] for k in ("graphs", "findings") if k in values})
     for table in ("totals", "externs", "graph_breaks"):
         if table in values:
             yield ""
-            yield toml.header("checks", name, table)
-            yield from toml.pairs(values[table])
+            yield toml._header("checks", name, table)
+            yield from toml._pairs(values[table])
     for kernel in values["kernels"]:
         yield ""
-        yield toml.header("checks", name, "kernels", many=True)
-        yield from toml.pairs(kernel)
+        yield toml._header("checks", name, "kernels", many=True)
+        yield from toml._pairs(kernel)
 
 
 def _made(made: Made) -> dict[str, str]:
@@ -70,7 +70,7 @@ def _made(made: Made) -> dict[str, str]:
     return {name: value for name, value in values.items() if value or name != "revision"}
 
 
-def read(text: str, where: str, options: Sequence[str] = ()) -> dict[str, Check]:
+def _read(text: str, where: str, options: Sequence[str] = ()) -> dict[str, Check]:
     """The checks of a file. ``where`` names it in errors; ``options`` were typed to mean it.
 
     Raises PerfcliError for what is no baseline, NotComparable for a newer format.

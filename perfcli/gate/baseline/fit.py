@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from perfcli.gate.baseline import reading
 from perfcli.gate.baseline.entry import Entry
-from perfcli.gate.baseline.facts import public
-from perfcli.gate.baseline.operators import Node, Sort, numbered, origin, sort_of
+from perfcli.gate.baseline.facts import _public
+from perfcli.gate.baseline.operators import Node, Sort, _numbered, _origin, _sort_of
 from perfcli.model import Candidate, Environment, Finding, KernelFacts, Origin, Run
 from perfcli.names import stem
 
@@ -36,7 +36,7 @@ def fitted(entry: Entry, head: Run) -> tuple[Run, tuple[Finding, ...]]:
         settings=head.settings,
     )
     names = {kernels[ours].name: head.kernels[theirs].name for ours, theirs in twins.items()}
-    base = reading.renamed(base, names)
+    base = reading._renamed(base, names)
     if Counter(base.launches) == Counter(head.launches):
         base = replace(base, launches=head.launches)
     findings = (
@@ -51,7 +51,7 @@ def _environment(base: Run, head: Run) -> Environment:
     kept = {
         name: getattr(ours, name)
         for name in ("torch", "triton", "ptxas", "perfcli", "python")
-        if public(getattr(ours, name)) != public(getattr(theirs, name))
+        if _public(getattr(ours, name)) != _public(getattr(theirs, name))
     }
     return replace(theirs, **kept)
 
@@ -92,7 +92,7 @@ def _with_origins(
     base: Sequence[KernelFacts], head: Sequence[KernelFacts]
 ) -> tuple[KernelFacts, ...]:
     """The head's nodes for those of the same sort and number."""
-    nodes = numbered(head)
+    nodes = _numbered(head)
     known: dict[Node, Origin] = {}
     for kernel in head:
         for each in kernel.origins:
@@ -111,16 +111,16 @@ def _fitted(
     known: Mapping[Node, Origin],
     modules: Mapping[tuple[str, str], str],
 ) -> Origin:
-    node = node_of(kernel, old)
+    node = _node_of(kernel, old)
     module = modules.get((kernel.graph, old.module))
     if module is not None:
         node = Node(node.sort._replace(module=module), node.number)
-    return known.get(node) or origin(node)
+    return known.get(node) or _origin(node)
 
 
-def node_of(kernel: KernelFacts, old: Origin) -> Node:
+def _node_of(kernel: KernelFacts, old: Origin) -> Node:
     """What ``operators.origin`` made of a node."""
-    sort = sort_of(kernel, old)
+    sort = _sort_of(kernel, old)
     name, _, number = old.node.rpartition("#")
     return Node(sort._replace(stem=name.partition("@")[0]), int(number))
 
@@ -146,11 +146,11 @@ def _renamed_modules(
 def _modules(
     kernels: Sequence[KernelFacts], of_file: bool
 ) -> dict[tuple[str, str], frozenset[tuple[object, ...]]]:
-    nodes = {} if of_file else numbered(kernels)
+    nodes = {} if of_file else _numbered(kernels)
     found: dict[tuple[str, str], set[tuple[object, ...]]] = defaultdict(set)
     for kernel in kernels:
         for each in kernel.origins:
-            node = node_of(kernel, each) if of_file else nodes.get((kernel.graph, each.node))
+            node = _node_of(kernel, each) if of_file else nodes.get((kernel.graph, each.node))
             if node is not None and each.module:
                 sort: Sort = node.sort
                 found[kernel.graph, each.module].add((sort.op, sort.stem, sort.shape, node.number))

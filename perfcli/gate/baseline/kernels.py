@@ -25,7 +25,7 @@ _NUMBERS = {
 _USUALLY = {"arrays": 0, "tma_loads": 0, "tma_stores": 0}
 
 
-def table_candidates(candidate: Candidate) -> dict[str, Any]:
+def _table_candidates(candidate: Candidate) -> dict[str, Any]:
     """Stack in bytes per thread, shared memory in bytes per block; ``loads`` and ``stores`` are
     global ones by the bits that a thread moves at once."""
     numbers = {name: getattr(candidate, field) for name, field in _NUMBERS.items()}
@@ -49,7 +49,7 @@ def _widths(counts: Mapping[str, int]) -> str:
     return " ".join(f"{bits}x{number}" for bits, number in by_width)
 
 
-def candidate(table: Mapping[str, Any]) -> Candidate:
+def _candidate(table: Mapping[str, Any]) -> Candidate:
     """Raises KeyError, TypeError and ValueError for what is no line of ours."""
     config = (text.partition("=") for text in table["config"].split())
     known = "registers" in table
@@ -79,7 +79,7 @@ _COUNTS = ("loads", "loads_in_loops", "stores", "vector_loads", "vector_stores")
 _BYTES = ("bytes_read", "bytes_written", "bytes_swept", "lower_bound_seconds")
 
 
-def table(
+def _table(
     kernel: KernelFacts, label: str, reads: Sequence[str], nodes: Sequence[Node]
 ) -> dict[str, Any]:
     """What the file keeps of a kernel; what is not known has no line. ``reads``: the labels of
@@ -100,13 +100,13 @@ def table(
         **counts,
         **{name: getattr(kernel, name) for name in _BYTES},
         "reads": sorted(reads) or None,
-        "configurations": [table_candidates(each) for each in kernel.candidates] or None,
-        "operators": operators.described(nodes) or None,
+        "configurations": [_table_candidates(each) for each in kernel.candidates] or None,
+        "operators": operators._described(nodes) or None,
     }
     return {name: value for name, value in values.items() if value is not None}
 
 
-def facts(table: Mapping[str, Any]) -> KernelFacts:
+def _facts(table: Mapping[str, Any]) -> KernelFacts:
     """The kernel of a table, without origins. Raises KeyError, TypeError and ValueError where the
     table is not one of ours."""
     graph = table["graph"]
@@ -117,7 +117,7 @@ def facts(table: Mapping[str, Any]) -> KernelFacts:
         language=table.get("language", "triton"),
         graph=graph,
         launches=table["launches"],
-        origins=tuple(map(operators.origin, operators.read(graph, table.get("operators", ())))),
+        origins=tuple(map(operators._origin, operators._read(graph, table.get("operators", ())))),
         source="",
         source_hash=table["code"],
         source_facts=_source_facts(table),
@@ -125,7 +125,7 @@ def facts(table: Mapping[str, Any]) -> KernelFacts:
         bytes_written=table.get("bytes_written"),
         bytes_swept=table.get("bytes_swept"),
         lower_bound_seconds=table.get("lower_bound_seconds"),
-        candidates=tuple(map(candidate, table.get("configurations", ()))),
+        candidates=tuple(map(_candidate, table.get("configurations", ()))),
         buffers=(*made, _buffer(table["name"], graph, "output")),
         sizes=table["sizes"],
         dynamic_sizes=tuple(table.get("dynamic_sizes", ())),
@@ -157,7 +157,7 @@ def _source_facts(table: Mapping[str, Any]) -> SourceFacts | None:
     )
 
 
-def read_by(kernels: Sequence[KernelFacts], labels: Sequence[str]) -> list[list[str]]:
+def _read_by(kernels: Sequence[KernelFacts], labels: Sequence[str]) -> list[list[str]]:
     """For each kernel, the labels of those that make what it reads."""
     makers = {
         (kernel.graph, buffer.name): label
@@ -178,7 +178,7 @@ def read_by(kernels: Sequence[KernelFacts], labels: Sequence[str]) -> list[list[
     ]
 
 
-def labels(kernels: Sequence[KernelFacts]) -> list[str]:
+def _labels(kernels: Sequence[KernelFacts]) -> list[str]:
     """A label for each, unique among them: ``triton_red_fused_add``, ``triton_red_fused_add#2``."""
     seen: Counter[str] = Counter()
     found = []
@@ -189,7 +189,7 @@ def labels(kernels: Sequence[KernelFacts]) -> list[str]:
     return found
 
 
-def in_order(kernels: Sequence[KernelFacts]) -> list[int]:
+def _in_order(kernels: Sequence[KernelFacts]) -> list[int]:
     """Indices in the order of the file: by graph, name, size, layer; then by code."""
 
     def place(index: int) -> tuple[object, ...]:

@@ -37,18 +37,18 @@ class Node(NamedTuple):
     number: int
 
 
-def sort_of(kernel: KernelFacts, origin: Origin) -> Sort:
+def _sort_of(kernel: KernelFacts, origin: Origin) -> Sort:
     stem = _NUMBER.sub("", origin.node)
     return Sort(kernel.graph, origin.op, stem, origin.module, tuple(origin.shape))
 
 
-def numbered(kernels: Sequence[KernelFacts]) -> dict[tuple[str, str], Node]:
+def _numbered(kernels: Sequence[KernelFacts]) -> dict[tuple[str, str], Node]:
     """Each FX node, by graph and name, with its number among those of its sort."""
     found: dict[Sort, set[str]] = defaultdict(set)
     for kernel in kernels:
         for origin in kernel.origins:
             if not _MEANS_SOMETHING & {*origin.op, *origin.node}:
-                found[sort_of(kernel, origin)].add(origin.node)
+                found[_sort_of(kernel, origin)].add(origin.node)
     return {
         (sort.graph, name): Node(sort, number)
         for sort, names in found.items()
@@ -64,7 +64,7 @@ def _place(name: str) -> tuple[int, str]:
 # --- to the file -----------------------------------------------------------------------------
 
 
-def described(nodes: Iterable[Node]) -> list[dict[str, Any]]:
+def _described(nodes: Iterable[Node]) -> list[dict[str, Any]]:
     """A table for each module and shape; modules that do the same in several layers in one."""
     operators: dict[tuple[str, Shape], dict[tuple[str, str], list[int]]] = {}
     for node in sorted(set(nodes)):
@@ -124,7 +124,7 @@ def _usual(op: str) -> str:
 # --- and back --------------------------------------------------------------------------------
 
 
-def read(graph: str, tables: Iterable[Mapping[str, Any]]) -> Iterator[Node]:
+def _read(graph: str, tables: Iterable[Mapping[str, Any]]) -> Iterator[Node]:
     """The nodes of one kernel. Raises ValueError for what ``described`` does not write."""
     for table in tables:
         shape: Shape = tuple(table["shape"])
@@ -155,7 +155,7 @@ def _nodes(graph: str, module: str, shape: Shape, text: str) -> Iterator[Node]:
         yield Node(Sort(graph, op, stem, module, shape), number)
 
 
-def origin(node: Node) -> Origin:
+def _origin(node: Node) -> Origin:
     """With a name of its own, which no node of FX has."""
     sort = node.sort
     name = f"{sort.stem}@{sort.module}{list(sort.shape)}#{node.number}"

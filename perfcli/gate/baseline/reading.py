@@ -21,9 +21,9 @@ from perfcli.model import (
 )
 
 
-def entry(table: Mapping[str, Any]) -> Entry:
+def _entry(table: Mapping[str, Any]) -> Entry:
     """One check. Raises KeyError, TypeError and ValueError for what is none of ours."""
-    kernels = tuple(map(of_kernels.facts, table["kernels"]))
+    kernels = tuple(map(of_kernels._facts, table["kernels"]))
     tools: dict[str, Any] = {tool: table.get(tool) for tool in TOOLS}
     run = Run(
         id="",
@@ -83,7 +83,7 @@ def _headline(finding: Mapping[str, Any]) -> str:
     return about or finding["code"]
 
 
-def renamed(run: Run, names: Mapping[str, str]) -> Run:
+def _renamed(run: Run, names: Mapping[str, str]) -> Run:
     """With other names for its kernels."""
 
     def name(old: str) -> str:

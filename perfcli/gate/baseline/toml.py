@@ -15,23 +15,23 @@ Value: TypeAlias = Any
 _BARE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 
 
-def pairs(values: Mapping[str, Value]) -> Iterator[str]:
+def _pairs(values: Mapping[str, Value]) -> Iterator[str]:
     """``key = value`` lines."""
     for name, value in values.items():
-        yield f"{key(name)} = {_outer(value)}"
+        yield f"{_key(name)} = {_outer(value)}"
 
 
-def header(*path: str, many: bool = False) -> str:
+def _header(*path: str, many: bool = False) -> str:
     """``[checks."norm@h100"]``; ``many``: one of several tables of that name."""
-    name = ".".join(map(key, path))
+    name = ".".join(map(_key, path))
     return f"[[{name}]]" if many else f"[{name}]"
 
 
-def key(name: str) -> str:
+def _key(name: str) -> str:
     return name if name and set(name) <= _BARE else _text(name)
 
 
-def inline(value: Value) -> str:
+def _inline(value: Value) -> str:
     """In one line."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -40,20 +40,20 @@ def inline(value: Value) -> str:
     if isinstance(value, int | float):
         return repr(value)
     if isinstance(value, Mapping):
-        inside = ", ".join(pairs_inline(value))
+        inside = ", ".join(_pairs_inline(value))
         return f"{{ {inside} }}" if inside else "{}"
-    return f"[{', '.join(map(inline, value))}]"
+    return f"[{', '.join(map(_inline, value))}]"
 
 
-def pairs_inline(values: Mapping[str, Value]) -> Iterable[str]:
-    return (f"{key(name)} = {inline(value)}" for name, value in values.items())
+def _pairs_inline(values: Mapping[str, Value]) -> Iterable[str]:
+    return (f"{_key(name)} = {_inline(value)}" for name, value in values.items())
 
 
 def _outer(value: Value) -> str:
     several = isinstance(value, Sequence) and not isinstance(value, str)
     if not several or not any(isinstance(item, str | Mapping) for item in value):
-        return inline(value)
-    lines = "".join(f"    {inline(item)},\n" for item in value)
+        return _inline(value)
+    lines = "".join(f"    {_inline(item)},\n" for item in value)
     return f"[\n{lines}]"
 
 

@@ -57,9 +57,9 @@ def run(update: Update, checks: Sequence[Check], some: bool, notes: Notes) -> in
             new |= {check.name: old[check.name]} if check.name in old else {}
             continue
         named = replace(head, scenario=check.scenario)
-        plain = facts.plain(named, explain(head))
+        plain = facts._plain(named, explain(head))
         before = old.get(check.name)
-        if before is not None and facts.unchanged(before.plain, plain):
+        if before is not None and facts._unchanged(before.plain, plain):
             new[check.name] = before
             lines.append(f"{check.name}: unchanged since {before.made.created}")
             continue
@@ -68,7 +68,7 @@ def run(update: Update, checks: Sequence[Check], some: bool, notes: Notes) -> in
     lines += [f"{name}: dropped, it is not configured any more" for name in old if name not in new]
     text = "".join(f"{units.printable(line)}\n" for line in lines)
     if new != old:
-        committed.write(path, new)
+        committed._write(path, new)
         text += f"{path}: {units.plural(len(new), 'check')}, to be reviewed and committed\n"
     elif not empty:
         text += f"{path} is up to date\n"

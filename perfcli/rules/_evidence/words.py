@@ -31,10 +31,10 @@ def origin_of(kernel: KernelFacts) -> Origin | None:
 
 
 def _weight(origin: Origin) -> tuple[bool, int]:
-    return is_reduction(origin.op), math.prod(s for s in origin.shape if isinstance(s, int))
+    return _is_reduction(origin.op), math.prod(s for s in origin.shape if isinstance(s, int))
 
 
-def is_reduction(op: str) -> bool:
+def _is_reduction(op: str) -> bool:
     """Whether an ATen operator, ``aten.sum.dim_IntList``, reduces."""
     words = op.removeprefix("aten.").removeprefix("prims.").split(".")[0].split("_")
     return "clamp" not in words and not _REDUCTIONS.isdisjoint(words)

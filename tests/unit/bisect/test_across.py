@@ -35,7 +35,7 @@ def good_value(setting: object) -> float:
     metric = METRICS["peak-memory"]
     asked = SimpleNamespace(plan=plan, metric=metric, setting=setting, how=None)
     forge = Forge(FakeGenerator(), jobs[1].request, SPACE, metric, Knowledge())
-    found = across.across_of(cast("Asked", asked), forge)
+    found = across._across_of(cast("Asked", asked), forge)
     assert found is not None
     return found.good_value
 

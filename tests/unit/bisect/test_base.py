@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfcli.bisect.forge import common_base
+from perfcli.bisect.forge import _common_base
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,6 @@ from perfcli.bisect.forge import common_base
     ],
 )
 def test_what_most_have(wanted: list[dict[str, object]], base: dict[str, object] | None) -> None:
-    found = common_base(wanted, 3)  # type: ignore[arg-type]
+    found = _common_base(wanted, 3)  # type: ignore[arg-type]
     assert found == base
     assert [type(v) for v in (found or {}).values()] == [type(v) for v in (base or {}).values()]

@@ -8,7 +8,7 @@ import pytest
 
 from perfcli.bisect import exact
 from perfcli.bisect.answer import Ends
-from perfcli.bisect.exact import Halfway, Limits, flips_of
+from perfcli.bisect.exact import Limits, _flips_of, _Halfway
 from perfcli.bisect.forge import Forge
 from perfcli.bisect.knowledge import Knowledge
 from perfcli.bisect.metrics import METRICS
@@ -40,7 +40,7 @@ def test_a_variant_that_triton_refuses_has_no_answer_and_says_why() -> None:
     made = forge(Refused())
 
     def answer(settings: Settings, code: str, fresh: bool) -> Answer:
-        return Halfway(0, 1).judge(made.value(settings, code))
+        return _Halfway(0, 1).judge(made.value(settings, code))
 
     tests: exact.Tests[int] = exact.Tests(made, lambda number: {"max_fusion_size": number}, answer)
     ((_, code),) = tests.compile([3])
@@ -56,4 +56,4 @@ def test_what_has_no_middle_has_no_flip(bad: object) -> None:
     culprit = CulpritSet((option,), Answer("bad", 9.0), Answer("good", 0.0), (), (), True)
     culprits = Culprits("explained", (culprit,))
     limits = Limits(1, (), lambda question, answer: None)
-    assert flips_of(forge(FakeGenerator()), culprits, Ends(0, 9), limits) == []
+    assert _flips_of(forge(FakeGenerator()), culprits, Ends(0, 9), limits) == []

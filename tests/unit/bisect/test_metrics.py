@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from perfcli.bisect.exact import Halfway
-from perfcli.bisect.knowledge import Knowledge, class_of, pair_of, parts_of
-from perfcli.bisect.metrics import METRICS, find, value_of
+from perfcli.bisect.exact import _Halfway
+from perfcli.bisect.knowledge import Knowledge, _class_of, _pair_of, _parts_of
+from perfcli.bisect.metrics import METRICS, _find, _value_of
 from perfcli.blobs import pack
 from perfcli.errors import PerfcliError
 from perfcli.fake.run import made_up
@@ -24,14 +24,14 @@ RUN = made_up(
 def test_values_are_the_sums_of_kernels() -> None:
     codes = {(kernel.graph, kernel.source_hash): kernel for kernel in RUN.kernels}.values()
     loads = sum(k.source_facts.loads for k in codes if k.source_facts)
-    assert value_of(METRICS["loads"], RUN) == loads > 0
-    assert value_of(METRICS["kernels"], RUN) == len(RUN.kernels)
-    assert value_of(METRICS["peak-memory"], RUN) == 4e9
+    assert _value_of(METRICS["loads"], RUN) == loads > 0
+    assert _value_of(METRICS["kernels"], RUN) == len(RUN.kernels)
+    assert _value_of(METRICS["peak-memory"], RUN) == 4e9
 
 
 def test_bytes_are_swept_at_each_launch() -> None:
     kernel = replace(RUN.kernels[0], bytes_swept=100, launches=3)
-    assert value_of(METRICS["swept"], RUN, (kernel, replace(kernel, bytes_swept=7))) == 321
+    assert _value_of(METRICS["swept"], RUN, (kernel, replace(kernel, bytes_swept=7))) == 321
 
 
 def test_the_same_code_is_counted_once_in_a_graph() -> None:
@@ -39,23 +39,23 @@ def test_the_same_code_is_counted_once_in_a_graph() -> None:
     kernel = RUN.kernels[0]
     assert kernel.source_facts is not None
     three = tuple(replace(kernel, name=f"kernel_{i}", launches=1) for i in range(3))
-    assert value_of(METRICS["loads"], RUN, three) == kernel.source_facts.loads
+    assert _value_of(METRICS["loads"], RUN, three) == kernel.source_facts.loads
     elsewhere = replace(kernel, graph="another graph")
-    assert value_of(METRICS["loads"], RUN, (*three, elsewhere)) == 2 * kernel.source_facts.loads
+    assert _value_of(METRICS["loads"], RUN, (*three, elsewhere)) == 2 * kernel.source_facts.loads
 
 
 def test_kernels_with_candidates_take_the_place_of_those_without() -> None:
-    assert value_of(METRICS["spills"], RUN, ()) == 0
+    assert _value_of(METRICS["spills"], RUN, ()) == 0
 
 
 @pytest.mark.parametrize("name", ["time", "step-time", "step_seconds"])
 def test_names_and_their_aliases(name: str) -> None:
-    assert find(name, "cpu") is METRICS["time"]
+    assert _find(name, "cpu") is METRICS["time"]
 
 
 def test_what_the_cpu_does_not_have() -> None:
     with pytest.raises(PerfcliError, match="no metric registers on the CPU: take one of loads"):
-        find("registers", "cpu")
+        _find("registers", "cpu")
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_what_the_cpu_does_not_have() -> None:
 )
 def test_a_metric_that_is_none(name: str, said: str) -> None:
     with pytest.raises(PerfcliError) as caught:
-        find(name, "cuda")
+        _find(name, "cuda")
     assert str(caught.value).endswith(said)
 
 
@@ -77,20 +77,23 @@ GRAPHS = {"triton.cudagraphs": True}
 
 @pytest.mark.parametrize(("name", "expected"), [("loads", "c"), ("spills", "b"), ("time", "abc")])
 def test_as_much_of_the_code_as_decides_the_metric(name: str, expected: str) -> None:
-    assert class_of("abc", {"online_softmax": False}, METRICS[name], PARTS) == expected
+    assert _class_of("abc", {"online_softmax": False}, METRICS[name], PARTS) == expected
 
 
 def test_what_acts_later_makes_another_class_for_the_clock() -> None:
-    assert class_of("abc", GRAPHS, METRICS["time"], PARTS) != "abc"
-    assert class_of("abc", GRAPHS, METRICS["peak-memory"], PARTS) == "c"
-    assert class_of("abc", GRAPHS, METRICS["peak-memory"], PARTS, measured=True) not in ("abc", "c")
+    assert _class_of("abc", GRAPHS, METRICS["time"], PARTS) != "abc"
+    assert _class_of("abc", GRAPHS, METRICS["peak-memory"], PARTS) == "c"
+    assert _class_of("abc", GRAPHS, METRICS["peak-memory"], PARTS, measured=True) not in (
+        "abc",
+        "c",
+    )
 
 
 def test_each_variant_takes_its_own_time_to_compile() -> None:
     metric = METRICS["compile-time"]
     first, second = ({"online_softmax": value} for value in (True, False))
-    assert class_of("abc", first, metric, PARTS) != class_of("abc", second, metric, PARTS)
-    assert class_of("abc", {}, metric, PARTS) == "abc"
+    assert _class_of("abc", first, metric, PARTS) != _class_of("abc", second, metric, PARTS)
+    assert _class_of("abc", {}, metric, PARTS) == "abc"
 
 
 def generated(source: str) -> Generated:
@@ -100,9 +103,9 @@ def generated(source: str) -> Generated:
 
 
 def test_launch_heuristics_decide_binaries_and_bodies_what_is_read() -> None:
-    plain = parts_of(generated("@heuristics(warps=1)\n@triton.jit\ndef kernel(): load()"))
-    launch = parts_of(generated("@heuristics(warps=2)\n@triton.jit\ndef kernel(): load()"))
-    body = parts_of(generated("@heuristics(warps=1)\n@triton.jit\ndef kernel(): pass"))
+    plain = _parts_of(generated("@heuristics(warps=1)\n@triton.jit\ndef kernel(): load()"))
+    launch = _parts_of(generated("@heuristics(warps=2)\n@triton.jit\ndef kernel(): load()"))
+    body = _parts_of(generated("@heuristics(warps=1)\n@triton.jit\ndef kernel(): pass"))
     assert plain["code"] == launch["code"] != body["code"]
     assert len({parts["binary"] for parts in (plain, launch, body)}) == 3
 
@@ -117,19 +120,19 @@ def test_the_same_body_over_other_buffers_is_swept_otherwise() -> None:
         return Generated("abc", replace(made, run=run))
 
     one, two = swept(100), swept(200)
-    assert parts_of(one)["code"] != parts_of(two)["code"]
-    assert parts_of(one)["binary"] == parts_of(two)["binary"]
+    assert _parts_of(one)["code"] != _parts_of(two)["code"]
+    assert _parts_of(one)["binary"] == _parts_of(two)["binary"]
 
 
 def test_readings_against_one_end() -> None:
     known = Knowledge()
     made = [Reading(0.1, 0.01)]
-    known.readings[pair_of("g", "c", METRICS["time"])] = made
-    known.readings[pair_of("other", "c", METRICS["time"])] = []
+    known.readings[_pair_of("g", "c", METRICS["time"])] = made
+    known.readings[_pair_of("other", "c", METRICS["time"])] = []
     assert known.readings_against("g", METRICS["time"]) == {"c": made}
 
 
 def test_half_of_the_difference_is_bad() -> None:
-    halfway = Halfway(10, 20)
+    halfway = _Halfway(10, 20)
     assert [halfway.judge(v).outcome for v in (8, 14, 15, 30)] == ["good", "good", "bad", "bad"]
     assert halfway.share(12) == 0.2

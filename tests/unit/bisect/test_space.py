@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from perfcli.bisect import space as spaces
-from perfcli.bisect.space import NOT_SET, between, flatten, installations
+from perfcli.bisect.space import NOT_SET, _between, _flatten, _installations
 from perfcli.errors import PerfcliError
 from perfcli.model import Variant
 from perfcli.options.catalogue import UNKNOWN, Catalogue, Entry
@@ -25,7 +25,7 @@ TORCH = catalogue(A, B, C)
 
 
 def test_a_side_that_sets_nothing_has_the_default() -> None:
-    found = between(Variant(""), Variant("", {"a": False, "b": 3, "c": "x"}), TORCH)
+    found = _between(Variant(""), Variant("", {"a": False, "b": 3, "c": "x"}), TORCH)
     assert [(c.name, c.good, c.bad, c.rank) for c in found.changes] == [
         ("a", True, False, 0),
         ("c", NOT_SET, "x", 1),
@@ -35,7 +35,7 @@ def test_a_side_that_sets_nothing_has_the_default() -> None:
 
 
 def test_what_good_alone_sets_is_taken_away_by_its_change() -> None:
-    found = between(Variant("", {"b": 9, "a": False}), Variant("", {"a": False}), TORCH)
+    found = _between(Variant("", {"b": 9, "a": False}), Variant("", {"a": False}), TORCH)
     (change,) = found.changes
     assert (change.name, change.good, change.bad) == ("b", 9, 3)
     assert found.settings(frozenset()) == {"a": False, "b": 9}
@@ -43,13 +43,13 @@ def test_what_good_alone_sets_is_taken_away_by_its_change() -> None:
 
 
 def test_variables_stay_variables() -> None:
-    found = between(Variant(""), Variant("", {}, {"TORCHINDUCTOR_X": "0"}), TORCH)
+    found = _between(Variant(""), Variant("", {}, {"TORCHINDUCTOR_X": "0"}), TORCH)
     assert found.variant(found.settings(found.everything), "p").env == {"TORCHINDUCTOR_X": "0"}
     assert found.variant({"a": True}, "p") == Variant("", {"a": True}, {}, "p")
 
 
 def test_true_is_not_one() -> None:
-    assert len(between(Variant("", {"a": True}), Variant("", {"a": 1}), TORCH).changes) == 1
+    assert len(_between(Variant("", {"a": True}), Variant("", {"a": 1}), TORCH).changes) == 1
 
 
 def knob(name: str, *values: int, only_with: dict[str, bool] | None = None) -> PerformanceKnob:
@@ -61,7 +61,7 @@ def knob(name: str, *values: int, only_with: dict[str, bool] | None = None) -> P
 
 def test_the_catalogue_on_top_of_a_side() -> None:
     choice = Choice(knob("b", 4, 9, only_with={"a": False}), B, (4, 9))
-    found = spaces.of_catalogue([choice], Variant("", {"b": 9}))
+    found = spaces._of_catalogue([choice], Variant("", {"b": 9}))
     (change,) = found.changes
     assert (change.good, change.bad) == (9, 4)
     assert found.settings(frozenset()) == {"b": 9}
@@ -69,7 +69,7 @@ def test_the_catalogue_on_top_of_a_side() -> None:
 
 
 def test_two_values_of_one_option_are_two_changes() -> None:
-    found = spaces.of_catalogue([Choice(knob("b", 4, 9), B, (4, 9))], Variant(""))
+    found = spaces._of_catalogue([Choice(knob("b", 4, 9), B, (4, 9))], Variant(""))
     keys = [change.key for change in found.changes]
     assert keys == ["b=4", "b=9"]
     assert found.settings(frozenset({"b=9"})) == {"b": 9}
@@ -83,7 +83,7 @@ def test_two_installations() -> None:
         Entry("new", "int", "1", 1),
         Entry("typed", "str", "'five'", "five"),
     )
-    found = installations(Variant("", {"gone": 2, "b": 7}), Variant(""), old, new)
+    found = _installations(Variant("", {"gone": 2, "b": 7}), Variant(""), old, new)
     assert {c.name: (c.good, c.bad) for c in found.space.changes} == {
         "a": (True, False),
         "b": (7, 3),
@@ -102,24 +102,24 @@ def test_a_release_without_a_limit_is_carried_over_as_no_limit() -> None:
     name = "triton.mix_order_reduction_max_reads"
     old = catalogue(Entry(name, "int | None", "None", None))
     new = catalogue(Entry(name, "int", "10", 10))
-    up = installations(Variant(""), Variant(""), old, new)
+    up = _installations(Variant(""), Variant(""), old, new)
     assert [(c.name, c.good, c.bad) for c in up.space.changes] == [(name, 0, 10)]
     assert up.unsettable == ()
-    down = installations(Variant(""), Variant(""), new, old)
+    down = _installations(Variant(""), Variant(""), new, old)
     assert [(c.name, c.good, c.bad) for c in down.space.changes] == [(name, 10, None)]
 
 
 def test_another_none_is_not_carried_over() -> None:
     old = catalogue(Entry("a", "int | None", "None", None))
     new = catalogue(Entry("a", "int", "10", 10))
-    found = installations(Variant(""), Variant(""), old, new)
+    found = _installations(Variant(""), Variant(""), old, new)
     assert found.space.changes == ()
     assert [change.name for change in found.unsettable] == ["a"]
 
 
 def test_tables_and_dotted_names_are_the_same() -> None:
     table = {"triton": {"x": 1, "y": {"z": True}}, "triton.w": [1], "FLAG": "0"}
-    assert dict(flatten(table, "f")) == {
+    assert dict(_flatten(table, "f")) == {
         "triton.x": 1,
         "triton.y.z": True,
         "triton.w": [1],
@@ -131,4 +131,4 @@ def test_a_date_is_no_value() -> None:
     import datetime
 
     with pytest.raises(PerfcliError, match="f: day is no value"):
-        dict(flatten({"day": datetime.date(2026, 1, 1)}, "f"))
+        dict(_flatten({"day": datetime.date(2026, 1, 1)}, "f"))

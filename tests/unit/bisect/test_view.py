@@ -7,9 +7,9 @@ from itertools import pairwise
 
 from perfcli.bisect.answer import Across, Bisection, Cost, Ends
 from perfcli.bisect.metrics import METRICS
-from perfcli.bisect.run import nothing_to_search
+from perfcli.bisect.run import _nothing_to_search
 from perfcli.bisect.space import NOT_SET
-from perfcli.bisect.view import lines, verdict
+from perfcli.bisect.view import _lines, _verdict
 from perfcli.search.question import Answer, OptionChange
 from perfcli.search.result import Culprits, CulpritSet
 
@@ -31,7 +31,7 @@ def test_two_culprits_and_what_is_left_of_the_difference() -> None:
     left = Answer("good", 11.0)
     sets = (blamed(A, 70, Answer("bad", 41.0)), blamed(B, 40, left))
     ends = (Answer("good", 10.0), Answer("bad", 100.0))
-    said = lines(found(Ends(10, 100), Culprits("explained", sets, *ends, left)))
+    said = _lines(found(Ends(10, 100), Culprits("explained", sets, *ends, left)))
     assert "to blame: a=2 (1); b=false (true)" in said
     assert "   bad − it: 41; the rest is below" in said
     assert "   bad − it and what is above: 11; proven both ways" in said
@@ -42,7 +42,7 @@ def test_a_variable_that_one_side_does_not_set() -> None:
     left = Answer("good", 1.0)
     variable = OptionChange("TORCHINDUCTOR_X", NOT_SET, "0")
     culprits = Culprits("explained", (blamed(variable, 9, left),), left, Answer("bad", 9.0), left)
-    said = lines(replace(found(Ends(1, 9), culprits), command="perfcli compare"))
+    said = _lines(replace(found(Ends(1, 9), culprits), command="perfcli compare"))
     assert "to blame: TORCHINDUCTOR_X=0 (not set)" in said
     # No value of a variable means that it is not set.
     assert "cure: TORCHINDUCTOR_X not set" in said
@@ -51,8 +51,8 @@ def test_a_variable_that_one_side_does_not_set() -> None:
 def test_what_no_option_explains_between_two_installations() -> None:
     across = Across("2.11", "2.13", good_value=8, only_bad=("new",))
     result = found(Ends(20, 20), Culprits("not explained"), across)
-    assert verdict(result) == "no option is to blame: torch 2.13 has it with either's defaults"
-    said = lines(result)
+    assert _verdict(result) == "no option is to blame: torch 2.13 has it with either's defaults"
+    said = _lines(result)
     assert "not explained by an option: +12" in said
     assert "only torch 2.13 has: new" in said
     assert result.exit_code == 3
@@ -68,7 +68,7 @@ def test_both_installations_stand_at_the_top_and_their_options_are_named() -> No
         Answer("bad", 20.0),
         left,
     )
-    said = lines(found(Ends(10, 20), culprits, Across("2.11", "2.13", good_value=8)))
+    said = _lines(found(Ends(10, 20), culprits, Across("2.11", "2.13", good_value=8)))
     assert said[1] == "good 8 (torch 2.11) → bad 20 (torch 2.13)"
     assert said[2] == "2 options differ between the two: a, b"
     assert "torch 2.13 with the options of torch 2.11: 10" in said
@@ -82,7 +82,7 @@ def test_of_options_on_one_side_those_for_performance_are_named() -> None:
         "2.11", "2.13", 8, only_good=private, only_bad=(*private, "batch_invariant"),
         unsettable=("inter_node_bw",),
     )  # fmt: skip
-    said = lines(found(Ends(20, 20), Culprits("not explained"), across))
+    said = _lines(found(Ends(20, 20), Culprits("not explained"), across))
     assert "only torch 2.11 has: 20 options (--json has all)" in said
     assert "only torch 2.13 has: batch_invariant and 20 more (--json has all)" in said
     assert "defaults that can't be carried over: inter_node_bw" in said
@@ -91,23 +91,23 @@ def test_of_options_on_one_side_those_for_performance_are_named() -> None:
 def test_good_that_is_no_better_is_held_against_the_good_torch_itself() -> None:
     across = Across("2.13", "2.11", good_value=21)
     result = found(Ends(10, 20), Culprits("not worse"), across)
-    assert verdict(result) == (
+    assert _verdict(result) == (
         "good is not better than bad: 21 (torch 2.13) and 20 (torch 2.11), exact"
     )
-    assert not [line for line in lines(result) if "explain" in line]
+    assert not [line for line in _lines(result) if "explain" in line]
 
 
 def test_options_that_explain_part_of_it() -> None:
     left = Answer("good", 10.0)
     culprits = Culprits("explained", (blamed(A, 20, left),), Answer("good", 10.0), None, left)
     result = found(Ends(10, 20), culprits, Across("2.11", "2.13", good_value=8))
-    assert "not explained by an option: +2" in lines(result)
+    assert "not explained by an option: +2" in _lines(result)
     assert result.unexplained == 2
 
 
 def test_what_is_known_when_it_was_stopped_early() -> None:
     def said(*suspects: OptionChange) -> list[str]:
-        return lines(found(Ends(10, 20), Culprits(None, suspects=suspects, stopped="early")))
+        return _lines(found(Ends(10, 20), Culprits(None, suspects=suspects, stopped="early")))
 
     assert "narrowed down to: a=2 (1)" in said(A)
     assert "none of them is ruled out yet" in said(A, B)
@@ -116,22 +116,22 @@ def test_what_is_known_when_it_was_stopped_early() -> None:
 def test_why_it_stopped() -> None:
     for why, said in (("interrupted", "interrupted"), ("after 5 s", "stopped after 5 s")):
         result = replace(found(Ends(10, 20), Culprits(None, stopped=why)), stopped=why)
-        assert verdict(result) == f"no answer yet: {said}"
-        assert lines(result)[-1] == f"{said}: --resume id goes on"
+        assert _verdict(result) == f"no answer yet: {said}"
+        assert _lines(result)[-1] == f"{said}: --resume id goes on"
 
 
 def test_two_times_stand_with_their_interval_and_the_floor() -> None:
     ends = Ends(0.010, 0.0101, 1.01, 0.998, 1.022, floor=0.015)
     result = found(ends, Culprits("not worse"))
     assert not ends.is_worse
-    assert verdict(result) == (
+    assert _verdict(result) == (
         "good is not better than bad: 10.00 ms and 10.10 ms, +1.0 % [−0.2, +2.2], noise floor 1.5 %"
     )
 
 
 def test_a_good_torch_that_is_no_better_is_not_searched() -> None:
     # With the good torch's options the bad torch is better: 10 against 20. The good torch is not.
-    assert nothing_to_search(Ends(10, 20), Across("2.13", "2.11", good_value=21)) == "not worse"
-    assert nothing_to_search(Ends(10, 20), Across("2.13", "2.11", good_value=12)) is None
-    assert nothing_to_search(Ends(20, 20), Across("2.13", "2.11", good_value=8)) == "not explained"
-    assert nothing_to_search(Ends(20, 20), None) == "not worse"
+    assert _nothing_to_search(Ends(10, 20), Across("2.13", "2.11", good_value=21)) == "not worse"
+    assert _nothing_to_search(Ends(10, 20), Across("2.13", "2.11", good_value=12)) is None
+    assert _nothing_to_search(Ends(20, 20), Across("2.13", "2.11", good_value=8)) == "not explained"
+    assert _nothing_to_search(Ends(20, 20), None) == "not worse"

@@ -13,11 +13,11 @@ from perfcli.compile.stand_in.attention.backend import (
     AttentionCall,
     Backend,
     TensorSpec,
-    can_use,
-    choose,
-    cudnn_version,
-    order,
-    reasons,
+    _can_use,
+    _choose,
+    _cudnn_version,
+    _order,
+    _reasons,
 )
 
 A100, L40S, H200, B200, B300 = (8, 0), (8, 9), (9, 0), (10, 0), (10, 3)
@@ -57,7 +57,7 @@ def attention(
         key=tensor(batch, kv_heads, keys, dim, dtype=dtype, grad=grad),
         value=tensor(batch, kv_heads, keys, value_dim or dim, dtype=dtype, grad=grad),
         torch_version=version,
-        cudnn_version=rest.pop("cudnn", cudnn_version(version)),
+        cudnn_version=rest.pop("cudnn", _cudnn_version(version)),
         **rest,
     )
 
@@ -71,12 +71,12 @@ def test_check_prefer_cudnn_attention(
     version: tuple[int, ...], capability: tuple[int, int], expected: Backend
 ) -> None:
     call = attention(version=version, capability=capability, is_causal=True)
-    assert choose(call) is expected
+    assert _choose(call) is expected
 
 
 def test_other_minors_of_blackwell_prefer_cudnn_since_2_13() -> None:
-    assert choose(attention(capability=(10, 1), version=(2, 12, 1))) is FLASH
-    assert choose(attention(capability=(10, 1), version=(2, 13, 0))) is CUDNN
+    assert _choose(attention(capability=(10, 1), version=(2, 12, 1))) is FLASH
+    assert _choose(attention(capability=(10, 1), version=(2, 13, 0))) is CUDNN
 
 
 H200_2_11 = [
@@ -121,7 +121,7 @@ H200_2_11 = [
     ("change", "expected"), [row[1:] for row in H200_2_11], ids=[row[0] for row in H200_2_11]
 )
 def test_h200_with_torch_2_11(change: dict[str, Any], expected: Backend) -> None:
-    assert choose(attention(**change)) is expected
+    assert _choose(attention(**change)) is expected
 
 
 DEVICES = [
@@ -152,7 +152,7 @@ DEVICES = [
 def test_devices_with_torch_2_11(
     capability: tuple[int, int], change: dict[str, Any], expected: Backend
 ) -> None:
-    assert choose(attention(capability=capability, **change)) is expected
+    assert _choose(attention(capability=capability, **change)) is expected
 
 
 # What 2.11, 2.12, 2.13, 2.14 and 2.15 choose, each with its own cuDNN.
@@ -192,24 +192,24 @@ RELEASES = [
 def test_releases_differ(
     capability: tuple[int, int], change: dict[str, Any], expected: list[Backend]
 ) -> None:
-    chosen = [choose(attention(capability=capability, version=v, **change)) for v in VERSIONS]
+    chosen = [_choose(attention(capability=capability, version=v, **change)) for v in VERSIONS]
     assert chosen == expected
 
 
 def test_sm90_gradient_guard_of_2_15_ends_with_cudnn_9_26() -> None:
     change: dict[str, Any] = {"keys": 192, "grad": True, "version": (2, 15, 0)}
-    assert choose(attention(**change)) is CUDNN
-    assert choose(attention(**change, cudnn=92500)) is FLASH
-    assert choose(attention(**change, cudnn=92500, grad_enabled=False)) is FLASH
-    assert choose(attention(**change, cudnn=92500, capability=B200)) is CUDNN
-    assert choose(attention(**change | {"keys": 256}, cudnn=92500)) is CUDNN
+    assert _choose(attention(**change)) is CUDNN
+    assert _choose(attention(**change, cudnn=92500)) is FLASH
+    assert _choose(attention(**change, cudnn=92500, grad_enabled=False)) is FLASH
+    assert _choose(attention(**change, cudnn=92500, capability=B200)) is CUDNN
+    assert _choose(attention(**change | {"keys": 256}, cudnn=92500)) is CUDNN
 
 
 @pytest.mark.parametrize(
     ("cudnn", "usable"), [(91100, True), (91101, False), (91399, False), (91400, True)]
 )
 def test_cudnn_9_11_to_9_13_has_no_dropout(cudnn: int, usable: bool) -> None:
-    assert can_use(CUDNN, attention(dropout_p=0.5, cudnn=cudnn)) is usable
+    assert _can_use(CUDNN, attention(dropout_p=0.5, cudnn=cudnn)) is usable
 
 
 MASKS = [
@@ -233,29 +233,29 @@ MASKS = [
     ("mask", "h200", "a100"), [row[1:] for row in MASKS], ids=[row[0] for row in MASKS]
 )
 def test_masks(mask: TensorSpec, h200: Backend, a100: Backend) -> None:
-    assert choose(attention(mask=mask)) is h200
-    assert choose(attention(mask=mask, capability=A100)) is a100
+    assert _choose(attention(mask=mask)) is h200
+    assert _choose(attention(mask=mask, capability=A100)) is a100
 
 
 def test_a_head_dimension_that_is_not_contiguous_leaves_math() -> None:
     call = attention()
     turned = TensorSpec(call.query.shape, (131072, 16384, 1, 256), "bfloat16")
-    assert choose(replace(call, query=turned)) is MATH
+    assert _choose(replace(call, query=turned)) is MATH
 
 
 def test_batches_do_not_broadcast() -> None:
     call = attention()
-    assert choose(replace(call, key=tensor(1, 8, 256, 64), value=tensor(1, 8, 256, 64))) is MATH
+    assert _choose(replace(call, key=tensor(1, 8, 256, 64), value=tensor(1, 8, 256, 64))) is MATH
 
 
 def test_cudnn_lets_key_and_value_heads_differ() -> None:
     call = replace(attention(enable_gqa=True), key=tensor(2, 4, 256, 64))
-    assert choose(call) is CUDNN
-    assert not can_use(FLASH, call)
+    assert _choose(call) is CUDNN
+    assert not _can_use(FLASH, call)
 
 
 def test_dtypes_must_agree() -> None:
-    assert choose(replace(attention(), key=tensor(2, 8, 256, 64, dtype="float16"))) is MATH
+    assert _choose(replace(attention(), key=tensor(2, 8, 256, 64, dtype="float16"))) is MATH
 
 
 def test_storage_offset_matters_to_memory_efficient_since_2_13() -> None:
@@ -263,17 +263,17 @@ def test_storage_offset_matters_to_memory_efficient_since_2_13() -> None:
         call = attention(version=version)
         aligned = replace(call, key=tensor(2, 8, 256, 64, offset=8))
         crooked = replace(call, key=tensor(2, 8, 256, 64, offset=4))
-        assert can_use(EFFICIENT, aligned)
-        assert can_use(EFFICIENT, crooked) is usable
+        assert _can_use(EFFICIENT, aligned)
+        assert _can_use(EFFICIENT, crooked) is usable
 
 
 def test_a_missing_batch_dimension_is_added_since_2_14() -> None:
     one = tensor(8, 256, 64)
     old = AttentionCall(one, one, one, torch_version=(2, 13, 0))
     new = AttentionCall(one, one, one, torch_version=(2, 14, 0), cudnn_version=92400)
-    assert [choose(old), choose(new)] == [MATH, CUDNN]
-    assert choose(replace(new, mask=tensor(8, 256, 256))) is CUDNN
-    assert not can_use(CUDNN, new)
+    assert [_choose(old), _choose(new)] == [MATH, CUDNN]
+    assert _choose(replace(new, mask=tensor(8, 256, 256))) is CUDNN
+    assert not _can_use(CUDNN, new)
 
 
 SYMBOLIC = [
@@ -292,11 +292,11 @@ SYMBOLIC = [
 def test_symbolic_sizes(
     change: dict[str, Any], capability: tuple[int, int], expected: Backend
 ) -> None:
-    assert choose(attention(capability=capability, **change)) is expected
+    assert _choose(attention(capability=capability, **change)) is expected
 
 
 def test_nested_tensors_leave_math() -> None:
-    assert choose(attention(is_nested=True)) is MATH
+    assert _choose(attention(is_nested=True)) is MATH
 
 
 @pytest.mark.parametrize(
@@ -311,35 +311,35 @@ def test_nested_tensors_leave_math() -> None:
     ],
 )
 def test_disabled_backends(enabled: set[Backend], expected: Backend) -> None:
-    assert choose(attention(enabled=frozenset(enabled))) is expected
+    assert _choose(attention(enabled=frozenset(enabled))) is expected
 
 
 def test_no_available_kernel() -> None:
-    assert choose(attention(enabled=frozenset({FLASH}), dtype="float32")) is ERROR
+    assert _choose(attention(enabled=frozenset({FLASH}), dtype="float32")) is ERROR
 
 
 def test_cudnn_comes_after_math_where_it_is_not_preferred() -> None:
     cudnn_or_math = attention(enabled=frozenset({CUDNN, MATH}), capability=A100)
-    assert choose(cudnn_or_math) is MATH
-    assert choose(attention(enabled=frozenset({CUDNN}), capability=A100)) is CUDNN
+    assert _choose(cudnn_or_math) is MATH
+    assert _choose(attention(enabled=frozenset({CUDNN}), capability=A100)) is CUDNN
 
 
 def test_an_order_that_the_user_set_is_kept() -> None:
     call = attention(priority=(2, 1, 0, 3, 4))
-    assert order(call)[:2] == (EFFICIENT, FLASH)
-    assert choose(call) is EFFICIENT
+    assert _order(call)[:2] == (EFFICIENT, FLASH)
+    assert _choose(call) is EFFICIENT
 
 
 def test_reasons() -> None:
     call = attention(dim=66, keys=1, enabled=frozenset({FLASH, MATH}), mask=tensor(256, 1))
-    assert reasons(call, MATH) == ()
-    assert reasons(call, FLASH) == ("flash attention takes no mask",)
-    assert reasons(call, CUDNN) == (
+    assert _reasons(call, MATH) == ()
+    assert _reasons(call, FLASH) == ("flash attention takes no mask",)
+    assert _reasons(call, CUDNN) == (
         "disabled",
         "head dimensions (66, 66) are not multiples of 8",
         "keys and values of sequence length 1",
     )
-    assert reasons(call, Backend.OVERRIDEABLE) == ("not a backend of CUDA",)
+    assert _reasons(call, Backend.OVERRIDEABLE) == ("not a backend of CUDA",)
 
 
 @pytest.mark.parametrize(
@@ -357,7 +357,7 @@ def test_reasons() -> None:
     ],
 )
 def test_cudnn_version(version: tuple[int, ...], requirements: list[str], expected: int) -> None:
-    assert cudnn_version(version, requirements) == expected
+    assert _cudnn_version(version, requirements) == expected
 
 
 @pytest.mark.torch

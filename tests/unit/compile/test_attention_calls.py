@@ -14,7 +14,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
 from perfcli.compile import session  # noqa: E402
 from perfcli.compile.stand_in.attention import backend, hooks  # noqa: E402
 from perfcli.compile.stand_in.attention.backend import Backend, TensorSpec  # noqa: E402
-from perfcli.compile.stand_in.attention.hooks import Chooser, Params  # noqa: E402
+from perfcli.compile.stand_in.attention.hooks import Chooser, _Params  # noqa: E402
 from perfcli.compile.stand_in.shim import AttentionArguments, TensorArgument  # noqa: E402
 from perfcli.errors import CompileFailed  # noqa: E402
 from perfcli.machine import targets  # noqa: E402
@@ -99,7 +99,7 @@ def test_a_failure_is_kept_and_does_not_pass_for_a_choice(
     def fail(_: Any) -> Any:
         raise RuntimeError("no rule for this")
 
-    monkeypatch.setattr(backend, "choose", fail)
+    monkeypatch.setattr(backend, "_choose", fail)
     assert chooser(arguments()) == Backend.MATH
     with pytest.raises(CompileFailed, match="attention's backend") as raised:
         session._raise_failures((chooser,))
@@ -120,7 +120,7 @@ def test_torchs_questions_are_answered_by_the_same_rules(
     hooks.install(chooser)
     half = torch.empty(2, 8, 256, 64, dtype=torch.bfloat16, device="meta")
     params = cuda.SDPAParams(half, half, half, None, 0.0, True, False)
-    assert isinstance(params, Params)
+    assert isinstance(params, _Params)
     assert cuda.can_use_flash_attention(params)
     assert cuda.can_use_cudnn_attention(params)
     single = half.float()
@@ -129,4 +129,4 @@ def test_torchs_questions_are_answered_by_the_same_rules(
     assert not cuda.can_use_cudnn_attention(params)
     assert cuda.can_use_efficient_attention(params)
     mask = torch.empty(256, 256, dtype=torch.bool, device="meta")
-    assert not cuda.can_use_flash_attention(Params(half, half, half, mask, 0.0, False))
+    assert not cuda.can_use_flash_attention(_Params(half, half, half, mask, 0.0, False))

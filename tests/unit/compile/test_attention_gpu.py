@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from perfcli.compile.stand_in.attention.backend import AttentionCall, TensorSpec, choose
+from perfcli.compile.stand_in.attention.backend import AttentionCall, TensorSpec, _choose
 
 pytestmark = [pytest.mark.gpu, pytest.mark.torch]
 
@@ -114,4 +114,4 @@ def test_real_device_chooses_the_same(name: str) -> None:
         torch_version=version,
         cudnn_version=torch.backends.cudnn.version(),
     )
-    assert int(choose(call)) == real
+    assert int(_choose(call)) == real

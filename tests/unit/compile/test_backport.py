@@ -88,8 +88,8 @@ def test_distinct_buffers_of_both_nodes_count(
     inductor: Any, mix_order: tuple[str, ...], other: tuple[str, ...], reads: int
 ) -> None:
     scheduler, metrics = inductor
-    assert backport.buffers_read((Node(*mix_order), Node(*other)), Read) == reads
-    backport.limit_reads(scheduler, metrics, reads)
+    assert backport._buffers_read((Node(*mix_order), Node(*other)), Read) == reads
+    backport._limit_reads(scheduler, metrics, reads)
     kernel = scheduler.FusedMixOrderReductions(*mix_order)
     assert kernel.can_fuse_with(Node(*other)) is True  # as many as allowed
     assert metrics.rejected_mix_order_reduction_fusion == 0
@@ -99,13 +99,13 @@ def test_distinct_buffers_of_both_nodes_count(
 
 def test_dependencies_of_order_do_not_count(inductor: Any) -> None:
     scheduler, metrics = inductor
-    backport.limit_reads(scheduler, metrics, 2)
+    backport._limit_reads(scheduler, metrics, 2)
     assert scheduler.FusedMixOrderReductions("a").can_fuse_with(Node("b", order="c d e"))
 
 
 def test_below_the_limit_the_scheduler_decides(inductor: Any) -> None:
     scheduler, metrics = inductor
-    backport.limit_reads(scheduler, metrics, 10)
+    backport._limit_reads(scheduler, metrics, 10)
     kernel = scheduler.FusedMixOrderReductions("a")
     assert kernel.can_fuse_with(kernel) is False
     assert metrics.rejected_mix_order_reduction_fusion == 0
@@ -113,7 +113,7 @@ def test_below_the_limit_the_scheduler_decides(inductor: Any) -> None:
 
 def test_resetting_the_metrics_resets_the_counter(inductor: Any) -> None:
     scheduler, metrics = inductor
-    backport.limit_reads(scheduler, metrics, 1)
+    backport._limit_reads(scheduler, metrics, 1)
     scheduler.FusedMixOrderReductions("a b").can_fuse_with(Node("c"))
     assert metrics.rejected_mix_order_reduction_fusion == 1
     metrics.reset()
@@ -122,7 +122,7 @@ def test_resetting_the_metrics_resets_the_counter(inductor: Any) -> None:
 
 def test_undone_nothing_is_left(inductor: Any) -> None:
     before = [dict(vars(part)) for part in (*inductor, inductor[0].FusedMixOrderReductions)]
-    undo = backport.limit_reads(inductor[0], inductor[1], 1)
+    undo = backport._limit_reads(inductor[0], inductor[1], 1)
     assert dict(vars(inductor[1])) != before[1]
     undo()
     assert before == [dict(vars(p)) for p in (*inductor, inductor[0].FusedMixOrderReductions)]
@@ -143,7 +143,7 @@ def test_what_is_missing_is_named_and_nothing_changed(
     delattr(inductor[owner], name)
     before = [dict(vars(part)) for part in inductor]
     with pytest.raises(CompileFailed, match=f"has no {told}, which .*max_reads is built on"):
-        backport.limit_reads(inductor[0], inductor[1], 10)
+        backport._limit_reads(inductor[0], inductor[1], 10)
     assert [vars(part) for part in inductor] == before
 
 
@@ -156,7 +156,7 @@ def test_a_question_asked_otherwise_is_not_answered(inductor: Any) -> None:
 
     scheduler.FusedMixOrderReductions.can_fuse_with = can_fuse_with
     with pytest.raises(CompileFailed, match=r"can_fuse_with\(self, other\), which"):
-        backport.limit_reads(scheduler, metrics, 10)
+        backport._limit_reads(scheduler, metrics, 10)
 
 
 @pytest.mark.parametrize("value", [None, 0, -1])

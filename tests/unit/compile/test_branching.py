@@ -14,7 +14,7 @@ import torch._dynamo.config as dynamo  # noqa: E402
 import torch._inductor.config as inductor  # noqa: E402
 
 from perfcli.compile import branching, reads  # noqa: E402
-from perfcli.compile.branching import Branches, Missed, difference  # noqa: E402
+from perfcli.compile.branching import Branches, _difference, _Missed  # noqa: E402
 from perfcli.model import CompileRequest, OptionValue, Variant  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -139,7 +139,7 @@ def test_a_branch_whose_option_is_put_back_is_missed() -> None:
             kept.set(before)
         else:
             entry.user_override = before
-    with pytest.raises(Missed):
+    with pytest.raises(_Missed):
         made.end()
 
 
@@ -188,7 +188,7 @@ def test_the_trunk_ends_where_nobody_wants_more() -> None:
     ],
 )
 def test_what_differs(base: Any, other: Any, expected: Any) -> None:
-    found = difference(request(**base), request(**other))
+    found = _difference(request(**base), request(**other))
     assert found == expected
     assert found is None or [type(v) for v in found.values()] == [
         type(v) for v in expected.values()
@@ -199,5 +199,5 @@ def test_what_differs(base: Any, other: Any, expected: Any) -> None:
     "other", [{"scenario": "t"}, {"dynamic": True}, {"variant": Variant("", {}, {"FLAG": "1"})}]
 )
 def test_what_is_no_option_is_no_difference_between_variants(other: dict[str, Any]) -> None:
-    assert difference(request(), replace(request(), **other)) is None
-    assert difference(request(), replace(request(), variant=Variant("named"))) == {}
+    assert _difference(request(), replace(request(), **other)) is None
+    assert _difference(request(), replace(request(), variant=Variant("named"))) == {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfcli.compile.capture.definition import Definition, parse_definition, triton_kind
+from perfcli.compile.capture.definition import Definition, _triton_kind, parse_definition
 
 TRITON = """async_compile.triton('NAME', '''
 import triton
@@ -124,11 +124,11 @@ def test_other_code_under_the_same_name_is_another() -> None:
 def test_kinds(decorator: str, arguments: str, kind: str) -> None:
     helper = "@triton.jit\ndef helper(RSPLIT_SIZE):\n    return 1\n"
     source = f"{helper}{decorator}\n@triton.jit\ndef kernel({arguments}):\n    pass\n"
-    assert triton_kind(source, "kernel") == kind
+    assert _triton_kind(source, "kernel") == kind
 
 
 def test_a_source_that_does_not_parse_is_of_another_kind() -> None:
-    assert triton_kind("def (", "kernel") == "other"
+    assert _triton_kind("def (", "kernel") == "other"
 
 
 def test_comments_are_no_part_of_the_code() -> None:

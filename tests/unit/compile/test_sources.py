@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import perfcli.loading.registry
-from perfcli.compile.session import user_sources
+from perfcli.compile.session import _user_sources
 from perfcli.loading import userfile
 
 assert json
@@ -30,7 +30,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_file_and_what_it_imports(project: Path) -> None:
-    mine = {p: h for p, h in user_sources().items() if Path(p).is_relative_to(project)}
+    mine = {p: h for p, h in _user_sources().items() if Path(p).is_relative_to(project)}
     assert mine == {
         str(project / name): hashlib.sha256((project / name).read_bytes()).hexdigest()
         for name in ("model.py", "sibling_layers.py")
@@ -39,16 +39,16 @@ def test_the_file_and_what_it_imports(project: Path) -> None:
 
 def test_neither_perfcli_nor_what_is_installed(project: Path) -> None:
     perfcli.loading.registry.scenario("softmax")
-    names = {Path(p).name for p in user_sources()}
+    names = {Path(p).name for p in _user_sources()}
     assert not names & {"registry.py", "softmax.py", "__init__.py", "decoder.py"}
-    assert not any("site-packages" in p for p in user_sources())
+    assert not any("site-packages" in p for p in _user_sources())
 
 
 def test_generated_code_is_nobodys(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(project))
-    assert not any(Path(p).is_relative_to(project) for p in user_sources())
+    assert not any(Path(p).is_relative_to(project) for p in _user_sources())
 
 
 def test_a_file_that_is_gone(project: Path) -> None:
     (project / "sibling_layers.py").unlink()
-    assert str(project / "sibling_layers.py") not in user_sources()
+    assert str(project / "sibling_layers.py") not in _user_sources()

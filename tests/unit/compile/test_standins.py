@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch._subclasses import FakeTensorMode  # noqa: E402
 
-from perfcli.compile.stand_in.device import convert_module, device_properties, replace  # noqa: E402
+from perfcli.compile.stand_in.device import _convert_module, _device_properties, replace  # noqa: E402
 from perfcli.errors import CompileFailed  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -38,7 +38,7 @@ def test_converted_by_replacement(fake: bool) -> None:
     with FakeTensorMode() if fake else torch.device("cpu"):
         model = Tied()
         before = model.first.weight
-        assert convert_module(model, lambda t: t.to(torch.bfloat16)) is model
+        assert _convert_module(model, lambda t: t.to(torch.bfloat16)) is model
     assert model.first.weight is not before
     assert model.second.weight is model.first.weight
     assert isinstance(model.first.weight, nn.Parameter)
@@ -54,13 +54,13 @@ def test_converted_by_replacement(fake: bool) -> None:
 def test_what_does_not_change_stays_the_same_object() -> None:
     model = Tied()
     before = dict(model.named_parameters())
-    convert_module(model, lambda t: t)
+    _convert_module(model, lambda t: t)
     assert all(p is before[name] for name, p in model.named_parameters())
 
 
 def test_without_recursion_only_the_module_itself() -> None:
     model = Tied()
-    convert_module(model, lambda t: t.double(), recurse=False)
+    _convert_module(model, lambda t: t.double(), recurse=False)
     assert model.buffer.dtype is torch.float64
     assert model.first.weight.dtype is torch.float32
 
@@ -75,7 +75,7 @@ def test_a_name_that_this_torch_lacks_is_told() -> None:
 
 
 def test_device_properties_are_the_targets() -> None:
-    properties = device_properties(H100)
+    properties = _device_properties(H100)
     assert (properties.major, properties.minor) == (9, 0)
     assert properties.multi_processor_count == 132
     assert properties.L2_cache_size == 50 * 2**20

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 from torch._dynamo import config as dynamo_config  # noqa: E402
 from torch._inductor import config as inductor_config  # noqa: E402
 
-from perfcli.compile.capture.graph_breaks import counted, explanation  # noqa: E402
+from perfcli.compile.capture.graph_breaks import _explanation, counted  # noqa: E402
 from perfcli.compile.tracing import backward, set_options  # noqa: E402
 from perfcli.errors import CompileFailed, UserCodeFailed  # noqa: E402
 
@@ -71,5 +71,5 @@ def test_graph_breaks_are_counted_by_the_first_line_of_their_reason() -> None:
 
 def test_the_sentence_that_names_the_operator() -> None:
     message = "Failed to trace\n  Explanation: cannot trace `print`\n  Hint: avoid it\n"
-    assert explanation(message) == "cannot trace `print`"
-    assert explanation("Failed to trace") == ""
+    assert _explanation(message) == "cannot trace `print`"
+    assert _explanation("Failed to trace") == ""

@@ -43,7 +43,7 @@ def taken(tuner: Any, folder: Path, seconds: Mapping[int, float]) -> tuple[int, 
         measured.append(True)
         return {each: seconds[each.config.kwargs["XBLOCK"]] for each in tuner.launchers}
 
-    found = tuned.timings(tuner, folder / "tuned", measure)
+    found = tuned._timings(tuner, folder / "tuned", measure)
     return min(found, key=found.__getitem__).config.kwargs["XBLOCK"], bool(measured)
 
 

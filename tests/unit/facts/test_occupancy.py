@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfcli.facts.occupancy import Occupancy, occupancy
+from perfcli.facts.occupancy import _Occupancy, occupancy
 from perfcli.model import Target
 
 KIB = 1024
@@ -69,8 +69,8 @@ def test_the_best_practices_guides_example(capability: tuple[int, int]) -> None:
     # 12 blocks of 128 threads, but 63 % with 4 blocks of 320. It says so for 7.0, whose registers
     # and threads per multiprocessor are those of 8.0 and 9.0.
     device = target(*capability)
-    assert occupancy(device, 37, 0, 4) == Occupancy(12, 0.75, "registers")
-    assert occupancy(device, 37, 0, 10) == Occupancy(4, 0.625, "registers")
+    assert occupancy(device, 37, 0, 4) == _Occupancy(12, 0.75, "registers")
+    assert occupancy(device, 37, 0, 10) == _Occupancy(4, 0.625, "registers")
 
 
 def test_warps_are_allocated_in_fours() -> None:
@@ -87,24 +87,24 @@ def test_registers_round_up_to_eights() -> None:
 def test_threads_limit_an_a6000() -> None:
     # Simon Boehm, "How to Optimize a CUDA Matmul Kernel": 1024 threads, 37 registers, 8 KiB of
     # shared memory leave one block per multiprocessor, 32 of 48 warps.
-    assert occupancy(target(8, 6), 37, 8 * KIB, 32) == Occupancy(1, 32 / 48, "registers")
+    assert occupancy(target(8, 6), 37, 8 * KIB, 32) == _Occupancy(1, 32 / 48, "registers")
 
 
 def test_what_limits() -> None:
     h100 = target(9, 0)
-    assert occupancy(h100, 32, 0, 4) == Occupancy(16, 1.0, "warps")
-    assert occupancy(h100, 32, 0, 1) == Occupancy(32, 0.5, "blocks")
-    assert occupancy(h100, 32, 100 * KIB, 4) == Occupancy(2, 0.125, "shared memory")
-    assert occupancy(h100, 255, 0, 8) == Occupancy(1, 0.125, "registers")
+    assert occupancy(h100, 32, 0, 4) == _Occupancy(16, 1.0, "warps")
+    assert occupancy(h100, 32, 0, 1) == _Occupancy(32, 0.5, "blocks")
+    assert occupancy(h100, 32, 100 * KIB, 4) == _Occupancy(2, 0.125, "shared memory")
+    assert occupancy(h100, 255, 0, 8) == _Occupancy(1, 0.125, "registers")
 
 
 def test_nothing_fits() -> None:
     h100 = target(9, 0)
     too_much_shared = occupancy(h100, 32, h100.shared_bytes_per_block_optin + 1, 4)
-    assert too_much_shared == Occupancy(0, 0.0, "shared memory")
-    assert occupancy(h100, 128, 0, 32) == Occupancy(0, 0.0, "registers")
-    assert occupancy(h100, 256, 0, 1) == Occupancy(0, 0.0, "registers")
-    assert occupancy(h100, 16, 0, 33) == Occupancy(0, 0.0, "warps")
+    assert too_much_shared == _Occupancy(0, 0.0, "shared memory")
+    assert occupancy(h100, 128, 0, 32) == _Occupancy(0, 0.0, "registers")
+    assert occupancy(h100, 256, 0, 1) == _Occupancy(0, 0.0, "registers")
+    assert occupancy(h100, 16, 0, 33) == _Occupancy(0, 0.0, "warps")
 
 
 def test_each_block_costs_the_reserved_shared_memory_too() -> None:

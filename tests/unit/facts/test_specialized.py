@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from perfcli.errors import UnreadableSource
-from perfcli.facts.source.specialized import UNKNOWN, specialized, value_of
+from perfcli.facts.source.specialized import UNKNOWN, _value_of, specialized
 from perfcli.facts.source.triton import triton_facts
 from perfcli.handwritten.compiling import launch_facts
 from perfcli.model import Scalar
@@ -177,4 +177,4 @@ def test_what_is_no_kernel_is_told(source: str) -> None:
 def test_values_of_expressions(expression: str, value: object) -> None:
     constants: dict[str, Scalar] = {"N": 8, "FLAG": False, "WORD": "no"}
     node = ast.parse(expression, mode="eval").body
-    assert value_of(node, constants) == value
+    assert _value_of(node, constants) == value

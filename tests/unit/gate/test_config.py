@@ -19,7 +19,7 @@ CHECK = '[[checks]]\nname = "norm"\nscenario = "rmsnorm"\n'
 def read(text: str, tmp_path: Path, name: str = "perfcli.toml") -> Config:
     path = tmp_path / name
     path.write_text(text, encoding="utf-8")
-    return config.read(path, ("PC101", "PC205"))
+    return config._read(path, ("PC101", "PC205"))
 
 
 def limits(text: str, tmp_path: Path) -> dict[tuple[str, str], Limit]:
@@ -218,16 +218,16 @@ def test_the_nearest_configuration_above(tmp_path: Path) -> None:
     below = tmp_path / "a" / "b"
     below.mkdir(parents=True)
     with pytest.raises(PerfcliError, match=r"no \[tool.perfcli\].*perfcli init-ci"):
-        config.find(below)
+        config._find(below)
     (tmp_path / "pyproject.toml").write_text("[tool.perfcli]\n")
     (tmp_path / "a" / "pyproject.toml").write_text("[project]\n")
-    assert config.find(below) == tmp_path / "pyproject.toml"
+    assert config._find(below) == tmp_path / "pyproject.toml"
     (tmp_path / "perfcli.toml").write_text("")
-    assert config.find(below) == tmp_path / "perfcli.toml"
+    assert config._find(below) == tmp_path / "perfcli.toml"
 
 
 def test_what_is_no_toml(tmp_path: Path) -> None:
     with pytest.raises(PerfcliError, match="is not TOML"):
         read("[[", tmp_path)
     with pytest.raises(PerfcliError, match="can't read"):
-        config.read(tmp_path / "nowhere.toml")
+        config._read(tmp_path / "nowhere.toml")

@@ -20,7 +20,7 @@ def refused(text: str, tmp_path: Path, name: str = "perfcli.toml") -> str:
     path = tmp_path / name
     path.write_text(text, encoding="utf-8")
     with pytest.raises(PerfcliError) as caught:
-        config.read(path, ("PC101",))
+        config._read(path, ("PC101",))
     return str(caught.value)
 
 
@@ -86,7 +86,7 @@ def test_target_and_targets(where: str, tmp_path: Path) -> None:
 def test_a_checks_own_targets_come_over_the_general_device(tmp_path: Path) -> None:
     path = tmp_path / "perfcli.toml"
     path.write_text(f'device = "cuda"\n{CHECK}[[checks]]\nscenario = "softmax"\ntarget = "a100"\n')
-    assert [each.name for each in config.read(path).checks] == ["rmsnorm@cuda", "softmax@a100"]
+    assert [each.name for each in config._read(path).checks] == ["rmsnorm@cuda", "softmax@a100"]
 
 
 @pytest.mark.parametrize("name", ["perfcli.toml", "pyproject.toml"])
@@ -95,4 +95,4 @@ def test_tool_is_a_table(name: str, tmp_path: Path) -> None:
     (tmp_path / "perfcli.toml").unlink(missing_ok=True)
     (tmp_path / "pyproject.toml").write_text("tool = 3\n")
     with pytest.raises(PerfcliError, match="tool has to be a table, not 3"):
-        config.find(tmp_path)
+        config._find(tmp_path)

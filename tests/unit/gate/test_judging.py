@@ -11,9 +11,9 @@ from handmade import candidate, kernel, run
 from handmade_timing import changed
 
 from perfcli.diff.compare import compare
-from perfcli.gate.allowances import in_force, named, warnings
-from perfcli.gate.holding import bounds
-from perfcli.gate.judging import Policy, Result, confirmed, judged
+from perfcli.gate.allowances import _in_force, _named, warnings
+from perfcli.gate.holding import _bounds
+from perfcli.gate.judging import Policy, Result, _confirmed, judged
 from perfcli.gate.limits import SIGNS, USUAL
 from perfcli.model import (
     Allowance,
@@ -212,9 +212,9 @@ def test_a_new_kernel_is_held_to_absolute_limits() -> None:
 
 
 def test_patterns_need_no_numbers() -> None:
-    assert named("triton_red_*", "triton_red_fused_add_12")
-    assert named("triton_red_fused_add", "triton_red_fused_add_12")
-    assert not named("triton_red_fused", "triton_red_fused_add_12")
+    assert _named("triton_red_*", "triton_red_fused_add_12")
+    assert _named("triton_red_fused_add", "triton_red_fused_add_12")
+    assert not _named("triton_red_fused", "triton_red_fused_add_12")
 
 
 # --- exceptions ------------------------------------------------------------------------------
@@ -255,7 +255,7 @@ def test_an_exception_covers_no_other_kernel() -> None:
 
 def test_what_has_expired_excepts_nothing_and_is_warned_of() -> None:
     old, new = (replace(allowance("loads"), expires=day) for day in ("2026-11-21", "2026-11-22"))
-    assert in_force([old, new], "2026-11-22") == (new,)
+    assert _in_force([old, new], "2026-11-22") == (new,)
     assert list(warnings([old, new], {new}, "2026-11-22")) == [
         "exception for loads of * (me: known) expired on 2026-11-21 and excepts nothing: "
         "take it out or renew it"
@@ -348,10 +348,10 @@ def test_time(ratio: float, verdict: TimeVerdict, outcome: str, state: str) -> N
 
 def test_slower_twice_is_slower_and_once_is_unsure() -> None:
     first = held(timed(1.05, "slower"), TIME)
-    twice = confirmed(first, held(timed(1.06, "slower"), TIME))
+    twice = _confirmed(first, held(timed(1.06, "slower"), TIME))
     assert twice.outcome == "fail"
     assert twice.reason.endswith("confirmed in fresh processes")
-    once = confirmed(first, held(timed(1.0, "same"), TIME))
+    once = _confirmed(first, held(timed(1.0, "same"), TIME))
     assert once.outcome == "unsure"
     assert "but not confirmed in fresh processes" in once.reason
     assert one(once).state == "unknown"
@@ -373,4 +373,4 @@ def test_a_few_words_less_are_no_reason_for_more_kernels() -> None:
     ],
 )
 def test_bounds_in_words(limit: Limit, text: str) -> None:
-    assert bounds(limit) == text
+    assert _bounds(limit) == text

@@ -8,7 +8,7 @@ import pytest
 from handmade import kernel, run
 
 from perfcli.diff.compare import compare
-from perfcli.gate.judging import Policy, concluded, judged
+from perfcli.gate.judging import Policy, _concluded, judged
 from perfcli.model import Comparison, Finding, Severity
 
 
@@ -27,4 +27,4 @@ def test_a_warning_is_no_doubt_where_findings_never_fail(
     fail_on: Severity | None, outcome: str
 ) -> None:
     result = judged(better_with_a_warning(), Policy((), fail_on=fail_on))
-    assert (result.outcome, concluded(result).outcome) == (outcome, outcome)
+    assert (result.outcome, _concluded(result).outcome) == (outcome, outcome)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfcli.gate.allowances import named
+from perfcli.gate.allowances import _named
 from perfcli.names import stem
 
 
@@ -19,4 +19,4 @@ from perfcli.names import stem
 )
 def test_a_name_without_its_number(name: str, expected: str) -> None:
     assert stem(name) == expected
-    assert named(expected, name)
+    assert _named(expected, name)

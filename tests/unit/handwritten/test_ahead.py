@@ -32,7 +32,7 @@ def test_one_process_takes_all_cases_of_the_same_kernels() -> None:
     other_values = case(Problem("sum", 7, 192), data="nan")
     misaligned = case(Problem("sum", 7, 192), layout="misaligned")
     refused = case(Problem("product", 7, 192))
-    found = ahead.groups(
+    found = ahead._groups(
         [first, looped, taller, other_values, nothing, misaligned, refused, looped]
     )
     assert found == [(first, taller, misaligned), (looped,)]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from perfcli.handwritten import contenders, peers
-from perfcli.handwritten.benching import Bench, told_outside
+from perfcli.handwritten.benching import _Bench, _told_outside
 from perfcli.loading import registry
 from perfcli.machine import targets
 from perfcli.model import LaunchPlan, Machine, Problem
@@ -43,7 +43,7 @@ def bench(*names: Contender, file: str = "row_sum.py") -> tuple[Benched, list[st
     ask = BenchAsk(PROBLEM, 4096, names, rounds=5, budget_seconds=1.0)
     request = BenchRequest(str(FIXTURES / file), seed=0)
     machine = Machine("a fake", "2.13.0")
-    return Bench(request, Clock(), machine, "cpu").bench(ask, told.append), told
+    return _Bench(request, Clock(), machine, "cpu").bench(ask, told.append), told
 
 
 def by_name(benched: Benched) -> dict[str, Timed]:
@@ -101,7 +101,7 @@ def test_outputs_outside_tolerance_are_timed_and_named(monkeypatch: pytest.Monke
 
 def test_outputs_that_are_not_finite_are_told_with_what_was_expected() -> None:
     error = OutputError("y", None, 0.5, "nan", "2", (3,), 4, 70_000)
-    assert told_outside("y", error) == (
+    assert _told_outside("y", error) == (
         "outside tolerance in 4 of 70,000 elements of y; the worst is nan, not 2"
     )
 
@@ -131,7 +131,7 @@ def test_inductor_gets_what_eager_does(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_peers_get_the_familys_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers, "installed", lambda: ("liger",))
+    monkeypatch.setattr(peers, "_installed", lambda: ("liger",))
     table = {("liger", "sum"): lambda _p, tensors: lambda: tensors["x"].sum(1)}
     monkeypatch.setattr(peers, "_PEERS", table)
     benched, _ = bench(Contender("liger"))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from perfcli.handwritten import comparing
-from perfcli.handwritten.comparing import compare, compare_outputs
+from perfcli.handwritten.comparing import _compare, compare_outputs
 from perfcli.model import Tolerance
 
 pytestmark = pytest.mark.torch
@@ -25,14 +25,16 @@ def tensor(values: Any, dtype: str = "float32") -> Any:
 
 def test_the_element_that_exceeds_its_own_tolerance_most_is_named() -> None:
     # allowed: 0.25 + 0.5 · |expected| = 0.75, 50.25, 0.25; errors 1.5, 60, 0.25
-    found = compare("y", tensor([[2.5, 160.0, 0.25]]), tensor([[1.0, 100.0, 0.0]], "float64"), NEAR)
+    found = _compare(
+        "y", tensor([[2.5, 160.0, 0.25]]), tensor([[1.0, 100.0, 0.0]], "float64"), NEAR
+    )
     assert not found.is_right
     assert (found.where, found.value, found.expected) == ((0, 0), "2.5", "1")
     assert (found.error, found.allowed, found.wrong, found.elements) == (1.5, 0.75, 2, 3)
 
 
 def test_an_error_as_large_as_the_tolerance_is_right() -> None:
-    found = compare("y", tensor([1.75]), tensor([1.0], "float64"), NEAR)
+    found = _compare("y", tensor([1.75]), tensor([1.0], "float64"), NEAR)
     assert found.is_right
     assert (found.error, found.allowed) == (0.75, 0.75)
 
@@ -52,7 +54,7 @@ def test_an_error_as_large_as_the_tolerance_is_right() -> None:
     ],
 )
 def test_what_is_not_finite_has_to_be_the_same(ours: float, expected: float, right: bool) -> None:
-    found = compare("y", tensor([0.0, ours]), tensor([0.0, expected], "float64"), NEAR)
+    found = _compare("y", tensor([0.0, ours]), tensor([0.0, expected], "float64"), NEAR)
     assert found.is_right is right
     assert found.where == ((0,) if right else (1,))
     if not right:
@@ -64,7 +66,7 @@ def test_what_is_not_finite_has_to_be_the_same(ours: float, expected: float, rig
     ("ours", "right"), [(INF, True), (-INF, False), (65504.0, True), (10.0, False)]
 )
 def test_a_value_beyond_the_dtype_may_be_infinite(ours: float, right: bool) -> None:
-    found = compare("y", tensor([ours], "float16"), tensor([7e4], "float64"), NEAR)
+    found = _compare("y", tensor([ours], "float16"), tensor([7e4], "float64"), NEAR)
     assert found.is_right is right
 
 
@@ -73,13 +75,13 @@ def test_chunks_are_one_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
     reference = tensor([[0.0] * 4] * 2, "float64")
     ours = reference.clone()
     ours[1, 2] = 9.0
-    found = compare("y", ours, reference, NEAR)
+    found = _compare("y", ours, reference, NEAR)
     assert (found.where, found.wrong, found.elements) == ((1, 2), 1, 8)
 
 
 def test_transposed_outputs_are_compared_by_place() -> None:
     reference = tensor([[1.0, 2.0], [3.0, 4.0]], "float64")
-    assert compare("y", reference.t().contiguous().t(), reference, Tolerance(0, 0, "")).is_right
+    assert _compare("y", reference.t().contiguous().t(), reference, Tolerance(0, 0, "")).is_right
 
 
 def test_another_shape_and_a_missing_output_are_wrong() -> None:
@@ -100,4 +102,4 @@ def test_an_output_without_a_tolerance_may_not_differ() -> None:
 
 
 def test_empty_outputs_are_right() -> None:
-    assert compare("y", tensor([]), tensor([], "float64"), NEAR).is_right
+    assert _compare("y", tensor([]), tensor([], "float64"), NEAR).is_right

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import perfcli
-from perfcli.handwritten.interpreter import convert
+from perfcli.handwritten.interpreter import _convert
 
 pytestmark = pytest.mark.torch
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.torch
 def bits(values: list[float]) -> list[int]:
     import numpy as np
 
-    return [int(b) for b in convert(np.array(values, dtype=np.float32), "fp32", "bf16")]
+    return [int(b) for b in _convert(np.array(values, dtype=np.float32), "fp32", "bf16")]
 
 
 @pytest.mark.parametrize(
@@ -48,10 +48,10 @@ def test_nan_stays_nan_and_bits_widen_exactly() -> None:
     (nan,) = bits([math.nan])
     assert nan & 0x7F80 == 0x7F80
     assert nan & 0x7F
-    wide: Any = convert(np.array([[0x3F81, 0x8000]], dtype=np.uint16), "bf16", "fp32")
+    wide: Any = _convert(np.array([[0x3F81, 0x8000]], dtype=np.uint16), "bf16", "fp32")
     assert wide.dtype == np.float32
     assert wide.tolist() == [[1.0078125, -0.0]]
-    assert convert(wide, "fp32", "fp16") is None
+    assert _convert(wide, "fp32", "fp16") is None
 
 
 KERNEL = """

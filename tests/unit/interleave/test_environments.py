@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from perfcli.errors import NotComparable, PerfcliError
-from perfcli.interleave.environments import ASPECTS, check, check_allowed, differences
+from perfcli.interleave.environments import ASPECTS, _differences, check, check_allowed
 from perfcli.model import Machine, MeasuredLaunch, Prepared, Variant
 
 MACHINE = Machine(
@@ -54,7 +54,7 @@ def elsewhere(**fields: Any) -> Prepared:
 
 
 def found(head: Prepared, variant: Variant = DEFAULT, base: Variant = DEFAULT) -> list[str]:
-    return [difference.aspect for difference in differences(BASE, head, base, variant)]
+    return [difference.aspect for difference in _differences(BASE, head, base, variant)]
 
 
 DIFFERING: dict[str, dict[str, Any]] = {
@@ -173,7 +173,7 @@ def tuned(config: str, source: str = "aa") -> Prepared:
 
 def test_identical_kernels_launched_otherwise() -> None:
     head = tuned("XBLOCK=1 warps=16")
-    (difference,) = differences(BASE, head, DEFAULT, DEFAULT)
+    (difference,) = _differences(BASE, head, DEFAULT, DEFAULT)
     assert difference.aspect == "autotune"
     assert difference.text == (
         "the launch configuration of triton_red_0, identical on both sides: "
@@ -190,7 +190,7 @@ def test_the_same_configurations_in_another_order() -> None:
     twice = replace(LAUNCHES[0], config="XBLOCK=2 warps=8")
     base = replace(BASE, launches=(LAUNCHES[0], twice))
     head = replace(BASE, launches=(twice, LAUNCHES[0], LAUNCHES[0]))
-    assert differences(base, head, DEFAULT, DEFAULT) == []
+    assert _differences(base, head, DEFAULT, DEFAULT) == []
 
 
 @pytest.mark.parametrize(

@@ -329,7 +329,7 @@ def test_enough_and_interrupts_end_the_alternation_too() -> None:
     assert len(steps(sink.rounds)) == 2
     start = starter("fail=interrupt:base:1")
     with pytest.raises(KeyboardInterrupt):
-        alternating.Alternation(plan(), start, never, Kept(), clock=start.clock).run()
+        alternating._Alternation(plan(), start, never, Kept(), clock=start.clock).run()
 
 
 # --- how long a turn is ----------------------------------------------------------------------

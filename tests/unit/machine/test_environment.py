@@ -107,7 +107,7 @@ def test_no_triton_matters_only_to_those_who_need_it(tmp_path: Path) -> None:
 def test_a_folder_of_a_virtual_environment_is_its_python(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "python").symlink_to(sys.executable)
-    assert environment.find_python(str(tmp_path)) == str(tmp_path / "bin" / "python")
+    assert environment._find_python(str(tmp_path)) == str(tmp_path / "bin" / "python")
 
 
 @pytest.mark.torch
@@ -134,7 +134,7 @@ def test_this_interpreter_in_process_and_from_outside_are_the_same() -> None:
     ],
 )
 def test_tested_range(version: str, tested: bool) -> None:
-    assert environment.tested_torch(version) is tested
+    assert environment._tested_torch(version) is tested
     assert bool(environment.torch_warning(version)) is not tested
 
 

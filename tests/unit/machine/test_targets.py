@@ -115,7 +115,7 @@ def test_the_mi300x_is_a_target_of_hand_written_kernels_alone() -> None:
 
 
 def test_a_known_device_differs_from_the_table_only_in_its_source_and_memory() -> None:
-    found = targets.from_device(driver.Device("NVIDIA H200", 150_108_897_280, H200))
+    found = targets._from_device(driver.Device("NVIDIA H200", 150_108_897_280, H200))
     listed = targets.get("h200")
     assert found.memory_bytes == 150_108_897_280
     for field in listed.__dataclass_fields__:
@@ -127,7 +127,7 @@ def test_an_unknown_device_gets_bandwidth_and_peaks_from_its_clocks() -> None:
     ada = {"capability_major": 8, "capability_minor": 9, "sm_count": 128, "clock_khz": 2_520_000}
     memory = {"memory_clock_khz": 10_501_000, "memory_bus_bits": 384}
     device = driver.Device("NVIDIA GeForce RTX 4090", 25_000_000_000, {**H200, **ada, **memory})
-    found = targets.from_device(device)
+    found = targets._from_device(device)
     assert found.name == "nvidia-geforce-rtx-4090"
     assert found.bandwidth == pytest.approx(1008e9, rel=0.001)  # the data sheet's 1008 GB/s
     assert found.peak_flops["fp32"] == pytest.approx(82.6e12, rel=0.001)  # and 82.6 TFLOPS

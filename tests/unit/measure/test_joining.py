@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfcli.measure.joining import Joined, Seen, firsts, join, notes, slots, times
+from perfcli.measure.joining import Seen, _Joined, firsts, join, notes, slots, times
 
 
 def kernel(key: str, seconds: float = 0.0) -> Seen:
@@ -24,7 +24,7 @@ def joined(expected: Sequence[Seen], seen: Sequence[Seen]) -> list[int | None]:
 
 def test_the_same_sequence() -> None:
     step = [kernel("a"), operator("aten::mm"), operator("aten::mm"), kernel("b"), kernel("a")]
-    assert join(step, step) == Joined((0, 1, 2, 3, 4), ())
+    assert join(step, step) == _Joined((0, 1, 2, 3, 4), ())
     assert notes(step, step, join(step, step)) == ()
 
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from perfcli.measure.heap import PAGE
-from perfcli.measure.layout import MOST_BYTES, of_step, whole_pages
+from perfcli.measure.layout import MOST_BYTES, _of_step, _whole_pages
 from perfcli.worker.live import KEEP_MEMORY
 
 torch = pytest.mark.torch
@@ -54,21 +54,21 @@ print(json.dumps([offsets, expected, frames, same, renew]))
 
 def test_pages_that_lie_within_one_storage() -> None:
     start = 7 * PAGE
-    (inside,) = whole_pages([(start + 64, 10 * PAGE)])
+    (inside,) = _whole_pages([(start + 64, 10 * PAGE)])
     assert inside == (start + PAGE, 9 * PAGE)
-    (exact,) = whole_pages([(start, 8 * PAGE)])
+    (exact,) = _whole_pages([(start, 8 * PAGE)])
     assert exact == (start, 8 * PAGE)
     # Fewer than four whole pages are left alone.
-    assert list(whole_pages([(start + 64, 4 * PAGE)])) == []
+    assert list(_whole_pages([(start + 64, 4 * PAGE)])) == []
 
 
 def test_what_a_step_takes_besides_weights_and_inputs() -> None:
-    assert of_step(10 * PAGE, 4 * PAGE) == 7 * PAGE  # and one page of room
-    assert of_step(10 * PAGE - 5, 4 * PAGE) == 7 * PAGE
-    assert of_step(4 * PAGE, 10 * PAGE) == PAGE
-    assert of_step(None, 10 * PAGE) == PAGE
-    assert of_step(1 << 40, 10 * PAGE) == MOST_BYTES - 10 * PAGE
-    assert of_step(1 << 40, 1 << 39) == PAGE
+    assert _of_step(10 * PAGE, 4 * PAGE) == 7 * PAGE  # and one page of room
+    assert _of_step(10 * PAGE - 5, 4 * PAGE) == 7 * PAGE
+    assert _of_step(4 * PAGE, 10 * PAGE) == PAGE
+    assert _of_step(None, 10 * PAGE) == PAGE
+    assert _of_step(1 << 40, 10 * PAGE) == MOST_BYTES - 10 * PAGE
+    assert _of_step(1 << 40, 1 << 39) == PAGE
 
 
 @pytest.mark.parametrize(("settings", "movable"), [(KEEP_MEMORY, True), ({}, False)])

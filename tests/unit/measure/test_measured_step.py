@@ -18,7 +18,7 @@ from torch._inductor import config as inductor_config  # noqa: E402
 from perfcli.compile.capture.capture import capturing  # noqa: E402
 from perfcli.compile.capture.captured import Capture  # noqa: E402
 from perfcli.measure import clocks, loaded_kernels, memory  # noqa: E402
-from perfcli.measure.profiling import StepProfiler, operator_key, profile_steps  # noqa: E402
+from perfcli.measure.profiling import StepProfiler, _operator_key, _profile_steps  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -71,7 +71,7 @@ def step() -> Iterator[SmallStep]:
 
 
 def test_every_launch_has_its_place(step: SmallStep) -> None:
-    launches, times = profile_steps(step, 3)  # type: ignore[arg-type]
+    launches, times = _profile_steps(step, 3)  # type: ignore[arg-type]
     generated = [launch for launch in launches if launch.generated]
     assert [launch.name if not launch.generated else "kernel" for launch in launches] == [
         "aten::mm",
@@ -173,7 +173,7 @@ def test_the_resident_set_where_the_allocator_says_nothing(
     ],
 )
 def test_operators_by_the_profilers_name(name: str, key: str) -> None:
-    assert operator_key(name) == key
+    assert _operator_key(name) == key
 
 
 def test_the_bandwidth_of_a_copy_counts_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:

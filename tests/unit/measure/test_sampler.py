@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from perfcli.measure import sampler
-from perfcli.measure.nvml import others_share, throttle_reasons
+from perfcli.measure.nvml import _others_share, _throttle_reasons
 from perfcli.measure.sampler import (
     EVERY_SECONDS,
-    Cores,
     Sampler,
-    core_seconds,
-    family,
-    family_seconds,
+    _core_seconds,
+    _Cores,
+    _family,
+    _family_seconds,
 )
 from perfcli.model import DeviceState
 
@@ -29,21 +29,21 @@ intr 12345
 
 def test_busy_seconds_of_chosen_cores() -> None:
     # idle and iowait are not busy; guests are counted within user.
-    assert core_seconds(STAT, [0]) == (160 / TICK, 500 / TICK)
-    assert core_seconds(STAT, [0, 1]) == (410 / TICK, 1050 / TICK)
-    assert core_seconds(STAT, [7]) == (0.0, 0.0)
+    assert _core_seconds(STAT, [0]) == (160 / TICK, 500 / TICK)
+    assert _core_seconds(STAT, [0, 1]) == (410 / TICK, 1050 / TICK)
+    assert _core_seconds(STAT, [7]) == (0.0, 0.0)
 
 
 def test_the_share_of_others_is_what_is_busy_and_not_ours() -> None:
     counts = iter([(10.0, 100.0, 1.0), (14.0, 108.0, 2.0), (14.0, 108.0, 2.0)])
-    cores = Cores([0], lambda: next(counts))
+    cores = _Cores([0], lambda: next(counts))
     assert cores() == DeviceState(others_utilisation=(4 - 1) / 8)
     assert cores() is None  # no tick has passed
 
 
 def test_rounding_of_ticks_makes_no_negative_share() -> None:
     counts = iter([(10.0, 100.0, 1.0), (10.5, 101.0, 1.9)])
-    assert Cores([0], lambda: next(counts))() == DeviceState(others_utilisation=0.0)
+    assert _Cores([0], lambda: next(counts))() == DeviceState(others_utilisation=0.0)
 
 
 def test_no_more_than_four_samples_a_second() -> None:
@@ -77,26 +77,26 @@ def test_a_turn_that_failed_is_not_sampled() -> None:
 
 
 def test_this_process_is_of_its_own_family() -> None:
-    assert os.getpid() in (family() or ())
+    assert os.getpid() in (_family() or ())
     used = sum(os.times()[:2])
-    assert abs(family_seconds([os.getpid()]) - used) < 0.5
-    assert family_seconds([2**22 + 1]) == 0.0  # above the largest process number
+    assert abs(_family_seconds([os.getpid()]) - used) < 0.5
+    assert _family_seconds([2**22 + 1]) == 0.0  # above the largest process number
 
 
 def test_a_family_that_is_not_listed_is_not_known(tmp_path: Path) -> None:
     parent = os.getppid()
-    assert family(tmp_path) is None
+    assert _family(tmp_path) is None
     listed = tmp_path / f"{parent}/task/{parent}"
     listed.mkdir(parents=True)
     (listed / "children").write_text("4000001 4000002 ")
-    assert family(tmp_path) == frozenset({os.getpid(), parent, 4000001, 4000002})
+    assert _family(tmp_path) == frozenset({os.getpid(), parent, 4000001, 4000002})
 
 
 def test_without_a_family_nobody_knows_what_others_took(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampler, "family", lambda: None)
-    assert Cores(sorted(os.sched_getaffinity(0)))() is None
+    monkeypatch.setattr(sampler, "_family", lambda: None)
+    assert _Cores(sorted(os.sched_getaffinity(0)))() is None
     counts = iter([(10.0, 100.0, 1.0), None, (14.0, 108.0, 2.0)])
-    cores = Cores([0], lambda: next(counts))
+    cores = _Cores([0], lambda: next(counts))
     assert cores() is None
     assert cores() == DeviceState(others_utilisation=(4 - 1) / 8)
 
@@ -113,12 +113,12 @@ def test_without_a_family_nobody_knows_what_others_took(monkeypatch: pytest.Monk
     ],
 )
 def test_reasons_of_a_slow_clock(bits: int, reasons: tuple[str, ...]) -> None:
-    assert throttle_reasons(bits) == reasons
+    assert _throttle_reasons(bits) == reasons
 
 
 def test_others_on_the_gpu_by_their_latest_sample() -> None:
     samples = [(10, 1, 90), (20, 1, 80), (20, 2, 30), (30, 2, 5)]
-    assert others_share(samples, frozenset({10})) == 0.35
-    assert others_share(samples, frozenset({10, 20, 30})) == 0.0
-    assert others_share(samples, frozenset({11})) is None  # counted under other numbers
-    assert others_share([], frozenset({10})) is None
+    assert _others_share(samples, frozenset({10})) == 0.35
+    assert _others_share(samples, frozenset({10, 20, 30})) == 0.0
+    assert _others_share(samples, frozenset({11})) is None  # counted under other numbers
+    assert _others_share([], frozenset({10})) is None

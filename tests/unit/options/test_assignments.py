@@ -15,9 +15,9 @@ from perfcli.options.catalogue import (
     UNKNOWN,
     Catalogue,
     Entry,
+    _read_config,
     evaluate,
     load_catalogue,
-    read_config,
 )
 
 CONFIG = """
@@ -185,12 +185,12 @@ def test_comments_are_the_documentation(catalogue: Catalogue) -> None:
 def test_reading_never_imports(catalogue: Catalogue) -> None:
     """needs_torch() asks for torch; its option stays unknown instead."""
     assert catalogue.entries["unknowable"].value is UNKNOWN
-    assert read_config("import torch.nothing\nx = torch.nothing.y()")[0].value is UNKNOWN
+    assert _read_config("import torch.nothing\nx = torch.nothing.y()")[0].value is UNKNOWN
 
 
 def test_a_file_for_a_newer_python_says_so() -> None:
     with pytest.raises(PerfcliError, match=r"line 1: .*at least as new as torch's"):
-        read_config("def f(:\n")
+        _read_config("def f(:\n")
 
 
 def test_a_torch_without_its_files_says_so(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_a_torch_without_its_files_says_so(tmp_path: Path) -> None:
     ],
 )
 def test_values(kind: str, text: str, value: Any) -> None:
-    found = assignments.parse_value(Entry("x", kind, ""), text)
+    found = assignments._parse_value(Entry("x", kind, ""), text)
     assert found == value
     assert type(found) is type(value)
 
@@ -260,7 +260,7 @@ def test_values(kind: str, text: str, value: Any) -> None:
 )
 def test_wrong_values_name_the_type(kind: str, text: str, needs: str) -> None:
     with pytest.raises(PerfcliError) as caught:
-        assignments.parse_value(Entry("some.option", kind, ""), text)
+        assignments._parse_value(Entry("some.option", kind, ""), text)
     assert str(caught.value).startswith(f"some.option needs {needs}")
     assert repr(text) in str(caught.value)
 
@@ -268,7 +268,7 @@ def test_wrong_values_name_the_type(kind: str, text: str, needs: str) -> None:
 @pytest.mark.parametrize("kind", ["Callable[[int], int] | None", "torch.fx.CustomPass"])
 def test_objects_cannot_be_written(kind: str) -> None:
     with pytest.raises(PerfcliError, match="takes a Python object"):
-        assignments.parse_value(Entry("hook", kind, ""), "print")
+        assignments._parse_value(Entry("hook", kind, ""), "print")
 
 
 def test_a_variant_from_assignments(catalogue: Catalogue) -> None:

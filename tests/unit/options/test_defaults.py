@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from perfcli.options.catalogue import UNKNOWN, Entry, read_config
+from perfcli.options.catalogue import UNKNOWN, Entry, _read_config
 from perfcli.options.listing import accepts, differences, is_default
 
 
 def options(source: str) -> dict[str, Entry]:
-    return {entry.name: entry for entry in read_config(source)}
+    return {entry.name: entry for entry in _read_config(source)}
 
 
 @pytest.mark.parametrize(

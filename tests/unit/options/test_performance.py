@@ -48,7 +48,7 @@ def entry(name: str, kind: str, value: object) -> Entry:
 
 @pytest.fixture
 def two(monkeypatch: pytest.MonkeyPatch) -> tuple[PerformanceKnob, ...]:
-    found = performance.parse(GOOD)
+    found = performance._parse(GOOD)
     monkeypatch.setattr(performance, "load", lambda: found)
     return found
 
@@ -57,7 +57,7 @@ def two(monkeypatch: pytest.MonkeyPatch) -> tuple[PerformanceKnob, ...]:
 
 
 def test_parsing_keeps_order_types_and_fields() -> None:
-    b, a = performance.parse(GOOD)
+    b, a = performance._parse(GOOD)
     assert (b.name, b.values, b.range, b.until, b.only_with) == ("b", (4, 16), (2, 64), None, {})
     assert (a.name, a.values, a.until, a.needs_device) == ("a", (True,), "2.12.1", True)
     assert (b.is_static, a.is_static) == (True, False)
@@ -91,14 +91,14 @@ def test_parsing_keeps_order_types_and_fields() -> None:
 def test_a_bad_file_is_named_with_knob_and_field(old: str, new: str, message: str) -> None:
     assert old in GOOD
     with pytest.raises(PerfcliError) as caught:
-        performance.parse(GOOD.replace(old, new), "my.toml")
+        performance._parse(GOOD.replace(old, new), "my.toml")
     assert str(caught.value).startswith("my.toml: ")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value).replace("\\n", "")
 
 
 def test_values_below_a_range_switch_a_limit_off() -> None:
-    (b, _) = performance.parse(GOOD.replace("values = [4, 16]", "values = [0, -1, 2, 64]"))
+    (b, _) = performance._parse(GOOD.replace("values = [4, 16]", "values = [0, -1, 2, 64]"))
     assert b.values == (0, -1, 2, 64)
 
 
@@ -107,7 +107,7 @@ def test_values_below_a_range_switch_a_limit_off() -> None:
 
 def test_releases_from_since_to_until(two: tuple[PerformanceKnob, ...]) -> None:
     def names(version: str) -> list[str]:
-        return [knob.name for knob in performance.in_release(version)]
+        return [knob.name for knob in performance._in_release(version)]
 
     assert names("2.7.1") == []
     assert names("2.8.0") == names("2.9.1") == ["a"]
@@ -205,7 +205,7 @@ def catalogue() -> Catalogue:
 
 @pytest.mark.torch
 def test_the_installed_torch_has_what_its_release_has(catalogue: Catalogue) -> None:
-    expected = {knob.name for knob in performance.in_release(catalogue.torch)}
+    expected = {knob.name for knob in performance._in_release(catalogue.torch)}
     brought = {name for name, e in catalogue.entries.items() if e.note}
     found = {choice.knob.name for choice in performance.for_torch(catalogue.entries)}
     assert found - brought == expected - brought

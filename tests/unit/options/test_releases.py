@@ -33,7 +33,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     data: dict[str, Any] = knobs.encode(
         {"2.9.1": {"a": "0", "x": "1"}, "2.10.0": {"a": "1", "y": "2"}, "2.11.0": {"a": "1"}}
     )
-    loaded = knobs.KnobData(tuple(data["versions"]), data["options"])
+    loaded = knobs._KnobData(tuple(data["versions"]), data["options"])
     monkeypatch.setattr(knobs, "load", lambda: loaded)
 
 

@@ -4,7 +4,7 @@ import pytest
 from handmade import kernel, run
 
 from perfcli.model import Origin
-from perfcli.rules._evidence.words import is_reduction, numbered, origin_of
+from perfcli.rules._evidence.words import _is_reduction, numbered, origin_of
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from perfcli.rules._evidence.words import is_reduction, numbered, origin_of
     ],
 )
 def test_operators_that_reduce(op: str, reduces: bool) -> None:
-    assert is_reduction(op) is reduces
+    assert _is_reduction(op) is reduces
 
 
 def test_what_is_never_launched_or_not_compiled_is_left_out() -> None:

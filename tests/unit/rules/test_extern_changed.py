@@ -8,7 +8,7 @@ from handmade import kernel, origins, run
 
 from perfcli.diff.compare import compare
 from perfcli.model import ExternCall, Finding, KernelFacts, Origin
-from perfcli.rules.extern_changed import RULE, family, operator
+from perfcli.rules.extern_changed import RULE, _family, _operator
 
 FLASH = "aten._scaled_dot_product_flash_attention.default"
 CUDNN = "aten._scaled_dot_product_cudnn_attention.default"
@@ -133,8 +133,8 @@ def test_directions_are_told_apart() -> None:
     ],
 )
 def test_operators_without_their_overload(op: str, name: str, kind: str) -> None:
-    assert operator(op) == name
-    assert family(operator(op)) == kind
+    assert _operator(op) == name
+    assert _family(_operator(op)) == kind
 
 
 def test_origins_without_an_operator_name_nothing() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from search_simulation_catalogue import KINDS, plant
 from unit.search.oracles import Exact, own_class, run
 
-from perfcli.search.drive import drive, max_runs
+from perfcli.search.drive import _max_runs, drive
 from perfcli.search.improve import find_best
 from perfcli.search.ledger import Code, Ledger
 from perfcli.search.question import Answer, OptionChange, Question, Search, Subset, ordered
@@ -167,7 +167,7 @@ def test_no_value_without_any_change() -> None:
 @pytest.mark.parametrize("most", [1, 5, 11, 16])
 def test_stopped_it_has_the_best_so_far(most: int) -> None:
     oracle = metric(lambda o: 100 - 10 * o["a"] - 5 * o["d"])
-    found = run(find_best(CATALOGUE), oracle, stops=[max_runs(most)])
+    found = run(find_best(CATALOGUE), oracle, stops=[_max_runs(most)])
     assert found.stopped == f"after {most} runs (--max-runs)"
     assert len(found.effects) == min(most - 1, len(CATALOGUE))
     values = [oracle.truth(keys).value or 0 for keys in oracle.judged]

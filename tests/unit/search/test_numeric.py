@@ -7,9 +7,9 @@ import pytest
 from unit.search.oracles import BAD, GOOD, UNRESOLVED, Exact, run
 
 from perfcli.errors import PerfcliError
-from perfcli.search.drive import max_runs
+from perfcli.search.drive import _max_runs
 from perfcli.search.ledger import Ledger
-from perfcli.search.numeric import Value, search_float, search_integer, search_list
+from perfcli.search.numeric import Value, _search_list, search_float, search_integer
 from perfcli.search.question import Answer, Evidence
 
 
@@ -82,7 +82,7 @@ def test_floats_of_any_size() -> None:
 def test_a_list_is_ordered_as_given() -> None:
     values = ["none", "few", "some", "many", "all"]
     oracle: Exact[Value] = Exact(lambda value: BAD if value in ("many", "all") else GOOD)
-    found = run(search_list(values), oracle)
+    found = run(_search_list(values), oracle)
     assert (found.last_good, found.first_bad) == ("some", "many")
     assert len(oracle.asked()) == 4
 
@@ -93,7 +93,7 @@ def test_what_no_test_shows_is_not_said() -> None:
     oracle: Exact[Value] = Exact(
         lambda value: Answer("bad" if spilled[int(value)] > 500 else "good", spilled[int(value)])
     )
-    found = run(search_list(list(spilled)), oracle)
+    found = run(_search_list(list(spilled)), oracle)
     assert (found.status, found.last_good, found.first_bad) == ("found", 600, 1024)
     assert [value for value, _ in found.tested] == [0, 512, 600, 1024]
     assert found.back == ()
@@ -135,7 +135,7 @@ def test_the_ends_alone(threshold: int, status: str) -> None:
 
 
 def test_stopped_it_tells_how_close_it_came() -> None:
-    found = run(search_integer(0, 1024), Exact(from_on(700)), stops=[max_runs(4)])
+    found = run(search_integer(0, 1024), Exact(from_on(700)), stops=[_max_runs(4)])
     assert (found.status, found.last_good, found.first_bad) == (None, 512, 768)
     assert found.stopped
 
@@ -144,6 +144,6 @@ def test_no_range() -> None:
     with pytest.raises(PerfcliError, match="the same"):
         search_integer(3, 3)
     with pytest.raises(PerfcliError, match="given twice"):
-        search_list([1, 2, 1])
+        _search_list([1, 2, 1])
     with pytest.raises(PerfcliError, match="finite"):
         search_float(0.0, math.inf)

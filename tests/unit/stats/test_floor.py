@@ -56,26 +56,26 @@ def test_a_control_that_differs_alone_says_nothing_of_the_step() -> None:
 
 
 def test_too_few_controls_prove_nothing() -> None:
-    assert floor.common_bias(controls([0.1] * 2)) == 0
-    assert floor.single_bias(controls([0.1] * 4)) == 0
-    assert floor.common_bias(controls([0.1] * 3)) == pytest.approx(0.1, abs=0.01)
+    assert floor._common_bias(controls([0.1] * 2)) == 0
+    assert floor._single_bias(controls([0.1] * 4)) == 0
+    assert floor._common_bias(controls([0.1] * 3)) == pytest.approx(0.1, abs=0.01)
 
 
 def test_of_39_controls_the_two_wildest_are_beyond_the_95_percent() -> None:
     # the conformal rank is ⌈0.95 · 40⌉ = 38: one control lies above it
     made = controls([0.0] * 36 + [0.1, 0.2, 0.3])
-    assert floor.single_bias(made) == pytest.approx(0.2, abs=0.01)
+    assert floor._single_bias(made) == pytest.approx(0.2, abs=0.01)
 
 
 def test_a_slower_base_is_a_bias_as_well() -> None:
-    assert floor.common_bias(controls([1 / 1.05 - 1] * 5)) == pytest.approx(0.05, abs=0.01)
+    assert floor._common_bias(controls([1 / 1.05 - 1] * 5)) == pytest.approx(0.05, abs=0.01)
 
 
 def test_the_noise_of_kernels_is_no_bias() -> None:
     """Their intervals have it already: the floor is not to count it twice. Of 8 intervals at 99.2 %
     (all ranks of 8 stretches) one misses by chance in 1 − 0.992⁸ = 6.1 % of all cases."""
     found = [
-        floor.single_bias(controls([0.0] * 8, spread=0.3, seed=seed)) > 0 for seed in range(200)
+        floor._single_bias(controls([0.0] * 8, spread=0.3, seed=seed)) > 0 for seed in range(200)
     ]
     assert 0.02 < sum(found) / len(found) < 0.11
 
@@ -95,4 +95,4 @@ def test_controls_are_held_together_by_the_rounds_that_all_of_them_have() -> Non
 
 def test_controls_without_a_round_in_common_prove_nothing() -> None:
     apart = [numbered(0.03, range(n, n + 50)) for n in (0, 50, 100)]
-    assert floor.common_bias(apart) == 0
+    assert floor._common_bias(apart) == 0

@@ -32,7 +32,7 @@ def test_one_pair_is_judged_over_its_rounds() -> None:
 
 def test_few_pairs_have_the_t_interval_of_scipy() -> None:
     made = pairs(4, 0.01)
-    expected = ttest_1samp(hierarchy.per_pair(made.logs, made.processes), 0.0)
+    expected = ttest_1samp(hierarchy._per_pair(made.logs, made.processes), 0.0)
     low, high = expected.confidence_interval(0.95)
     found = hierarchy.estimate(made)
     assert (found.low, found.high) == pytest.approx((math.exp(low), math.exp(high)))
@@ -43,7 +43,7 @@ def test_few_pairs_have_the_t_interval_of_scipy() -> None:
 def test_many_pairs_are_ranked() -> None:
     made = pairs(9, 0.01)
     found = hierarchy.estimate(made, 0.99)
-    expected = paired.of_logs(hierarchy.per_pair(made.logs, made.processes), 0.99)
+    expected = paired.of_logs(hierarchy._per_pair(made.logs, made.processes), 0.99)
     assert (found.ratio, found.low, found.high) == (expected.ratio, expected.low, expected.high)
     assert found.rounds == 360
 

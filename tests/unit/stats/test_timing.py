@@ -168,7 +168,7 @@ def test_kernels_are_joined_by_name_then_by_source() -> None:
         MeasuredLaunch("renamed", "forward 9", source_hash=kernels[0].source_hash),
         MeasuredLaunch("c", "", generated=False),
     ]
-    assert joining.join(seen, kernels) == (2, 0, 1, 1, "renamed", "c")
+    assert joining._join(seen, kernels) == (2, 0, 1, 1, "renamed", "c")
 
 
 def test_joined_launches_are_counted() -> None:

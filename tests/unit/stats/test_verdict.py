@@ -17,7 +17,9 @@ FLOOR = 0.015
 def decide(ratio: float, narrow: float, wide: float) -> tuple[str, str]:
     """The verdict on an estimate with these half-widths at 95 and 99 %."""
     shown = Estimate(ratio, ratio / (1 + narrow), ratio * (1 + narrow), 50)
-    return verdict.decide(shown, Estimate(ratio, ratio / (1 + wide), ratio * (1 + wide), 50), FLOOR)
+    return verdict._decide(
+        shown, Estimate(ratio, ratio / (1 + wide), ratio * (1 + wide), 50), FLOOR
+    )
 
 
 @pytest.mark.parametrize(
@@ -71,17 +73,17 @@ def test_planted_changes(change: float) -> None:
 
 def test_adjusted_p_values_by_hand() -> None:
     # Benjamini and Hochberg: p · m / rank, from the largest down never rising; None counts not
-    assert timing.adjusted([0.01, None, 0.04, 0.03]) == pytest.approx(
+    assert timing._adjusted([0.01, None, 0.04, 0.03]) == pytest.approx(
         [0.03, None, 0.04, 0.04], nan_ok=True
     )
-    assert timing.adjusted([None, None]) == [None, None]
+    assert timing._adjusted([None, None]) == [None, None]
 
 
 def test_one_find_among_many_kernels_is_unsure() -> None:
     found = TimeChange(1.0, 1.1, 1.1, 1.01, 1.2, 0.009, "slower", 40)
     others = [TimeChange(1.0, 1.0, 1.0, 0.9, 1.1, p, "same", 40) for p in (0.2, 0.5, 0.7, 0.8, 0.9)]
-    assert timing.among([found]) == [found]
-    judged = timing.among([found, *others])
+    assert timing._among([found]) == [found]
+    judged = timing._among([found, *others])
     assert judged[0].verdict == "unsure"
     assert judged[0].why == "may be chance among 6 kernels"
     assert judged[0].ratio == found.ratio
@@ -91,12 +93,12 @@ def test_one_find_among_many_kernels_is_unsure() -> None:
 def test_a_high_floor_does_not_make_unlike_sides_the_same() -> None:
     """+2 % ± 0.2 %: below a floor of 4 %, yet no SAME."""
     shown = Estimate(1.02, 1.018, 1.022, 50)
-    assert verdict.decide(shown, shown, 0.04)[0] == "same"
-    word, why = verdict.decide(shown, shown, 0.04, margin=0.015)
+    assert verdict._decide(shown, shown, 0.04)[0] == "same"
+    word, why = verdict._decide(shown, shown, 0.04, margin=0.015)
     assert word == "unsure"
     assert why == "+1.8 % to +2.2 % reaches beyond the margin of 1.5 %"
     close = Estimate(1.005, 1.003, 1.007, 50)
-    assert verdict.decide(close, close, 0.04, margin=0.015)[0] == "same"
+    assert verdict._decide(close, close, 0.04, margin=0.015)[0] == "same"
 
 
 def test_seconds_of_both_sides_agree_with_the_ratio() -> None:
@@ -116,7 +118,7 @@ def test_seconds_of_both_sides_agree_with_the_ratio() -> None:
 
 def test_less_than_a_second_decides_nothing() -> None:
     found = TimeChange(1.0, 1.05, 1.05, 1.04, 1.06, 0.001, "slower", 30)
-    assert verdict.after(1.0, found) is found
-    short = verdict.after(0.31, found)
+    assert verdict._after(1.0, found) is found
+    short = verdict._after(0.31, found)
     assert (short.verdict, short.ratio) == ("unsure", 1.05)
     assert short.why == "measured for 0.3 s, too short for what a machine does for a while"

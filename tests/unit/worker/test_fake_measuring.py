@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from perfcli.errors import OutOfMemory, PerfcliError, WorkerFailed, WrongResult
-from perfcli.fake.measuring import PREPARE_SECONDS, Failure, FakePlan, FakeStarter, parse
+from perfcli.fake.measuring import PREPARE_SECONDS, FakePlan, FakeStarter, _Failure, parse
 from perfcli.fake.run import made_up
 from perfcli.model import Ask, CompileRequest, MeasureRequest, SideName, Variant
 
@@ -40,7 +40,7 @@ def worker(plan: FakePlan, asked: MeasureRequest | None = None) -> Any:
         ("user:0;noise=0.5;step=2", FakePlan(noise=0.5, step=2.0)),
         (
             "1;fail=oom:head:prepare;fail=dies:base:7",
-            FakePlan(failures=(Failure("oom", "head", 0), Failure("dies", "base", 7))),
+            FakePlan(failures=(_Failure("oom", "head", 0), _Failure("dies", "base", 7))),
         ),
     ],
 )
@@ -147,21 +147,21 @@ def test_kernels_add_up_to_the_step_and_only_the_changed_one_changes() -> None:
     ],
 )
 def test_it_fails_where_it_is_planned_to(kind: str, error: type[BaseException]) -> None:
-    early = worker(FakePlan(failures=(Failure(kind, "base", 0),)))
+    early = worker(FakePlan(failures=(_Failure(kind, "base", 0),)))
     with pytest.raises(error):
         early.prepare()
-    late = worker(FakePlan(failures=(Failure(kind, "base", 3),)))
+    late = worker(FakePlan(failures=(_Failure(kind, "base", 3),)))
     late.prepare()
     late.turn(STEP)
     late.turn(STEP)
     with pytest.raises(error):
         late.turn(STEP)
-    other = worker(FakePlan(failures=(Failure(kind, "base", 0),)), request("head"))
+    other = worker(FakePlan(failures=(_Failure(kind, "base", 0),)), request("head"))
     assert other.prepare().side == "head"
 
 
 def test_crowded_fails_only_beside_another() -> None:
-    starter = FakeStarter(FakePlan(failures=(Failure("crowded", "head", 0),)))
+    starter = FakeStarter(FakePlan(failures=(_Failure("crowded", "head", 0),)))
     base = starter(request("base"), lambda phase: None)
     head = starter(request("head"), lambda phase: None)
     with pytest.raises(OutOfMemory):

@@ -11,26 +11,26 @@ from perfcli.errors import WorkerFailed
 from perfcli.machine import targets
 from perfcli.model import Case, LaunchPlan, Problem
 from perfcli.model.kernel_work import CheckedCase, CheckRequest, PlannedCase
-from perfcli.worker.kernels import Checking, Reply
+from perfcli.worker.kernels import _Checking, _Reply
 
 CASES = tuple(
     PlannedCase(Case(Problem("sum", rows, 64)), LaunchPlan("looped", (), "")) for rows in range(4)
 )
-DIES = Reply("dies")
+DIES = _Reply("dies")
 
 
-def compiling(number: int) -> Reply:
-    return Reply("compiling", number, 4)
+def compiling(number: int) -> _Reply:
+    return _Reply("compiling", number, 4)
 
 
-def checked(*numbers: int) -> list[Reply]:
-    return [Reply("checked", number) for number in numbers]
+def checked(*numbers: int) -> list[_Reply]:
+    return [_Reply("checked", number) for number in numbers]
 
 
 class Made:
     """Workers, each with what it replies; what they were asked and were doing is kept."""
 
-    def __init__(self, *scripts: list[Reply]) -> None:
+    def __init__(self, *scripts: list[_Reply]) -> None:
         self.scripts = list(scripts)
         self.asked: list[CheckRequest] = []
         self.did: list[str] = []
@@ -42,14 +42,14 @@ class Made:
     def doing(self, what: str) -> None:
         self.did.append(what)
 
-    def ask(self, question: Mapping[str, Any]) -> Iterator[Reply]:
+    def ask(self, question: Mapping[str, Any]) -> Iterator[_Reply]:
         self.asked.append(question["check"])
         for reply in self.scripts.pop(0):
             if reply is DIES:
                 raise WorkerFailed(f"the worker did not finish while {self.did[-1]}")
             yield reply
 
-    def decoded(self, reply: Reply, _kind: object) -> CheckedCase:
+    def decoded(self, reply: _Reply, _kind: object) -> CheckedCase:
         return CheckedCase("right", "looped")
 
     def close(self) -> None:
@@ -60,7 +60,7 @@ def found(made: Made, runner: Any = "gpu") -> tuple[dict[int, CheckedCase], list
     told: list[tuple[int, int]] = []
     target = targets.get("h200") if runner == "gpu" else None
     request = CheckRequest("row_sum", CASES, runner, 2, 0, target)
-    checking = Checking(request, lambda done, total: told.append((done, total)))
+    checking = _Checking(request, lambda done, total: told.append((done, total)))
     answers: dict[int, CheckedCase] = {}
     while checking.left:
         answers |= dict(checking.run(made))
@@ -73,7 +73,7 @@ def outcomes(answers: Mapping[int, CheckedCase]) -> list[str]:
 
 
 def test_what_is_compiled_ahead_is_told_and_no_case() -> None:
-    made = Made([compiling(0), compiling(4), Reply("checking"), *checked(0, 1, 2, 3)])
+    made = Made([compiling(0), compiling(4), _Reply("checking"), *checked(0, 1, 2, 3)])
     answers, told = found(made)
     assert outcomes(answers) == ["right"] * 4
     assert told == [(0, 4), (4, 4)]
@@ -81,7 +81,7 @@ def test_what_is_compiled_ahead_is_told_and_no_case() -> None:
 
 
 def test_a_worker_lost_while_it_compiles_ahead_takes_no_case() -> None:
-    made = Made([compiling(1), DIES], [Reply("checking"), *checked(0, 1, 2, 3)])
+    made = Made([compiling(1), DIES], [_Reply("checking"), *checked(0, 1, 2, 3)])
     answers, _ = found(made)
     assert outcomes(answers) == ["right"] * 4
     assert [asked.target is None for asked in made.asked] == [False, True]
@@ -89,8 +89,8 @@ def test_a_worker_lost_while_it_compiles_ahead_takes_no_case() -> None:
 
 def test_a_worker_lost_at_a_case_takes_that_one() -> None:
     made = Made(
-        [compiling(4), Reply("checking"), *checked(0), DIES],
-        [Reply("checking"), *checked(0, 1)],
+        [compiling(4), _Reply("checking"), *checked(0), DIES],
+        [_Reply("checking"), *checked(0, 1)],
     )
     answers, _ = found(made)
     assert outcomes(answers) == ["right", "failed", "right", "right"]
@@ -101,10 +101,10 @@ def test_a_worker_lost_at_a_case_takes_that_one() -> None:
 
 
 def test_a_lost_device_ends_a_worker_early_and_the_rest_gets_another() -> None:
-    made = Made([Reply("checking"), *checked(0, 1)], [Reply("checking"), *checked(0, 1)])
+    made = Made([_Reply("checking"), *checked(0, 1)], [_Reply("checking"), *checked(0, 1)])
     assert outcomes(found(made)[0]) == ["right"] * 4
 
 
 def test_the_interpreters_worker_is_not_started_again() -> None:
     with pytest.raises(WorkerFailed, match="while running cases"):
-        found(Made([Reply("checking"), *checked(0), DIES]), "interpreter")
+        found(Made([_Reply("checking"), *checked(0), DIES]), "interpreter")

@@ -191,9 +191,9 @@ Current thread 0x00007f0000000002 (most recent call first):
 
 def test_where_it_was_is_one_line() -> None:
     lines = IMPORTING.splitlines()
-    assert stack.innermost(lines) == "it was in /v/torch/__init__.py:2250, <module>"
-    assert stack.innermost(lines[:6]) == ""
-    assert stack.innermost(lines[:8]) == ""
+    assert stack._innermost(lines) == "it was in /v/torch/__init__.py:2250, <module>"
+    assert stack._innermost(lines[:6]) == ""
+    assert stack._innermost(lines[:8]) == ""
 
 
 def test_a_worker_that_reports_forever_is_stopped(request_for: Request) -> None:

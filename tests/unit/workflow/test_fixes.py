@@ -102,7 +102,7 @@ def k(name: str, nodes: str, words: int = 0, **more: Any) -> KernelFacts:
 def judged(head: Run, tried: Run, code: str = "PC901", name: str = "") -> Trial:
     findings = diagnosis.explain(head)
     (finding,) = [f for f in findings if f.code == code and f.headline.startswith(name)]
-    return fixes.judge(finding, CURE, fixes.attempt(head, tried, findings))
+    return fixes._judge(finding, CURE, fixes._attempt(head, tried, findings))
 
 
 OVER_FUSED = [k("fused", "1 2 3", 92, loads=17, read=9 * GB), k("far", "9")]
@@ -193,8 +193,8 @@ def test_what_only_a_comparison_shows_is_looked_for_against_the_base() -> None:
     (finding,) = [f for f in findings if f.code == "PC904"]
     for read, outcome in ((GB, "helps"), (2 * GB, "helps"), (3 * GB, "does not help")):
         tried = run([k("c", "1", read=read)])
-        made = fixes.attempt(head, tried, findings, base)
-        assert fixes.judge(finding, CURE, made).outcome == outcome
+        made = fixes._attempt(head, tried, findings, base)
+        assert fixes._judge(finding, CURE, made).outcome == outcome
 
 
 def test_gone_findings_of_the_comparison_do_not_count() -> None:
@@ -202,15 +202,15 @@ def test_gone_findings_of_the_comparison_do_not_count() -> None:
     findings = diagnosis.diagnose(compare(base, head)).findings
     tried = run([k("a", "1", 9), k("b", "2")])
     finding = next(f for f in findings if f.appearance == "new")
-    made = fixes.attempt(head, tried, findings, base)
-    assert fixes.judge(finding, CURE, made).reason == "it is elsewhere instead"
+    made = fixes._attempt(head, tried, findings, base)
+    assert fixes._judge(finding, CURE, made).reason == "it is elsewhere instead"
 
 
 def test_proven() -> None:
     (finding,) = spills(run([k("a", "1", 4)]))
     assert finding.proven is None
-    assert replace(finding, trials=(fixes.failed(CURE, "no lowering"),)).proven is None
-    tried = [fixes.failed(CURE, "no lowering"), Trial(CURE, "does not help")]
+    assert replace(finding, trials=(fixes._failed(CURE, "no lowering"),)).proven is None
+    tried = [fixes._failed(CURE, "no lowering"), Trial(CURE, "does not help")]
     assert replace(finding, trials=tuple(tried)).proven is False
     assert replace(finding, trials=(*tried, Trial(CURE, "helps at a cost"))).proven is True
 

@@ -25,11 +25,6 @@ __all__ = [
     "AttentionCall",
     "Backend",
     "TensorSpec",
-    "can_use",
-    "choose",
-    "cudnn_version",
-    "order",
-    "reasons",
 ]
 
 UNBATCHED_INPUT = (2, 14)
@@ -54,59 +49,59 @@ CUDNN_OF_TORCH: Mapping[tuple[int, int], int] = {
 
 CHECKS: Mapping[Backend, tuple[rules.Check, ...]] = {
     Backend.FLASH: (
-        rules.check_for_attn_mask,
-        rules.check_head_dim_size_flash,
-        rules.check_flash_attention_hardware_support,
-        rules.check_flash_training_head_dim,
-        rules.check_flash_causal_non_square_seqlens,
-        rules.check_dtypes_low_precision,
-        rules.check_flash_attention_grid_size,
-        rules.check_flash_batch_and_heads,
-        rules.check_nonzero_sequence_lengths,
-        rules.check_last_stride,
+        rules._check_for_attn_mask,
+        rules._check_head_dim_size_flash,
+        rules._check_flash_attention_hardware_support,
+        rules._check_flash_training_head_dim,
+        rules._check_flash_causal_non_square_seqlens,
+        rules._check_dtypes_low_precision,
+        rules._check_flash_attention_grid_size,
+        rules._check_flash_batch_and_heads,
+        rules._check_nonzero_sequence_lengths,
+        rules._check_last_stride,
     ),
     Backend.EFFICIENT: (
-        rules.check_mem_efficient_hardware_support,
-        rules.check_head_dim_size_mem_efficient,
-        rules.check_data_ptr_alignment_mem_efficient,
-        rules.check_nonzero_sequence_lengths,
-        rules.check_efficient_last_stride,
-        rules.check_efficient_batch_and_heads,
-        rules.check_dtypes_mem_efficient,
+        rules._check_mem_efficient_hardware_support,
+        rules._check_head_dim_size_mem_efficient,
+        rules._check_data_ptr_alignment_mem_efficient,
+        rules._check_nonzero_sequence_lengths,
+        rules._check_efficient_last_stride,
+        rules._check_efficient_batch_and_heads,
+        rules._check_dtypes_mem_efficient,
     ),
     Backend.CUDNN: (
-        cudnn.check_cudnn_dropout,
-        cudnn.check_cudnn_deterministic,
-        rules.check_dtypes_low_precision,
-        cudnn.check_attn_mask_shape,
-        cudnn.check_cudnn_hardware_support,
-        rules.check_nonzero_sequence_lengths,
-        rules.check_last_stride,
-        cudnn.check_cudnn_batch_and_heads,
-        cudnn.check_cudnn_grid_size,
-        cudnn.check_cudnn_sm90_gradient,
-        cudnn.check_cudnn_decode,
-        cudnn.check_cudnn_head_dims,
-        cudnn.check_cudnn_sequence_lengths,
-        cudnn.check_cudnn_backward_head_dims,
+        cudnn._check_cudnn_dropout,
+        cudnn._check_cudnn_deterministic,
+        rules._check_dtypes_low_precision,
+        cudnn._check_attn_mask_shape,
+        cudnn._check_cudnn_hardware_support,
+        rules._check_nonzero_sequence_lengths,
+        rules._check_last_stride,
+        cudnn._check_cudnn_batch_and_heads,
+        cudnn._check_cudnn_grid_size,
+        cudnn._check_cudnn_sm90_gradient,
+        cudnn._check_cudnn_decode,
+        cudnn._check_cudnn_head_dims,
+        cudnn._check_cudnn_sequence_lengths,
+        cudnn._check_cudnn_backward_head_dims,
     ),
 }
 
 
-def choose(call: AttentionCall) -> Backend:
+def _choose(call: AttentionCall) -> Backend:
     """The backend that the target takes; ``ERROR`` where torch raises "No available kernel"."""
     if not call.enabled & ALL_BACKENDS:
         return Backend.ERROR
     call = _batched(call)
-    return next((b for b in order(call) if can_use(b, call)), Backend.ERROR)
+    return next((b for b in _order(call) if _can_use(b, call)), Backend.ERROR)
 
 
-def can_use(backend: Backend, call: AttentionCall) -> bool:
+def _can_use(backend: Backend, call: AttentionCall) -> bool:
     """What ``torch.backends.cuda.can_use_*_attention`` answers on the target."""
-    return not reasons(call, backend)
+    return not _reasons(call, backend)
 
 
-def reasons(call: AttentionCall, backend: Backend) -> tuple[str, ...]:
+def _reasons(call: AttentionCall, backend: Backend) -> tuple[str, ...]:
     """Why a backend does not take the call; empty where it does."""
     if backend not in ALL_BACKENDS:
         return ("not a backend of CUDA",)
@@ -114,23 +109,23 @@ def reasons(call: AttentionCall, backend: Backend) -> tuple[str, ...]:
     if backend is Backend.MATH:
         return found
     # The other checks read the dimensions by number.
-    if shape := "nested tensors" if call.is_nested else rules.check_tensor_shapes(call):
+    if shape := "nested tensors" if call.is_nested else rules._check_tensor_shapes(call):
         return (*found, shape)
     return (*found, *(reason for check in CHECKS[backend] if (reason := check(call))))
 
 
-def order(call: AttentionCall) -> tuple[Backend, ...]:
+def _order(call: AttentionCall) -> tuple[Backend, ...]:
     """The order in which backends are tried.
 
     On a real GPU the first call replaces the default order by the device's; an order that is not
     the default was set by the user, and is taken to have been set after that.
     """
-    if call.priority == DEFAULT_ORDER and cudnn.prefers_cudnn(call):
+    if call.priority == DEFAULT_ORDER and cudnn._prefers_cudnn(call):
         return CUDNN_FIRST
     return tuple(Backend(b) for b in call.priority)
 
 
-def cudnn_version(torch_version: tuple[int, ...], requirements: Iterable[str] = ()) -> int:
+def _cudnn_version(torch_version: tuple[int, ...], requirements: Iterable[str] = ()) -> int:
     """The cuDNN that a build of torch runs with, as 91900 for 9.19.0.
 
     ``requirements`` is the build's metadata (``importlib.metadata.requires("torch")``); a build

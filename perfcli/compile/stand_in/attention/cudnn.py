@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from perfcli.compile.stand_in.attention.call import AttentionCall
 from perfcli.compile.stand_in.attention.fused import (
-    at_most,
-    check_batch_and_num_heads,
-    check_grid_size,
-    check_sm_version,
-    divisible,
+    _at_most,
+    _check_batch_and_num_heads,
+    _check_grid_size,
+    _check_sm_version,
+    _divisible,
 )
 
 DROPOUT_IN_SIXTEENTHS = (2, 12)  # check_cudnn_dropout, pytorch#174245
@@ -24,7 +24,7 @@ DECODE_GUARD = (2, 14)  # is_cudnn_attention_decode_disabled, pytorch#194927
 SM90_GRADIENT_GUARD = (2, 15)  # check_cudnn_tensor_shapes
 
 
-def prefers_cudnn(call: AttentionCall) -> bool:
+def _prefers_cudnn(call: AttentionCall) -> bool:
     """check_prefer_cudnn_attention: whether a fresh process tries cuDNN before flash."""
     major, minor = call.capability
     every_minor = call.since(PREFERRED_ON_EVERY_MINOR)
@@ -36,7 +36,7 @@ def prefers_cudnn(call: AttentionCall) -> bool:
     )
 
 
-def check_cudnn_dropout(call: AttentionCall) -> str:
+def _check_cudnn_dropout(call: AttentionCall) -> str:
     if call.dropout_p > 0 and 91100 < call.cudnn_version < 91400:
         return "cuDNN 9.11 to 9.13 has no dropout"
     if call.since(DROPOUT_IN_SIXTEENTHS) and not (call.dropout_p * 16).is_integer():
@@ -44,11 +44,11 @@ def check_cudnn_dropout(call: AttentionCall) -> str:
     return ""
 
 
-def check_cudnn_deterministic(call: AttentionCall) -> str:
+def _check_cudnn_deterministic(call: AttentionCall) -> str:
     return "deterministic algorithms are demanded" if call.deterministic else ""
 
 
-def check_attn_mask_shape(call: AttentionCall) -> str:
+def _check_attn_mask_shape(call: AttentionCall) -> str:
     mask = call.mask
     if mask is None:
         return ""
@@ -63,24 +63,24 @@ def check_attn_mask_shape(call: AttentionCall) -> str:
     return f"a mask of shape {mask.shape} is not 2- or 4-dimensional and broadcastable"
 
 
-def check_cudnn_hardware_support(call: AttentionCall) -> str:
-    return check_sm_version(call, (8, 0))
+def _check_cudnn_hardware_support(call: AttentionCall) -> str:
+    return _check_sm_version(call, (8, 0))
 
 
-def check_cudnn_batch_and_heads(call: AttentionCall) -> str:
-    return check_batch_and_num_heads(call, gqa=True, same_kv_heads=False)
+def _check_cudnn_batch_and_heads(call: AttentionCall) -> str:
+    return _check_batch_and_num_heads(call, gqa=True, same_kv_heads=False)
 
 
-def check_cudnn_grid_size(call: AttentionCall) -> str:
-    return check_grid_size(call) if call.since(GRID_LIMIT) else ""
+def _check_cudnn_grid_size(call: AttentionCall) -> str:
+    return _check_grid_size(call) if call.since(GRID_LIMIT) else ""
 
 
-def check_cudnn_head_dims(call: AttentionCall) -> str:
+def _check_cudnn_head_dims(call: AttentionCall) -> str:
     dims = (call.query.shape[3], call.value.shape[3])
     limit = _head_dim_limit(call)
-    if not all(at_most(size, limit) for size in dims):
+    if not all(_at_most(size, limit) for size in dims):
         return f"head dimensions {dims} exceed {limit}"
-    if not all(divisible(size, 8) for size in dims):
+    if not all(_divisible(size, 8) for size in dims):
         return f"head dimensions {dims} are not multiples of 8"
     return ""
 
@@ -105,17 +105,17 @@ def _has_head_dim_256(call: AttentionCall) -> bool:
     return datacenter and call.cudnn_version > 92200
 
 
-def check_cudnn_backward_head_dims(call: AttentionCall) -> str:
+def _check_cudnn_backward_head_dims(call: AttentionCall) -> str:
     """check_cudnn_d256_bprop_head_dim"""
     if not (call.since(BACKWARD_HEAD_DIMS) and call.needs_grad and _has_head_dim_256(call)):
         return ""
     dims = (call.query.shape[3], call.value.shape[3])
-    if all(at_most(size, 128) for size in dims) or dims in ((192, 128), (256, 256)):
+    if all(_at_most(size, 128) for size in dims) or dims in ((192, 128), (256, 256)):
         return ""
     return f"head dimensions {dims} have no backward"
 
 
-def check_cudnn_sequence_lengths(call: AttentionCall) -> str:
+def _check_cudnn_sequence_lengths(call: AttentionCall) -> str:
     queries, keys = call.query.shape[2], call.key.shape[2]
     if keys == 1:
         return "keys and values of sequence length 1"
@@ -124,7 +124,7 @@ def check_cudnn_sequence_lengths(call: AttentionCall) -> str:
     return ""
 
 
-def check_cudnn_decode(call: AttentionCall) -> str:
+def _check_cudnn_decode(call: AttentionCall) -> str:
     """One query at a time is wrong on some versions: is_cudnn_attention_decode_disabled."""
     if not call.since(DECODE_GUARD) or call.query.shape[2] != 1:
         return ""
@@ -134,7 +134,7 @@ def check_cudnn_decode(call: AttentionCall) -> str:
     return ""
 
 
-def check_cudnn_sm90_gradient(call: AttentionCall) -> str:
+def _check_cudnn_sm90_gradient(call: AttentionCall) -> str:
     """Before cuDNN 9.26: gradients that are not finite. The grad mode is not asked for."""
     guarded = call.since(SM90_GRADIENT_GUARD) and call.cudnn_version < 92600
     if not guarded or call.capability != (9, 0) or call.is_causal or not call.query.requires_grad:

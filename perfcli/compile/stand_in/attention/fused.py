@@ -25,12 +25,12 @@ GRID_LIMIT = 65535
 HALF = frozenset({"float16", "bfloat16"})
 
 
-def at_most(size: int, limit: int) -> bool:
+def _at_most(size: int, limit: int) -> bool:
     """A symbolic (negative) size respects every limit."""
     return size <= limit
 
 
-def divisible(size: int, by: int) -> bool:
+def _divisible(size: int, by: int) -> bool:
     """A symbolic size is divisible as required."""
     return size < 0 or by < 0 or (by > 0 and size % by == 0)
 
@@ -38,34 +38,34 @@ def divisible(size: int, by: int) -> bool:
 # --- rules of all three ----------------------------------------------------------------------
 
 
-def check_tensor_shapes(call: AttentionCall) -> str:
+def _check_tensor_shapes(call: AttentionCall) -> str:
     ranks = [len(t.shape) for t in call.tensors]
     return "" if ranks == [4, 4, 4] else f"query, key and value have {ranks} dimensions, not 4"
 
 
-def check_nonzero_sequence_lengths(call: AttentionCall) -> str:
+def _check_nonzero_sequence_lengths(call: AttentionCall) -> str:
     empty = 0 in (call.query.shape[2], call.key.shape[2])
     return "a sequence length is 0" if empty else ""
 
 
-def check_dtypes_low_precision(call: AttentionCall) -> str:
-    return check_tensor_dtype(call, HALF if call.capability >= (8, 0) else frozenset({"float16"}))
+def _check_dtypes_low_precision(call: AttentionCall) -> str:
+    return _check_tensor_dtype(call, HALF if call.capability >= (8, 0) else frozenset({"float16"}))
 
 
-def check_tensor_dtype(call: AttentionCall, allowed: frozenset[str]) -> str:
+def _check_tensor_dtype(call: AttentionCall, allowed: frozenset[str]) -> str:
     dtypes = {t.dtype for t in call.tensors}
     if len(dtypes) == 1 and dtypes <= allowed:
         return ""
     return f"dtype {', '.join(sorted(dtypes))} is not one of {', '.join(sorted(allowed))}"
 
 
-def check_sm_version(call: AttentionCall, lowest: tuple[int, int]) -> str:
+def _check_sm_version(call: AttentionCall, lowest: tuple[int, int]) -> str:
     if lowest <= call.capability <= (12, 1):
         return ""
     return f"compute capability {call.capability[0]}.{call.capability[1]} is not supported"
 
 
-def check_stride_of_last_dim(call: AttentionCall, ignore_singleton: bool) -> str:
+def _check_stride_of_last_dim(call: AttentionCall, ignore_singleton: bool) -> str:
     """check_last_dim_stride_equals_1_dense"""
     unit = all(t.strides[-1] == 1 for t in call.tensors)
     if not unit and not (ignore_singleton and call.query.shape[-1] == 1):
@@ -75,11 +75,11 @@ def check_stride_of_last_dim(call: AttentionCall, ignore_singleton: bool) -> str
     return ""
 
 
-def check_last_stride(call: AttentionCall) -> str:
-    return check_stride_of_last_dim(call, ignore_singleton=True)
+def _check_last_stride(call: AttentionCall) -> str:
+    return _check_stride_of_last_dim(call, ignore_singleton=True)
 
 
-def check_batch_and_num_heads(call: AttentionCall, gqa: bool, same_kv_heads: bool = True) -> str:
+def _check_batch_and_num_heads(call: AttentionCall, gqa: bool, same_kv_heads: bool = True) -> str:
     """check_batch_size_and_num_heads_dense, check_grouped_query_attention"""
     if len({t.shape[0] for t in call.tensors}) != 1:
         return "query, key and value differ in batch size"
@@ -87,7 +87,7 @@ def check_batch_and_num_heads(call: AttentionCall, gqa: bool, same_kv_heads: boo
     if call.enable_gqa and gqa:
         if same_kv_heads and key != value:
             return "key and value differ in their number of heads"
-        if divisible(query, key) and (same_kv_heads or divisible(query, value)):
+        if _divisible(query, key) and (same_kv_heads or _divisible(query, value)):
             return ""
         return "the heads of key and value do not divide those of query"
     if query == key == value:
@@ -97,8 +97,8 @@ def check_batch_and_num_heads(call: AttentionCall, gqa: bool, same_kv_heads: boo
     return "query, key and value differ in their number of heads"
 
 
-def check_grid_size(call: AttentionCall) -> str:
-    if all(at_most(size, GRID_LIMIT) for size in call.query.shape[:2]):
+def _check_grid_size(call: AttentionCall) -> str:
+    if all(_at_most(size, GRID_LIMIT) for size in call.query.shape[:2]):
         return ""
     return f"batch size or number of heads exceeds {GRID_LIMIT}"
 
@@ -106,22 +106,22 @@ def check_grid_size(call: AttentionCall) -> str:
 # --- flash -----------------------------------------------------------------------------------
 
 
-def check_for_attn_mask(call: AttentionCall) -> str:
+def _check_for_attn_mask(call: AttentionCall) -> str:
     return "" if call.mask is None else "flash attention takes no mask"
 
 
-def check_head_dim_size_flash(call: AttentionCall) -> str:
+def _check_head_dim_size_flash(call: AttentionCall) -> str:
     dims = [t.shape[-1] for t in call.tensors]
-    if len(set(dims)) == 1 and at_most(dims[0], 256):
+    if len(set(dims)) == 1 and _at_most(dims[0], 256):
         return ""
     return f"head dimensions {dims} are not equal and at most 256"
 
 
-def check_flash_attention_hardware_support(call: AttentionCall) -> str:
-    return check_sm_version(call, (8, 0))
+def _check_flash_attention_hardware_support(call: AttentionCall) -> str:
+    return _check_sm_version(call, (8, 0))
 
 
-def check_flash_training_head_dim(call: AttentionCall) -> str:
+def _check_flash_training_head_dim(call: AttentionCall) -> str:
     """check_requires_grad_and_head_dim_gt192_constraints_on_sm86_89_or_120"""
     limited = (8, 6) <= call.capability <= (8, 9) or (12, 0) <= call.capability <= (12, 1)
     size = call.query.shape[-1]
@@ -131,25 +131,25 @@ def check_flash_training_head_dim(call: AttentionCall) -> str:
     return f"head dimension {size} cannot be trained on this compute capability"
 
 
-def check_flash_causal_non_square_seqlens(call: AttentionCall) -> str:
+def _check_flash_causal_non_square_seqlens(call: AttentionCall) -> str:
     if call.is_causal and call.query.shape[-2] != call.key.shape[-2]:
         return "is_causal with sequences of different lengths"
     return ""
 
 
-def check_flash_batch_and_heads(call: AttentionCall) -> str:
-    return check_batch_and_num_heads(call, gqa=True)
+def _check_flash_batch_and_heads(call: AttentionCall) -> str:
+    return _check_batch_and_num_heads(call, gqa=True)
 
 
-def check_flash_attention_grid_size(call: AttentionCall) -> str:
-    return check_grid_size(call) if call.since(FLASH_GRID_LIMIT) else ""
+def _check_flash_attention_grid_size(call: AttentionCall) -> str:
+    return _check_grid_size(call) if call.since(FLASH_GRID_LIMIT) else ""
 
 
 # --- memory-efficient ------------------------------------------------------------------------
 
 
-def check_mem_efficient_hardware_support(call: AttentionCall) -> str:
-    return check_sm_version(call, (5, 0))
+def _check_mem_efficient_hardware_support(call: AttentionCall) -> str:
+    return _check_sm_version(call, (5, 0))
 
 
 def _gemm_alignment(call: AttentionCall) -> int:
@@ -160,32 +160,32 @@ def _gemm_alignment(call: AttentionCall) -> int:
     return 1
 
 
-def check_head_dim_size_mem_efficient(call: AttentionCall) -> str:
+def _check_head_dim_size_mem_efficient(call: AttentionCall) -> str:
     query, key, value = (t.shape[-1] for t in call.tensors)
     alignment = _gemm_alignment(call)
-    aligned = all(size != 0 and divisible(size, alignment) for size in (query, value))
+    aligned = all(size != 0 and _divisible(size, alignment) for size in (query, value))
     if query == key and aligned:
         return ""
     return f"head dimensions {query}, {key}, {value} are not multiples of {alignment}"
 
 
-def check_data_ptr_alignment_mem_efficient(call: AttentionCall) -> str:
+def _check_data_ptr_alignment_mem_efficient(call: AttentionCall) -> str:
     if not call.since(EFFICIENT_OFFSET_ALIGNMENT) or call.capability < (8, 0):
         return ""
     alignment = _gemm_alignment(call)
-    if all(0 in t.shape or divisible(t.storage_offset, alignment) for t in call.tensors):
+    if all(0 in t.shape or _divisible(t.storage_offset, alignment) for t in call.tensors):
         return ""
     return f"a storage offset is not a multiple of {alignment} elements"
 
 
-def check_efficient_last_stride(call: AttentionCall) -> str:
-    return check_stride_of_last_dim(call, ignore_singleton=False)
+def _check_efficient_last_stride(call: AttentionCall) -> str:
+    return _check_stride_of_last_dim(call, ignore_singleton=False)
 
 
-def check_efficient_batch_and_heads(call: AttentionCall) -> str:
-    return check_batch_and_num_heads(call, gqa=call.since(EFFICIENT_GQA))
+def _check_efficient_batch_and_heads(call: AttentionCall) -> str:
+    return _check_batch_and_num_heads(call, gqa=call.since(EFFICIENT_GQA))
 
 
-def check_dtypes_mem_efficient(call: AttentionCall) -> str:
+def _check_dtypes_mem_efficient(call: AttentionCall) -> str:
     bfloat16 = {"bfloat16"} if call.capability >= (8, 0) else set()
-    return check_tensor_dtype(call, frozenset({"float16", "float32"} | bfloat16))
+    return _check_tensor_dtype(call, frozenset({"float16", "float32"} | bfloat16))

@@ -45,12 +45,12 @@ class Chooser:
         self.target = target
         self.torch_version = tuple(int(p) for p in torch.__version__.split("+")[0].split(".")[:2])
         requirements = importlib.metadata.requires("torch") or ()
-        self.cudnn_version = attention.cudnn_version(self.torch_version, requirements)
+        self.cudnn_version = attention._cudnn_version(self.torch_version, requirements)
         self.failure: str = ""
 
     def __call__(self, arguments: AttentionArguments) -> int:
         try:
-            return int(attention.choose(self.call_of(arguments)))
+            return int(attention._choose(self.call_of(arguments)))
         except Exception:
             self.failure = traceback.format_exc()
             return int(Backend.MATH)
@@ -115,18 +115,18 @@ def install(chooser: Chooser) -> None:
 
     def answer(backend: Backend) -> Any:
         def can_use(params: Any, debug: bool = False) -> bool:
-            return attention.can_use(backend, _call_of_params(params, chooser))
+            return attention._can_use(backend, _call_of_params(params, chooser))
 
         return can_use
 
-    replace(cuda, "SDPAParams", Params)
+    replace(cuda, "SDPAParams", _Params)
     replace(cuda, "can_use_flash_attention", answer(Backend.FLASH))
     replace(cuda, "can_use_efficient_attention", answer(Backend.EFFICIENT))
     replace(cuda, "can_use_cudnn_attention", answer(Backend.CUDNN))
     replace(cuda, "is_flash_attention_available", lambda: True)
 
 
-class Params:
+class _Params:
     """``torch.backends.cuda.SDPAParams``: a CPU build's cannot be constructed."""
 
     def __init__(

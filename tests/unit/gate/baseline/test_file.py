@@ -18,7 +18,7 @@ MADE = Made("2026-11-22", "first baseline", "abc123")
 
 
 def text_of(head: Run, findings: tuple[Finding, ...] = ()) -> str:
-    return file.text({"norm@h100": file.Check(MADE, facts.plain(head, findings))})
+    return file._text({"norm@h100": file.Check(MADE, facts._plain(head, findings))})
 
 
 def block(layer: int, number: int, **more: Any) -> KernelFacts:
@@ -44,7 +44,7 @@ def block(layer: int, number: int, **more: Any) -> KernelFacts:
     ],
 )
 def test_what_is_written_is_read(value: Any) -> None:
-    text = "\n".join(toml.pairs({"key": value, "an.other key": value}))
+    text = "\n".join(toml._pairs({"key": value, "an.other key": value}))
     assert tomllib.loads(text) == {"key": value, "an.other key": value}
 
 
@@ -59,8 +59,8 @@ def test_a_file_that_is_read_is_written_again_byte_by_byte() -> None:
     )
     finding = Finding("PC101", "warning", "…", (2,), metric="spilled_words", amount=92)
     text = text_of(head, (finding, Finding("PC403", "warning", "…", subject="a\nreason")))
-    checks = file.read(text, "file")
-    assert file.text(checks) == text
+    checks = file._read(text, "file")
+    assert file._text(checks) == text
     entry = checks["norm@h100"].entry()
     assert entry.made == MADE
     assert entry.run.graph_breaks == head.graph_breaks
@@ -91,7 +91,7 @@ def test_one_fact_is_one_line() -> None:
 
 def test_layers_that_do_the_same_are_one_line() -> None:
     both = replace(block(0, 3), origins=(*block(0, 3).origins, *block(1, 4).origins))
-    assert facts.plain(run([both]), ())["kernels"][0]["operators"] == [
+    assert facts._plain(run([both]), ())["kernels"][0]["operators"] == [
         {
             "in": "blocks.*.norm",
             "layers": "0-1",
@@ -107,9 +107,9 @@ def test_who_makes_what_a_kernel_reads() -> None:
 
     one = kernel("sum_0", buffers=(buffer("buf0", "output"),))
     two = kernel("sum_1", buffers=(buffer("buf0", "input"), buffer("buf1", "output")))
-    tables = facts.plain(run([one, two]), ())["kernels"]
+    tables = facts._plain(run([one, two]), ())["kernels"]
     assert sorted(table.get("reads", []) for table in tables) in ([[], ["sum"]], [[], ["sum#2"]])
-    entry = file.read(text_of(run([one, two])), "file")["norm@h100"].entry()
+    entry = file._read(text_of(run([one, two])), "file")["norm@h100"].entry()
     made = {b.name: k.name for k in entry.run.kernels for b in k.buffers if b.is_written}
     read = {k.name: made[b.name] for k in entry.run.kernels for b in k.buffers if b.is_read}
     assert list(read.items()) in ([("sum#2", "sum")], [("sum", "sum#2")])
@@ -118,11 +118,11 @@ def test_who_makes_what_a_kernel_reads() -> None:
 def test_another_build_python_or_perfcli_is_no_change() -> None:
     head = run([block(0, 3)])
     other = replace(head.environment, torch="2.13.0+cpu", python="3.12.1", perfcli="9")
-    plain = facts.plain(head, ())
-    assert facts.unchanged(plain, facts.plain(replace(head, environment=other), ()))
+    plain = facts._plain(head, ())
+    assert facts._unchanged(plain, facts._plain(replace(head, environment=other), ()))
     newer = replace(head.environment, torch="2.14.0")
-    assert not facts.unchanged(plain, facts.plain(replace(head, environment=newer), ()))
-    assert not facts.unchanged(plain, facts.plain(run([block(0, 3, loads=9)]), ()))
+    assert not facts._unchanged(plain, facts._plain(replace(head, environment=newer), ()))
+    assert not facts._unchanged(plain, facts._plain(run([block(0, 3, loads=9)]), ()))
 
 
 @pytest.mark.parametrize(
@@ -139,11 +139,11 @@ def test_another_build_python_or_perfcli_is_no_change() -> None:
 )
 def test_what_is_no_baseline(text: str, error: type[PerfcliError], says: str) -> None:
     with pytest.raises(error, match=says) as caught:
-        file.read(text, "perfcli-baseline.toml")
+        file._read(text, "perfcli-baseline.toml")
     assert "perfcli-baseline.toml" in str(caught.value)
 
 
 def test_a_line_that_somebody_broke_names_the_check() -> None:
     text = text_of(run([kernel("a", origins=origins("mul"))])).replace("launches = 1", "x = 1", 2)
     with pytest.raises(PerfcliError, match=r"check norm@h100 is broken \('launches' is missing\)"):
-        file.read(text, "file")
+        file._read(text, "file")

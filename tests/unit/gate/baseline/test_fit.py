@@ -18,8 +18,8 @@ SHAPE = (48, 2048, 512)
 
 
 def entry_of(base: Run) -> Entry:
-    checks = {"a@h100": file.Check(Made("2026-11-22", "x"), facts.plain(base, explain(base)))}
-    return file.read(file.text(checks), "file")["a@h100"].entry()
+    checks = {"a@h100": file.Check(Made("2026-11-22", "x"), facts._plain(base, explain(base)))}
+    return file._read(file._text(checks), "file")["a@h100"].entry()
 
 
 def against(base: Run, head: Run) -> Comparison:

@@ -27,7 +27,7 @@ def text() -> str:
     )
     found = Finding("PC101", "warning", "…", (0,), metric="spilled_words", amount=2)
     made = Made("2026-11-22", "first", "abc")
-    return file.text({"norm@h100": file.Check(made, facts.plain(head, (found,)))})
+    return file._text({"norm@h100": file.Check(made, facts._plain(head, (found,)))})
 
 
 @pytest.mark.parametrize(
@@ -54,14 +54,14 @@ def test_a_value_of_another_kind_names_the_check(was: str, now: str, says: str) 
     broken, number = re.subn(was, now, text())
     assert number
     with pytest.raises(PerfcliError) as caught:
-        file.read(broken, "file")
+        file._read(broken, "file")
     assert str(caught.value).startswith("file: check norm@h100 is broken (")
     assert says in str(caught.value)
 
 
 def test_a_format_is_a_number() -> None:
     with pytest.raises(PerfcliError, match="no baseline of perfcli"):
-        file.read("format = true\n", "file")
+        file._read("format = true\n", "file")
 
 
 def test_every_key_that_is_written_has_a_kind() -> None:
@@ -70,4 +70,4 @@ def test_every_key_that_is_written_has_a_kind() -> None:
     assert set(table["kernels"][0]) <= set(kinds._KERNEL)
     assert set(table["findings"][0]) <= set(kinds._FINDING)
     assert set(table["kernels"][0]["configurations"][0]) <= set(kinds._CONFIGURATION)
-    assert "\n".join(toml.pairs({"params": table["params"]})) in text()
+    assert "\n".join(toml._pairs({"params": table["params"]})) in text()

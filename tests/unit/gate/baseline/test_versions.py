@@ -8,7 +8,7 @@ import pytest
 from handmade import kernel, run
 
 from perfcli.gate.baseline import facts
-from perfcli.gate.baseline.facts import public
+from perfcli.gate.baseline.facts import _public
 
 
 @pytest.mark.parametrize(
@@ -25,13 +25,13 @@ from perfcli.gate.baseline.facts import public
     ],
 )
 def test_public_versions(one: str | None, other: str | None, same: bool) -> None:
-    assert (public(one) == public(other)) is same
+    assert (_public(one) == _public(other)) is same
 
 
 def test_a_build_of_another_commit_is_a_change() -> None:
     head = run([kernel("a")])
     ours, theirs = (
-        facts.plain(replace(head, environment=replace(head.environment, torch=torch)), ())
+        facts._plain(replace(head, environment=replace(head.environment, torch=torch)), ())
         for torch in ("2.14.0a0+gitaaaa", "2.14.0a0+gitbbbb")
     )
-    assert not facts.unchanged(ours, theirs)
+    assert not facts._unchanged(ours, theirs)
