@@ -120,7 +120,7 @@ _LEVEL_ORDER = ("error", "warning", "note")
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class SarifResult:
     """One, before it is SARIF. ``subject`` tells it apart from others of the same kernels."""
 
     identifier: str
@@ -140,7 +140,7 @@ class Result:
     """What to show where ``place`` is not known: GitHub takes no result without a file."""
 
 
-def results(judgement: Judgement) -> list[Result]:
+def results(judgement: Judgement) -> list[SarifResult]:
     """The gravest first; in one gravity in the order of checks."""
     root = judgement.root
     found = [
@@ -170,7 +170,7 @@ def _file(judged: Judged, judgement: Judgement) -> Place | None:
     return Place(f"scenarios/{name.replace('-', '_')}.py", None, inside=True)
 
 
-def _of(judged: Judged, root: str) -> Iterator[Result]:
+def _of(judged: Judged, root: str) -> Iterator[SarifResult]:
     comparison = judged.comparison
     if comparison is None:
         return
@@ -187,13 +187,13 @@ def _of(judged: Judged, root: str) -> Iterator[Result]:
             yield replace(made, follows=finding.explained_by in codes)
 
 
-def _limit(result: LimitResult, judged: Judged, comparison: Comparison, root: str) -> Result:
+def _limit(result: LimitResult, judged: Judged, comparison: Comparison, root: str) -> SarifResult:
     group = result.group
     if group is None:  # a total: where most of it comes from
         group = _located.blamed(result.limit.metric, comparison)
     where, code = _located.of_group(group, comparison, root)
     on = limit_of(result)
-    return Result(
+    return SarifResult(
         f"{LIMIT}{result.limit.metric}",
         "error",
         check_name(judged),
@@ -206,7 +206,7 @@ def _limit(result: LimitResult, judged: Judged, comparison: Comparison, root: st
     )
 
 
-def _worse(judged: Judged, comparison: Comparison, root: str) -> Iterator[Result]:
+def _worse(judged: Judged, comparison: Comparison, root: str) -> Iterator[SarifResult]:
     """The verdict of a plain comparison, where no finding says it."""
     because = comparison.because
     if judged.outcome != "fail" or because is None or because.code:
@@ -215,7 +215,7 @@ def _worse(judged: Judged, comparison: Comparison, root: str) -> Iterator[Result
     kernels = _located.kernels_of(because.group, comparison)
     text = one_line(comparison.reason)
     metric = because.change.split(" ")[0]
-    yield Result(WORSE, "error", check_name(judged), text, where, code, kernels, metric)
+    yield SarifResult(WORSE, "error", check_name(judged), text, where, code, kernels, metric)
 
 
 def _finding(
@@ -224,12 +224,12 @@ def _finding(
     comparison: Comparison,
     root: str,
     allowance: Allowance | None,
-) -> Result:
+) -> SarifResult:
     where, code = _located.of_finding(finding, comparison, root)
     run = comparison.base if finding.on_base else comparison.head
     (row,) = _finding_rows.rows([finding], run, root)
     text = [row.headline, *row.evidence, row.advice, *row.cures]
-    return Result(
+    return SarifResult(
         finding.code,
         LEVELS[finding.severity],
         check_name(judged),
@@ -246,7 +246,7 @@ def _finding(
 # --- as SARIF ----------------------------------------------------------------------------------
 
 
-def document(result: Result, rules: Sequence[str], occurrences: Occurrences) -> dict[str, Any]:
+def document(result: SarifResult, rules: Sequence[str], occurrences: Occurrences) -> dict[str, Any]:
     """A ``result`` object (SARIF 2.1.0, 3.27). ``rules``: identifiers in the order in which the
     tool lists them."""
     print_ = _fingerprint(result.identifier, result.check, result.subject, result.kernels)
@@ -278,7 +278,7 @@ def _message(text: str) -> str:
     return units.printable(text)[:MOST_TEXT].replace("](", "] (")
 
 
-def _location(result: Result) -> dict[str, Any]:
+def _location(result: SarifResult) -> dict[str, Any]:
     where = result.place or result.file
     names = [units.printable(kernel.name) for kernel in result.kernels]
     logical = [{"name": name, "kind": "function"} for name in names]

@@ -12,7 +12,7 @@ from perfcli.model import Document, Judged, Judgement
 
 from ._rows.judgement import check_name, check_word, one_line
 from ._rows.places import without_root
-from ._sarif_results import Result, results
+from ._sarif_results import SarifResult, results
 
 # GitHub shows no more of one kind for a step.
 MOST = 10
@@ -54,7 +54,7 @@ def _title(judged: Judged) -> str:
     return f"{check_word(judged)} {check_name(judged)}"
 
 
-def _result(result: Result) -> str:
+def _result(result: SarifResult) -> str:
     where = result.place if result.place is not None and result.place.inside else None
     title = f"{result.identifier} {result.check}"
     place = (where.path, where.line) if where else ("", None)

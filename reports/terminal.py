@@ -8,7 +8,7 @@ from ._screen.comparison import comparison_view
 from ._screen.findings import explanation_view, kernel_findings_view
 from ._screen.kernel import kernel_view
 from ._screen.run import listing_view, run_view
-from ._screen.source import Source
+from ._screen.source import SourceView
 
 SCREEN = Screen(
     comparison_view,
@@ -17,5 +17,5 @@ SCREEN = Screen(
     listing_view,
     explanation_view,
     kernel_findings_view,
-    Source,
+    SourceView,
 )

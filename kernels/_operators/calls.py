@@ -36,7 +36,7 @@ def plan_for(target: Callable[[], Target]) -> None:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kernels:
+class FamilyKernels:
     """A family and its torch side; compared by identity, so that plans are cached by it."""
 
     family: KernelFamily
@@ -65,7 +65,7 @@ class Kernels:
 
 
 @functools.lru_cache(_PLANS)
-def _plan(kernels: Kernels, key: Key) -> LaunchPlan:
+def _plan(kernels: FamilyKernels, key: Key) -> LaunchPlan:
     """Of the problem that ``key`` spells out, which is no key itself: its settings are a dict."""
     if _Targets.ask is None:
         raise PerfcliError("nobody said what to plan for: call perfcli.operators.register()")

@@ -11,10 +11,10 @@ from perfcli.errors import PerfcliError
 
 from .. import column_sum
 from ..column_sum import code
-from .calls import Kernels, as_rows, operator
+from .calls import FamilyKernels, as_rows, operator
 
 SCHEMAS = {"column_sum": "(Tensor[] inputs) -> Tensor"}
-KERNELS = Kernels(column_sum.FAMILY, code)
+KERNELS = FamilyKernels(column_sum.FAMILY, code)
 
 
 def _sum(inputs: Sequence[Tensor]) -> Tensor:

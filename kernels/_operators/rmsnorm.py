@@ -11,14 +11,14 @@ from torch import Tensor
 
 from .. import rmsnorm
 from ..rmsnorm import code
-from .calls import Kernels, as_rows, like, operator
+from .calls import FamilyKernels, as_rows, like, operator
 
 SCHEMAS = {
     "rms_norm": "(Tensor x, Tensor weight, float eps=1e-6) -> Tensor",
     "rms_norm_residual": "(Tensor x, Tensor residual, Tensor weight, float eps=1e-6) "
     "-> (Tensor, Tensor)",
 }
-KERNELS = Kernels(rmsnorm.FAMILY, code)
+KERNELS = FamilyKernels(rmsnorm.FAMILY, code)
 
 
 def _plain(x: Tensor, weight: Tensor, eps: float = 1e-6) -> Tensor:

@@ -9,11 +9,11 @@ from torch import Tensor
 
 from .. import softmax
 from ..softmax import code
-from .calls import Kernels, as_rows, like, operator
+from .calls import FamilyKernels, as_rows, like, operator
 
 SCHEMAS = {"softmax": "(Tensor x) -> Tensor", "log_softmax": "(Tensor x) -> Tensor"}
 _BACKWARD = "(Tensor dy, Tensor y) -> Tensor"
-KERNELS = Kernels(softmax.FAMILY, code)
+KERNELS = FamilyKernels(softmax.FAMILY, code)
 
 
 def _forward(operation: str) -> Callable[[Tensor], Tensor]:

@@ -166,7 +166,7 @@ LAST, FIRST = "evict_last", "evict_first"
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class RowRule:
     """For rows of up to ``row_bytes``, padded to a power of two."""
 
     row_bytes: int
@@ -192,84 +192,84 @@ class Rule:
         return self.warps * 32 * 16 * self.vectors
 
 
-Rules = Mapping[str, tuple[Rule, ...]]
+Rules = Mapping[str, tuple[RowRule, ...]]
 FORWARD: Rules = {
     "cached": (
-        Rule(1 * KIB, "cached", 2, 2, "101 % at 32768 × 512 bf16"),
-        Rule(2 * KIB, "cached", 2, 4, "100 % at 32768 × 1024 bf16"),
-        Rule(4 * KIB, "cached", 4, 2, "100 % at 32768 × 2048 bf16"),
-        Rule(8 * KIB, "cached", 16, 2, "100 % at 32768 × 4096 bf16"),
-        Rule(16 * KIB, "cached", 16, 2, "100 % at 32768 × 8192 bf16"),
-        Rule(32 * KIB, "cached", 8, 8, "98 % at 32768 × 16384 bf16"),
-        Rule(64 * KIB, "cached", 16, 8, "82 % at 16384 × 32768 bf16: one block per SM"),
-        Rule(ANY, "cached", 32, 8, "not measured", recompute="opaque"),
+        RowRule(1 * KIB, "cached", 2, 2, "101 % at 32768 × 512 bf16"),
+        RowRule(2 * KIB, "cached", 2, 4, "100 % at 32768 × 1024 bf16"),
+        RowRule(4 * KIB, "cached", 4, 2, "100 % at 32768 × 2048 bf16"),
+        RowRule(8 * KIB, "cached", 16, 2, "100 % at 32768 × 4096 bf16"),
+        RowRule(16 * KIB, "cached", 16, 2, "100 % at 32768 × 8192 bf16"),
+        RowRule(32 * KIB, "cached", 8, 8, "98 % at 32768 × 16384 bf16"),
+        RowRule(64 * KIB, "cached", 16, 8, "82 % at 16384 × 32768 bf16: one block per SM"),
+        RowRule(ANY, "cached", 32, 8, "not measured", recompute="opaque"),
     ),
     "online": (
-        Rule(64 * KIB, "online", 16, 4, "99 % at 16384 × 32768 bf16", keep=LAST, drop=FIRST),
-        Rule(128 * KIB, "online", 32, 4, "97 % at 8192 × 65536 bf16", keep=LAST, drop=FIRST),
-        Rule(ANY, "online", 32, 8, "84 % at 4096 × 131072 bf16", keep=LAST, drop=FIRST),
+        RowRule(64 * KIB, "online", 16, 4, "99 % at 16384 × 32768 bf16", keep=LAST, drop=FIRST),
+        RowRule(128 * KIB, "online", 32, 4, "97 % at 8192 × 65536 bf16", keep=LAST, drop=FIRST),
+        RowRule(ANY, "online", 32, 8, "84 % at 4096 × 131072 bf16", keep=LAST, drop=FIRST),
     ),
     "held": (
-        Rule(64 * KIB, "held", 16, 1, "82 % at 32768 × 50257 bf16", held=8, recompute="opaque"),
-        Rule(ANY, "held", 32, 1, "76 % at 4096 × 131072", held=8, recompute="opaque", drop=FIRST),
+        RowRule(64 * KIB, "held", 16, 1, "82 % at 32768 × 50257 bf16", held=8, recompute="opaque"),
+        RowRule(ANY, "held", 32, 1, "76 % at 4096 × 128K", held=8, drop=FIRST, recompute="opaque"),
     ),
-    "peeled": (Rule(ANY, "peeled", 16, 4, "89 % at 32768 × 50257 bf16", keep=LAST, drop=FIRST),),
+    "peeled": (RowRule(ANY, "peeled", 16, 4, "89 % at 32768 × 50257 bf16", keep=LAST, drop=FIRST),),
     "split": (
-        Rule(
+        RowRule(
             ANY, "split", 16, 1, "64.5 % at 4 × 1048576 bf16, 77.5 % at 1 × 1048589 bf16",
             chunk_tiles=2, keep=LAST, drop=FIRST,
         ),
     ),
     "cooperative": (
-        Rule(
+        RowRule(
             ANY, "cooperative", 4, 1, "72.8 % at 8 × 1048576 fp32", item_bytes=4,
             chunk_tiles=8, drop=FIRST,
         ),
-        Rule(
+        RowRule(
             ANY, "cooperative", 4, 1, "71.8 % at 64 × 131072 bf16", chunk_tiles=16,
             recompute="opaque",
         ),
     ),
     "streamed": (
-        Rule(
+        RowRule(
             ANY, "streamed", 4, 1, "95 % at 4096 × 131072 bf16, 94 % at 2048 × 262144 bf16",
             chunk_tiles=16, blocks_per_sm=3, keep=LAST, drop=FIRST,
         ),
     ),
-    "three-pass": (Rule(ANY, "three-pass", 16, 1, "baseline"),),
+    "three-pass": (RowRule(ANY, "three-pass", 16, 1, "baseline"),),
 }  # fmt: skip
 LOSSES: Rules = {
     **FORWARD,
     "online": (
-        Rule(8 * KIB, "online", 2, 4, "92 % at 32768 × 4096 bf16"),
-        Rule(32 * KIB, "online", 4, 4, "103 % at 32768 × 16384 bf16"),
-        Rule(ANY, "online", 8, 2, "104 % at 32768 × 32768 bf16"),
+        RowRule(8 * KIB, "online", 2, 4, "92 % at 32768 × 4096 bf16"),
+        RowRule(32 * KIB, "online", 4, 4, "103 % at 32768 × 16384 bf16"),
+        RowRule(ANY, "online", 8, 2, "104 % at 32768 × 32768 bf16"),
     ),
-    "peeled": (Rule(ANY, "peeled", 8, 2, "103 % at 32768 × 50257 bf16"),),
+    "peeled": (RowRule(ANY, "peeled", 8, 2, "103 % at 32768 × 50257 bf16"),),
 }
 GRADIENTS: Rules = {
     "cached": (
-        Rule(1 * KIB, "cached", 8, 1, "100 % at 32768 × 512 bf16"),
-        Rule(2 * KIB, "cached", 4, 1, "99 % at 32768 × 1024 bf16"),
-        Rule(4 * KIB, "cached", 4, 2, "103 % at 32768 × 2048 bf16"),
-        Rule(8 * KIB, "cached", 16, 1, "102 % at 32768 × 4096 bf16"),
-        Rule(16 * KIB, "cached", 8, 4, "102 % at 32768 × 8192 bf16"),
-        Rule(ANY, "cached", 16, 4, "99 % at 32768 × 16384 bf16"),
+        RowRule(1 * KIB, "cached", 8, 1, "100 % at 32768 × 512 bf16"),
+        RowRule(2 * KIB, "cached", 4, 1, "99 % at 32768 × 1024 bf16"),
+        RowRule(4 * KIB, "cached", 4, 2, "103 % at 32768 × 2048 bf16"),
+        RowRule(8 * KIB, "cached", 16, 1, "102 % at 32768 × 4096 bf16"),
+        RowRule(16 * KIB, "cached", 8, 4, "102 % at 32768 × 8192 bf16"),
+        RowRule(ANY, "cached", 16, 4, "99 % at 32768 × 16384 bf16"),
     ),
     "online": (
-        Rule(64 * KIB, "online", 32, 2, "102 % at 32768 × 16384 bf16", keep=LAST, drop=FIRST),
-        Rule(ANY, "online", 32, 4, "97 % at 8192 × 65536 bf16", keep=LAST, drop=FIRST),
+        RowRule(64 * KIB, "online", 32, 2, "102 % at 32768 × 16384 bf16", keep=LAST, drop=FIRST),
+        RowRule(ANY, "online", 32, 4, "97 % at 8192 × 65536 bf16", keep=LAST, drop=FIRST),
     ),
-    "peeled": (Rule(ANY, "peeled", 32, 1, "90 % at 32768 × 50257 bf16", keep=LAST, drop=FIRST),),
+    "peeled": (RowRule(ANY, "peeled", 32, 1, "90 % at 32768 × 50257 bf16", keep=LAST, drop=FIRST),),
     "split": (
-        Rule(ANY, "split", 8, 2, "not measured", chunk_tiles=2, keep=LAST, drop=FIRST),
+        RowRule(ANY, "split", 8, 2, "not measured", chunk_tiles=2, keep=LAST, drop=FIRST),
     ),
 }  # fmt: skip
 LOSS_GRADIENTS: Rules = {
     **GRADIENTS,
     "split": (
-        Rule(1 * KIB, "split", 2, 1, "88 % at 32768 × 512 bf16"),
-        Rule(
+        RowRule(1 * KIB, "split", 2, 1, "88 % at 32768 × 512 bf16"),
+        RowRule(
             ANY, "split", 4, 2, "98 % at 32768 × 4096 bf16, 92 % at 8192 × 128256 bf16",
             chunk_tiles=2,
         ),

@@ -16,7 +16,7 @@ from .choice import (
     TELLING,
     WORD_BYTES,
     Choice,
-    Rule,
+    RowRule,
     _chunks_of,
     _padded_bytes,
     _padded_count,
@@ -50,7 +50,7 @@ Compiled for sm_90 by Triton 3.6: 32 warps have 64 registers per thread, and 128
 half precision take all of them where the exponentials are computed twice; more spills."""
 
 
-def _rule_for(problem: Problem, target: Target, variant: str | None) -> Rule:
+def _rule_for(problem: Problem, target: Target, variant: str | None) -> RowRule:
     """The rule of the variant, or of the one that is the fastest for this problem."""
     rules = _rules_of(problem)[variant or fastest(problem, target)]
     row, item = _padded_bytes(problem), ITEM_BYTES[problem.dtype]
@@ -222,7 +222,7 @@ def _check_variant(problem: Problem, variant: str) -> None:
         raise PerfcliError(f"{variant} cannot do {problem.operation}: use one of {able}")
 
 
-def fitted(problem: Problem, target: Target, rule: Rule) -> Choice:
+def fitted(problem: Problem, target: Target, rule: RowRule) -> Choice:
     """The rule for this problem, on a device with these warps and limits."""
     item = ITEM_BYTES[problem.dtype]
     row = _padded_bytes(problem)
@@ -249,7 +249,7 @@ def fitted(problem: Problem, target: Target, rule: Rule) -> Choice:
     )
 
 
-def registers(target: Target, rule: Rule, threads: int) -> int | None:
+def registers(target: Target, rule: RowRule, threads: int) -> int | None:
     """Of a thread, so that as many blocks of the rule's as are wanted fit on a multiprocessor."""
     if not rule.blocks_per_sm:
         return None
@@ -257,14 +257,14 @@ def registers(target: Target, rule: Rule, threads: int) -> int | None:
     return min(share // REGISTER_STEP * REGISTER_STEP, MOST_REGISTERS)
 
 
-def _recomputed(rule: Rule, problem: Problem, target: Target) -> str:
+def _recomputed(rule: RowRule, problem: Problem, target: Target) -> str:
     """Float32 is held as it came; what hides it from the compiler is NVIDIA's assembly."""
     if rule.recompute == "no" or problem.dtype == "float32":
         return "no"
     return rule.recompute if target.vendor == "nvidia" else "yes"
 
 
-def chunk(problem: Problem, target: Target, rule: Rule, tile: int) -> int:
+def chunk(problem: Problem, target: Target, rule: RowRule, tile: int) -> int:
     """Elements of a chunk: the rule's, or more where a row would have too many of them; what stays
     in registers, the rule's or less where there are few rows."""
     if rule.variant == "streamed":

@@ -10,13 +10,13 @@ from typing import Any
 from perfcli.bisect.answer import Across
 from perfcli.bisect.forge import Forge
 from perfcli.bisect.knowledge import Knowledge
-from perfcli.bisect.sides import Asked
+from perfcli.bisect.sides import SearchScope
 from perfcli.bisect.timed import Stopwatch
 from perfcli.errors import PerfcliError
 from perfcli.workflow.request import Job
 
 
-def _across_of(asked: Asked, forge: Forge) -> Across | None:
+def _across_of(asked: SearchScope, forge: Forge) -> Across | None:
     """None of one installation. Raises PerfcliError where the good side does not compile on its own
     torch."""
     installations = asked.plan.installations
@@ -33,7 +33,7 @@ def _across_of(asked: Asked, forge: Forge) -> Across | None:
     )
 
 
-def _check_comparable(asked: Asked) -> None:
+def _check_comparable(asked: SearchScope) -> None:
     """Raises PerfcliError for metrics by which two installations can't be compared."""
     if asked.plan.installations is None:
         return
@@ -49,7 +49,7 @@ def _check_comparable(asked: Asked) -> None:
         )
 
 
-def _of_good_torch(asked: Asked, job: Job, forge: Forge) -> float:
+def _of_good_torch(asked: SearchScope, job: Job, forge: Forge) -> float:
     """The good side as it is, on its own torch. Raises what compiling or measuring it raises."""
     variant = job.request.variant
     settings: Mapping[str, Any] = {**variant.env, **variant.options}

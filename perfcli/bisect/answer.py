@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from perfcli import units
-from perfcli.bisect.metrics import Metric
+from perfcli.bisect.metrics import SearchMetric
 from perfcli.bisect.space import NOT_SET, Settings
 from perfcli.model import OptionValue
 from perfcli.search.numeric import Flip
@@ -74,7 +74,7 @@ class Bisection:
     id: str
     scenario: str
     params: Mapping[str, OptionValue]
-    metric: Metric
+    metric: SearchMetric
     changes: tuple[OptionChange, ...]
     cost: Cost
     ends: Ends | None = None

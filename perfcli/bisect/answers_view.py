@@ -15,7 +15,7 @@ from perfcli.bisect.answer import (
     _listed,
     _stopped,
 )
-from perfcli.bisect.metrics import Metric
+from perfcli.bisect.metrics import SearchMetric
 from perfcli.bisect.progress import _written
 from perfcli.options import performance
 from perfcli.search.numeric import Value
@@ -70,7 +70,7 @@ def _flips(found: Bisection) -> Iterator[str]:
         yield from _flip(flip, found.metric)
 
 
-def _flip(found: NumericFlip, metric: Metric) -> Iterator[str]:
+def _flip(found: NumericFlip, metric: SearchMetric) -> Iterator[str]:
     flip, tested = found.flip, dict(found.flip.tested)
 
     def at(value: Value) -> str:

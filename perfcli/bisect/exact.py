@@ -17,7 +17,7 @@ from perfcli.search.drive import Stop, Watch, Width, drive
 from perfcli.search.improve import find_best
 from perfcli.search.ledger import Code, Ledger
 from perfcli.search.numeric import Flip, Value, search_float, search_integer
-from perfcli.search.question import Answer, K, OptionChange, Question, Search, Subset, T
+from perfcli.search.question import Answer, K, OptionChange, Query, Search, Subset, T
 from perfcli.search.result import Culprits, Direction, Improvement
 
 REMAINDER = 0.1
@@ -49,7 +49,7 @@ go, so that what it has in common is compiled once."""
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SearchLimits:
     width: int
     """Variants compiled at once."""
     stops: tuple[Stop[object], ...]
@@ -82,7 +82,7 @@ class Tests(Generic[K]):
 def _run(
     search: Search[K, T],
     tests: Tests[K],
-    limits: Limits,
+    limits: SearchLimits,
     width: int | Width[K] | None = None,
     at_hand: Callable[[str], bool] = lambda code: False,
 ) -> T:
@@ -123,7 +123,7 @@ def _exact_ends(forge: Forge) -> Ends:
     )
 
 
-def _culprits_of(forge: Forge, known: Ends, limits: Limits) -> Culprits:
+def _culprits_of(forge: Forge, known: Ends, limits: SearchLimits) -> Culprits:
     """All culprits between two ends, the bad one worse. Half of the difference decides; where less
     than that is left, but not nothing, what is left is searched in the same way."""
     found = _pass(forge, forge.space.changes, _Halfway(known.good, known.bad), limits)
@@ -141,7 +141,7 @@ def _culprits_of(forge: Forge, known: Ends, limits: Limits) -> Culprits:
 
 
 def _pass(
-    forge: Forge, changes: Sequence[OptionChange], halfway: _Halfway, limits: Limits
+    forge: Forge, changes: Sequence[OptionChange], halfway: _Halfway, limits: SearchLimits
 ) -> Culprits:
     def answer(settings: Settings, code: str, fresh: bool) -> Answer:
         return halfway.judge(forge.value(settings, code))
@@ -167,7 +167,9 @@ def _joined(first: Culprits, then: Culprits) -> Culprits:
 # --- a number ----------------------------------------------------------------------------------
 
 
-def _flips_of(forge: Forge, culprits: Culprits, known: Ends, limits: Limits) -> list[NumericFlip]:
+def _flips_of(
+    forge: Forge, culprits: Culprits, known: Ends, limits: SearchLimits
+) -> list[NumericFlip]:
     """For each culprit of its own that is a number: the value at which the metric flips."""
     found = []
     for culprit in culprits.sets:
@@ -203,7 +205,7 @@ def _flip(
     option: OptionChange,
     search: Search[Value, Flip],
     halfway: _Halfway,
-    limits: Limits,
+    limits: SearchLimits,
 ) -> Flip:
     base = forge.space.settings(frozenset())
 
@@ -225,7 +227,7 @@ def _flip(
 # --- a catalogue -------------------------------------------------------------------------------
 
 
-def _best_of(forge: Forge, direction: Direction, limits: Limits) -> Improvement:
+def _best_of(forge: Forge, direction: Direction, limits: SearchLimits) -> Improvement:
     """The best, or worst, set of a catalogue. Raises CompileFailed where nothing compiles."""
 
     def answer(settings: Settings, code: str, fresh: bool) -> Answer:
@@ -237,7 +239,7 @@ def _best_of(forge: Forge, direction: Direction, limits: Limits) -> Improvement:
     tests: Tests[Subset] = Tests(forge, forge.space.settings, answer)
     search = find_best(forge.space.changes, direction, most_pairs=MOST_PAIRS, may_matter=may_matter)
 
-    def width(question: Question[Subset]) -> int:
+    def width(question: Query[Subset]) -> int:
         if question.step not in CERTAIN:
             return limits.width
         return (

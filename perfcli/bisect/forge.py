@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from perfcli.bisect.knowledge import Knowledge, _class_of, _name_of, _parts_of
-from perfcli.bisect.metrics import Metric, _value_of
+from perfcli.bisect.metrics import SearchMetric, _value_of
 from perfcli.bisect.space import Settings, Space
 from perfcli.bisect.unread import Unread
 from perfcli.blobs import unpack
@@ -67,7 +67,7 @@ class Forge:
         generator: Generator,
         request: CompileRequest,
         space: Space,
-        metric: Metric,
+        metric: SearchMetric,
         known: Knowledge,
         changed: Callable[[], None] = lambda: None,
     ) -> None:

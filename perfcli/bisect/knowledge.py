@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from perfcli.bisect.metrics import Metric
+from perfcli.bisect.metrics import SearchMetric
 from perfcli.bisect.space import Settings
 from perfcli.blobs import unpack
 from perfcli.model import Generated
@@ -37,7 +37,7 @@ class Knowledge:
     readings: dict[str, list[Reading]] = field(default_factory=dict)
     """By ``pair_of`` two classes and a metric: the second against the first."""
 
-    def readings_against(self, good: str, metric: Metric) -> dict[str, list[Reading]]:
+    def readings_against(self, good: str, metric: SearchMetric) -> dict[str, list[Reading]]:
         """By class; the lists themselves: what is appended to them stays known."""
         start = _pair_of(good, "", metric)
         return {k.removeprefix(start): v for k, v in self.readings.items() if k.startswith(start)}
@@ -48,7 +48,7 @@ def _name_of(settings: Settings) -> str:
     return json.dumps(dict(settings), sort_keys=True)
 
 
-def _pair_of(good: str, code: str, metric: Metric) -> str:
+def _pair_of(good: str, code: str, metric: SearchMetric) -> str:
     return f"{metric.name} {good} {code}"
 
 
@@ -74,7 +74,11 @@ def _hash(what: list[object]) -> str:
 
 
 def _class_of(
-    code: str, settings: Settings, metric: Metric, parts: Mapping[str, str], measured: bool = False
+    code: str,
+    settings: Settings,
+    metric: SearchMetric,
+    parts: Mapping[str, str],
+    measured: bool = False,
 ) -> str:
     """What an answer is valid for: as much of the code as decides the metric. What it takes to run
     (``measured``: memory, too) also depends on options that act then; to compile, on every one."""

@@ -16,7 +16,7 @@ measured where there is a GPU, else of the code; compiling or running it, on a c
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
+class SearchMetric:
     name: str
     """As it is typed."""
     of_runs: str
@@ -33,17 +33,25 @@ class Metric:
 METRICS = {
     metric.name: metric
     for metric in (
-        Metric("spills", "spilled_words", "binary", "spilled words, of all kernels"),
-        Metric("loads", "loads", "code", "loads in the text of all kernels"),
-        Metric("kernels", "kernels", "code", "kernels that a step launches"),
-        Metric("registers", "registers", "binary", "registers per thread, of the worst kernel"),
-        Metric("bytes", "bytes_moved", "code", "bytes that a step moves"),
-        Metric("swept", "bytes_swept", "code", "bytes, a buffer again for each pass over it"),
-        Metric("lower-bound", "lower_bound_seconds", "code", "the bytes at the target's bandwidth"),
-        Metric("peak-memory", "peak_memory_bytes", "memory", "measured on a GPU, else estimated"),
-        Metric("compile-time", "compile_seconds", "compile", "from the model to generated code"),
-        Metric("device-time", "device_seconds", "time", "all kernels of a step, GPU only"),
-        Metric("time", "step_seconds", "time", "the step, as compare measures it"),
+        SearchMetric("spills", "spilled_words", "binary", "spilled words, of all kernels"),
+        SearchMetric("loads", "loads", "code", "loads in the text of all kernels"),
+        SearchMetric("kernels", "kernels", "code", "kernels that a step launches"),
+        SearchMetric(
+            "registers", "registers", "binary", "registers per thread, of the worst kernel"
+        ),
+        SearchMetric("bytes", "bytes_moved", "code", "bytes that a step moves"),
+        SearchMetric("swept", "bytes_swept", "code", "bytes, a buffer again for each pass over it"),
+        SearchMetric(
+            "lower-bound", "lower_bound_seconds", "code", "the bytes at the target's bandwidth"
+        ),
+        SearchMetric(
+            "peak-memory", "peak_memory_bytes", "memory", "measured on a GPU, else estimated"
+        ),
+        SearchMetric(
+            "compile-time", "compile_seconds", "compile", "from the model to generated code"
+        ),
+        SearchMetric("device-time", "device_seconds", "time", "all kernels of a step, GPU only"),
+        SearchMetric("time", "step_seconds", "time", "the step, as compare measures it"),
     )
 }
 _ALIASES = {"step-time": "time", "lower-bound-time": "lower-bound"} | {
@@ -53,7 +61,7 @@ _ALIASES = {"step-time": "time", "lower-bound-time": "lower-bound"} | {
 _GPU_ONLY = ("spills", "registers", "swept", "lower-bound", "device-time")
 
 
-def _find(name: str, device: Device) -> Metric:
+def _find(name: str, device: Device) -> SearchMetric:
     """The metric that is meant. Raises PerfcliError where there is none, or not for this device."""
     metric = METRICS.get(_ALIASES.get(name, name))
     if metric is None:
@@ -67,7 +75,9 @@ def _find(name: str, device: Device) -> Metric:
     return metric
 
 
-def _value_of(metric: Metric, run: Run, kernels: tuple[KernelFacts, ...] | None = None) -> float:
+def _value_of(
+    metric: SearchMetric, run: Run, kernels: tuple[KernelFacts, ...] | None = None
+) -> float:
     """An exact metric of a compiled variant; ``kernels``: its own, with candidates.
 
     Raises PerfcliError where it is not known.

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from perfcli import units
 from perfcli.bisect.answer import _typed
 from perfcli.bisect.forge import Forge
-from perfcli.bisect.metrics import Metric
+from perfcli.bisect.metrics import SearchMetric
 from perfcli.console.notes import Notes
-from perfcli.search.question import Answer, Question
+from perfcli.search.question import Answer, Query
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -23,7 +23,7 @@ FIRST = "compiling the first variants"
 class Watcher:
     """Called before a question is answered, and with its answer; a context manager."""
 
-    def __init__(self, forge: Forge, metric: Metric, notes: Notes) -> None:
+    def __init__(self, forge: Forge, metric: SearchMetric, notes: Notes) -> None:
         self._forge = forge
         self._metric = metric
         self._notes = notes
@@ -62,7 +62,7 @@ class Watcher:
         if self._live is not None:
             self._live.stop()
 
-    def __call__(self, question: Question[Any], answer: Answer | None) -> None:
+    def __call__(self, question: Query[Any], answer: Answer | None) -> None:
         if self._notes.quiet:
             return
         new = question.wanted not in self._asked or question.fresh
@@ -83,7 +83,7 @@ class Watcher:
         self._bad += answer.outcome == "bad"
         self._unresolved += answer.outcome == "unresolved"
 
-    def _draw(self, question: Question[Any]) -> None:
+    def _draw(self, question: Query[Any]) -> None:
         """Written here, not in ``_screen``: what it counts is changed by this thread."""
         left = f" · left: {_left(question)}" if question.suspects is not None else ""
         lines = f"trying {self._tried(question)}{left}\nknown: {self._counts()}"
@@ -94,7 +94,7 @@ class Watcher:
 
         return Text(f"{self._drawn}, {units.seconds(self.seconds)}")
 
-    def _tried(self, question: Question[Any]) -> str:
+    def _tried(self, question: Query[Any]) -> str:
         wanted = question.wanted
         step = f"{question.step}, " if question.step else ""
         if not isinstance(wanted, frozenset):
@@ -125,12 +125,12 @@ class Watcher:
         return _written(self._metric, answer.value)
 
 
-def _written(metric: Metric, value: float | None) -> str:
+def _written(metric: SearchMetric, value: float | None) -> str:
     """A metric's value for people; of timed ones it is a ratio."""
     if metric.is_timed:
         return units.interval(value)
     return units.writer(metric.of_runs)(value)
 
 
-def _left(question: Question[Any]) -> str:
+def _left(question: Query[Any]) -> str:
     return f"{question.suspects} suspects" if question.suspects != 1 else "1 suspect"

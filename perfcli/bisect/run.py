@@ -13,13 +13,13 @@ from perfcli.bisect import sides as _bisect_sides
 from perfcli.bisect.across import _across_of, _check_comparable
 from perfcli.bisect.answer import Across, Bisection, Cost, Ends
 from perfcli.bisect.ends import Shown, _compared, _show, _worth_comparing
-from perfcli.bisect.exact import Limits
+from perfcli.bisect.exact import SearchLimits
 from perfcli.bisect.file import Record
 from perfcli.bisect.forge import Forge
 from perfcli.bisect.knowledge import Knowledge
-from perfcli.bisect.metrics import Metric
+from perfcli.bisect.metrics import SearchMetric
 from perfcli.bisect.progress import Watcher
-from perfcli.bisect.sides import Asked, Sides, _compare_command, _ends_of, _identity, _title
+from perfcli.bisect.sides import SearchScope, Sides, _compare_command, _ends_of, _identity, _title
 from perfcli.bisect.timed import Clock, Stopwatch, _compile_paired
 from perfcli.console import output
 from perfcli.console.notes import Notes
@@ -39,14 +39,14 @@ COMPILE_FLOOR = 0.03
 """Of compile-time, relative; assumed: compiling has no controls that would tell."""
 
 
-def _search(asked: Asked, record: Record, generator: Generator, notes: Notes) -> Bisection:
+def _search(asked: SearchScope, record: Record, generator: Generator, notes: Notes) -> Bisection:
     """Searches to the end, or to a limit. Raises CompileFailed where an end does not compile, and
     PerfcliError where there is nothing to search."""
     plan = asked.plan
     forge = Forge(generator, plan.base.request, plan.space, asked.metric, record.known, record.save)
     with Watcher(forge, asked.metric, notes) as watcher:
         jobs, stops = plan.base.request.jobs, tuple(_stops(asked, forge))
-        limits = Limits(jobs, stops, watcher, asked.max_runs)
+        limits = SearchLimits(jobs, stops, watcher, asked.max_runs)
         with closing(_Searched(asked, forge, limits, record)) as searched:
             found = searched.bisection()
         cost = Cost(
@@ -60,7 +60,7 @@ def _search(asked: Asked, record: Record, generator: Generator, notes: Notes) ->
     return replace(found, cost=cost)
 
 
-def _stops(asked: Asked, forge: Forge) -> list[Callable[[Ledger[object]], str]]:
+def _stops(asked: SearchScope, forge: Forge) -> list[Callable[[Ledger[object]], str]]:
     """Counted over all searches, unlike those of ``drive``."""
     stops: list[Callable[[Ledger[object]], str]] = []
     if (most := asked.max_runs) is not None:
@@ -72,7 +72,9 @@ def _stops(asked: Asked, forge: Forge) -> list[Callable[[Ledger[object]], str]]:
 
 
 class _Searched:
-    def __init__(self, asked: Asked, forge: Forge, limits: Limits, record: Record) -> None:
+    def __init__(
+        self, asked: SearchScope, forge: Forge, limits: SearchLimits, record: Record
+    ) -> None:
         self._asked = asked
         self._forge = forge
         self._limits = limits
@@ -191,7 +193,7 @@ class Typed:
 def bisect(
     question: Question,
     typed: Typed,
-    timing: measuring.Asked,
+    timing: measuring.MeasuringOptions,
     how: How,
     shown: Shown,
     notes: Notes,
@@ -209,7 +211,7 @@ def bisect(
     for job in {job.interpreter.torch: job for job in plan.jobs}.values():
         if warning := environment.torch_warning(job.interpreter.torch):
             notes.warn(warning)
-    asked = Asked(
+    asked = SearchScope(
         question,
         plan,
         metric,
@@ -253,7 +255,7 @@ def _direction(typed: Typed, sides: Sides) -> Direction | None:
 
 
 def _setting(
-    question: Question, metric: Metric, timing: measuring.Asked, how: How
+    question: Question, metric: SearchMetric, timing: measuring.MeasuringOptions, how: How
 ) -> Setting | None:
     """How to measure; None for metrics that need no device. Raises PerfcliError where the metric
     needs one that is not there."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from perfcli import units
 from perfcli.bisect import space as spaces
-from perfcli.bisect.metrics import Metric
+from perfcli.bisect.metrics import SearchMetric
 from perfcli.bisect.space import Installations, Settings, Space
 from perfcli.errors import PerfcliError
 from perfcli.loading import registry, userfile
@@ -54,7 +54,7 @@ class _Plan:
         return self.jobs[-1]
 
 
-def _plan(question: Question, sides: Sides, metric: Metric, probe: Probe) -> _Plan:
+def _plan(question: Question, sides: Sides, metric: SearchMetric, probe: Probe) -> _Plan:
     """Raises PerfcliError for what the user got wrong, and where nothing differs."""
     good = Side(tuple(_assignments(sides.good)), sides.good_python)
     bad = Side(tuple(_assignments(sides.bad)), sides.bad_python or sides.good_python)
@@ -70,7 +70,7 @@ def _plan(question: Question, sides: Sides, metric: Metric, probe: Probe) -> _Pl
     return _Plan(installations.space, tuple(jobs), installations)
 
 
-def _catalogue(question: Question, side: Side, metric: Metric, probe: Probe) -> _Plan:
+def _catalogue(question: Question, side: Side, metric: SearchMetric, probe: Probe) -> _Plan:
     (job,) = make_jobs(question, [side], probe)
     request = job.request
     catalogue = assignments.load_catalogue(job.interpreter.torch_dir)
@@ -115,12 +115,12 @@ def _of_file(path: Path) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SearchScope:
     """What is searched, and how far."""
 
     question: Question
     plan: _Plan
-    metric: Metric
+    metric: SearchMetric
     how: How
     direction: Direction | None = None
     """Of a catalogue."""
@@ -131,7 +131,7 @@ class Asked:
     flip: bool = True
 
 
-def _identity(asked: Asked) -> dict[str, Any]:
+def _identity(asked: SearchScope) -> dict[str, Any]:
     """What everything that a search finds out is about."""
     request, place = asked.plan.base.request, asked.plan.base.interpreter
     return {
@@ -158,7 +158,7 @@ def _file_digest(scenario: str) -> str:
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
-def _title(asked: Asked) -> str:
+def _title(asked: SearchScope) -> str:
     """``gqa-transformer · layers=3 · h100``."""
     question, request = asked.question, asked.plan.base.request
     place = request.target.name if request.target else request.device
@@ -167,7 +167,7 @@ def _title(asked: Asked) -> str:
     return " · ".join(filter(None, [question.scenario, preset, params, place]))
 
 
-def _ends_of(asked: Asked, cured: Settings | None) -> list[Job]:
+def _ends_of(asked: SearchScope, cured: Settings | None) -> list[Job]:
     """The jobs whose comparison is shown: of two sides as they are; of a catalogue the base and its
     best set."""
     if asked.direction is None:
@@ -182,7 +182,7 @@ def _ends_of(asked: Asked, cured: Settings | None) -> list[Job]:
     ]
 
 
-def _compare_command(asked: Asked, a: Settings, b: Settings) -> str:
+def _compare_command(asked: SearchScope, a: Settings, b: Settings) -> str:
     """The command line that shows what the second settings do."""
     question, python = asked.question, asked.plan.base.request.variant.python
     words = ["perfcli", "compare", question.scenario]

@@ -10,9 +10,9 @@ from perfcli.errors import PerfcliError
 from perfcli.model import OptionValue, Variant
 from perfcli.options import listing
 from perfcli.options.backports import BACKPORTS
-from perfcli.options.catalogue import UNKNOWN, Catalogue, Entry
+from perfcli.options.catalogue import UNKNOWN, Catalogue, InductorOption
 from perfcli.options.listing import DefaultChange, Differences
-from perfcli.options.performance import Choice
+from perfcli.options.performance import InstalledKnob
 from perfcli.search.question import OptionChange, Subset
 
 Settings = Mapping[str, OptionValue]
@@ -71,12 +71,12 @@ def _default(catalogue: Catalogue, name: str) -> Any:
     return NOT_SET if entry is None or entry.value is UNKNOWN else entry.value
 
 
-def _rank(entry: Entry | None) -> int:
+def _rank(entry: InductorOption | None) -> int:
     """Documented options are blamed first."""
     return 0 if entry is None or entry.doc else 1
 
 
-def _of_catalogue(choices: Iterable[Choice], base: Variant) -> Space:
+def _of_catalogue(choices: Iterable[InstalledKnob], base: Variant) -> Space:
     """Every value worth trying on top of ``base``, but those that it has already. What an option
     does nothing without is set along with it."""
     own: dict[str, Any] = {**base.env, **base.options}

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from perfcli.bisect.answer import Ends
-from perfcli.bisect.exact import Limits, Tests, _ends, _run
+from perfcli.bisect.exact import SearchLimits, Tests, _ends, _run
 from perfcli.bisect.forge import Forge
 from perfcli.bisect.knowledge import _name_of, _pair_of
-from perfcli.bisect.metrics import Metric
+from perfcli.bisect.metrics import SearchMetric
 from perfcli.bisect.space import Settings
 from perfcli.console.notes import Notes, Reporter
 from perfcli.errors import CompileFailed, PerfcliError
@@ -120,7 +120,7 @@ class Stopwatch:
         return float(peak.peak_allocated_bytes)
 
 
-def _paired(metric: Metric, rounds: Sequence[Round]) -> _Paired:
+def _paired(metric: SearchMetric, rounds: Sequence[Round]) -> _Paired:
     """Raises PerfcliError where the rounds are too few for an interval."""
     from perfcli.stats import hierarchy, series
 
@@ -257,7 +257,7 @@ def _timed_ends(clock: Clock) -> Ends:
     )
 
 
-def _timed_culprits(clock: Clock, known: Ends, limits: Limits) -> Culprits:
+def _timed_culprits(clock: Clock, known: Ends, limits: SearchLimits) -> Culprits:
     """Between two ends, the bad one surely slower."""
     forge = clock.forge
     assert known.ratio is not None
@@ -280,7 +280,7 @@ def _timed_culprits(clock: Clock, known: Ends, limits: Limits) -> Culprits:
     return _run(find_culprits(forge.space.changes), tests, limits)
 
 
-def _timed_best(clock: Clock, direction: Direction, limits: Limits) -> Improvement:
+def _timed_best(clock: Clock, direction: Direction, limits: SearchLimits) -> Improvement:
     """The best or worst set of a catalogue, as a ratio to no change; what is not surely apart from
     it counts as no change."""
     forge = clock.forge

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from perfcli import units
-from perfcli.ci.files import Step, check_inside, filled, put, quoted
+from perfcli.ci.files import WrittenFile, check_inside, filled, put, quoted
 from perfcli.errors import PerfcliError
 
 PROJECT = Path("pyproject.toml")
@@ -33,10 +33,10 @@ scenario = {scenario}
 """
 
 
-def write(root: Path) -> Step:
+def write(root: Path) -> WrittenFile:
     """The configuration, where there is none; what is there is never touched."""
     if (root / OWN).exists():
-        return Step(f"kept   {OWN}")
+        return WrittenFile(f"kept   {OWN}")
     check_inside(root, OWN)  # a link that leads nowhere
     path = root / PROJECT
     if not path.exists():
@@ -47,11 +47,11 @@ def write(root: Path) -> Step:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise PerfcliError(f"can't read {PROJECT}: {error}") from error
     if "perfcli" in document.get("tool", {}):
-        return Step(f"kept   {PROJECT}, which has [tool.perfcli]")
+        return WrittenFile(f"kept   {PROJECT}, which has [tool.perfcli]")
     return _appended(root, path, old, document)
 
 
-def _appended(root: Path, path: Path, old: str, document: dict[str, object]) -> Step:
+def _appended(root: Path, path: Path, old: str, document: dict[str, object]) -> WrittenFile:
     """Behind all that is there, in its line ends; into a file of its own where TOML has no way to
     do that (``tool = { … }`` is closed)."""
     end = "\r\n" if "\r\n" in old else "\n"
@@ -69,7 +69,7 @@ def _appended(root: Path, path: Path, old: str, document: dict[str, object]) -> 
         path.write_bytes(new.encode("utf-8"))
     except OSError as error:
         raise PerfcliError(f"can't write {PROJECT}: {error.strerror or error}") from error
-    return Step(f"added  [tool.perfcli] to {PROJECT}", written=PROJECT)
+    return WrittenFile(f"added  [tool.perfcli] to {PROJECT}", written=PROJECT)
 
 
 def _text(root: Path) -> str:

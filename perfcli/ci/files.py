@@ -27,7 +27,7 @@ INCLUDE = "include:\n  - local: .gitlab/perfcli.yml\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class WrittenFile:
     """What was done to a file, in a line, and what is left to do, empty where nothing is."""
 
     line: str
@@ -75,7 +75,9 @@ def _main_branch(root: Path) -> str:
     return name if plain else "main"
 
 
-def write(root: Path, service: str, values: Mapping[str, str], force: bool) -> Iterator[Step]:
+def write(
+    root: Path, service: str, values: Mapping[str, str], force: bool
+) -> Iterator[WrittenFile]:
     if service == "github":
         yield put(root, GITHUB, filled("github.yml", values), force)
     elif service == "gitlab":
@@ -85,25 +87,27 @@ def write(root: Path, service: str, values: Mapping[str, str], force: bool) -> I
         yield _hook(root, filled("pre-commit.yml", values))
 
 
-def _included(root: Path) -> Step:
+def _included(root: Path) -> WrittenFile:
     """GitLab reads one file: made where there is none, never edited."""
     path = root / GITLAB_MAIN
     if not path.exists():
         return put(root, GITLAB_MAIN, INCLUDE, force=False)
     if str(GITLAB) in path.read_text(encoding="utf-8", errors="replace"):
-        return Step(f"kept   {GITLAB_MAIN}, which includes it")
-    return Step(f"kept   {GITLAB_MAIN}", f"add to {GITLAB_MAIN}:  include: [{{ local: {GITLAB} }}]")
+        return WrittenFile(f"kept   {GITLAB_MAIN}, which includes it")
+    return WrittenFile(
+        f"kept   {GITLAB_MAIN}", f"add to {GITLAB_MAIN}:  include: [{{ local: {GITLAB} }}]"
+    )
 
 
-def _hook(root: Path, text: str) -> Step:
+def _hook(root: Path, text: str) -> WrittenFile:
     install = "pre-commit install --hook-type pre-push"
     path = root / PRE_COMMIT
     if not path.exists():
         return replace(put(root, PRE_COMMIT, text, force=False), next=install)
     if "perfcli-gate" in path.read_text(encoding="utf-8", errors="replace"):
-        return Step(f"kept   {PRE_COMMIT}, which has the hook", install)
+        return WrittenFile(f"kept   {PRE_COMMIT}, which has the hook", install)
     hook = text.partition("repos:\n")[2].rstrip().replace("\n", "\n  ")
-    return Step(
+    return WrittenFile(
         f"kept   {PRE_COMMIT}", f"add to the repos of {PRE_COMMIT}:\n  {hook}\n  then {install}"
     )
 
@@ -130,7 +134,7 @@ def check_inside(root: Path, place: Path) -> None:
         raise PerfcliError(f"can't write {place}: a link leads out of the repository")
 
 
-def put(root: Path, place: Path, text: str, force: bool) -> Step:
+def put(root: Path, place: Path, text: str, force: bool) -> WrittenFile:
     """Write a file that is not there, or that may be overwritten."""
     path = root / place
     there = os.path.lexists(path)
@@ -138,20 +142,20 @@ def put(root: Path, place: Path, text: str, force: bool) -> Step:
         check_inside(root, place)
     if there and not force:
         same = path.is_file() and path.read_text(encoding="utf-8", errors="replace") == text
-        return Step(f"kept   {place}{' (the same)' if same else ''}")
+        return WrittenFile(f"kept   {place}{' (the same)' if same else ''}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise PerfcliError(f"can't write {place}: {error.strerror or error}") from error
-    return Step(f"wrote  {place}{' (again)' if there else ''}", written=place)
+    return WrittenFile(f"wrote  {place}{' (again)' if there else ''}", written=place)
 
 
 PLACE = Path("perfcli-gpu.toml")
 KEPT = ("name", "scenario", "preset")
 
 
-def write_gpu(root: Path, configuration: Path) -> Step:
+def write_gpu(root: Path, configuration: Path) -> WrittenFile:
     """Beside the configuration, which is there. Raises PerfcliError where that can't be read."""
     try:
         document = tomllib.loads((root / configuration).read_text(encoding="utf-8"))
@@ -161,7 +165,7 @@ def write_gpu(root: Path, configuration: Path) -> Step:
     checks = table.get("checks")
     found = [c for c in checks if isinstance(c, dict)] if isinstance(checks, list) else []
     if not found:
-        return Step(f"no     {PLACE}: {configuration} has no checks")
+        return WrittenFile(f"no     {PLACE}: {configuration} has no checks")
     text = "\n".join("\n".join(["[[checks]]", *_lines(check), ""]) for check in found)
     return put(root, PLACE, filled("gpu.toml", {"@CHECKS@\n": text}), force=False)
 

@@ -106,10 +106,10 @@ def bisect_config(
     from perfcli.console.notes import Notes
     from perfcli.workflow.obtain import How
     from perfcli.workflow.request import Question
-    from perfcli.workflow.setting import Asked
+    from perfcli.workflow.setting import MeasuringOptions
 
     question = Question(scenario, tuple(param or ()), preset, target, device, dynamic, jobs)
-    timing = Asked(measure_budget, threads, seed, allow_env=tuple(allow_env or ()))
+    timing = MeasuringOptions(measure_budget, threads, seed, allow_env=tuple(allow_env or ()))
     how = How(timeout=timeout, fake=fake)
     shown = Shown(json, quiet, report)
     return run.bisect(question, typed, timing, how, shown, Notes(quiet))

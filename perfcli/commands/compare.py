@@ -97,7 +97,7 @@ def compare(
     from perfcli.workflow import pair as _pairing
     from perfcli.workflow import timing as _measuring
     from perfcli.workflow.request import Question, Side
-    from perfcli.workflow.setting import Asked
+    from perfcli.workflow.setting import MeasuringOptions
 
     check_allowed(allow or ())
     wanted = documents.Wanted(markdown, html, junit, sarif, github, json)
@@ -105,7 +105,9 @@ def compare(
     notes = Notes(quiet)
     how = obtain.How(fresh, timeout, fake, tuple(toggle or ()))
     names = tuple(allow_env or ())
-    asked = Asked(budget, threads, seed, a_device, b_device, cuda_graph, flush_l2, names, no_time)
+    asked = MeasuringOptions(
+        budget, threads, seed, a_device, b_device, cuda_graph, flush_l2, names, no_time
+    )
     if with_kernel:
         given: dict[str, object] = {"RUN": head, "-b": b, "--toggle": toggle}
         given |= {"--b-python": b_python, "--allow": allow, "--try-fixes": try_fixes}

@@ -81,9 +81,9 @@ def kernels(
     on it spills.
     """
     from perfcli.workbench import run as _kernels_run
-    from perfcli.workbench.request import Asked
+    from perfcli.workbench.request import KernelsOptions
 
-    asked = Asked(
+    asked = KernelsOptions(
         targets=tuple(target or ()),
         params=tuple(param or ()),
         variant=variant,

@@ -16,14 +16,14 @@ from perfcli.console import output, table
 from perfcli.errors import PerfcliError
 
 if TYPE_CHECKING:
-    from perfcli.options.catalogue import Entry
-    from perfcli.options.performance import Choice, PerformanceKnob
+    from perfcli.options.catalogue import InductorOption
+    from perfcli.options.performance import InstalledKnob, PerformanceKnob
 
 HEADERS = ("option", "default", "try", "changes", "on", "since", "what it does")
 DEVICES = {"gpu": "GPU", "cpu": "CPU", "both": "both"}
 
 
-def _show(pattern: str, torch: str, entries: Iterable[Entry], json: Path | None) -> None:
+def _show(pattern: str, torch: str, entries: Iterable[InductorOption], json: Path | None) -> None:
     """Print the list, or all about one option, and what of the list a torch lacks whose version
     and options are given.
 
@@ -50,7 +50,7 @@ def _show(pattern: str, torch: str, entries: Iterable[Entry], json: Path | None)
     sys.stderr.write(_footer(torch, found, lacking))
 
 
-def search(choices: Iterable[Choice], pattern: str) -> list[Choice]:
+def search(choices: Iterable[InstalledKnob], pattern: str) -> list[InstalledKnob]:
     """Those whose name matches, else those whose sentence does.
 
     Raises:
@@ -72,7 +72,7 @@ def search(choices: Iterable[Choice], pattern: str) -> list[Choice]:
     return found
 
 
-def _rows(choices: Iterable[Choice]) -> list[tuple[str, ...]]:
+def _rows(choices: Iterable[InstalledKnob]) -> list[tuple[str, ...]]:
     """One line per option, in the list's order; ``*``: only with a device."""
     from perfcli.options.catalogue import default_text
 
@@ -95,7 +95,7 @@ def _values(found: Iterable[Any]) -> str:
     return ", ".join(map(units.setting, found))
 
 
-def _details(torch: str, choice: Choice) -> str:
+def _details(torch: str, choice: InstalledKnob) -> str:
     """Everything about one option."""
     from perfcli.options.catalogue import default_text
 
@@ -118,7 +118,7 @@ def _details(torch: str, choice: Choice) -> str:
     return text + "".join(f"  {name:9}{value}\n" for name, value in lines.items() if value)
 
 
-def _document(choice: Choice) -> dict[str, Any]:
+def _document(choice: InstalledKnob) -> dict[str, Any]:
     """One option for a JSON file; values of this torch's default are left out of ``values``."""
     from dataclasses import asdict
 
@@ -129,7 +129,7 @@ def _document(choice: Choice) -> dict[str, Any]:
     return {**asdict(choice.knob), "values": choice.values, **known, "note": entry["note"]}
 
 
-def _footer(torch: str, found: Sequence[Choice], lacking: Sequence[PerformanceKnob]) -> str:
+def _footer(torch: str, found: Sequence[InstalledKnob], lacking: Sequence[PerformanceKnob]) -> str:
     """What the table does not say."""
     text = f"{len(found)} options"
     if any(choice.knob.needs_device for choice in found):
@@ -180,7 +180,7 @@ def knobs(
     return 0
 
 
-def _options(python: str | None) -> tuple[str, list[Entry]]:
+def _options(python: str | None) -> tuple[str, list[InductorOption]]:
     """The torch that is asked, and its options; without torch those of the newest known release."""
     from perfcli.options import listing
 

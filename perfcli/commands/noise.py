@@ -13,7 +13,7 @@ from perfcli.errors import Interrupted, PerfcliError
 
 if TYPE_CHECKING:
     from perfcli.machine.noise_floors import StoredFloor
-    from perfcli.noise.pairs import Series
+    from perfcli.noise.pairs import PairSeries
 
 PAIRS = 3
 
@@ -61,7 +61,7 @@ def noise(
     from perfcli.console import output
     from perfcli.console.notes import Notes
     from perfcli.noise import view
-    from perfcli.noise.pairs import Series
+    from perfcli.noise.pairs import PairSeries
     from perfcli.workflow import setting as options
     from perfcli.workflow.obtain import How, workshop
     from perfcli.workflow.request import Question, Side, make_jobs
@@ -93,7 +93,7 @@ def noise(
     output.check_writable(json)
     question = Question(scenario, tuple(param or ()), preset, None, _device(device))
     how = How(timeout=timeout, fake=fake)
-    setting = options.settle(question, options.Asked(budget, threads, seed), how)
+    setting = options.settle(question, options.MeasuringOptions(budget, threads, seed), how)
     if setting is None:
         raise PerfcliError("nothing can be measured here")
     question = replace(question, threads=setting.threads)
@@ -102,7 +102,7 @@ def noise(
     if reason := options.why_not([job], setting):
         raise PerfcliError(f"nothing can be measured: {reason}")
     planted, notes = (slow_head or 0.0) / 100, Notes(quiet)
-    done = Series(job, setting, pairs or PAIRS, planted, how, notes, preset)
+    done = PairSeries(job, setting, pairs or PAIRS, planted, how, notes, preset)
     return _measure(done, json, quiet)
 
 
@@ -115,7 +115,7 @@ def _device(typed: str | None) -> str:
     return typed or ("cuda" if targets.has_gpu() else "cpu")
 
 
-def _measure(done: Series, json: Path | None, quiet: bool) -> int:
+def _measure(done: PairSeries, json: Path | None, quiet: bool) -> int:
     """Raises Interrupted, and what the workers raise, after the report on what is there."""
     from perfcli.noise import pairs as _noise
     from perfcli.noise import view
@@ -137,12 +137,12 @@ def _measure(done: Series, json: Path | None, quiet: bool) -> int:
     return _noise.exit_code(done.found) if done.planted else 0
 
 
-def _unfinished(done: Series) -> str:
+def _unfinished(done: PairSeries) -> str:
     whole = sum(measured.stopped != "interrupted" for measured in done.found)
     return f"interrupted after {whole} of {done.pairs} pairs; no floor is stored"
 
 
-def _keep(done: Series, kept: StoredFloor | None) -> str:
+def _keep(done: PairSeries, kept: StoredFloor | None) -> str:
     """Where the floor is stored; empty where it is not."""
     from perfcli.machine import noise_floors as floors
 
@@ -152,7 +152,7 @@ def _keep(done: Series, kept: StoredFloor | None) -> str:
 
 
 def _report(
-    done: Series, kept: StoredFloor | None, path: str, json: Path | None, quiet: bool
+    done: PairSeries, kept: StoredFloor | None, path: str, json: Path | None, quiet: bool
 ) -> None:
     from rich.text import Text
 

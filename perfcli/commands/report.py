@@ -105,9 +105,9 @@ def _alone(reference: str) -> Pairing:
 def _pairing_of(base: str, head: str, allow: Sequence[str], no_time: bool, notes: Notes) -> Pairing:
     from perfcli.workflow import pair as _pair
     from perfcli.workflow import pair as _pairing
-    from perfcli.workflow.setting import Asked
+    from perfcli.workflow.setting import MeasuringOptions
 
-    pair = _pair.of_stored(base, head, Asked(no_time=no_time), allow, notes)
+    pair = _pair.of_stored(base, head, MeasuringOptions(no_time=no_time), allow, notes)
     comparison, broken = _pair.judged(pair.comparison)
     return _pairing.Pairing(pair.base, pair.head, comparison, fault=str(broken or ""))
 

@@ -31,7 +31,7 @@ from perfcli.model.kernel_work import (
     Operand,
     OutputError,
     PlannedCase,
-    Timed,
+    TimedContender,
 )
 
 COPY_BANDWIDTH = 4e12
@@ -116,9 +116,9 @@ class FakeKernels:
         launches = {c.name: print for c in ask.contenders if c.name != missing}
         seconds, _ = time_rounds(launches, clock, ask.rounds, ask.budget_seconds, request.seed)
         timed = tuple(
-            Timed(c.name, error=f"{c.name} is not installed")
+            TimedContender(c.name, error=f"{c.name} is not installed")
             if c.name == missing
-            else Timed(c.name, seconds[c.name], largest_error=0.001, ready_seconds=0.5)
+            else TimedContender(c.name, seconds[c.name], largest_error=0.001, ready_seconds=0.5)
             for c in ask.contenders
         )
         machine = Machine("NVIDIA H200", "2.13.0", "3.7.1")

@@ -15,7 +15,7 @@ from perfcli.errors import Interrupted, NotComparable, PerfcliError
 from perfcli.gate import compiled
 from perfcli.gate.baseline import committed, facts
 from perfcli.gate.baseline import file as renewing
-from perfcli.gate.baseline.entry import Entry
+from perfcli.gate.baseline.entry import BaselineEntry
 from perfcli.gate.checks import Check
 from perfcli.gate.order import Against, Compared, NoBase, Order
 from perfcli.gate.revision import Revision, _looking_in, _running_in
@@ -25,7 +25,7 @@ from perfcli.workflow import obtain as _obtain
 from perfcli.workflow import timing as _measuring
 from perfcli.workflow.obtain import Obtained
 from perfcli.workflow.request import Job, Question, Side
-from perfcli.workflow.setting import Asked, Setting, settle
+from perfcli.workflow.setting import MeasuringOptions, Setting, settle
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,9 @@ def _setting(question: Question, order: Order) -> Setting | None:
     """How to measure, None where a check is for a target: the budget is the configuration's."""
     if question.target:
         return None
-    setting = settle(question, Asked(allow_env=order.allow_env, no_time=order.no_time), order.how)
+    setting = settle(
+        question, MeasuringOptions(allow_env=order.allow_env, no_time=order.no_time), order.how
+    )
     budget = order.config.budget
     return setting if setting is None or budget is None else replace(setting, budget=budget)
 
@@ -171,7 +173,7 @@ def _with_baseline(order: Order) -> Compared:
     return compared
 
 
-def _target(entry: Entry, head: Run) -> tuple[str, ...]:
+def _target(entry: BaselineEntry, head: Run) -> tuple[str, ...]:
     """What was allowed to differ is said: the base was given the head's target."""
     target = facts.described_target(head)
     return () if entry.target == target else (f"target {entry.target} → {target}",)

@@ -12,14 +12,14 @@ from perfcli.diagnosis import rules
 from perfcli.gate import allowances, excepting
 from perfcli.gate.baseline import file
 from perfcli.gate.config import Config
-from perfcli.gate.order import Checked, Order
+from perfcli.gate.order import CheckResult, Order
 from perfcli.model import GRAVEST_FIRST, Allowance, Judged, Judgement, Passing
 
 _GRAVEST_CODES = (2, 4, 1, 3, 0)
 """What was not judged comes before what failed: it may hide anything."""
 
 
-def judgement(done: Sequence[Checked], order: Order, command: str, root: Path) -> Judgement:
+def judgement(done: Sequence[CheckResult], order: Order, command: str, root: Path) -> Judgement:
     """All checks together: as bad as the worst of them."""
     codes = [each.exit_code for each in done]
     outcomes = [each.judged.outcome for each in done]
@@ -55,7 +55,7 @@ def _reason(outcomes: Sequence[Passing]) -> str:
     return f"{checks}: {', '.join(parts)}"
 
 
-def _warnings(done: Sequence[Checked], order: Order) -> Iterator[str]:
+def _warnings(done: Sequence[CheckResult], order: Order) -> Iterator[str]:
     config = order.config
     used = {allowance for each in done for allowance in each.used}
     if all(each.judged.outcome != "fault" for each in done) and len(done) == len(config.checks):
@@ -69,7 +69,7 @@ def _warnings(done: Sequence[Checked], order: Order) -> Iterator[str]:
         yield from _of_check(each.judged, order)
 
 
-def _exceeded(done: Sequence[Checked], config: Config) -> dict[Allowance, float]:
+def _exceeded(done: Sequence[CheckResult], config: Config) -> dict[Allowance, float]:
     """Exceptions that would cover something if it were less, and by which value."""
     values = (
         (allowance, excepting.exceeded(each.judged.comparison, allowance))
@@ -88,7 +88,7 @@ def _broken(check: Judged) -> set[str]:
     return codes | {each.limit.metric for each in check.limits if each.state == "broken"}
 
 
-def _patterns_of_none(done: Sequence[Checked], config: Config) -> Iterator[str]:
+def _patterns_of_none(done: Sequence[CheckResult], config: Config) -> Iterator[str]:
     """A line for each pattern of limits that means no kernel of the checks it is for."""
     judged = {each.judged.name: each.judged for each in done}
     patterns: dict[str, list[Judged]] = {}
@@ -131,7 +131,7 @@ def _of_check(check: Judged, order: Order) -> Iterator[str]:
         )
 
 
-def say_where_to_look(done: Sequence[Checked], notes: Notes) -> None:
+def say_where_to_look(done: Sequence[CheckResult], notes: Notes) -> None:
     """On stderr: ids of runs differ from run to run."""
     for each in done:
         if each.judged.outcome in ("fail", "unsure") and each.head is not None:

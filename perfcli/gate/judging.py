@@ -43,7 +43,7 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class Ruling:
     """What became of it."""
 
     comparison: Comparison
@@ -61,7 +61,7 @@ class Result:
         return also | {allowance for allowance in found if allowance is not None}
 
 
-def judged(comparison: Comparison, policy: Policy) -> Result:
+def judged(comparison: Comparison, policy: Policy) -> Ruling:
     """A broken limit, a grave finding that came with the head and wrong results fail. It is unsure
     where there is none of these, but a limit can't be told, or something else keeps the two runs
     from being called no worse."""
@@ -81,7 +81,7 @@ def judged(comparison: Comparison, policy: Policy) -> Result:
         limits = tuple(_weighed(comparison, each) for each in limits)
     findings = tuple(_findings(comparison, policy))
     doubt = policy.fail_on is not None
-    return _concluded(Result(comparison, limits, findings, warnings_doubt=doubt))
+    return _concluded(Ruling(comparison, limits, findings, warnings_doubt=doubt))
 
 
 def _weighed(comparison: Comparison, result: LimitResult) -> LimitResult:
@@ -96,7 +96,7 @@ def _weighed(comparison: Comparison, result: LimitResult) -> LimitResult:
     return replace(result, state="unknown", text=text)
 
 
-def _concluded(result: Result) -> Result:
+def _concluded(result: Ruling) -> Ruling:
     """With the outcome that follows, and its reason in one sentence."""
     comparison = result.comparison
     if broken := list(_broken(result)):
@@ -110,7 +110,7 @@ def _concluded(result: Result) -> Result:
     return replace(result, outcome="pass", reason=reason)
 
 
-def _broken(result: Result) -> Iterator[str]:
+def _broken(result: Ruling) -> Iterator[str]:
     comparison = result.comparison
     if comparison.wrong is not None and comparison.wrong.side == "head":
         yield comparison.wrong.what
@@ -162,7 +162,7 @@ def _numbers(comparison: Comparison) -> str:
 # --- doubts ----------------------------------------------------------------------------------
 
 
-def _doubt(result: Result) -> str:
+def _doubt(result: Ruling) -> str:
     """Why it can't be told whether anything got worse; empty where it can."""
     comparison = result.comparison
     unknown = next((each for each in result.limits if each.state == "unknown"), None)
@@ -183,12 +183,12 @@ def _doubt(result: Result) -> str:
     return ""
 
 
-def _slower(result: Result) -> LimitResult | None:
+def _slower(result: Ruling) -> LimitResult | None:
     """The limit on time that is broken."""
     return next((r for r in result.limits if r.limit.metric == TIME and r.state == "broken"), None)
 
 
-def _confirmed(first: Result, second: Result) -> Result:
+def _confirmed(first: Ruling, second: Ruling) -> Ruling:
     """What follows of two measurements of which the first one was slower than it may be."""
     before, after = _slower(first), _slower(second)
     if before is None:

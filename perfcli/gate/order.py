@@ -60,7 +60,7 @@ Compared: TypeAlias = Callable[[Check, Order], Against]
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckResult:
     """A check's judgement, what it exits with alone, and the run that was looked at."""
 
     judged: Judged

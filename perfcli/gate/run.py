@@ -13,10 +13,10 @@ from perfcli.gate import judging as confirming
 from perfcli.gate.baseline.committed import TOOLS
 from perfcli.gate.checks import Check
 from perfcli.gate.config import Config
-from perfcli.gate.judging import Policy, Result, judged
-from perfcli.gate.order import Against, Checked, Compared, NoBase, NotesOf, Order
+from perfcli.gate.judging import Policy, Ruling, judged
+from perfcli.gate.order import Against, CheckResult, Compared, NoBase, NotesOf, Order
 from perfcli.model import Judged, Passing
-from perfcli.workflow.obtain import Texts
+from perfcli.workflow.obtain import StoredTexts
 
 
 def check_aspects(allow: Sequence[str]) -> None:
@@ -24,7 +24,7 @@ def check_aspects(allow: Sequence[str]) -> None:
     check_allowed(allow, (*ASPECTS, *TOOLS))
 
 
-def checked(checks: Sequence[Check], compared: Compared, order: Order) -> Iterator[Checked]:
+def checked(checks: Sequence[Check], compared: Compared, order: Order) -> Iterator[CheckResult]:
     notes = order.notes
     for check in checks:
         order = replace(order, notes=NotesOf(check.name, notes))
@@ -33,7 +33,7 @@ def checked(checks: Sequence[Check], compared: Compared, order: Order) -> Iterat
         except Interrupted:
             raise
         except NoBase as error:
-            yield Checked(Judged(check.name, "pass", str(error)), 0)
+            yield CheckResult(Judged(check.name, "pass", str(error)), 0)
         except PerfcliError as error:
             show_traceback()
             if error.detail.strip():
@@ -46,12 +46,12 @@ def checked(checks: Sequence[Check], compared: Compared, order: Order) -> Iterat
             yield _fault(check, unexpected(error), PerfcliError.exit_code)
 
 
-def _fault(check: Check, message: str, exit_code: int) -> Checked:
+def _fault(check: Check, message: str, exit_code: int) -> CheckResult:
     text = " ".join(message.split())
-    return Checked(Judged(check.name, "fault", text, fault=text), exit_code)
+    return CheckResult(Judged(check.name, "fault", text, fault=text), exit_code)
 
 
-def _judged(check: Check, against: Against, order: Order) -> Checked:
+def _judged(check: Check, against: Against, order: Order) -> CheckResult:
     found = _result(check, against, order)
     runs = [run for run in (against.base, against.head) if run is not None]
     result = Judged(
@@ -62,12 +62,14 @@ def _judged(check: Check, against: Against, order: Order) -> Checked:
         limits=found.limits,
         findings=found.findings,
         provenance=against.provenance,
-        texts=Texts(*runs),
+        texts=StoredTexts(*runs),
     )
-    return Checked(result, _code(found.outcome, order.config), against.head, frozenset(found.used))
+    return CheckResult(
+        result, _code(found.outcome, order.config), against.head, frozenset(found.used)
+    )
 
 
-def _result(check: Check, against: Against, order: Order) -> Result:
+def _result(check: Check, against: Against, order: Order) -> Ruling:
     """A slower step is measured once more before it counts."""
     config = order.config
     in_force = allowances._in_force(config.allowances, order.today)

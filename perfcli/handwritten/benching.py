@@ -14,7 +14,7 @@ from perfcli.handwritten import describing
 from perfcli.handwritten.comparing import compare_outputs
 from perfcli.handwritten.contenders import COPY, Launch, Workbench, launch_of
 from perfcli.model import KernelFamily, Machine
-from perfcli.model.kernel_work import BenchAsk, Benched, BenchRequest, OutputError, Timed
+from perfcli.model.kernel_work import BenchAsk, Benched, BenchRequest, OutputError, TimedContender
 
 
 class _Clock(Protocol):
@@ -83,7 +83,7 @@ class _Bench:
         tensors = self._code.inputs(ask.problem, self._device, self._seed)
         bench = Workbench(ask.problem, self._code, tensors, self._device)
         ready: dict[str, Launch] = {}
-        found: dict[str, Timed] = {}
+        found: dict[str, TimedContender] = {}
         reference = _tried(lambda: self._code.reference(ask.problem, tensors))
         for contender in ask.contenders:
             told(contender.name)
@@ -97,11 +97,13 @@ class _Bench:
             except Exception as error:
                 # Ours and not others': a missing peer or a refused plan is told in its own words.
                 why = str(error) if isinstance(error, PerfcliError) else _first_line(error)
-                found[contender.name] = Timed(contender.name, error=why)
+                found[contender.name] = TimedContender(contender.name, error=why)
                 if not self._usable():
                     return self._benched(ask, found, lost=True)
                 continue
-            timed = Timed(contender.name, ready_seconds=round(time.monotonic() - started, 3))
+            timed = TimedContender(
+                contender.name, ready_seconds=round(time.monotonic() - started, 3)
+            )
             if contender.name != COPY:
                 timed = self._judged(timed, ask, outputs, reference)
             ready[contender.name], found[contender.name] = launch, timed
@@ -117,7 +119,9 @@ class _Bench:
             found[name] = replace(found[name], error=why)
         return self._benched(ask, found, lost=bool(errors) and not self._usable())
 
-    def _judged(self, timed: Timed, ask: BenchAsk, outputs: Any, reference: Any) -> Timed:
+    def _judged(
+        self, timed: TimedContender, ask: BenchAsk, outputs: Any, reference: Any
+    ) -> TimedContender:
         """With the largest difference from the reference, where that is known."""
         if not reference:
             return timed
@@ -132,7 +136,9 @@ class _Bench:
         wrong = "" if worst.is_right else _told_outside(worst.name, worst)
         return replace(timed, largest_error=worst.error, wrong=wrong)
 
-    def _benched(self, ask: BenchAsk, found: Mapping[str, Timed], *, lost: bool) -> Benched:
+    def _benched(
+        self, ask: BenchAsk, found: Mapping[str, TimedContender], *, lost: bool
+    ) -> Benched:
         rounds = max((len(timed.seconds) for timed in found.values()), default=0)
         timed = tuple(found.values())
         return Benched(ask.problem, ask.moved_bytes, timed, self._machine, rounds, lost)

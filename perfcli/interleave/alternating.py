@@ -8,7 +8,7 @@ import time
 from dataclasses import replace
 
 from perfcli.errors import OutOfMemory
-from perfcli.interleave.pair import SIDES, Clock, Enough, Measured, Race, Ready, Sink, Told
+from perfcli.interleave.pair import SIDES, Clock, Enough, MeasuredPair, Race, Ready, Sink, Told
 from perfcli.interleave.plan import BUDGET_SPENT, Plan, ask_for
 from perfcli.model import Prepared, Round, RoundKind, SideName, Turn
 from perfcli.worker.roles import StartWorker
@@ -26,7 +26,7 @@ def measure(
     told: Told = lambda side, phase: None,
     ready: Ready = lambda base, head: None,
     clock: Clock = time.monotonic,
-) -> Measured:
+) -> MeasuredPair:
     """A race of two workers; where one of them runs out of memory beside the other, both are
     closed and the sides alternate. Raises as ``Race.run``; OutOfMemory where a side has not enough
     memory though it is alone."""
@@ -53,10 +53,10 @@ class _Alternation:
         told: Told = lambda side, phase: None,
         ready: Ready = lambda base, head: None,
         clock: Clock = time.monotonic,
-        measured: Measured | None = None,
+        measured: MeasuredPair | None = None,
     ) -> None:
         self.plan = plan
-        self.measured = measured or Measured()
+        self.measured = measured or MeasuredPair()
         self.measured.method = METHOD
         self._start = start
         self._enough = enough
@@ -67,7 +67,7 @@ class _Alternation:
         self._order = random.Random(plan.seed)
         self._began = clock()
 
-    def run(self) -> Measured:
+    def run(self) -> MeasuredPair:
         """Until it is enough, the budget is spent (starting processes counts), or somebody
         interrupts. At least one round is measured."""
         process = max((p.process for p in self.measured.prepared), default=-1) + 1

@@ -48,7 +48,7 @@ class Sink(Protocol):
 
 
 @dataclass(slots=True)
-class Measured:
+class MeasuredPair:
     """What came of it."""
 
     prepared: list[Prepared] = field(default_factory=list)
@@ -72,7 +72,7 @@ class Race:
         clock: Clock = time.monotonic,
     ) -> None:
         self.plan = plan
-        self.measured = Measured()
+        self.measured = MeasuredPair()
         self._start = start
         self._enough = enough
         self._sink = sink
@@ -85,7 +85,7 @@ class Race:
         self._relayout_at = 0.0
         self._step_seconds = 0.0
 
-    def run(self) -> Measured:
+    def run(self) -> MeasuredPair:
         """Measures until it is enough, the budget is spent, or somebody interrupts.
 
         Raises what a worker raises while it gets ready (``ready`` may raise as well), and

@@ -27,7 +27,7 @@ FORMAT = 1
 KIND = "noise"
 
 
-class Pair(msgspec.Struct, frozen=True):
+class FloorPair(msgspec.Struct, frozen=True):
     """One fresh pair of identical variants: head over base, with its 95 % interval."""
 
     ratio: float | None
@@ -45,7 +45,7 @@ class StoredFloor(msgspec.Struct, frozen=True):
     scenario: str
     params: Mapping[str, Scalar]
     variant: str
-    pairs: tuple[Pair, ...]
+    pairs: tuple[FloorPair, ...]
     confidence: float
     budget_seconds: float
     created: str

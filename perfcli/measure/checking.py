@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from perfcli.measure import judging, references, room
-from perfcli.measure.judging import Distance, Limits
+from perfcli.measure.judging import Distance, ErrorLimits
 from perfcli.measure.references import Runs
 from perfcli.measure.results import Results
 from perfcli.measure.snapshot import Snapshot, named_leaves
@@ -124,7 +124,7 @@ def _beyond(d: Distance, allowed: float) -> bool:
 
 
 def _by_key(
-    found: Results | None, exact: Results | None, limits: Limits
+    found: Results | None, exact: Results | None, limits: ErrorLimits
 ) -> dict[tuple[str, str], Distance]:
     if found is None or exact is None:
         return {}

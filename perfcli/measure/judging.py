@@ -74,7 +74,7 @@ exactly on paper, as of a bias before a norm, are nothing but rounding."""
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ErrorLimits:
     output: float
     """Part of the reference's largest value."""
     gradient: float
@@ -132,7 +132,7 @@ def _part(ratio: float) -> str:
     return f"{ratio * 100:.0f} %" if ratio >= 0.1 else f"{ratio * 100:.2g} %"
 
 
-def distances(found: Results, expected: Results, limits: Limits) -> tuple[Distance, ...]:
+def distances(found: Results, expected: Results, limits: ErrorLimits) -> tuple[Distance, ...]:
     """Of all that is expected: outputs, gradients, and what was changed in place."""
     return (
         *_outputs(found.outputs, expected.outputs, limits),
@@ -157,7 +157,7 @@ def new_nan(found: Results, expected: Results) -> Iterator[Distance]:
 
 
 def _outputs(
-    found: Mapping[str, Any], expected: Mapping[str, Any], limits: Limits
+    found: Mapping[str, Any], expected: Mapping[str, Any], limits: ErrorLimits
 ) -> Iterator[Distance]:
     for name in expected.keys() - found.keys():
         yield Distance(name, "output", 0.0, 0.0, problem="is missing, or no tensor")
@@ -166,7 +166,7 @@ def _outputs(
     yield from _values("output", found, expected, limits)
 
 
-def _changed(found: Results, expected: Results, limits: Limits) -> Iterator[Distance]:
+def _changed(found: Results, expected: Results, limits: ErrorLimits) -> Iterator[Distance]:
     """What one side left as it was counts as it was."""
     names = (found.changed.keys() | expected.changed.keys()) & expected.before.keys()
     ours = {name: found.changed.get(name, found.before[name]) for name in names}
@@ -175,7 +175,7 @@ def _changed(found: Results, expected: Results, limits: Limits) -> Iterator[Dist
 
 
 def _values(
-    what: What, found: Mapping[str, Any], expected: Mapping[str, Any], limits: Limits
+    what: What, found: Mapping[str, Any], expected: Mapping[str, Any], limits: ErrorLimits
 ) -> Iterator[Distance]:
     for name, theirs in expected.items():
         if name not in found:
@@ -187,7 +187,7 @@ def _values(
             yield _distance(what, name, difference.between(found[name], theirs), theirs, limits)
 
 
-def _distance(what: What, name: str, d: Difference, theirs: Any, limits: Limits) -> Distance:
+def _distance(what: What, name: str, d: Difference, theirs: Any, limits: ErrorLimits) -> Distance:
     if difference.kind(theirs) in ("integer", "bool"):
         # One of a few may follow from rounding, whatever its share is.
         limit = max(limits.integer, 1 / max(1, d.count)) if limits.integer else 0.0
@@ -196,7 +196,7 @@ def _distance(what: What, name: str, d: Difference, theirs: Any, limits: Limits)
 
 
 def _gradients(
-    found: Mapping[str, Any], expected: Mapping[str, Any], limits: Limits
+    found: Mapping[str, Any], expected: Mapping[str, Any], limits: ErrorLimits
 ) -> Iterator[Distance]:
     measured: dict[str, Difference] = {}
     for name, theirs in expected.items():

@@ -10,7 +10,7 @@ from typing import Any
 
 from perfcli.measure import judging, results, room
 from perfcli.measure import judging as tolerances
-from perfcli.measure.judging import Limits
+from perfcli.measure.judging import ErrorLimits
 from perfcli.measure.results import Results
 from perfcli.measure.snapshot import Snapshot
 from perfcli.measure.step import Step
@@ -77,10 +77,10 @@ class Runs:
         """Eagerly once more, to see whether it repeats itself."""
         return self._tried(EAGER, 0, lambda: self._run(self._workload.call, self._workload))
 
-    def limits(self, compiled: Results) -> Limits:
+    def limits(self, compiled: Results) -> ErrorLimits:
         built = self._step.built
         dtypes = tolerances.dtypes_at_work(built, compiled.outputs.values())
-        return Limits(
+        return ErrorLimits(
             tolerances.of_outputs(built.scenario.tolerance, dtypes),
             tolerances.tolerance(tolerances.GRADIENTS, dtypes),
             judging.integer_limit(bool(dtypes)),

@@ -159,7 +159,7 @@ class BenchAsk:
 
 
 @dataclass(frozen=True, slots=True)
-class Timed:
+class TimedContender:
     """One contender, as it was timed; seconds in the order of the rounds."""
 
     name: str
@@ -180,7 +180,7 @@ class Benched:
 
     problem: Problem
     moved_bytes: int
-    timed: tuple[Timed, ...]
+    timed: tuple[TimedContender, ...]
     machine: Machine
     rounds: int = 0
     device_lost: bool = False

@@ -25,7 +25,7 @@ from perfcli.workflow.setting import Setting
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class NoisePair:
     """One fresh pair of workers."""
 
     seed: int
@@ -39,7 +39,7 @@ class Measured:
 
 
 @dataclass(slots=True)
-class Series:
+class PairSeries:
     """All pairs that were asked for, one after the other."""
 
     job: Job
@@ -50,7 +50,7 @@ class Series:
     notes: Notes
     preset: str | None = None
     """As typed: the request has its parameters only."""
-    found: list[Measured] = field(default_factory=list)
+    found: list[NoisePair] = field(default_factory=list)
     machine: Machine | None = None
     floor: Floor | None = None
     """What decided the last pair's verdict."""
@@ -94,7 +94,7 @@ class Series:
         seconds = series.seconds_spent(done.rounds)
         change = verdict.of_step(steps, seconds, self.floor)
         notes = tuple(done.notes)
-        self.found.append(Measured(plan.seed, change, done.stopped, seconds, begun.id, notes))
+        self.found.append(NoisePair(plan.seed, change, done.stopped, seconds, begun.id, notes))
 
     def _ready(self, base: Prepared, head: Prepared) -> None:
         """Raises NotComparable."""
@@ -120,7 +120,7 @@ def _planted(plan: Plan, share: float) -> Plan:
     return replace(plan, base=base, head=head, kernels=False)
 
 
-def stored_floor(done: Series) -> noise_floors.StoredFloor | None:
+def stored_floor(done: PairSeries) -> noise_floors.StoredFloor | None:
     """What all pairs prove together; None where they are too few."""
     ratios = [m.change.ratio for m in done.found if m.change.ratio is not None]
     relative = prediction.bound(ratios)
@@ -145,13 +145,13 @@ def stored_floor(done: Series) -> noise_floors.StoredFloor | None:
     )
 
 
-def _plain(measured: Measured) -> noise_floors.Pair:
+def _plain(measured: NoisePair) -> noise_floors.FloorPair:
     """What is kept of a pair."""
     c = measured.change
-    return noise_floors.Pair(c.ratio, c.low, c.high, c.verdict, c.rounds, measured.seed)
+    return noise_floors.FloorPair(c.ratio, c.low, c.high, c.verdict, c.rounds, measured.seed)
 
 
-def exit_code(found: Sequence[Measured]) -> int:
+def exit_code(found: Sequence[NoisePair]) -> int:
     """As ``compare`` of a planted change: 1 where every pair is SLOWER, 3 where the others are
     UNSURE, 0 where one missed it."""
     verdicts = {measured.change.verdict for measured in found}

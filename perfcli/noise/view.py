@@ -14,7 +14,7 @@ from perfcli.console.table import plain
 from perfcli.errors import PerfcliError
 from perfcli.machine import noise_floors
 from perfcli.model import TimeChange
-from perfcli.noise.pairs import Measured, Series
+from perfcli.noise.pairs import NoisePair, PairSeries
 from perfcli.stats import floor as floors
 from perfcli.stats import floor as prediction
 
@@ -22,7 +22,7 @@ PAIR_HEADERS = ("pair", "base", "head", "head/base", "95 % interval", "rounds", 
 FLOOR_HEADERS = ("floor", "scenario", "pairs", "measured", "host", "class")
 
 
-def lines(done: Series, kept: noise_floors.StoredFloor | None, path: str) -> list[str]:
+def lines(done: PairSeries, kept: noise_floors.StoredFloor | None, path: str) -> list[str]:
     """The whole report; its last line is the result."""
     return [
         _title(done),
@@ -35,7 +35,7 @@ def lines(done: Series, kept: noise_floors.StoredFloor | None, path: str) -> lis
     ]
 
 
-def _title(done: Series) -> str:
+def _title(done: PairSeries) -> str:
     """``softmax · cpu · rows=128 · default · 1 thread``."""
     request, threads = done.job.request, done.setting.threads
     params = " ".join(f"{name}={units.setting(value)}" for name, value in request.params.items())
@@ -45,7 +45,7 @@ def _title(done: Series) -> str:
     return units.printable(" · ".join(part for part in parts if part))
 
 
-def _rows(found: Sequence[Measured]) -> list[tuple[str, ...]]:
+def _rows(found: Sequence[NoisePair]) -> list[tuple[str, ...]]:
     return [
         (
             str(number),
@@ -72,7 +72,7 @@ def _interval(change: TimeChange) -> str:
     return f"{_change(change.low)} to {_change(change.high)}"
 
 
-def _remarks(found: Sequence[Measured]) -> Iterator[str]:
+def _remarks(found: Sequence[NoisePair]) -> Iterator[str]:
     """Why a verdict is unsure, and what measuring had to say."""
     for number, measured in enumerate(found, 1):
         if measured.change.why:
@@ -80,7 +80,7 @@ def _remarks(found: Sequence[Measured]) -> Iterator[str]:
         yield from (units.printable(f"pair {number}: {note}") for note in measured.notes)
 
 
-def _lesson(done: Series, kept: noise_floors.StoredFloor | None) -> Iterator[str]:
+def _lesson(done: PairSeries, kept: noise_floors.StoredFloor | None) -> Iterator[str]:
     """What all pairs say together."""
     if done.planted:
         estimated = ", ".join(_change(m.change.ratio) for m in done.found)
@@ -100,7 +100,7 @@ def _lesson(done: Series, kept: noise_floors.StoredFloor | None) -> Iterator[str
         )
 
 
-def doubt(done: Series, kept: noise_floors.StoredFloor) -> str:
+def doubt(done: PairSeries, kept: noise_floors.StoredFloor) -> str:
     """Why a stored floor may be higher than the machine's noise; empty where no pair is unsure."""
     unsure = sum(pair.verdict == "unsure" for pair in kept.pairs)
     if not unsure:
@@ -117,7 +117,7 @@ def doubt(done: Series, kept: noise_floors.StoredFloor) -> str:
 # --- JSON --------------------------------------------------------------------------------------
 
 
-def document(done: Series, kept: noise_floors.StoredFloor | None, path: str) -> dict[str, Any]:
+def document(done: PairSeries, kept: noise_floors.StoredFloor | None, path: str) -> dict[str, Any]:
     """``pairs`` are those that were measured; ``planted`` and ``floor`` are relative (0.03)."""
     request = done.job.request
     return {
@@ -140,7 +140,7 @@ def document(done: Series, kept: noise_floors.StoredFloor | None, path: str) -> 
     }
 
 
-def _plain(measured: Measured) -> dict[str, Any]:
+def _plain(measured: NoisePair) -> dict[str, Any]:
     change = asdict(measured.change)
     rest = asdict(measured)
     del rest["change"]

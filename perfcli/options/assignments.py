@@ -16,11 +16,16 @@ from typing import Any
 from perfcli.errors import PerfcliError
 from perfcli.model import OptionValue, Variant
 from perfcli.options import backports, releases, types
-from perfcli.options.catalogue import UNKNOWN, Catalogue, Entry, default_text, load_catalogue
+from perfcli.options.catalogue import (
+    UNKNOWN,
+    Catalogue,
+    InductorOption,
+    default_text,
+    load_catalogue,
+)
 
 __all__ = [
     "Catalogue",
-    "Entry",
     "find",
     "load_catalogue",
     "make_variant",
@@ -75,7 +80,7 @@ def _short(name: str) -> str:
     return name
 
 
-def find(catalogue: Catalogue, name: str) -> Entry:
+def find(catalogue: Catalogue, name: str) -> InductorOption:
     """The option called ``name``.
 
     Raises:
@@ -98,7 +103,7 @@ def find(catalogue: Catalogue, name: str) -> Entry:
     raise PerfcliError(f"torch {catalogue.torch} has no option {name!r}: {hint}")
 
 
-def _parse_value(entry: Entry, text: str) -> OptionValue:
+def _parse_value(entry: InductorOption, text: str) -> OptionValue:
     """``text`` as a value of the option's type.
 
     Raises:
@@ -172,7 +177,7 @@ def _check_variable(catalogue: Catalogue, assignment: _Assignment) -> None:
         if name in entry.flags and text not in ("0", "1"):
             raise PerfcliError(f"{name} needs 0 or 1, got {text!r}: torch takes all else as 0")
         if types.is_number(entry.type) and text:
-            _parse_value(Entry(name, entry.type, entry.default), text)
+            _parse_value(InductorOption(name, entry.type, entry.default), text)
     elif name.startswith(_CHECKED_FAMILIES) and not _read_somewhere(catalogue.torch_dir, name):
         near = releases.nearest(name, catalogue.variables)
         hint = f": did you mean {' or '.join(near)}?" if near else ""
@@ -191,7 +196,7 @@ def _read_somewhere(torch_dir: Path, variable: str) -> bool:
     return False
 
 
-def toggle(entry: Entry) -> tuple[OptionValue, OptionValue]:
+def toggle(entry: InductorOption) -> tuple[OptionValue, OptionValue]:
     """Base and head of a yes-or-no option: its default, and the other.
 
     Raises:

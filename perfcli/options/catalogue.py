@@ -29,7 +29,7 @@ UNKNOWN: Any = object()
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class InductorOption:
     """One option as a user writes it: ``triton.cudagraphs``, ``dynamo.recompile_limit``."""
 
     name: str
@@ -54,8 +54,8 @@ class Catalogue:
 
     torch: str
     torch_dir: Path
-    entries: Mapping[str, Entry]
-    variables: Mapping[str, Entry]
+    entries: Mapping[str, InductorOption]
+    variables: Mapping[str, InductorOption]
     """Environment variable to the (first) option whose default it sets."""
 
 
@@ -68,16 +68,16 @@ def load_catalogue(torch_dir: Path) -> Catalogue:
         PerfcliError: a configuration file is missing or can't be parsed.
     """
     version = assigned("__version__", _read(torch_dir / "version.py")) or "unknown"
-    entries: dict[str, Entry] = {}
+    entries: dict[str, InductorOption] = {}
     for prefix, package in MODULES.items():
         path = torch_dir / package / "config.py"
         for entry in _read_config(_read(path), str(path), version):
             entries[prefix + entry.name] = replace(entry, name=prefix + entry.name)
     for name, backport in backports.applying(version, entries).items():
-        entries[name] = Entry(
+        entries[name] = InductorOption(
             name, backport.type, "None", None, doc=backport.doc, note=backport.note
         )
-    variables: dict[str, Entry] = {}
+    variables: dict[str, InductorOption] = {}
     for entry in entries.values():
         for variable in entry.env:
             variables.setdefault(variable, entry)
@@ -93,7 +93,7 @@ def _read(path: Path) -> str:
         ) from error
 
 
-def _read_config(source: str, path: str = "config.py", version: str = "") -> list[Entry]:
+def _read_config(source: str, path: str = "config.py", version: str = "") -> list[InductorOption]:
     """The options that one configuration file defines, in its order.
 
     Raises:
@@ -112,12 +112,12 @@ def _read_config(source: str, path: str = "config.py", version: str = "") -> lis
     return [_resolve_alias(entry, reader.entries) for entry in reader.entries.values()]
 
 
-def evaluate(name: str, default: str) -> Entry:
+def evaluate(name: str, default: str) -> InductorOption:
     """An option of which only the default's expression is known."""
     return replace(_read_config(f"option = {default}")[0], name=name)
 
 
-def default_text(entry: Entry) -> str:
+def default_text(entry: InductorOption) -> str:
     """The default's value as it would be typed, or its expression where no value is known."""
     if entry.value is UNKNOWN:
         return entry.default
@@ -126,7 +126,7 @@ def default_text(entry: Entry) -> str:
     return repr(entry.value)
 
 
-def _resolve_alias(entry: Entry, entries: Mapping[str, Entry]) -> Entry:
+def _resolve_alias(entry: InductorOption, entries: Mapping[str, InductorOption]) -> InductorOption:
     if not isinstance(entry.value, _Config):
         return entry
     target = entries.get((entry.value.alias or "").rpartition(".config.")[2])
@@ -212,7 +212,7 @@ class _Reader:
     version: str
     environ: _Environ = field(default_factory=_Environ)
     names: dict[str, Any] = field(default_factory=dict)
-    entries: dict[str, Entry] = field(default_factory=dict)
+    entries: dict[str, InductorOption] = field(default_factory=dict)
     annotations: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -265,7 +265,7 @@ class _Reader:
         if isinstance(result, FunctionType):  # torch takes no functions for options either
             return
         full = prefix + name
-        self.entries[full] = Entry(
+        self.entries[full] = InductorOption(
             name=full,
             type=self.annotations.get(full) or self._type(result, value, asked, scope),
             default=ast.unparse(value),

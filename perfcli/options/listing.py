@@ -12,10 +12,16 @@ from perfcli.errors import PerfcliError
 from perfcli.machine.environment import probe
 from perfcli.model import OptionValue
 from perfcli.options import releases, types
-from perfcli.options.catalogue import UNKNOWN, Entry, default_text, evaluate, load_catalogue
+from perfcli.options.catalogue import (
+    UNKNOWN,
+    InductorOption,
+    default_text,
+    evaluate,
+    load_catalogue,
+)
 
 
-def installed(python: str | None) -> tuple[str, list[Entry]]:
+def installed(python: str | None) -> tuple[str, list[InductorOption]]:
     """The torch that an interpreter has, and its options.
 
     Raises:
@@ -25,13 +31,13 @@ def installed(python: str | None) -> tuple[str, list[Entry]]:
     return catalogue.torch, list(catalogue.entries.values())
 
 
-def newest() -> tuple[str, list[Entry]]:
+def newest() -> tuple[str, list[InductorOption]]:
     """The newest release in the shipped data, and its options as far as that tells."""
     version = releases.load().versions[-1]
     return version, [evaluate(n, default) for n, default in releases.defaults(version).items()]
 
 
-def search(entries: Iterable[Entry], pattern: str) -> list[Entry]:
+def search(entries: Iterable[InductorOption], pattern: str) -> list[InductorOption]:
     """Options whose name or variable matches, else those whose documentation does; without a
     pattern all public ones.
 
@@ -63,7 +69,7 @@ def _is_private(name: str) -> bool:
     return name.rpartition(".")[2].startswith("_")
 
 
-def document(entry: Entry) -> dict[str, Any]:
+def document(entry: InductorOption) -> dict[str, Any]:
     """One option for a JSON file."""
     return {
         "name": entry.name,
@@ -79,7 +85,7 @@ def document(entry: Entry) -> dict[str, Any]:
     }
 
 
-def details(torch: str, entry: Entry) -> str:
+def details(torch: str, entry: InductorOption) -> str:
     """Everything about one option."""
     lines = {
         "type": entry.type,
@@ -93,7 +99,7 @@ def details(torch: str, entry: Entry) -> str:
     return text + "".join(f"  {line}".rstrip() + "\n" for line in entry.doc.splitlines())
 
 
-def option_rows(entries: Iterable[Entry]) -> list[tuple[str, ...]]:
+def option_rows(entries: Iterable[InductorOption]) -> list[tuple[str, ...]]:
     """Option, type, default, first release, variables; of an option that this torch has from
     perfcli, that in place of the release."""
     return [
@@ -108,7 +114,7 @@ def option_rows(entries: Iterable[Entry]) -> list[tuple[str, ...]]:
     ]
 
 
-def notes(entries: Iterable[Entry]) -> str:
+def notes(entries: Iterable[InductorOption]) -> str:
     """One line for each option that this torch does not have by itself."""
     return "".join(f"{entry.name}: {entry.note}\n" for entry in entries if entry.note)
 
@@ -143,7 +149,7 @@ def _value_text(name: str, expression: str | None) -> str:
     return "" if expression is None else default_text(evaluate(name, expression))
 
 
-def accepts(entry: Entry, value: OptionValue) -> bool:
+def accepts(entry: InductorOption, value: OptionValue) -> bool:
     """Whether an option's type allows a value just as it is: 1 is no truth value, 1.0 no whole
     number."""
     try:
@@ -153,7 +159,7 @@ def accepts(entry: Entry, value: OptionValue) -> bool:
     return type(read) is type(value) and read == value
 
 
-def is_default(entry: Entry, value: OptionValue) -> bool:
+def is_default(entry: InductorOption, value: OptionValue) -> bool:
     """Whether a value is what the option is anyway."""
     return type(entry.value) is type(value) and bool(entry.value == value)
 
@@ -163,8 +169,8 @@ class DefaultChange:
     """An option that two installations have, with another default in each."""
 
     name: str
-    before: Entry
-    after: Entry
+    before: InductorOption
+    after: InductorOption
 
     @property
     def is_documented(self) -> bool:
@@ -190,11 +196,13 @@ class Differences:
     """Both defaults are known and differ."""
     undecided: tuple[DefaultChange, ...]
     """A default depends on more than the configuration file, and its text changed."""
-    only_before: tuple[Entry, ...]
-    only_after: tuple[Entry, ...]
+    only_before: tuple[InductorOption, ...]
+    only_after: tuple[InductorOption, ...]
 
 
-def differences(before: Mapping[str, Entry], after: Mapping[str, Entry]) -> Differences:
+def differences(
+    before: Mapping[str, InductorOption], after: Mapping[str, InductorOption]
+) -> Differences:
     """What the second installation has other than the first: each list with documented options
     first, then by name. A default that is written in another way but has the same value, such as
     one that now also reads an environment variable, is no difference."""
@@ -215,5 +223,5 @@ def _is_known(change: DefaultChange) -> bool:
     return change.before.value is not UNKNOWN and change.after.value is not UNKNOWN
 
 
-def _in_order(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+def _in_order(entries: Iterable[InductorOption]) -> tuple[InductorOption, ...]:
     return tuple(sorted(entries, key=lambda entry: (not entry.doc, entry.name)))

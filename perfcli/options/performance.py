@@ -17,7 +17,7 @@ from typing import Any, Literal
 from perfcli.errors import PerfcliError
 from perfcli.model import Device, OptionValue
 from perfcli.options import types
-from perfcli.options.catalogue import Entry
+from perfcli.options.catalogue import InductorOption
 from perfcli.options.listing import accepts, is_default
 from perfcli.options.releases import release_key
 
@@ -74,11 +74,11 @@ class PerformanceKnob:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class InstalledKnob:
     """A knob as an installed torch has it."""
 
     knob: PerformanceKnob
-    entry: Entry
+    entry: InductorOption
     values: tuple[OptionValue, ...]
     """Those worth trying that are not this torch's default."""
 
@@ -128,7 +128,7 @@ def _in_release(version: str) -> tuple[PerformanceKnob, ...]:
     return tuple(knob for knob in load() if knob.exists_in(version))
 
 
-def for_torch(entries: Mapping[str, Entry]) -> tuple[Choice, ...]:
+def for_torch(entries: Mapping[str, InductorOption]) -> tuple[InstalledKnob, ...]:
     """The shipped knobs that a torch with these options has (``Catalogue.entries``), in the list's
     order.
 
@@ -136,18 +136,20 @@ def for_torch(entries: Mapping[str, Entry]) -> tuple[Choice, ...]:
         PerfcliError: a value is not of the type that this torch gives the option.
     """
     return tuple(
-        Choice(knob, entry, tuple(_worth_trying(knob, entry)))
+        InstalledKnob(knob, entry, tuple(_worth_trying(knob, entry)))
         for knob in load()
         if (entry := entries.get(knob.name)) is not None
     )
 
 
-def missing(entries: Mapping[str, Entry]) -> tuple[PerformanceKnob, ...]:
+def missing(entries: Mapping[str, InductorOption]) -> tuple[PerformanceKnob, ...]:
     """The shipped knobs that a torch with these options lacks."""
     return tuple(knob for knob in load() if knob.name not in entries)
 
 
-def usable(choices: Iterable[Choice], device: Device, *, has_device: bool) -> tuple[Choice, ...]:
+def usable(
+    choices: Iterable[InstalledKnob], device: Device, *, has_device: bool
+) -> tuple[InstalledKnob, ...]:
     """Those with something to try that acts on ``device``; where there is none to run on, those
     that show in what is compiled for it."""
     return tuple(
@@ -159,7 +161,7 @@ def usable(choices: Iterable[Choice], device: Device, *, has_device: bool) -> tu
     )
 
 
-def _worth_trying(knob: PerformanceKnob, entry: Entry) -> Iterator[OptionValue]:
+def _worth_trying(knob: PerformanceKnob, entry: InductorOption) -> Iterator[OptionValue]:
     for value in knob.values:
         if not accepts(entry, value):
             needed = types.describe(entry.type)

@@ -6,7 +6,7 @@ import math
 from itertools import combinations
 
 from perfcli.search.effects import changes_code
-from perfcli.search.question import Answer, OptionChange, Question, Search, Subset
+from perfcli.search.question import Answer, OptionChange, Query, Search, Subset
 from perfcli.search.result import Dependency, Effect, Improvement, Interaction
 
 Keys = tuple[str, ...]
@@ -36,7 +36,7 @@ class Best:
         if subset in self.seen:
             return self.seen[subset]
         maybe = tuple(each for each in maybe if each not in self.seen)
-        answer = yield Question(subset, maybe, step=step, suspects=len(maybe) + 1)
+        answer = yield Query(subset, maybe, step=step, suspects=len(maybe) + 1)
         self.seen[subset] = answer
         if self._is_better(subset):
             self.subset = subset

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from perfcli.errors import PerfcliError
 from perfcli.search.ddmin import ddmin, narrow
 from perfcli.search.effects import dependencies, own_effects
-from perfcli.search.question import Answer, OptionChange, Question, Search, Stopped, Subset, ordered
+from perfcli.search.question import Answer, OptionChange, Query, Search, Stopped, Subset, ordered
 from perfcli.search.result import Culprits, CulpritSet, Status
 
 # A set that is not bad when measured again is looked for anew so often.
@@ -77,11 +77,11 @@ def _check(changes: Sequence[OptionChange]) -> None:
 def _search(found: _Found) -> Search[Subset, None]:
     remaining = tuple(found.changes)
     everything = frozenset(remaining)
-    found.good_end = yield Question(frozenset(), (everything,), step="the good side")
-    found.bad_end = yield Question(everything, step="the bad side")
+    found.good_end = yield Query(frozenset(), (everything,), step="the good side")
+    found.bad_end = yield Query(everything, step="the bad side")
     if _ends(found.good_end, found.bad_end) is not None:
-        found.good_end = yield Question(frozenset(), fresh=True, step="the good side")
-        found.bad_end = yield Question(everything, fresh=True, step="the bad side")
+        found.good_end = yield Query(frozenset(), fresh=True, step="the good side")
+        found.bad_end = yield Query(everything, fresh=True, step="the bad side")
     found.left = found.bad_end
     found.status = _ends(found.good_end, found.bad_end)
     if found.status is not None:
@@ -122,17 +122,17 @@ def _culprit(found: _Found, remaining: tuple[str, ...]) -> Search[Subset, Culpri
     for _ in range(MOST_CONTRADICTIONS + 1):
         keys = yield from _minimal(found, remaining, step)
         without = frozenset(remaining) - set(keys)
-        again = yield Question(frozenset(keys), (without,), fresh=True, step=f"{step}: proof")
+        again = yield Query(frozenset(keys), (without,), fresh=True, step=f"{step}: proof")
         less = yield from _with_one_less(keys, f"{step}: proof")
         if again.is_bad and not any(answer.is_bad for answer in less):
-            left = yield Question(without, fresh=True, step=f"{step}: proof")
+            left = yield Query(without, fresh=True, step=f"{step}: proof")
             if not left.is_bad:
                 # The last word, and no later step would notice that it is wrong.
-                left = yield Question(without, fresh=True, step=f"{step}: proof")
+                left = yield Query(without, fresh=True, step=f"{step}: proof")
             minimal = all(answer.outcome == "good" for answer in less)
             return (yield from _described(found, keys, again, left, minimal))
         found.contradictions += 1
-        whole = yield Question(frozenset(remaining), fresh=True, step=f"{step}: once more")
+        whole = yield Query(frozenset(remaining), fresh=True, step=f"{step}: once more")
         if not whole.is_bad:
             found.left = whole
             return None
@@ -156,7 +156,7 @@ def _with_one_less(keys: tuple[str, ...], step: str) -> Search[Subset, list[Answ
     answers = []
     for key in keys:
         less = frozenset(keys) - {key}
-        answers.append((yield Question(less, fresh=len(keys) > 1, step=step)))
+        answers.append((yield Query(less, fresh=len(keys) > 1, step=step)))
     return answers
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from perfcli.search.numeric import AskAt, flip
-from perfcli.search.question import Answer, Question, Search, Subset
+from perfcli.search.question import Answer, Query, Search, Subset
 
 Keys = tuple[str, ...]
 
@@ -45,7 +45,7 @@ def _split(keys: Keys, parts: int) -> list[Keys]:
 def _first_bad(tried: list[Keys], suspects: int, label: str) -> Search[Subset, Keys | None]:
     sets = [frozenset(keys) for keys in tried]
     for at, keys in enumerate(tried):
-        answer = yield Question(sets[at], tuple(sets[at + 1 :]), step=label, suspects=suspects)
+        answer = yield Query(sets[at], tuple(sets[at + 1 :]), step=label, suspects=suspects)
         if answer.is_bad:
             return keys
     return None
@@ -64,7 +64,7 @@ def narrow(keys: tuple[str, ...], label: str = "narrowing") -> Search[Subset, tu
     needed: tuple[str, ...] = ()
     rest = keys
     while rest:
-        alone = yield Question(frozenset(needed), step=label, suspects=len(rest))
+        alone = yield Query(frozenset(needed), step=label, suspects=len(rest))
         if alone.is_bad:
             break
         low, high = yield from flip(0, len(rest), _ask_prefix(needed, rest, label))
@@ -80,7 +80,7 @@ def _ask_prefix(needed: tuple[str, ...], rest: tuple[str, ...], label: str) -> A
 
     def ask(place: int, maybe: tuple[int, ...], suspects: int) -> Search[Subset, Answer]:
         later = tuple(prefix(length) for length in maybe)
-        answer = yield Question(prefix(place), later, step=label, suspects=suspects)
+        answer = yield Query(prefix(place), later, step=label, suspects=suspects)
         return answer
 
     return ask

@@ -9,7 +9,7 @@ from typing import Generic, Protocol
 
 from perfcli.errors import PerfcliError
 from perfcli.search.ledger import Code, Ledger
-from perfcli.search.question import Answer, K, Question, Search, Stopped, T
+from perfcli.search.question import Answer, K, Query, Search, Stopped, T
 
 
 class _Oracle(Protocol[K]):
@@ -30,7 +30,7 @@ class _Oracle(Protocol[K]):
 
 
 Stop = Callable[[Ledger[K]], str]
-Watch = Callable[[Question[K], Answer | None], None]
+Watch = Callable[[Query[K], Answer | None], None]
 
 
 def _max_runs(most: int) -> Stop[K]:
@@ -46,7 +46,7 @@ def budget(seconds: float, clock: Callable[[], float]) -> Stop[K]:
     return lambda _: f"after {seconds:g} s (--budget)" if clock() >= end else ""
 
 
-Width = Callable[[Question[K]], int]
+Width = Callable[[Query[K]], int]
 
 
 def drive(
@@ -69,7 +69,7 @@ def drive(
     also for each as it comes.
     """
     made = _Drive(oracle, ledger, width, stops, watch, at_hand)
-    step: Callable[[], Question[K]] = lambda: next(search)  # noqa: E731
+    step: Callable[[], Query[K]] = lambda: next(search)  # noqa: E731
     while True:
         try:
             question = step()
@@ -88,7 +88,7 @@ def drive(
             step = _send(search, answer)
 
 
-def _send(search: Search[K, T], answer: Answer) -> Callable[[], Question[K]]:
+def _send(search: Search[K, T], answer: Answer) -> Callable[[], Query[K]]:
     return lambda: search.send(answer)
 
 
@@ -103,12 +103,12 @@ class _Drive(Generic[K]):
     halted: Stopped | None = None
     """Nothing is begun any more."""
 
-    def halt(self, search: Search[K, T], stop: Stopped) -> Callable[[], Question[K]]:
+    def halt(self, search: Search[K, T], stop: Stopped) -> Callable[[], Query[K]]:
         """A search may ask on: what is known is answered."""
         self.halted = stop
         return lambda: search.throw(stop)
 
-    def answer(self, question: Question[K]) -> Answer:
+    def answer(self, question: Query[K]) -> Answer:
         ledger = self.ledger
         known = ledger.known(question.wanted)
         exact = known is not None and known.evidence is None
@@ -136,7 +136,7 @@ class _Drive(Generic[K]):
             if reason := stop(self.ledger):
                 raise Stopped(reason)
 
-    def _compile(self, question: Question[K]) -> None:
+    def _compile(self, question: Query[K]) -> None:
         left = self._batch(question)
         several = len(left) > 1
         try:
@@ -163,7 +163,7 @@ class _Drive(Generic[K]):
         with contextlib.closing(found):
             yield from found
 
-    def _batch(self, question: Question[K]) -> list[K]:
+    def _batch(self, question: Query[K]) -> list[K]:
         width = self.width if isinstance(self.width, int) else self.width(question)
         known = self.ledger.codes
         more = [key for key in dict.fromkeys(question.maybe) if key not in known]

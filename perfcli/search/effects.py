@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfcli.search.question import Answer, OptionChange, Question, Search, Subset
+from perfcli.search.question import Answer, OptionChange, Query, Search, Subset
 from perfcli.search.result import Dependency, OwnEffect
 
 Options = tuple[OptionChange, ...]
@@ -11,10 +11,10 @@ Options = tuple[OptionChange, ...]
 def own_effects(options: Options) -> Search[Subset, tuple[OwnEffect, ...]]:
     """The good side with each of them only."""
     singles = tuple(frozenset({option.key}) for option in options)
-    good = yield Question(frozenset(), singles, step="own effects")
+    good = yield Query(frozenset(), singles, step="own effects")
     effects = []
     for at, option in enumerate(options):
-        alone = yield Question(singles[at], singles[at + 1 :], step="own effects")
+        alone = yield Query(singles[at], singles[at + 1 :], step="own effects")
         effects.append(OwnEffect(option, alone, changes_code(good, alone)))
     return tuple(effects)
 
@@ -37,7 +37,7 @@ def dependencies(own: tuple[OwnEffect, ...]) -> Search[Subset, tuple[Dependency,
         needs = []
         for other in others:
             pair = frozenset({silent.option.key, other.option.key})
-            both = yield Question(pair, step="dependencies")
+            both = yield Query(pair, step="dependencies")
             if changes_code(other.alone, both):
                 needs.append(other.option)
         # None is enough: all of them together are, else the set would not be minimal.

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Literal
 
 from perfcli.errors import PerfcliError
-from perfcli.search.question import Answer, K, Question, Search, Stopped
+from perfcli.search.question import Answer, K, Query, Search, Stopped
 
 # Places without an answer that are passed over before what lies between is left as it is.
 MOST_UNRESOLVED = 8
@@ -136,8 +136,8 @@ def _bisect(last: int, value: Callable[[int], Value]) -> Search[Value, Flip]:
     tested: dict[int, Answer] = {}
     low, high = 0, last
     try:
-        good = tested[0] = yield Question(value(0), (value(last),), step="the good value")
-        bad = tested[last] = yield Question(value(last), step="the bad value")
+        good = tested[0] = yield Query(value(0), (value(last),), step="the good value")
+        bad = tested[last] = yield Query(value(last), step="the bad value")
         status = _ends(good, bad)
         if status is None:
             low, high = yield from flip(0, last, _ask(tested, value))
@@ -150,7 +150,7 @@ def _bisect(last: int, value: Callable[[int], Value]) -> Search[Value, Flip]:
 def _ask(tested: dict[int, Answer], value: Callable[[int], Value]) -> AskAt[Value]:
     def ask(place: int, maybe: tuple[int, ...], suspects: int) -> Search[Value, Answer]:
         later = tuple(value(near) for near in maybe)
-        tested[place] = yield Question(value(place), later, step="flip", suspects=suspects)
+        tested[place] = yield Query(value(place), later, step="flip", suspects=suspects)
         return tested[place]
 
     return ask

@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Question(Generic[K]):
+class Query(Generic[K]):
     wanted: K
     """A set of changes, or a value of a numeric option."""
     maybe: tuple[K, ...] = ()
@@ -60,7 +60,7 @@ class Question(Generic[K]):
     """Among how many changes, or values, the answer still lies."""
 
 
-Search: TypeAlias = Generator[Question[K], Answer, T]
+Search: TypeAlias = Generator[Query[K], Answer, T]
 
 
 class Stopped(Exception):

@@ -25,7 +25,7 @@ Part: TypeAlias = int | str
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class SideLaunches:
     """One side's launches, for each pair of processes: the part that each belongs to."""
 
     name: SideName
@@ -75,7 +75,7 @@ class Side:
         )
 
 
-def side(name: SideName, measurement: Measurement, run: Run) -> Side:
+def side(name: SideName, measurement: Measurement, run: Run) -> SideLaunches:
     """Every launch of this side's processes, joined."""
     workers = [p for p in measurement.prepared if p.side == name]
     parts = {p.process: _join(p.launches, run.kernels) for p in workers}
@@ -83,7 +83,7 @@ def side(name: SideName, measurement: Measurement, run: Run) -> Side:
     for process, joined in parts.items():
         for slot, part in enumerate(joined):
             places[process][part].append(slot)
-    return Side(name, {p.process: p.launches for p in workers}, parts, places)
+    return SideLaunches(name, {p.process: p.launches for p in workers}, parts, places)
 
 
 def _join(launches: Sequence[MeasuredLaunch], kernels: Sequence[KernelFacts]) -> tuple[Part, ...]:
@@ -121,7 +121,7 @@ def _operator(name: str) -> str:
     return first if "::" in first else name
 
 
-def counted(workers: Sequence[Prepared], sides: Sequence[Side]) -> tuple[int, int]:
+def counted(workers: Sequence[Prepared], sides: Sequence[SideLaunches]) -> tuple[int, int]:
     """Launches of generated kernels whose facts are known, and all of them, in these workers."""
     known = every = 0
     for worker, joined in zip(workers, sides, strict=True):

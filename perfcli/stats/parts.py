@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 
 from perfcli.model import KernelGroup, Measurement, Round, Run, TimeChange
 from perfcli.stats import joining, series, verdict
-from perfcli.stats.joining import Part, Side
+from perfcli.stats.joining import Part, SideLaunches
 from perfcli.stats.series import Series
 
 
 @dataclass(frozen=True, slots=True)
-class Timed:
+class TimedPart:
     """One part of both sides with its times per profiled round."""
 
     group: int | None
@@ -32,7 +32,7 @@ class Timed:
 
 def all_parts(
     measurement: Measurement, runs: tuple[Run, Run], groups: Sequence[KernelGroup]
-) -> list[Timed]:
+) -> list[TimedPart]:
     """The groups, then what has no facts; all that was launched is in exactly one of them."""
     sides = both(measurement, runs)
     rounds, _ = profiled(measurement, sides)
@@ -50,18 +50,20 @@ def all_parts(
     ]
 
 
-def both(measurement: Measurement, runs: tuple[Run, Run]) -> tuple[Side, Side]:
+def both(measurement: Measurement, runs: tuple[Run, Run]) -> tuple[SideLaunches, SideLaunches]:
     return joining.side("base", measurement, runs[0]), joining.side("head", measurement, runs[1])
 
 
-def profiled(measurement: Measurement, sides: tuple[Side, Side]) -> tuple[list[Round], int]:
+def profiled(
+    measurement: Measurement, sides: tuple[SideLaunches, SideLaunches]
+) -> tuple[list[Round], int]:
     """The profiled rounds that are complete on both sides, and how many are not."""
     every = [r for r in measurement.rounds if r.kind == "kernels"]
     whole = [r for r in every if all(side.complete(r) for side in sides)]
     return whole, len(every) - len(whole)
 
 
-def total(rounds: Sequence[Round], sides: tuple[Side, Side]) -> Series:
+def total(rounds: Sequence[Round], sides: tuple[SideLaunches, SideLaunches]) -> Series:
     """All launches of a step together."""
     base, head = ({p for parts in side.parts.values() for p in parts} for side in sides)
     return _columns(base, head, rounds, sides)
@@ -71,7 +73,7 @@ def _columns(
     base: Collection[Part],
     head: Collection[Part],
     rounds: Sequence[Round],
-    sides: tuple[Side, Side],
+    sides: tuple[SideLaunches, SideLaunches],
 ) -> Series:
     return series.join(
         rounds, lambda r: sides[0].seconds(base, r), lambda r: sides[1].seconds(head, r)
@@ -83,12 +85,16 @@ def _name(group: KernelGroup, runs: tuple[Run, Run]) -> str:
     return runs[1].kernels[head[0]].name if head else runs[0].kernels[group.match.base[0]].name
 
 
-def _where(name: str, side: Side) -> tuple[Part, ...]:
+def _where(name: str, side: SideLaunches) -> tuple[Part, ...]:
     return (name,) if name in side.others() else ()
 
 
 def _is_control(
-    group: KernelGroup, runs: tuple[Run, Run], sides: tuple[Side, Side], *, on_gpu: bool
+    group: KernelGroup,
+    runs: tuple[Run, Run],
+    sides: tuple[SideLaunches, SideLaunches],
+    *,
+    on_gpu: bool,
 ) -> bool:
     """Whether both sides run the same machine code here: same binaries (same sources where a
     binary is not known), and on a GPU the same launch configurations and registers."""
@@ -114,13 +120,13 @@ def _timed(
     base: tuple[Part, ...],
     head: tuple[Part, ...],
     rounds: Sequence[Round],
-    sides: tuple[Side, Side],
-) -> Timed:
+    sides: tuple[SideLaunches, SideLaunches],
+) -> TimedPart:
     if base and head:
-        return Timed(group, name, base, head, _columns(base, head, rounds, sides))
+        return TimedPart(group, name, base, head, _columns(base, head, rounds, sides))
     side, wanted = (sides[1], head) if head else (sides[0], base)
     seconds = [s for r in rounds if (s := side.seconds(wanted, r)) is not None]
-    return Timed(group, name, base, head, Series((), (), ()), _alone(side.name, seconds))
+    return TimedPart(group, name, base, head, Series((), (), ()), _alone(side.name, seconds))
 
 
 def _alone(side: str, seconds: Sequence[float]) -> TimeChange:

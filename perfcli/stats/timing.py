@@ -19,7 +19,7 @@ from perfcli.model import (
 )
 from perfcli.stats import floor, joining, parts, series, verdict
 from perfcli.stats.joining import Part
-from perfcli.stats.parts import Timed
+from perfcli.stats.parts import TimedPart
 
 LEVEL = 0.05
 
@@ -135,7 +135,7 @@ def _wall(measurement: Measurement, relative: float) -> TimeChange | None:
 
 
 def _group(
-    timed: Timed,
+    timed: TimedPart,
     change: TimeChange,
     step: TimeChange,
     total: TimeChange | None,

@@ -32,7 +32,7 @@ from perfcli.model.kernel_work import DescribedLaunch, Operand
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CompiledProblem:
     """One of the scenario's problems, planned, compiled and described, a launch each."""
 
     asked: ScenarioProblem
@@ -50,7 +50,7 @@ class Answer:
         return "; ".join(filter(None, (self.plan.why, self.plan.instead_of)))
 
 
-def _run_of(base: Run, answers: Sequence[Answer]) -> Bundle:
+def _run_of(base: Run, answers: Sequence[CompiledProblem]) -> Bundle:
     """The base's question answered by these kernels, without an id. They get the base's FX nodes,
     those of the whole graph: a family computes all of it."""
     blobs: dict[str, str] = {}
@@ -89,14 +89,16 @@ def _graph_of(run: Run, backward: bool) -> GraphFacts:
     return GraphFacts(f"{direction} 0", "backward" if backward else "forward", 0, 0)
 
 
-def _notes(answers: Sequence[Answer]) -> Iterator[str]:
+def _notes(answers: Sequence[CompiledProblem]) -> Iterator[str]:
     for answer in answers:
         yield f"hand-written kernels, {answer.name}: {answer.why}"
         if answer.asked.left_out:
             yield f"not computed by the hand-written kernels: {answer.asked.left_out}"
 
 
-def _kernels(base: Run, answer: Answer, graph: str, blobs: dict[str, str]) -> Iterator[KernelFacts]:
+def _kernels(
+    base: Run, answer: CompiledProblem, graph: str, blobs: dict[str, str]
+) -> Iterator[KernelFacts]:
     origins = tuple(
         dict.fromkeys(origin for k in base.kernels if k.graph == graph for origin in k.origins)
     )

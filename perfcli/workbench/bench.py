@@ -18,7 +18,7 @@ from perfcli.names import public, suggestion
 from perfcli.workbench import bench_view
 from perfcli.workbench import bench_view as view
 from perfcli.workbench.problems import _problems, _variant_of, named
-from perfcli.workbench.request import Asked
+from perfcli.workbench.request import KernelsOptions
 from perfcli.workbench.scores import Score, _scored
 from perfcli.worker.roles import KernelWorker, Progress
 
@@ -30,7 +30,7 @@ OURS = "ours"
 def _run(
     families: Mapping[str, KernelFamily],
     target: Target,
-    asked: Asked,
+    asked: KernelsOptions,
     seed: int,
     worker: KernelWorker,
 ) -> int:
@@ -65,7 +65,9 @@ def _run(
     return 0 if all(each is not None and each.median for each in ours) and not failures else 2
 
 
-def _finish(scores: Sequence[Score], failures: Sequence[str], asked: Asked, seed: int) -> None:
+def _finish(
+    scores: Sequence[Score], failures: Sequence[str], asked: KernelsOptions, seed: int
+) -> None:
     if scores:
         output.show(view._summary(scores), asked.json)
         if asked.svg is not None:
@@ -94,7 +96,7 @@ def _timed(
         return worker.benched(request, ask, preparing)
 
 
-def _asks(family: KernelFamily, target: Target, asked: Asked) -> list[BenchAsk]:
+def _asks(family: KernelFamily, target: Target, asked: KernelsOptions) -> list[BenchAsk]:
     """Raises PerfcliError where a problem that was asked for cannot be planned."""
     others = _others(asked.against)
     rounds, budget = asked.rounds or ROUNDS, asked.budget or BUDGET_SECONDS
@@ -122,7 +124,7 @@ def _contenders(
     family: KernelFamily,
     problem: Problem,
     target: Target,
-    asked: Asked,
+    asked: KernelsOptions,
     others: Sequence[str],
 ) -> tuple[Contender, ...]:
     chosen = family.plan(problem, target, _variant_of(family, asked.variant))

@@ -10,7 +10,7 @@ from perfcli import units
 from perfcli.handwritten.contenders import COPY
 from perfcli.stats.paired import Estimate
 from perfcli.workbench.problems import named
-from perfcli.workbench.scores import OURS, Entry, Score
+from perfcli.workbench.scores import OURS, ContenderScore, Score
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -39,13 +39,13 @@ def _problem(score: Score) -> RenderableType:
     return Group(Text(""), Text(title, style="bold"), table, *notes)
 
 
-def _ordered(score: Score) -> list[Entry]:
+def _ordered(score: Score) -> list[ContenderScore]:
     """The copy, then those that were timed, the fastest first."""
     timed = [entry for entry in score.entries if entry.median is not None]
     return sorted(timed, key=lambda e: (e.name != COPY, e.median.value if e.median else 0.0))
 
 
-def _cells(entry: Entry) -> tuple[str, ...]:
+def _cells(entry: ContenderScore) -> tuple[str, ...]:
     middle = entry.median
     share = 1.0 if entry.name == COPY else entry.of_copy.ratio if entry.of_copy else None
     return (
@@ -58,7 +58,7 @@ def _cells(entry: Entry) -> tuple[str, ...]:
     )
 
 
-def _name(entry: Entry) -> str:
+def _name(entry: ContenderScore) -> str:
     return f"{OURS} ({entry.plan.variant})" if entry.name == OURS and entry.plan else entry.name
 
 
@@ -68,7 +68,7 @@ def _interval(estimate: Estimate | None) -> str:
     return f"[{estimate.low * 100:.1f}, {estimate.high * 100:.1f}]"
 
 
-def _style(entry: Entry) -> str:
+def _style(entry: ContenderScore) -> str:
     if entry.timed.wrong:
         return "red"
     return "bold" if entry.name == OURS else "dim" if entry.name == COPY else ""
@@ -204,7 +204,7 @@ def _grid(height: int) -> Iterator[str]:
         yield _text(x - 12, TOP - 4, units.percent(share), fill="#777")
 
 
-def _bar(entry: Entry, y: int) -> Iterator[str]:
+def _bar(entry: ContenderScore, y: int) -> Iterator[str]:
     share = entry.of_copy.ratio if entry.of_copy and entry.of_copy.ratio else 0.0
     kind = OURS if entry.name == OURS else "variant" if entry.is_ours else "other"
     width = PLOT * min(share, MOST) / MOST

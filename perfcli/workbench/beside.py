@@ -28,17 +28,16 @@ from perfcli.model import (
 from perfcli.model.kernel_work import BenchAsk, Benched, BenchRequest, Contender, DescribeRequest
 from perfcli.stats.median import median
 from perfcli.workbench import facts as _kernels_facts
-from perfcli.workbench.as_run import Answer, _run_of
+from perfcli.workbench.as_run import CompiledProblem, _run_of
 from perfcli.workbench.bench import BUDGET_SECONDS, OURS, ROUNDS
 from perfcli.workbench.problems import named
-from perfcli.workbench.request import Asked as KernelOptions
-from perfcli.workbench.request import _opened_worker
+from perfcli.workbench.request import KernelsOptions, _opened_worker
 from perfcli.worker.roles import KernelWorker, Progress
 from perfcli.workflow import obtain as _obtain
 from perfcli.workflow.obtain import How, Obtained, fake_plan
 from perfcli.workflow.pair import Pair
 from perfcli.workflow.request import Question, Side
-from perfcli.workflow.setting import Asked
+from perfcli.workflow.setting import MeasuringOptions
 
 INDUCTOR = "inductor"
 FITTING = ("--budget", "--seed")
@@ -56,7 +55,7 @@ class _Measured:
     seed: int
 
 
-def _settle(question: Question, side: Side, asked: Asked, how: How) -> _Measured:
+def _settle(question: Question, side: Side, asked: MeasuringOptions, how: How) -> _Measured:
     """Raises PerfcliError for options that say nothing to this measurement."""
     others = [name for name in asked.typed if name not in FITTING]
     if others:
@@ -71,7 +70,7 @@ def _settle(question: Question, side: Side, asked: Asked, how: How) -> _Measured
     return _Measured(untimed, asked.budget or BUDGET_SECONDS, seed)
 
 
-def _untimed(question: Question, side: Side, asked: Asked, how: How) -> str:
+def _untimed(question: Question, side: Side, asked: MeasuringOptions, how: How) -> str:
     if asked.no_time:
         return "--no-time measures nothing"
     if question.target:
@@ -86,7 +85,7 @@ def _untimed(question: Question, side: Side, asked: Asked, how: How) -> str:
 
 
 def _race(
-    answers: Sequence[Answer], how: _Measured, worker: KernelWorker, notes: Notes
+    answers: Sequence[CompiledProblem], how: _Measured, worker: KernelWorker, notes: Notes
 ) -> tuple[Raced, ...]:
     """A race for each problem; what fails is told and left out."""
     if how.untimed:
@@ -102,7 +101,7 @@ def _race(
 
 
 def _timed(
-    answer: Answer, name: str, how: _Measured, worker: KernelWorker, notes: Notes
+    answer: CompiledProblem, name: str, how: _Measured, worker: KernelWorker, notes: Notes
 ) -> Benched:
     problem = answer.asked.problem
     contenders = (Contender(COPY), Contender(OURS, answer.plan), Contender(INDUCTOR))
@@ -153,7 +152,9 @@ def check_alone(given: Mapping[str, object]) -> None:
         )
 
 
-def of_scenario(question: Question, side: Side, how: How, asked: Asked, notes: Notes) -> Pair:
+def of_scenario(
+    question: Question, side: Side, how: How, asked: MeasuringOptions, notes: Notes
+) -> Pair:
     """Inductor's run as the base, the hand-written kernels as the head; no findings yet.
 
     Raises:
@@ -168,7 +169,7 @@ def of_scenario(question: Question, side: Side, how: How, asked: Asked, notes: N
         raise PerfcliError("hand-written kernels are for GPUs: leave out --device cpu")
     planned = _plans(scenario, request.params, request.target)
     (base,) = _obtain.obtain(order.jobs, order.executor, how.fresh, notes)
-    options = KernelOptions(python=side.python, timeout=how.timeout, fake=how.fake)
+    options = KernelsOptions(python=side.python, timeout=how.timeout, fake=how.fake)
     with _opened_worker(options) as worker:
         answers = [_answer(each, worker, question.jobs, notes) for each in planned]
         head = _stored(base, answers, notes)
@@ -226,7 +227,9 @@ def _planned(asked: ScenarioProblem, target: Target) -> _Planned:
     return _Planned(asked, family, facts.plan, facts)
 
 
-def _answer(planned: _Planned, worker: KernelWorker, jobs: int | None, notes: Notes) -> Answer:
+def _answer(
+    planned: _Planned, worker: KernelWorker, jobs: int | None, notes: Notes
+) -> CompiledProblem:
     name = planned.asked.family
     with Reporter([name], notes) as progress:
 
@@ -239,10 +242,10 @@ def _answer(planned: _Planned, worker: KernelWorker, jobs: int | None, notes: No
     if facts.faults:
         raise CompileFailed(f"a hand-written kernel can't be launched: {facts.faults[0]}")
     described = worker.described(DescribeRequest(name, planned.asked.problem, planned.plan))
-    return Answer(planned.asked, planned.family, planned.plan, facts.compiled, described)
+    return CompiledProblem(planned.asked, planned.family, planned.plan, facts.compiled, described)
 
 
-def _stored(base: Obtained, answers: Sequence[Answer], notes: Notes) -> Obtained:
+def _stored(base: Obtained, answers: Sequence[CompiledProblem], notes: Notes) -> Obtained:
     known = (base.run.fingerprint, *(repr((a.plan, a.described)) for a in answers))
     fingerprint = hashlib.sha256("\0".join(known).encode()).hexdigest()
     return _obtain.kept(_run_of(base.run, answers), fingerprint, notes)

@@ -28,7 +28,7 @@ class _Checking:
 
 
 @dataclass(slots=True)
-class Checked:
+class CaseResults:
     """What came of it, by case number."""
 
     checking: _Checking
@@ -94,11 +94,11 @@ def _planned(
 
 
 def _run(
-    found: Checked,
+    found: CaseResults,
     worker: KernelWorker,
     jobs: int | None,
     seed: int,
-    told: Callable[[Checked], None],
+    told: Callable[[CaseResults], None],
     compiling: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> None:
     """Fills ``found``. ``told`` hears after each case, ``compiling`` of what is compiled ahead.

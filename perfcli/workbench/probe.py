@@ -17,7 +17,13 @@ from perfcli.names import internal, public, suggestion
 from perfcli.stats.median import median
 from perfcli.workbench import facts, probe_view
 from perfcli.workbench import probe_view as view
-from perfcli.workbench.request import Asked, _families_of, _has_gpu, _opened_worker, _targets_of
+from perfcli.workbench.request import (
+    KernelsOptions,
+    _families_of,
+    _has_gpu,
+    _opened_worker,
+    _targets_of,
+)
 from perfcli.worker.roles import KernelWorker, Progress
 
 VARIANT = "inductor"
@@ -52,7 +58,7 @@ class _ProbeCode(Protocol):
     ) -> set[Any]: ...
 
 
-def run(name: str | None, asked: Asked) -> int:
+def run(name: str | None, asked: KernelsOptions) -> int:
     """Compiles every launch, times it where the GPU is there, and says where the cliff is.
 
     Raises:
@@ -73,7 +79,7 @@ def run(name: str | None, asked: Asked) -> int:
     return 0
 
 
-def _device(asked: Asked) -> tuple[Target, bool]:
+def _device(asked: KernelsOptions) -> tuple[Target, bool]:
     """What launches are compiled for, and whether they are timed on it."""
     if len(asked.targets) > 1:
         raise PerfcliError("a probe looks at one --target at a time")
@@ -125,7 +131,7 @@ def _rows(
     family: KernelFamily,
     problems: Sequence[Problem],
     target: Target,
-    asked: Asked,
+    asked: KernelsOptions,
     worker: KernelWorker,
     timed: bool,
 ) -> list[Any]:
@@ -160,7 +166,7 @@ def _seconds(
     family: KernelFamily,
     reference: str,
     planned: facts.Planned,
-    asked: Asked,
+    asked: KernelsOptions,
     worker: KernelWorker,
     notes: Notes,
 ) -> float | None:
@@ -184,7 +190,7 @@ def _seconds(
 
 
 def _show(
-    code: _ProbeCode, rows: Sequence[Any], problem: Problem, target: Target, asked: Asked
+    code: _ProbeCode, rows: Sequence[Any], problem: Problem, target: Target, asked: KernelsOptions
 ) -> None:
     own = code.inductors(rows, problem.columns, problem.rows, target)
     probed = view.Probed(rows, code.cliffs(rows), own, replace(problem, settings={}), target)

@@ -19,7 +19,7 @@ from perfcli.workflow.request import DEFAULT_TARGET
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class KernelsOptions:
     """The options as typed."""
 
     targets: tuple[str, ...] = ()
@@ -66,18 +66,18 @@ def _families_of(name: str | None) -> dict[str, KernelFamily]:
     return found
 
 
-def _targets_of(asked: Asked) -> list[Target]:
+def _targets_of(asked: KernelsOptions) -> list[Target]:
     if asked.targets:
         return [targets.for_kernels(name) for name in dict.fromkeys(asked.targets)]
     return [targets.this_gpu() if _has_gpu(asked) else targets.get(DEFAULT_TARGET)]
 
 
-def _has_gpu(asked: Asked) -> bool:
+def _has_gpu(asked: KernelsOptions) -> bool:
     return not asked.plan_of_fake and targets.has_gpu()
 
 
 @contextmanager
-def _opened_worker(asked: Asked) -> Iterator[KernelWorker]:
+def _opened_worker(asked: KernelsOptions) -> Iterator[KernelWorker]:
     """Made up where ``--fake`` says so. Raises PerfcliError where the interpreter has no torch."""
     worker = _started(asked)
     try:
@@ -86,7 +86,7 @@ def _opened_worker(asked: Asked) -> Iterator[KernelWorker]:
         worker.close()
 
 
-def _started(asked: Asked) -> KernelWorker:
+def _started(asked: KernelsOptions) -> KernelWorker:
     if plan := asked.plan_of_fake:
         from perfcli.fake.kernels import FakeKernels
 

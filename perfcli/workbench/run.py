@@ -16,16 +16,22 @@ from perfcli.names import public
 from perfcli.workbench import check as _kernels_check
 from perfcli.workbench import facts as _kernels_facts
 from perfcli.workbench import view
-from perfcli.workbench.check import Checked
+from perfcli.workbench.check import CaseResults
 from perfcli.workbench.problems import _problems, _variant_of
-from perfcli.workbench.request import Asked, _families_of, _has_gpu, _opened_worker, _targets_of
+from perfcli.workbench.request import (
+    KernelsOptions,
+    _families_of,
+    _has_gpu,
+    _opened_worker,
+    _targets_of,
+)
 from perfcli.worker.roles import KernelWorker, Progress
 from perfcli.workflow.request import DEFAULT_TARGET
 
 # --- show ---------------------------------------------------------------------------------------
 
 
-def show(first: str | None, second: str | None, asked: Asked) -> int:
+def show(first: str | None, second: str | None, asked: KernelsOptions) -> int:
     """The list, or one family; with what launches are made of where a target or a name says so."""
     if second is not None:
         raise PerfcliError(f"kernels {first}: expected check, bench or probe before {second!r}")
@@ -63,7 +69,7 @@ def _facts(
     reference: str,
     family: KernelFamily,
     chosen: Sequence[Target],
-    asked: Asked,
+    asked: KernelsOptions,
     worker: KernelWorker,
     notes: Notes,
 ) -> list[_kernels_facts.Planned]:
@@ -86,7 +92,7 @@ def _facts(
 # --- check --------------------------------------------------------------------------------------
 
 
-def check(name: str | None, asked: Asked) -> int:
+def check(name: str | None, asked: KernelsOptions) -> int:
     """Every case; 1 where one is wrong or failed."""
     asked.refuse("check", "all_variants", "against", "rounds", "budget", "svg")
     output.check_writable(asked.json)
@@ -100,7 +106,7 @@ def check(name: str | None, asked: Asked) -> int:
             cases = _kernels_check._cases_of(family, asked.params, variant, asked.cases)
             checking = _kernels_check._planned(reference, family, cases, target, runner)
             with Reporter([f"{public(family.name)}"], notes) as progress:
-                found = Checked(checking)
+                found = CaseResults(checking)
                 done.append(found)
                 try:
                     told, ahead = _checking_told(progress, len(cases)), _ahead_told(progress)
@@ -115,7 +121,7 @@ def check(name: str | None, asked: Asked) -> int:
     return max((found.exit_code for found in done), default=0)
 
 
-def _say(found: Checked, asked: Asked) -> None:
+def _say(found: CaseResults, asked: KernelsOptions) -> None:
     lines = view.lines(found)
     output.print_text("\n".join(lines[-1:] if asked.quiet else lines), asked.json)
 
@@ -126,8 +132,8 @@ _WHY_INTERPRETED = (
 )
 
 
-def _checking_told(progress: Reporter, total: int) -> Callable[[Checked], None]:
-    def told(found: Checked) -> None:
+def _checking_told(progress: Reporter, total: int) -> Callable[[CaseResults], None]:
+    def told(found: CaseResults) -> None:
         failed = found.count("wrong", "failed")
         text = f"running cases, {failed} not right" if failed else "running cases"
         progress(Progress(0, "check", len(found.found), total, text))
@@ -142,7 +148,7 @@ def _ahead_told(progress: Reporter) -> Callable[[int, int], None]:
     return told
 
 
-def _runner(asked: Asked) -> tuple[Any, Target]:
+def _runner(asked: KernelsOptions) -> tuple[Any, Target]:
     """Where cases run, and what they are planned for."""
     if asked.device not in (None, "cuda", "cpu"):
         raise PerfcliError(f"--device is cuda or cpu, not {asked.device!r}")
@@ -159,7 +165,7 @@ def _runner(asked: Asked) -> tuple[Any, Target]:
 # --- bench --------------------------------------------------------------------------------------
 
 
-def bench(name: str | None, asked: Asked) -> int:
+def bench(name: str | None, asked: KernelsOptions) -> int:
     """Every problem of one family, or of all, against everything that computes it."""
     from perfcli.workbench import bench as _kernels_bench
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from perfcli.handwritten.contenders import COPY
 from perfcli.model import LaunchPlan
-from perfcli.model.kernel_work import Benched, Contender, Timed
+from perfcli.model.kernel_work import Benched, Contender, TimedContender
 from perfcli.stats import paired
 from perfcli.stats.median import Median, median
 from perfcli.stats.paired import Estimate
@@ -16,10 +16,10 @@ OURS = "ours"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ContenderScore:
     """One contender of a problem."""
 
-    timed: Timed
+    timed: TimedContender
     plan: LaunchPlan | None
     median: Median | None
     """Seconds, with the 95 % interval; None where it was not timed."""
@@ -43,17 +43,17 @@ class Score:
 
     family: str
     benched: Benched
-    entries: tuple[Entry, ...]
+    entries: tuple[ContenderScore, ...]
 
-    def entry(self, name: str) -> Entry | None:
+    def entry(self, name: str) -> ContenderScore | None:
         return next((entry for entry in self.entries if entry.name == name), None)
 
     @property
-    def ours(self) -> Entry | None:
+    def ours(self) -> ContenderScore | None:
         return self.entry(OURS)
 
     @property
-    def best_other(self) -> Entry | None:
+    def best_other(self) -> ContenderScore | None:
         """The fastest that is neither ours nor the copy, and within tolerance."""
         others = [
             entry
@@ -79,14 +79,16 @@ def _scored(family: str, benched: Benched, contenders: Sequence[Contender]) -> S
     return Score(family, benched, tuple(entries))
 
 
-def _entry(timed: Timed, plan: LaunchPlan | None, copy: Timed | None, benched: Benched) -> Entry:
+def _entry(
+    timed: TimedContender, plan: LaunchPlan | None, copy: TimedContender | None, benched: Benched
+) -> ContenderScore:
     middle = median(timed.seconds)
     of_copy = _ratio(timed, copy) if copy is not None and timed.name != COPY else None
     rate = benched.moved_bytes / middle.value if middle and middle.value > 0 else None
-    return Entry(timed, plan, middle, of_copy, rate)
+    return ContenderScore(timed, plan, middle, of_copy, rate)
 
 
-def _ratio(timed: Timed, reference: Timed) -> Estimate | None:
+def _ratio(timed: TimedContender, reference: TimedContender) -> Estimate | None:
     """The reference's seconds over these, round by round: this one's speed in units of its."""
     if not timed.seconds or len(timed.seconds) != len(reference.seconds):
         return None

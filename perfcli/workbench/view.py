@@ -12,7 +12,7 @@ from perfcli import units
 from perfcli.model import Candidate, KernelFamily, KernelLaunch
 from perfcli.model.kernel_work import CheckedCase, OutputError, PlannedCase
 from perfcli.names import public
-from perfcli.workbench.check import Checked, _label
+from perfcli.workbench.check import CaseResults, _label
 from perfcli.workbench.facts import Planned
 from perfcli.workbench.problems import named
 
@@ -218,7 +218,7 @@ LISTED = 3
 """Scaled cases that are named; JSON has all."""
 
 
-def lines(found: Checked) -> list[str]:
+def lines(found: CaseResults) -> list[str]:
     """A line for each failure, what was not run as the family says, and the sum."""
     checking = found.checking
     failures = [
@@ -250,7 +250,7 @@ def _output(error: OutputError) -> str:
     )
 
 
-def _fallbacks(found: Checked) -> list[str]:
+def _fallbacks(found: CaseResults) -> list[str]:
     reasons = [
         each.plan.instead_of
         for each in found.checking.cases
@@ -259,7 +259,7 @@ def _fallbacks(found: Checked) -> list[str]:
     return [f"fell back in {_cases(n)}: {reason}" for reason, n in _alike(reasons)]
 
 
-def _refusals(found: Checked) -> list[str]:
+def _refusals(found: CaseResults) -> list[str]:
     reasons = [each.reason for each in found.found.values() if each.outcome == "refused"]
     return [f"refused in {_cases(n)}: {reason}" for reason, n in _alike(reasons)]
 
@@ -275,7 +275,7 @@ def _alike(reasons: Sequence[str]) -> list[tuple[str, int]]:
     return [(first[shape], number) for shape, number in counted.items()]
 
 
-def _scaled(found: Checked) -> list[str]:
+def _scaled(found: CaseResults) -> list[str]:
     scaled = [
         f"{_label(each.case)} (of {each.rows_asked:,} rows)"
         for each in found.checking.cases
@@ -288,7 +288,7 @@ def _scaled(found: Checked) -> list[str]:
     return [f"fewer rows for the interpreter in {_cases(len(scaled))}: {listed}"]
 
 
-def _summary(found: Checked) -> str:
+def _summary(found: CaseResults) -> str:
     checking = found.checking
     where = (
         f"on {checking.target.description}"
@@ -308,7 +308,7 @@ def _cases(number: int) -> str:
     return units.plural(number, "case")
 
 
-def _document_view(found: Checked) -> dict[str, object]:
+def _document_view(found: CaseResults) -> dict[str, object]:
     checking = found.checking
     return {
         "family": public(checking.family.name),

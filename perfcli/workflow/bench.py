@@ -15,7 +15,7 @@ from perfcli.console.notes import Notes, Reporter
 from perfcli.errors import Interrupted, OutOfMemory, PerfcliError
 from perfcli.fake.measuring import FakeStarter
 from perfcli.interleave import alternating, environments, record
-from perfcli.interleave.pair import Clock, Enough, Measured, Ready
+from perfcli.interleave.pair import Clock, Enough, MeasuredPair, Ready
 from perfcli.interleave.plan import Plan
 from perfcli.loading import registry
 from perfcli.machine import noise_floors
@@ -188,7 +188,7 @@ class _Referee:
         return stopping.enough(rounds, self._inside)
 
 
-def _watched(plan: Plan, place: Bench, watch: Watch, referee: _Referee) -> Measured:
+def _watched(plan: Plan, place: Bench, watch: Watch, referee: _Referee) -> MeasuredPair:
     try:
         measured = raced(plan, place, watch, referee.enough, referee.ready)
     except KeyboardInterrupt as error:
@@ -204,7 +204,7 @@ def _watched(plan: Plan, place: Bench, watch: Watch, referee: _Referee) -> Measu
     return measured
 
 
-def raced(plan: Plan, place: Bench, watch: Watch, enough: Enough, ready: Ready) -> Measured:
+def raced(plan: Plan, place: Bench, watch: Watch, enough: Enough, ready: Ready) -> MeasuredPair:
     """One measurement of a plan. Raises as ``alternating.measure``."""
     return alternating.measure(plan, place.start, enough, watch, watch.told, ready, place.clock)
 
@@ -247,7 +247,7 @@ def begun(plan: Plan, scenario: str, base: str = "", head: str = "") -> Measurem
         device=plan.base.compile.device,
         seed=plan.seed,
         budget_seconds=plan.budget_seconds,
-        method=Measured().method,
+        method=MeasuredPair().method,
     )
 
 

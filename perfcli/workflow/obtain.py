@@ -294,7 +294,7 @@ def unchanged(path: str, digest: str) -> bool:
         return False
 
 
-class Texts(Mapping[BlobId, str]):
+class StoredTexts(Mapping[BlobId, str]):
     """Texts of several runs by their SHA-256. A run's file is read with the first of them.
 
     Looking one up raises KeyError where no run holds it, PerfcliError where a file can't be read

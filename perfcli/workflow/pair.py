@@ -16,7 +16,7 @@ from perfcli.workflow import obtain as _obtain
 from perfcli.workflow import timing as _measuring
 from perfcli.workflow.obtain import How, Obtained
 from perfcli.workflow.request import Question, Side
-from perfcli.workflow.setting import Asked, settle
+from perfcli.workflow.setting import MeasuringOptions, settle
 
 if TYPE_CHECKING:
     from perfcli.workflow.obtain import Obtained
@@ -31,7 +31,9 @@ class Pair:
     comparison: Comparison
 
 
-def of_stored(base: str, head: str, asked: Asked, allow: Collection[str], notes: Notes) -> Pair:
+def of_stored(
+    base: str, head: str, asked: MeasuringOptions, allow: Collection[str], notes: Notes
+) -> Pair:
     """Two stored runs, with the newest measurement of them.
 
     Raises PerfcliError where there are none, NotComparable where they are unlike.
@@ -47,7 +49,7 @@ def of_variants(
     question: Question,
     sides: Sequence[Side],
     how: How,
-    asked: Asked,
+    asked: MeasuringOptions,
     allow: Collection[str],
     notes: Notes,
 ) -> Pair:
@@ -121,7 +123,7 @@ def _exit_code(pairing: Pairing) -> int:
 
 
 def _judged(pairing: Pairing) -> Judged:
-    from perfcli.workflow.obtain import Texts
+    from perfcli.workflow.obtain import StoredTexts
 
     base = pairing.base.run
     environment = base.environment
@@ -139,5 +141,5 @@ def _judged(pairing: Pairing) -> Judged:
         ),
         fault=pairing.fault,
         alone=pairing.alone,
-        texts=Texts(pairing.base, pairing.head),
+        texts=StoredTexts(pairing.base, pairing.head),
     )

@@ -25,7 +25,7 @@ _SEEDS = 2**31
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class MeasuringOptions:
     """As typed; None and empty is what nobody typed."""
 
     budget: float | None = None
@@ -63,7 +63,7 @@ class Asked:
 class Setting:
     """How both sides are measured."""
 
-    asked: Asked
+    asked: MeasuringOptions
     device: Device
     budget: float
     seed: int
@@ -95,7 +95,7 @@ class Setting:
         )
 
 
-def settle(question: Question, asked: Asked, how: How) -> Setting | None:
+def settle(question: Question, asked: MeasuringOptions, how: How) -> Setting | None:
     """How to measure; None where nothing is measured: without a device, or unwanted.
 
     Raises PerfcliError for options that contradict each other, numbers out of range, a device that
@@ -130,7 +130,7 @@ def settle(question: Question, asked: Asked, how: How) -> Setting | None:
     )
 
 
-def _check_range(asked: Asked) -> None:
+def _check_range(asked: MeasuringOptions) -> None:
     if asked.budget is not None and not 0 < asked.budget <= MOST_SECONDS:
         raise PerfcliError(
             f"--budget {asked.budget:g}: a number of seconds up to {MOST_SECONDS:,.0f} is expected"
@@ -139,7 +139,7 @@ def _check_range(asked: Asked) -> None:
         raise PerfcliError(f"--seed {asked.seed}: a number from 0 to 2^63 − 1 is expected")
 
 
-def _check(device: Device, asked: Asked) -> None:
+def _check(device: Device, asked: MeasuringOptions) -> None:
     if device == "cpu":
         for name in ("--a-device", "--b-device", "--cuda-graph", "--flush-l2"):
             if name in asked.typed:

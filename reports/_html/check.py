@@ -9,7 +9,7 @@ from perfcli.model import Comparison, FindingResult, Judged, LimitState, Passing
 
 from .._rows import judgement
 from .comparison import ComparisonView, _comparison_view, _run_view
-from .data import Texts, _check_id
+from .data import PageTexts, _check_id
 
 _STATES: tuple[LimitState, ...] = ("broken", "unknown", "allowed", "kept", "better")
 KEPT: tuple[LimitState, ...] = ("kept", "better")
@@ -48,7 +48,7 @@ class CheckView:
     comparison: ComparisonView | None
 
 
-def _check_view(judged: Judged, number: int, root: str, texts: Texts) -> CheckView:
+def _check_view(judged: Judged, number: int, root: str, texts: PageTexts) -> CheckView:
     word = judgement.check_word(judged)
     ours = judged.provenance is not None and judged.provenance.kind != "run"
     comparison = judged.comparison
@@ -70,7 +70,7 @@ def _check_view(judged: Judged, number: int, root: str, texts: Texts) -> CheckVi
 
 
 def _shown(
-    judged: Judged, comparison: Comparison, number: int, root: str, texts: Texts
+    judged: Judged, comparison: Comparison, number: int, root: str, texts: PageTexts
 ) -> ComparisonView:
     known = texts.of(judged.texts)
     if judged.alone:

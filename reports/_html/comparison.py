@@ -19,9 +19,9 @@ from .._rows.findings import FindingRow
 from .._rows.timing import TimeRow
 from .._rows.totals import BesideRow, TotalRow
 from .._screen import verdict
-from .data import Texts, _kernel_id
+from .data import PageTexts, _kernel_id
 from .flow import Flow, _flows
-from .kernels import KernelTable, _kernel_table
+from .kernels import PageTable, _kernel_table
 from .memory import Memory, _memories
 from .pages import Page, _pages
 from .roofline import Roofline, _roofline
@@ -52,7 +52,7 @@ class ComparisonView:
     beside: tuple[BesideRow, ...]
     beside_lines: tuple[str, ...]
     breaks: tuple[str, ...]
-    table: KernelTable
+    table: PageTable
     ends: tuple[str, ...]
     flows: tuple[Flow, ...]
     findings: tuple[_FindingView, ...]
@@ -66,7 +66,9 @@ class ComparisonView:
     notes: tuple[str, ...]
 
 
-def _comparison_view(comparison: Comparison, check: int, root: str, texts: Texts) -> ComparisonView:
+def _comparison_view(
+    comparison: Comparison, check: int, root: str, texts: PageTexts
+) -> ComparisonView:
     timing, beside = comparison.timing, comparison.beside
     sides = (("base", comparison.base), ("head", comparison.head))
     ends = (groups.unchanged(comparison), groups.without_provenance(comparison))
@@ -100,7 +102,7 @@ def _comparison_view(comparison: Comparison, check: int, root: str, texts: Texts
     )
 
 
-def _run_view(comparison: Comparison, check: int, root: str, texts: Texts) -> ComparisonView:
+def _run_view(comparison: Comparison, check: int, root: str, texts: PageTexts) -> ComparisonView:
     """Of a run that is both sides: nothing that only says that they are the same."""
     view, run = _comparison_view(comparison, check, root, texts), comparison.head
     ends = groups.without_provenance(comparison)

@@ -17,7 +17,7 @@ _ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PageSource:
     """A kernel's source; ``chosen``: the launch configuration whose instructions stand beside
     it."""
 
@@ -30,7 +30,7 @@ class Source:
 
 
 @dataclass(slots=True)
-class Texts:
+class PageTexts:
     """What pages show, gathered while they are made."""
 
     known: Mapping[BlobId, str]
@@ -40,11 +40,11 @@ class Texts:
     _numbers: dict[BlobId, int | None] = field(default_factory=dict)
     _kernels: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-    def of(self, known: Mapping[BlobId, str]) -> Texts:
+    def of(self, known: Mapping[BlobId, str]) -> PageTexts:
         """The same, for kernels whose texts are these."""
-        return Texts(known, self.root, self._texts, self._numbers, self._kernels)
+        return PageTexts(known, self.root, self._texts, self._numbers, self._kernels)
 
-    def add(self, key: str, source: Source) -> None:
+    def add(self, key: str, source: PageSource) -> None:
         lines = source.chosen.lines if source.chosen else {}
         self._kernels[key] = {
             "name": units.printable(source.name),

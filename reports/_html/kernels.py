@@ -9,7 +9,7 @@ from perfcli import units
 from perfcli.model import Comparison, GroupTiming, KernelFacts, KernelGroup, Outcome
 
 from .._rows.groups import changed_groups
-from .._rows.kernels import COLUMNS, Column, known_columns
+from .._rows.kernels import Column, known_columns
 from .data import _kernel_id, _page_id
 
 LAUNCHES = Column("launches", "launches", lambda k: k.launches)
@@ -51,13 +51,13 @@ class _Row:
 
 
 @dataclass(frozen=True, slots=True)
-class KernelTable:
+class PageTable:
     titles: tuple[str, ...]
     rows: tuple[_Row, ...]
     relations: tuple[str, ...]
 
 
-def _kernel_table(comparison: Comparison, check: int) -> KernelTable:
+def _kernel_table(comparison: Comparison, check: int) -> PageTable:
     """Changed groups first, the costliest of them at the top."""
     kernels = (*comparison.base.kernels, *comparison.head.kernels)
     columns = (LAUNCHES, *known_columns(kernels))
@@ -72,7 +72,7 @@ def _kernel_table(comparison: Comparison, check: int) -> KernelTable:
         for number, group in numbered
     )
     titles = (*(column.title for column in columns), *(["time"] if timed else []))
-    return KernelTable(titles, rows, tuple(dict.fromkeys(row.relation for row in rows)))
+    return PageTable(titles, rows, tuple(dict.fromkeys(row.relation for row in rows)))
 
 
 def _row(

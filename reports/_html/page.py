@@ -17,7 +17,7 @@ from perfcli.model import GRAVEST_FIRST, Judgement
 from .._rows import judgement as _judgement_rows
 from .._rows.places import without_root
 from .check import CheckView, _check_view, _look
-from .data import Texts
+from .data import PageTexts
 from .pages import CONFIGURATION_TITLES
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ FOLDER = Path(__file__).parents[1] / "templates"
 
 
 def page(judgement: Judgement) -> str:
-    texts = Texts({}, judgement.root)
+    texts = PageTexts({}, judgement.root)
     checks = [
         _check_view(judged, number, judgement.root, texts)
         for number, judged in enumerate(judgement.checks)

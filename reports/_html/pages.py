@@ -13,7 +13,7 @@ from .._rows.groups import changed_groups, group_rows
 from .._rows.kernels import occupancy
 from .._rows.places import place
 from .._screen.kernel import fact_rows, operator
-from .data import Source, Texts, _kernel_id, _page_id
+from .data import PageSource, PageTexts, _kernel_id, _page_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ CONFIGURATION_TITLES = (
 )  # fmt: skip
 
 
-def _pages(comparison: Comparison, check: int, root: str, texts: Texts) -> Iterator[Page]:
+def _pages(comparison: Comparison, check: int, root: str, texts: PageTexts) -> Iterator[Page]:
     """Of every group; what did not change is shown once, as the head has it."""
     changed = {id(group) for group in changed_groups(comparison)}
     for number, group in enumerate(comparison.groups):
@@ -110,11 +110,11 @@ def _matched(group: KernelGroup) -> str:
 
 
 def _page_kernel(
-    kernel: KernelFacts, check: int, side: str, number: int, root: str, texts: Texts
+    kernel: KernelFacts, check: int, side: str, number: int, root: str, texts: PageTexts
 ) -> _PageKernel:
     key = _kernel_id(check, side, number)
     best = kernel.best
-    texts.add(key, Source(kernel.name, side, number, kernel.language, kernel.source, best))
+    texts.add(key, PageSource(kernel.name, side, number, kernel.language, kernel.source, best))
     return _PageKernel(
         id=key,
         side=side,

@@ -14,7 +14,7 @@ from perfcli.model import Candidate, KernelFacts, Origin
 
 from .._rows.kernels import occupancy
 from .._rows.names import folded
-from .source import Source
+from .source import SourceView
 from .tables import Hanging, plain_table
 
 MOST_LINES = 30
@@ -35,7 +35,7 @@ def kernel_view(
     if kernel.candidates:
         parts += [Text(""), Text("Candidates", style="bold"), _candidates(kernel, chosen)]
     if source is not None:
-        parts += [Text(""), Text("Source", style="bold"), Source(source, chosen)]
+        parts += [Text(""), Text("Source", style="bold"), SourceView(source, chosen)]
     return Group(*parts)
 
 

@@ -415,7 +415,7 @@ def test_a_torch_without_cuda_is_not_measured_on_the_gpu(
 ) -> None:
     """What the fake measures is no torch's: the real decision, asked directly."""
     from perfcli.workflow.request import Question, Side, make_jobs
-    from perfcli.workflow.setting import Asked, Setting, why_not
+    from perfcli.workflow.setting import MeasuringOptions, Setting, why_not
 
     def without(python: str | None) -> Interpreter:
         return replace(executor.fake_interpreter(python), cuda=None)
@@ -423,7 +423,7 @@ def test_a_torch_without_cuda_is_not_measured_on_the_gpu(
     def with_cuda(python: str | None) -> Interpreter:
         return replace(executor.fake_interpreter(python), cuda="13.0")
 
-    setting = Setting(Asked(), "cuda", 20.0, 1, None, ())
+    setting = Setting(MeasuringOptions(), "cuda", 20.0, 1, None, ())
     jobs = make_jobs(Question("rmsnorm"), [Side(), Side(python="cpu/bin/python")], without)
     assert "is a build without CUDA" in why_not(jobs, setting)
     assert why_not(make_jobs(Question("rmsnorm"), [Side()], with_cuda), setting) == ""

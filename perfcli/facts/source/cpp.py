@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import zip_longest
 
 from perfcli.errors import UnreadableSource
-from perfcli.facts.source.cpp_walk import Token, Walk, _matching_brackets, _tokenize
+from perfcli.facts.source.cpp_walk import CppWalk, Token, _matching_brackets, _tokenize
 from perfcli.facts.source.triton import _summarize
 from perfcli.model import SourceFacts
 
@@ -30,7 +30,7 @@ def cpp_facts(source: str) -> SourceFacts:
     """
     tokens = _tokenize(source)
     start, pointers = _find_kernel(tokens)
-    walk = Walk(tokens, _matching_brackets(tokens), {name: name for name in pointers})
+    walk = CppWalk(tokens, _matching_brackets(tokens), {name: name for name in pointers})
     walk.statement(start)
     facts = _summarize(walk.accesses, walk.sweeps, reductions=walk.reductions, loops=walk.loops)
     return replace(

@@ -91,7 +91,7 @@ _LANES = "_inner"  # how Inductor ends the names of its loops over one vector
 
 
 @dataclass(slots=True)
-class Walk:
+class CppWalk:
     """State of one walk through a kernel's tokens."""
 
     tokens: Sequence[Token]

@@ -10,7 +10,7 @@ from perfcli.errors import UnreadableSource
 from perfcli.facts.source.held_copies import _held_copies
 from perfcli.facts.source.triton_names import _import_aliases
 from perfcli.facts.source.triton_values import NOTHING, Value
-from perfcli.facts.source.triton_walk import Walk
+from perfcli.facts.source.triton_walk import TritonWalk
 from perfcli.model import Access, SourceFacts
 
 
@@ -40,7 +40,7 @@ def triton_facts(source: str, name: str) -> SourceFacts:
     functions = _jit_functions(module)
     kernel = _find_kernel(functions, name)
     aliases = _import_aliases(module)
-    walk = Walk(functions, aliases)
+    walk = TritonWalk(functions, aliases)
     walk.function(kernel, _pointer_arguments(kernel))
     facts = _summarize(walk.accesses, walk.sweeps, reductions=walk.reductions, loops=walk.loops)
     return replace(

@@ -56,7 +56,7 @@ _MASK_POSITION: dict[Kind, int] = {"load": 1, "store": 2, "atomic": 2}
 
 
 @dataclass(frozen=True, slots=True)
-class Effect:
+class HelperAccess:
     """One access that a library helper makes through its argument number ``argument``."""
 
     kind: Kind
@@ -66,27 +66,27 @@ class Effect:
 
 
 # The helpers of triton_helpers that touch memory: their bodies are not in the kernel's text.
-LIBRARY_EFFECTS: dict[str, tuple[Effect, ...]] = {
+LIBRARY_EFFECTS: dict[str, tuple[HelperAccess, ...]] = {
     f"{HELPERS}.bucketize_binary_search": (
-        Effect("load", 8, "sorter_ptr", in_loop=True),
-        Effect("load", 1, "boundaries_ptr", in_loop=True),
+        HelperAccess("load", 8, "sorter_ptr", in_loop=True),
+        HelperAccess("load", 1, "boundaries_ptr", in_loop=True),
     ),
     f"{HELPERS}.exclusive_scan_decoupled_lookback": (
-        Effect("atomic", 0, "scratch_base"),
-        Effect("atomic", 0, "scratch_base", in_loop=True),
-        Effect("atomic", 0, "scratch_base"),
+        HelperAccess("atomic", 0, "scratch_base"),
+        HelperAccess("atomic", 0, "scratch_base", in_loop=True),
+        HelperAccess("atomic", 0, "scratch_base"),
     ),
     f"{HELPERS}.exclusive_scan_decoupled_lookback_64": (
-        Effect("store", 0, "scratch_base"),
-        Effect("atomic", 0, "scratch_base"),
-        Effect("atomic", 0, "scratch_base", in_loop=True),
-        Effect("load", 0, "scratch_base", in_loop=True),
-        Effect("store", 0, "scratch_base"),
-        Effect("atomic", 0, "scratch_base"),
+        HelperAccess("store", 0, "scratch_base"),
+        HelperAccess("atomic", 0, "scratch_base"),
+        HelperAccess("atomic", 0, "scratch_base", in_loop=True),
+        HelperAccess("load", 0, "scratch_base", in_loop=True),
+        HelperAccess("store", 0, "scratch_base"),
+        HelperAccess("atomic", 0, "scratch_base"),
     ),
     f"{HELPERS}.x_grid_barrier": (
-        Effect("atomic", 0, "sem"),
-        Effect("atomic", 0, "sem", in_loop=True),
+        HelperAccess("atomic", 0, "sem"),
+        HelperAccess("atomic", 0, "sem", in_loop=True),
     ),
 }
 

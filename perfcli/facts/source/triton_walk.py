@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from perfcli.facts.source import triton_names
-from perfcli.facts.source.triton_names import Effect, Kind
+from perfcli.facts.source.triton_names import HelperAccess, Kind
 from perfcli.facts.source.triton_values import (
     NOTHING,
     Environment,
@@ -21,7 +21,7 @@ from perfcli.model import Access
 
 
 @dataclass(slots=True)
-class Walk:
+class TritonWalk:
     """State of one walk: where it is, and what it has found so far."""
 
     functions: Mapping[str, ast.FunctionDef]
@@ -213,7 +213,7 @@ class Walk:
 
     def effects(
         self,
-        effects: Sequence[Effect],
+        effects: Sequence[HelperAccess],
         arguments: Sequence[Value],
         keywords: Mapping[str, Value],
         line: int,

@@ -12,9 +12,9 @@ from pathlib import Path
 from perfcli.errors import NotComparable, PerfcliError
 from perfcli.gate.baseline import facts, file
 from perfcli.gate.baseline import file as renewing
-from perfcli.gate.baseline.entry import Entry
+from perfcli.gate.baseline.entry import BaselineEntry
 from perfcli.gate.baseline.facts import _public
-from perfcli.gate.baseline.file import Check
+from perfcli.gate.baseline.file import BaselineCheck
 from perfcli.gate.baseline.fit import fitted
 from perfcli.gate.config import BASELINE
 from perfcli.model import Finding, Run
@@ -23,7 +23,7 @@ TOOLS = ("torch", "triton", "ptxas")
 """With another of these the same model becomes other code."""
 
 
-def read(path: Path, options: Sequence[str] = ()) -> dict[str, Check]:
+def read(path: Path, options: Sequence[str] = ()) -> dict[str, BaselineCheck]:
     """The checks of the baseline. Raises NotComparable where there is no file or it is newer than
     this perfcli, PerfcliError where it is broken; with the command that makes it, in which the
     ``options`` that were typed stand."""
@@ -46,7 +46,7 @@ def read(path: Path, options: Sequence[str] = ()) -> dict[str, Check]:
     return file._read(text, str(path), options)
 
 
-def _write(path: Path, checks: Mapping[str, Check]) -> None:
+def _write(path: Path, checks: Mapping[str, BaselineCheck]) -> None:
     """Whole or not at all; where the file is a link, into what it points to; its mode stays.
     Raises PerfcliError where it can't be written."""
     temporary = None
@@ -66,7 +66,9 @@ def _write(path: Path, checks: Mapping[str, Check]) -> None:
                 os.unlink(temporary)
 
 
-def entry(path: Path, checks: Mapping[str, Check], name: str, options: Sequence[str] = ()) -> Entry:
+def entry(
+    path: Path, checks: Mapping[str, BaselineCheck], name: str, options: Sequence[str] = ()
+) -> BaselineEntry:
     """One check. Raises NotComparable, with what makes it, where the baseline lacks it."""
     if name in checks:
         return checks[name].entry()
@@ -79,7 +81,7 @@ def entry(path: Path, checks: Mapping[str, Check], name: str, options: Sequence[
 
 
 def base(
-    entry: Entry, head: Run, name: str, allow: Collection[str], options: Sequence[str] = ()
+    entry: BaselineEntry, head: Run, name: str, allow: Collection[str], options: Sequence[str] = ()
 ) -> tuple[Run, tuple[Finding, ...]]:
     """The run that the head is compared with, and its findings. Raises NotComparable where the
     baseline comes from other compilers or another target."""

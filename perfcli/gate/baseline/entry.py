@@ -25,7 +25,7 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class BaselineEntry:
     """One check: its run without sources, node names and numbers of kernels, as far as the file
     keeps it, and what the rules said of it."""
 

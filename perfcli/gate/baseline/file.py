@@ -11,7 +11,7 @@ from typing import Any
 
 from perfcli.errors import NotComparable, PerfcliError
 from perfcli.gate.baseline import kinds, reading, toml
-from perfcli.gate.baseline.entry import FORMAT, Entry, Made
+from perfcli.gate.baseline.entry import FORMAT, BaselineEntry, Made
 
 FIRST = "first baseline"
 
@@ -32,24 +32,24 @@ _MANY = ("kernels",)
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class BaselineCheck:
     """One check as it stands in the file: ``plain`` is everything but how it was made."""
 
     made: Made
     plain: Mapping[str, Any]
 
-    def entry(self) -> Entry:
+    def entry(self) -> BaselineEntry:
         return reading._entry({**_made(self.made), **self.plain})
 
 
-def _text(checks: Mapping[str, Check]) -> str:
+def _text(checks: Mapping[str, BaselineCheck]) -> str:
     """The whole file. The same checks give the same text."""
     parts = [f"{_HEADER}format = {FORMAT}"]
     parts += ["\n".join(_check(name, checks[name])) for name in sorted(checks)]
     return "\n\n".join(parts) + "\n"
 
 
-def _check(name: str, check: Check) -> Iterator[str]:
+def _check(name: str, check: BaselineCheck) -> Iterator[str]:
     values = {**_made(check.made), **check.plain}
     yield toml._header("checks", name)
     yield from toml._pairs({k: v for k, v in values.items() if k not in _TABLES})
@@ -70,7 +70,7 @@ def _made(made: Made) -> dict[str, str]:
     return {name: value for name, value in values.items() if value or name != "revision"}
 
 
-def _read(text: str, where: str, options: Sequence[str] = ()) -> dict[str, Check]:
+def _read(text: str, where: str, options: Sequence[str] = ()) -> dict[str, BaselineCheck]:
     """The checks of a file. ``where`` names it in errors; ``options`` were typed to mean it.
 
     Raises PerfcliError for what is no baseline, NotComparable for a newer format.
@@ -94,12 +94,12 @@ def _read(text: str, where: str, options: Sequence[str] = ()) -> dict[str, Check
     return found
 
 
-def _read_check(table: Mapping[str, Any]) -> Check:
+def _read_check(table: Mapping[str, Any]) -> BaselineCheck:
     kinds.check(table)
     created = date.fromisoformat(str(table["created"])).isoformat()
     made = Made(created, str(table["reason"]), str(table.get("revision", "")))
     own = ("created", "reason", "revision")
-    return Check(made, {name: value for name, value in table.items() if name not in own})
+    return BaselineCheck(made, {name: value for name, value in table.items() if name not in own})
 
 
 def _check_format(document: Mapping[str, Any], where: str, again: str) -> None:

@@ -12,14 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from perfcli.gate.baseline import reading
-from perfcli.gate.baseline.entry import Entry
+from perfcli.gate.baseline.entry import BaselineEntry
 from perfcli.gate.baseline.facts import _public
 from perfcli.gate.baseline.operators import Node, Sort, _numbered, _origin, _sort_of
 from perfcli.model import Candidate, Environment, Finding, KernelFacts, Origin, Run
 from perfcli.names import stem
 
 
-def fitted(entry: Entry, head: Run) -> tuple[Run, tuple[Finding, ...]]:
+def fitted(entry: BaselineEntry, head: Run) -> tuple[Run, tuple[Finding, ...]]:
     """The base that the head is compared with, and what was found in it. Target and versions are
     taken as they are checked before: what is not the same refuses to be compared."""
     run = entry.run

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from perfcli.gate.baseline import kernels as of_kernels
-from perfcli.gate.baseline.entry import Entry, Made
+from perfcli.gate.baseline.entry import BaselineEntry, Made
 from perfcli.gate.baseline.facts import TOOLS
 from perfcli.model import (
     Environment,
@@ -21,7 +21,7 @@ from perfcli.model import (
 )
 
 
-def _entry(table: Mapping[str, Any]) -> Entry:
+def _entry(table: Mapping[str, Any]) -> BaselineEntry:
     """One check. Raises KeyError, TypeError and ValueError for what is none of ours."""
     kernels = tuple(map(of_kernels._facts, table["kernels"]))
     tools: dict[str, Any] = {tool: table.get(tool) for tool in TOOLS}
@@ -48,7 +48,7 @@ def _entry(table: Mapping[str, Any]) -> Entry:
         threads=table.get("threads"),
     )
     made = Made(table["created"], table["reason"], table.get("revision", ""))
-    return Entry(made, run, _read_findings(table, kernels), table.get("target", ""))
+    return BaselineEntry(made, run, _read_findings(table, kernels), table.get("target", ""))
 
 
 def _launches(kernels: Iterable[KernelFacts]) -> tuple[Launch, ...]:

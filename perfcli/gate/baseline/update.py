@@ -18,7 +18,7 @@ from perfcli.errors import PerfcliError
 from perfcli.gate import compiled, order
 from perfcli.gate.baseline import committed, facts
 from perfcli.gate.baseline.entry import Made
-from perfcli.gate.baseline.file import Check as Kept
+from perfcli.gate.baseline.file import BaselineCheck as Kept
 from perfcli.gate.baseline.fit import fitted
 from perfcli.gate.checks import Check
 from perfcli.gate.config import Config

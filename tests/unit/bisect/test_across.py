@@ -11,7 +11,7 @@ from perfcli.bisect import across
 from perfcli.bisect.forge import Forge
 from perfcli.bisect.knowledge import Knowledge
 from perfcli.bisect.metrics import METRICS
-from perfcli.bisect.sides import Asked
+from perfcli.bisect.sides import SearchScope
 from perfcli.bisect.space import Installations, Settings, Space
 from perfcli.fake.executor import FakeGenerator
 from perfcli.machine import targets
@@ -35,7 +35,7 @@ def good_value(setting: object) -> float:
     metric = METRICS["peak-memory"]
     asked = SimpleNamespace(plan=plan, metric=metric, setting=setting, how=None)
     forge = Forge(FakeGenerator(), jobs[1].request, SPACE, metric, Knowledge())
-    found = across._across_of(cast("Asked", asked), forge)
+    found = across._across_of(cast(SearchScope, asked), forge)
     assert found is not None
     return found.good_value
 

@@ -8,7 +8,7 @@ import pytest
 
 from perfcli.bisect import exact
 from perfcli.bisect.answer import Ends
-from perfcli.bisect.exact import Limits, _flips_of, _Halfway
+from perfcli.bisect.exact import SearchLimits, _flips_of, _Halfway
 from perfcli.bisect.forge import Forge
 from perfcli.bisect.knowledge import Knowledge
 from perfcli.bisect.metrics import METRICS
@@ -55,5 +55,5 @@ def test_what_has_no_middle_has_no_flip(bad: object) -> None:
     option = OptionChange("threshold", 1.0, bad)
     culprit = CulpritSet((option,), Answer("bad", 9.0), Answer("good", 0.0), (), (), True)
     culprits = Culprits("explained", (culprit,))
-    limits = Limits(1, (), lambda question, answer: None)
+    limits = SearchLimits(1, (), lambda question, answer: None)
     assert _flips_of(forge(FakeGenerator()), culprits, Ends(0, 9), limits) == []

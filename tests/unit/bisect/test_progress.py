@@ -11,7 +11,7 @@ from perfcli.bisect.forge import Forge
 from perfcli.bisect.metrics import METRICS
 from perfcli.bisect.progress import Watcher
 from perfcli.console.notes import Notes
-from perfcli.search.question import Answer, OptionChange, Question
+from perfcli.search.question import Answer, OptionChange, Query
 
 ONLINE = OptionChange("online_softmax", True, False)
 READS = OptionChange("triton.mix_order_reduction_max_reads", 10, None)
@@ -23,7 +23,7 @@ def watcher() -> Watcher:
     return Watcher(forge, METRICS["loads"], Notes(quiet=False))
 
 
-def said(capsys: Any, question: Question[Any], answer: Answer) -> str:
+def said(capsys: Any, question: Query[Any], answer: Answer) -> str:
     watcher()(question, answer)
     return str(capsys.readouterr().err)
 
@@ -40,7 +40,7 @@ def test_a_change_is_written_as_it_is_typed(
     capsys: Any, changes: tuple[OptionChange, ...], written: str
 ) -> None:
     wanted = frozenset(change.key for change in changes)
-    question = Question(wanted, step="narrowing", suspects=2)
+    question = Query(wanted, step="narrowing", suspects=2)
     assert said(capsys, question, Answer("good", 12.0)).startswith(written)
 
 
@@ -56,7 +56,7 @@ def test_a_terminal_is_drawn_with_the_seconds_that_have_passed(
     monkeypatch.setattr("perfcli.bisect.progress.time.monotonic", lambda: next(now))
     watching = watcher()  # at second 0
     assert watching._screen().plain == "compiling the first variants, 1 s"
-    watching._draw(Question(frozenset({ONLINE.key}), step="proof", suspects=3))
+    watching._draw(Query(frozenset({ONLINE.key}), step="proof", suspects=3))
     assert watching._screen().plain == (
         "trying proof, online_softmax=false · left: 3 suspects\nknown: 1 compiled, 1 class, 2 s"
     )

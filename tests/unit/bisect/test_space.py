@@ -10,17 +10,17 @@ from perfcli.bisect import space as spaces
 from perfcli.bisect.space import NOT_SET, _between, _flatten, _installations
 from perfcli.errors import PerfcliError
 from perfcli.model import Variant
-from perfcli.options.catalogue import UNKNOWN, Catalogue, Entry
-from perfcli.options.performance import Choice, PerformanceKnob
+from perfcli.options.catalogue import UNKNOWN, Catalogue, InductorOption
+from perfcli.options.performance import InstalledKnob, PerformanceKnob
 
 
-def catalogue(*entries: Entry) -> Catalogue:
+def catalogue(*entries: InductorOption) -> Catalogue:
     return Catalogue("2.13.0", Path(), {entry.name: entry for entry in entries}, {})
 
 
-A = Entry("a", "bool", "True", True, doc="explained")
-B = Entry("b", "int", "3", 3)
-C = Entry("c", "str", "platform()", UNKNOWN)
+A = InductorOption("a", "bool", "True", True, doc="explained")
+B = InductorOption("b", "int", "3", 3)
+C = InductorOption("c", "str", "platform()", UNKNOWN)
 TORCH = catalogue(A, B, C)
 
 
@@ -60,7 +60,7 @@ def knob(name: str, *values: int, only_with: dict[str, bool] | None = None) -> P
 
 
 def test_the_catalogue_on_top_of_a_side() -> None:
-    choice = Choice(knob("b", 4, 9, only_with={"a": False}), B, (4, 9))
+    choice = InstalledKnob(knob("b", 4, 9, only_with={"a": False}), B, (4, 9))
     found = spaces._of_catalogue([choice], Variant("", {"b": 9}))
     (change,) = found.changes
     assert (change.good, change.bad) == (9, 4)
@@ -69,19 +69,21 @@ def test_the_catalogue_on_top_of_a_side() -> None:
 
 
 def test_two_values_of_one_option_are_two_changes() -> None:
-    found = spaces._of_catalogue([Choice(knob("b", 4, 9), B, (4, 9))], Variant(""))
+    found = spaces._of_catalogue([InstalledKnob(knob("b", 4, 9), B, (4, 9))], Variant(""))
     keys = [change.key for change in found.changes]
     assert keys == ["b=4", "b=9"]
     assert found.settings(frozenset({"b=9"})) == {"b": 9}
 
 
 def test_two_installations() -> None:
-    old = catalogue(A, B, Entry("gone", "int", "1", 1), Entry("typed", "int", "5", 5))
+    old = catalogue(
+        A, B, InductorOption("gone", "int", "1", 1), InductorOption("typed", "int", "5", 5)
+    )
     new = catalogue(
-        Entry("a", "bool", "False", False),
+        InductorOption("a", "bool", "False", False),
         B,
-        Entry("new", "int", "1", 1),
-        Entry("typed", "str", "'five'", "five"),
+        InductorOption("new", "int", "1", 1),
+        InductorOption("typed", "str", "'five'", "five"),
     )
     found = _installations(Variant("", {"gone": 2, "b": 7}), Variant(""), old, new)
     assert {c.name: (c.good, c.bad) for c in found.space.changes} == {
@@ -100,8 +102,8 @@ def test_two_installations() -> None:
 def test_a_release_without_a_limit_is_carried_over_as_no_limit() -> None:
     # What perfcli brings to torch 2.11 has None for its default: no limit. torch 2.13 takes 0.
     name = "triton.mix_order_reduction_max_reads"
-    old = catalogue(Entry(name, "int | None", "None", None))
-    new = catalogue(Entry(name, "int", "10", 10))
+    old = catalogue(InductorOption(name, "int | None", "None", None))
+    new = catalogue(InductorOption(name, "int", "10", 10))
     up = _installations(Variant(""), Variant(""), old, new)
     assert [(c.name, c.good, c.bad) for c in up.space.changes] == [(name, 0, 10)]
     assert up.unsettable == ()
@@ -110,8 +112,8 @@ def test_a_release_without_a_limit_is_carried_over_as_no_limit() -> None:
 
 
 def test_another_none_is_not_carried_over() -> None:
-    old = catalogue(Entry("a", "int | None", "None", None))
-    new = catalogue(Entry("a", "int", "10", 10))
+    old = catalogue(InductorOption("a", "int | None", "None", None))
+    new = catalogue(InductorOption("a", "int", "10", 10))
     found = _installations(Variant(""), Variant(""), old, new)
     assert found.space.changes == ()
     assert [change.name for change in found.unsettable] == ["a"]

@@ -7,7 +7,7 @@ from handmade import kernel, run
 
 from perfcli.diff.compare import compare
 from perfcli.gate.allowances import _covers
-from perfcli.gate.judging import Policy, Result, judged
+from perfcli.gate.judging import Policy, Ruling, judged
 from perfcli.gate.limits import SIGNS
 from perfcli.model import Allowance, Comparison, KernelFacts, Limit
 
@@ -30,7 +30,7 @@ def allowed(kernel: str, most: float | None = None, limit: str = "loads") -> All
     return Allowance(kernel, limit, "known", "me", "2026-12-31", most)
 
 
-def held(comparison: Comparison, limit: Limit, *allow: Allowance) -> Result:
+def held(comparison: Comparison, limit: Limit, *allow: Allowance) -> Ruling:
     return judged(comparison, Policy((limit,), allow))
 
 

@@ -13,7 +13,7 @@ from handmade_timing import changed
 from perfcli.diff.compare import compare
 from perfcli.gate.allowances import _in_force, _named, warnings
 from perfcli.gate.holding import _bounds
-from perfcli.gate.judging import Policy, Result, _confirmed, judged
+from perfcli.gate.judging import Policy, Ruling, _confirmed, judged
 from perfcli.gate.limits import SIGNS, USUAL
 from perfcli.model import (
     Allowance,
@@ -37,15 +37,15 @@ def of(head: Sequence[KernelFacts], base: Sequence[KernelFacts] = BASE, **more: 
     return compare(run(base), run(head, id="head", **more))
 
 
-def held(comparison: Comparison, *limits: Limit, allow: Sequence[Allowance] = ()) -> Result:
+def held(comparison: Comparison, *limits: Limit, allow: Sequence[Allowance] = ()) -> Ruling:
     return judged(comparison, Policy(limits, tuple(allow)))
 
 
-def states(result: Result) -> list[tuple[str, str]]:
+def states(result: Ruling) -> list[tuple[str, str]]:
     return [(r.limit.metric, r.state) for r in result.limits]
 
 
-def one(result: Result) -> LimitResult:
+def one(result: Ruling) -> LimitResult:
     (found,) = result.limits
     return found
 
@@ -94,7 +94,7 @@ def test_fewer_is_better_and_passes() -> None:
 
 
 def test_what_neither_side_knows_is_not_asked() -> None:
-    assert held(of(BASE), Limit("vector_loads", growth=0), Limit("time", growth_share=0)) == Result(
+    assert held(of(BASE), Limit("vector_loads", growth=0), Limit("time", growth_share=0)) == Ruling(
         of(BASE), (), (), "pass", "all 3 kernels are identical"
     )
 

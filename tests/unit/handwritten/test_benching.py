@@ -15,7 +15,14 @@ from perfcli.handwritten.benching import _Bench, _told_outside
 from perfcli.loading import registry
 from perfcli.machine import targets
 from perfcli.model import LaunchPlan, Machine, Problem
-from perfcli.model.kernel_work import BenchAsk, Benched, BenchRequest, Contender, OutputError, Timed
+from perfcli.model.kernel_work import (
+    BenchAsk,
+    Benched,
+    BenchRequest,
+    Contender,
+    OutputError,
+    TimedContender,
+)
 
 pytestmark = pytest.mark.torch
 
@@ -46,7 +53,7 @@ def bench(*names: Contender, file: str = "row_sum.py") -> tuple[Benched, list[st
     return _Bench(request, Clock(), machine, "cpu").bench(ask, told.append), told
 
 
-def by_name(benched: Benched) -> dict[str, Timed]:
+def by_name(benched: Benched) -> dict[str, TimedContender]:
     return {timed.name: timed for timed in benched.timed}
 
 

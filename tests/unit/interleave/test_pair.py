@@ -15,7 +15,7 @@ from perfcli.errors import OutOfMemory, PerfcliError, WorkerFailed, WrongResult
 from perfcli.fake.measuring import FakePlan, FakeStarter, parse
 from perfcli.interleave import alternating
 from perfcli.interleave.alternating import METHOD, TURNS, measure
-from perfcli.interleave.pair import Measured, Race
+from perfcli.interleave.pair import MeasuredPair, Race
 from perfcli.interleave.plan import (
     LEAST_STEPS,
     MOST_STEPS,
@@ -71,7 +71,7 @@ def starter(text: str = "") -> FakeStarter:
     return FakeStarter(parse(f"1;{text}") or FakePlan())
 
 
-def race(start: FakeStarter, asked: Plan, sink: Kept, enough: Any = never) -> Measured:
+def race(start: FakeStarter, asked: Plan, sink: Kept, enough: Any = never) -> MeasuredPair:
     return measure(asked, start, enough, sink, clock=start.clock)
 
 

@@ -14,7 +14,7 @@ from perfcli.options import assignments
 from perfcli.options.catalogue import (
     UNKNOWN,
     Catalogue,
-    Entry,
+    InductorOption,
     _read_config,
     evaluate,
     load_catalogue,
@@ -236,7 +236,7 @@ def test_a_torch_without_its_files_says_so(tmp_path: Path) -> None:
     ],
 )
 def test_values(kind: str, text: str, value: Any) -> None:
-    found = assignments._parse_value(Entry("x", kind, ""), text)
+    found = assignments._parse_value(InductorOption("x", kind, ""), text)
     assert found == value
     assert type(found) is type(value)
 
@@ -260,7 +260,7 @@ def test_values(kind: str, text: str, value: Any) -> None:
 )
 def test_wrong_values_name_the_type(kind: str, text: str, needs: str) -> None:
     with pytest.raises(PerfcliError) as caught:
-        assignments._parse_value(Entry("some.option", kind, ""), text)
+        assignments._parse_value(InductorOption("some.option", kind, ""), text)
     assert str(caught.value).startswith(f"some.option needs {needs}")
     assert repr(text) in str(caught.value)
 
@@ -268,7 +268,7 @@ def test_wrong_values_name_the_type(kind: str, text: str, needs: str) -> None:
 @pytest.mark.parametrize("kind", ["Callable[[int], int] | None", "torch.fx.CustomPass"])
 def test_objects_cannot_be_written(kind: str) -> None:
     with pytest.raises(PerfcliError, match="takes a Python object"):
-        assignments._parse_value(Entry("hook", kind, ""), "print")
+        assignments._parse_value(InductorOption("hook", kind, ""), "print")
 
 
 def test_a_variant_from_assignments(catalogue: Catalogue) -> None:

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from perfcli.options.catalogue import UNKNOWN, Entry, _read_config
+from perfcli.options.catalogue import UNKNOWN, InductorOption, _read_config
 from perfcli.options.listing import accepts, differences, is_default
 
 
-def options(source: str) -> dict[str, Entry]:
+def options(source: str) -> dict[str, InductorOption]:
     return {entry.name: entry for entry in _read_config(source)}
 
 
@@ -34,14 +34,14 @@ def options(source: str) -> dict[str, Entry]:
     ],
 )
 def test_a_type_allows_a_value_just_as_it_is(kind: str, value: Any, allowed: bool) -> None:
-    assert accepts(Entry("x", kind, ""), value) is allowed
+    assert accepts(InductorOption("x", kind, ""), value) is allowed
 
 
 def test_one_is_not_true() -> None:
-    assert is_default(Entry("x", "bool", "True", True), True)
-    assert not is_default(Entry("x", "bool", "True", True), 1)
-    assert not is_default(Entry("x", "int", "1", 1), True)
-    assert not is_default(Entry("x", "int", "?", UNKNOWN), 1)
+    assert is_default(InductorOption("x", "bool", "True", True), True)
+    assert not is_default(InductorOption("x", "bool", "True", True), 1)
+    assert not is_default(InductorOption("x", "int", "1", 1), True)
+    assert not is_default(InductorOption("x", "int", "?", UNKNOWN), 1)
 
 
 def test_differences_of_two_installations() -> None:

@@ -10,7 +10,7 @@ import pytest
 from perfcli.errors import PerfcliError
 from perfcli.machine.environment import probe
 from perfcli.options import performance, releases
-from perfcli.options.catalogue import MODULES, Catalogue, Entry, load_catalogue
+from perfcli.options.catalogue import MODULES, Catalogue, InductorOption, load_catalogue
 from perfcli.options.listing import accepts
 from perfcli.options.performance import PerformanceKnob
 
@@ -42,8 +42,8 @@ sources = ["https://example.org/a"]
 """
 
 
-def entry(name: str, kind: str, value: object) -> Entry:
-    return Entry(name, kind, repr(value), value)
+def entry(name: str, kind: str, value: object) -> InductorOption:
+    return InductorOption(name, kind, repr(value), value)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from perfcli.errors import PerfcliError
 from perfcli.search.culprits import find_culprits
 from perfcli.search.drive import Stop, _max_runs, budget
 from perfcli.search.ledger import Code, Ledger
-from perfcli.search.question import Answer, Question, Search, Stopped, Subset
+from perfcli.search.question import Answer, Query, Search, Stopped, Subset
 
 TWELVE = "abcdefghijkl"
 
@@ -104,7 +104,7 @@ def test_one_class_has_one_answer() -> None:
 def test_progress_says_what_is_asked_and_how_many_are_suspected() -> None:
     seen: list[tuple[str, int | None, str]] = []
 
-    def watch(question: Question[Subset], answer: Answer | None) -> None:
+    def watch(question: Query[Subset], answer: Answer | None) -> None:
         if answer is not None:
             seen.append((question.step, question.suspects, answer.outcome))
 
@@ -149,7 +149,7 @@ def four(seen: list[str]) -> Search[Subset, str]:
     sets = [subset(name) for name in "abcd"]
     try:
         for at, each in enumerate(sets):
-            yield Question(each, tuple(sets[at + 1 :]))
+            yield Query(each, tuple(sets[at + 1 :]))
             seen.append("abcd"[at])
     except Stopped as stop:
         return stop.reason
@@ -191,7 +191,7 @@ def test_the_width_is_the_questions() -> None:
 def test_each_of_several_is_told_as_it_comes() -> None:
     told: list[tuple[str, str | None]] = []
 
-    def watch(question: Question[Subset], answer: Answer | None) -> None:
+    def watch(question: Query[Subset], answer: Answer | None) -> None:
         told.append((letters(question.wanted), answer.outcome if answer else None))
 
     run(four([]), Arriving(9), width=4, at_hand=lambda code: True, watch=watch)

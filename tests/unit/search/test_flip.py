@@ -7,11 +7,11 @@ import pytest
 from unit.search.oracles import BAD, GOOD, UNRESOLVED, Exact, run
 
 from perfcli.search.numeric import MOST_UNRESOLVED, flip
-from perfcli.search.question import Answer, Question, Search
+from perfcli.search.question import Answer, Query, Search
 
 
 def ask(place: int, maybe: tuple[int, ...], suspects: int) -> Search[int, Answer]:
-    answer = yield Question(place, maybe, suspects=suspects)
+    answer = yield Query(place, maybe, suspects=suspects)
     return answer
 
 

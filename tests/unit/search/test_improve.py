@@ -16,7 +16,7 @@ from unit.search.oracles import Exact, own_class, run
 from perfcli.search.drive import _max_runs, drive
 from perfcli.search.improve import find_best
 from perfcli.search.ledger import Code, Ledger
-from perfcli.search.question import Answer, OptionChange, Question, Search, Subset, ordered
+from perfcli.search.question import Answer, OptionChange, Query, Search, Subset, ordered
 from perfcli.search.result import Improvement
 
 Settings = dict[str, int]
@@ -208,7 +208,7 @@ def steps_of(found: Search[Subset, Improvement], oracle: Exact[Subset]) -> Count
     """How many tests each step asked for, one core."""
     steps: Counter[str] = Counter()
 
-    def watch(question: Question[Subset], answer: Answer | None) -> None:
+    def watch(question: Query[Subset], answer: Answer | None) -> None:
         steps[question.step] += answer is None
 
     run(found, oracle, watch=watch)

@@ -17,7 +17,7 @@ from perfcli.model import (
     Tolerance,
 )
 from perfcli.model.kernel_work import DescribedLaunch, Operand
-from perfcli.workbench.as_run import Answer, _run_of
+from perfcli.workbench.as_run import CompiledProblem, _run_of
 
 ROWS, COLUMNS = 64, 4096
 SIZE = 2 * ROWS * COLUMNS
@@ -66,7 +66,7 @@ FAMILY = KernelFamily(
     benchmarks=(),
     code="sums",
 )
-ANSWER = Answer(
+ANSWER = CompiledProblem(
     ScenarioProblem("sums", Problem("sum", ROWS, COLUMNS), left_out="the mean"),
     FAMILY,
     LaunchPlan(

@@ -18,7 +18,7 @@ MADE = Made("2026-11-22", "first baseline", "abc123")
 
 
 def text_of(head: Run, findings: tuple[Finding, ...] = ()) -> str:
-    return file._text({"norm@h100": file.Check(MADE, facts._plain(head, findings))})
+    return file._text({"norm@h100": file.BaselineCheck(MADE, facts._plain(head, findings))})
 
 
 def block(layer: int, number: int, **more: Any) -> KernelFacts:

@@ -10,15 +10,17 @@ from handmade import digest, kernel, run
 from perfcli.diagnosis import diagnose, explain
 from perfcli.diff.compare import compare
 from perfcli.gate.baseline import facts, file
-from perfcli.gate.baseline.entry import Entry, Made
+from perfcli.gate.baseline.entry import BaselineEntry, Made
 from perfcli.gate.baseline.fit import fitted
 from perfcli.model import Comparison, KernelFacts, Origin, Run
 
 SHAPE = (48, 2048, 512)
 
 
-def entry_of(base: Run) -> Entry:
-    checks = {"a@h100": file.Check(Made("2026-11-22", "x"), facts._plain(base, explain(base)))}
+def entry_of(base: Run) -> BaselineEntry:
+    checks = {
+        "a@h100": file.BaselineCheck(Made("2026-11-22", "x"), facts._plain(base, explain(base)))
+    }
     return file._read(file._text(checks), "file")["a@h100"].entry()
 
 

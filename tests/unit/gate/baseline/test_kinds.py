@@ -27,7 +27,7 @@ def text() -> str:
     )
     found = Finding("PC101", "warning", "…", (0,), metric="spilled_words", amount=2)
     made = Made("2026-11-22", "first", "abc")
-    return file._text({"norm@h100": file.Check(made, facts._plain(head, (found,)))})
+    return file._text({"norm@h100": file.BaselineCheck(made, facts._plain(head, (found,)))})
 
 
 @pytest.mark.parametrize(
