@@ -137,7 +137,7 @@ def _most_registers(launch: KernelLaunch, target: Target) -> int:
     return min(addressable, target.registers_per_sm // threads)
 
 
-def _inductors(rows: Sequence[_ProbeRow], columns: int, row_count: int, target: Target) -> set[Any]:
+def inductors(rows: Sequence[_ProbeRow], columns: int, row_count: int, target: Target) -> set[Any]:
     """Of the launches in ``rows`` the ones that torch 2.11 chooses."""
     chosen = _inductor_setting(row_count, columns, target)
     wanted = (chosen.num_warps, chosen.block, chosen.num_stages)

@@ -60,7 +60,7 @@ def test_tiles_shrink_along_the_reduction_first(
     inputs: int, item_bytes: int, rows: int, columns: int
 ) -> None:
     limit = H200.shared_bytes_per_block_optin
-    tile = planner.tma_tile(inputs, item_bytes, limit, planner.Tma(2, 1))
+    tile = planner._tma_tile(inputs, item_bytes, limit, planner._Tma(2, 1))
     assert tile is not None
     assert (tile.rows, tile.columns) == (rows, columns)
 
@@ -68,9 +68,9 @@ def test_tiles_shrink_along_the_reduction_first(
 @pytest.mark.parametrize("stages", [2, 3, 4])
 def test_what_is_planned_fits_with_its_workspace_and_is_no_vector_of_one(stages: int) -> None:
     limit = H200.shared_bytes_per_block_optin
-    config = planner.Tma(stages, 1)
+    config = planner._Tma(stages, 1)
     for inputs, item in EVERY:
-        tile = planner.tma_tile(inputs, item, limit, config)
+        tile = planner._tma_tile(inputs, item, limit, config)
         smallest = (stages - 1) * (inputs * 16 * 32 * item + 8)
         assert (tile is None) == (smallest > limit), (inputs, item)
         if tile is None:
@@ -102,7 +102,7 @@ def test_every_number_of_inputs_has_a_tma_plan() -> None:
 def test_splits_hold_whole_tiles_and_every_row_once(
     rows: int, tile_rows: int, column_tiles: int
 ) -> None:
-    splits = planner.split_rows(rows, column_tiles, tile_rows, slots=264)
+    splits = planner._split_rows(rows, column_tiles, tile_rows, slots=264)
     assert splits.rows % tile_rows == 0
     assert (splits.count - 1) * splits.rows < rows <= splits.count * splits.rows
     assert planner.equal_splits(rows, splits.count, tile_rows) == splits
@@ -110,13 +110,13 @@ def test_splits_hold_whole_tiles_and_every_row_once(
 
 def test_splits_fill_the_device_in_one_wave() -> None:
     # 4 column tiles on 132 multiprocessors: 33 splits of 1985.9 rows, rounded up to tiles of 8
-    assert planner.split_rows(65536, 4, 8, slots=132) == planner.Splits(33, 1992)
+    assert planner._split_rows(65536, 4, 8, slots=132) == planner.Splits(33, 1992)
 
 
 def test_more_inputs_never_get_a_larger_tile() -> None:
     limit = H200.shared_bytes_per_block_optin
     for item in (2, 4):
-        tiles = [planner.tma_tile(n, item, limit, planner.Tma(2, 1)) for n in range(1, 113)]
+        tiles = [planner._tma_tile(n, item, limit, planner._Tma(2, 1)) for n in range(1, 113)]
         areas = [tile.rows * tile.columns for tile in tiles if tile]
         assert all(later <= earlier for earlier, later in pairwise(areas))
 

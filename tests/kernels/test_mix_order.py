@@ -31,15 +31,15 @@ FAMILY = registry.declared("kernels", "mix-order", KernelFamily)
 @pytest.mark.parametrize(
     ("rows", "columns", "expected"),
     [
-        (98304, 512, planner.Setting(2, 4, 1, 64)),
-        (65536, 512, planner.Setting(2, 4, 1, 32)),
-        (32768, 768, planner.Setting(2, 1, 1, 16)),
-        (32768, 2048, planner.Setting(8, 1, 1, 16)),
-        (1000000, 256, planner.Setting(1, 4, 1, 128)),
+        (98304, 512, planner._Setting(2, 4, 1, 64)),
+        (65536, 512, planner._Setting(2, 4, 1, 32)),
+        (32768, 768, planner._Setting(2, 1, 1, 16)),
+        (32768, 2048, planner._Setting(8, 1, 1, 16)),
+        (1000000, 256, planner._Setting(1, 4, 1, 128)),
     ],
 )
 def test_inductors_launch(rows: int, columns: int, expected: Any) -> None:
-    assert planner.inductor_setting(rows, columns, H200) == expected
+    assert planner._inductor_setting(rows, columns, H200) == expected
 
 
 @pytest.mark.parametrize(
@@ -58,15 +58,15 @@ def test_inductors_launch(rows: int, columns: int, expected: Any) -> None:
 def test_our_launch_holds_fewer_rows_as_reads_grow(
     reads: int, dtype: str, warps: int, block: int
 ) -> None:
-    setting = planner.spill_free_setting(98304, 512, reads, dtype, H200)
+    setting = planner._spill_free_setting(98304, 512, reads, dtype, H200)
     assert (setting.num_warps, setting.block) == (warps, block)
 
 
 @pytest.mark.parametrize("count", range(2, 20))
 def test_each_read_is_loaded_once(count: int) -> None:
-    reads = written.reads_of(count)
+    reads = written._reads_of(count)
     assert len(reads.names) == len(set(reads.names)) == count
-    source = written.mix_order_source(count)
+    source = written._mix_order_source(count)
     assert [source.count(f"tl.load({name}_ptr") for name in reads.names] == [1] * count
 
 
@@ -105,7 +105,7 @@ def test_bad_requests_are_refused(problem: Problem, variant: str | None, words: 
 
 
 def row(reads: int, words: int | None, seconds: float | None = None, warps: int = 2) -> Any:
-    return probe.ProbeRow(
+    return probe._ProbeRow(
         reads, "float32", warps, 4, 1, 255, words, 0, 8, seconds, 1000 * (reads + 1)
     )
 
@@ -114,8 +114,8 @@ def test_the_cliff_is_where_it_spills_and_where_it_is_slow() -> None:
     # Seconds per byte 1, 1, 1.05, 2: the H200's shape, where spilling costs and 5 % does not.
     rows = [row(9, 110, 20.0), row(3, 0, 4.0), row(7, 4, 8.4), row(5, 0, 6.0), row(3, 0, warps=4)]
     assert probe.cliffs(rows) == (
-        probe.Cliff("float32", 2, 4, 1, 5, 7, 4, 9, 2.0),
-        probe.Cliff("float32", 4, 4, 1, 3, None, 0, None, None),
+        probe._Cliff("float32", 2, 4, 1, 5, 7, 4, 9, 2.0),
+        probe._Cliff("float32", 4, 4, 1, 3, None, 0, None, None),
     )
 
 

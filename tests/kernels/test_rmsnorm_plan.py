@@ -158,10 +158,10 @@ def test_workspace_of_a_fused_backward_is_its_partial_sums() -> None:
 def test_shared_memory_is_refused_before_it_overflows() -> None:
     problem = Problem("rmsnorm", 4096, 16384)
     blocks = BLOCKS.Blocks("tma", threads=512, stages=3)
-    assert BLOCKS.shared_bytes(problem, blocks, 1) == 2 * 32768
-    assert BLOCKS.misfit(problem, H200, blocks, 1) == ""
+    assert BLOCKS._shared_bytes(problem, blocks, 1) == 2 * 32768
+    assert BLOCKS._misfit(problem, H200, blocks, 1) == ""
     deeper = replace(blocks, stages=9)
-    assert "262144 bytes of shared memory" in BLOCKS.misfit(problem, H200, deeper, 1)
+    assert "262144 bytes of shared memory" in BLOCKS._misfit(problem, H200, deeper, 1)
 
 
 @pytest.mark.parametrize("target", DEVICES, ids=lambda t: t.name)

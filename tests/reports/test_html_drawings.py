@@ -14,9 +14,10 @@ from perfcli.diff.compare import compare
 from perfcli.diff.weigh import weigh
 from perfcli.model import GraphFacts, GroupTiming, TimeChange
 
-work, scale, roofline, memory, flow, times = (
-    import_module(f"perfcli.reports._html_{name}")
-    for name in ("work", "scale", "roofline", "memory", "flow", "times")
+work = import_module("perfcli.facts.source.operations")
+scale, roofline, memory, flow, times = (
+    import_module(f"perfcli.reports._html.{name}")
+    for name in ("scale", "roofline", "memory", "flow", "times")
 )
 
 SIZES = {"x": 10, "r0_": 100}
@@ -115,7 +116,7 @@ def test_what_was_not_measured_lies_on_the_roof_what_was_below_it() -> None:
         comparison, base=replace(comparison.base, target=PEAKED),
         head=replace(comparison.head, target=PEAKED),
     )  # fmt: skip
-    drawn = roofline.roofline(comparison, 0, texts)
+    drawn = roofline._roofline(comparison, 0, texts)
     assert drawn is not None and not drawn.measured
     worse = next(p for p in drawn.points if "mul_7" in p.name)
     # 5 operations for each of 1000 values, 1500 bytes at 3.35 TB/s
@@ -125,7 +126,7 @@ def test_what_was_not_measured_lies_on_the_roof_what_was_below_it() -> None:
     number = next(n for n, g in enumerate(comparison.groups) if 0 in g.match.head)
     group = GroupTiming(number, "x", TimeChange(None, 4.4776e-9))
     slow = replace(comparison, timing=replace(timing, groups=(group,)))
-    drawn = roofline.roofline(slow, 0, texts)
+    drawn = roofline._roofline(slow, 0, texts)
     below = next(p for p in drawn.points if "mul_7" in p.name)
     assert below.measured and below.cells[4:] == ("4.48 ns", "10 %")
     assert (below.x, below.y > worse.y) == (worse.x, True)
@@ -134,11 +135,11 @@ def test_what_was_not_measured_lies_on_the_roof_what_was_below_it() -> None:
 def test_a_side_without_texts_is_named() -> None:
     comparison, texts = with_sources()
     comparison = replace(comparison, head=replace(comparison.head, target=PEAKED))
-    both = roofline.roofline(comparison, 0, texts)
+    both = roofline._roofline(comparison, 0, texts)
     assert both is not None and (both.sides, both.unread) == (("base", "head"), ())
     of_head = {kernel.source for kernel in comparison.head.kernels}
     of_base = {kernel.source for kernel in comparison.base.kernels} - of_head
-    alone = roofline.roofline(comparison, 0, {k: v for k, v in texts.items() if k not in of_base})
+    alone = roofline._roofline(comparison, 0, {k: v for k, v in texts.items() if k not in of_base})
     assert alone is not None and (alone.sides, alone.unread) == (("head",), ("base",))
     page = rendered(judgement(comparison, {k: v for k, v in texts.items() if k not in of_base}))
     caption = page[page.index("Peaks of") - 200 : page.index("Peaks of") + 200]
@@ -148,10 +149,12 @@ def test_a_side_without_texts_is_named() -> None:
 
 def test_no_peaks_or_no_texts_no_roofline() -> None:
     comparison, texts = with_sources()
-    assert roofline.roofline(comparison, 0, texts) is None  # H100 of tests: no fp32
+    assert roofline._roofline(comparison, 0, texts) is None  # H100 of tests: no fp32
     head = replace(comparison.head, target=PEAKED)
-    assert roofline.roofline(replace(comparison, head=head), 0, {}) is None
-    assert roofline.roofline(replace(comparison, head=replace(head, target=None)), 0, texts) is None
+    assert roofline._roofline(replace(comparison, head=head), 0, {}) is None
+    assert (
+        roofline._roofline(replace(comparison, head=replace(head, target=None)), 0, texts) is None
+    )
 
 
 # --- memory ------------------------------------------------------------------------------------
@@ -159,7 +162,7 @@ def test_no_peaks_or_no_texts_no_roofline() -> None:
 
 def test_live_memory_over_the_schedule_and_its_peak() -> None:
     comparison, _ = with_sources()
-    (drawn,) = memory.memories(comparison)
+    (drawn,) = memory._memories(comparison)
     base, head = drawn.curves
     assert (base.peak, base.estimate, head.peak, head.estimate) == ("900 B", "", "700 B", "900 B")
     assert base.peak_x == pytest.approx((memory.LEFT + memory.RIGHT) / 2)
@@ -174,7 +177,7 @@ def test_live_memory_over_the_schedule_and_its_peak() -> None:
 def test_no_estimate_no_curve() -> None:
     graph = (GraphFacts("forward 0", "forward", 0, 10, 900),)
     one = run([kernel("a", "1")], graphs=graph)
-    assert list(memory.memories(compare(one, one))) == []
+    assert list(memory._memories(compare(one, one))) == []
 
 
 # --- kernels that were fused and split ---------------------------------------------------------
@@ -182,7 +185,7 @@ def test_no_estimate_no_curve() -> None:
 
 def test_edges_are_as_wide_as_bytes_and_join_kernels_with_common_work() -> None:
     comparison, _ = with_sources()
-    (fused,) = flow.flows(comparison, 0)
+    (fused,) = flow._flows(comparison, 0)
     assert [b.link for b in fused.boxes] == [
         "#kernel-0-base-1",
         "#kernel-0-base-2",
@@ -196,7 +199,7 @@ def test_regrouped_kernels_are_joined_by_their_nodes() -> None:
     base = [kernel("a", "1"), kernel("b", "2", "3")]
     head = [kernel("c", "1", "2"), kernel("d", "3")]
     comparison = compare(run(base), run(head))
-    (drawn,) = flow.flows(comparison, 0)
+    (drawn,) = flow._flows(comparison, 0)
     assert drawn.headline.startswith("regrouped 2 → 2")
     assert [e.text.partition(":")[0] for e in drawn.edges] == ["a → c", "b → c", "b → d"]
 
@@ -211,7 +214,7 @@ def test_kernels_without_nodes_are_all_joined() -> None:
 
 
 def test_bars_have_the_interval_and_the_floor() -> None:
-    drawn = times.forest(weigh(*handmade_timing.gpu()), 0)
+    drawn = times._forest(weigh(*handmade_timing.gpu()), 0)
     step = drawn.bars[0]
     assert (step.name, step.verdict, step.link) == ("step", "slower", "")
     unit = (drawn.zero - drawn.floor[0]) / 0.01  # for a change of 1

@@ -25,8 +25,8 @@ MOST = 65_536 - len("<!-- perfcli gate -->\n\n")
 
 _text = import_module("perfcli.reports._markdown.text")
 _fit = import_module("perfcli.reports._markdown.fit")
-code, prose, summary = _text.code, _text.prose, _text.summary
-Section, fit = _fit.Section, _fit.fit
+code, prose, summary = _text._code, _text._prose, _text._summary
+Section, fit = _fit.Section, _fit._fit
 
 
 def rendered(judgement: Judgement, name: str = "markdown") -> str:

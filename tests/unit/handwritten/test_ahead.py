@@ -66,7 +66,8 @@ import sys
 from pathlib import Path
 
 import torch
-from perfcli import registry, targets
+from perfcli.loading import registry
+from perfcli.machine import targets
 from perfcli.compile.stand_in.device import triton_driver
 from perfcli.handwritten import ahead, compiling, modules, planning
 from perfcli.handwritten.data import arranged

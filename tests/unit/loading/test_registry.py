@@ -73,14 +73,14 @@ def test_shipped_scenarios_are_declared_without_torch() -> None:
     program = (
         "import sys\n"
         "sys.modules['torch'] = sys.modules['triton'] = None\n"
-        "from perfcli import registry\n"
+        "from perfcli.loading import registry\n"
         "for name in registry.names('scenarios'):\n"
         "    registry.resolve_params(registry.scenario(name), 'smoke', {})\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-FAMILIES = Path(__file__).parents[1] / "fixtures" / "kernels"
+FAMILIES = Path(__file__).parents[2] / "fixtures" / "kernels"
 
 
 def test_a_family_is_found_by_name_or_in_a_users_file() -> None:

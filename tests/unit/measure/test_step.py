@@ -34,7 +34,7 @@ ALLOCATOR_SAYS = (
 # Threads that already wait when the process is pinned, as those of OpenMP do.
 PINNING = """
 import json, os, threading
-from perfcli.measure.step import pin
+from perfcli.measure.step import _pin as pin
 
 done = threading.Event()
 for _ in range(3):

@@ -14,7 +14,7 @@ from perfcli.options.catalogue import MODULES, Catalogue, InductorOption, load_c
 from perfcli.options.listing import accepts
 from perfcli.options.performance import PerformanceKnob
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 GOOD = """
 [[knob]]

@@ -163,11 +163,11 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int)
 def test_a_write_that_the_kernel_really_refuses(tmp_path: Path) -> None:
     """A file-size limit is the one full disk that needs no privileges to arrange."""
     code = f"""
-    import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+    import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r})
     import resource, signal
     from pathlib import Path
     from handmade import kernel, run
-    from perfcli import store
+    from perfcli.storing import store
     from perfcli.model import Bundle
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
