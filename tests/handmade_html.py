@@ -68,7 +68,9 @@ def with_sources(base_loads: int = 3, head_loads: int = 5) -> tuple[Comparison, 
     def made(name: str, loads: int, *nodes: str, **more: Any) -> Any:
         text = source(name, loads)
         texts[digest(text)] = text
-        return kernel(name, *nodes, loads=loads, text=text, sizes={"x": 1000}, **more)
+        # each value after the first is added to the sum, which is squared
+        more |= {"sizes": {"x": 1000}, "operations": 1000 * loads}
+        return kernel(name, *nodes, loads=loads, text=text, **more)
 
     kept = made("triton_poi_fused_kept_9", 2, "9")
     base = [

@@ -192,6 +192,9 @@ class KernelFacts:
     """Bytes read and written if every sweep over a buffer goes to memory again: what a row that
     no cache holds costs."""
     lower_bound_seconds: float | None = None
+    operations: int | None = None
+    """Arithmetic operations of one launch, estimated from the source. None where they can't be
+    counted, and in runs stored before perfcli counted them."""
     candidates: tuple[Candidate, ...] = ()
     alternatives: tuple[Candidate, ...] = ()
     """Launch configurations that Inductor did not consider, compiled because its own spill."""

@@ -93,7 +93,7 @@ def _comparison_view(
         findings=tuple(_findings(comparison, check, root)),
         gone=tuple(_finding_rows.gone(comparison, root)),
         both=_finding_rows.on_both_sides(comparison),
-        roofline=_roofline(comparison, check, texts.known),
+        roofline=_roofline(comparison, check),
         memories=tuple(_memories(comparison)),
         pages=tuple(_pages(comparison, check, root, texts)),
         differences=comparison.differences,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from perfcli import units
-from perfcli.facts.source.operations import operations
-from perfcli.model import BlobId, Comparison, GroupTiming, KernelFacts, Target
+from perfcli.model import Comparison, GroupTiming, KernelFacts, Target
 
 from .._rows.groups import changed_groups
 from .._rows.names import shorten
@@ -85,8 +84,8 @@ class _Point:
 
 @dataclass(frozen=True, slots=True)
 class Roofline:
-    """``left_out``: kernels whose arithmetic or bytes are not known, or that have none, but for
-    those whose text is not known."""
+    """``left_out``: kernels whose arithmetic or bytes are not known, or that have none, on the
+    sides of which something is drawn."""
 
     width: float
     height: float
@@ -102,8 +101,8 @@ class Roofline:
     left_out: int
     sides: tuple[str, ...]
     """Of which points are drawn."""
-    unread: tuple[str, ...]
-    """Of which none is, since the text of no kernel is known."""
+    uncounted: tuple[str, ...]
+    """Of which none is, since no kernel's operations are known."""
     target: str
     memory: str
 
@@ -121,12 +120,12 @@ class _Work:
         return self.flops / self.bytes
 
 
-def _roofline(comparison: Comparison, check: int, texts: Mapping[BlobId, str]) -> Roofline | None:
+def _roofline(comparison: Comparison, check: int) -> Roofline | None:
     """None where the target's peaks are not known, or of no kernel what it computes."""
     target = comparison.head.target
     if target is None or ASSUMED not in target.peak_flops:
         return None
-    works, left_out, unread = _works(comparison, texts)
+    works, missing = _works(comparison)
     if not works:
         return None
     peak = target.peak_flops[ASSUMED]
@@ -141,50 +140,45 @@ def _roofline(comparison: Comparison, check: int, texts: Mapping[BlobId, str]) -
         roofs=tuple(_roofs(target, xs, ys)),
         points=points,
         measured=any(point.measured for point in points),
-        left_out=left_out,
+        left_out=sum(missing.get(side, 0) for side in sides),
         sides=sides,
-        unread=tuple(side for side in unread if side not in sides),
+        uncounted=tuple(side for side in missing if side not in sides),
         target=target.description,
         memory=units.rate(target.bandwidth),
     )  # fmt: skip
 
 
-def _works(
-    comparison: Comparison, texts: Mapping[BlobId, str]
-) -> tuple[list[_Work], int, dict[str, None]]:
-    """Of both sides of what changed, of the head of what did not; how many kernels lack numbers;
-    and which sides lack texts."""
+def _works(comparison: Comparison) -> tuple[list[_Work], dict[str, int]]:
+    """The work of both sides of what changed and of the head of what did not, and how many
+    kernels of each side lack the numbers."""
     timed = {g.group: g for g in comparison.timing.groups} if comparison.timing else {}
     changed = {id(group) for group in changed_groups(comparison)}
-    works, left_out = [], 0
-    unread: dict[str, None] = {}
+    works: list[_Work] = []
+    missing: dict[str, int] = {}
     for number, group in enumerate(comparison.groups):
         base = tuple((n, comparison.base.kernels[n]) for n in group.match.base)
         head = tuple((n, comparison.head.kernels[n]) for n in group.match.head)
         both = id(group) in changed
         for side, kernels in (("base", base if both or not head else ()), ("head", head)):
             if kernels:
-                work = _work(side, kernels, texts, timed.get(number))
-                works += [work] if work else []
-                if not any(kernel.source in texts for _, kernel in kernels):
-                    unread[side] = None
-                elif not work:
-                    left_out += len(kernels)
-    return works, left_out, unread
+                work = _work(side, kernels, timed.get(number))
+                if work:
+                    works.append(work)
+                else:
+                    missing[side] = missing.get(side, 0) + len(kernels)
+    return works, missing
 
 
 def _work(
     side: str,
     kernels: tuple[tuple[int, KernelFacts], ...],
-    texts: Mapping[BlobId, str],
     timing: GroupTiming | None,
 ) -> _Work | None:
     flops = moved = 0.0
     for _, kernel in kernels:
-        counted = operations(texts.get(kernel.source, ""), kernel.sizes)
-        if counted is None or kernel.bytes_moved is None:
+        if kernel.operations is None or kernel.bytes_moved is None:
             return None
-        flops += counted * kernel.launches
+        flops += kernel.operations * kernel.launches
         moved += kernel.bytes_moved * kernel.launches
     seconds = getattr(timing.change, side) if timing else None
     return _Work(side, kernels, flops, moved, seconds or None) if flops and moved else None

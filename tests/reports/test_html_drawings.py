@@ -8,91 +8,16 @@ from importlib import import_module
 import handmade_timing
 import pytest
 from handmade import H100, kernel, run
-from handmade_html import judgement, rendered, source, with_sources
+from handmade_html import judgement, rendered, with_sources
 
 from perfcli.diff.compare import compare
 from perfcli.diff.weigh import weigh
-from perfcli.model import GraphFacts, GroupTiming, TimeChange
+from perfcli.model import GraphFacts, GroupTiming, Run, TimeChange
 
-work = import_module("perfcli.facts.source.operations")
 scale, roofline, memory, flow, times = (
     import_module(f"perfcli.reports._html.{name}")
     for name in ("scale", "roofline", "memory", "flow", "times")
 )
-
-SIZES = {"x": 10, "r0_": 100}
-LOOPED = """
-@triton.jit
-def triton_red_fused_0(in_ptr0, out_ptr0, xnumel, r0_numel, XBLOCK, R0_BLOCK):
-    xindex = xoffset + tl.arange(0, XBLOCK)[:, None]
-    x0 = xindex
-    _tmp6 = tl.full([XBLOCK, R0_BLOCK], 0, tl.float32)
-    for r0_offset in tl.range(0, r0_numel, R0_BLOCK):
-        r0_index = r0_offset + r0_base
-        r0_1 = r0_index
-        tmp2 = tl.load(in_ptr0 + (r0_1 + 512*x0), r0_mask, other=0.0).to(tl.float32)
-        tmp4 = tmp2 * tmp2
-        tmp5 = tl.broadcast_to(tmp4, [XBLOCK, R0_BLOCK])
-        tmp7 = _tmp6 + tmp5
-        _tmp6 = tl.where(r0_mask, tmp7, _tmp6)
-    tmp6 = tl.sum(_tmp6, 1)[:, None]
-    tmp8 = tl.full([1, 1], 512.0, tl.float32)
-    tmp9 = (tmp6 / tmp8)
-    tmp12 = libdevice.rsqrt(tmp9)
-    tl.store(out_ptr0 + (x0), tmp12, None)
-"""
-MIX_ORDER = """
-@triton.jit
-def triton_per_fused_1(in_ptr0, in_ptr1, ws_ptr, xnumel, r0_numel, XBLOCK, RSPLIT_SIZE):
-    accum0 = tl.full([R0_BLOCK], 0, tl.float32)[None, :]
-    for _ in tl.range(0, split_size, XBLOCK, num_stages=NUM_STAGES):
-        x0 = xindex
-        xindex += XBLOCK
-        tmp0 = tl.load(in_ptr0 + (r0_1 + 512*x0), None)
-        tmp1 = tl.load(in_ptr1 + (x0), None)
-        tmp2 = tmp1 + tmp1
-        tmp3 = tmp0 * tmp2
-        tmp4 = tl.sum(tmp3, 0)
-        tmp5 = accum0 + tmp4
-        accum0 = tmp5
-    tl.store(ws_ptr + (r0_index), accum0, r0_mask)
-"""
-WITHOUT_X_BLOCK = """
-@triton.jit
-def triton_per_fused_2(in_ptr0, out_ptr0, xnumel, r0_numel):
-    x0 = xindex
-    tmp0 = tl.load(in_ptr0 + (r0_1 + 64*x0), None)
-    tmp1 = tl.broadcast_to(tmp0, [R0_BLOCK])
-    tmp2 = triton_helpers.promote_to_tensor(triton_helpers.max2(tmp1, 0))
-    tmp3 = tl_math.exp(tmp2)
-    tl.store(out_ptr0 + (x0), tmp3, None)
-"""
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        # squared, added up, summed over the row; divided and its root taken once a row
-        (LOOPED, 3 * 10 * 100 + 2 * 10),
-        # doubled once a row; times each value; summed over the rows; added once a column
-        (MIX_ORDER, 10 + 10 * 100 + 10 * 100 + 100),
-        (WITHOUT_X_BLOCK, 10 * 100 + 10),
-    ],
-)
-def test_operations_are_counted_once_for_each_value(text: str, expected: int) -> None:
-    assert work.operations(text, SIZES) == expected
-
-
-def test_a_pointwise_kernel_counts_its_operators() -> None:
-    assert work.operations(source("triton_poi_fused_add_0", 5), {"x": 1000}) == 5 * 1000
-
-
-@pytest.mark.parametrize(
-    "text", ["", "not python (", "def f(x): pass", LOOPED.replace("_tmp6 + tmp5", "tl.dot(a, b)")]
-)
-def test_what_cannot_be_counted_is_not_known(text: str) -> None:
-    assert work.operations(text, SIZES) is None
-    assert work.operations(LOOPED, {}) is None
 
 
 def test_scales_and_their_ticks() -> None:
@@ -111,12 +36,12 @@ PEAKED = replace(H100, peak_flops={"fp32": 67e12, "bf16": 989e12})
 
 
 def test_what_was_not_measured_lies_on_the_roof_what_was_below_it() -> None:
-    comparison, texts = with_sources()
+    comparison, _ = with_sources()
     comparison = replace(
         comparison, base=replace(comparison.base, target=PEAKED),
         head=replace(comparison.head, target=PEAKED),
     )  # fmt: skip
-    drawn = roofline._roofline(comparison, 0, texts)
+    drawn = roofline._roofline(comparison, 0)
     assert drawn is not None and not drawn.measured
     worse = next(p for p in drawn.points if "mul_7" in p.name)
     # 5 operations for each of 1000 values, 1500 bytes at 3.35 TB/s
@@ -126,35 +51,47 @@ def test_what_was_not_measured_lies_on_the_roof_what_was_below_it() -> None:
     number = next(n for n, g in enumerate(comparison.groups) if 0 in g.match.head)
     group = GroupTiming(number, "x", TimeChange(None, 4.4776e-9))
     slow = replace(comparison, timing=replace(timing, groups=(group,)))
-    drawn = roofline._roofline(slow, 0, texts)
+    drawn = roofline._roofline(slow, 0)
     below = next(p for p in drawn.points if "mul_7" in p.name)
     assert below.measured and below.cells[4:] == ("4.48 ns", "10 %")
     assert (below.x, below.y > worse.y) == (worse.x, True)
 
 
-def test_a_side_without_texts_is_named() -> None:
+def _uncounted(run: Run) -> Run:
+    """A run as it was stored before operations were counted."""
+    return replace(run, kernels=tuple(replace(k, operations=None) for k in run.kernels))
+
+
+def test_a_side_without_operations_is_named() -> None:
     comparison, texts = with_sources()
     comparison = replace(comparison, head=replace(comparison.head, target=PEAKED))
-    both = roofline._roofline(comparison, 0, texts)
-    assert both is not None and (both.sides, both.unread) == (("base", "head"), ())
-    of_head = {kernel.source for kernel in comparison.head.kernels}
-    of_base = {kernel.source for kernel in comparison.base.kernels} - of_head
-    alone = roofline._roofline(comparison, 0, {k: v for k, v in texts.items() if k not in of_base})
-    assert alone is not None and (alone.sides, alone.unread) == (("head",), ("base",))
-    page = rendered(judgement(comparison, {k: v for k, v in texts.items() if k not in of_base}))
+    both = roofline._roofline(comparison, 0)
+    assert both is not None and (both.sides, both.uncounted) == (("base", "head"), ())
+    old = replace(comparison, base=_uncounted(comparison.base))
+    alone = roofline._roofline(old, 0)
+    assert alone is not None and (alone.sides, alone.uncounted) == (("head",), ("base",))
+    assert alone.left_out == 0
+    page = rendered(judgement(old, texts))
     caption = page[page.index("Peaks of") - 200 : page.index("Peaks of") + 200]
     assert '"key head"' in caption and '"key base"' not in caption
     assert "Of the base nothing is drawn" in caption
 
 
-def test_no_peaks_or_no_texts_no_roofline() -> None:
-    comparison, texts = with_sources()
-    assert roofline._roofline(comparison, 0, texts) is None  # H100 of tests: no fp32
+def test_a_kernel_that_cannot_be_counted_is_left_out() -> None:
+    comparison, _ = with_sources()
+    first, *others = comparison.head.kernels
+    head = replace(comparison.head, kernels=(replace(first, operations=None), *others))
+    drawn = roofline._roofline(replace(comparison, head=replace(head, target=PEAKED)), 0)
+    assert drawn is not None and (drawn.left_out, drawn.uncounted) == (1, ())
+
+
+def test_no_peaks_or_no_operations_no_roofline() -> None:
+    comparison, _ = with_sources()
+    assert roofline._roofline(comparison, 0) is None  # H100 of tests: no fp32
     head = replace(comparison.head, target=PEAKED)
-    assert roofline._roofline(replace(comparison, head=head), 0, {}) is None
-    assert (
-        roofline._roofline(replace(comparison, head=replace(head, target=None)), 0, texts) is None
-    )
+    old = replace(comparison, base=_uncounted(comparison.base), head=_uncounted(head))
+    assert roofline._roofline(old, 0) is None
+    assert roofline._roofline(replace(comparison, head=replace(head, target=None)), 0) is None
 
 
 # --- memory ------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from perfcli.compile.capture import traffic
 from perfcli.compile.capture.buffers import as_used
 from perfcli.compile.capture.captured import Capture, CapturedGraph, CapturedKernel
 from perfcli.errors import CompileFailed
+from perfcli.facts.source.operations import count_operations
 from perfcli.facts.traffic import bytes_swept, lower_bound_seconds
 from perfcli.model import KernelFacts, Target
 
@@ -73,6 +74,7 @@ def _facts(
         bytes_written=use.written,
         bytes_swept=bytes_swept(moved, use.arguments, result.source_facts),
         lower_bound_seconds=lower_bound_seconds(moved, target) if target else None,
+        operations=count_operations(definition.source, kernel.operands.sizes),
         candidates=result.compiled.candidates,
         alternatives=result.compiled.alternatives,
         buffers=as_used(kernel.operands.buffers, result.source_facts),

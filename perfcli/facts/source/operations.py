@@ -26,8 +26,9 @@ _BLOCKS = {"XBLOCK": "x", "YBLOCK": "y", "ZBLOCK": "z", "RBLOCK": "r0_", "R0_BLO
            "R1_BLOCK": "r1_"}  # fmt: skip
 
 
-def operations(source: str, sizes: Mapping[str, int]) -> float | None:
-    """Of one launch; None for what this can't count: matrix products, other languages."""
+def count_operations(source: str, sizes: Mapping[str, int]) -> int | None:
+    """Return the arithmetic operations of one launch of a kernel whose iteration space has these
+    sizes, and None for what this can't count: matrix products, scans, other languages."""
     try:
         functions = [n for n in ast.parse(source).body if isinstance(n, ast.FunctionDef)]
     except (SyntaxError, ValueError, RecursionError):
@@ -53,7 +54,7 @@ class _Counter:
     """Goes through the statements in order, each once: sizes say how often loops run."""
 
     def __init__(self, sizes: Mapping[str, int], arguments: Iterable[str]) -> None:
-        self.total = 0.0
+        self.total = 0
         self._sizes = sizes
         self._x_is_an_axis = "XBLOCK" in arguments
         self._axes: dict[str, Axes] = {}

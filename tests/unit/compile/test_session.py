@@ -126,6 +126,17 @@ def test_bytes_of_each_graph(compile_run: Compile) -> None:
     }
 
 
+def test_operations_of_each_graph(compile_run: Compile) -> None:
+    values = 64 * 256
+    graphs = by_graph(compile_run("broken_graph.py", params=TRAINING))
+    assert {name: k.operations for name, (k,) in graphs.items()} == {
+        "forward 0": values,  # x * scale
+        "forward 1": 2 * values,  # x.sin() + 1
+        "backward 1": 2 * values,  # grad * x.cos()
+        "backward 0": 2 * values,  # (grad * x).sum(0)
+    }
+
+
 def test_a_function_called_twice_launches_twice(compile_run: Compile) -> None:
     run = compile_run("called_twice.py")
     assert len(run.graphs) == 2

@@ -56,6 +56,15 @@ def test_a_file_is_plain_json_and_survives_other_json_tools(tmp_path: Path) -> N
     assert [s.header.id for s in store.runs(path.parent)] == [bundle().run.id]
 
 
+def test_a_run_stored_before_operations_were_counted(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    store.write(Bundle(run([replace(kernel("k"), operations=7)]), {}), path)
+    document = json.loads(path.read_text())
+    assert document["run"]["kernels"][0].pop("operations") == 7
+    path.write_text(json.dumps(document))
+    assert [k.operations for k in store.read(path).kernels] == [None]
+
+
 def test_empty_blobs(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     store.write(bundle(texts=0), path)
