@@ -15,22 +15,26 @@ from perfcli.errors import NotComparable, PerfcliError
 from perfcli.search.ledger import Code
 from perfcli.search.weighing import Reading
 from perfcli.storing import store
+from perfcli.workflow.fingerprint import list_edited
 
 FOLDER = store.FOLDER.parent / "bisect"
-KIND, FORMAT = "bisect-state", 1
+KIND, FORMAT = "bisect-state", 2
 
-Asked = Mapping[str, Any]
-"""What everything known is about: scenario, parameters, device, versions."""
+MOST_DIFFERENCES = 3
+"""Differences from another search that are named."""
+
+Identity = Mapping[str, Any]
+"""What everything known is about, as ``fingerprint.identify`` says it."""
 
 
 class Record:
     """One search's file. What can't be written is said once, and searched all the same."""
 
-    def __init__(self, asked: Asked, known: Knowledge, search_id: str = "") -> None:
+    def __init__(self, about: Identity, known: Knowledge, search_id: str = "") -> None:
         self.id = search_id or store.new_id(datetime.now(UTC))
         self.known = known
         self.failure = ""
-        self._asked = asked
+        self._about = about
 
     @property
     def path(self) -> Path:
@@ -53,7 +57,8 @@ class Record:
         return {
             "perfcli": KIND,
             "format": FORMAT,
-            "asked": dict(self._asked),
+            "about": dict(self._about),
+            "sources": known.sources,
             "tests": [
                 {
                     "settings": json.loads(name),
@@ -72,11 +77,11 @@ class Record:
         }
 
 
-def _resumed(reference: str, asked: Asked) -> Record:
-    """The search with this id, or in this file.
+def _resume(reference: str, about: Identity) -> Record:
+    """Return the search with this id, or in this file.
 
     Raises PerfcliError where there is none, or the file is something else, NotComparable where it
-    is of another scenario, other parameters, another device or torch.
+    is of another identity, or a file that its variants imported was edited since.
     """
     path = Path(reference)
     if not path.is_file():
@@ -95,9 +100,10 @@ def _resumed(reference: str, asked: Asked) -> Record:
             "anew"
         )
     try:
-        theirs = document["asked"]
-        _check_same(path, theirs, json.loads(json.dumps(dict(asked))))
-        return Record(asked, _knowledge(document), path.stem)
+        known = _read_knowledge(document)
+        _check_unedited(path, known.sources)
+        _check_same(path, document["about"], json.loads(json.dumps(dict(about))))
+        return Record(about, known, path.stem)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise PerfcliError(f"{path} is broken ({type(error).__name__}: {error})") from error
 
@@ -116,15 +122,27 @@ def _check_same(path: Path, theirs: Mapping[str, Any], ours: Mapping[str, Any]) 
         shown = ", ".join(
             f"{name.replace('_', ' ')} {_short(before.get(name))} there, {_short(now.get(name))} "
             "here"
-            for name in differing
+            for name in differing[:MOST_DIFFERENCES]
         )
+        if len(differing) > MOST_DIFFERENCES:
+            shown += f" and {len(differing) - MOST_DIFFERENCES} more"
         raise NotComparable(f"{path} is another search ({shown}): search anew without --resume")
 
 
-def _flat(asked: Mapping[str, Any]) -> dict[str, Any]:
+def _check_unedited(path: Path, sources: Mapping[str, str]) -> None:
+    if edited := list_edited(sources):
+        raise NotComparable(
+            f"{edited[0]} was edited after the search {path}: search anew without --resume"
+        )
+
+
+def _flat(about: Identity) -> dict[str, Any]:
     """Each parameter by itself: of two long lists nobody sees which one differs."""
-    params = {f"parameter {name}": value for name, value in asked["params"].items()}
-    return {name: value for name, value in asked.items() if name != "params"} | params
+    found = dict(about)
+    for group, each in (("params", "parameter"), ("variables", "variable"), ("target", "target")):
+        members = found.pop(group) or {}
+        found |= {f"{each} {name}": value for name, value in members.items()}
+    return found
 
 
 def _short(value: object) -> str:
@@ -132,7 +150,7 @@ def _short(value: object) -> str:
     return text if len(text) <= 40 else f"{text[:12]}…"
 
 
-def _knowledge(document: Mapping[str, Any]) -> Knowledge:
+def _read_knowledge(document: Mapping[str, Any]) -> Knowledge:
     return Knowledge(
         {
             _name_of(test["settings"]): Code(test["code"], test["failure"])
@@ -145,4 +163,5 @@ def _knowledge(document: Mapping[str, Any]) -> Knowledge:
             key: [Reading(float(log), float(error)) for log, error in made]
             for key, made in document["readings"].items()
         },
+        dict(document["sources"]),
     )

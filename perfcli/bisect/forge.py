@@ -183,6 +183,7 @@ class Forge:
         if isinstance(made, PerfcliError):
             return Code(None, str(made))
         self._unread.add(settings, made.code, made.unread)
+        self.known.add_sources(made.bundle.run.sources)
         self.known.parts.setdefault(made.code, _parts_of(made))
         code = self._class(Code(made.code), settings).name
         assert code is not None
@@ -238,4 +239,5 @@ class Forge:
         if isinstance(made, PerfcliError):
             raise made
         self.compiled += 1
+        self.known.add_sources(made.bundle.run.sources)
         return made.bundle

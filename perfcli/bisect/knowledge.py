@@ -22,6 +22,8 @@ from perfcli.search.weighing import Reading
 # As in ``commands/_measuring``: options that act when the step runs, though the code is the same.
 _AT_RUN_TIME = ("cudagraph", "graph_partition", "cpp_wrapper", "memory_plan", "buffer_reuse", "tun")
 
+_EDITED = "edited during the search"
+
 
 @dataclass(slots=True)
 class Knowledge:
@@ -36,6 +38,15 @@ class Knowledge:
     """By class, then by metric: exact values, in the metric's unit."""
     readings: dict[str, list[Reading]] = field(default_factory=dict)
     """By ``pair_of`` two classes and a metric: the second against the first."""
+    sources: dict[str, str] = field(default_factory=dict)
+    """The user's own files that variants imported: path to SHA-256."""
+
+    def add_sources(self, imported: Mapping[str, str]) -> None:
+        """Add the files that one variant imported. A file that was edited between two variants
+        gets a digest that no file has: what is known is of both versions."""
+        for path, digest in imported.items():
+            if self.sources.setdefault(path, digest) != digest:
+                self.sources[path] = _EDITED
 
     def readings_against(self, good: str, metric: SearchMetric) -> dict[str, list[Reading]]:
         """By class; the lists themselves: what is appended to them stays known."""

@@ -19,7 +19,7 @@ from perfcli.bisect.forge import Forge
 from perfcli.bisect.knowledge import Knowledge
 from perfcli.bisect.metrics import SearchMetric
 from perfcli.bisect.progress import Watcher
-from perfcli.bisect.sides import SearchScope, Sides, _compare_command, _ends_of, _identity, _title
+from perfcli.bisect.sides import SearchScope, Sides, _compare_command, _ends_of, _title
 from perfcli.bisect.timed import Clock, Stopwatch, _compile_paired
 from perfcli.console import output
 from perfcli.console.notes import Notes
@@ -31,6 +31,7 @@ from perfcli.search.result import Culprits, Direction, Status
 from perfcli.worker.roles import Generator
 from perfcli.workflow import obtain
 from perfcli.workflow import setting as measuring
+from perfcli.workflow.fingerprint import identify
 from perfcli.workflow.obtain import How
 from perfcli.workflow.request import Question, choose_device
 from perfcli.workflow.setting import Setting
@@ -223,9 +224,9 @@ def bisect(
         typed.flip,
     )
     _check_comparable(asked)
-    known = _identity(asked)
-    resumed = file._resumed(typed.resume, known) if typed.resume else None
-    record = resumed or file.Record(known, Knowledge())
+    about = identify(plan.base.request, plan.base.interpreter)
+    resumed = file._resume(typed.resume, about) if typed.resume else None
+    record = resumed or file.Record(about, Knowledge())
     generator = _generator(how)
     try:
         found = _search(asked, record, generator, notes)

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import shlex
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from perfcli import units
 from perfcli.bisect import space as spaces
 from perfcli.bisect.metrics import SearchMetric
 from perfcli.bisect.space import Installations, Settings, Space
 from perfcli.errors import PerfcliError
-from perfcli.loading import registry, userfile
 from perfcli.options import assignments, performance
 from perfcli.search.result import Direction
-from perfcli.workflow.fingerprint import code_hash, fingerprint
+from perfcli.workflow.fingerprint import fingerprint
 from perfcli.workflow.obtain import How
 from perfcli.workflow.request import Job, Probe, Question, Side, describe, make_jobs
 from perfcli.workflow.setting import Setting
@@ -129,33 +126,6 @@ class SearchScope:
     max_runs: int | None = None
     budget: float | None = None
     flip: bool = True
-
-
-def _identity(asked: SearchScope) -> dict[str, Any]:
-    """What everything that a search finds out is about."""
-    request, place = asked.plan.base.request, asked.plan.base.interpreter
-    return {
-        "scenario": request.scenario,
-        "file": _file_digest(request.scenario),
-        "params": dict(request.params),
-        "preset": request.preset,
-        "device": request.device,
-        "target": request.target.name if request.target else None,
-        "dynamic": request.dynamic,
-        "threads": request.threads,
-        "torch": place.torch,
-        "triton": place.triton,
-        "python": place.version,
-        "perfcli_code": code_hash(),
-    }
-
-
-def _file_digest(scenario: str) -> str:
-    """SHA-256 of a user's file; empty for shipped scenarios."""
-    if not registry.is_user_file(scenario):
-        return ""
-    path, _ = userfile.split(scenario)
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
 def _title(asked: SearchScope) -> str:

@@ -19,6 +19,7 @@ from perfcli.storing import store
 from perfcli.worker import protocol
 from perfcli.worker.given import GivenCompiler
 from perfcli.workflow import obtain
+from perfcli.workflow.fingerprint import list_edited
 
 MOST_REMEMBERED = 256
 """Results kept in memory."""
@@ -57,7 +58,7 @@ def compiled(call: Call, request: CompileRequest, timeout: float | None) -> obta
     )
     key = hashlib.sha256(protocol.encode(protocol.plain(given))).hexdigest()
     known = _remembered.pop(key, None)
-    if known is None or not _holds(known):
+    if known is None or list_edited(known.run.sources):
         known = _named(_compiler().compile(given, timeout))
         _check_compiled(known)
     _remembered[key] = known
@@ -67,10 +68,6 @@ def compiled(call: Call, request: CompileRequest, timeout: float | None) -> obta
 
 
 _remembered: dict[str, obtain.Obtained] = {}
-
-
-def _holds(known: obtain.Obtained) -> bool:
-    return all(obtain.unchanged(path, digest) for path, digest in known.run.sources.items())
 
 
 @functools.cache

@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import perfcli
 from perfcli.loading import registry, userfile
@@ -40,19 +42,27 @@ _HARMLESS = (
 
 
 def fingerprint(request: CompileRequest, interpreter: Interpreter) -> str:
-    """SHA-256 of everything that decides a run and is known before compiling. What a user's file
-    imports is not known yet; ``Run.sources`` tells afterwards."""
+    """Return the SHA-256 of everything that decides a run and is known before compiling. What a
+    user's file imports is not known yet: ``list_edited`` checks that afterwards."""
+    variant = request.variant
+    document = identify(request, interpreter) | {
+        "options": dict(variant.options),
+        "env": dict(variant.env),
+        "patches": list(variant.patches),
+    }
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def identify(request: CompileRequest, interpreter: Interpreter) -> dict[str, Any]:
+    """Return what decides the runs of all variants of a request, as plain data for JSON."""
     variables = environment.relevant_variables(os.environ)
-    document = {
+    return {
         "scenario": request.scenario,
-        "file": _scenario_hash(request.scenario),
+        "file": _hash_scenario(request.scenario),
         "params": dict(request.params),
         "preset": request.preset,
-        "options": dict(request.variant.options),
-        "env": dict(request.variant.env),
-        "patches": list(request.variant.patches),
         "device": request.device,
-        "target": repr(request.target),
+        "target": asdict(request.target) if request.target else None,
         "dynamic": request.dynamic,
         "threads": request.threads,
         "python": interpreter.version,
@@ -62,18 +72,26 @@ def fingerprint(request: CompileRequest, interpreter: Interpreter) -> str:
         "variables": environment.clean_environment(variables, {}),
         "perfcli": code_hash(),
     }
-    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
-def _scenario_hash(reference: str) -> str:
-    """Of a user's file; shipped ones are part of perfcli's own code."""
+def list_edited(sources: Mapping[str, str]) -> list[str]:
+    """Return the files that no longer have the SHA-256 that they had when a run imported them."""
+    return [path for path, digest in sources.items() if _hash_file(path) != digest]
+
+
+def _hash_scenario(reference: str) -> str:
+    """Return the SHA-256 of a user's file. Shipped ones are part of perfcli's own code."""
     if not registry.is_user_file(reference):
         return ""
     path, _ = userfile.split(reference)
+    return _hash_file(path)
+
+
+def _hash_file(path: str) -> str:
     try:
         return hashlib.sha256(Path(path).read_bytes()).hexdigest()
     except OSError:
-        return ""  # the worker says what is wrong with it
+        return ""  # whoever needs the file says what is wrong with it
 
 
 def code_hash() -> str:

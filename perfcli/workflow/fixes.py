@@ -31,7 +31,7 @@ from perfcli.names import public
 from perfcli.options import assignments
 from perfcli.options.assignments import Catalogue
 from perfcli.workflow import obtain as _obtain
-from perfcli.workflow.fingerprint import fingerprint
+from perfcli.workflow.fingerprint import fingerprint, list_edited
 from perfcli.workflow.obtain import How, Obtained
 from perfcli.workflow.request import Job, describe, recompile
 
@@ -343,8 +343,7 @@ def _check_unchanged(run: Run) -> None:
         raise PerfcliError(
             f"there is no file {path} here: call perfcli in the folder where the run was compiled"
         )
-    for source, digest in run.sources.items():
-        if not _obtain.unchanged(source, digest):
-            raise PerfcliError(
-                f"{source} is not what it was when the run was compiled: compile the run anew"
-            )
+    if edited := list_edited(run.sources):
+        raise PerfcliError(
+            f"{edited[0]} is not what it was when the run was compiled: compile the run anew"
+        )

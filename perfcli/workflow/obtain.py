@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,6 +20,7 @@ from perfcli.model import BlobId, Bundle, Run
 from perfcli.names import public, suggestion
 from perfcli.storing import store
 from perfcli.worker.roles import Executor
+from perfcli.workflow.fingerprint import list_edited
 from perfcli.workflow.request import Job, Question, Side, already_default, make_jobs, toggle_sides
 
 FAKE = "PERFCLI_FAKE"
@@ -280,18 +280,10 @@ def _reuse(job: Job, notes: Notes, again: str) -> Obtained | None:
     except PerfcliError as error:
         notes.warn(f"{error}; compiling again")
         return None
-    if not all(unchanged(path, digest) for path, digest in run.sources.items()):
+    if list_edited(run.sources):
         return None
     notes.say(f"{run.variant.name}: nothing changed since run {run.id}{again}")
     return Obtained(run, known.path)
-
-
-def unchanged(path: str, digest: str) -> bool:
-    """Whether a file still has this SHA-256."""
-    try:
-        return hashlib.sha256(Path(path).read_bytes()).hexdigest() == digest
-    except OSError:
-        return False
 
 
 class StoredTexts(Mapping[BlobId, str]):

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from perfcli.fake import executor
+from perfcli.fake import run as made_up_run
+from perfcli.machine.environment import Interpreter
+from perfcli.model import Bundle, CompileRequest
 
 MAX_READS = "triton.mix_order_reduction_max_reads"
 MIX_ORDER = "triton.mix_order_reduction"
@@ -291,6 +298,119 @@ def test_a_search_of_something_else_is_not_resumed(perfcli: Any) -> None:
     assert result.code == 4
     assert "scenario gqa-transformer there, softmax here" in result.complaint
     assert "target" not in result.complaint
+
+
+SPILLS_OF_MODEL = ("bisect-config", "model.py:build", "-j", "1", "-m", "spills")
+
+
+@pytest.fixture
+def imports_a_helper(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Two files of the user: model.py, and helper.py, which it imports."""
+    helper = tmp_path / "helper.py"
+    helper.write_text("WIDTH = 1\n")
+    (tmp_path / "model.py").write_text("from helper import WIDTH\n")
+
+    def made_up(request: CompileRequest) -> Bundle:
+        bundle = made_up_run.made_up(request)
+        digest = hashlib.sha256(helper.read_bytes()).hexdigest()
+        return replace(bundle, run=replace(bundle.run, sources={str(helper): digest}))
+
+    monkeypatch.setattr(executor, "made_up", made_up)
+    return helper
+
+
+def test_what_an_edited_import_gave_is_not_reused(perfcli: Any, imports_a_helper: Path) -> None:
+    asked = (*SPILLS_OF_MODEL, *bad(f"{MAX_READS}=1000", "online_softmax=false"))
+    assert perfcli(*asked).code == 0
+    (path,) = stored()
+    again = perfcli(*asked, "--resume", path.stem, "--json", "out.json")
+    assert (again.code, document()["cost"]["compiled"]) == (0, 0)
+    imports_a_helper.write_text("WIDTH = 2\n")
+    result = perfcli(*asked, "--resume", path.stem)
+    assert result.code == 4
+    assert f"{imports_a_helper} was edited after the search " in result.complaint
+    assert "search anew without --resume" in result.complaint
+
+
+@pytest.mark.torch
+def test_an_import_that_torch_compiled_was_edited(
+    perfcli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERFCLI_FAKE", "0")
+    helper = tmp_path / "helper_of_resume.py"
+    helper.write_text("def combine(x):\n    return x.sin()\n")
+    Path("model.py").write_text(
+        "import torch\nfrom helper_of_resume import combine\n\n\n"
+        "def f():\n    return combine, (torch.zeros(64),)\n"
+    )
+    loads = ("bisect-config", "model.py:f", "-m", "loads", "--device", "cpu", "-j", "1")
+    asked = (*loads, *bad("max_fusion_size=32"))
+    result = perfcli(*asked, "--max-runs", "1")
+    (path,) = stored()
+    assert str(helper) in json.loads(path.read_text())["sources"], result.err
+    helper.write_text("def combine(x):\n    return x.sin() + x.flip(0)\n")
+    result = perfcli(*asked, "--resume", path.stem)
+    assert (result.code, "helper_of_resume.py was edited" in result.complaint) == (4, True)
+
+
+def test_an_import_edited_during_the_search_is_not_reused(
+    perfcli: Any, imports_a_helper: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_up, edited = vars(executor)["made_up"], iter(range(100))
+
+    def edit(request: CompileRequest) -> Bundle:
+        imports_a_helper.write_text(f"WIDTH = {min(next(edited), 1)}\n")
+        bundle: Bundle = made_up(request)
+        return bundle
+
+    monkeypatch.setattr(executor, "made_up", edit)
+    asked = (*SPILLS_OF_MODEL, *bad(f"{MAX_READS}=1000", "online_softmax=false"))
+    perfcli(*asked)
+    (path,) = stored()
+    result = perfcli(*asked, "--resume", path.stem)
+    assert (result.code, "helper.py was edited" in result.complaint) == (4, True)
+
+
+def test_an_edited_model_is_another_search(perfcli: Any) -> None:
+    Path("model.py").write_text("WIDTH = 1\n")
+    asked = (*SPILLS_OF_MODEL, *bad(f"{MAX_READS}=1000"))
+    assert perfcli(*asked).code == 0
+    (path,) = stored()
+    Path("model.py").write_text("WIDTH = 2\n")
+    result = perfcli(*asked, "--resume", path.stem)
+    assert result.code == 4
+    assert "is another search (file " in result.complaint
+
+
+def test_a_variable_of_the_machine_is_part_of_a_search(
+    perfcli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_HOME", "/usr/local/cuda-12")
+    perfcli(*SPILLS, *bad(f"{MAX_READS}=1000"))
+    (path,) = stored()
+    monkeypatch.setenv("CUDA_HOME", "/usr/local/cuda-13")
+    result = perfcli(*SPILLS, *bad(f"{MAX_READS}=1000"), "--resume", path.stem)
+    assert result.code == 4
+    assert (
+        "is another search (variable CUDA HOME /usr/local/cuda-12 there, /usr/local/cuda-13 here)"
+        in result.complaint
+    )
+
+
+def test_another_build_of_torch_is_another_search(
+    perfcli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    perfcli(*SPILLS, *bad(f"{MAX_READS}=1000"))
+    (path,) = stored()
+    interpreter = executor.fake_interpreter
+
+    def rebuilt(python: str | None = None) -> Interpreter:
+        return replace(interpreter(python), distributions="other wheels")
+
+    monkeypatch.setattr(executor, "fake_interpreter", rebuilt)
+    result = perfcli(*SPILLS, *bad(f"{MAX_READS}=1000"), "--resume", path.stem)
+    assert result.code == 4
+    assert "(distributions fake there, other wheels here)" in result.complaint
 
 
 def test_what_is_no_search_is_not_resumed(perfcli: Any) -> None:

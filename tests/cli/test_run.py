@@ -243,6 +243,24 @@ def test_other_packages_are_another_fingerprint() -> None:
         assert _fingerprint.fingerprint(job.request, other) != job.fingerprint
 
 
+def test_a_target_is_in_the_fingerprint_with_all_of_its_data() -> None:
+    from dataclasses import replace
+
+    from perfcli.fake.executor import fake_interpreter
+
+    question = _request.Question("rmsnorm", target="h100")
+    (job,) = _request.make_jobs(question, [_request.Side()], fake_interpreter)
+    target = job.request.target
+    assert target is not None
+    for change in (
+        {"sm_count": 1},
+        {"shared_bytes_per_sm": 1},
+        {"peak_flops": {**target.peak_flops, "float32": 1.0}},
+    ):
+        other = replace(job.request, target=replace(target, **change))
+        assert _fingerprint.fingerprint(other, job.interpreter) != job.fingerprint
+
+
 def test_the_code_hash_reads_the_code() -> None:
     files = {path.name for path in _fingerprint._code_files()}
     assert {"kernel.py", "capture.py", "gqa_transformer.py", "shim.cpp"} <= files
@@ -355,8 +373,8 @@ def test_a_users_file_is_hashed_as_it_is_imported(
     Path("model.py").write_text("1")
     Path("model.py:build").write_text("not what is imported")
     assert (
-        _fingerprint._scenario_hash("model.py:build")
-        == _fingerprint._scenario_hash("model.py")
+        _fingerprint._hash_scenario("model.py:build")
+        == _fingerprint._hash_scenario("model.py")
         != ""
     )
 
