@@ -14,7 +14,7 @@ COUNTS = (
     "stack_bytes", "shared_bytes", "bytes_read", "bytes_written", "bytes_moved", "bytes_swept",
 )  # fmt: skip
 NUMBERS = ("occupancy", "lower_bound_seconds")
-NEEDS_PANDAS = "to_frame() needs pandas: pip install 'perfcli[library]'"
+NEEDS_PANDAS = "to_frame() needs pandas: pip install pandas"
 
 
 def kernels_frame(kernels: Sequence[Kernel]) -> Any:

@@ -1,0 +1,87 @@
+"""The documents point at what is there: links, commands, options, files."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer.main
+from typer.core import TyperGroup
+
+from perfcli import cli
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+# Commands whose page has another name.
+PAGE_OF = {"bisect-config": "bisect", "init-ci": "ci"}
+
+
+def prose(page: Path) -> str:
+    """Return a page without its blocks of code."""
+    return re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", prose(page), re.M)
+    plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
+    return {heading.strip().replace(" ", "-") for heading in plain}
+
+
+def commands(page: Path) -> Iterator[list[str]]:
+    """Yield the words of each perfcli command that a page shows at a prompt."""
+    text = page.read_text(encoding="utf-8")
+    for block in re.findall(r"^```console\n(.*?)^```$", text, re.M | re.S):
+        for line in re.findall(r"^\$ (.*)$", block, re.M):
+            for command in re.findall(r"(?:^|\$\()perfcli (.*)", line):
+                lexer = shlex.shlex(command, posix=True, punctuation_chars="()|>;&")
+                lexer.whitespace_split = True
+                words = itertools.takewhile(lambda word: word[0] not in "()|>;&", lexer)
+                yield [word for word in words if word != "…"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_its_links_lead_somewhere(page: Path) -> None:
+    broken = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        file = page.parent / path if path else page
+        if not file.exists() or (anchor and anchor not in anchors(file)):
+            broken.append(target)
+    assert broken == []
+
+
+@pytest.fixture(scope="module")
+def application() -> TyperGroup:
+    group = typer.main.get_command(cli.application())
+    assert isinstance(group, TyperGroup)
+    return group
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_options_it_shows_are_there(page: Path, application: TyperGroup) -> None:
+    for name, *arguments in commands(page):
+        if not name.startswith("-"):
+            application.commands[name].make_context(name, arguments)
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_each_command_has_a_page_that_the_readme_names(name: str) -> None:
+    command = name.replace("_", "-")
+    page = PAGE_OF.get(command, command)
+    assert f"[{command}](docs/{page}.md)" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"perfcli {command}" in (ROOT / f"docs/{page}.md").read_text(encoding="utf-8")
+
+
+def test_nothing_is_installed_from_where_it_is_not() -> None:
+    """No package index has perfcli: it is installed from a checkout or a repository's address."""
+    sources = [*PAGES, *ROOT.glob("perfcli/**/*.py")]
+    lines = [line for page in sources for line in page.read_text(encoding="utf-8").splitlines()]
+    installs = [line for line in lines if re.search(r"pip install[^#]*(?<![/\w])perfcli\b", line)]
+    assert installs == []
