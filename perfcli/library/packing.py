@@ -153,8 +153,7 @@ def _name(call: Any) -> str:
 
 
 NEEDS_CLOUDPICKLE = (
-    "perfcli.inspect needs cloudpickle to send a function to its worker: "
-    "pip install cloudpickle"
+    "perfcli.inspect needs cloudpickle to send a function to its worker: pip install cloudpickle"
 )
 
 
