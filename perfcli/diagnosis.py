@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
-from perfcli.diff import verdict
 from perfcli.diff.metrics import DECIDING
+from perfcli.diff.verdict.conclude import conclude
 from perfcli.errors import PerfcliError, RuleFailed
 from perfcli.loading import registry
 from perfcli.model import ABOUT_NAMES, Appearance, Comparison, Finding, Rule, Run
@@ -52,15 +52,15 @@ def explain(run: Run) -> tuple[Finding, ...]:
 
 
 def diagnose(comparison: Comparison, of_base: Sequence[Finding] | None = None) -> Comparison:
-    """The comparison with its findings: what head has and what base had, and what only the two
-    together show. What came with the head comes first. ``of_base``: what was said of a base that
-    is no whole run any more. Raises RuleFailed."""
+    """Return the comparison with its findings, and with the verdict that follows: what head has
+    and what base had, and what only the two together show. What came with the head comes first.
+    ``of_base``: what was said of a base that is no whole run any more. Raises RuleFailed."""
     base = explain(comparison.base) if of_base is None else of_base
     head = explain(comparison.head)
     where = f"runs {comparison.base.id} and {comparison.head.id}"
     between = (f for r in rules() for f in _asked(r, r.of_comparison, comparison, where))
     found = tuple(sorted([*between, *_both_sides(comparison, base, head)], key=_order))
-    return replace(verdict.judged(comparison, found), findings=found)
+    return conclude(replace(comparison, findings=found))
 
 
 def _asked(

@@ -8,6 +8,7 @@ from typing import Any
 from handmade import kernel, run
 
 from perfcli.diff.compare import compare
+from perfcli.diff.verdict.conclude import conclude
 from perfcli.model import (
     Comparison,
     DeviceState,
@@ -25,6 +26,11 @@ from perfcli.model import (
     Timing,
     Variant,
 )
+
+
+def conclude_timed(comparison: Comparison, timing: Timing) -> Comparison:
+    return conclude(replace(comparison, timing=timing))
+
 
 H200 = Machine(
     device="NVIDIA H200",

@@ -224,6 +224,84 @@ def test_a_planted_violation_is_found(check: Check, file: str, text: str, tmp_pa
     assert any(Path(file).stem in line for line in found)
 
 
+# --- one verdict -----------------------------------------------------------------------------
+
+CONCLUDES = Path("perfcli/diff/verdict/conclude.py")
+VERDICT = {"outcome", "reason", "because"}
+
+
+def verdicts_elsewhere(root: Path) -> list[str]:
+    """Calls that give a comparison an outcome, a reason or a because, but for those of the file
+    that concludes them."""
+    files = (path for folder in FOLDERS for path in (root / folder).rglob("*.py"))
+    return [
+        f"{path.relative_to(root)}:{call.lineno} {ast.unparse(call)}"
+        for path in files
+        if path.relative_to(root) != CONCLUDES
+        for function in _functions(ast.parse(path.read_text(encoding="utf-8")))
+        for call in ast.walk(function)
+        if isinstance(call, ast.Call) and _sets_verdict(call, _annotations(function))
+    ]
+
+
+def _functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def _annotations(function: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, str]:
+    every = (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
+    return {each.arg: ast.unparse(each.annotation) for each in every if each.annotation}
+
+
+def _sets_verdict(call: ast.Call, annotations: Mapping[str, str]) -> bool:
+    """Whether it makes a Comparison with a verdict, or replaces one's. What is replaced is told by
+    its annotation, else by its name, else by its fields: of other classes some have an outcome."""
+    name, given = ast.unparse(call.func).rpartition(".")[2], {each.arg for each in call.keywords}
+    if name == "Comparison":
+        return bool(VERDICT & given) or len(call.args) > 4
+    if name != "replace" or not VERDICT & given:
+        return False
+    what = ast.unparse(call.args[0])
+    if what in annotations:
+        return "Comparison" in annotations[what]
+    return "comparison" in what or "because" in given or {"outcome", "reason"} <= given
+
+
+def test_a_comparison_gets_its_verdict_in_one_place() -> None:
+    assert verdicts_elsewhere(ROOT) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'def f(comparison):\n    return replace(comparison, outcome="worse")',
+        'def f(held: Comparison):\n    return dataclasses.replace(held, reason="")',
+        "def f(pair):\n    return replace(pair.comparison, reason=pair.reason)",
+        "def f():\n    return replace(made(), because=None)",
+        'def f():\n    return replace(made(), outcome="same", reason="")',
+        'def f():\n    return Comparison(base, head, totals, groups, outcome="same")',
+        'def f():\n    return Comparison(base, head, totals, groups, "same", "")',
+    ],
+)
+def test_a_planted_verdict_is_found(text: str, tmp_path: Path) -> None:
+    planted = tmp_path / "perfcli" / "gate" / "planted.py"
+    planted.parent.mkdir(parents=True)
+    planted.write_text(text)
+    assert len(verdicts_elsewhere(tmp_path)) == 1
+
+
+def test_an_outcome_of_something_else_is_no_verdict(tmp_path: Path) -> None:
+    planted = tmp_path / "perfcli" / "planted.py"
+    planted.parent.mkdir(parents=True)
+    planted.write_text(
+        'def f(ruling: Ruling):\n    return replace(ruling, outcome="fail", reason="")\n'
+        'def g():\n    return replace(change, outcome="same")\n'
+    )
+    assert verdicts_elsewhere(tmp_path) == []
+
+
 def test_the_packages_are_the_folders() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     folders = {

@@ -15,8 +15,8 @@ from perfcli.diff.compare import compare
 from perfcli.errors import NotComparable
 from perfcli.model import Comparison
 from perfcli.workflow import obtain as _obtain
-from perfcli.workflow import pair as pairs
 from perfcli.workflow.obtain import How, Obtained
+from perfcli.workflow.pair import judge
 from perfcli.workflow.request import Job
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def _compared(
     """Both compiled to the end, each in a fresh process, or as stored."""
     try:
         runs: list[Obtained] = _obtain.obtain(jobs, place.executor, how.fresh, notes, again="")
-        comparison, broken = pairs.judged(compare(runs[0].run, runs[1].run))
+        comparison, broken = judge(compare(runs[0].run, runs[1].run))
     except NotComparable as error:
         notes.warn(f"the two ends are not compared: {error}")
         return None

@@ -93,11 +93,10 @@ def compare(
     from perfcli.diff.compare import check_allowed
     from perfcli.workbench import beside as _with_kernel
     from perfcli.workflow import fixes, obtain
-    from perfcli.workflow import pair as _pair
-    from perfcli.workflow import pair as _pairing
-    from perfcli.workflow import timing as _measuring
+    from perfcli.workflow.pair import Pairing, judge, judgement_of, of_stored, of_variants
     from perfcli.workflow.request import Question, Side
     from perfcli.workflow.setting import MeasuringOptions
+    from perfcli.workflow.timing import broken_off
 
     check_allowed(allow or ())
     wanted = documents.Wanted(markdown, html, junit, sarif, github, json)
@@ -120,22 +119,22 @@ def compare(
             raise PerfcliError(
                 "two stored runs are compared as they are: leave out the options for compiling"
             )
-        pair = _pair.of_stored(base, head, asked, allow or (), notes)
+        pair = of_stored(base, head, asked, allow or (), notes)
     else:
         question = Question(base, tuple(param or ()), preset, target, device, dynamic, jobs)
         variants = [Side(tuple(a or ()), a_python), Side(tuple(b or ()), b_python)]
-        pair = _pair.of_variants(question, variants, how, asked, allow or (), notes)
-    comparison, broken = _pair.judged(pair.comparison)
+        pair = of_variants(question, variants, how, asked, allow or (), notes)
+    comparison, broken = judge(pair.comparison)
     comparison = explained(comparison)
     if try_fixes:
         patient = fixes.Patient(pair.head, comparison.findings, pair.base)
         tried = fixes.try_fixes(patient, how, jobs, notes, fixes.came_with_head)
         comparison = replace(comparison, findings=tried)
     places = [(side.reference, side.shown_path) for side in (pair.base, pair.head)]
-    pairing = _pairing.Pairing(pair.base, pair.head, comparison, fault=str(broken or ""))
+    pairing = Pairing(pair.base, pair.head, comparison, fault=str(broken or ""))
     try:
         plain = partial(output.write_comparison, comparison, json)
-        documents.write(_pairing.judgement_of([pairing]), wanted, notes, plain)
+        documents.write(judgement_of([pairing]), wanted, notes, plain)
     finally:
         screen = output.screen()
         view = screen.comparison(comparison, places, quiet, try_fixes)
@@ -146,6 +145,6 @@ def compare(
         fixes.show_hint(["compare", *references], findings, wanted.stdout, fixes.came_with_head)
     if broken:
         raise broken
-    if _measuring.broken_off(comparison.timing):
+    if broken_off(comparison.timing):
         return Interrupted.exit_code
     return output.EXIT_CODES[comparison.outcome]

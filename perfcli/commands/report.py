@@ -44,7 +44,7 @@ def report(
     """
     from perfcli.console.notes import Notes
     from perfcli.diff.compare import check_allowed
-    from perfcli.workflow import pair as _pairing
+    from perfcli.workflow.pair import judgement_of
 
     wanted = documents.Wanted(markdown, html, junit, sarif, github)
     if not wanted.files and not github:
@@ -56,7 +56,7 @@ def report(
     documents.check(wanted, runs)
     notes = Notes(quiet)
     pairings = _pairings(runs, allow or (), no_time, notes)
-    judgement = _pairing.judgement_of(pairings)
+    judgement = judgement_of(pairings)
     try:
         documents.write(judgement, wanted, notes)
     finally:
@@ -87,8 +87,9 @@ def _alone(reference: str) -> Pairing:
     """The run beside itself, with all that the rules say of it."""
     from perfcli import diagnosis
     from perfcli.diff.compare import compare
+    from perfcli.diff.verdict.conclude import acquit
     from perfcli.workflow import obtain
-    from perfcli.workflow import pair as _pairing
+    from perfcli.workflow.pair import Pairing
 
     stored = obtain.stored(reference)
     if not stored.run.kernels:
@@ -98,18 +99,17 @@ def _alone(reference: str) -> Pairing:
         comparison = replace(comparison, findings=diagnosis.explain(stored.run))
     except RuleFailed as error:
         fault = str(error)
-    comparison = replace(comparison, outcome="same", reason="", because=None)
-    return _pairing.Pairing(stored, stored, comparison, fault=fault, alone=True)
+    comparison = acquit(comparison)
+    return Pairing(stored, stored, comparison, fault=fault, alone=True)
 
 
 def _pairing_of(base: str, head: str, allow: Sequence[str], no_time: bool, notes: Notes) -> Pairing:
-    from perfcli.workflow import pair as _pair
-    from perfcli.workflow import pair as _pairing
+    from perfcli.workflow.pair import Pairing, judge, of_stored
     from perfcli.workflow.setting import MeasuringOptions
 
-    pair = _pair.of_stored(base, head, MeasuringOptions(no_time=no_time), allow, notes)
-    comparison, broken = _pair.judged(pair.comparison)
-    return _pairing.Pairing(pair.base, pair.head, comparison, fault=str(broken or ""))
+    pair = of_stored(base, head, MeasuringOptions(no_time=no_time), allow, notes)
+    comparison, broken = judge(pair.comparison)
+    return Pairing(pair.base, pair.head, comparison, fault=str(broken or ""))
 
 
 def _name(pairing: Pairing) -> str:

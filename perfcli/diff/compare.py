@@ -1,13 +1,14 @@
-"""Two runs become a comparison: totals, groups of kernels, and a verdict with its one reason."""
+"""Two runs become a comparison: totals, groups of kernels, and the verdict that follows."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import PurePath
 
+from perfcli.diff.besides import find_besides
 from perfcli.diff.match import match
 from perfcli.diff.metrics import changes, totals
-from perfcli.diff.verdict import besides, judge
+from perfcli.diff.verdict.conclude import conclude
 from perfcli.errors import NotComparable, PerfcliError
 from perfcli.model import Comparison, KernelGroup, Run
 
@@ -39,20 +40,15 @@ def compare(base: Run, head: Run, allow: Collection[str] = ()) -> Comparison:
         )
         for found in matches
     )
-    all_totals = totals(base, head)
-    outcome, reason, because = judge(base, head, all_totals, groups)
-    differences = (*_allowed(base, head), *_differences(base, head))
-    return Comparison(
+    comparison = Comparison(
         base,
         head,
-        all_totals,
+        totals(base, head),
         groups,
-        outcome,
-        reason,
-        differences,
-        because=because,
-        besides=besides(base, head),
+        differences=(*_allowed(base, head), *_differences(base, head)),
+        besides=find_besides(base, head),
     )
+    return conclude(comparison)
 
 
 # --- comparable? -----------------------------------------------------------------------------

@@ -97,6 +97,16 @@ DECIDING: dict[str, float] = {
     "peak_memory_bytes": 0.01,
 }
 
+FEW_WORDS = 16
+"""Spilled words that cost little (PC101)."""
+# A gain of no more than this part of the base is a trifle.
+_TRIFLES: dict[str, float] = {
+    "bytes_moved": 0.01,
+    "bytes_swept": 0.01,
+    "lower_bound_seconds": 0.01,
+    "peak_memory_bytes": 0.02,
+}
+
 
 @dataclass(frozen=True, slots=True)
 class _Folded:
@@ -195,6 +205,14 @@ def _outcome(name: str, base: Value, head: Value, higher_is_better: bool, sure: 
     if abs(head - base) <= abs(base) * DECIDING.get(name, 0.0):
         return "same"
     return "better" if (head > base) == higher_is_better else "worse"
+
+
+def is_trifling(change: Change) -> bool:
+    """Return whether a metric that decides changed by too little to make up for anything."""
+    size = abs(change.delta or 0.0)
+    if change.metric == "spilled_words":
+        return size <= FEW_WORDS
+    return size <= abs(change.base or 0.0) * _TRIFLES.get(change.metric, 0.0)
 
 
 def describe(group: KernelGroup, base: Run, head: Run) -> str:

@@ -67,7 +67,7 @@ def _against(base: _Base, check: Check, order: Order) -> Against:
         found = _measuring.measured(comparison, setting, jobs, order.how, order.notes)
         if _measuring.broken_off(found.timing):
             raise Interrupted(f"interrupted while {check.name} was measured")
-        return _measuring.weighed(diagnose(found))  # what was measured has findings of its own
+        return diagnose(found)  # what was measured has findings of its own
 
     environment = ours.run.environment
     provenance = replace(base.provenance, torch=environment.torch, triton=environment.triton or "")

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from perfcli import units
 from perfcli.diff.metrics import launched
-from perfcli.diff.verdict import how_changed, to_look_at
+from perfcli.diff.verdict.blame import how_changed, to_look_at
 from perfcli.gate import limits
 from perfcli.gate.allowances import _covers, _named
 from perfcli.gate.excepting import _excepted

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from perfcli.diff.metrics import DECIDING
-from perfcli.diff.verdict import judge
-from perfcli.gate import holding
-from perfcli.gate import holding as wording
-from perfcli.gate import limits as metrics
+from perfcli.diff.metrics import DECIDING, FEW_WORDS, is_trifling
+from perfcli.diff.verdict.counts import judge_counts
+from perfcli.gate import holding, limits
 from perfcli.gate.allowances import _covers
 from perfcli.gate.limits import TIME
 from perfcli.model import (
@@ -23,8 +21,6 @@ from perfcli.model import (
     Severity,
 )
 
-FEW_WORDS = 16
-"""Spilled words that cost little (PC101)."""
 _GRAVEST_FIRST: tuple[Severity, ...] = ("error", "warning", "info")
 
 
@@ -61,12 +57,12 @@ class Ruling:
         return also | {allowance for allowance in found if allowance is not None}
 
 
-def judged(comparison: Comparison, policy: Policy) -> Ruling:
+def judge(comparison: Comparison, policy: Policy) -> Ruling:
     """A broken limit, a grave finding that came with the head and wrong results fail. It is unsure
     where there is none of these, but a limit can't be told, or something else keeps the two runs
     from being called no worse."""
-    better = _better(comparison)
-    limits = tuple(
+    better = _is_better(comparison)
+    results = tuple(
         result
         for limit in policy.limits
         if not (better and limit in policy.signs)
@@ -78,25 +74,25 @@ def judged(comparison: Comparison, policy: Policy) -> Ruling:
         )
     )
     if policy.usual_spills:
-        limits = tuple(_weighed(comparison, each) for each in limits)
-    findings = tuple(_findings(comparison, policy))
+        results = tuple(_excuse_few_words(comparison, each) for each in results)
+    findings = tuple(_hold_findings(comparison, policy))
     doubt = policy.fail_on is not None
-    return _concluded(Ruling(comparison, limits, findings, warnings_doubt=doubt))
+    return _settle(Ruling(comparison, results, findings, warnings_doubt=doubt))
 
 
-def _weighed(comparison: Comparison, result: LimitResult) -> LimitResult:
+def _excuse_few_words(comparison: Comparison, result: LimitResult) -> LimitResult:
     """A few spilled words more where fewer bytes are moved may be a step that got faster: that is
     for people to tell."""
-    moved = metrics._total(comparison, "bytes_moved")
+    moved = limits._total(comparison, "bytes_moved")
     few = (result.head or 0.0) - (result.base or 0.0) <= FEW_WORDS
     spills = result.limit.metric == "spilled_words" and not result.limit.kernel
     if result.state != "broken" or not (spills and few and moved and moved.outcome == "better"):
         return result
-    text = f"{result.text}; but {wording._moved(moved)}: can't tell which weighs more"
+    text = f"{result.text}; but {holding._moved(moved)}: can't tell which weighs more"
     return replace(result, state="unknown", text=text)
 
 
-def _concluded(result: Ruling) -> Ruling:
+def _settle(result: Ruling) -> Ruling:
     """With the outcome that follows, and its reason in one sentence."""
     comparison = result.comparison
     if broken := list(_broken(result)):
@@ -124,7 +120,7 @@ def _broken(result: Ruling) -> Iterator[str]:
 # --- findings --------------------------------------------------------------------------------
 
 
-def _findings(comparison: Comparison, policy: Policy) -> Iterator[FindingResult]:
+def _hold_findings(comparison: Comparison, policy: Policy) -> Iterator[FindingResult]:
     for number, finding in enumerate(comparison.findings):
         if not _counts(comparison, finding, policy.fail_on):
             continue
@@ -142,21 +138,16 @@ def _counts(comparison: Comparison, finding: Finding, fail_on: Severity | None) 
         return False
     if _GRAVEST_FIRST.index(finding.severity) > _GRAVEST_FIRST.index(fail_on):
         return False
-    return finding.severity == "error" or not _better(comparison)
+    return finding.severity == "error" or not _is_better(comparison)
 
 
-def _better(comparison: Comparison) -> bool:
+def _is_better(comparison: Comparison) -> bool:
     """Whether the numbers got better by what weighs something: then a warning is a doubt, and
     more kernels are no loss."""
-    if _numbers(comparison) != "better":
+    if judge_counts(comparison).outcome != "better":
         return False
     got = [c for c in comparison.totals if c.metric in DECIDING and c.outcome == "better"]
-    return any(c.metric != "spilled_words" or -(c.delta or 0) > FEW_WORDS for c in got)
-
-
-def _numbers(comparison: Comparison) -> str:
-    """What the numbers alone say, without findings."""
-    return judge(comparison.base, comparison.head, comparison.totals, comparison.groups)[0]
+    return not all(map(is_trifling, got))
 
 
 # --- doubts ----------------------------------------------------------------------------------
@@ -171,7 +162,7 @@ def _doubt(result: Ruling) -> str:
     measured = comparison.timing is not None or comparison.wrong is not None
     if measured and comparison.outcome == "unknown":
         return comparison.reason
-    if _numbers(comparison) == "unknown":
+    if judge_counts(comparison).outcome == "unknown":
         return comparison.reason
     if not result.warnings_doubt:
         return ""
@@ -188,7 +179,7 @@ def _slower(result: Ruling) -> LimitResult | None:
     return next((r for r in result.limits if r.limit.metric == TIME and r.state == "broken"), None)
 
 
-def _confirmed(first: Ruling, second: Ruling) -> Ruling:
+def _confirm(first: Ruling, second: Ruling) -> Ruling:
     """What follows of two measurements of which the first one was slower than it may be."""
     before, after = _slower(first), _slower(second)
     if before is None:
@@ -197,7 +188,7 @@ def _confirmed(first: Ruling, second: Ruling) -> Ruling:
         _again(result, before.text, after is not None) if result.limit.metric == TIME else result
         for result in second.limits
     )
-    return _concluded(replace(second, limits=limits))
+    return _settle(replace(second, limits=limits))
 
 
 def _again(result: LimitResult, before: str, still: bool) -> LimitResult:

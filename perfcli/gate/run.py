@@ -9,11 +9,10 @@ from dataclasses import replace
 from perfcli.diff.compare import ASPECTS, check_allowed
 from perfcli.errors import Interrupted, PerfcliError, show_traceback, unexpected
 from perfcli.gate import allowances
-from perfcli.gate import judging as confirming
 from perfcli.gate.baseline.committed import TOOLS
 from perfcli.gate.checks import Check
 from perfcli.gate.config import Config
-from perfcli.gate.judging import Policy, Ruling, judged
+from perfcli.gate.judging import Policy, Ruling, _confirm, _slower, judge
 from perfcli.gate.order import Against, CheckResult, Compared, NoBase, NotesOf, Order
 from perfcli.model import Judged, Passing
 from perfcli.workflow.obtain import StoredTexts
@@ -74,11 +73,11 @@ def _result(check: Check, against: Against, order: Order) -> Ruling:
     config = order.config
     in_force = allowances._in_force(config.allowances, order.today)
     policy = Policy(check.limits, in_force, config.fail_on, check.signs, check.usual_spills)
-    first = judged(against.comparison, policy)
-    if against.again is None or confirming._slower(first) is None:
+    first = judge(against.comparison, policy)
+    if against.again is None or _slower(first) is None:
         return first
     order.notes.say("slower; measured once more, in fresh processes")
-    return confirming._confirmed(first, judged(against.again(), policy))
+    return _confirm(first, judge(against.again(), policy))
 
 
 def _code(outcome: Passing, config: Config) -> int:

@@ -14,6 +14,7 @@ from perfcli.model.comparison import (
     Report,
     Screen,
     Totals,
+    Verdict,
     WrongResults,
 )
 from perfcli.model.finding import (
@@ -201,6 +202,7 @@ __all__ = [
     "TrialOutcome",
     "Turn",
     "Variant",
+    "Verdict",
     "Workload",
     "WrongResults",
     "best_candidate",

@@ -108,9 +108,19 @@ class Because:
     share: str = ""
     """The kernel's part of a measured change: ``3.10 → 3.46 ms, 92 % of the change``."""
     why: str = ""
-    """Why a measurement can't tell."""
+    """Why it can't be told."""
     help: str = ""
     """What may tell: ``--budget 60``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a comparison comes to."""
+
+    outcome: Outcome
+    reason: str
+    """In one sentence."""
+    because: Because | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +140,9 @@ class Comparison:
     head: Run
     totals: tuple[Change, ...]
     groups: tuple[KernelGroup, ...]
-    outcome: Outcome
-    reason: str
+    outcome: Outcome = "unknown"
+    """This, ``reason`` and ``because`` are what ``perfcli.diff.verdict`` concludes."""
+    reason: str = ""
     differences: tuple[str, ...] = ()
     """How the environments differ."""
     findings: tuple[Finding, ...] = ()

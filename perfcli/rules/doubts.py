@@ -114,7 +114,7 @@ _TOTALS_HOLD = "the totals do not depend on it"
 
 
 def _decisive(comparison: Comparison) -> str:
-    """The metric that the verdict names, as ``diff/verdict.py`` picks it (where it is unknown, the
+    """The metric that the verdict names, as ``diff/verdict/`` picks it (where it is unknown, the
     one that is missing); empty where there is none."""
     if comparison.outcome == "same":
         return ""

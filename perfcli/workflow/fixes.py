@@ -130,8 +130,7 @@ def _outcome(
     peak = _whole(finding, made)
     if peak is not None and peak.outcome != "better":
         return "does not help", "the peak is elsewhere"
-    costs = any(change.outcome == "worse" for change in _deciding(made.comparison))
-    return ("helps at a cost" if costs else "helps"), ""
+    return ("helps at a cost" if made.comparison.outcome == "worse" else "helps"), ""
 
 
 def _about_the_same(finding: Finding, made: _Attempt) -> tuple[list[Finding], list[Finding]]:

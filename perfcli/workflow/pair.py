@@ -4,27 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from perfcli.console import documents, output
 from perfcli.console.notes import Notes
 from perfcli.diagnosis import diagnose
 from perfcli.diff.compare import compare
+from perfcli.diff.verdict.conclude import conclude
 from perfcli.errors import PerfcliError, RuleFailed
 from perfcli.model import GRAVEST_FIRST, Comparison, Judged, Judgement, Outcome, Passing, Provenance
-from perfcli.workflow import obtain as _obtain
-from perfcli.workflow import timing as _measuring
+from perfcli.workflow import obtain, timing
 from perfcli.workflow.obtain import How, Obtained
 from perfcli.workflow.request import Question, Side
 from perfcli.workflow.setting import MeasuringOptions, settle
 
-if TYPE_CHECKING:
-    from perfcli.workflow.obtain import Obtained
-
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """``comparison`` has its times, or what is wrong with its results; no findings yet."""
+    """``comparison`` has its times, or what is wrong with its results: ``judge`` concludes it."""
 
     base: Obtained
     head: Obtained
@@ -39,10 +35,10 @@ def of_stored(
     Raises PerfcliError where there are none, NotComparable where they are unlike.
     """
     asked.refuse("two stored runs are compared as they are, with their newest measurement")
-    ours, theirs = _obtain.stored(base), _obtain.stored(head)
+    ours, theirs = obtain.stored(base), obtain.stored(head)
     comparison = compare(ours.run, theirs.run, allow)
-    timing = None if asked.no_time else _measuring.stored(comparison, notes)
-    return Pair(ours, theirs, replace(comparison, timing=timing))
+    times = None if asked.no_time else timing.stored(comparison, notes)
+    return Pair(ours, theirs, replace(comparison, timing=times))
 
 
 def of_variants(
@@ -59,24 +55,22 @@ def of_variants(
     """
     setting = settle(question, asked, how)
     question = replace(question, threads=setting.threads if setting else None)
-    order = _obtain.ordered(question, sides, how, notes)
-    base, head = _obtain.obtain(order.jobs, order.executor, how.fresh, notes)
-    _obtain.warn_forward_only(head.run, notes)
+    order = obtain.ordered(question, sides, how, notes)
+    base, head = obtain.obtain(order.jobs, order.executor, how.fresh, notes)
+    obtain.warn_forward_only(head.run, notes)
     comparison = compare(base.run, head.run, allow)
     if setting is not None:
-        comparison = _measuring.measured(comparison, setting, order.jobs, how, notes)
+        comparison = timing.measured(comparison, setting, order.jobs, how, notes)
     return Pair(base, head, comparison)
 
 
-def judged(comparison: Comparison) -> tuple[Comparison, RuleFailed | None]:
-    """With its findings, and the verdict that follows of them and of the times. A rule that
-    failed is for the end: the report stands without findings."""
-    broken = None
+def judge(comparison: Comparison) -> tuple[Comparison, RuleFailed | None]:
+    """Return the comparison with its findings and its verdict. A rule that failed is for the end:
+    the report stands without findings."""
     try:
-        comparison = diagnose(comparison)
+        return diagnose(comparison), None
     except RuleFailed as error:
-        broken = error
-    return _measuring.weighed(comparison), broken
+        return conclude(comparison), error
 
 
 _PASSING: dict[Outcome, Passing] = {

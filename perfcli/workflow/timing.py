@@ -7,8 +7,6 @@ from dataclasses import replace
 
 from perfcli import units
 from perfcli.console.notes import Notes
-from perfcli.diff import verdict
-from perfcli.diff.weigh import weigh
 from perfcli.errors import WrongResult
 from perfcli.interleave import record
 from perfcli.interleave import stored as kept
@@ -106,13 +104,6 @@ def _derived(comparison: Comparison, measurement: Measurement) -> Timing:
     floor = bench.stored_floor(comparison.head, worker) if worker else None
     base, head = comparison.base, comparison.head
     return timing.derive(measurement, base, head, comparison.groups, floor)
-
-
-def weighed(comparison: Comparison) -> Comparison:
-    """With the verdict of its times, or of its wrong results, where it has any."""
-    if comparison.wrong is not None:
-        return verdict.judged_wrong(comparison, comparison.wrong)
-    return comparison if comparison.timing is None else weigh(comparison, comparison.timing)
 
 
 def broken_off(timing: Timing | None) -> bool:

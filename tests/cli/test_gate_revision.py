@@ -127,17 +127,17 @@ def test_an_internal_error_is_a_fault_of_one_check(
     repository: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from perfcli.gate import run as _gate_run
-    from perfcli.gate.judging import judged
+    from perfcli.gate.judging import judge
 
     text = Path("perfcli.toml").read_text()
     Path("perfcli.toml").write_text(f'{text}[[checks]]\nscenario = "softmax"\n')
 
     def failing(comparison: Any, policy: Any) -> Any:
         if comparison.head.scenario == "softmax":
-            return judged(comparison, policy)
+            return judge(comparison, policy)
         raise KeyError("no such\nthing")
 
-    monkeypatch.setattr(_gate_run, "judged", failing)
+    monkeypatch.setattr(_gate_run, "judge", failing)
     result = repository("gate", "--base-rev", "HEAD", "--json", "a.json", "--junit", "a.xml")
     assert result.code == 2
     assert "Traceback" not in result.err

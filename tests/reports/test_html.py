@@ -15,7 +15,6 @@ import handmade_timing
 import pytest
 from handmade_html import Page, judgement, rendered, with_sources
 
-from perfcli.diff.weigh import weigh
 from perfcli.model import Allowance, Judged, Judgement, Limit, LimitResult, Provenance
 
 
@@ -24,7 +23,7 @@ def plain() -> Judgement:
 
 
 def measured() -> Judgement:
-    return judgement(weigh(*handmade_timing.gpu()))
+    return judgement(handmade_timing.conclude_timed(*handmade_timing.gpu()))
 
 
 def gate() -> Judgement:

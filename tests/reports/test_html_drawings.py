@@ -11,7 +11,6 @@ from handmade import H100, kernel, run
 from handmade_html import judgement, rendered, with_sources
 
 from perfcli.diff.compare import compare
-from perfcli.diff.weigh import weigh
 from perfcli.model import GraphFacts, GroupTiming, Run, TimeChange
 
 scale, roofline, memory, flow, times = (
@@ -46,7 +45,7 @@ def test_what_was_not_measured_lies_on_the_roof_what_was_below_it() -> None:
     worse = next(p for p in drawn.points if "mul_7" in p.name)
     # 5 operations for each of 1000 values, 1500 bytes at 3.35 TB/s
     assert worse.cells[:4] == ("5 k", "1.5 kB", "3.33", "0.448 ns")
-    timing = weigh(*handmade_timing.gpu()).timing
+    timing = handmade_timing.conclude_timed(*handmade_timing.gpu()).timing
     assert timing is not None
     number = next(n for n, g in enumerate(comparison.groups) if 0 in g.match.head)
     group = GroupTiming(number, "x", TimeChange(None, 4.4776e-9))
@@ -151,7 +150,7 @@ def test_kernels_without_nodes_are_all_joined() -> None:
 
 
 def test_bars_have_the_interval_and_the_floor() -> None:
-    drawn = times._forest(weigh(*handmade_timing.gpu()), 0)
+    drawn = times._forest(handmade_timing.conclude_timed(*handmade_timing.gpu()), 0)
     step = drawn.bars[0]
     assert (step.name, step.verdict, step.link) == ("step", "slower", "")
     unit = (drawn.zero - drawn.floor[0]) / 0.01  # for a change of 1

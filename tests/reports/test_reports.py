@@ -15,7 +15,7 @@ from handmade import ENVIRONMENT, kernel, run
 
 from perfcli.diff.compare import compare
 from perfcli.diff.metrics import _change
-from perfcli.diff.verdict import judged
+from perfcli.diff.verdict.conclude import conclude
 from perfcli.loading import registry
 from perfcli.model import (
     Candidate,
@@ -388,8 +388,8 @@ def test_a_warning_that_decided_is_said_once_with_its_kernel_and_cure() -> None:
     base = run([kernel("long_name_1", "1", read=4000), kernel("b", "2")])
     head = run([kernel("both", "1", "2", read=1000)], id="head")
     warning = Finding("PC205", "warning", "both is slow", (0,), cures=(Cure({"a": 1}),))
-    comparison = judged(compare(base, head), (replace(warning, appearance="new"),))
-    lines = first_lines(replace(comparison, findings=(replace(warning, appearance="new"),)))
+    new = replace(warning, appearance="new")
+    lines = first_lines(conclude(replace(compare(base, head), findings=(new,))))
     assert lines == [
         "UNSURE  bytes moved 6 kB → 1.5 kB (−75 %), but PC205: both is slow",
         "sum     2 kernels, 4 loads → 1 kernel, 2 loads, −4.5 kB bytes moved",

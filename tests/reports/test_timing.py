@@ -10,9 +10,9 @@ import handmade_timing as made
 import pytest
 from golden import PLACES, check, screen, shown
 from handmade import kernel, run
+from handmade_timing import conclude_timed
 
 from perfcli.diff.compare import compare
-from perfcli.diff.weigh import weigh
 from perfcli.loading import registry
 from perfcli.model import Comparison, Finding, GroupTiming, Report, TimeChange, Timing
 
@@ -27,12 +27,12 @@ ALL: dict[str, Made] = {
 
 
 def text_of(name: str, width: int = 100) -> str:
-    return shown(screen().comparison(weigh(*ALL[name]()), PLACES), width)
+    return shown(screen().comparison(conclude_timed(*ALL[name]()), PLACES), width)
 
 
 def with_timing(**more: object) -> Comparison:
     comparison, timing = made.gpu()
-    return weigh(comparison, replace(timing, **more))  # type: ignore[arg-type]
+    return conclude_timed(comparison, replace(timing, **more))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_what_was_measured(name: str, width: int) -> None:
 def test_colours() -> None:
     check(
         "timing_colours.txt",
-        shown(screen().comparison(weigh(*made.gpu()), PLACES), colour=True),
+        shown(screen().comparison(conclude_timed(*made.gpu()), PLACES), colour=True),
     )
 
 
@@ -79,21 +79,21 @@ def test_the_first_line_is_the_verdict_with_its_interval(name: str, first: str) 
 
 @pytest.mark.parametrize("name", ALL)
 def test_brief_is_one_line(name: str) -> None:
-    line = shown(screen().comparison(weigh(*ALL[name]()), PLACES, brief=True), 80)
+    line = shown(screen().comparison(conclude_timed(*ALL[name]()), PLACES, brief=True), 80)
     assert line.count("\n") == 1
     assert line.startswith(text_of(name).splitlines()[0][:60])
 
 
 def test_faster_and_worse_by_memory_have_their_words() -> None:
     comparison, timing = made.gpu()
-    faster = weigh(comparison, replace(timing, step=made.changed(12.7e-3, 12.3e-3)))
+    faster = conclude_timed(comparison, replace(timing, step=made.changed(12.7e-3, 12.3e-3)))
     assert shown(screen().comparison(faster)).startswith("FASTER  step ")
     prepared = tuple(
         replace(p, memory=replace(p.memory, peak_allocated_bytes=10**9))
         for p in timing.prepared
         if p.side == "base" and p.memory
     )
-    worse = weigh(
+    worse = conclude_timed(
         comparison, replace(timing, step=faster_step(), prepared=(*prepared, timing.prepared[1]))
     )
     text = shown(screen().comparison(worse))
@@ -106,7 +106,7 @@ def faster_step() -> TimeChange:
 
 
 def test_the_finding_of_the_kernel_to_blame_is_the_cause() -> None:
-    comparison = weigh(*made.gpu())
+    comparison = conclude_timed(*made.gpu())
     name = comparison.head.kernels[0].name
     finding = Finding("PC103", "error", f"{name} fuses 17 reads", (0,), appearance="new")
     text = shown(screen().comparison(replace(comparison, findings=(finding,))))
@@ -120,7 +120,9 @@ def test_many_kernels_end_in_one_line_and_controls_are_counted() -> None:
         replace(first, name=f"k{n}", change=made.changed(1e-3, 1e-3 + n * 1e-6)) for n in range(20)
     ]
     controls = [replace(first, control=True, change=made.changed(1e-3, 1.001e-3))] * 3
-    text = shown(screen().comparison(weigh(comparison, replace(timing, groups=(*some, *controls)))))
+    text = shown(
+        screen().comparison(conclude_timed(comparison, replace(timing, groups=(*some, *controls))))
+    )
     assert "… 8 more, 3 with the same code, together +31 µs: --json FILE has them all" in text
     _, _, table = text.partition("Kernels by time, largest changes first\n")
     names = [line.split()[1] for line in table.splitlines()[2:14]]
@@ -130,11 +132,13 @@ def test_many_kernels_end_in_one_line_and_controls_are_counted() -> None:
 def test_kernels_that_were_not_timed_have_no_row() -> None:
     comparison, timing = made.gpu()
     bare = [replace(g, change=TimeChange(None, None)) for g in timing.groups]
-    text = shown(screen().comparison(weigh(comparison, replace(timing, groups=(bare[0],)))))
+    text = shown(
+        screen().comparison(conclude_timed(comparison, replace(timing, groups=(bare[0],))))
+    )
     assert "Kernels by time" not in text
     assert "\n… 1 not timed: --json FILE has them all\n" in text
     one = replace(timing, groups=(timing.groups[0], *bare[1:]))
-    assert "\n… 4 not timed: --json" in shown(screen().comparison(weigh(comparison, one)))
+    assert "\n… 4 not timed: --json" in shown(screen().comparison(conclude_timed(comparison, one)))
 
 
 def test_why_kernels_are_unsure_is_said_once() -> None:
@@ -143,7 +147,7 @@ def test_why_kernels_are_unsure_is_said_once() -> None:
     neg = timing.groups[1]
     other = replace(neg, change=replace(neg.change, why="7 rounds are too few"))
     text = shown(
-        screen().comparison(weigh(comparison, replace(timing, groups=(other, neg, other))))
+        screen().comparison(conclude_timed(comparison, replace(timing, groups=(other, neg, other))))
     )
     assert "\nunsure (2 of 3): 7 rounds are too few\n" in text
 
@@ -151,7 +155,7 @@ def test_why_kernels_are_unsure_is_said_once() -> None:
 def test_a_control_that_is_told_apart_is_shown() -> None:
     comparison, timing = made.gpu()
     kept = replace(timing.groups[3], change=made.changed(6e-3, 6.3e-3))
-    text = shown(screen().comparison(weigh(comparison, replace(timing, groups=(kept,)))))
+    text = shown(screen().comparison(conclude_timed(comparison, replace(timing, groups=(kept,)))))
     assert "_kept_9 same code  6.000 → 6.300 ms" in text
 
 
@@ -166,7 +170,9 @@ def test_sides_that_differ_have_a_line_each() -> None:
     comparison, timing = made.gpu()
     base, head = timing.prepared
     head = replace(head, machine=replace(head.machine, device="NVIDIA H100", driver=None))
-    text = shown(screen().comparison(weigh(comparison, replace(timing, prepared=(base, head)))))
+    text = shown(
+        screen().comparison(conclude_timed(comparison, replace(timing, prepared=(base, head))))
+    )
     assert "device    base: NVIDIA H200, driver 580.65.06\n" in text
     assert "device    head: NVIDIA H100\n" in text
 
@@ -178,7 +184,9 @@ def test_what_comes_from_outside_is_shown_without_escapes() -> None:
     base = replace(base, machine=replace(base.machine, device="H\x1b[31m"), notes=("n\x1b",))
     timing = replace(timing, groups=(bad,), prepared=(base, head), notes=("note\x1b[31m",))
     for brief in (False, True):
-        assert "\x1b" not in shown(screen().comparison(weigh(comparison, timing), PLACES, brief))
+        assert "\x1b" not in shown(
+            screen().comparison(conclude_timed(comparison, timing), PLACES, brief)
+        )
 
 
 def test_kernels_are_listed_by_time_where_it_was_measured() -> None:
@@ -192,7 +200,7 @@ def test_kernels_are_listed_by_time_where_it_was_measured() -> None:
         GroupTiming(made.group_of(comparison, "b"), "b", made.changed(1e-3, 1.1e-3)),
     )
     timing = replace(made.gpu()[1], groups=groups)
-    assert first_changed(weigh(comparison, timing)) == "a"
+    assert first_changed(conclude_timed(comparison, timing)) == "a"
 
 
 def first_changed(comparison: Comparison) -> str:
@@ -204,7 +212,7 @@ def first_changed(comparison: Comparison) -> str:
 
 
 def test_json() -> None:
-    text = registry.declared("reports", "json", Report).render(weigh(*made.gpu()))
+    text = registry.declared("reports", "json", Report).render(conclude_timed(*made.gpu()))
     timing = json.loads(text)["timing"]
     assert timing["step"]["ratio"] == pytest.approx(12.70 / 12.31)
     assert timing["step"]["delta"] == pytest.approx(0.39e-3)

@@ -7,7 +7,7 @@ from handmade import kernel, run
 
 from perfcli.diff.compare import compare
 from perfcli.gate.allowances import _covers
-from perfcli.gate.judging import Policy, Ruling, judged
+from perfcli.gate.judging import Policy, Ruling, judge
 from perfcli.gate.limits import SIGNS
 from perfcli.model import Allowance, Comparison, KernelFacts, Limit
 
@@ -31,7 +31,7 @@ def allowed(kernel: str, most: float | None = None, limit: str = "loads") -> All
 
 
 def held(comparison: Comparison, limit: Limit, *allow: Allowance) -> Ruling:
-    return judged(comparison, Policy((limit,), allow))
+    return judge(comparison, Policy((limit,), allow))
 
 
 @pytest.mark.parametrize(
@@ -99,5 +99,5 @@ def test_own_limits_are_for_small_kernels_too() -> None:
     comparison = compare(run(base), run(head, id="head"))
     limit = Limit("spilled_words", "*", most=0)
     assert held(comparison, limit).outcome == "fail"
-    usual = judged(comparison, Policy((limit,), signs=frozenset({*SIGNS, limit})))
+    usual = judge(comparison, Policy((limit,), signs=frozenset({*SIGNS, limit})))
     assert [each.kernel for each in usual.limits] == ["big_0"]

@@ -13,7 +13,7 @@ from handmade_timing import changed
 from perfcli.diff.compare import compare
 from perfcli.gate.allowances import _in_force, _named, warnings
 from perfcli.gate.holding import _bounds
-from perfcli.gate.judging import Policy, Ruling, _confirmed, judged
+from perfcli.gate.judging import Policy, Ruling, _confirm, judge
 from perfcli.gate.limits import SIGNS, USUAL
 from perfcli.model import (
     Allowance,
@@ -38,7 +38,7 @@ def of(head: Sequence[KernelFacts], base: Sequence[KernelFacts] = BASE, **more: 
 
 
 def held(comparison: Comparison, *limits: Limit, allow: Sequence[Allowance] = ()) -> Ruling:
-    return judged(comparison, Policy(limits, tuple(allow)))
+    return judge(comparison, Policy(limits, tuple(allow)))
 
 
 def states(result: Ruling) -> list[tuple[str, str]]:
@@ -136,18 +136,18 @@ USUAL_POLICY = Policy(USUAL, signs=frozenset(SIGNS))
     ],
 )
 def test_what_breaks_a_usual_limit(head: KernelFacts, breaks: set[str]) -> None:
-    result = judged(of([head, *BASE[1:]]), USUAL_POLICY)
+    result = judge(of([head, *BASE[1:]]), USUAL_POLICY)
     assert {r.limit.metric for r in result.limits if r.state == "broken"} == breaks
     assert result.outcome == "fail"
 
 
 def test_a_kernel_more_is_no_loss_where_it_spares_spills() -> None:
     spilling = [kernel("ab_0", "mul", "add", loads=9, stack=368, read=2000, written=1000), BASE[2]]
-    result = judged(of(BASE, spilling), USUAL_POLICY)
+    result = judge(of(BASE, spilling), USUAL_POLICY)
     assert result.outcome == "pass"
     assert ("spilled_words", "better") in states(result)
     own = Policy((*USUAL, Limit("kernels", growth=0)), signs=frozenset(SIGNS) - {SIGNS[0]})
-    assert judged(of(BASE, spilling), own).outcome == "fail"
+    assert judge(of(BASE, spilling), own).outcome == "fail"
 
 
 def test_narrower_loads_of_a_kernel_that_matters() -> None:
@@ -160,7 +160,7 @@ def test_narrower_loads_of_a_kernel_that_matters() -> None:
         replace(k, candidates=(candidate(global_loads={"128": 1, "32": 3}, binary_hash="n"),))
         for k in narrow
     ]
-    result = judged(of(head, base), USUAL_POLICY)
+    result = judge(of(head, base), USUAL_POLICY)
     (broken,) = [r for r in result.limits if r.state == "broken"]
     assert (broken.limit.metric, broken.kernel, broken.base, broken.head) == (
         *("load_bits", "big", 128, 56),
@@ -295,7 +295,7 @@ def with_finding(found: Finding, head: Sequence[KernelFacts] = BASE) -> Comparis
 def test_findings_that_came_with_the_head(
     found: Finding, fail_on: Severity | None, outcome: str
 ) -> None:
-    result = judged(with_finding(found), Policy((), fail_on=fail_on))
+    result = judge(with_finding(found), Policy((), fail_on=fail_on))
     assert result.outcome == outcome
     if outcome == "fail":
         assert result.reason == "PC204 loads 2 bytes at a time"
@@ -303,19 +303,19 @@ def test_findings_that_came_with_the_head(
 
 def test_a_warning_is_a_doubt_where_the_numbers_got_better() -> None:
     better = [kernel("a_0", "mul", loads=6, read=100, text="n"), *BASE[1:]]
-    assert judged(with_finding(finding(), better), Policy(())).outcome == "unsure"
-    assert judged(with_finding(finding("error"), better), Policy(())).outcome == "fail"
+    assert judge(with_finding(finding(), better), Policy(())).outcome == "unsure"
+    assert judge(with_finding(finding("error"), better), Policy(())).outcome == "fail"
 
 
 def test_an_allowed_finding() -> None:
     for pattern, outcome in (("a", "pass"), ("b", "fail"), ("*", "pass")):
         policy = Policy((), (allowance("PC204", pattern),))
-        assert judged(with_finding(finding()), policy).outcome == outcome
+        assert judge(with_finding(finding()), policy).outcome == outcome
 
 
 def test_wrong_results_fail_whatever_is_configured() -> None:
     wrong = replace(of(BASE), wrong=WrongResults("head", "the head's outputs are wrong"))
-    assert judged(wrong, Policy((), fail_on=None)).outcome == "fail"
+    assert judge(wrong, Policy((), fail_on=None)).outcome == "fail"
 
 
 # --- time ------------------------------------------------------------------------------------
@@ -348,10 +348,10 @@ def test_time(ratio: float, verdict: TimeVerdict, outcome: str, state: str) -> N
 
 def test_slower_twice_is_slower_and_once_is_unsure() -> None:
     first = held(timed(1.05, "slower"), TIME)
-    twice = _confirmed(first, held(timed(1.06, "slower"), TIME))
+    twice = _confirm(first, held(timed(1.06, "slower"), TIME))
     assert twice.outcome == "fail"
     assert twice.reason.endswith("confirmed in fresh processes")
-    once = _confirmed(first, held(timed(1.0, "same"), TIME))
+    once = _confirm(first, held(timed(1.0, "same"), TIME))
     assert once.outcome == "unsure"
     assert "but not confirmed in fresh processes" in once.reason
     assert one(once).state == "unknown"
@@ -359,7 +359,7 @@ def test_slower_twice_is_slower_and_once_is_unsure() -> None:
 
 def test_a_few_words_less_are_no_reason_for_more_kernels() -> None:
     base = [kernel("ab_0", "mul", "add", loads=9, stack=8, read=2000, written=1000), BASE[2]]
-    result = judged(of(BASE, base), USUAL_POLICY)
+    result = judge(of(BASE, base), USUAL_POLICY)
     assert {r.limit.metric for r in result.limits if r.state == "broken"} >= {"kernels", "loads"}
 
 

@@ -8,7 +8,7 @@ import pytest
 from handmade import kernel, run
 
 from perfcli.diff.compare import compare
-from perfcli.gate.judging import Policy, _concluded, judged
+from perfcli.gate.judging import Policy, _settle, judge
 from perfcli.model import Comparison, Finding, Severity
 
 
@@ -26,5 +26,5 @@ def better_with_a_warning() -> Comparison:
 def test_a_warning_is_no_doubt_where_findings_never_fail(
     fail_on: Severity | None, outcome: str
 ) -> None:
-    result = judged(better_with_a_warning(), Policy((), fail_on=fail_on))
-    assert (result.outcome, _concluded(result).outcome) == (outcome, outcome)
+    result = judge(better_with_a_warning(), Policy((), fail_on=fail_on))
+    assert (result.outcome, _settle(result).outcome) == (outcome, outcome)

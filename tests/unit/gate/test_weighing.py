@@ -11,7 +11,7 @@ from handmade import kernel, run
 from perfcli.diff.compare import compare
 from perfcli.gate.allowances import warnings
 from perfcli.gate.excepting import exceeded
-from perfcli.gate.judging import Policy, judged
+from perfcli.gate.judging import Policy, judge
 from perfcli.gate.limits import SPILLS
 from perfcli.model import Allowance, Because, Comparison, Finding, KernelFacts, Limit, Severity
 
@@ -43,7 +43,7 @@ def test_a_few_words_where_fewer_bytes_are_moved(
     words: int, read: int, usual: bool, outcome: str
 ) -> None:
     comparison = one_kernel(words, read)
-    result = judged(comparison, Policy((SPILLS,), usual_spills=usual))
+    result = judge(comparison, Policy((SPILLS,), usual_spills=usual))
     assert result.outcome == outcome
     said = "but bytes moved 6 kB → 2 kB: can't tell which weighs more" in result.reason
     assert said == (outcome == "unsure"), result.reason
@@ -52,9 +52,9 @@ def test_a_few_words_where_fewer_bytes_are_moved(
 def test_where_nothing_was_added_the_kernel_that_has_most_is_named() -> None:
     spilling = [kernel("a_0", "mul", stack=8), kernel("b_1", "add", stack=4)]
     comparison = compare(run(spilling), run(spilling, id="head"))
-    (result,) = judged(comparison, Policy((Limit("spilled_words", most=0),))).limits
+    (result,) = judge(comparison, Policy((Limit("spilled_words", most=0),))).limits
     assert result.text == "spilled words 3, at most 0: most of it in a_0 (2)"
-    (result,) = judged(comparison, Policy((Limit("kernels", most=1),))).limits
+    (result,) = judge(comparison, Policy((Limit("kernels", most=1),))).limits
     assert result.text == "kernels 2, at most 1"
 
 

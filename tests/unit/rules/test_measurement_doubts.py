@@ -10,7 +10,6 @@ from handmade import H100, kernel, run
 
 from perfcli.diagnosis import diagnose
 from perfcli.diff.compare import compare
-from perfcli.diff.weigh import weigh
 from perfcli.model import (
     Comparison,
     DeviceState,
@@ -239,7 +238,7 @@ def test_doubts_do_not_change_what_was_measured(ratio: float) -> None:
     outcomes = []
     for comparison in (clean, doubted):
         assert comparison.timing is not None
-        outcomes.append(weigh(diagnose(comparison), comparison.timing).outcome)
+        outcomes.append(diagnose(comparison).outcome)
     assert outcomes[0] == outcomes[1]
     warned = [f for f in diagnose(doubted).findings if f.code == "PC902"]
     assert len(warned) >= 4

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from perfcli import units
 from perfcli.diff.metrics import DECIDING, describe
-from perfcli.diff.verdict import how_changed, judge, to_look_at
+from perfcli.diff.verdict.blame import how_changed, to_look_at
+from perfcli.diff.verdict.counts import judge_counts
 from perfcli.model import (
     Because,
     Change,
@@ -17,6 +18,7 @@ from perfcli.model import (
     Outcome,
     TimeVerdict,
     Timing,
+    Verdict,
 )
 
 _BUDGETS = (30, 60, 120, 300, 600, 1200)
@@ -94,8 +96,8 @@ class _Statement:
     group: int | None = None
 
 
-def weigh(comparison: Comparison, timing: Timing) -> Comparison:
-    """The comparison with its measured times, and the verdict that follows of them.
+def _weigh_times(comparison: Comparison, timing: Timing) -> Verdict:
+    """Return the verdict of measured times, with the kernel to blame and its counts.
 
     Time and memory alone decide: SLOWER is worse, UNSURE is unknown; else memory that grew is
     worse; else FASTER, or memory that shrank, is better. Spills, bytes, and findings about them
@@ -110,8 +112,7 @@ def weigh(comparison: Comparison, timing: Timing) -> Comparison:
         worst = _most_to_blame(timing)
         outcome, because = time.outcome, _because(time, _unsaid(others, time, worst))
         because = _explained(because, comparison, timing, worst)
-    reason = _sentence(because)
-    return replace(comparison, timing=timing, outcome=outcome, reason=reason, because=because)
+    return Verdict(outcome, _sentence(because), because)
 
 
 def _unsaid(
@@ -161,9 +162,10 @@ def _because(decided: _Statement, others: Sequence[_Statement]) -> Because:
 
 def _code_says(comparison: Comparison) -> list[_Statement]:
     """What would have decided without a measurement."""
-    totals = [c for c in comparison.totals if c.metric != "peak_memory_bytes"]
-    outcome, _, because = judge(comparison.base, comparison.head, totals, comparison.groups)
-    return [_Statement(because.change, outcome, because.group)] if because else []
+    totals = tuple(c for c in comparison.totals if c.metric != "peak_memory_bytes")
+    verdict = judge_counts(replace(comparison, totals=totals))
+    because = verdict.because
+    return [_Statement(because.change, verdict.outcome, because.group)] if because else []
 
 
 def _time(timing: Timing) -> str:

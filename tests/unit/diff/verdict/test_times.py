@@ -7,14 +7,17 @@ from dataclasses import replace
 import handmade_timing as made
 import pytest
 
-from perfcli.diff.weigh import _memory_change, weigh
+from perfcli.diff.verdict.conclude import conclude
+from perfcli.diff.verdict.times import _memory_change
 from perfcli.model import (
     Change,
     Comparison,
     DeviceState,
+    Finding,
     Floor,
     MemoryUse,
     Outcome,
+    Severity,
     TimeChange,
     TimeVerdict,
     Timing,
@@ -50,7 +53,7 @@ def test_time_decides_and_memory_beside_it(
     comparison, timing = made.gpu()
     timing = with_memory(timing, 1000 * MB, head * MB)
     timing = replace(timing, step=replace(timing.step, verdict=verdict))
-    assert weigh(comparison, timing).outcome == outcome
+    assert made.conclude_timed(comparison, timing).outcome == outcome
 
 
 @pytest.mark.parametrize(
@@ -82,18 +85,19 @@ def test_without_any_memory_the_time_decides_alone() -> None:
     comparison, timing = made.cpu()
     assert _memory_change(comparison, timing) is None
     faster = replace(timing, step=made.changed(2e-3, 1e-3))
-    assert weigh(comparison, faster).outcome == "better"
+    assert made.conclude_timed(comparison, faster).outcome == "better"
 
 
-def judged(outcome: Outcome) -> Comparison:
-    """As findings have judged it."""
-    return replace(made.gpu_runs(), outcome=outcome, reason="PC101 it spills", because=None)
+def with_finding(severity: Severity) -> Comparison:
+    finding = Finding("PC205", severity, "it leaves 124 SMs idle", (0,), appearance="new")
+    return conclude(replace(made.gpu_runs(), findings=(finding,)))
 
 
 def test_a_sure_time_overrules_what_findings_said() -> None:
     _, timing = made.same()
-    for outcome in ("worse", "unknown"):
-        weighed = weigh(judged(outcome), timing)
+    severities: tuple[Severity, ...] = ("error", "warning")
+    for severity in severities:
+        weighed = made.conclude_timed(with_finding(severity), timing)
         assert weighed.outcome == "same"
         assert weighed.reason == (
             "step 12.31 → 12.32 ms, +0.1 % [−0.2, +0.4], floor 1 %, though spilled words 0 → 92"
@@ -106,13 +110,13 @@ def test_a_sure_time_overrules_what_findings_said() -> None:
 def test_a_change_just_beyond_the_floor_is_seen_to_be() -> None:
     comparison, timing = made.gpu()
     step = made.changed(12.31e-3, 12.31e-3 * 1.0104, half=0.003, verdict="slower")
-    weighed = weigh(comparison, replace(timing, step=step))
+    weighed = made.conclude_timed(comparison, replace(timing, step=step))
     assert weighed.because is not None
     assert ", +1.04 % [+0.74, +1.34], floor 1 %" in weighed.because.change
 
 
 def test_the_reason_keeps_the_static_cause_of_the_kernel_that_adds_most() -> None:
-    weighed = weigh(*made.gpu())
+    weighed = made.conclude_timed(*made.gpu())
     name = "triton_red_fused__to_copy_add_mul_native_layer_norm_backward_sum_4"
     assert weighed.reason == (
         f"step 12.31 → 12.70 ms, +3.2 % [+2.6, +3.7], floor 1 %: {name} fuses 3 kernels "
@@ -128,7 +132,7 @@ def test_where_it_got_faster_the_kernel_that_gained_most_is_named() -> None:
     faster = tuple(
         replace(g, change=made.changed(g.change.head, g.change.base)) for g in timing.groups
     )
-    weighed = weigh(
+    weighed = made.conclude_timed(
         comparison, replace(timing, step=made.changed(12.7e-3, 12.31e-3), groups=faster)
     )
     assert weighed.because is not None
@@ -140,7 +144,7 @@ def test_an_extern_operator_can_be_to_blame() -> None:
     comparison, timing = made.gpu()
     *others, mm = timing.groups
     mm = replace(mm, change=made.changed(1.951e-3, 2.9e-3))
-    weighed = weigh(comparison, replace(timing, groups=(*others, mm)))
+    weighed = made.conclude_timed(comparison, replace(timing, groups=(*others, mm)))
     assert weighed.because is not None
     assert (weighed.because.kernel, weighed.because.group) == ("aten::mm", None)
     assert weighed.because.also == "spilled words 0 → 92"
@@ -148,10 +152,10 @@ def test_an_extern_operator_can_be_to_blame() -> None:
 
 def test_a_kernel_that_explains_little_is_not_blamed() -> None:
     comparison, timing = made.gpu()
-    bare = weigh(comparison, replace(timing, groups=()))
+    bare = made.conclude_timed(comparison, replace(timing, groups=()))
     assert bare.reason == "step 12.31 → 12.70 ms, +3.2 % [+2.6, +3.7], floor 1 %"
     none = tuple(g for g in timing.groups if (g.delta or 0.0) < 50e-6)
-    weighed = weigh(comparison, replace(timing, groups=none))
+    weighed = made.conclude_timed(comparison, replace(timing, groups=none))
     assert weighed.because is not None
     assert weighed.because.kernel == ""
     assert weighed.reason == (
@@ -165,17 +169,17 @@ def test_a_kernel_whose_change_is_sure_is_blamed_before_one_whose_is_not() -> No
     fused, neg, *others = timing.groups
     noisy = replace(fused, change=replace(fused.change, verdict="unsure"))
     sure = replace(neg, change=made.changed(812e-6, 912e-6))
-    weighed = weigh(comparison, replace(timing, groups=(noisy, sure, *others)))
+    weighed = made.conclude_timed(comparison, replace(timing, groups=(noisy, sure, *others)))
     assert weighed.because is not None
     assert weighed.because.kernel == neg.name
-    weighed = weigh(comparison, replace(timing, groups=(noisy, *others)))
+    weighed = made.conclude_timed(comparison, replace(timing, groups=(noisy, *others)))
     assert weighed.because is not None
     assert weighed.because.share == "3.104 → 3.464 ms (unsure), 92 % of the change"
 
 
 def test_memory_that_decides_is_the_reason_and_time_stands_beside_it() -> None:
     comparison, timing = made.same()
-    weighed = weigh(comparison, with_memory(timing, 1000 * MB, 1500 * MB))
+    weighed = made.conclude_timed(comparison, with_memory(timing, 1000 * MB, 1500 * MB))
     assert weighed.because is not None
     assert weighed.because.change == "peak memory 1 GB → 1.5 GB (+50 %)"
     assert weighed.because.also == "spilled words 0 → 92"
@@ -187,7 +191,7 @@ def test_memory_that_decides_is_the_reason_and_time_stands_beside_it() -> None:
 
 def helped(step: TimeChange, **more: object) -> str:
     comparison, timing = made.unsure()
-    because = weigh(comparison, replace(timing, step=step, **more)).because  # type: ignore[arg-type]
+    because = made.conclude_timed(comparison, replace(timing, step=step, **more)).because  # type: ignore[arg-type]
     assert because is not None
     return because.help
 
@@ -213,7 +217,7 @@ def test_a_change_at_the_floor_is_not_told_by_measuring_on() -> None:
 
 
 def test_an_interrupted_measurement_says_so() -> None:
-    weighed = weigh(*made.interrupted())
+    weighed = made.conclude_timed(*made.interrupted())
     assert weighed.outcome == "unknown"
     assert weighed.because is not None
     assert (weighed.because.why, weighed.because.help) == (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfcli.diff.weigh import _what_helps
+from perfcli.diff.verdict.times import _what_helps
 from perfcli.model import Floor, TimeChange, Timing
 
 

@@ -1,0 +1,31 @@
+"""The kernel of a group that a verdict names, and what became of it."""
+
+from __future__ import annotations
+
+from perfcli.diff.metrics import launched
+from perfcli.model import KernelGroup, Run
+
+
+def to_look_at(group: KernelGroup, base: Run, head: Run) -> str:
+    """The kernel of a group that spills most, then moves most: the head's, where it has any."""
+    named = [head.kernels[index] for index in group.match.head] or [
+        base.kernels[index] for index in group.match.base
+    ]
+    named = launched(named) or named
+    return max(named, key=lambda k: (k.spilled_words or 0, k.bytes_moved or 0)).name
+
+
+def how_changed(group: KernelGroup) -> str:
+    """``fuses 3 kernels``: what became of a group, said of its kernel."""
+    return {
+        "new": "is new",
+        "gone": "is gone",
+        "fused": f"fuses {len(group.match.base)} kernels",
+        "split": f"comes from a split into {len(group.match.head)} kernels",
+        "regrouped": f"was regrouped with others ({_ratio(group)})",
+        "same": "is the same code, launched another number of times",
+    }.get(group.match.relation, "changed")
+
+
+def _ratio(group: KernelGroup) -> str:
+    return f"{len(group.match.base)} → {len(group.match.head)}"
