@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from perfcli.model import Screen
 
+from ._rows.kernels import COLUMNS
 from ._screen.comparison import comparison_view
 from ._screen.findings import explanation_view, kernel_findings_view
 from ._screen.kernel import kernel_view
@@ -18,4 +19,5 @@ SCREEN = Screen(
     explanation_view,
     kernel_findings_view,
     SourceView,
+    tuple(column.title for column in COLUMNS),
 )

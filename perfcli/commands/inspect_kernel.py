@@ -79,7 +79,7 @@ def inspect_kernel(
         try:
             output.write_document("kernels", {"kernels": found.run.kernels}, json)
         finally:
-            output.show(output.screen().listing(found.run, range(len(found.run.kernels))), json)
+            output.show(output.screen().listing(found.run), json)
         return 0
     number = _choose(found.run.kernels, kernel)
     facts = found.run.kernels[number]

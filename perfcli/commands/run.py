@@ -24,11 +24,15 @@ def run(
     jobs: args.Jobs = None,
     timeout: args.Timeout = None,
     fresh: args.Fresh = False,
+    top: Annotated[int, typer.Option(metavar="N", min=0, help="Kernels to list; 0: all.")] = 10,
+    sort: Annotated[
+        str, typer.Option(metavar="COLUMN", help="What the costliest kernels are found by.")
+    ] = "bytes",
     json: args.Json = None,
     quiet: args.Quiet = False,
     fake: args.Fake = False,
 ) -> int:
-    """Compile one variant of a scenario and list its kernels.
+    """Compile one variant of a scenario and list its costliest kernels.
 
     The run is stored. With --quiet it prints the run's id alone.
     """
@@ -38,6 +42,10 @@ def run(
     from perfcli.workflow.request import Question, Side
 
     output.check_writable(json)
+    screen = output.screen()
+    column = next((each for each in screen.columns if sort.startswith(each.rstrip("."))), None)
+    if column is None:
+        raise PerfcliError(f"can't sort by {sort!r}: one of {', '.join(screen.columns)}")
     question = Question(scenario, tuple(param or ()), preset, target, device, dynamic, jobs)
     side = Side(tuple(option or ()), python)
     how = obtain.How(fresh, timeout, fake)
@@ -45,8 +53,8 @@ def run(
     try:
         output.write_document("run", {"run": found.run}, json)
     finally:
-        screen = output.screen()
-        view = screen.run(found.run, found.shown_path, found.reference, brief=quiet)
+        places = (found.shown_path, found.reference)
+        view = screen.run(found.run, *places, brief=quiet, top=top, sort=column)
         output.show(view, json)
     # The warning is out already; a script that goes on with the id must not go on.
     return 0 if found.path else PerfcliError.exit_code

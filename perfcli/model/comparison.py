@@ -179,3 +179,5 @@ class Screen:
     explanation: Callable[..., Any]
     kernel_findings: Callable[..., Any]
     source: Callable[..., Any]
+    columns: tuple[str, ...]
+    """What the kernels of a run can be sorted by."""

@@ -13,9 +13,9 @@ from perfcli.errors import Interrupted, PerfcliError
 from perfcli.machine import targets
 from perfcli.model import KernelFamily, Target
 from perfcli.names import public
-from perfcli.workbench import check as _kernels_check
+from perfcli.workbench import check as check_cases
+from perfcli.workbench import check_view, view
 from perfcli.workbench import facts as _kernels_facts
-from perfcli.workbench import view
 from perfcli.workbench.check import CaseResults
 from perfcli.workbench.problems import _problems, _variant_of
 from perfcli.workbench.request import (
@@ -40,9 +40,9 @@ def show(first: str | None, second: str | None, asked: KernelsOptions) -> int:
     found = _families_of(first)
     if first is None and not asked.targets:
         asked.refuse("the list", "params", "variant", "all_variants")
-        documents = [view._document(family) for family in found.values()]
+        documents = [view._document_family(family) for family in found.values()]
         output.write_document("kernels-families", {"families": documents}, asked.json)
-        output.show(view._overview(list(found.values())), asked.json)
+        output.show(view._list_families(list(found.values())), asked.json)
         return 0
     if first is None:
         asked.refuse("all families", "params", "variant", "all_variants")
@@ -52,14 +52,14 @@ def show(first: str | None, second: str | None, asked: KernelsOptions) -> int:
         for reference, family in found.items():
             planned = _facts(reference, family, chosen, asked, worker, notes)
             faults += sum(len(each.faults) for each in planned)
-            document += view._facts_document(family, planned)
-            detail = view._detail if first else view.heading
+            document += view._document_launches(family, planned)
+            detail = view._detail_family if first else view._head_family
             if not asked.quiet:
                 output.show(detail(family), asked.json)
-                output.show(view.facts(planned), asked.json)
+                output.show(view._show_facts(planned), asked.json)
     if asked.quiet:
-        output.print_text(view._sum_of(document), asked.json)
-    families_document = [view._document(family) for family in found.values()]
+        output.print_text(view._sum_up(document), asked.json)
+    families_document = [view._document_family(family) for family in found.values()]
     fields = {"families": families_document, "launches": document}
     output.write_document("kernels-facts", fields, asked.json)
     return 1 if faults else 0
@@ -103,26 +103,26 @@ def check(name: str | None, asked: KernelsOptions) -> int:
     with _opened_worker(asked) as worker:
         for reference, family in _families_of(name).items():
             variant = _variant_of(family, asked.variant)
-            cases = _kernels_check._cases_of(family, asked.params, variant, asked.cases)
-            checking = _kernels_check._planned(reference, family, cases, target, runner)
+            cases = check_cases._cases_of(family, asked.params, variant, asked.cases)
+            checking = check_cases._planned(reference, family, cases, target, runner)
             with Reporter([f"{public(family.name)}"], notes) as progress:
                 found = CaseResults(checking)
                 done.append(found)
                 try:
                     told, ahead = _checking_told(progress, len(cases)), _ahead_told(progress)
-                    _kernels_check._run(found, worker, asked.jobs, asked.seed or 0, told, ahead)
+                    check_cases._run(found, worker, asked.jobs, asked.seed or 0, told, ahead)
                 except KeyboardInterrupt:
                     _say(found, asked)
                     so_far = f"{len(found.found)} of {units.plural(len(cases), 'case')}"
                     raise Interrupted(f"interrupted after {so_far}") from None
             _say(found, asked)
-    documents = [view._document_view(found) for found in done]
+    documents = [check_view._document_cases(found) for found in done]
     output.write_document("kernels-check", {"families": documents}, asked.json)
     return max((found.exit_code for found in done), default=0)
 
 
 def _say(found: CaseResults, asked: KernelsOptions) -> None:
-    lines = view.lines(found)
+    lines = check_view._describe_cases(found)
     output.print_text("\n".join(lines[-1:] if asked.quiet else lines), asked.json)
 
 

@@ -3,28 +3,25 @@ made of."""
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perfcli import units
 from perfcli.model import Candidate, KernelFamily, KernelLaunch
-from perfcli.model.kernel_work import CheckedCase, OutputError, PlannedCase
 from perfcli.names import public
-from perfcli.workbench.check import CaseResults, _label
 from perfcli.workbench.facts import Planned
 from perfcli.workbench.problems import named
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
 WIDE = ("128", "256")
 """Bits of a load that moves 16 bytes or more per thread."""
 COLUMNS = ("kernel", "warps", "regs", "spilled", "shared", "occupancy", "16-byte loads")
 
 
-def _overview(families: Sequence[KernelFamily]) -> RenderableType:
+def _list_families(families: Sequence[KernelFamily]) -> RenderableType:
     """Names and summaries, each with its operations and variants."""
     from rich.table import Table
     from rich.text import Text
@@ -39,7 +36,7 @@ def _overview(families: Sequence[KernelFamily]) -> RenderableType:
     return table
 
 
-def _detail(family: KernelFamily) -> RenderableType:
+def _detail_family(family: KernelFamily) -> RenderableType:
     """Operations with formulas, variants, and how much there is to check and to time."""
     from rich.console import Group
     from rich.table import Table
@@ -73,54 +70,68 @@ def _detail(family: KernelFamily) -> RenderableType:
     return Group(*lines, *([Text(f"from: {family.origin}")] if family.origin else []))
 
 
-def heading(family: KernelFamily) -> RenderableType:
+def _head_family(family: KernelFamily) -> RenderableType:
     """A family's name above its facts, where there are several."""
     from rich.text import Text
 
     return Text.assemble("\n", (public(family.name), "bold"), f"  {family.summary}")
 
 
-def facts(planned: Sequence[Planned]) -> RenderableType:
-    """For each target every problem's launches, why they were chosen, and what is wrong."""
+def _show_facts(planned: Sequence[Planned]) -> RenderableType:
+    """Return for each target every problem's launches, why they were chosen, and what is wrong."""
     from rich.console import Group
     from rich.text import Text
 
-    parts: list[Any] = []
+    parts: list[RenderableType] = []
     for target in dict.fromkeys(each.target.name for each in planned):
         own = [each for each in planned if each.target.name == target]
         first = own[0].target
         parts += [Text(""), Text(f"{first.name}  {first.description}, {first.arch}", style="bold")]
-        parts += [Text(""), *_lines(own), *_remarks(own)]
+        parts += [Text(""), _Launches(own), *_remarks(own)]
     return Group(*parts)
 
 
-def _lines(planned: Sequence[Planned]) -> Iterator[Any]:
-    """One line per launch below each problem, in columns that all problems share."""
-    from rich.text import Text
+@dataclass(frozen=True)
+class _Launches:
+    """A line for each launch below its problem, in columns that all problems share; those that a
+    narrow screen has no room for stand in a line below."""
 
-    rows = [
-        _cells_of(launch, made)
-        for each in planned
-        for launch, made in zip(each.plan.launches if each.plan else (), each.compiled, strict=True)
-    ]
-    heads = {title: title for title in COLUMNS}
-    widths = {title: max(len(row[title]) for row in [heads, *rows]) for title in COLUMNS}
-    yield Text(_aligned(heads, widths), style="dim", no_wrap=True)
-    for each in planned:
-        yield Text(_heading(each), style="bold")
-        if each.plan is None:
-            yield Text(f"  refused: {each.refusal}", style="yellow")
-            continue
-        for launch, made in zip(each.plan.launches, each.compiled, strict=True):
-            bad = made.error or made.spilled_words or made.blocks_per_sm == 0
-            line = _aligned(_cells_of(launch, made), widths)
-            yield Text(line, style="red" if bad else "", no_wrap=True)
-        if each.plan.why:
-            yield Text(f"  {each.plan.why}", style="dim")
+    planned: Sequence[Planned]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.text import Text
+
+        heads = {title: title for title in COLUMNS}
+        rows = [_cells_of(launch, made) for each in self.planned for launch, made in _made(each)]
+        widths = {title: max(len(row[title]) for row in [heads, *rows]) for title in COLUMNS}
+        kept = list(COLUMNS)
+        while len(kept) > 2 and len(_align(heads, widths, kept)) > options.max_width:
+            kept.pop()
+        yield Text(_align(heads, widths, kept), style="dim", no_wrap=True)
+        for each in self.planned:
+            yield Text(_heading(each), style="bold")
+            if each.plan is None:
+                yield Text(f"  refused: {each.refusal}", style="yellow")
+                continue
+            for launch, made in _made(each):
+                bad = made.error or made.spilled_words or made.blocks_per_sm == 0
+                cells = _cells_of(launch, made)
+                style = "red" if bad else ""
+                yield Text(_align(cells, widths, kept), style=style, no_wrap=True)
+                rest = [f"{title} {cells[title]}" for title in COLUMNS if title not in kept]
+                if rest:
+                    yield Text(f"    {' · '.join(rest)}", style=style)
+            if each.plan.why:
+                yield Text(f"  {each.plan.why}", style="dim")
 
 
-def _aligned(cells: Mapping[str, str], widths: Mapping[str, int]) -> str:
-    name, *numbers = COLUMNS
+def _made(planned: Planned) -> Iterator[tuple[KernelLaunch, Candidate]]:
+    launches = planned.plan.launches if planned.plan else ()
+    return zip(launches, planned.compiled, strict=True)
+
+
+def _align(cells: Mapping[str, str], widths: Mapping[str, int], titles: Sequence[str]) -> str:
+    name, *numbers = titles
     right = "  ".join(cells[title].rjust(widths[title]) for title in numbers)
     return f"  {cells[name].ljust(widths[name])}  {right}".rstrip()
 
@@ -173,7 +184,7 @@ def _remarks(planned: Sequence[Planned]) -> Iterator[Any]:
         yield Text(units.printable(text), style=style)
 
 
-def _sum_of(launches: Sequence[Mapping[str, Any]]) -> str:
+def _sum_up(launches: Sequence[Mapping[str, Any]]) -> str:
     """One line about launches as JSON."""
     made = [each for launch in launches for each in launch["compiled"]]
     spilling = sum(bool(each["spilled_words"]) for each in made)
@@ -184,7 +195,7 @@ def _sum_of(launches: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _document(family: KernelFamily) -> dict[str, Any]:
+def _document_family(family: KernelFamily) -> dict[str, Any]:
     """A family as JSON."""
     return {
         "name": public(family.name),
@@ -197,7 +208,7 @@ def _document(family: KernelFamily) -> dict[str, Any]:
     }
 
 
-def _facts_document(family: KernelFamily, planned: Iterable[Planned]) -> list[Mapping[str, Any]]:
+def _document_launches(family: KernelFamily, planned: Iterable[Planned]) -> list[Mapping[str, Any]]:
     return [
         {
             "family": public(family.name),
@@ -212,115 +223,3 @@ def _facts_document(family: KernelFamily, planned: Iterable[Planned]) -> list[Ma
         }
         for each in planned
     ]
-
-
-LISTED = 3
-"""Scaled cases that are named; JSON has all."""
-
-
-def lines(found: CaseResults) -> list[str]:
-    """A line for each failure, what was not run as the family says, and the sum."""
-    checking = found.checking
-    failures = [
-        _failure(checking.cases[number], found.found[number])
-        for number in sorted(found.found)
-        if found.found[number].outcome in ("wrong", "failed")
-    ]
-    return [*failures, *_fallbacks(found), *_refusals(found), *_scaled(found), _summary(found)]
-
-
-def _failure(planned: PlannedCase, checked: CheckedCase) -> str:
-    case = _label(planned.case)
-    ran = f" · {checked.variant}" if checked.variant not in ("", planned.case.variant) else ""
-    if checked.outcome == "failed":
-        return f"FAILED {case}{ran}: {checked.reason}"
-    outputs = "; ".join(_output(error) for error in checked.outputs if not error.is_right)
-    return f"WRONG  {case}{ran}: {outputs}"
-
-
-def _output(error: OutputError) -> str:
-    if error.problem:
-        return f"{error.name} {error.problem}"
-    place = ", ".join(map(str, error.where))
-    how = "" if error.error is None else f", error {error.error:.3g}"
-    allowed = "" if error.allowed is None else f", tolerance {error.allowed:.3g}"
-    return (
-        f"{error.name}[{place}] is {error.value}, expected {error.expected}{how}{allowed} "
-        f"({error.wrong:,} of {units.plural(error.elements, 'element')})"
-    )
-
-
-def _fallbacks(found: CaseResults) -> list[str]:
-    reasons = [
-        each.plan.instead_of
-        for each in found.checking.cases
-        if each.plan is not None and each.plan.instead_of
-    ]
-    return [f"fell back in {_cases(n)}: {reason}" for reason, n in _alike(reasons)]
-
-
-def _refusals(found: CaseResults) -> list[str]:
-    reasons = [each.reason for each in found.found.values() if each.outcome == "refused"]
-    return [f"refused in {_cases(n)}: {reason}" for reason, n in _alike(reasons)]
-
-
-def _alike(reasons: Sequence[str]) -> list[tuple[str, int]]:
-    """Reasons that differ in numbers alone are one: its first, and how many."""
-    first: dict[str, str] = {}
-    counted: Counter[str] = Counter()
-    for reason in reasons:
-        shape = re.sub(r"\d[\d,.]*", "#", reason)
-        counted[shape] += 1
-        first.setdefault(shape, reason)
-    return [(first[shape], number) for shape, number in counted.items()]
-
-
-def _scaled(found: CaseResults) -> list[str]:
-    scaled = [
-        f"{_label(each.case)} (of {each.rows_asked:,} rows)"
-        for each in found.checking.cases
-        if each.rows_asked is not None
-    ]
-    if not scaled:
-        return []
-    rest = [f"and {len(scaled) - LISTED:,} more"] if len(scaled) > LISTED else []
-    listed = "; ".join([*scaled[:LISTED], *rest])
-    return [f"fewer rows for the interpreter in {_cases(len(scaled))}: {listed}"]
-
-
-def _summary(found: CaseResults) -> str:
-    checking = found.checking
-    where = (
-        f"on {checking.target.description}"
-        if checking.runner == "gpu"
-        else f"through Triton's interpreter, planned for {checking.target.name}"
-    )
-    parts = [f"{units.count(found.count('right'))} right"]
-    parts += [
-        f"{units.count(found.count(outcome))} {outcome}"
-        for outcome in ("wrong", "failed", "refused")
-        if found.count(outcome)
-    ]
-    return f"{public(checking.family.name)}: {_cases(len(found.found))} {where}: {', '.join(parts)}"
-
-
-def _cases(number: int) -> str:
-    return units.plural(number, "case")
-
-
-def _document_view(found: CaseResults) -> dict[str, object]:
-    checking = found.checking
-    return {
-        "family": public(checking.family.name),
-        "target": checking.target.name,
-        "runner": checking.runner,
-        "cases": [
-            {
-                "case": checking.cases[number].case,
-                "rows_asked": checking.cases[number].rows_asked,
-                "plan": checking.cases[number].plan,
-                "checked": found.found[number],
-            }
-            for number in sorted(found.found)
-        ],
-    }

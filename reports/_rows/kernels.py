@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -20,6 +21,8 @@ class KernelRow:
     number: int | None
     name: str
     cells: Mapping[str, str]
+    place: str = ""
+    """The part of the model that it computes: a module, else a line; empty where not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,20 @@ def cells(kernels: Sequence[KernelFacts]) -> dict[str, str]:
 
 def kernel_row(number: int, kernel: KernelFacts, part: Part = "head") -> KernelRow:
     launches = f" ×{kernel.launches}" if kernel.launches != 1 else ""
-    return KernelRow(part, number, units.printable(kernel.name) + launches, cells([kernel]))
+    name = units.printable(kernel.name) + launches
+    return KernelRow(part, number, name, cells([kernel]), _place(kernel))
+
+
+def _place(kernel: KernelFacts) -> str:
+    """``blocks.3.norm``, or ``model.py:31`` where no module is known; of several the one with most
+    of the kernel's operators, and how many there are besides."""
+    modules = [origin.module for origin in kernel.origins if origin.module]
+    lines = [origin.location.rpartition("/")[2] for origin in kernel.origins if origin.location]
+    counted = Counter(modules or lines).most_common()
+    if not counted:
+        return ""
+    more = f" +{len(counted) - 1}" if len(counted) > 1 else ""
+    return units.printable(counted[0][0]) + more
 
 
 def occupancy(candidate: Candidate) -> str:

@@ -14,8 +14,9 @@ from perfcli.model import Beside, Comparison
 from .._rows import groups as _group_rows
 from .._rows import totals
 from .._rows.kernels import Part, known_columns
+from .externs import _compare_externs
 from .findings import _findings_view, _nothing_to_try
-from .tables import KernelTable, _hidden, _kernel_table, _labelled, _to_paste, plain_table
+from .tables import _KernelTable, _labelled, _to_paste, plain_table
 from .timing import _timing_view
 from .verdict import STYLES, FirstLines, _sentence
 
@@ -65,7 +66,7 @@ def comparison_view(
     parts += _without_kernels(comparison)
     parts += _timing_view(comparison)
     parts += _beside_view(comparison)
-    parts += [_Totals(comparison), Text("")]
+    parts += [_Totals(comparison), *_compare_externs(comparison), Text("")]
     breaks = [Text(f"graph breaks: {change}") for change in totals.changed_breaks(comparison)]
     parts += [*breaks, Text("")] if breaks else []
     groups = _group_rows.changed_groups(comparison)
@@ -125,11 +126,10 @@ class _Groups:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         groups = _group_rows.changed_groups(self.comparison)
         kernels = (*self.comparison.base.kernels, *self.comparison.head.kernels)
-        table = _kernel_table(options.max_width, known_columns(kernels))
+        table = _KernelTable(known_columns(kernels))
         for group in groups[:MOST_GROUPS]:
             _add_group(table, _group_rows.group_rows(group, self.comparison))
-        yield table.table
-        yield from _hidden(table)
+        yield table
         if len(groups) > MOST_GROUPS:
             yield Text(f"… and {len(groups) - MOST_GROUPS} more: --json FILE has them all")
 
@@ -141,7 +141,7 @@ _PARTS: dict[Part, tuple[str, str]] = {
 }
 
 
-def _add_group(table: KernelTable, group: _group_rows.GroupRows) -> None:
+def _add_group(table: _KernelTable, group: _group_rows.GroupRows) -> None:
     style = f"bold {STYLES[group.outcome]}".strip()
     deltas = {
         title: Text(text, style=f"bold {STYLES[outcome]}".strip())

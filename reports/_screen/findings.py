@@ -12,8 +12,9 @@ from perfcli import units
 from perfcli.model import Comparison, Finding, Run
 
 from .._rows import totals
-from .._rows.groups import Largest, largest
+from .externs import _list_externs
 from .finding import STYLES, WORDS, Full, OneLine, Placed, _says, blocks
+from .largest import _find_largest, _Largest
 
 MOST_COMMANDS = 3
 
@@ -74,8 +75,9 @@ def explanation_view(
     parts += _nothing_to_try(findings) if tried and not nothing else []
     kernels = dict.fromkeys(f.kernels[0] for f in findings if f.kernels)
     if not nothing and all(finding.doubt for finding in findings):
-        parts += [Text(""), Largest(run)]
-        kernels = dict.fromkeys(largest(run))
+        parts += [Text(""), _Largest(run)]
+        kernels = dict.fromkeys(_find_largest(run))
+    parts += _list_externs(run)
     parts += _closing(kernels, findings, reference)
     return Group(*parts)
 

@@ -14,8 +14,9 @@ from perfcli.model import Candidate, KernelFacts, Origin
 
 from .._rows.kernels import occupancy
 from .._rows.names import folded
+from .candidates import _Candidates
 from .source import SourceView
-from .tables import Hanging, plain_table
+from .tables import Hanging
 
 MOST_LINES = 30
 
@@ -33,7 +34,11 @@ def kernel_view(
     if kernel.origins:
         parts += [Text(""), Text("Computes", style="bold"), _origins(kernel.origins)]
     if kernel.candidates:
-        parts += [Text(""), Text("Candidates", style="bold"), _candidates(kernel, chosen)]
+        parts += [
+            Text(""),
+            Text("Candidates", style="bold"),
+            _Candidates(kernel.candidates, chosen),
+        ]
     if source is not None:
         parts += [Text(""), Text("Source", style="bold"), SourceView(source, chosen)]
     return Group(*parts)
@@ -157,28 +162,3 @@ def short_location(location: str) -> str:
     """The file and its folder: enough to find it, and a third of the width."""
     parts = location.split("/")
     return location if len(parts) <= 3 else "…/" + "/".join(parts[-2:])
-
-
-def _candidates(kernel: KernelFacts, chosen: Candidate | None) -> RenderableType:
-    table = plain_table()
-    table.add_column("", no_wrap=True)
-    table.add_column("config", overflow="fold")
-    for title in ("warps", "stages", "regs", "spilled", "STL", "LDL", "shared"):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("occupancy", no_wrap=True)
-    for number, candidate in enumerate(kernel.candidates):
-        config = " ".join(f"{name}={value}" for name, value in candidate.config.items())
-        text = Text(units.printable(f"{config} {candidate.error}".strip()))
-        table.add_row(
-            Text(f"{'▸' if candidate is chosen else ' '}{number}"),
-            text,
-            str(candidate.num_warps),
-            str(candidate.num_stages),
-            units.count(candidate.registers),
-            units.count(candidate.spilled_words),
-            units.count(candidate.local_stores),
-            units.count(candidate.local_loads),
-            units.exact_bytes(candidate.shared_bytes),
-            occupancy(candidate),
-        )
-    return table

@@ -5,31 +5,50 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from perfcli import units
-from perfcli.model import Run
+from perfcli.model import KernelFacts, Run
 
 from .._rows import totals
-from .._rows.kernels import kernel_row, known_columns
-from .tables import _hidden, _kernel_table, _to_paste
+from .._rows.kernels import COLUMNS, Column, cells, kernel_row, known_columns
+from .externs import _list_externs
+from .tables import _KernelTable, _to_paste
+
+SORTED_BY = "bytes"
 
 
-def run_view(run: Run, path: str = "", reference: str = "", brief: bool = False) -> RenderableType:
-    """One run alone: what was compiled, and its kernels; in brief how to name it."""
+def run_view(
+    run: Run,
+    path: str = "",
+    reference: str = "",
+    brief: bool = False,
+    top: int = 0,
+    sort: str = SORTED_BY,
+) -> RenderableType:
+    """Show one run alone: what was compiled, its costliest kernels by the column ``sort``, ``top``
+    of them (0: all), and its extern operators; in brief how to name it."""
     if brief:
         return Text(units.printable(reference))
+    ordered = _order(run.kernels, sort)
     return Group(
         *_run_head(run),
-        _Listing(run, range(len(run.kernels))),
+        *_list_costliest(run, ordered[: top or None], sort),
+        *_list_externs(run),
         *_run_end(run, path, reference),
     )
 
 
-def listing_view(run: Run, numbers: Sequence[int]) -> RenderableType:
-    """Some kernels of a run, with the numbers that inspect-kernel takes."""
-    return _Listing(run, numbers)
+def listing_view(run: Run) -> RenderableType:
+    """Show all kernels of a run, graph by graph, with the numbers that inspect-kernel takes."""
+    table, graph = _KernelTable(known_columns(run.kernels)), None
+    for number, kernel in enumerate(run.kernels):
+        if kernel.graph != graph:
+            graph = kernel.graph
+            table.add("", Text(units.printable(graph), style="bold"), {})
+        _add_kernel(table, number, kernel)
+    return table
 
 
 def _run_head(run: Run) -> list[RenderableType]:
@@ -38,10 +57,10 @@ def _run_head(run: Run) -> list[RenderableType]:
     externs = sum(extern.count for extern in run.externs)
     breaks = sum(run.graph_breaks.values())
     facts = [
-        units.plural(len(run.kernels), "kernel"),
+        units.plural(len(run.kernels), "generated kernel"),
         units.plural(launches, "launch", "launches"),
-        units.plural(externs, "extern call"),
         *([units.plural(sum(spilled), "spilled word")] if spilled else []),
+        units.plural(externs, "extern call"),
         units.plural(len(run.graphs), "graph"),
         *([units.plural(breaks, "graph break")] if breaks else []),
     ]
@@ -59,6 +78,56 @@ def _run_head(run: Run) -> list[RenderableType]:
     ]
 
 
+# --- the kernels -----------------------------------------------------------------------------
+
+
+def _list_costliest(run: Run, numbers: Sequence[int], sort: str) -> list[RenderableType]:
+    """Return a table of these kernels with the column that they are sorted by in front, and a line
+    about those that it leaves out."""
+    if not run.kernels:
+        return []
+    columns = sorted(known_columns(run.kernels), key=lambda column: column.title != sort)
+    table = _KernelTable(columns)
+    for number in numbers:
+        _add_kernel(table, number, run.kernels[number])
+    if len(run.kernels) > 1:
+        # What is never launched is another form of a kernel that is: nobody pays for it.
+        every = cells([kernel for kernel in run.kernels if kernel.launches])
+        style = "italic"
+        table.add(
+            "   Σ  ",
+            Text(f"all {len(run.kernels)} kernels", style=style),
+            {title: Text(text, style=style) for title, text in every.items()},
+        )
+    left = len(run.kernels) - len(numbers)
+    if not left:
+        return [table]
+    titles = ", ".join(column.title for column in columns)
+    more = f"… and {left} more: --top 0 lists all, --sort COLUMN orders by another ({titles})"
+    return [table, Text(more, style="dim")]
+
+
+def _add_kernel(table: _KernelTable, number: int, kernel: KernelFacts) -> None:
+    row = kernel_row(number, kernel)
+    table.add(f"{number:>4}  ", Text(row.name), row.cells, row.place)
+
+
+def _order(kernels: Sequence[KernelFacts], sort: str) -> list[int]:
+    """Return the numbers of the kernels, the costliest first by one column; in the order of the
+    run where nothing is known of it."""
+    column = next(column for column in COLUMNS if column.title == sort)
+    return sorted(range(len(kernels)), key=lambda number: _rank(kernels[number], column))
+
+
+def _rank(kernel: KernelFacts, column: Column) -> tuple[bool, float]:
+    """Return what sorts the costliest kernel first: the largest number, of occupancy the least;
+    unknown ones come last."""
+    value = column.of(kernel)
+    if value is None:
+        return True, 0.0
+    return False, value if column.total is min else -value
+
+
 def _run_end(run: Run, path: str, reference: str) -> list[RenderableType]:
     parts: list[RenderableType] = [Text("")]
     if path:
@@ -72,22 +141,3 @@ def _run_end(run: Run, path: str, reference: str) -> list[RenderableType]:
             _to_paste(f"look closer: perfcli inspect-kernel {shlex.quote(reference)} {worst}")
         )
     return parts
-
-
-class _Listing:
-    def __init__(self, run: Run, numbers: Sequence[int]) -> None:
-        self.run = run
-        self.numbers = numbers
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        table = _kernel_table(options.max_width, known_columns(self.run.kernels))
-        graph = None
-        for number in self.numbers:
-            kernel = self.run.kernels[number]
-            if kernel.graph != graph:
-                graph = kernel.graph
-                table.add("", Text(units.printable(graph), style="bold"), {})
-            row = kernel_row(number, kernel)
-            table.add(f"{number:>4}  ", Text(row.name), row.cells)
-        yield table.table
-        yield from _hidden(table)

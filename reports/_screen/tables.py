@@ -13,6 +13,7 @@ from rich.text import Text
 from perfcli import units
 
 from .._rows.kernels import Column
+from .._rows.names import shorten
 
 # A kernel's name needs this much; columns that leave it less are left out, the last ones first.
 LEAST_NAME = 30
@@ -23,42 +24,81 @@ _WIDTHS = {
 _PADDING = 2
 
 
+class _KernelTable:
+    """Kernels in rows, with as many columns of numbers as the screen has room for."""
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        """``columns`` come in order of importance."""
+        self._titles = [column.title for column in columns]
+        self._rows: list[_KernelLine] = []
+
+    def add(
+        self, prefix: str, name: Text, cells: Mapping[str, Text | str], place: str = ""
+    ) -> None:
+        """Add one row. ``place`` says which part of the model the kernel computes."""
+        shown = {title: _as_text(cells.get(title, "")) for title in self._titles}
+        self._rows.append(_KernelLine(prefix, name, shown, place))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        place = self._place_width(options.max_width)
+        widths = self._number_widths(options.max_width - LEAST_NAME - (place and place + _PADDING))
+        left = options.max_width - sum(width + _PADDING for width in widths.values())
+        if place:  # a wide screen shows more of it, once the names are whole
+            longest = max(len(row.prefix) + row.name.cell_len for row in self._rows)
+            whole = max(len(row.place) for row in self._rows)
+            place = min(whole, max(place, left - _PADDING - max(longest, LEAST_NAME)))
+            left -= place + _PADDING
+        table = plain_table()
+        table.add_column("kernel", no_wrap=True)
+        if place:
+            table.add_column("model", no_wrap=True, min_width=place)
+        for title, width in widths.items():
+            table.add_column(title, justify="right", no_wrap=True, min_width=width)
+        for row in self._rows:
+            where = [shorten(row.place, place)] if place else []
+            table.add_row(row.shorten(left), *where, *(row.cells[title] for title in widths))
+        yield table
+        hidden = [title for title in self._titles if title not in widths]
+        if hidden:
+            yield Text(f"hidden at this width: {', '.join(hidden)}", style="dim")
+
+    def _place_width(self, width: int) -> int:
+        longest = max((len(row.place) for row in self._rows), default=0)
+        return min(max(longest, len("model")), width // 4) if longest else 0
+
+    def _number_widths(self, room: int) -> dict[str, int]:
+        """Return the columns that fit into ``room`` with their widths: no number is ever cut."""
+        widths: dict[str, int] = {}
+        for title in self._titles:
+            longest = max((row.cells[title].cell_len for row in self._rows), default=0)
+            widths[title] = max(_WIDTHS[title], longest)
+            if sum(width + _PADDING for width in widths.values()) > room:
+                del widths[title]
+                break
+        return widths
+
+
 @dataclass(frozen=True, slots=True)
-class KernelTable:
-    """A table for kernels, with as many number columns as the width allows."""
+class _KernelLine:
+    """One row of a table of kernels, before its width is known."""
 
-    table: Table
-    titles: tuple[str, ...]
-    hidden: tuple[str, ...]
-    """Columns that there was no room for."""
-    name_width: int
+    prefix: str
+    name: Text
+    cells: Mapping[str, Text]
+    place: str
 
-    def add(self, prefix: str, name: Text, cells: Mapping[str, Text | str]) -> None:
-        """One row; the number at a name's end tells kernels apart, so its middle gives way."""
-        room = self.name_width - len(prefix)
+    def shorten(self, width: int) -> Text:
+        """Return prefix and name; the number at a name's end tells kernels apart, so that its
+        middle gives way."""
+        name, room = self.name, width - len(self.prefix)
         if name.cell_len > room:
             keep = (room - 1) // 2
             name = name[:keep] + Text("…", style="dim") + name[-(room - 1 - keep) :]
-        row = Text.assemble((prefix, "dim"), name)
-        self.table.add_row(row, *(cells.get(title, "") for title in self.titles))
+        return Text.assemble((self.prefix, "dim"), name)
 
 
-def _kernel_table(width: int, columns: Sequence[Column]) -> KernelTable:
-    """``columns`` in order of importance."""
-    titles: list[str] = []
-    left = width - LEAST_NAME
-    for column in columns:
-        left -= _WIDTHS[column.title] + _PADDING
-        if left < 0:
-            break
-        titles.append(column.title)
-    table = plain_table()
-    table.add_column("kernel", no_wrap=True)
-    for title in titles:
-        table.add_column(title, justify="right", no_wrap=True, min_width=_WIDTHS[title])
-    name_width = width - sum(_WIDTHS[title] + _PADDING for title in titles)
-    hidden = tuple(c.title for c in columns if c.title not in titles)
-    return KernelTable(table, tuple(titles), hidden, name_width)
+def _as_text(cell: Text | str) -> Text:
+    return Text(cell) if isinstance(cell, str) else cell
 
 
 def plain_table() -> Table:
@@ -74,11 +114,6 @@ def _labelled(rows: Iterable[tuple[str, Text]]) -> Table:
     for label, text in rows:
         table.add_row(label, text)
     return table
-
-
-def _hidden(table: KernelTable) -> Iterator[Text]:
-    if table.hidden:
-        yield Text(f"hidden at this width: {', '.join(table.hidden)}", style="dim")
 
 
 def _to_paste(command: str) -> Text:

@@ -29,7 +29,7 @@ def test_run_lists_its_kernels_and_where_it_is(perfcli: Any) -> None:
     result = perfcli("run", "rmsnorm", "-p", "rows=4", "--target", "a100")
     (stored,) = store.runs()
     assert result.code == 0
-    assert result.out.startswith("15 kernels, 15 launches, 36 extern calls, 0 spilled words")
+    assert result.out.startswith("15 generated kernels, 15 launches, 0 spilled words, 36 extern")
     assert "rmsnorm · training · a100 · rows=4" in result.out
     assert f"stored as {stored.path}" in result.out
     assert stored.header.target == "a100"
@@ -363,7 +363,7 @@ def test_a_run_without_kernels_says_so(perfcli: Any) -> None:
     assert result.code == 0
     first, second, *_ = result.out.splitlines()
     assert first == "torch.compile made no kernels: the notes may say why"
-    assert second.startswith("0 kernels")
+    assert second.startswith("0 generated kernels")
 
 
 def test_a_users_file_is_hashed_as_it_is_imported(

@@ -62,7 +62,7 @@ def test_a_failure_shows_kernels_and_source(pytester: pytest.Pytester) -> None:
             "E * spilled words",
             f"E * 46 in kernel 3, {SPILLING}",
             "*- perfcli kernels -*",
-            "13 kernels, 13 launches, *46 spilled words*",
+            "13 generated kernels, 13 launches, *46 spilled words*",
             f"3  {SPILLING}",
             "spilled words  46 *",
             "PC103 warning: *",

@@ -1,0 +1,96 @@
+"""The launch configurations of one kernel, each with what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from perfcli import units
+from perfcli.model import Candidate
+
+from .._rows.kernels import occupancy
+from .tables import Hanging, plain_table
+
+_PADDING = 2
+# Block sizes that have less room than this beside the numbers stand below them.
+_LEAST_CONFIG = 24
+_TITLES = ("", "warps", "stages", "regs", "spilled", "STL", "LDL", "shared", "occupancy")
+
+
+@dataclass(frozen=True)
+class _Candidates:
+    """A row for each: what does not fit beside the numbers stands below them, no number is cut."""
+
+    candidates: Sequence[Candidate]
+    chosen: Candidate | None
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        rows = [self._write_row(number) for number in range(len(self.candidates))]
+        configs = [_write_config(candidate) for candidate in self.candidates]
+        widths = [max(map(len, column)) for column in zip(_TITLES, *rows, strict=True)]
+        room = options.max_width - sum(width + _PADDING for width in widths)
+        if room >= min(max(map(len, configs)), _LEAST_CONFIG):
+            yield _draw_wide(rows, configs)
+        else:
+            yield from _draw_narrow(rows, configs, widths, options.max_width)
+
+    def _write_row(self, number: int) -> tuple[str, ...]:
+        candidate = self.candidates[number]
+        return (
+            f"{'▸' if candidate is self.chosen else ' '}{number}",
+            str(candidate.num_warps),
+            str(candidate.num_stages),
+            units.count(candidate.registers),
+            units.count(candidate.spilled_words),
+            units.count(candidate.local_stores),
+            units.count(candidate.local_loads),
+            units.exact_bytes(candidate.shared_bytes),
+            occupancy(candidate),
+        )
+
+
+def _write_config(candidate: Candidate) -> str:
+    config = " ".join(f"{name}={value}" for name, value in candidate.config.items())
+    return units.printable(f"{config} {candidate.error}".strip())
+
+
+def _draw_wide(rows: Sequence[Sequence[str]], configs: Sequence[str]) -> Table:
+    table = plain_table()
+    table.add_column("", no_wrap=True)
+    table.add_column("config", overflow="fold")
+    for title in _TITLES[1:-1]:
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column(_TITLES[-1], no_wrap=True)
+    for row, config in zip(rows, configs, strict=True):
+        table.add_row(Text(row[0]), Text(config), *row[1:])
+    return table
+
+
+def _draw_narrow(
+    rows: Sequence[Sequence[str]], configs: Sequence[str], widths: Sequence[int], width: int
+) -> Iterator[RenderableType]:
+    """Draw as many columns of numbers as fit; the others, and the config, stand below each row."""
+    kept, left = 0, width + _PADDING
+    while kept < len(widths) and left >= widths[kept] + _PADDING:
+        left -= widths[kept] + _PADDING
+        kept += 1
+    heading = _align(_TITLES[:kept], widths)
+    yield Text(heading.rstrip(), style="bold")
+    yield Text("─" * len(heading))
+    for row, config in zip(rows, configs, strict=True):
+        yield Text(_align(row[:kept], widths).rstrip())
+        others = [f"{title} {cell}" for title, cell in zip(_TITLES[kept:], row[kept:], strict=True)]
+        yield Hanging(Text(" · ".join([*([config] if config else []), *others]), style="dim"), 4)
+
+
+def _align(cells: Sequence[str], widths: Sequence[int]) -> str:
+    """Align numbers on the right, the mark in front and the occupancy on the left."""
+    last = len(widths) - 1
+    return (" " * _PADDING).join(
+        cell.ljust(width) if column in (0, last) else cell.rjust(width)
+        for column, (cell, width) in enumerate(zip(cells, widths, strict=False))
+    )

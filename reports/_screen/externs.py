@@ -1,0 +1,70 @@
+"""Operators that Inductor generates no code for, and how often a step calls them.
+
+They are in none of the numbers of generated kernels, though they may take most of a step's time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from perfcli import units
+from perfcli.model import Comparison, Run
+
+from .tables import Hanging, plain_table
+
+MOST_OPERATORS = 10
+
+
+def _list_externs(run: Run) -> list[RenderableType]:
+    """Return a table of a run's extern operators, the most frequent first; nothing where it has
+    none."""
+    calls = _count_calls(run)
+    if not calls:
+        return []
+    table = plain_table()
+    table.add_column("calls", justify="right", no_wrap=True)
+    table.add_column("extern operator", overflow="fold")
+    table.add_column("graphs", overflow="fold")
+    for operator, number in calls.most_common(MOST_OPERATORS):
+        graphs = dict.fromkeys(extern.graph for extern in run.externs if extern.op == operator)
+        cells = (units.count(number), operator, ", ".join(graphs))
+        table.add_row(*(Text(units.printable(cell)) for cell in cells))
+    parts: list[RenderableType] = [Text(""), table]
+    if len(calls) > MOST_OPERATORS:
+        rest = sum(calls.values()) - sum(n for _, n in calls.most_common(MOST_OPERATORS))
+        more = units.plural(len(calls) - MOST_OPERATORS, "more operator")
+        parts.append(Text(f"… and {more} with {units.plural(rest, 'call')}", style="dim"))
+    said = "no number of generated kernels has any part of these calls"
+    return [*parts, Text(said, style="dim")]
+
+
+def _compare_externs(comparison: Comparison) -> list[RenderableType]:
+    """Return a line with the extern operators of both sides, those that changed first; nothing
+    where neither side has any."""
+    base, head = _count_calls(comparison.base), _count_calls(comparison.head)
+    operators = list({**head, **base})
+    if not operators:
+        return []
+    operators.sort(key=lambda operator: (base[operator] == head[operator], -head[operator]))
+    shown = [_write_calls(each, base, head) for each in operators[:MOST_OPERATORS]]
+    left = len(operators) - len(shown)
+    shown += [f"and {left} more"] if left else []
+    text = f"extern operators, in no number of generated kernels: {', '.join(shown)}"
+    return [Hanging(Text(text, style="dim"))]
+
+
+def _write_calls(operator: str, base: Counter[str], head: Counter[str]) -> str:
+    """``aten.mm 12 → 13``."""
+    if base[operator] == head[operator]:
+        return f"{operator} {units.count(head[operator])}"
+    return f"{operator} {units.count(base[operator])} → {units.count(head[operator])}"
+
+
+def _count_calls(run: Run) -> Counter[str]:
+    calls: Counter[str] = Counter()
+    for extern in run.externs:
+        calls[extern.op] += extern.count
+    return calls
