@@ -1,4 +1,4 @@
-"""The command line: the ordered list of commands, and the one place where errors end."""
+"""The command line has the ordered list of commands, and the one place where errors end."""
 
 from __future__ import annotations
 
@@ -55,8 +55,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _end_like_an_interrupt() -> None:
-    """What CI sends when it cancels a job ends a command as Ctrl-C does: workers are stopped and
-    their folders removed, what was finished stays."""
+    """Make the signals that CI sends to a cancelled job end a command as Ctrl-C does.
+
+    Workers are stopped and their folders removed; what was finished stays.
+    """
 
     def interrupt(_signal: int, _frame: object) -> None:
         raise KeyboardInterrupt
@@ -99,13 +101,16 @@ def perfcli(
         ),
     ] = False,
 ) -> None:
-    """Finds, explains and gates performance regressions in the kernels of torch.compile, with or
+    """Find, explain and gate performance regressions in the kernels of torch.compile, with or
     without a GPU."""
 
 
 def _guarded(command: Command) -> Callable[..., None]:
-    """The error boundary, inside typer's own, which would turn Ctrl-C and a closed pipe into exit
-    code 1: a regression."""
+    """Return the command with the error boundary around it.
+
+    It lies inside typer's own, which would turn Ctrl-C and a closed pipe into exit code 1, which
+    means a regression.
+    """
 
     @functools.wraps(command)
     def guarded(*args: object, **kwargs: object) -> None:

@@ -1,4 +1,4 @@
-"""Options that several commands share, written once."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -9,76 +9,80 @@ import typer
 
 Params: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option("-p", "--param", metavar="NAME=VALUE", help="A parameter of the scenario."),
+    typer.Option("-p", "--param", metavar="NAME=VALUE", help="Set a parameter of the scenario."),
 ]
 Preset: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="NAME", help="A set of parameters: smoke, full, …")
+    str | None, typer.Option(metavar="NAME", help="Use a set of parameters: smoke, full, …")
 ]
 Target: TypeAlias = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="The GPU to compile for; no GPU is needed. [default: h100]"),
+    typer.Option(metavar="NAME", help="Compile for this GPU; it need not be here. [default: h100]"),
 ]
 Device: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        metavar="cuda|cpu", help="The device in this machine. [default: cuda where there is one]"
+        metavar="cuda|cpu", help="Use this machine's device. [default: cuda if there is one]"
     ),
 ]
 Dynamic: TypeAlias = Annotated[bool, typer.Option("--dynamic", help="Compile with dynamic shapes.")]
 Jobs: TypeAlias = Annotated[
     int | None,
-    typer.Option("--jobs", "-j", metavar="N", min=1, help="Compiler processes. [default: cores]"),
+    typer.Option(
+        "--jobs", "-j", metavar="N", min=1, help="Compile in N processes. [default: cores]"
+    ),
 ]
 Timeout: TypeAlias = Annotated[
     float | None,
-    typer.Option(metavar="SECONDS", min=1, help="Give up on a variant after this long."),
+    typer.Option(metavar="SECONDS", min=1, help="Give up on a variant after this time."),
 ]
 Fresh: TypeAlias = Annotated[
-    bool, typer.Option("--fresh", help="Compile even if nothing changed since a stored run.")
+    bool, typer.Option("--fresh", help="Compile again, even if a stored run is up to date.")
 ]
 Json: TypeAlias = Annotated[
-    Path | None, typer.Option("--json", metavar="FILE", help="Write JSON too; - is stdout.")
+    Path | None, typer.Option("--json", metavar="FILE", help="Also write JSON; - is stdout.")
 ]
 Quiet: TypeAlias = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Only the result in one line, no progress.")
+    bool, typer.Option("--quiet", "-q", help="Print the result in one line, and no progress.")
 ]
 Fake: TypeAlias = Annotated[bool, typer.Option("--fake", hidden=True)]
 TryFixes: TypeAlias = Annotated[
     bool,
-    typer.Option("--try-fixes", help="Compile what the findings propose and show if it helps."),
+    typer.Option(
+        "--try-fixes", help="Compile what the findings propose and show whether it helps."
+    ),
 ]
 Options: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option("-o", "--option", metavar="OPT=VAL", help="An Inductor option, or a variable."),
+    typer.Option("-o", "--option", metavar="OPT=VAL", help="Set an Inductor option or a variable."),
 ]
 Python: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="PYTHON", help="The interpreter that has torch.")
+    str | None, typer.Option(metavar="PYTHON", help="Use this interpreter's torch.")
 ]
 Budget: TypeAlias = Annotated[
     float | None,
-    typer.Option(metavar="SECONDS", min=0.1, help="How long to measure at most. [default: 20]"),
+    typer.Option(metavar="SECONDS", min=0.1, help="Measure for at most this long. [default: 20]"),
 ]
 Threads: TypeAlias = Annotated[
-    int | None, typer.Option(metavar="N", min=1, help="Threads on the CPU. [default: 1]")
+    int | None, typer.Option(metavar="N", min=1, help="Use N threads on the CPU. [default: 1]")
 ]
 Seed: TypeAlias = Annotated[
     int | None,
-    typer.Option(metavar="N", min=0, help="Of weights, inputs, and the order of rounds."),
+    typer.Option(metavar="N", min=0, help="Seed for weights, inputs and the order of rounds."),
 ]
 CudaGraph: TypeAlias = Annotated[
     bool, typer.Option("--cuda-graph", help="Time the step as a CUDA graph.")
 ]
 FlushL2: TypeAlias = Annotated[
-    bool, typer.Option("--flush-l2", help="GPU: write over L2 before each timed step.")
+    bool, typer.Option("--flush-l2", help="GPU: overwrite the L2 cache before each timed step.")
 ]
 AllowEnv: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME", help="Measure though this differs: driver, clocks, cpus, …"),
+    typer.Option(metavar="NAME", help="Measure even if this differs: driver, clocks, cpus, …"),
 ]
 Allow: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
         metavar="ASPECT",
-        help="Compare though this differs: scenario, params, mode, device, target, dynamic.",
+        help="Compare even if this differs: scenario, params, mode, device, target, dynamic.",
     ),
 ]

@@ -1,4 +1,4 @@
-"""The committed baseline of the gate: made, renewed, shown."""
+"""``perfcli baseline`` records or shows the baseline that the gate compares with."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ ACTIONS = ("update", "show")
 
 
 def baseline(
-    action: Annotated[str, typer.Argument(metavar="update|show", help="What to do with it.")],
+    action: Annotated[str, typer.Argument(metavar="update|show", help="What to do.")],
     checks: Annotated[
         list[str] | None,
-        typer.Argument(metavar="CHECK", help="Only these, with or without @TARGET."),
+        typer.Argument(metavar="CHECK", help="Only these checks, with or without @TARGET."),
     ] = None,
     reason: Annotated[
-        str, typer.Option(metavar="TEXT", help="Why it changes: kept in the file, for review.")
+        str, typer.Option(metavar="TEXT", help="Why it changes; the file keeps it for reviewers.")
     ] = "",
     config: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="The configuration. [default: pyproject.toml or perfcli.toml]"
+            metavar="FILE",
+            help="Read this configuration. [default: perfcli.toml or pyproject.toml]",
         ),
     ] = None,
     file: Annotated[
@@ -34,7 +35,7 @@ def baseline(
         typer.Option(
             "--baseline",
             metavar="FILE",
-            help="The baseline. [default: what the configuration says]",
+            help="Use this baseline. [default: the one in the configuration]",
         ),
     ] = None,
     jobs: args.Jobs = None,
@@ -43,11 +44,10 @@ def baseline(
     quiet: args.Quiet = False,
     fake: args.Fake = False,
 ) -> int:
-    """Write down what the gate's kernels are made of.
+    """Record or show the gate's baseline.
 
-    update compiles the checks and writes the file, show says where its numbers come from.
-
-    A check whose facts are unchanged keeps its lines, its date and its reason.
+    update compiles the checks and writes the file; show says where its numbers come from. A check
+    whose facts are unchanged keeps its lines, its date and its reason.
     """
     from perfcli.console.notes import Notes
     from perfcli.gate import compiled

@@ -1,4 +1,4 @@
-"""The smallest set of options to blame for a regression, or to turn on for an improvement."""
+"""``perfcli bisect-config`` finds the options to blame for a regression, or worth turning on."""
 
 from __future__ import annotations
 
@@ -19,31 +19,35 @@ def bisect_config(
             "--metric",
             "-m",
             metavar="METRIC",
-            help="spills, loads, kernels, registers, bytes, swept, lower-bound, "
+            help="What to look at: spills, loads, kernels, registers, bytes, swept, lower-bound, "
             "peak-memory, compile-time, device-time, time.",
         ),
     ],
     good: Annotated[
         Assignments,
-        typer.Option(metavar="OPT=VAL|FILE.toml", help="The good side. [default: the defaults]"),
+        typer.Option(
+            metavar="OPT=VAL|FILE.toml", help="Set the good side. [default: torch's defaults]"
+        ),
     ] = None,
     bad: Annotated[
         Assignments,
         typer.Option(
-            metavar="OPT=VAL|FILE.toml", help="The bad side. [default: search the catalogue]"
+            metavar="OPT=VAL|FILE.toml", help="Set the bad side. [default: search the catalogue]"
         ),
     ] = None,
     good_python: Annotated[
-        str | None, typer.Option(metavar="PYTHON", help="The interpreter with the good torch.")
+        str | None,
+        typer.Option(metavar="PYTHON", help="Use this interpreter's torch as the good one."),
     ] = None,
     bad_python: Annotated[
-        str | None, typer.Option(metavar="PYTHON", help="The interpreter with the bad torch.")
+        str | None,
+        typer.Option(metavar="PYTHON", help="Use this interpreter's torch as the bad one."),
     ] = None,
     direction: Annotated[
         str | None,
         typer.Option(
             metavar="worsen|improve",
-            help="What to search the catalogue for (perfcli knobs --performance). "
+            help="Which way to search the catalogue (perfcli knobs --performance). "
             "[default: worsen]",
         ),
     ] = None,
@@ -53,27 +57,32 @@ def bisect_config(
     device: args.Device = None,
     dynamic: args.Dynamic = False,
     max_runs: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Compile so many variants at most.")
+        int | None, typer.Option(metavar="N", min=1, help="Compile at most N variants.")
     ] = None,
     budget: Annotated[
-        float | None, typer.Option(metavar="SECONDS", min=1, help="Search so long at most.")
+        float | None, typer.Option(metavar="SECONDS", min=1, help="Search for at most this long.")
     ] = None,
     measure_budget: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", min=0.1, help="For one measurement. [default: 20]"),
+        typer.Option(
+            metavar="SECONDS",
+            min=0.1,
+            help="Measure each variant for at most this long. [default: 20]",
+        ),
     ] = None,
     threads: args.Threads = None,
     seed: args.Seed = None,
     allow_env: args.AllowEnv = None,
     no_flip: Annotated[
-        bool, typer.Option("--no-flip", help="Don't search the value at which a number flips.")
+        bool,
+        typer.Option("--no-flip", help="Skip the search for the value at which a number flips."),
     ] = False,
     resume: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="Go on with what an earlier search found out."),
+        typer.Option(metavar="ID", help="Continue an earlier search."),
     ] = None,
     report: Annotated[
-        bool, typer.Option("--report", help="The whole comparison of both ends, not one line.")
+        bool, typer.Option("--report", help="Show the whole comparison of both ends, not one line.")
     ] = False,
     jobs: args.Jobs = None,
     timeout: args.Timeout = None,
@@ -83,10 +92,11 @@ def bisect_config(
 ) -> int:
     """Find the smallest set of options to blame.
 
-    Between a good and a bad side, or two torch installations; with neither, options worth trying
-    are searched for a set that makes it worse, or better. Variants that generate the same code
-    count once. Exit code: 0 answered, 2 error, 3 no answer, or not for all of it, 4 --resume of
-    another search.
+    Searches what differs between a good and a bad side, or between two torch installations. With
+    neither, it searches the options worth trying for a set that makes the metric worse, or better.
+    Variants that generate the same code count once.
+
+    Exit code: 0 answered, 2 error, 3 no answer or only a part of it, 4 --resume of another search.
     """
     from perfcli.bisect import run
 

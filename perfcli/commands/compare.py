@@ -1,4 +1,4 @@
-"""Two variants of one scenario, or two stored runs."""
+"""``perfcli compare`` compares two variants of one scenario, or two stored runs."""
 
 from __future__ import annotations
 
@@ -20,26 +20,28 @@ def compare(
         str, typer.Argument(metavar="SCENARIO|RUN", help="What to compile, or a stored run.")
     ],
     head: Annotated[
-        str | None, typer.Argument(metavar="RUN", help="The stored run to compare with.")
+        str | None, typer.Argument(metavar="RUN", help="The stored run to compare it with.")
     ] = None,
     a: Annotated[
-        Assignments, typer.Option("-a", metavar="OPT=VAL", help="An option of the base.")
+        Assignments, typer.Option("-a", metavar="OPT=VAL", help="Set an option of the base.")
     ] = None,
     b: Annotated[
-        Assignments, typer.Option("-b", metavar="OPT=VAL", help="An option of the head.")
+        Assignments, typer.Option("-b", metavar="OPT=VAL", help="Set an option of the head.")
     ] = None,
     toggle: Annotated[
         Assignments,
         typer.Option(
             metavar="OPT[=VAL]",
-            help="Base: an option's default; head: the value, or the other of yes and no.",
+            help="Compare an option's default with this value, or with its opposite.",
         ),
     ] = None,
     a_python: Annotated[
-        str | None, typer.Option(metavar="PYTHON", help="The interpreter with the base's torch.")
+        str | None,
+        typer.Option(metavar="PYTHON", help="Compile the base with this interpreter's torch."),
     ] = None,
     b_python: Annotated[
-        str | None, typer.Option(metavar="PYTHON", help="The interpreter with the head's torch.")
+        str | None,
+        typer.Option(metavar="PYTHON", help="Compile the head with this interpreter's torch."),
     ] = None,
     param: args.Params = None,
     preset: args.Preset = None,
@@ -51,20 +53,20 @@ def compare(
     threads: args.Threads = None,
     seed: args.Seed = None,
     a_device: Annotated[
-        int | None, typer.Option(metavar="N", help="The GPU that measures the base, by number.")
+        int | None, typer.Option(metavar="N", help="Measure the base on this GPU.")
     ] = None,
     b_device: Annotated[
-        int | None, typer.Option(metavar="N", help="The GPU that measures the head.")
+        int | None, typer.Option(metavar="N", help="Measure the head on this GPU.")
     ] = None,
     cuda_graph: args.CudaGraph = False,
     flush_l2: args.FlushL2 = False,
     allow_env: args.AllowEnv = None,
     no_time: Annotated[
-        bool, typer.Option("--no-time", help="Compare the code alone, measure nothing.")
+        bool, typer.Option("--no-time", help="Compare the code only; measure nothing.")
     ] = False,
     with_kernel: Annotated[
         bool,
-        typer.Option("--with-kernel", help="Inductor beside the hand-written kernels for it."),
+        typer.Option("--with-kernel", help="Compare Inductor's kernels with hand-written ones."),
     ] = False,
     try_fixes: args.TryFixes = False,
     jobs: args.Jobs = None,
@@ -79,13 +81,14 @@ def compare(
     quiet: args.Quiet = False,
     fake: args.Fake = False,
 ) -> int:
-    """Say what got worse between two variants or stored runs.
+    """Show what got worse between two variants or runs.
 
-    Two variants of a scenario are compiled (-a, -b, --toggle), stored runs are read. On a device
-    that is there (--device cpu, or a GPU) both are measured as well, in turns.
-    --with-kernel: the head are the hand-written kernels that compute the same.
-    A run is a file or the beginning of its id (perfcli runs lists them). Exit code: 0 no worse,
-    1 worse, 2 error, 3 can't tell, 4 not comparable.
+    Compiles two variants of a scenario (-a, -b, --toggle), or reads two stored runs. If the device
+    is in this machine (--device cpu, or a GPU), both are also measured, in turns. With
+    --with-kernel, the head is the hand-written version of the same computation. A run is a file,
+    or the beginning of its id (perfcli runs lists them).
+
+    Exit code: 0 no worse, 1 worse, 2 error, 3 can't tell, 4 not comparable.
     """
     from perfcli.console import output
     from perfcli.console.notes import Notes

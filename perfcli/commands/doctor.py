@@ -1,4 +1,4 @@
-"""``perfcli doctor``: what is there, line by line."""
+"""``perfcli doctor`` checks what is installed, and says what is missing."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from perfcli.errors import PerfcliError
 def doctor(
     python: Annotated[
         str | None,
-        typer.Option(metavar="PATH", help="The interpreter that has torch. [default: this]"),
+        typer.Option(metavar="PATH", help="Check this interpreter's torch. [default: this one]"),
     ] = None,
     json: Json = None,
 ) -> int:
     """Check what is installed, and say what is missing.
 
-    torch, triton and its tools, the C++ compiler, folders, GPU, disk and memory. Ends with 0, or
-    with 2 where something that is needed is missing.
+    Looks at torch, triton and its tools, the C++ compiler, folders, GPU, disk and memory.
+
+    Exit code: 0, or 2 if something that is needed is missing.
     """
     from perfcli import checks
 

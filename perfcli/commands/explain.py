@@ -1,4 +1,4 @@
-"""The findings of one run."""
+"""``perfcli explain`` lists the findings of one run."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ def explain(
 ) -> int:
     """Say what is wrong with the kernels of one run.
 
-    Findings with their evidence, why it costs, and what to try.
-    perfcli rules CODE has more about a finding. Exit code: 0 whatever is found, 2 error, also
-    where the run has no kernels.
+    Shows the findings with their evidence, why each one costs time or memory, and what to try;
+    perfcli rules CODE says more about a finding.
+
+    Exit code: 0 whatever is found, 2 error, or a run without kernels.
     """
     from perfcli import diagnosis
     from perfcli.console import output

@@ -1,4 +1,4 @@
-"""The gate: what the kernels are held against a baseline for, in CI."""
+"""``perfcli gate`` fails a CI job whose kernels got worse than their limits allow."""
 
 from __future__ import annotations
 
@@ -15,33 +15,40 @@ from perfcli.model import Judgement
 def gate(
     checks: Annotated[
         list[str] | None,
-        typer.Argument(metavar="CHECK", help="Only these, with or without @TARGET."),
+        typer.Argument(metavar="CHECK", help="Run only these checks, with or without @TARGET."),
     ] = None,
     config: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="The configuration. [default: pyproject.toml or perfcli.toml]"
+            metavar="FILE",
+            help="Read this configuration. [default: perfcli.toml or pyproject.toml]",
         ),
     ] = None,
     baseline: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The baseline. [default: what the configuration says]"),
+        typer.Option(
+            metavar="FILE", help="Use this baseline. [default: the one in the configuration]"
+        ),
     ] = None,
     allow: Annotated[
         list[str] | None,
-        typer.Option(metavar="ASPECT", help="Compare though this differs: torch, triton, target …"),
+        typer.Option(
+            metavar="ASPECT", help="Compare even if this differs: torch, triton, target, …"
+        ),
     ] = None,
     base_rev: Annotated[
         str | None,
-        typer.Option(metavar="REV", help="Compare with this git revision, compiled here."),
+        typer.Option(metavar="REV", help="Compile this git revision here and compare with it."),
     ] = None,
     base_python: Annotated[
         str | None,
-        typer.Option(metavar="PYTHON", help="Compare with what this interpreter's torch makes."),
+        typer.Option(
+            metavar="PYTHON", help="Compile with this interpreter's torch and compare with it."
+        ),
     ] = None,
     allow_env: args.AllowEnv = None,
     no_time: Annotated[
-        bool, typer.Option("--no-time", help="Compare the code alone, measure nothing.")
+        bool, typer.Option("--no-time", help="Compare the code only; measure nothing.")
     ] = False,
     jobs: args.Jobs = None,
     timeout: args.Timeout = None,
@@ -55,12 +62,14 @@ def gate(
     quiet: args.Quiet = False,
     fake: args.Fake = False,
 ) -> int:
-    """Fail where kernels got worse than limits allow.
+    """Fail if kernels got worse than limits allow.
 
-    [tool.perfcli] in pyproject.toml, or perfcli.toml, says what is checked. The base is the
-    committed baseline, or with --base-rev or --base-python what is compiled here; then both are
-    measured as well, where a check has a device. Exit code: 0 pass, 1 a limit is broken, 2 error,
-    3 can't tell (on-unsure = "fail"), 4 no baseline, or another torch's.
+    The checks are configured in perfcli.toml, or in [tool.perfcli] of pyproject.toml. They are
+    compared with the committed baseline or, with --base-rev or --base-python, with a base that is
+    compiled here; then checks that name a device are measured as well.
+
+    Exit code: 0 pass, 1 a limit is broken, 2 error, 3 can't tell (on-unsure = "fail"), 4 no
+    baseline, or one of another torch.
     """
     from perfcli.console.notes import Notes
     from perfcli.gate import compiled, run, view

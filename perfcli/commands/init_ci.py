@@ -1,4 +1,4 @@
-"""The files that a gate in CI needs, written once."""
+"""``perfcli init-ci`` generates the files that the gate needs in CI."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ import typer
 
 def init_ci(
     github: Annotated[
-        bool, typer.Option("--github", help="A GitHub workflow. [default, unless GitLab is in use]")
+        bool,
+        typer.Option(
+            "--github", help="Write a GitHub workflow. [default, unless GitLab is in use]"
+        ),
     ] = False,
-    gitlab: Annotated[bool, typer.Option("--gitlab", help="A part for .gitlab-ci.yml.")] = False,
+    gitlab: Annotated[bool, typer.Option("--gitlab", help="Write a job for GitLab CI.")] = False,
     pre_commit: Annotated[
-        bool, typer.Option("--pre-commit", help="A hook of pre-commit, before a push.")
+        bool, typer.Option("--pre-commit", help="Write a pre-commit hook that runs before a push.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Overwrite these files (never configurations).")
+        bool, typer.Option("--force", help="Overwrite these files, but never a configuration.")
     ] = False,
 ) -> int:
-    """Write what runs perfcli gate in CI.
+    """Generate CI configuration for the gate.
 
-    A workflow, and [tool.perfcli] to begin with.
-
-    What is there already stays as it is. Run it in the repository's root.
+    Writes a workflow and a first [tool.perfcli]. Files that exist already stay as they are. Run it
+    in the repository's root.
     """
     from perfcli.ci import config, files
     from perfcli.ci import files as gpu

@@ -1,4 +1,4 @@
-"""One kernel of a run, closely."""
+"""``perfcli inspect-kernel`` shows one kernel of a run in detail."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from perfcli.model import BlobId, Candidate, KernelFacts
     from perfcli.workflow.obtain import Obtained
 
-Flag = Annotated[bool, typer.Option(help="Print this text alone.")]
+Flag = Annotated[bool, typer.Option(help="Print only this text.")]
 
 
 def inspect_kernel(
@@ -25,7 +25,7 @@ def inspect_kernel(
     ],
     kernel: Annotated[
         str | None,
-        typer.Argument(metavar="KERNEL", help="Number, name, part of a name, or pattern."),
+        typer.Argument(metavar="KERNEL", help="A number, a name, part of a name, or a pattern."),
     ] = None,
     source: Flag = False,
     ttgir: Flag = False,
@@ -33,7 +33,9 @@ def inspect_kernel(
     sass: Flag = False,
     candidate: Annotated[
         int | None,
-        typer.Option(metavar="N", min=0, help="A launch configuration. [default: the best]"),
+        typer.Option(
+            metavar="N", min=0, help="Show this launch configuration. [default: the best]"
+        ),
     ] = None,
     try_fixes: args.TryFixes = False,
     option: args.Options = None,
@@ -52,9 +54,9 @@ def inspect_kernel(
 ) -> int:
     """Show one kernel: loads, stores, spills and source.
 
-    What it loads, stores and spills, which lines of the model it comes from, its launch
-    configurations, and its source beside the memory instructions of each line. Without KERNEL
-    it lists the kernels and their numbers.
+    Shows what the kernel loads, stores and spills, which lines of the model it comes from, its
+    launch configurations, and its source beside the memory instructions of each line. Without
+    KERNEL, lists the kernels and their numbers.
     """
     from perfcli import diagnosis, units
     from perfcli.console import output
@@ -116,9 +118,9 @@ def _forms(source: bool, ttgir: bool, ptx: bool, sass: bool) -> Sequence[tuple[s
 
 
 def _choose(kernels: Sequence[KernelFacts], wanted: str) -> int:
-    """The one kernel that a user means: its number, its name, part of its name, or a pattern.
+    """Return the number of the kernel that a number, name, part of a name or pattern means.
 
-    Raises PerfcliError where there is none, or several.
+    Raises PerfcliError if there is none, or more than one.
     """
     if wanted.isdecimal():
         if int(wanted) < len(kernels):

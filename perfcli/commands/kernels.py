@@ -1,4 +1,4 @@
-"""Hand-written kernels: what there is, what they are made of, if they are right, how fast."""
+"""``perfcli kernels`` lists, compiles, checks and times the hand-written kernels."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from perfcli.commands import _arguments as args
 Targets = Annotated[
     list[str] | None,
     typer.Option(
-        "--target", metavar="NAME", help="Compile for this GPU; no GPU is needed. Repeatable."
+        "--target", metavar="NAME", help="Compile for this GPU; it need not be here. Repeatable."
     ),
 ]
 Params = Annotated[
     list[str] | None,
     typer.Option(
-        "-p", "--param", metavar="NAME=VALUE", help="rows, columns, dtype, operation, a setting."
+        "-p", "--param", metavar="NAME=VALUE", help="Set rows, columns, dtype, operation, …"
     ),
 ]
 
@@ -26,47 +26,62 @@ Params = Annotated[
 def kernels(
     action: Annotated[
         str | None,
-        typer.Argument(metavar="[check|bench|probe]", help="Run cases, time, sweep; else: show."),
+        typer.Argument(
+            metavar="[check|bench|probe]", help="Check, time or sweep kernels; else show them."
+        ),
     ] = None,
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="One family, or a file with one.")
+        str | None, typer.Argument(metavar="[NAME]", help="A family, or a file that declares one.")
     ] = None,
     target: Targets = None,
     param: Params = None,
     variant: Annotated[
-        str | None, typer.Option(metavar="NAME", help="This variant, not the one that is chosen.")
+        str | None, typer.Option(metavar="NAME", help="Use this variant instead of the chosen one.")
     ] = None,
     all_variants: Annotated[
-        bool, typer.Option("--all-variants", help="Every variant beside the chosen one.")
+        bool, typer.Option("--all-variants", help="Show every variant, not only the chosen one.")
     ] = False,
     case: Annotated[
         list[str] | None,
-        typer.Option(metavar="WORDS", help="check: cases that have all of these words."),
+        typer.Option(metavar="WORDS", help="check: run only cases with all of these words."),
     ] = None,
     against: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="bench: eager, inductor, liger, …; none. Repeatable."),
+        typer.Option(
+            metavar="NAME", help="bench: time eager, inductor, liger, …, or none. Repeatable."
+        ),
     ] = None,
     rounds: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="Launches of each. [default: 40, probe: 10]"),
+        typer.Option(
+            metavar="N", min=1, help="Launch each kernel N times. [default: 40, probe: 10]"
+        ),
     ] = None,
     budget: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", min=0.1, help="For a problem. [default: 10, probe: 0.5]"),
+        typer.Option(
+            metavar="SECONDS",
+            min=0.1,
+            help="Time each problem for this long. [default: 10, probe: 0.5]",
+        ),
     ] = None,
     svg: Annotated[
-        Path | None, typer.Option("--svg", metavar="FILE", help="bench, probe: write a chart too.")
+        Path | None, typer.Option("--svg", metavar="FILE", help="bench, probe: also draw a chart.")
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="Of inputs, and the order of rounds.")
+        int | None,
+        typer.Option(metavar="N", min=0, help="Seed for inputs and the order of rounds."),
     ] = None,
     device: args.Device = None,
     python: args.Python = None,
     jobs: args.Jobs = None,
     timeout: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", min=1, help="A silent worker is stopped. [default: 600]"),
+        typer.Option(
+            metavar="SECONDS",
+            min=1,
+            help="Stop a worker that is silent for this long. [default: 600]",
+        ),
     ] = None,
     json: args.Json = None,
     quiet: args.Quiet = False,
@@ -74,11 +89,11 @@ def kernels(
 ) -> int:
     """Show, check or time the hand-written kernels.
 
-    Without a name: all families. With one: what it computes, its variants, and what its launches
-    are made of, without a GPU. check holds every case against a float64 reference, on the GPU or
-    through Triton's interpreter; bench times it against a copy, torch and others, on the GPU.
-    probe compiles one kernel for many launches, times them on a GPU, and says from how many reads
-    on it spills.
+    Without a name, lists all families; with one, shows what it computes, its variants, and what its
+    launches compile to, without a GPU. check compares every case with a float64 reference, on the
+    GPU or in Triton's interpreter. bench times a family against a copy, torch and others, on the
+    GPU. probe compiles one kernel for many launch configurations, times them on a GPU, and says
+    how many reads it takes until it spills.
     """
     from perfcli.workbench import run as _kernels_run
     from perfcli.workbench.request import KernelsOptions

@@ -1,5 +1,4 @@
-"""``perfcli knobs``: search the options of torch, what changed between two releases, and which are
-worth trying."""
+"""``perfcli knobs`` searches the options of torch, compares releases, and lists what to try."""
 
 from __future__ import annotations
 
@@ -24,11 +23,10 @@ DEVICES = {"gpu": "GPU", "cpu": "CPU", "both": "both"}
 
 
 def _show(pattern: str, torch: str, entries: Iterable[InductorOption], json: Path | None) -> None:
-    """Print the list, or all about one option, and what of the list a torch lacks whose version
-    and options are given.
+    """Print the options worth trying in this torch, or the details of the only one that matches.
 
     Raises:
-        PerfcliError: no option of the list matches.
+        PerfcliError: No option of the list matches.
     """
     from perfcli.options import performance
 
@@ -51,10 +49,10 @@ def _show(pattern: str, torch: str, entries: Iterable[InductorOption], json: Pat
 
 
 def search(choices: Iterable[InstalledKnob], pattern: str) -> list[InstalledKnob]:
-    """Those whose name matches, else those whose sentence does.
+    """Return the options whose name matches, or else those whose description does.
 
     Raises:
-        PerfcliError: none does.
+        PerfcliError: Nothing matches.
     """
     from perfcli.errors import PerfcliError
     from perfcli.options import listing
@@ -73,7 +71,7 @@ def search(choices: Iterable[InstalledKnob], pattern: str) -> list[InstalledKnob
 
 
 def _rows(choices: Iterable[InstalledKnob]) -> list[tuple[str, ...]]:
-    """One line per option, in the list's order; ``*``: only with a device."""
+    """Return a row per option, in the list's order; ``*`` marks what needs a device."""
     from perfcli.options.catalogue import default_text
 
     return [
@@ -91,12 +89,12 @@ def _rows(choices: Iterable[InstalledKnob]) -> list[tuple[str, ...]]:
 
 
 def _values(found: Iterable[Any]) -> str:
-    """As they are typed behind ``OPT=``."""
+    """Return the values as they are typed after ``OPT=``."""
     return ", ".join(map(units.setting, found))
 
 
 def _details(torch: str, choice: InstalledKnob) -> str:
-    """Everything about one option."""
+    """Return everything there is to say about one option."""
     from perfcli.options.catalogue import default_text
 
     knob = choice.knob
@@ -119,7 +117,7 @@ def _details(torch: str, choice: InstalledKnob) -> str:
 
 
 def _document(choice: InstalledKnob) -> dict[str, Any]:
-    """One option for a JSON file; values of this torch's default are left out of ``values``."""
+    """Return one option for JSON; ``values`` leaves out this torch's default."""
     from dataclasses import asdict
 
     from perfcli.options import listing
@@ -130,7 +128,7 @@ def _document(choice: InstalledKnob) -> dict[str, Any]:
 
 
 def _footer(torch: str, found: Sequence[InstalledKnob], lacking: Sequence[PerformanceKnob]) -> str:
-    """What the table does not say."""
+    """Return the line below the table: how many options, and which this torch lacks."""
     text = f"{len(found)} options"
     if any(choice.knob.needs_device for choice in found):
         text += "; * only with a device"
@@ -143,31 +141,33 @@ def knobs(
     pattern: Annotated[
         str,
         typer.Argument(
-            help="Part of a name, a variable or (where none has it) of the documentation; "
+            help="Part of a name, of a variable or, if neither has it, of the documentation; "
             "* and ? are wildcards."
         ),
     ] = "",
     python: Annotated[
         str | None,
-        typer.Option(metavar="PATH", help="The interpreter whose torch is asked. [default: this]"),
+        typer.Option(
+            metavar="PATH", help="List the options of this interpreter's torch. [default: this one]"
+        ),
     ] = None,
     diff: Annotated[
         tuple[str, str] | None,
-        typer.Option(metavar="FROM TO", help="What changed between two torch releases."),
+        typer.Option(metavar="FROM TO", help="Show what changed between two torch releases."),
     ] = None,
     performance: Annotated[
         bool,
         typer.Option(
-            "--performance", help="The options worth trying for speed and memory, with values."
+            "--performance", help="List the options worth trying for speed and memory, with values."
         ),
     ] = False,
     json: Json = None,
 ) -> int:
     """Search torch's options, or compare two releases.
 
-    Type, default, environment variable, and since which release. These are the options that -a,
-    -b and --toggle take. dynamo. and functorch. lead to those of torch._dynamo and
-    torch._functorch; all others are torch._inductor's.
+    Shows type, default, environment variable, and the releases that have the option. -a, -b, -o
+    and --toggle take these names. Options of torch._dynamo begin with dynamo., those of
+    torch._functorch with functorch.; all others are torch._inductor's.
     """
     if performance and diff is not None:
         raise PerfcliError("--performance lists options, --diff compares releases: give one")
@@ -181,7 +181,7 @@ def knobs(
 
 
 def _options(python: str | None) -> tuple[str, list[InductorOption]]:
-    """The torch that is asked, and its options; without torch those of the newest known release."""
+    """Return torch's version and options; without torch, those of the newest known release."""
     from perfcli.options import listing
 
     try:

@@ -1,4 +1,4 @@
-"""Identical variants held against each other: what this machine can't tell apart."""
+"""``perfcli noise`` measures identical variants to learn what this machine can't tell apart."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def noise(
     budget: args.Budget = None,
     pairs: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="Fresh pairs of worker processes. [default: 3]"),
+        typer.Option(metavar="N", min=1, help="Measure N fresh pairs of processes. [default: 3]"),
     ] = None,
     threads: args.Threads = None,
     seed: args.Seed = None,
@@ -40,12 +40,12 @@ def noise(
             metavar="PERCENT",
             min=0.01,
             max=1000,
-            help="Check perfcli: make the head slower by this much. Nothing is stored.",
+            help="Check perfcli: slow the head down by this much; store nothing.",
         ),
     ] = None,
     show: Annotated[bool, typer.Option("--show", help="List the stored noise floors.")] = False,
     forget: Annotated[
-        bool, typer.Option("--forget", help="Remove stored floors, of SCENARIO or all.")
+        bool, typer.Option("--forget", help="Remove the stored floors of SCENARIO, or all.")
     ] = False,
     timeout: args.Timeout = None,
     json: args.Json = None,
@@ -54,9 +54,10 @@ def noise(
 ) -> int:
     """Measure identical variants and store the noise floor.
 
-    Pairs of workers run the same code; what they differ by is noise. compare on a machine of this
-    kind then calls nothing slower or faster that is not more than that. Exit code: 0, 2 error; with
-    --slow-head as compare: 1 slower, 3 can't tell.
+    Pairs of processes run the same code, so any difference between them is noise. From then on,
+    compare on this kind of machine calls a step slower or faster only if it differs by more.
+
+    Exit code: 0, 2 error; with --slow-head as compare: 1 slower, 3 can't tell.
     """
     from perfcli.console import output
     from perfcli.console.notes import Notes
@@ -107,7 +108,10 @@ def noise(
 
 
 def _device(typed: str | None) -> str:
-    """Raises PerfcliError for a GPU that is not there: what compiles without one can't measure."""
+    """Return the device to measure on.
+
+    Raises PerfcliError if it is a GPU and there is none: only compiling works without.
+    """
     from perfcli.machine import targets
 
     if typed == "cuda" and not targets.has_gpu():
@@ -116,7 +120,10 @@ def _device(typed: str | None) -> str:
 
 
 def _measure(done: PairSeries, json: Path | None, quiet: bool) -> int:
-    """Raises Interrupted, and what the workers raise, after the report on what is there."""
+    """Measure all pairs and report; return the exit code.
+
+    Raises Interrupted, and what the workers raise, after the report on what was measured.
+    """
     from perfcli.noise import pairs as _noise
     from perfcli.noise import view
 
@@ -143,7 +150,7 @@ def _unfinished(done: PairSeries) -> str:
 
 
 def _keep(done: PairSeries, kept: StoredFloor | None) -> str:
-    """Where the floor is stored; empty where it is not."""
+    """Store the floor and return its path, or an empty string if nothing is to be stored."""
     from perfcli.machine import noise_floors as floors
 
     if kept is None or done.machine is None:

@@ -1,4 +1,4 @@
-"""Documents of stored runs: of one, or of the first one and each of the others."""
+"""``perfcli report`` writes documents about stored runs, without compiling anything."""
 
 from __future__ import annotations
 
@@ -31,16 +31,17 @@ def report(
     github: documents.Github = False,
     allow: args.Allow = None,
     no_time: Annotated[
-        bool, typer.Option("--no-time", help="Leave out what was measured of the runs.")
+        bool, typer.Option("--no-time", help="Leave out what was measured.")
     ] = False,
     quiet: args.Quiet = False,
 ) -> int:
     """Write documents about stored runs.
 
-    One run is shown by itself: its kernels and findings. Of several, the first is the base that
-    each of the others is compared with, as compare does, with their newest measurement. A run is a
-    file or the beginning of its id (perfcli runs lists them). Exit code: as compare, of the worst;
-    of one run 0 whatever is found.
+    A single run is shown by itself, with its kernels and findings. If there are more, each one is
+    compared with the first, as compare does, with their newest measurement. A run is a file, or
+    the beginning of its id (perfcli runs lists them).
+
+    Exit code: that of compare, for the worst run; 0 for a single run, whatever is found.
     """
     from perfcli.console.notes import Notes
     from perfcli.diff.compare import check_allowed
@@ -84,7 +85,7 @@ def _pairings(
 
 
 def _alone(reference: str) -> Pairing:
-    """The run beside itself, with all that the rules say of it."""
+    """Return a run paired with itself, with all that the rules say about it."""
     from perfcli import diagnosis
     from perfcli.diff.compare import compare
     from perfcli.diff.verdict.conclude import acquit
@@ -113,14 +114,14 @@ def _pairing_of(base: str, head: str, allow: Sequence[str], no_time: bool, notes
 
 
 def _name(pairing: Pairing) -> str:
-    """What tells one head from the others: scenario, target and variant."""
+    """Return what tells one head from the others: scenario, target and variant."""
     run = pairing.head.run
     where = run.target.name if run.target else run.device
     return f"{run.scenario}@{where} {run.variant.name}".strip()
 
 
 def _lines(pairings: Sequence[Pairing]) -> RenderableType:
-    """A line for each, as compare --quiet and explain --quiet have it."""
+    """Return a line for each pairing, as compare --quiet and explain --quiet print it."""
     from rich.console import Group
 
     return Group(*map(_line, pairings))

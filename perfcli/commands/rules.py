@@ -1,4 +1,4 @@
-"""What perfcli can find, and the page of it in docs/."""
+"""``perfcli rules`` lists or explains the rules, and writes docs/rules.md."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 def rules(
     code: Annotated[
         str | None,
-        typer.Argument(metavar="CODE", help="One rule, closely: PC101, or register-spills."),
+        typer.Argument(metavar="CODE", help="Explain this rule: PC101, or register-spills."),
     ] = None,
     json: args.Json = None,
     markdown: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write the documentation of all as a page; - is stdout."),
+        typer.Option(metavar="FILE", help="Write the documentation as one page; - is stdout."),
     ] = None,
 ) -> int:
-    """List the rules of the findings, or explain one.
+    """List the rules behind the findings, or explain one.
 
-    With a code: what it sees, why it costs, and what to try.
+    With a code, says what the rule sees, why that costs time or memory, and what to try.
     """
     from perfcli import diagnosis
     from perfcli.console import output
@@ -44,7 +44,7 @@ def rules(
 
 
 def _asked(wanted: str) -> Rule:
-    """By code, which has digits, or by the name of its file, which has none."""
+    """Return the rule with this code, which has digits, or this file name, which has none."""
     from perfcli import diagnosis
     from perfcli.loading import registry
     from perfcli.model import Rule
@@ -79,7 +79,7 @@ def _explain(rule: Rule) -> None:
 
 
 def _page(shown: Sequence[Rule]) -> str:
-    """All documentation as Markdown: a table, then each rule."""
+    """Return all documentation as Markdown: a table, then each rule."""
     lines = [
         "# Rules",
         "",
@@ -100,13 +100,13 @@ def _page(shown: Sequence[Rule]) -> str:
 
 
 def _first_sentence(rule: Rule) -> str:
-    """Up to the full stop that a capital letter follows, or the paragraph's end."""
+    """Return the text up to a full stop before a capital letter, or the first paragraph."""
     paragraph = next(_paragraphs(rule), "")
     return re.split(r"(?<=[.])\s+(?=[A-Z`])", paragraph)[0]
 
 
 def _paragraphs(rule: Rule) -> Iterator[str]:
-    """Of the documentation, each in one line; what is indented (an example) stays as it is."""
+    """Yield each paragraph of the documentation in one line, indented examples as they are."""
     text = inspect.cleandoc(rule.documentation or "")
     for paragraph in re.split(r"\n\s*\n", text):
         indented = paragraph.startswith((" ", "* ", "- ", "| "))

@@ -1,4 +1,4 @@
-"""One variant of one scenario, compiled and stored."""
+"""``perfcli run`` compiles one variant of one scenario and stores the run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run(
 ) -> int:
     """Compile one variant of a scenario and list its costliest kernels.
 
-    The run is stored. With --quiet it prints the run's id alone.
+    Stores the run. With --quiet, prints only the run's id.
     """
     from perfcli.console import output
     from perfcli.console.notes import Notes

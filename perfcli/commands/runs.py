@@ -1,4 +1,4 @@
-"""The stored runs of this folder."""
+"""``perfcli runs`` lists the runs that are stored in this folder."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 def runs(
     scenario: Annotated[
-        str | None, typer.Argument(metavar="SCENARIO", help="Only runs of this scenario.")
+        str | None, typer.Argument(metavar="SCENARIO", help="List only runs of this scenario.")
     ] = None,
     json: args.Json = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the ids.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the ids.")] = False,
 ) -> int:
     """List the runs stored in this folder, oldest first.
 
-    They are files in .perfcli/runs. Below a run stand its parameters, without those that are the
-    scenario's defaults, and its variant.
+    Runs are files in .perfcli/runs. The line below a run has its variant and the parameters that
+    are not the scenario's defaults.
     """
     from rich.text import Text
 
@@ -54,9 +54,9 @@ def runs(
 GAP = "  "
 TITLES = ("id", "scenario", "for", "torch", "kernels", "spilled")
 NUMBERS = len(TITLES) - 2
-"""Where the columns that are aligned on the right begin."""
+"""The first of the columns that are aligned on the right."""
 LEAST_NAME = 12
-"""A scenario's name gives way in the middle, to no less than this; then names go below the id."""
+"""The room that a scenario's name needs at least; with less, names go below the id."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,8 @@ def _row(header: Header) -> _Row:
 
 
 def _told_parameters(header: Header) -> list[str]:
-    """``rows=128 columns=2048`` in one text: those that are not the scenario's defaults, of a
-    user's file all."""
+    """Return the parameters that are not the scenario's defaults (all of a user's file) as one
+    text: ``rows=128 columns=2048``."""
     usual = _defaults(header.scenario)
     told = [
         f"{name}={str(value).lower() if isinstance(value, bool) else value}"
@@ -120,7 +120,7 @@ class _Runs:
 
 
 def _narrow(rows: Sequence[_Row], console: Console, width: int) -> Iterator[Text]:
-    """The numbers beside the id, all else below it."""
+    """Yield the lines of a narrow table: numbers beside the id, all else below it."""
     from rich.text import Text
 
     kept = [(row.cells[0], *row.cells[NUMBERS:]) for row in rows]
@@ -148,7 +148,7 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _shortened(name: str, room: int) -> str:
-    """A name whose middle gives way: a file's folder and its ``:name`` both tell."""
+    """Return the name with its middle cut: a file's folder and its ``:name`` both matter."""
     if len(name) <= room:
         return name
     keep = (room - 1) // 2
@@ -156,7 +156,7 @@ def _shortened(name: str, room: int) -> str:
 
 
 def _below(details: str, console: Console, width: int) -> Iterator[Text]:
-    """Lines that break between words; a word that is too long gives way in its middle."""
+    """Yield lines that break between words; a word that is too long loses its middle."""
     from rich.text import Text
 
     room = width - len(GAP)

@@ -1,4 +1,4 @@
-"""The shipped scenarios, and one in detail."""
+"""``perfcli scenarios`` lists the shipped scenarios, or shows one in detail."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 def scenarios(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="One scenario, in detail.")
+        str | None, typer.Argument(metavar="NAME", help="Show this scenario in detail.")
     ] = None,
     json: args.Json = None,
 ) -> int:
     """List the shipped scenarios, or show one in detail.
 
-    With a name: its parameters and presets. A file of your own works as well:
-    path/to/file.py[:name], with a Scenario or just a function that returns (module or function,
+    With a name, shows its parameters and presets. A file of your own works as well:
+    path/to/file.py[:name], with a Scenario, or just a function that returns (module or function,
     inputs).
     """
     from perfcli.console import output
@@ -98,7 +98,7 @@ def _detail(scenario: Scenario) -> RenderableType:
 
 
 def _promise(expected: Expectation) -> str:
-    """``full rows=4 for h100: raises PC201 (perfcli rules CODE)``."""
+    """Return ``full rows=4 for h100: raises PC201 (perfcli rules CODE)``."""
     settings = {**expected.params, **expected.options}
     how = [f"{name}={_show(value)}" for name, value in settings.items()]
     how += ["dynamic shapes"] if expected.dynamic else []

@@ -1,4 +1,4 @@
-"""Documents beside the terminal's report: options for them, checked first, written at the end."""
+"""Options for documents beside the terminal's report: checked first, written at the end."""
 
 from __future__ import annotations
 
@@ -23,21 +23,25 @@ if TYPE_CHECKING:
 
 Markdown: TypeAlias = Annotated[
     Path | None,
-    typer.Option("--markdown", metavar="FILE", help="Write Markdown for an issue or a comment."),
+    typer.Option(
+        "--markdown", metavar="FILE", help="Also write Markdown for an issue or a comment."
+    ),
 ]
 Html: TypeAlias = Annotated[
-    Path | None, typer.Option("--html", metavar="FILE", help="Write a page that works offline.")
+    Path | None,
+    typer.Option("--html", metavar="FILE", help="Also write an HTML page that works offline."),
 ]
 Junit: TypeAlias = Annotated[
-    Path | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML for a CI server.")
+    Path | None,
+    typer.Option("--junit", metavar="FILE", help="Also write JUnit XML for a CI server."),
 ]
 Sarif: TypeAlias = Annotated[
     Path | None,
-    typer.Option("--sarif", metavar="FILE", help="Write SARIF 2.1.0 for code scanning."),
+    typer.Option("--sarif", metavar="FILE", help="Also write SARIF 2.1.0 for code scanning."),
 ]
 Github: TypeAlias = Annotated[
     bool,
-    typer.Option("--github", help="In GitHub Actions: step summary, and annotations on stdout."),
+    typer.Option("--github", help="In GitHub Actions: write a step summary, and annotations."),
 ]
 
 STDOUT = output.STDOUT
@@ -45,7 +49,7 @@ STDOUT = output.STDOUT
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which documents, and where: a file each, ``-`` is stdout."""
+    """Says which documents are wanted, and where: a file each; ``-`` is stdout."""
 
     markdown: Path | None = None
     html: Path | None = None
@@ -53,11 +57,11 @@ class Wanted:
     sarif: Path | None = None
     github: bool = False
     json: Path | None = None
-    """Written by the command itself; here because it shares stdout with the others."""
+    """The command itself writes JSON; it is here because it may share stdout with the others."""
 
     @property
     def files(self) -> dict[str, Path]:
-        """Format to file, but JSON."""
+        """Map each wanted format but JSON to its file."""
         given = (
             ("markdown", self.markdown),
             ("html", self.html),
@@ -68,19 +72,22 @@ class Wanted:
 
     @property
     def stdout(self) -> Path | None:
-        """``-`` where a document has stdout, so that the terminal's report goes to stderr."""
+        """Return ``-`` if a document takes stdout, so that the terminal's report goes to stderr."""
         return STDOUT if STDOUT in (*self.files.values(), self.json) else None
 
     @property
     def stream(self) -> TextIO:
-        """Where the terminal's report goes, and annotations: GitHub reads both streams."""
+        """Return where the terminal's report and annotations go: GitHub reads both streams."""
         return sys.stderr if self.stdout else sys.stdout
 
 
 def check(wanted: Wanted, inputs: Sequence[str | Path] = ()) -> None:
-    """Raises PerfcliError where a document could not be written, two go to the same file, or one
-    to a file that is read, before anybody waits for what they are to hold. ``inputs``: files, and
-    how scenarios and runs are named."""
+    """Check the documents' paths before anybody waits for their content.
+
+    ``inputs`` are the files that the command reads, and the names of its scenarios and runs.
+    Raises PerfcliError if a document can't be written, if two go to the same file, or if one
+    would overwrite what is read.
+    """
     read = {path.resolve(): path for path in _files(inputs)}
     named = {**wanted.files, **({"json": wanted.json} if wanted.json else {})}
     taken: dict[Path, str] = {}
@@ -117,8 +124,11 @@ def _files(inputs: Sequence[str | Path]) -> Iterator[Path]:
 def write(
     judgement: Judgement, wanted: Wanted, notes: Notes, *others: Callable[[], object]
 ) -> None:
-    """Every document that is wanted, after what ``others`` write. One that can't be written does
-    not keep the others from being; then the first error is raised."""
+    """Write every document that is wanted, after what ``others`` write.
+
+    A document that can't be written does not keep the others from being written; the first error
+    is raised at the end.
+    """
     errors = []
     for step in (*others, *_steps(judgement, wanted, notes)):
         try:
@@ -152,20 +162,22 @@ def _summarise(judgement: Judgement, notes: Notes) -> None:
 
 
 def show(view: RenderableType, wanted: Wanted) -> None:
-    """The terminal's report, on stderr where a document has stdout. In GitHub Actions none of it
-    is taken for a workflow command."""
+    """Print the terminal's report, on stderr if a document takes stdout.
+
+    In GitHub Actions none of it is taken for a workflow command.
+    """
     with _github_output.quoted(wanted.stream) if wanted.github else nullcontext():
         output.show(view, wanted.stdout)
 
 
 def rendered(name: str, judgement: Judgement) -> str:
-    """The whole text of a format. Raises PerfcliError where there is no such format."""
+    """Return the whole text of a format. Raises PerfcliError if there is no such format."""
     from perfcli.loading import registry
 
     return registry.declared("reports", name, Document).render(judgement)
 
 
 def project_root(folder: Path | None = None) -> Path:
-    """The repository that holds the folder (the current one), else the folder itself."""
+    """Return the repository around the folder (default: the current one), or the folder."""
     start = (folder or Path.cwd()).absolute()
     return next((each for each in (start, *start.parents) if (each / ".git").exists()), start)

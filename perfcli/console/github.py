@@ -1,4 +1,4 @@
-"""What a step of GitHub Actions shows: its summary, and annotations from workflow commands."""
+"""Writes what a step of GitHub Actions shows: its summary, and annotations."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ MOST_SUMMARY_BYTES = 1024 * 1024
 
 
 def check() -> None:
-    """Raises PerfcliError where there is a summary that can't be written."""
+    """Raise PerfcliError if there is a step summary that can't be written."""
     if summary := os.environ.get(SUMMARY):
         output.check_writable(Path(summary))
 
 
 def write_summary(texts: Callable[[], Iterator[str]]) -> str:
-    """Appended to what the step wrote there before: the first text that fits, the longest first.
-    GitHub drops the whole summary of a step that is too long. Gives what to warn of, empty where
-    all is well. Raises PerfcliError where it can't be written."""
+    """Append the first text that fits to the step's summary; the longest comes first.
+
+    GitHub drops the whole summary of a step that is too long. Returns a warning, or an empty
+    string if all is well. Raises PerfcliError if the summary can't be written.
+    """
     given = os.environ.get(SUMMARY)
     if not given:
         return f"--github: {SUMMARY} is not set, so there is no step summary to write"
@@ -46,8 +48,8 @@ def write_summary(texts: Callable[[], Iterator[str]]) -> str:
 
 @contextmanager
 def quoted(stream: TextIO) -> Iterator[None]:
-    """Around what is printed that is no workflow command: a kernel whose name looks like one gives
-    none."""
+    """Keep GitHub from reading what is printed inside as workflow commands: a kernel's name may
+    look like one."""
     word = secrets.token_hex(16)
     stream.write(f"::stop-commands::{word}\n")
     try:

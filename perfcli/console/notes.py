@@ -1,4 +1,5 @@
-"""Notes and progress on stderr: a bar on a terminal, a few lines in a log, nothing when quiet."""
+"""Prints notes and progress on stderr: a bar on a terminal, a few lines in a log, nothing when
+quiet."""
 
 from __future__ import annotations
 
@@ -28,8 +29,11 @@ _PHASES = {
 
 
 def remark(text: str) -> str:
-    """As it goes to stderr, which GitHub Actions reads for workflow commands as well: a line of a
-    user's traceback must not be one."""
+    """Return the text as it may go to stderr.
+
+    GitHub Actions reads stderr for workflow commands, and a line of a user's traceback must not
+    be one.
+    """
     text = units.printable(text)
     if not os.environ.get("GITHUB_ACTIONS"):
         return text
@@ -40,7 +44,7 @@ def remark(text: str) -> str:
 
 
 class Notes:
-    """Where remarks go that are neither result nor error."""
+    """Prints remarks that are neither result nor error."""
 
     def __init__(self, quiet: bool) -> None:
         self.quiet = quiet
@@ -50,7 +54,7 @@ class Notes:
             print(remark(text), file=sys.stderr, flush=True)  # noqa: T201
 
     def warn(self, text: str) -> None:
-        """Said even when quiet: something is not as it was asked for."""
+        """Print a warning, even when quiet: something is not as it was asked for."""
         print(remark(f"warning: {text}"), file=sys.stderr, flush=True)  # noqa: T201
 
 

@@ -1,4 +1,4 @@
-"""Where results go: a report on stdout, JSON into a file, in one line when quiet."""
+"""Writes results: a report on stdout, JSON into a file, one line when quiet."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def screen() -> Screen:
 
 
 def show(renderable: RenderableType, json_file: Path | None = None) -> None:
-    """Print a report on stdout; on stderr where JSON has stdout."""
+    """Print a report on stdout, or on stderr if JSON takes stdout."""
     from rich.console import Console
 
     file = sys.stderr if json_file == STDOUT else sys.stdout
@@ -61,7 +61,7 @@ def write_comparison(comparison: Comparison, path: Path | None) -> None:
 
 
 def plain_findings(findings: Sequence[Finding]) -> list[dict[str, Any]]:
-    """Findings as they stand in the JSON of a comparison."""
+    """Return findings as the JSON of a comparison has them."""
     from perfcli.loading import registry
     from perfcli.model import Report
 
@@ -70,9 +70,11 @@ def plain_findings(findings: Sequence[Finding]) -> list[dict[str, Any]]:
 
 
 def write_document(kind: str, fields: Mapping[str, Any], path: Path | None) -> None:
-    """What all of perfcli's JSON but a comparison looks like: ``{"perfcli": kind, "format": 1, …``
-    and the fields. Values may be any of the model's types; what JSON does not know is written as
-    ``repr`` does. Raises PerfcliError where the file can't be written."""
+    """Write ``{"perfcli": kind, "format": 1, …`` and the fields: all JSON but that of a comparison.
+
+    Values may be any of the model's types; what JSON does not know is written as ``repr``.
+    Raises PerfcliError if the file can't be written.
+    """
     if path is None:
         return
     import msgspec
@@ -82,8 +84,10 @@ def write_document(kind: str, fields: Mapping[str, Any], path: Path | None) -> N
 
 
 def check_writable(path: Path | None) -> None:
-    """Raises PerfcliError where a file can't be written, before anybody waits for what it is to
-    hold. Nothing is written, and no pipe opened."""
+    """Raise PerfcliError if a file can't be written, before anybody waits for its content.
+
+    Nothing is written, and no pipe is opened.
+    """
     if path is None or path == STDOUT:
         return
     try:
@@ -101,7 +105,7 @@ def check_writable(path: Path | None) -> None:
 
 
 def write_text(text: str, path: Path) -> None:
-    """Into a file or stdout. Raises PerfcliError where the file can't be written."""
+    """Write a text to a file or stdout. Raises PerfcliError if the file can't be written."""
     if path == STDOUT:
         sys.stdout.write(text)
         return

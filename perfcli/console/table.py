@@ -1,4 +1,4 @@
-"""Tables on their way out: rich in a terminal, plain aligned columns in a pipe."""
+"""Prints tables: with rich in a terminal, as plain aligned columns in a pipe."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ GAP = 2
 def show(
     headers: Sequence[str], rows: Sequence[Sequence[str]], *, stack_last: bool = False
 ) -> None:
-    """Print a table to stdout: about 100 columns wide in a terminal, where long cells wrap between
-    words, and where that is too narrow for a table each cell is a line of its own; in a pipe one
-    line a row, nothing cut off. ``stack_last``: a terminal shows the last column below
-    the first."""
+    """Print a table to stdout.
+
+    In a terminal it is about 100 columns wide, and long cells wrap between words; if that is too
+    narrow for a table, each cell is a line of its own. In a pipe each row is one line, and nothing
+    is cut off. ``stack_last``: a terminal shows the last column below the first.
+    """
     if sys.stdout.isatty():
         _show_rich(headers, rows, stack_last)
     else:
@@ -27,7 +29,7 @@ def show(
 
 
 def plain(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns of equal width, two spaces apart; cells beyond 60 characters stick out."""
+    """Return columns of equal width, two spaces apart; cells beyond 60 characters stick out."""
     lines = [list(headers), *([" ".join(cell.split()) for cell in row] for row in rows)]
     lengths = [[len(line[column]) for line in lines] for column in range(len(headers))]
     widths = [max(n for n in column if n <= PADDED or n == column[0]) for column in lengths]
