@@ -7,11 +7,12 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import typer
+from typer.core import TyperGroup
 
 from perfcli import __version__
 from perfcli.console.notes import remark
@@ -19,25 +20,38 @@ from perfcli.errors import PerfcliError, show_traceback, unexpected
 
 Command = Callable[..., int]
 
-# Module in perfcli.commands, which holds a function of the same name; --help keeps this order.
-COMMANDS = (
-    "compare",
-    "gate",
-    "baseline",
-    "init_ci",
-    "report",
-    "bisect_config",
-    "noise",
-    "explain",
-    "inspect_kernel",
-    "run",
-    "runs",
-    "scenarios",
-    "kernels",
-    "rules",
-    "knobs",
-    "doctor",
-)
+# Each command with its one line of help, in groups: the listing of --help, which must not import
+# them all. A command's module and function have its name with underscores; its docstring starts
+# with the same line.
+COMMANDS = {
+    "Compare and explain": {
+        "compare": "Say what got worse between two variants or stored runs.",
+        "explain": "Say what is wrong with the kernels of one run.",
+        "inspect-kernel": "Show one kernel: loads, stores, spills and source.",
+        "run": "Compile one variant of a scenario and list its kernels.",
+        "report": "Write documents about stored runs.",
+    },
+    "Gate in CI": {
+        "gate": "Fail where kernels got worse than limits allow.",
+        "baseline": "Write down what the gate's kernels are made of.",
+        "init-ci": "Write what runs perfcli gate in CI.",
+    },
+    "Search options": {
+        "bisect-config": "Find the smallest set of options to blame.",
+        "knobs": "Search torch's options, or compare two releases.",
+    },
+    "Measure": {
+        "noise": "Measure identical variants and store the noise floor.",
+        "kernels": "Show, check or time the hand-written kernels.",
+    },
+    "Look up": {
+        "scenarios": "List the shipped scenarios, or show one in detail.",
+        "runs": "List the runs stored in this folder, oldest first.",
+        "rules": "List the rules of the findings, or explain one.",
+        "doctor": "Check what is installed, and say what is missing.",
+    },
+}
+NAMES = tuple(name for group in COMMANDS.values() for name in group)
 
 INTERRUPTED = 128 + signal.SIGINT
 BROKEN_PIPE = 128 + signal.SIGPIPE
@@ -68,8 +82,47 @@ def _end_like_an_interrupt() -> None:
             signal.signal(number, interrupt)
 
 
+class _Commands(Mapping[str, Any]):
+    """Builds a command when it is asked for: typer needs longer for all of them than for the rest
+    of a start."""
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in NAMES:
+            raise KeyError(name)
+        module = name.replace("-", "_")
+        command: Command = getattr(import_module(f"perfcli.commands.{module}"), module)
+        alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+        alone.command(name)(_guarded(command))
+        return typer.main.get_command(alone)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(NAMES)
+
+    def __len__(self) -> int:
+        return len(NAMES)
+
+
+class _Group(TyperGroup):
+    """Lists the commands in their groups, and imports only the one that is run."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = cast("Any", _Commands())
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(NAMES)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        width = max(map(len, NAMES))
+        for title, commands in COMMANDS.items():
+            with formatter.section(title):
+                # Padded, so that the columns of all groups stand below each other.
+                formatter.write_dl([(name.ljust(width), line) for name, line in commands.items()])
+
+
 def application() -> typer.Typer:
     app = typer.Typer(
+        cls=_Group,
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
@@ -78,9 +131,6 @@ def application() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
     app.callback()(perfcli)
-    for name in COMMANDS:
-        command: Command = getattr(import_module(f"perfcli.commands.{name}"), name)
-        app.command(name.replace("_", "-"))(_guarded(command))
     return app
 
 

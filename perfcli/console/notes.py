@@ -11,10 +11,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from perfcli import units
-from perfcli.worker.roles import Progress
 
 if TYPE_CHECKING:
     import rich.progress
+
+    from perfcli.worker.roles import Progress
 
 # Nobody wants a bar that flashes by.
 PATIENCE_SECONDS = 2.0

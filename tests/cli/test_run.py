@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import perfcli as package
-from perfcli import cli
+from perfcli import cli, commands
 from perfcli.commands import compare
 from perfcli.console.notes import Notes, Reporter
 from perfcli.machine import environment
@@ -151,25 +151,46 @@ def test_version(perfcli: Any) -> None:
     assert perfcli("--version").out == f"perfcli {package.__version__}\n"
 
 
-def test_help_lists_the_commands_in_order(perfcli: Any) -> None:
-    result = perfcli("--help")
-    listed = [line.split()[0] for line in result.out.split("Commands:")[1].splitlines() if line]
-    assert listed == [name.replace("_", "-") for name in cli.COMMANDS]
+def test_help_lists_the_commands_in_groups(perfcli: Any) -> None:
+    groups: dict[str, dict[str, str]] = {}
+    for line in perfcli("--help").out.partition("--help  ")[2].splitlines()[1:]:
+        if line.endswith(":"):
+            group = groups.setdefault(line[:-1], {})
+        elif line:
+            name, _, said = line.strip().partition("  ")
+            group[name] = said.strip()
+    assert groups == cli.COMMANDS
 
 
-@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_every_command_is_in_one_group() -> None:
+    folder = Path(commands.__file__).parent
+    modules = {path.stem.replace("_", "-") for path in folder.glob("[!_]*.py")}
+    assert sorted(cli.NAMES) == sorted(modules)
+
+
+@pytest.mark.parametrize("name", cli.NAMES)
 def test_every_command_explains_itself(perfcli: Any, name: str) -> None:
-    result = perfcli(name.replace("_", "-"), "--help")
+    result = perfcli(name, "--help")
     assert result.code == 0
     assert max(map(len, result.out.splitlines())) <= 100
+    (listed,) = (group[name] for group in cli.COMMANDS.values() if name in group)
+    assert result.out.partition("\n\n")[2].startswith(f"  {listed}\n")
 
 
-def test_importing_the_command_line_is_light() -> None:
-    code = "import sys, perfcli.cli as c; c.application(); print(*sys.modules)"
+def test_a_command_builds_itself_alone() -> None:
+    code = "import sys; from perfcli.cli import main; main(['rules']); print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
     )
-    assert not {"torch", "triton", "rich", "msgspec", "numpy"} & set(done.stdout.split())
+    loaded = {name for name in done.stdout.split() if name.startswith("perfcli.commands.")}
+    assert "perfcli.commands.rules" in loaded
+    assert not {f"perfcli.commands.{name}" for name in ("compare", "gate", "kernels")} & loaded
+
+
+def test_a_mistyped_command(perfcli: Any) -> None:
+    result = perfcli("compair")
+    assert result.code == 2
+    assert "No such command 'compair'. Did you mean 'compare'?" in result.err
 
 
 def test_an_error_of_ours_is_one_line(perfcli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
