@@ -1,5 +1,5 @@
 # make setup, test, demo, lint, architectures, rules-audit, fidelity, kernel-facts, accuracy,
-# search-simulation, gate-planted, gate-repeat, gate-speed, bench, clean.
+# search-simulation, gate-planted, gate-repeat, gate-speed, mutants, bench, clean.
 #
 # Another torch:       make test TORCH=2.15.0 TRITON=3.9.0 VENV=.venv-2.15
 # Another Python:      make setup PYTHON=python3.12
@@ -25,7 +25,7 @@ STAMP := $(VENV)/.setup-torch-$(TORCH)-triton-$(TRITON)
 EXPORT_BIN := export PATH="$(abspath $(BIN)):$$PATH";
 
 .PHONY: setup test lint demo architectures rules-audit fidelity kernel-facts accuracy \
-  search-simulation gate-planted gate-repeat gate-speed bench clean
+  search-simulation gate-planted gate-repeat gate-speed mutants bench clean
 
 setup: $(STAMP)
 
@@ -108,6 +108,14 @@ gate-repeat: setup
 # A gate of three scenarios with a warm cache, on 2 cores; three minutes.
 gate-speed: setup
 	$(BIN)/python bench/gate_speed.py
+
+# Mutations planted in the code that decides verdicts, and how many of them the tests catch: a
+# sample (MUTANTS=400) in half an hour on 2 cores, MUTANTS=all in a day.
+MUTANTS ?= 400
+mutants: setup
+	@$(BIN)/python -c 'import cosmic_ray' 2> /dev/null || \
+	  $(PIP) install --quiet -c constraints.txt 'cosmic-ray==8.7.0'
+	$(BIN)/python bench/mutants.py --sample $(MUTANTS) --jobs $(JOBS)
 
 bench: setup
 	$(BIN)/python bench/startup.py
