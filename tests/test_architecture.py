@@ -86,9 +86,7 @@ def plant(file: str, text: str) -> Imports:
     return {**read_imports(), module: tuple(_imports(module, path, text, names))}
 
 
-def _imports(
-    module: str, path: Path, text: str, names: Mapping[str, Path]
-) -> Iterator[Import]:
+def _imports(module: str, path: Path, text: str, names: Mapping[str, Path]) -> Iterator[Import]:
     def walk(node: ast.AST, in_function: bool) -> Iterator[Import]:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.Import):
