@@ -51,6 +51,13 @@ TryFixes: TypeAlias = Annotated[
         "--try-fixes", help="Compile what the findings propose and show whether it helps."
     ),
 ]
+TrustRun: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--trust-run",
+        help="With --try-fixes: start the Python and use the variables that a stored run names.",
+    ),
+]
 Options: TypeAlias = Annotated[
     list[str] | None,
     typer.Option("-o", "--option", metavar="OPT=VAL", help="Set an Inductor option or a variable."),

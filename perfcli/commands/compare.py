@@ -69,6 +69,7 @@ def compare(
         typer.Option("--with-kernel", help="Compare Inductor's kernels with hand-written ones."),
     ] = False,
     try_fixes: args.TryFixes = False,
+    trust_run: args.TrustRun = False,
     jobs: args.Jobs = None,
     timeout: args.Timeout = None,
     fresh: args.Fresh = False,
@@ -105,7 +106,7 @@ def compare(
     wanted = documents.Wanted(markdown, html, junit, sarif, github, json)
     documents.check(wanted, [base, head or ""])
     notes = Notes(quiet)
-    how = obtain.How(fresh, timeout, fake, tuple(toggle or ()))
+    how = obtain.How(fresh, timeout, fake, tuple(toggle or ()), trust_run)
     names = tuple(allow_env or ())
     asked = MeasuringOptions(
         budget, threads, seed, a_device, b_device, cuda_graph, flush_l2, names, no_time
@@ -144,8 +145,8 @@ def compare(
         documents.show(view, wanted)
     if not quiet and not try_fixes:
         references = [reference for reference, _ in places]
-        findings = comparison.findings
-        fixes.show_hint(["compare", *references], findings, wanted.stdout, fixes.came_with_head)
+        command, findings = ["compare", *references], comparison.findings
+        fixes.show_hint(command, pair.head, findings, wanted.stdout, fixes.came_with_head)
     if broken:
         raise broken
     if broken_off(comparison.timing):

@@ -15,6 +15,7 @@ def explain(
         str, typer.Argument(metavar="SCENARIO|RUN", help="What to compile, or a stored run.")
     ],
     try_fixes: args.TryFixes = False,
+    trust_run: args.TrustRun = False,
     option: args.Options = None,
     python: args.Python = None,
     param: args.Params = None,
@@ -45,7 +46,7 @@ def explain(
     output.check_writable(json)
     question = Question(run, tuple(param or ()), preset, target, device, dynamic, jobs)
     notes = Notes(quiet)
-    how = obtain.How(fresh, timeout, fake)
+    how = obtain.How(fresh, timeout, fake, trust=trust_run)
     found = obtain.stored_or_compiled(question, Side(tuple(option or ()), python), how, notes)
     findings = diagnosis.explain(found.run)
     if try_fixes:
@@ -57,7 +58,7 @@ def explain(
         view = output.screen().explanation(found.run, findings, found.reference, quiet, try_fixes)
         output.show(view, json)
     if not quiet and not try_fixes:
-        fixes.show_hint(["explain", found.reference], findings, json)
+        fixes.show_hint(["explain", found.reference], found, findings, json)
     if not found.run.kernels:
         raise PerfcliError("nothing to explain")  # the report's first line has said why
     return 0

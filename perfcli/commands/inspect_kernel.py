@@ -38,6 +38,7 @@ def inspect_kernel(
         ),
     ] = None,
     try_fixes: args.TryFixes = False,
+    trust_run: args.TrustRun = False,
     option: args.Options = None,
     python: args.Python = None,
     param: args.Params = None,
@@ -74,7 +75,7 @@ def inspect_kernel(
     output.check_writable(json)
     question = Question(run, tuple(param or ()), preset, target, device, dynamic, jobs)
     side = Side(tuple(option or ()), python)
-    how = obtain.How(fresh, timeout, fake)
+    how = obtain.How(fresh, timeout, fake, trust=trust_run)
     notes = Notes(quiet)
     found = obtain.stored_or_compiled(question, side, how, notes)
     if kernel is None:
@@ -109,7 +110,7 @@ def inspect_kernel(
             output.show(output.screen().kernel_findings(found.run, findings, try_fixes), json)
     if not quiet and not try_fixes:
         command = ["inspect-kernel", found.reference, str(number)]
-        fixes.show_hint(command, findings, json)
+        fixes.show_hint(command, found, findings, json)
     return 0
 
 

@@ -34,6 +34,7 @@ from perfcli.workflow import obtain as _obtain
 from perfcli.workflow.fingerprint import fingerprint, list_edited
 from perfcli.workflow.obtain import How, Obtained
 from perfcli.workflow.request import Job, describe, recompile
+from perfcli.workflow.trust import FLAG, _check_trusted, _needs_trust
 
 # A cure that leaves more than this of a finding's amount is none.
 MOST_LEFT = 0.5
@@ -205,12 +206,14 @@ def came_with_head(finding: Finding) -> bool:
 
 def show_hint(
     arguments: Sequence[str],
+    head: Obtained,
     findings: Sequence[Finding],
     json_file: Path | None,
     wanted: Wanted = _everything,
 ) -> None:
     """The command that tries what is proposed, in one line to be pasted; nothing where there is
-    nothing to try, or a run in ``arguments`` is not stored."""
+    nothing to try, or a run in ``arguments`` is not stored. What was asked for just now is trusted;
+    what somebody else's file names is for its reader to judge."""
     number = _proposals(findings, wanted)
     if not number or not all(arguments):
         return
@@ -218,7 +221,8 @@ def show_hint(
     from rich.text import Text
 
     does = f"compiles {units.plural(number, 'proposed change')}"
-    command = f"perfcli {shlex.join(arguments)} --try-fixes  # {does}"
+    trust = f" {FLAG}" if head.asked and _needs_trust(head.run) else ""
+    command = f"perfcli {shlex.join(arguments)} --try-fixes{trust}  # {does}"
     line = Text(units.printable(command), no_wrap=True, overflow="ignore")
     output.show(Group(line), json_file)
 
@@ -232,6 +236,8 @@ def try_fixes(
     if not _proposals(findings, wanted):
         return findings
     try:
+        if not how.trust:
+            _check_trusted(patient.head.run, patient.head.asked)
         compiler = _Compiler(patient, replace(how, fresh=False), jobs, notes)
         compiler.check()
     except PerfcliError as error:

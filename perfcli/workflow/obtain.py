@@ -16,7 +16,7 @@ from perfcli.loading import registry
 from perfcli.loading.userfile import FORWARD_ONLY
 from perfcli.machine import environment
 from perfcli.machine.environment import Interpreter
-from perfcli.model import BlobId, Bundle, Run
+from perfcli.model import BlobId, Bundle, Run, Variant
 from perfcli.names import public, suggestion
 from perfcli.storing import store
 from perfcli.worker.roles import Executor
@@ -34,6 +34,8 @@ class Obtained:
     path: Path | None
     bundle: Bundle | None = field(default=None, repr=False)
     """Only where there is no file."""
+    asked: Variant | None = None
+    """What the command line asked for; None for a run that it names by its file or id."""
 
     @property
     def reference(self) -> str:
@@ -64,6 +66,8 @@ class How:
     timeout: float | None = None
     fake: bool = False
     toggles: tuple[str, ...] = ()
+    trust: bool = False
+    """Whether a stored run may start the programs that its file names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +213,8 @@ def obtain(
             notes.warn(warning)
     keep = kept if keeps else _passing
     _compile(jobs, missing, found, executor, notes, keep)
-    return [known for known in found if known is not None]
+    made = zip(jobs, found, strict=True)
+    return [replace(run, asked=job.request.variant) for job, run in made if run is not None]
 
 
 def _compile(

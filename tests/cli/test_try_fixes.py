@@ -223,9 +223,80 @@ def test_an_interpreter_that_is_gone(perfcli: Any, monkeypatch: pytest.MonkeyPat
     perfcli("run", *EXPLAIN[1:])
     id = edit(variant={"python": "/no/such/python"})
     monkeypatch.setattr(executor, "fake_interpreter", environment.probe)
-    result = perfcli("explain", id, "--try-fixes")
+    result = perfcli("explain", id, "--try-fixes", "--trust-run")
     assert result.code == 0
     assert "fixes are not tried: no Python interpreter at '/no/such/python'" in result.err
+
+
+# --- programs and variables that only a run's file names -------------------------------------
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Path:
+    """A program that leaves a mark; its mark has the program's name and ``.log``."""
+    program = tmp_path / "evil.sh"
+    program.write_text(f"#!/bin/sh\necho started > {program}.log\n")
+    program.chmod(0o755)
+    return program
+
+
+def test_a_program_that_a_run_names_is_not_started(
+    perfcli: Any, monkeypatch: pytest.MonkeyPatch, started: Path
+) -> None:
+    from perfcli.fake import executor
+    from perfcli.machine import environment
+
+    perfcli("run", *EXPLAIN[1:])
+    id = edit(variant={"python": str(started)})
+    monkeypatch.setattr(executor, "fake_interpreter", environment.probe)
+    for command in (["explain", id], ["inspect-kernel", id, "3"], ["compare", id, id]):
+        result = perfcli(*command, "--try-fixes")
+        assert not Path(f"{started}.log").exists()
+        if command[0] != "compare":  # a run beside itself has no findings to cure
+            assert f"fixes are not tried: compiling the run again would use the program {started}, "
+            assert "--trust-run" in result.err
+    perfcli("explain", id, "--try-fixes", "--trust-run")
+    assert Path(f"{started}.log").exists()
+
+
+@pytest.mark.parametrize(
+    ("variant", "what"),
+    [
+        ({"env": {"LD_PRELOAD": "./evil.so"}}, "the variable LD_PRELOAD"),
+        ({"options": {"cpp.cxx": "./evil.sh"}}, "the text cpp.cxx=./evil.sh"),
+        ({"options": {"cpp.cxx": ["./evil.sh"]}}, "the text cpp.cxx=['./evil.sh']"),
+    ],
+)
+def test_what_a_worker_would_read_is_refused(perfcli: Any, variant: Any, what: str) -> None:
+    perfcli("run", *EXPLAIN[1:])
+    result = perfcli("explain", edit(variant=variant), "--try-fixes")
+    (warning,) = result.err.splitlines()
+    assert warning == (
+        f"warning: fixes are not tried: compiling the run again would use {what}, which only its "
+        "file names: give --trust-run if you trust that file"
+    )
+    assert len(stored_ids()) == 1
+
+
+def test_a_file_outside_this_folder_is_refused(perfcli: Any, started: Path) -> None:
+    perfcli("run", *EXPLAIN[1:])
+    inside, outside = Path("model.py"), Path("sub/../../model.py")
+    Path("sub").mkdir()
+    for path in (inside, outside):
+        result = perfcli("explain", edit(scenario=f"{path}:block"), "--try-fixes")
+        assert ("outside this folder" in result.err) == (path == outside)
+
+
+def test_what_the_command_line_names_is_trusted(perfcli: Any) -> None:
+    variable = ("-o", "TORCHINDUCTOR_UNIQUE_KERNEL_NAMES=1")
+    result = perfcli(*EXPLAIN, *variable, "--try-fixes")
+    assert f"tried {MAX_READS}=10: helps" in result.out
+    hinted = perfcli(*EXPLAIN, *variable)
+    (id,) = [s.header.id for s in store.runs() if s.header.variant.endswith("NAMES=1")][:1]
+    assert f"perfcli explain {id} --try-fixes --trust-run  # compiles" in hinted.out
+    again = perfcli("explain", id, "--try-fixes")
+    assert "would use the variable TORCHINDUCTOR_UNIQUE_KERNEL_NAMES" in again.err
+    assert "tried" not in again.out
 
 
 @pytest.mark.parametrize("more", [(), ("3", "--sass")])
