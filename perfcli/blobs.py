@@ -6,6 +6,9 @@ import base64
 import hashlib
 import zlib
 
+MOST_BYTES = 32 << 20
+"""Of one text, unpacked."""
+
 
 def blob_id(text: str) -> str:
     """SHA-256 (hex) of the text."""
@@ -18,8 +21,15 @@ def pack(text: str) -> str:
 
 
 def unpack(packed: str) -> str:
-    """The text again. Raises ``ValueError`` for what ``pack`` did not make."""
+    """The text again. Raises ``ValueError`` for what ``pack`` did not make, and for a text of more
+    than ``MOST_BYTES``: a file of a few megabytes can hold one of gigabytes."""
     try:
-        return zlib.decompress(base64.b64decode(packed, validate=True)).decode()
+        unpacker = zlib.decompressobj()
+        text = unpacker.decompress(base64.b64decode(packed, validate=True), MOST_BYTES)
+        if unpacker.unconsumed_tail:
+            raise ValueError(f"larger than {MOST_BYTES >> 20} MiB")
+        if not unpacker.eof:
+            raise ValueError("truncated")
+        return text.decode()
     except (ValueError, zlib.error) as error:
         raise ValueError(f"not a packed text: {error}") from error

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from perfcli.facts.occupancy import occupancy
 from perfcli.model import (
+    Bundle,
     Candidate,
     Environment,
     GraphFacts,
@@ -20,6 +24,7 @@ from perfcli.model import (
     Target,
     Variant,
 )
+from perfcli.storing import runfile
 
 H100 = Target(
     name="h100",
@@ -45,6 +50,12 @@ H100 = Target(
 ENVIRONMENT = Environment(
     torch="2.13.0", triton="3.7.1", python="3.11.9", ptxas="12.8", platform="linux", perfcli="0.1.0"
 )
+
+
+def rewrite(path: Path, document: Mapping[str, Any]) -> None:
+    """Store an edited run as perfcli would have written it, with its checksum."""
+    made = msgspec.json.decode(msgspec.json.encode(document["run"]), type=Run)
+    runfile.write(Bundle(made, document["blobs"]), path)
 
 
 def digest(text: str) -> str:

@@ -7,11 +7,17 @@ where the stages went. The buffers between them do.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+import heapq
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from perfcli.diff.work import Kernels, Pieces
 from perfcli.model import KernelFacts, Match, Relation
+
+_Place: TypeAlias = tuple[str, str]
+"""A graph, and the name of a buffer there."""
 
 _RELATIONS: dict[tuple[bool, bool], Relation] = {
     (False, False): "changed",
@@ -32,17 +38,36 @@ def absorbed(
     """The matches, with each lonely kernel of ``base`` (in no match) put to the group that reads
     what it writes, if the group's other side does all of its work."""
     matches = list(found)
-    lonely = sorted(set(range(len(base))) - {n for match in found for n in match.base})
-    while lonely:
-        for index in lonely:
-            place = _taker(index, matches, base, ours, theirs)
-            if place is not None:
-                matches[place] = _with(matches[place], index)
-                lonely.remove(index)
-                break
-        else:
-            break
+    place_of = {n: place for place, match in enumerate(found) for n in match.base}
+    lonely = sorted(set(range(len(base))) - place_of.keys())
+    readers = _owners_of(_read, range(len(base)), base)
+    writers = _owners_of(_written, lonely, base)
+    waiting = list(lonely)  # sorted, so it is a heap
+    while waiting:
+        index = heapq.heappop(waiting)
+        if index in place_of:
+            continue
+        near = {n for buffer in _written(base[index]) for n in readers.get(buffer, ())}
+        places = sorted({place_of[n] for n in near if n in place_of})
+        place = next((p for p in places if _takes(matches[p], ours[index], theirs)), None)
+        if place is not None:
+            matches[place] = _with(matches[place], index)
+            place_of[index] = place
+            # Now that this one is in a group, those that write what it reads may follow it.
+            for buffer in _read(base[index]):
+                for other in writers.get(buffer, ()):
+                    heapq.heappush(waiting, other)
     return matches
+
+
+def _owners_of(
+    buffers: Callable[[KernelFacts], set[_Place]], indices: Iterable[int], kernels: Kernels
+) -> dict[_Place, list[int]]:
+    found: dict[_Place, list[int]] = defaultdict(list)
+    for index in indices:
+        for buffer in buffers(kernels[index]):
+            found[buffer].append(index)
+    return found
 
 
 def swapped(matches: Sequence[Match]) -> list[Match]:
@@ -50,27 +75,20 @@ def swapped(matches: Sequence[Match]) -> list[Match]:
     return [replace(match, base=match.head, head=match.base) for match in matches]
 
 
-def _taker(
-    index: int, matches: Sequence[Match], base: Kernels, ours: Pieces, theirs: Pieces
-) -> int | None:
-    work, written = ours[index], _written(base[index])
-    for place, match in enumerate(matches):
-        if match.relation == "same" or not work or not match.base or not match.head:
-            continue
-        done: set[Hashable] = set().union(*(theirs[n] for n in match.head))
-        reads = any(not written.isdisjoint(_read(base[n])) for n in match.base)
-        if reads and work <= done:
-            return place
-    return None
+def _takes(match: Match, work: frozenset[Hashable], theirs: Pieces) -> bool:
+    """Whether the other side of a group does all of this work."""
+    if match.relation == "same" or not work or not match.base or not match.head:
+        return False
+    return work <= set().union(*(theirs[n] for n in match.head))
 
 
 def _with(match: Match, index: int) -> Match:
     return replace(match, base=tuple(sorted((*match.base, index))))
 
 
-def _written(kernel: KernelFacts) -> set[tuple[str, str]]:
+def _written(kernel: KernelFacts) -> set[_Place]:
     return {(kernel.graph, b.name) for b in kernel.buffers if b.is_written}
 
 
-def _read(kernel: KernelFacts) -> set[tuple[str, str]]:
+def _read(kernel: KernelFacts) -> set[_Place]:
     return {(kernel.graph, b.name) for b in kernel.buffers if b.is_read}

@@ -9,7 +9,7 @@ exactly one match.
 from __future__ import annotations
 
 import functools
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Hashable, Sequence, Set
 from dataclasses import dataclass, field, replace
 
@@ -152,11 +152,13 @@ class _Matching:
         share anything: an operator that is decomposed in another way has few nodes in common with
         what it was."""
         ours, theirs = pieces
+        alone = {self.head[h].graph: h for h in self.right}  # of several one, which is not alone
+        pairs = ((b, alone.get(self.base[b].graph)) for b in self.left)
         self.take(
             [
                 Match((b,), (h,), "changed", method, _ALONE)
-                for b in self.left
-                for h in self.right
+                for b, h in pairs
+                if h is not None
                 if self._only(b, h) and ours[b] & theirs[h] and self._same_points(b, h)
             ]
         )
@@ -199,15 +201,16 @@ def _work(kernel: KernelFacts, pieces: frozenset[Hashable]) -> Work:
 
 def _same_names(base: Kernels, head: Kernels, left: list[int], right: list[int]) -> list[Match]:
     """For kernels without provenance: equal names up to their number, in order."""
-    waiting: dict[Hashable, list[int]] = defaultdict(list)
+    waiting: dict[Hashable, tuple[deque[int], deque[int]]]
+    waiting = defaultdict(lambda: (deque(), deque()))
     for index in right:
-        waiting[_stem(head[index])].append(index)
+        waiting[_stem(head[index])][bool(head[index].origins)].append(index)
     found = []
     for index in left:
-        partners = waiting[_stem(base[index])]
-        partner = next((p for p in partners if not (base[index].origins and head[p].origins)), None)
-        if partner is not None:
-            partners.remove(partner)
+        unknown, known = waiting[_stem(base[index])]
+        queues = [queue for queue in (unknown, () if base[index].origins else known) if queue]
+        if queues:
+            partner = min(queues, key=lambda queue: queue[0]).popleft()
             found.append(Match((index,), (partner,), "changed", "name", 0.3))
     return found
 

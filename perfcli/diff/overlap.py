@@ -32,6 +32,8 @@ Groups: TypeAlias = Mapping[int, Work]
 # of one that is gone. A kernel dealt evenly into three or more is found by most of its pieces.
 LEAST_SHARE = 0.34
 MOST = 0.5
+MOST_PAIRS = 2_000_000
+"""Of members of both sides that are weighed against each other: a few seconds and 400 MB."""
 
 
 def connect(
@@ -66,6 +68,21 @@ def owners(members: Mapping[int, frozenset[Hashable]]) -> dict[Hashable, list[in
         for piece in pieces:
             found[piece].append(member)
     return found
+
+
+def few(ours: Mapping[Hashable, list[int]], theirs: Mapping[Hashable, list[int]]) -> Set[Hashable]:
+    """Pieces of both sides that tell who goes with whom: all of them, but for those that so many
+    members have that there would be more than ``MOST_PAIRS`` pairs to weigh."""
+    pairs = {piece: len(ours[piece]) * len(theirs[piece]) for piece in ours if piece in theirs}
+    if sum(pairs.values()) <= MOST_PAIRS:
+        return pairs.keys()
+    so_many, together = 0, 0
+    for number, pieces in sorted(Counter(pairs.values()).items()):
+        together += number * pieces
+        if together > MOST_PAIRS:
+            break
+        so_many = number
+    return {piece for piece, number in pairs.items() if number <= so_many}
 
 
 def _swap(edges: set[Edge]) -> set[Edge]:
@@ -124,15 +141,16 @@ def _explained(edges: set[Edge], others: Groups) -> Mapping[int, Set[Hashable]]:
 def _joining(
     lonely: Groups,
     others: Groups,
-    owners: Mapping[Hashable, list[int]],
+    holders: Mapping[Hashable, list[int]],
     explained: Mapping[int, Set[Hashable]],
     settled: Set[Hashable],
 ) -> set[Edge]:
     """Whom members without a witness join: who does all of their work, or took over enough of it.
     What another's partners did all along it has not taken over."""
     edges = set()
+    telling = few(owners({n: work.pieces for n, work in lonely.items()}), holders)
     for member, work in lonely.items():
-        shared = Counter(owner for piece in work.pieces for owner in owners.get(piece, ()))
+        shared = Counter(o for piece in work.pieces if piece in telling for o in holders[piece])
         new = work.pieces - settled
         fresh = {o: len(new & others[o].pieces - explained.get(o, set())) for o in shared}
         # The closest in size wins a tie: the kernel itself rather than one that swallowed it.

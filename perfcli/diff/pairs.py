@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence, Set
 from typing import TypeAlias
 
-from perfcli.diff.overlap import Edge, components, owners
+from perfcli.diff.overlap import Edge, components, few, owners
 from perfcli.diff.work import Both, Kernels, direction, kinds, kinds_per_launch
 from perfcli.model import KernelFacts
 
@@ -100,8 +100,11 @@ def _buckets(
 def _by_work(ours: list[int], theirs: list[int], pieces: Both) -> list[Edge]:
     """Take pairs out of both lists, the most work in common first, for whom there is any."""
     holders = owners({n: pieces[1][n] for n in theirs})
+    telling = few(owners({n: pieces[0][n] for n in ours}), holders)
     taken: set[int] = set()
-    shared = Counter((b, h) for b in ours for piece in pieces[0][b] for h in holders.get(piece, ()))
+    shared = Counter(
+        (b, h) for b in ours for piece in pieces[0][b] if piece in telling for h in holders[piece]
+    )
 
     def closeness(edge: Edge) -> tuple[float, int, int]:
         b, h = edge

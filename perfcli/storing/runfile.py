@@ -7,6 +7,7 @@ never reads the rest. Texts (sources, intermediate forms) are kept by their SHA-
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import tempfile
 from collections.abc import Mapping
@@ -19,10 +20,14 @@ import msgspec
 from perfcli.blobs import blob_id, unpack
 from perfcli.errors import PerfcliError
 from perfcli.model import BlobId, Bundle, Device, Mode, Run, Scalar
+from perfcli.storing.numbers import _impossible
 
 # History of the file format; readers take every version up to FORMAT.
-# 1  first version: header, run, blobs (SHA-256 -> base64 of zlib of UTF-8)
+# 1  first version: header, run, blobs (SHA-256 -> base64 of zlib of UTF-8); files since
+#    2026-11-22 have a checksum too, which earlier readers skip
 FORMAT = 1
+MOST_BYTES = 256 << 20
+"""Of a file that is read: about 100,000 kernels."""
 KIND = "run"
 
 _HEADER_LIMIT = 64 * 1024
@@ -52,6 +57,7 @@ class _Opening(msgspec.Struct):
     perfcli: str = ""
     format: int = 0
     header: msgspec.Raw = msgspec.Raw(b"")
+    checksum: str = ""
 
 
 class _File(_Opening):
@@ -83,9 +89,45 @@ def write(bundle: Bundle, path: Path) -> None:
         raise
 
 
-def read(path: Path) -> Run:
-    """The run in a file; its texts are skipped, not decoded."""
-    return _decode(_open(path).run, Run, path)
+def read(path: Path, *, sealed: bool = False) -> Run:
+    """The run in a file; its texts are skipped, not decoded. ``sealed``: only one with a checksum,
+    which files of earlier versions lack.
+
+    Raises PerfcliError for a file that is no run, that was changed since it was written, or that
+    has numbers which no run has.
+    """
+    file = _open(path)
+    if file.checksum:
+        _check_seal(file, path)
+    elif sealed:
+        raise PerfcliError(f"{path} has no checksum")
+    run = _decode(file.run, Run, path)
+    if wrong := _impossible(run, bytes(file.run)):
+        raise PerfcliError(f"{path} is a broken run: {wrong}; compile it again")
+    return run
+
+
+def _check_seal(file: _File, path: Path) -> None:
+    """The header and the facts as they were written, or as some JSON tool laid them out anew."""
+    parts = (file.header, file.run)
+    if file.checksum == _checksum(*parts):
+        return
+    plain = (_decode(part, object, path) for part in parts)
+    try:
+        anew = _checksum(*map(msgspec.json.encode, plain))
+    except (OverflowError, ValueError):  # a number that msgspec reads and does not write
+        anew = ""
+    if file.checksum != anew:
+        raise PerfcliError(
+            f"{path} was changed after it was written: its facts do not match their checksum; "
+            "compile it again"
+        )
+
+
+def _checksum(header: bytes | msgspec.Raw, run: bytes | msgspec.Raw) -> str:
+    """SHA-256 of both, each by itself."""
+    digests = (hashlib.sha256(memoryview(part)).digest() for part in (header, run))
+    return hashlib.sha256(b"".join(digests)).hexdigest()
 
 
 def read_blob(path: Path, blob: BlobId) -> str:
@@ -96,7 +138,9 @@ def read_blob(path: Path, blob: BlobId) -> str:
     try:
         text = unpack(_decode(blobs[blob], str, path))
     except ValueError as error:
-        raise PerfcliError(f"{path} is a broken run: text {blob[:12]}… is damaged") from error
+        raise PerfcliError(
+            f"{path} is a broken run: text {blob[:12]}… is damaged ({error})"
+        ) from error
     if blob_id(text) != blob:
         raise PerfcliError(f"{path} is a broken run: text {blob[:12]}… does not match its hash")
     return text
@@ -131,7 +175,7 @@ def read_header(path: Path) -> Header:
     with path.open("rb") as file:
         line = file.readline(_HEADER_LIMIT).rstrip(b",\n")
     opening = _Opening()
-    with suppress(msgspec.DecodeError):
+    with suppress(msgspec.DecodeError, RecursionError):
         opening = msgspec.json.decode(line + b"}", type=_Opening)
     if not opening.perfcli:  # laid out anew by some JSON tool
         opening = _open(path)
@@ -141,9 +185,11 @@ def read_header(path: Path) -> Header:
 
 def _write_lines(bundle: Bundle, file: BinaryIO) -> None:
     encode = msgspec.json.encode
-    opening = {"perfcli": KIND, "format": FORMAT, "header": _header_of(bundle.run)}
+    header, run = msgspec.Raw(encode(_header_of(bundle.run))), encode(bundle.run)
+    checksum = _checksum(header, run)
+    opening = {"perfcli": KIND, "format": FORMAT, "header": header, "checksum": checksum}
     file.write(encode(opening)[:-1] + b',\n"run":')
-    file.write(encode(bundle.run) + b',\n"blobs":{')
+    file.write(run + b',\n"blobs":{')
     for number, (name, packed) in enumerate(sorted(bundle.blobs.items())):
         file.write((b",\n" if number else b"\n") + encode(name) + b":" + encode(packed))
     file.write(b"}}\n")
@@ -151,7 +197,7 @@ def _write_lines(bundle: Bundle, file: BinaryIO) -> None:
 
 def _open(path: Path) -> _File:
     try:
-        text = path.read_bytes()
+        text = _read_bounded(path)
     except FileNotFoundError:
         raise PerfcliError(f"no such file: {path}") from None
     except OSError as error:
@@ -160,8 +206,21 @@ def _open(path: Path) -> _File:
         file = msgspec.json.decode(text, type=_File)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise PerfcliError(_not_a_run(path, text, error)) from error
+    except RecursionError:
+        raise PerfcliError(f"{path} is not a run of perfcli: it is nested too deeply") from None
     _check_format(file, path)
     return file
+
+
+def _read_bounded(path: Path) -> bytes:
+    """Raise PerfcliError for a file that is larger than any run."""
+    with path.open("rb") as file:
+        text = file.read(MOST_BYTES + 1)
+    if len(text) > MOST_BYTES:
+        raise PerfcliError(
+            f"{path} is larger than {MOST_BYTES >> 20} MiB, which no run of perfcli is"
+        )
+    return text
 
 
 def _check_format(opening: _Opening, path: Path) -> None:
@@ -177,7 +236,7 @@ def _check_format(opening: _Opening, path: Path) -> None:
 def _decode(raw: msgspec.Raw, kind: type[T], path: Path) -> T:
     try:
         return msgspec.json.decode(raw, type=kind)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise PerfcliError(f"{path} is a broken run: {error}; compile it again") from error
 
 

@@ -24,6 +24,8 @@ from perfcli.workflow.fingerprint import list_edited
 from perfcli.workflow.request import Job, Question, Side, already_default, make_jobs, toggle_sides
 
 FAKE = "PERFCLI_FAKE"
+MOST_TEXT = 256 << 20
+"""Characters of all texts that one report unpacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +283,7 @@ def _reuse(job: Job, notes: Notes, again: str) -> Obtained | None:
     if known is None:
         return None
     try:
-        run = store.read(known.path)
+        run = store.read(known.path, sealed=True)
     except PerfcliError as error:
         notes.warn(f"{error}; compiling again")
         return None
@@ -300,12 +302,23 @@ class StoredTexts(Mapping[BlobId, str]):
 
     def __init__(self, *runs: Obtained) -> None:
         self._runs = runs
+        self._seen: set[BlobId] = set()
+        self._unpacked = 0
 
     def __getitem__(self, blob: BlobId) -> str:
         try:
-            return unpack(self._packed[blob])
+            text = unpack(self._packed[blob])
         except ValueError as error:
             raise PerfcliError(f"the text {blob[:12]}… of a run is damaged: {error}") from error
+        if blob not in self._seen:
+            self._seen.add(blob)
+            self._unpacked += len(text)
+        if self._unpacked > MOST_TEXT:
+            raise PerfcliError(
+                f"the texts of these runs are longer than {MOST_TEXT >> 20} MiB together, which is "
+                "more than one report shows: leave out --html, or compile smaller runs"
+            )
+        return text
 
     def __iter__(self) -> Iterator[BlobId]:
         return iter(self._packed)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from handmade import rewrite
 
 from perfcli.loading.userfile import FORWARD_ONLY
 from perfcli.storing import store
@@ -174,7 +175,7 @@ def test_an_edited_import_is_compiled_again(perfcli: Any) -> None:
     document = json.loads(path.read_text())
     digest = "2b7a7d1d5b9fc3bd1d5b8a5b0c3a4c0f0000000000000000000000000000beef"
     document["run"]["sources"] = {str(imported.absolute()): digest}
-    path.write_text(json.dumps(document))
+    rewrite(path, document)
     perfcli("run", "rmsnorm")
     assert len(stored_ids()) == 2
 
@@ -323,12 +324,10 @@ def test_what_differs_and_how_to_compare_anyway(
 def test_a_run_of_another_mode_is_not_comparable(perfcli: Any) -> None:
     perfcli("run", "rmsnorm")
     (base,) = stored_ids()
-    text = Path(f".perfcli/runs/{base}.json").read_text()
-    assert '"mode":"training"' in text
-    Path("other.json").write_text(text.replace('"mode":"training"', '"mode":"forward"', 1))
-    document = json.loads(Path("other.json").read_text())
+    document = json.loads(Path(f".perfcli/runs/{base}.json").read_text())
+    assert document["run"]["mode"] == "training"
     document["run"]["mode"] = "forward"
-    Path("other.json").write_text(json.dumps(document))
+    rewrite(Path("other.json"), document)
     result = perfcli("compare", base, "other.json")
     assert result.code == 4
     assert "mode training → forward (compare anyway: --allow mode)" in result.complaint
@@ -348,7 +347,7 @@ def test_kernels_without_provenance_are_matched_by_name_and_said_so(perfcli: Any
                 kernel["source_hash"] += "other"
                 for candidate in kernel["candidates"]:
                     candidate["binary_hash"] += "other"
-        path.write_text(json.dumps(document))
+        rewrite(path, document)
     result = perfcli("compare", *map(str, paths))
     assert result.code == 1
     assert f"{number} kernels have no provenance: matched by name" in result.out
@@ -386,7 +385,7 @@ def test_hostile_names_do_not_reach_the_terminal(perfcli: Any) -> None:
     for number, identity in enumerate(stored_ids()):
         path = Path(f".perfcli/runs/{identity}.json")
         evil = "\\u001b[2J[red]triton\\r\\u202e_red_fused_" + "x" * number
-        path.write_text(path.read_text().replace("triton_red_fused_", evil))
+        rewrite(path, json.loads(path.read_text().replace("triton_red_fused_", evil)))
     result = perfcli("compare", *stored_ids())
     assert result.code == 1
     assert not set("\x1b\r\u202e") & set(result.out)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from handmade import rewrite
 from planted import MAX_READS, RULES
 
 from perfcli import diagnosis
@@ -102,7 +103,7 @@ def edit(**changes: Any) -> str:
     (path,) = [stored.path for stored in store.runs()]
     document = json.loads(path.read_text())
     document["run"].update(changes)
-    path.write_text(json.dumps(document))
+    rewrite(path, document)
     return path.stem
 
 

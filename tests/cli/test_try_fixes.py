@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from handmade import rewrite
 from planted import MAX_READS, MIX_ORDER, RULES, USELESS
 
 from perfcli import diagnosis
@@ -191,7 +192,7 @@ def edit(**changes: Any) -> str:
     document = json.loads(path.read_text())
     for name, value in changes.items():
         document["run"][name] = {**document["run"][name], **value} if name != "scenario" else value
-    path.write_text(json.dumps(document))
+    rewrite(path, document)
     return path.stem
 
 

@@ -10,6 +10,7 @@ import resource
 import subprocess
 import sys
 import textwrap
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +20,7 @@ from handmade import kernel, run
 
 from perfcli.blobs import blob_id, pack, unpack
 from perfcli.errors import PerfcliError
-from perfcli.model import Bundle, Run
+from perfcli.model import Bundle, Run, Variant
 from perfcli.storing import store
 
 
@@ -297,3 +298,97 @@ def test_a_listing_is_cheap_in_memory(tmp_path: Path) -> None:
     for _ in range(50):
         store.runs(folder)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000
+
+
+# --- files that were changed, and files that nobody can have written ------------------------
+
+
+def test_no_flipped_bit_is_read_as_another_run(tmp_path: Path) -> None:
+    """Every bit of every 29th byte of header and facts: an error, or the very same run."""
+    path = stored(tmp_path)
+    whole = path.read_bytes()
+    facts = whole.index(b',\n"blobs"')
+    read = []
+    for place in range(0, facts, 29):
+        for bit in range(8):
+            changed = bytearray(whole)
+            changed[place] ^= 1 << bit
+            path.write_bytes(changed)
+            with suppress(PerfcliError):
+                read.append(store.read(path, sealed=True))
+    assert all(made == bundle().run for made in read)
+
+
+def test_an_edited_fact_is_noticed_and_a_new_layout_is_none(tmp_path: Path) -> None:
+    path = stored(tmp_path)
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps(document, indent=1))
+    assert store.read(path, sealed=True) == bundle().run
+    document["run"]["kernels"][0]["bytes_read"] += 1
+    path.write_text(json.dumps(document))
+    assert "do not match their checksum" in complaint(path)
+
+
+def test_a_file_without_a_checksum_is_read_and_is_not_sealed(tmp_path: Path) -> None:
+    path = stored(tmp_path)
+    document = json.loads(path.read_text())
+    del document["checksum"]
+    path.write_text(json.dumps(document))
+    assert store.read(path) == bundle().run
+    with pytest.raises(PerfcliError, match="no checksum"):
+        store.read(path, sealed=True)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("bytes_read", -5, "kernels[1].bytes_read is -5"),
+        ("bytes_written", 10**30, "kernels[1].bytes_written is 1e+30"),
+        ("lower_bound_seconds", 1e300, "kernels[1].lower_bound_seconds is 1e+300"),
+        ("launches", -1, "kernels[1].launches is -1"),
+    ],
+)
+def test_a_number_that_no_compilation_gives(
+    tmp_path: Path, field: str, value: float, said: str
+) -> None:
+    path = stored(tmp_path)
+    document = json.loads(path.read_text())
+    del document["checksum"]
+    document["run"]["kernels"][1][field] = value
+    path.write_text(json.dumps(document))
+    assert said in complaint(path)
+
+
+def test_signs_that_are_meant(tmp_path: Path) -> None:
+    """A parameter and an option may be negative."""
+    given = bundle(params={"shift": -3}, variant=Variant("x", {"a.b": -1}))
+    path = tmp_path / "run.json"
+    store.write(given, path)
+    assert store.read(path) == given.run
+
+
+@pytest.mark.parametrize("part", ["run", "blobs", "other", "header"])
+def test_deep_nesting(tmp_path: Path, part: str) -> None:
+    path = tmp_path / "run.json"
+    nested = "[" * 200_000 + "]" * 200_000
+    path.write_text(f'{{"perfcli":"run","format":1,"{part}":{nested}}}')
+    complaint(path)
+    assert store.runs(tmp_path) == []
+
+
+def test_a_text_that_unpacks_to_gigabytes(tmp_path: Path) -> None:
+    """33 MB of one letter are 32 KB in the file; the text is refused before it is all unpacked."""
+    text = "a" * (33 << 20)
+    path = tmp_path / "run.json"
+    store.write(Bundle(bundle().run, {blob_id(text): pack(text)}), path)
+    with pytest.raises(PerfcliError, match="larger than 32 MiB"):
+        store.read_blob(path, blob_id(text))
+    with pytest.raises(ValueError, match="truncated"):
+        unpack(pack("cut off" * 90)[:20])
+
+
+def test_a_file_larger_than_any_run(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    with path.open("wb") as file:
+        file.truncate((256 << 20) + 1)  # takes no room on the disk
+    assert "larger than 256 MiB" in complaint(path)
