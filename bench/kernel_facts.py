@@ -42,7 +42,7 @@ def main() -> int:
 
 def compiled(name: str, chosen: Sequence[str], jobs: int) -> list[Planned]:
     family = registry.family(name)
-    devices = [targets.for_kernels(target) for target in chosen]
+    devices = [targets.get_for_kernels(target) for target in chosen]
     planned = plans(family, family.benchmarks, devices, [None])
     worker = KernelProcess()
     try:

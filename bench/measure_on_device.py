@@ -71,7 +71,7 @@ def show(name: str, device: Device, keep: Path | None) -> None:
     print(f"kernels' sum, ms: {[round(sum(t) * 1e3, 4) for t in times]}")
     medians = [statistics.median(values) for values in zip(*times, strict=True)]
     show_launches(profiler, medians)
-    use = timed("memory", lambda: memory.use_of(step))
+    use = timed("memory", lambda: memory.measure_memory(step))
     print(use.peak_allocated_bytes, use.peak_reserved_bytes, use.method, len(use.timeline))
     if use.timeline:
         print(f"timeline's peak {max(held for _, held in use.timeline)}, ends {use.timeline[-1]}")
@@ -92,7 +92,7 @@ def step_lines(request: MeasureRequest, step: steps.Step) -> str:
         for _ in range(2):
             for _ in range(2):
                 step.run()
-            turn = clocks.time_steps(step, 10)
+            turn = clocks.time_gpu_steps(step, 10)
         lines.append(f"{what:14} {spread(turn.seconds)} | wall {spread(turn.wall)}")
 
     line("step")

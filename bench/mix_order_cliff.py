@@ -28,7 +28,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--reads", default="3,5,7,9,11")
     given = parser.parse_args()
-    target = targets.for_kernels(given.target)
+    target = targets.get_for_kernels(given.target)
     reads = tuple(int(n) for n in given.reads.split(","))
     probe = import_module("perfcli.kernels.mix_order.probe")
     rows = compiled(probe, probe.settings(reads=reads), target, given.jobs)

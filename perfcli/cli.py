@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 
 from perfcli import __version__
 from perfcli.console.notes import remark
-from perfcli.errors import PerfcliError, show_traceback, unexpected
+from perfcli.errors import PerfcliError, describe_unexpected, show_traceback
 
 Command = Callable[..., int]
 
@@ -180,7 +180,7 @@ def _guarded(command: Command) -> Callable[..., None]:
             code = error.exit_code
         except Exception as error:
             show_traceback()
-            _complain(unexpected(error))
+            _complain(describe_unexpected(error))
             code = PerfcliError.exit_code
         raise typer.Exit(code)
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from perfcli.compile.gradients import forward_only, modules_of
+from perfcli.compile.gradients import forward_only_notes, modules_of
 from perfcli.errors import UserCodeFailed
 from perfcli.loading import registry
 from perfcli.model import CompileRequest, Device, Scenario, Workload
@@ -39,23 +39,23 @@ def build(request: CompileRequest, mode: Any) -> Built:
 
     device = torch.device(request.device)
     try:
-        with mode, device, _skipped_initialisers():
-            built = users_workload(request)
+        with mode, device, _skip_initialisers():
+            built = build_users_workload(request)
         workload = to_device(built.workload, mode, device)
-        return replace(built, workload=workload, notes=forward_only(workload))
+        return replace(built, workload=workload, notes=forward_only_notes(workload))
     except UserCodeFailed as fake_failure:
         try:
-            with _on_cpu(request.device), _skipped_initialisers():
-                built = users_workload(request)
+            with _build_on_cpu(request.device), _skip_initialisers():
+                built = build_users_workload(request)
         except UserCodeFailed as failure:
             # The failure with real tensors is the one the user can act on.
             raise failure from fake_failure
         note = "the model's code reads values while it is built: built on the CPU, then moved"
         workload = to_device(built.workload, mode, device)
-        return replace(built, workload=workload, notes=(note, *forward_only(workload)))
+        return replace(built, workload=workload, notes=(note, *forward_only_notes(workload)))
 
 
-def users_workload(request: CompileRequest) -> Built:
+def build_users_workload(request: CompileRequest) -> Built:
     """What the user's code makes of the request, on whichever device is the default."""
     scenario = registry.scenario(request.scenario)
     params = registry.resolve_params(scenario, request.preset, request.params)
@@ -120,7 +120,7 @@ def _convert_attributes(part: Any, convert: Any) -> None:
 
 
 @contextlib.contextmanager
-def _skipped_initialisers() -> Iterator[None]:
+def _skip_initialisers() -> Iterator[None]:
     """``torch.nn.init`` functions do nothing: their values never matter, their time does."""
     from torch.nn import init
 
@@ -140,7 +140,7 @@ def _skipped_initialisers() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _on_cpu(device: Device) -> Iterator[None]:
+def _build_on_cpu(device: Device) -> Iterator[None]:
     """Everything lands on the CPU, whatever device the code names; big random tensors stay
     uninitialised."""
     import torch

@@ -41,7 +41,7 @@ def generate(
     sources = _Sources()
     try:
         # The engine's threads would not survive a fork.
-        with reads.watched(branches.before) as watched:
+        with reads.watch_reads(branches.before) as watched:
             with session.phase("trace"), torch.autograd.set_multithreading_enabled(False):
                 capture, built, traced = trace(session, sources)
             # A run notes the values of some options: that is no use of them.

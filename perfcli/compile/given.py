@@ -38,7 +38,7 @@ def compile_given(given: GivenRequest, keep: tuple[Any, ...], report: Report) ->
     sys.path[:] = given.path
     from perfcli.compile.binaries.pool import KernelPool
 
-    session = Session(request, report, keep=keep, build=lambda mode: _built(given, mode))
+    session = Session(request, report, keep=keep, build=lambda mode: _build(given, mode))
     pool = KernelPool(max(request.jobs, 1), request.target, Path(request.cache_dir))
     try:
         with session.phase("trace"):
@@ -48,25 +48,25 @@ def compile_given(given: GivenRequest, keep: tuple[Any, ...], report: Report) ->
         pool.close(wait=True)  # this process ends next, and its pool must not outlive it
 
 
-def _built(given: GivenRequest, mode: Any) -> Built:
+def _build(given: GivenRequest, mode: Any) -> Built:
     import torch
 
     from perfcli.compile.building import to_device
 
-    call, args, kwargs = _unpacked(given, mode)
+    call, args, kwargs = _unpack(given, mode)
     workload = Workload(call, tuple(args), dict(kwargs), given.mode, given.autocast)
     if not given.keeps_cpu:
         # What unpickling itself makes (a module's own __setstate__) may be anywhere.
         workload = to_device(workload, mode, torch.device(given.compile.device))
-    scenario = Scenario(given.compile.scenario, "", {}, {}, _not_built)
+    scenario = Scenario(given.compile.scenario, "", {}, {}, _refuse_to_build)
     return Built(scenario, dict(given.compile.params), workload)
 
 
-def _not_built(_params: Any) -> Workload:
+def _refuse_to_build(_params: Any) -> Workload:
     raise AssertionError("what was given is not built")
 
 
-def _unpacked(given: GivenRequest, mode: Any) -> tuple[Any, Any, Any]:
+def _unpack(given: GivenRequest, mode: Any) -> tuple[Any, Any, Any]:
     name = given.compile.scenario
     token = _GIVEN.set(given)
     try:

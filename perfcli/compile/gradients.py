@@ -20,7 +20,7 @@ def modules_of(call: Any) -> list[Any]:
     return [item for item in found if isinstance(item, torch.nn.Module)]
 
 
-def forward_only(workload: Workload) -> tuple[str, ...]:
+def forward_only_notes(workload: Workload) -> tuple[str, ...]:
     """A note where nobody chose the mode, and parameters of a module in training mode, or inputs,
     require gradients. ``eval()`` says that none are wanted."""
     if not workload.mode_is_default or workload.mode != "forward":
@@ -31,10 +31,10 @@ def forward_only(workload: Workload) -> tuple[str, ...]:
         return ()
     if any(p.requires_grad for module in trained for p in module.parameters()):
         return (f"parameters {FORWARD_ONLY}",)
-    return (f"inputs {FORWARD_ONLY}",) if _inputs_do(workload) else ()
+    return (f"inputs {FORWARD_ONLY}",) if _inputs_require_gradients(workload) else ()
 
 
-def _inputs_do(workload: Workload) -> bool:
+def _inputs_require_gradients(workload: Workload) -> bool:
     import torch
     from torch.utils import _pytree
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from perfcli.compile import tracing
 from perfcli.compile.binaries.cache import Compiled
-from perfcli.compile.building import Built, users_workload
-from perfcli.compile.capture.capture import capturing
+from perfcli.compile.building import Built, build_users_workload
+from perfcli.compile.capture.capture import hook_inductor
 from perfcli.compile.capture.captured import Capture
 from perfcli.compile.capture.definition import Definition
 from perfcli.errors import PerfcliError
@@ -24,9 +24,9 @@ def trace(request: CompileRequest) -> tuple[Capture, Built, tracing.Traced]:
     if not torch.cuda.is_available():
         raise PerfcliError("no GPU here: torch.cuda.is_available() is False")
     with torch.device("cuda"):
-        built = users_workload(request)
+        built = build_users_workload(request)
     capture = Capture()
-    with capturing(capture, finish=None):
+    with hook_inductor(capture, finish=None):
         traced = tracing.run(built.workload, capture, request.dynamic, tracing.backward)
         torch.cuda.synchronize()
     return capture, built, traced

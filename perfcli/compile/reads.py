@@ -83,7 +83,7 @@ def target(entry: Any) -> str:
 
 
 @contextmanager
-def watched(before: Before = lambda module, name: None) -> Iterator[_Reads]:
+def watch_reads(before: Before = lambda module, name: None) -> Iterator[_Reads]:
     """Notes what is read while the block runs."""
     from torch.utils._config_module import ConfigModule
 
@@ -108,7 +108,7 @@ def watched(before: Before = lambda module, name: None) -> Iterator[_Reads]:
     saved = [(name, vars(ConfigModule)[name]) for name in _BULK if name in vars(ConfigModule)]
     ConfigModule.__getattr__, ConfigModule.__setattr__ = getattr_noted, setattr_noted
     for name, method in saved:
-        setattr(ConfigModule, name, _noting(method, name, names, reads, before))
+        setattr(ConfigModule, name, _wrap_reader(method, name, names, reads, before))
     try:
         yield reads
     finally:
@@ -117,7 +117,7 @@ def watched(before: Before = lambda module, name: None) -> Iterator[_Reads]:
             setattr(ConfigModule, name, method)
 
 
-def _noting(method: Any, name: str, names: set[str], reads: _Reads, before: Before) -> Any:
+def _wrap_reader(method: Any, name: str, names: set[str], reads: _Reads, before: Before) -> Any:
     @functools.wraps(method)
     def noted(self: Any, *args: Any, **kwargs: Any) -> Any:
         if self.__name__ not in names:

@@ -50,7 +50,7 @@ def _user_sources() -> dict[str, str]:
         if not file or not file.endswith(".py") or name.startswith("perfcli."):
             continue
         path = Path(file).resolve()
-        if any(path.is_relative_to(root) for root in roots) or _generated(path):
+        if any(path.is_relative_to(root) for root in roots) or _is_generated(path):
             continue
         try:
             found[str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -59,7 +59,7 @@ def _user_sources() -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def _generated(path: Path) -> bool:
+def _is_generated(path: Path) -> bool:
     import os
 
     cache = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
@@ -122,10 +122,10 @@ def compile_request(request: CompileRequest, report: Report) -> Bundle:
     Raises ``UserCodeFailed``, ``CompileFailed``, or another ``PerfcliError``.
     """
     session = Session(request, report)
-    return _on_device(session) if request.on_device else _offline(session)
+    return _compile_on_device(session) if request.on_device else _compile_offline(session)
 
 
-def _offline(session: Session) -> Bundle:
+def _compile_offline(session: Session) -> Bundle:
     request = session.request
     with session.phase("import"):
         session.keep = import_torch(request)
@@ -148,7 +148,7 @@ def set_options(request: CompileRequest) -> None:
     tracing.set_options(request.variant.options)
 
 
-def _on_device(session: Session) -> Bundle:
+def _compile_on_device(session: Session) -> Bundle:
     with session.phase("import"):
         _import_inductor()
     from perfcli.compile import on_device, tracing

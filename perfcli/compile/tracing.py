@@ -11,9 +11,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from perfcli.compile import backport
-from perfcli.compile.capture.capture import capturing
+from perfcli.compile.capture.capture import hook_inductor
 from perfcli.compile.capture.captured import Capture, CapturedGraph
-from perfcli.compile.capture.graph_breaks import HEADLINE, counted, watching
+from perfcli.compile.capture.graph_breaks import HEADLINE, count_breaks, watch_breaks
 from perfcli.compile.stand_in.decisions import Assumptions, wants_device
 from perfcli.compile.stand_in.outputs import fake_call
 from perfcli.errors import CompileFailed, UserCodeFailed
@@ -95,7 +95,7 @@ def trace_offline(
         call = fake_call(lowering, mode, on_call, assumptions)
         return SimpleNamespace(call=call, __file__="generated", __name__="generated", runner=None)
 
-    with capturing(capture, finish), mode:
+    with hook_inductor(capture, finish), mode:
         return run(workload, capture, dynamic, lambda out: backward(out))
 
 
@@ -111,7 +111,7 @@ def run(workload: Workload, capture: Capture, dynamic: bool, back: Callable[[Any
     training = workload.mode == "training"
     try:
         with (
-            watching() as places,
+            watch_breaks() as places,
             autocast(workload),
             torch.set_grad_enabled(training),
         ):
@@ -119,10 +119,10 @@ def run(workload: Workload, capture: Capture, dynamic: bool, back: Callable[[Any
             if training:
                 back(result)
     except Exception as error:
-        raise explained(error, capture) from error
+        raise attribute_failure(error, capture) from error
     notes = (*_skipped_frames(counters), *backport.notes())
     return Traced(
-        counted(counters), notes, {reason: tuple(where) for reason, where in places.items()}
+        count_breaks(counters), notes, {reason: tuple(where) for reason, where in places.items()}
     )
 
 
@@ -168,7 +168,7 @@ def backward(result: Any, gradient: Callable[[Any], Any] | None = None) -> None:
     torch.autograd.backward(outputs, [(gradient or torch.ones_like)(t) for t in outputs])
 
 
-def explained(error: Exception, capture: Capture) -> Exception:
+def attribute_failure(error: Exception, capture: Capture) -> Exception:
     """Whose fault: Inductor's (which graph, its message) or the model's (the user's frames)."""
     import torch._dynamo.exc as exc
     from torch._subclasses.fake_tensor import (

@@ -16,13 +16,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from perfcli.compile.capture.definition import without_its_name
+from perfcli.compile.capture.definition import strip_name
 
 _TUNED = "perfcli-tuned"
 
 
 @contextmanager
-def shared(folder: Path) -> Iterator[None]:
+def share_choices(folder: Path) -> Iterator[None]:
     """While the block runs, a kernel that has its choice takes what one of the same text took
     before, in this process or another that shares ``folder``."""
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner
@@ -39,7 +39,7 @@ def shared(folder: Path) -> Iterator[None]:
         CachingAutotuner.benchmark_all_configs = original
 
 
-def in_caches() -> Path:
+def choices_folder() -> Path:
     """A folder that processes with the same Inductor cache share, and that goes with it."""
     from torch._inductor.runtime.cache_dir_utils import cache_dir
 
@@ -69,7 +69,7 @@ def _text(tuner: Any) -> str | None:
     """The kernel's file without its own name; None where there is no such file."""
     try:
         source = Path(tuner.filename).read_text(encoding="utf-8")
-        return without_its_name(source, tuner.fn.__name__)
+        return strip_name(source, tuner.fn.__name__)
     except (OSError, AttributeError, TypeError):
         return None
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from perfcli.errors import CompileFailed, PerfcliError, UserCodeFailed, WorkerFailed
-from perfcli.fake.run import made_up
+from perfcli.fake.run import make_up_run
 from perfcli.machine.environment import Interpreter
 from perfcli.model import Bundle, CompileRequest, Generated, KernelFacts, KernelText, Run
 from perfcli.worker.roles import Made, Progress
@@ -37,9 +37,9 @@ class FakeExecutor:
         for number, request in enumerate(requests):
             progress(Progress(number, "import", 0, None, "importing torch"))
             progress(Progress(number, "trace", 0, None, "tracing"))
-            if (failure := _planted(self, number, request)) is not None:
+            if (failure := _find_planted(self, number, request)) is not None:
                 raise failure
-            bundle = made_up(request)
+            bundle = make_up_run(request)
             total = len(bundle.run.kernels)
             for done in range(total + 1):
                 progress(Progress(number, "kernels", done, total, "compiling kernels"))
@@ -47,7 +47,7 @@ class FakeExecutor:
             yield bundle
 
 
-def _planted(plan: FakeExecutor, number: int, request: CompileRequest) -> BaseException | None:
+def _find_planted(plan: FakeExecutor, number: int, request: CompileRequest) -> BaseException | None:
     """The failure that hits this request, if one does."""
     hits = (str(number), "all", *request.variant.options)
     return _failure(plan.failure, request) if plan.failure and plan.failing in hits else None
@@ -94,12 +94,12 @@ class FakeGenerator:
             self.generated += 1
 
     def _made(self, request: CompileRequest) -> Made:
-        failure = _planted(self._planned, self.generated, request)
+        failure = _find_planted(self._planned, self.generated, request)
         if isinstance(failure, PerfcliError):
             return failure
         if failure is not None:
             raise failure
-        bundle = made_up(request)
+        bundle = make_up_run(request)
         self._candidates |= {kernel.source: kernel for kernel in bundle.run.kernels}
         bare = tuple(replace(k, candidates=(), alternatives=()) for k in bundle.run.kernels)
         run = replace(bundle.run, kernels=bare)

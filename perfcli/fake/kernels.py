@@ -78,7 +78,7 @@ class FakeKernels:
         )
 
     def described(self, request: DescribeRequest) -> tuple[DescribedLaunch, ...]:
-        return tuple(_described(launch, request.problem) for launch in request.plan.launches)
+        return tuple(_describe(launch, request.problem) for launch in request.plan.launches)
 
     def checked(
         self, request: CheckRequest, compiling: Callable[[int, int], None]
@@ -148,7 +148,7 @@ class _Clock:
         return self._now
 
 
-def _described(launch: KernelLaunch, problem: Problem) -> DescribedLaunch:
+def _describe(launch: KernelLaunch, problem: Problem) -> DescribedLaunch:
     """Reads its first pointer and writes its last; both are as large as the problem."""
     pointers = [name for name, kind in launch.arguments.items() if kind.startswith(("*", "tensor"))]
     arguments = [*launch.arguments, *(f"{name}: tl.constexpr" for name in launch.constants)]

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from perfcli.errors import OutOfMemory, PerfcliError, WorkerFailed, WrongResult
-from perfcli.fake.run import made_up
+from perfcli.fake.run import make_up_run
 from perfcli.model import (
     Ask,
     KernelFacts,
@@ -141,7 +141,7 @@ class _FakeWorker:
         self._told = told
         self._turns = 0
         self._random = random.Random(f"{request.seed} {request.side} {number}")
-        run = made_up(request.compile).run
+        run = make_up_run(request.compile).run
         self._launches = tuple(_launches(run))
         self._times = tuple(_times(run, self._planned()))
 

@@ -170,7 +170,7 @@ _MAX_READS = "triton.mix_order_reduction_max_reads"
 _MIX_ORDER = "triton.mix_order_reduction"
 
 
-def made_up(request: CompileRequest) -> Bundle:
+def make_up_run(request: CompileRequest) -> Bundle:
     """The run and its texts, without an id."""
     settings = {_MAX_READS: 10, _MIX_ORDER: True, **request.variant.options}
     layers = _layers(request)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from perfcli.diff.compare import ASPECTS, check_allowed
-from perfcli.errors import Interrupted, PerfcliError, show_traceback, unexpected
+from perfcli.errors import Interrupted, PerfcliError, describe_unexpected, show_traceback
 from perfcli.gate import allowances
 from perfcli.gate.baseline.committed import TOOLS
 from perfcli.gate.checks import Check
@@ -42,7 +42,7 @@ def checked(checks: Sequence[Check], compared: Compared, order: Order) -> Iterat
             raise
         except Exception as error:
             show_traceback()
-            yield _fault(check, unexpected(error), PerfcliError.exit_code)
+            yield _fault(check, describe_unexpected(error), PerfcliError.exit_code)
 
 
 def _fault(check: Check, message: str, exit_code: int) -> CheckResult:

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from perfcli.handwritten import describing
-from perfcli.handwritten.data import arranged
+from perfcli.handwritten.data import arrange
 from perfcli.model import Target
 from perfcli.model.kernel_work import CheckRequest, PlannedCase
 
@@ -37,7 +37,7 @@ def compile_ahead(request: CheckRequest) -> Iterator[tuple[int, int]]:
     if target is None or target.vendor != "nvidia":
         return
     found = _groups(request.cases)
-    describing.code(describing.family(request.family).code, request.family)
+    describing.load_code(describing.load_family_of(request.family).code, request.family)
     context = multiprocessing.get_context("fork")
     pool = ProcessPoolExecutor(
         max(request.jobs, 1), mp_context=context, initializer=_stand_in, initargs=(target,)
@@ -68,9 +68,9 @@ def _stand_in(target: Target) -> None:
     """In a process of the pool, for good: launches compile, and go no further."""
     from triton.runtime.jit import JITFunction
 
-    from perfcli.compile.stand_in.device import triton_driver
+    from perfcli.compile.stand_in.device import install_triton_driver
 
-    triton_driver(target)
+    install_triton_driver(target)
     run = JITFunction.run
 
     def warm_up(self: Any, *args: Any, grid: Any, warmup: bool, **named: Any) -> Any:
@@ -93,21 +93,21 @@ def _build_launcher(kernel: Any) -> None:
 def _compile(family: str, group: Group) -> None:
     import torch
 
-    code = describing.code(describing.family(family).code, family)
+    code = describing.load_code(describing.load_family_of(family).code, family)
     for planned in group:
         # Whatever it is, it is raised again where the case runs.
         with contextlib.suppress(Exception), torch.no_grad():
-            code.run(planned.case.problem, _without_memory(code, planned), planned.plan)
+            code.run(planned.case.problem, _fake_inputs(code, planned), planned.plan)
 
 
-def _without_memory(code: Any, planned: PlannedCase) -> Mapping[str, Any]:
+def _fake_inputs(code: Any, planned: PlannedCase) -> Mapping[str, Any]:
     """The case's inputs as they would lie in memory."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     problem = planned.case.problem
     with FakeTensorMode():
         given = code.inputs(problem, "cpu", 0)
-        fakes = arranged(replace(planned.case, data="normal"), problem, given)
+        fakes = arrange(replace(planned.case, data="normal"), problem, given)
     return {name: _on_meta(tensor) for name, tensor in fakes.items()}
 
 

@@ -68,8 +68,8 @@ class _Bench:
     """Times the problems that it is asked for, on ``device``, by ``clock``."""
 
     def __init__(self, request: BenchRequest, clock: _Clock, machine: Machine, device: str) -> None:
-        self._family: KernelFamily = describing.family(request.family)
-        self._code = describing.code(self._family.code, request.family)
+        self._family: KernelFamily = describing.load_family_of(request.family)
+        self._code = describing.load_code(self._family.code, request.family)
         self._seed = request.seed
         self._clock = clock
         self._machine = machine
@@ -84,7 +84,7 @@ class _Bench:
         bench = Workbench(ask.problem, self._code, tensors, self._device)
         ready: dict[str, Launch] = {}
         found: dict[str, TimedContender] = {}
-        reference = _tried(lambda: self._code.reference(ask.problem, tensors))
+        reference = _try(lambda: self._code.reference(ask.problem, tensors))
         for contender in ask.contenders:
             told(contender.name)
             started = time.monotonic()
@@ -125,15 +125,15 @@ class _Bench:
         """With the largest difference from the reference, where that is known."""
         if not reference:
             return timed
-        named = outputs if isinstance(outputs, Mapping) else _named(outputs, reference)
+        named = outputs if isinstance(outputs, Mapping) else _name_outputs(outputs, reference)
         expected = {name: value for name, value in reference.items() if name in named}
-        errors = _tried(
+        errors = _try(
             lambda: compare_outputs(named, expected, self._family.tolerances(ask.problem))
         )
         if not errors:
             return timed
         worst = max(errors, key=lambda e: (not e.is_right, e.error or 0.0))
-        wrong = "" if worst.is_right else _told_outside(worst.name, worst)
+        wrong = "" if worst.is_right else _describe_outside(worst.name, worst)
         return replace(timed, largest_error=worst.error, wrong=wrong)
 
     def _benched(
@@ -164,7 +164,7 @@ class _Bench:
         return True
 
 
-def on_this_gpu(request: BenchRequest) -> _Bench:
+def prepare_bench(request: BenchRequest) -> _Bench:
     """On the current CUDA device."""
     from perfcli.handwritten.device_clock import DeviceClock
     from perfcli.measure import machine
@@ -172,13 +172,13 @@ def on_this_gpu(request: BenchRequest) -> _Bench:
     return _Bench(request, DeviceClock(), machine.describe("cuda", flush_l2=True), "cuda")
 
 
-def _named(outputs: Any, reference: Mapping[str, Any]) -> dict[str, Any]:
+def _name_outputs(outputs: Any, reference: Mapping[str, Any]) -> dict[str, Any]:
     """A peer's outputs by the reference's names, in order."""
     values = outputs if isinstance(outputs, tuple | list) else (outputs,)
     return dict(zip(reference, values, strict=False))
 
 
-def _told_outside(name: str, error: OutputError) -> str:
+def _describe_outside(name: str, error: OutputError) -> str:
     if error.problem:
         return f"{name} {error.problem}"
     places = f"{error.wrong:,} of {units.plural(error.elements, 'element')} of {name}"
@@ -190,7 +190,7 @@ def _told_outside(name: str, error: OutputError) -> str:
     )
 
 
-def _tried(work: Callable[[], Any]) -> Any:
+def _try(work: Callable[[], Any]) -> Any:
     """None where memory is too small for a reference in float64: times are good without."""
     try:
         return work()

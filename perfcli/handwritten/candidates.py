@@ -13,14 +13,14 @@ from perfcli.facts.binary.hsaco import read_hsaco
 from perfcli.model import Candidate, KernelLaunch, Target
 
 
-def candidate_of(kernel: Any, launch: KernelLaunch, target: Target) -> Candidate:
+def launched_candidate(kernel: Any, launch: KernelLaunch, target: Target) -> Candidate:
     """Of what ``triton.compile`` gives."""
     if target.vendor == "amd":
-        return _on_amd(kernel, launch, target)
-    return _on_nvidia(kernel, launch, target)
+        return _amd_candidate(kernel, launch, target)
+    return _nvidia_candidate(kernel, launch, target)
 
 
-def _on_nvidia(kernel: Any, launch: KernelLaunch, target: Target) -> Candidate:
+def _nvidia_candidate(kernel: Any, launch: KernelLaunch, target: Target) -> Candidate:
     import triton
 
     tools = find_tools(Path(triton.__file__).parent)
@@ -29,7 +29,7 @@ def _on_nvidia(kernel: Any, launch: KernelLaunch, target: Target) -> Candidate:
     return nvidia_candidate(kernel, facts, target, config, launch.num_warps, launch.num_stages)
 
 
-def _on_amd(kernel: Any, launch: KernelLaunch, target: Target) -> Candidate:
+def _amd_candidate(kernel: Any, launch: KernelLaunch, target: Target) -> Candidate:
     facts = read_hsaco(kernel.asm["hsaco"], kernel.asm["amdgcn"])
     # Triton asks for its LDS at launch; the code object names what is static.
     shared = max(int(kernel.metadata.shared), facts.shared_bytes)
@@ -55,7 +55,7 @@ def _on_amd(kernel: Any, launch: KernelLaunch, target: Target) -> Candidate:
     )
 
 
-def refused(launch: KernelLaunch, error: Exception) -> Candidate:
+def refused_launch(launch: KernelLaunch, error: Exception) -> Candidate:
     # Triton's own errors quote the source between the place and the reason.
     lines = [line.strip() for line in str(error).splitlines() if line.strip(" ^")]
     told = " ".join(dict.fromkeys([*lines[:1], *lines[-1:]]))

@@ -14,7 +14,7 @@ from typing import Any
 from perfcli.errors import PerfcliError, WorkerFailed
 from perfcli.handwritten import describing, interpreter
 from perfcli.handwritten.comparing import compare_outputs
-from perfcli.handwritten.data import arranged
+from perfcli.handwritten.data import arrange
 from perfcli.model import Case, KernelFamily, LaunchPlan, Problem, Target
 from perfcli.model.kernel_work import CheckedCase, CheckRequest, PlannedCase, Runner
 
@@ -27,8 +27,8 @@ def check_all(request: CheckRequest) -> Iterator[tuple[int, CheckedCase]]:
         WorkerFailed: a process of the interpreter's was killed.
         PerfcliError: the family or its code is not there, or NumPy, which the interpreter needs.
     """
-    family = describing.family(request.family)
-    describing.code(family.code, request.family)
+    family = describing.load_family_of(request.family)
+    describing.load_code(family.code, request.family)
     if request.runner == "gpu":
         for number, planned in enumerate(request.cases):
             checked = _check_case(request, planned, "cuda", request.seed + number)
@@ -37,10 +37,10 @@ def check_all(request: CheckRequest) -> Iterator[tuple[int, CheckedCase]]:
                 return
     else:
         _need_numpy()
-        yield from _interpreted(request)
+        yield from _check_interpreted(request)
 
 
-def _interpreted(request: CheckRequest) -> Iterator[tuple[int, CheckedCase]]:
+def _check_interpreted(request: CheckRequest) -> Iterator[tuple[int, CheckedCase]]:
     import torch
 
     interpreter.round_to_nearest()
@@ -68,14 +68,14 @@ def _check_case(request: CheckRequest, planned: PlannedCase, device: str, seed: 
     if planned.plan is None:
         return CheckedCase("refused", "", reason=planned.refusal)
     started = time.monotonic()
-    family = describing.family(request.family)
-    code = describing.code(family.code, request.family)
+    family = describing.load_family_of(request.family)
+    code = describing.load_code(family.code, request.family)
     try:
         errors = _errors(family, code, planned, planned.plan, device, seed)
     except PerfcliError as error:
         return CheckedCase("refused", planned.plan.variant, reason=str(error))
     except Exception as error:
-        lost = device == "cuda" and not _usable()
+        lost = device == "cuda" and not _is_usable()
         return CheckedCase("failed", planned.plan.variant, reason=_line(error), device_lost=lost)
     right = all(error.is_right for error in errors)
     taken = round(time.monotonic() - started, 3)
@@ -87,7 +87,7 @@ def _errors(
     family: KernelFamily, code: Any, planned: PlannedCase, plan: LaunchPlan, device: str, seed: int
 ) -> Any:
     problem = planned.case.problem
-    tensors = arranged(planned.case, problem, code.inputs(problem, device, seed))
+    tensors = arrange(planned.case, problem, code.inputs(problem, device, seed))
     expected = code.reference(problem, tensors)
     found = _run(code, problem, tensors, plan, device)
     return compare_outputs(found, expected, family.tolerances(problem))
@@ -105,7 +105,7 @@ def _run(
     return found
 
 
-def _usable() -> bool:
+def _is_usable() -> bool:
     """An illegal access ends all work of its process on the device."""
     import torch
 
@@ -138,7 +138,7 @@ MOST_ELEMENTS = 1 << 23
 """Some 30 operations of NumPy on each: a few seconds."""
 
 
-def planned(family: KernelFamily, case: Case, target: Target, runner: Runner) -> PlannedCase:
+def plan_case(family: KernelFamily, case: Case, target: Target, runner: Runner) -> PlannedCase:
     """The case with its plan; with fewer rows where the interpreter would take too long."""
     if case.layout == "padded-rows" and case.problem.row_stride is None:
         problem = replace(case.problem, row_stride=_padded_stride(case.problem))
@@ -146,7 +146,7 @@ def planned(family: KernelFamily, case: Case, target: Target, runner: Runner) ->
     rows = case.problem.rows
     try:
         plan = family.plan(case.problem, target, case.variant)
-        shrunk = _smaller(case, plan) if runner == "interpreter" else None
+        shrunk = _shrink(case, plan) if runner == "interpreter" else None
         if shrunk is None:
             return PlannedCase(case, plan)
         return PlannedCase(
@@ -162,7 +162,7 @@ def _padded_stride(problem: Problem) -> int:
     return (problem.columns // 16 + 2) * 16
 
 
-def _smaller(case: Case, plan: LaunchPlan) -> Case | None:
+def _shrink(case: Case, plan: LaunchPlan) -> Case | None:
     """The case with so few rows that it is run in seconds; None where it is small enough. Columns
     stay as they are: they decide the blocks, masks and loops of a row. An odd number of rows stays
     odd, so that a tile of rows that is not full stays one."""

@@ -49,7 +49,7 @@ def _compare(name: str, ours: Any, reference: Any, tolerance: Tolerance) -> Outp
         _finite(tolerance.absolute + tolerance.relative * abs(expected)),
         f"{value:.6g}",
         f"{expected:.6g}",
-        _unravelled(index, tuple(reference.shape)),
+        _unravel(index, tuple(reference.shape)),
         wrong,
         count,
     )
@@ -82,7 +82,7 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _unravelled(index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+def _unravel(index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     place: list[int] = []
     for size in reversed(shape):
         index, rest = divmod(index, size)

@@ -20,11 +20,11 @@ from typing import Any
 from perfcli.compile.binaries import cache
 from perfcli.compile.binaries.cache import Compiled
 from perfcli.errors import PerfcliError, WorkerFailed
-from perfcli.facts.source.specialized import specialized
-from perfcli.facts.source.sweeps import joined
+from perfcli.facts.source.specialized import specialize
+from perfcli.facts.source.sweeps import join_sweeps
 from perfcli.facts.source.triton import triton_facts
 from perfcli.handwritten import describing
-from perfcli.handwritten.candidates import candidate_of, refused
+from perfcli.handwritten.candidates import launched_candidate, refused_launch
 from perfcli.model import Candidate, KernelLaunch, Scalar, SourceFacts, Target
 from perfcli.model.kernel_work import LaunchesRequest, LaunchToCompile
 
@@ -41,7 +41,7 @@ def compile_all(request: LaunchesRequest) -> Iterator[tuple[int, Candidate]]:
         PerfcliError: a family's code is not there.
     """
     for name in {each.code for each in request.launches}:
-        describing.code(name, request.family)  # imported once, before the pool forks
+        describing.load_code(name, request.family)  # imported once, before the pool forks
     context = multiprocessing.get_context("fork")
     cache_dir = Path(request.cache_dir)
     pool = ProcessPoolExecutor(max(request.jobs, 1), mp_context=context)
@@ -64,12 +64,12 @@ def compile_all(request: LaunchesRequest) -> Iterator[tuple[int, Candidate]]:
 def compile_launch(asked: LaunchToCompile, family: str, cache_dir: Path) -> Candidate:
     """Compiles the launch, or takes what an earlier run kept of it."""
     try:
-        function = describing.code(asked.code, family).function(asked.launch.function)
+        function = describing.load_code(asked.code, family).function(asked.launch.function)
         source = _source(function, asked.launch)
     except PerfcliError:
         raise
     except Exception as error:  # a launch that does not fit its function: the family's fault
-        return refused(asked.launch, error)
+        return refused_launch(asked.launch, error)
     path = _entry(source, asked, cache_dir)
     found = cache.read(path)
     if found is not None and found.candidates:
@@ -79,7 +79,7 @@ def compile_launch(asked: LaunchToCompile, family: str, cache_dir: Path) -> Cand
     except PerfcliError:
         raise
     except Exception as error:  # Triton refuses it, for whatever reason
-        return refused(asked.launch, error)
+        return refused_launch(asked.launch, error)
     cache.write(path, Compiled((candidate,), {}))
     return candidate
 
@@ -143,10 +143,10 @@ def _entry(source: Any, asked: LaunchToCompile, cache_dir: Path) -> Path:
 
 
 def _compile(source: Any, asked: LaunchToCompile) -> Candidate:
-    return candidate_of(_built(source, asked), asked.launch, asked.target)
+    return launched_candidate(_build(source, asked), asked.launch, asked.target)
 
 
-def _built(source: Any, asked: LaunchToCompile) -> Any:
+def _build(source: Any, asked: LaunchToCompile) -> Any:
     import triton
 
     launch = asked.launch
@@ -183,10 +183,12 @@ def launch_facts(
     Raises:
         UnreadableSource: the text is no Python, or has no such function.
     """
-    text = specialized(source, name, constants)
+    text = specialize(source, name, constants)
     facts = triton_facts(text, name)
-    certain = triton_facts(joined(specialized(source, name, constants, only_certain=True)), name)
-    every = triton_facts(joined(text), name)
+    certain = triton_facts(
+        join_sweeps(specialize(source, name, constants, only_certain=True)), name
+    )
+    every = triton_facts(join_sweeps(text), name)
     passes = {
         pointer: _passes(pointer, certain if pointer in certain.passes else every)
         for pointer in every.passes

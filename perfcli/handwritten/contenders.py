@@ -40,20 +40,20 @@ def launch_of(contender: Contender, bench: Workbench, ask: BenchAsk) -> Launch:
         PerfcliError: it cannot compute this problem, or is not installed.
     """
     if contender.name == COPY:
-        return _copy(ask.moved_bytes, bench.device)
+        return _prepare_copy(ask.moved_bytes, bench.device)
     plan = contender.plan
     if plan is not None:
         return lambda: bench.code.run(bench.problem, bench.tensors, plan)
     if contender.name == "eager":
         return bench.eager
     if contender.name in MODES:
-        return _compiled(bench, MODES[contender.name])
+        return _prepare_compiled(bench, MODES[contender.name])
     if contender.name in peers.NAMES:
         return peers.launch_of(contender.name, bench.problem, bench.tensors)
     raise PerfcliError(f"nobody is called {contender.name!r}")
 
 
-def _copy(moved_bytes: int, device: str) -> Launch:
+def _prepare_copy(moved_bytes: int, device: str) -> Launch:
     """Reads half of the bytes and writes the other half."""
     import torch
 
@@ -66,7 +66,7 @@ def _copy(moved_bytes: int, device: str) -> Launch:
     return copy
 
 
-def _compiled(bench: Workbench, mode: str | None) -> Launch:
+def _prepare_compiled(bench: Workbench, mode: str | None) -> Launch:
     """Inductor's code for what ``eager`` does, for these very shapes. What an earlier problem
     compiled is forgotten: it would be made dynamic instead of compiled anew."""
     import torch

@@ -11,7 +11,7 @@ LARGE = 1e4
 """Times a normal value; half precision gets a 512th of its largest number where that is less."""
 
 
-def arranged(case: Case, problem: Problem, tensors: Mapping[str, Any]) -> dict[str, Any]:
+def arrange(case: Case, problem: Problem, tensors: Mapping[str, Any]) -> dict[str, Any]:
     """The tensors with the case's values in the first of the problem's shape, and all of that shape
     laid out as the case says."""
     found = dict(tensors)

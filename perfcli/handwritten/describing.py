@@ -22,12 +22,12 @@ from perfcli.model.kernel_work import DescribedLaunch, DescribeRequest, Operand
 NEEDED = ("inputs", "reference", "run", "eager", "function")
 
 
-def family(reference: str) -> KernelFamily:
+def load_family_of(reference: str) -> KernelFamily:
     """A shipped family by name, or a user's by path."""
     return registry.family(reference)
 
 
-def code(module: str, reference: str = "") -> Any:
+def load_code(module: str, reference: str = "") -> Any:
     """The module that a family names, a ``FamilyCode``. ``reference``: the family's own file where
     it is a user's, whose folder the module is looked for in.
 
@@ -62,8 +62,8 @@ def describe(request: DescribeRequest) -> tuple[DescribedLaunch, ...]:
     Raises:
         PerfcliError: the family's code is not there, or does not launch what the plan says.
     """
-    own = code(family(request.family).code, request.family)
-    given = _given(own, request.problem, request.plan)
+    own = load_code(load_family_of(request.family).code, request.family)
+    given = _record_operands(own, request.problem, request.plan)
     if len(given) != len(request.plan.launches):
         raise PerfcliError(
             f"{request.family} plans {len(request.plan.launches)} launches and makes {len(given)}"
@@ -75,7 +75,7 @@ def describe(request: DescribeRequest) -> tuple[DescribedLaunch, ...]:
     )
 
 
-def _given(code: Any, problem: Problem, plan: LaunchPlan) -> list[tuple[Operand, ...]]:
+def _record_operands(code: Any, problem: Problem, plan: LaunchPlan) -> list[tuple[Operand, ...]]:
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 

@@ -21,11 +21,11 @@ Tensors = Mapping[str, Any]
 Peer = Callable[[Problem, Tensors], Callable[[], Any]]
 
 
-def _installed() -> tuple[str, ...]:
+def _list_installed() -> tuple[str, ...]:
     return tuple(name for name in NAMES if importlib.util.find_spec(_PACKAGES[name]) is not None)
 
 
-def known(name: str, operation: str) -> bool:
+def has_operation(name: str, operation: str) -> bool:
     """Whether this peer has the operation, installed or not."""
     return (name, operation) in _PEERS
 
@@ -36,7 +36,7 @@ def launch_of(name: str, problem: Problem, tensors: Tensors) -> Callable[[], Any
     Raises:
         PerfcliError: it is not installed, or has no such operation.
     """
-    if name not in _installed():
+    if name not in _list_installed():
         raise PerfcliError(f"{_PACKAGES[name]} is not installed")
     peer = _PEERS.get((name, problem.operation))
     if peer is None:

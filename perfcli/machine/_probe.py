@@ -34,11 +34,11 @@ def describe() -> dict[str, str | None]:
     return {
         "path": sys.executable,
         "version": platform.python_version(),
-        "torch": assigned("__version__", torch_version),
+        "torch": find_assigned("__version__", torch_version),
         "torch_dir": torch,
-        "triton": assigned("__version__", _read(triton, "__init__.py")),
+        "triton": find_assigned("__version__", _read(triton, "__init__.py")),
         "triton_dir": triton,
-        "cuda": assigned("cuda", torch_version),
+        "cuda": find_assigned("cuda", torch_version),
         "distributions": _distributions(),
     }
 
@@ -62,7 +62,7 @@ def _read(folder: str | None, name: str) -> str:
         return ""
 
 
-def assigned(name: str, source: str) -> str | None:
+def find_assigned(name: str, source: str) -> str | None:
     """The text that ``source`` assigns to ``name`` at its top level."""
     found = re.search(rf"^{name}\b[^=\n]*=\s*['\"]([^'\"]+)['\"]", source, re.MULTILINE)
     return found[1] if found else None

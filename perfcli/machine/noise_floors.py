@@ -107,7 +107,7 @@ def save(machine: Machine, floor: StoredFloor) -> Path:
     """
     name = environment_class(machine)
     path = _path(name)
-    with _alone():
+    with _lock():
         if (theirs := _format(path)) > FORMAT:
             raise PerfcliError(
                 f"{path} has format {theirs}, this perfcli writes {FORMAT}: "
@@ -119,7 +119,7 @@ def save(machine: Machine, floor: StoredFloor) -> Path:
     return path
 
 
-def stored() -> list[tuple[Path, ClassFile | None]]:
+def load_floors() -> list[tuple[Path, ClassFile | None]]:
     """All files with what they hold, None where one is broken or of another format."""
     return [(path, _read(path)) for path in sorted(folder().glob("[!.]*.json"))]
 
@@ -131,13 +131,13 @@ def forget(scenario: str | None = None) -> int:
     """
     if not folder().is_dir():
         return 0
-    with _alone():
-        return _forgotten(scenario)
+    with _lock():
+        return _forget(scenario)
 
 
-def _forgotten(scenario: str | None) -> int:
+def _forget(scenario: str | None) -> int:
     removed = 0
-    for path, known in stored():
+    for path, known in load_floors():
         floors = known.floors if known else ()
         kept = tuple(floor for floor in floors if scenario not in (None, floor.scenario))
         removed += len(floors) - len(kept)
@@ -160,7 +160,7 @@ def _path(name: str) -> Path:
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
+def _lock() -> Iterator[None]:
     """Nobody else changes floors meanwhile: of two that read, add and write at the same time, one
     floor would be lost. The lock goes with the process. Raises PerfcliError."""
     path = folder() / ".lock"

@@ -25,7 +25,7 @@ KIB, MIB, TERA = 2**10, 2**20, 1e12
 THIS_GPU = "this-gpu"
 
 
-def for_kernels(name: str) -> Target:
+def get_for_kernels(name: str) -> Target:
     """As ``get``, for hand-written kernels: Triton compiles these for AMD's devices as well, which
     are known by their architecture, ``gfx942``, too.
 

@@ -30,7 +30,7 @@ def check(step: Step) -> OutputCheck:
     """Runs the compiled workload and its reference from the same state. The state, the random
     generators and the device's memory are left as they were."""
     try:
-        return _restored(step)
+        return _check_and_restore(step)
     except Exception as error:
         if not room.is_out_of_memory(error):
             raise
@@ -40,24 +40,24 @@ def check(step: Step) -> OutputCheck:
         room.give_back(step.device)
 
 
-def _restored(step: Step) -> OutputCheck:
+def _check_and_restore(step: Step) -> OutputCheck:
     workload = step.built.workload
     before = Snapshot(workload)
     try:
-        return _checked(Runs(step, before))
+        return _check_runs(Runs(step, before))
     finally:
         for _, leaf in named_leaves(workload):
             leaf.grad = None
         before.restore()
 
 
-def _checked(runs: Runs) -> OutputCheck:
+def _check_runs(runs: Runs) -> OutputCheck:
     compiled = runs.compiled()
     expected, reference = runs.expected(compiled)
     if expected is None:
         return _not_compared(reference)
     if compiled.random or expected.random:
-        return _random(compiled, expected)
+        return _check_random(compiled, expected)
     if not expected.outputs and not expected.gradients:
         return _not_compared("not compared: no tensor among the outputs")
     limits = runs.limits(compiled)
@@ -71,7 +71,7 @@ def _checked(runs: Runs) -> OutputCheck:
     return OutputCheck(most.error, most.limit, reference)
 
 
-def _random(compiled: Results, expected: Results) -> OutputCheck:
+def _check_random(compiled: Results, expected: Results) -> OutputCheck:
     reason = "not compared: the model draws random numbers, compiled code draws others"
     wrong = next(judging.new_nan(compiled, expected), None)
     if wrong is None:
@@ -95,8 +95,8 @@ def _second_look(
     del again
     exact, against = runs.exact(compiled)
     ours, eagers = _by_key(compiled, exact, limits), _by_key(eager, exact, limits)
-    judged = [_judged(d, ours.get(d.key), eagers.get(d.key)) for d in suspicious]
-    wrong = next(((d, allowed) for d, allowed in judged if _beyond(d, allowed)), None)
+    judged = [_judge(d, ours.get(d.key), eagers.get(d.key)) for d in suspicious]
+    wrong = next(((d, allowed) for d, allowed in judged if _exceeds(d, allowed)), None)
     if wrong is None:
         most = max(judged, key=lambda pair: pair[0].error)
         return OutputCheck(most[0].error, most[1], against)
@@ -105,7 +105,7 @@ def _second_look(
     return OutputCheck(d.error, allowed, name, d.told(name, allowed))
 
 
-def _judged(
+def _judge(
     seen: Distance, ours: Distance | None, eagers: Distance | None
 ) -> tuple[Distance, float]:
     """The distance that counts, and how large it may be."""
@@ -119,7 +119,7 @@ def _judged(
     return ours, max(ours.limit, TIMES_EAGER * eagers.error)
 
 
-def _beyond(d: Distance, allowed: float) -> bool:
+def _exceeds(d: Distance, allowed: float) -> bool:
     return bool(d.problem or d.odd or d.error > allowed)
 
 

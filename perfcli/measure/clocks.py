@@ -21,7 +21,7 @@ AHEAD = 2
 _CALIBRATION_CYCLES = 20_000_000
 
 
-def time_steps(step: Step, count: int) -> Turn:
+def time_gpu_steps(step: Step, count: int) -> Turn:
     """Times ``count`` steps: on the device between two events around each, and on the host until
     each was enqueued.
 
@@ -76,7 +76,7 @@ def _planted_cycles(step: Step) -> int:
     if id(step) not in _planted:
         plain = replace(step.request, slow_down=0.0)
         step.request, asked = plain, step.request
-        taken = statistics.median(time_steps(step, 7).seconds)
+        taken = statistics.median(time_gpu_steps(step, 7).seconds)
         step.request = asked
         # The clock that the step left is the one to wait by.
         per_second = _CALIBRATION_CYCLES / _sleep_seconds(_CALIBRATION_CYCLES)
@@ -171,7 +171,7 @@ def _copy_seconds(source: Any, target: Any, device: str) -> float:
     return time.perf_counter() - started
 
 
-def time_steps_clock(step: Step, count: int) -> Turn:
+def time_cpu_steps(step: Step, count: int) -> Turn:
     """Times ``count`` steps of a workload on the CPU, with what is planted after each."""
     planted, pause = step.request.slow_down, step.request.pause
     taken, preempted = [], []

@@ -59,14 +59,14 @@ def kind(tensor: Any) -> str:
     return "bool" if tensor.dtype == torch.bool else "integer"
 
 
-def comparable(tensor: Any) -> bool:
+def is_comparable(tensor: Any) -> bool:
     """Whether its elements can be read one after the other."""
     import torch
 
     return tensor.layout == torch.strided and not tensor.is_nested and not tensor.is_quantized
 
 
-def between(value: Any, reference: Any) -> Difference:
+def measure_difference(value: Any, reference: Any) -> Difference:
     """Both tensors of one shape, each in any dtype."""
     import torch
 

@@ -52,7 +52,7 @@ class _Event:
         return (self.end - self.start) / 1e9
 
 
-def steps_of(
+def split_steps(
     events: Iterable[_Event], on_device: bool, generated: Callable[[str], bool]
 ) -> list[list[Seen]]:
     """For each marked step what was launched, in order. ``generated`` says whether a kernel's
@@ -72,7 +72,7 @@ def steps_of(
 def _on_host(ordered: Sequence[_Event]) -> list[tuple[int, Seen]]:
     """Generated kernels by their marks, and the outermost operators, as they began."""
     found = []
-    for event, outer in _nested(ordered):
+    for event, outer in _nest(ordered):
         if outer is not event:
             continue
         if event.mark:
@@ -83,7 +83,7 @@ def _on_host(ordered: Sequence[_Event]) -> list[tuple[int, Seen]]:
     return found
 
 
-def _nested(ordered: Sequence[_Event]) -> list[tuple[_Event, _Event | None]]:
+def _nest(ordered: Sequence[_Event]) -> list[tuple[_Event, _Event | None]]:
     """Every event of the host with the outermost operator or generated kernel that holds it (which
     can be itself), or None."""
     stacks: dict[int, list[tuple[_Event, _Event | None]]] = {}
@@ -114,11 +114,11 @@ def _on_device(
     """Kernels, copies and fills in the order in which they were launched; those that one operator
     launched are one."""
     outermost: dict[int, _Event | None] = {}
-    for event, outer in _nested(ordered):
+    for event, outer in _nest(ordered):
         outermost.setdefault(event.correlation, outer)
     found: list[tuple[int, Seen]] = []
     last: _Event | None = None
-    for moment, kernel in _launched(ordered):
+    for moment, kernel in _order_by_launch(ordered):
         known = generated(kernel.name)
         operator = outermost.get(kernel.linked) if kernel.linked and not known else None
         if operator is not None and operator is last:
@@ -131,7 +131,7 @@ def _on_device(
     return found
 
 
-def _launched(ordered: Sequence[_Event]) -> list[tuple[int, _Event]]:
+def _order_by_launch(ordered: Sequence[_Event]) -> list[tuple[int, _Event]]:
     """Each kernel with the moment at which the host launched it, in that order; a replayed graph
     launches all of its kernels at once."""
     launches = {e.correlation: e.start for e in ordered if e.where == "launch"}

@@ -17,7 +17,7 @@ _ATTEMPTS = 3
 _DONTNEED = 4  # MADV_DONTNEED of Linux' asm-generic/mman-common.h
 
 
-def unmovable() -> str:
+def why_unmovable() -> str:
     """Why layouts can't be changed here, for the notes; empty where they can."""
     if Heap().takes_all():
         return ""

@@ -48,7 +48,7 @@ def tolerance(table: Mapping[str, float], dtypes: Iterable[str]) -> float:
     return max((table.get(name, _steps(name)) for name in dtypes), default=0.0)
 
 
-def of_outputs(scenarios: Mapping[str, float], dtypes: set[str]) -> float:
+def output_tolerance(scenarios: Mapping[str, float], dtypes: set[str]) -> float:
     """The scenario's own where it names one of the dtypes, else the default."""
     table = scenarios if dtypes & scenarios.keys() else OUTPUTS
     return tolerance(table, dtypes & table.keys() or dtypes)
@@ -183,8 +183,10 @@ def _values(
         problem = mismatch(found[name], theirs)
         if problem:
             yield Distance(name, what, 0.0, 0.0, problem=problem)
-        elif difference.comparable(found[name]) and difference.comparable(theirs):
-            yield _distance(what, name, difference.between(found[name], theirs), theirs, limits)
+        elif difference.is_comparable(found[name]) and difference.is_comparable(theirs):
+            yield _distance(
+                what, name, difference.measure_difference(found[name], theirs), theirs, limits
+            )
 
 
 def _distance(what: What, name: str, d: Difference, theirs: Any, limits: ErrorLimits) -> Distance:
@@ -206,8 +208,8 @@ def _gradients(
                 yield Distance(name, "gradient", 0.0, 0.0, problem="is missing")
         elif problem := mismatch(ours, theirs):
             yield Distance(name, "gradient", 0.0, 0.0, problem=problem)
-        elif difference.comparable(ours) and difference.comparable(theirs):
-            measured[name] = difference.between(ours, theirs)
+        elif difference.is_comparable(ours) and difference.is_comparable(theirs):
+            measured[name] = difference.measure_difference(ours, theirs)
     least = LEAST_GRADIENT * max((d.rms for d in measured.values()), default=0.0)
     for name, d in measured.items():
         error = d.relative_norm(least)

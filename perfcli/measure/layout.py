@@ -52,7 +52,7 @@ class Layout:
         self._parked: deque[list[mmap.mmap]] = deque(maxlen=PARKED)
         held = sum(length for _, length in storages(step))
         self.renews = held <= MOST_BYTES
-        self.step_bytes = _of_step(peak_bytes, held)
+        self.step_bytes = _step_pages(peak_bytes, held)
         self._heap.fill()
 
     def change(self) -> None:
@@ -64,16 +64,16 @@ class Layout:
     def _renew(self) -> None:
         parked = []
         for address, length in _whole_pages(storages(self._step)):
-            kept = _taken(length)
+            kept = _take_pages(length)
             ctypes.memmove(_address(kept), address, length)
-            parked.append(_given_back(address, length))
+            parked.append(_exchange_pages(address, length))
             ctypes.memmove(address, _address(kept), length)
         with self._heap.taken(self.step_bytes) as (address, length):
-            parked.append(_given_back(address, length))
+            parked.append(_exchange_pages(address, length))
         self._parked.append(parked)
 
 
-def _of_step(peak_bytes: int | None, held: int) -> int:
+def _step_pages(peak_bytes: int | None, held: int) -> int:
     """Whole pages at the heap's end that get others: what a step takes there besides the weights
     and inputs, or as much of it as may be renewed besides these."""
     own = max((peak_bytes or 0) - held, 0)
@@ -89,13 +89,13 @@ def _whole_pages(places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]
                 yield address, length
 
 
-def _given_back(address: int, length: int) -> mmap.mmap:
+def _exchange_pages(address: int, length: int) -> mmap.mmap:
     """The system gets the pages there, and somebody else, who is returned, takes them."""
     heap.give_back(address, length)
-    return _taken(length)
+    return _take_pages(length)
 
 
-def _taken(length: int) -> mmap.mmap:
+def _take_pages(length: int) -> mmap.mmap:
     """Pages that nobody else gets as long as this lives."""
     pages = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     ctypes.memset(_address(pages), 1, length)

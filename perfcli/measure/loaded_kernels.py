@@ -26,7 +26,7 @@ class _Launcher:
 
 
 @contextmanager
-def marked(capture: Capture) -> Iterator[None]:
+def mark_kernels(capture: Capture) -> Iterator[None]:
     """While the block runs, each call of a generated C++ kernel stands in the profile under its
     graph and name. Outside of it nothing is wrapped."""
     replaced: list[tuple[dict[str, Any], str, Any]] = []
@@ -35,7 +35,7 @@ def marked(capture: Capture) -> Iterator[None]:
         for name, kernel in graph.kernels.items():
             if kernel.definition.language == "cpp" and callable(names.get(name)):
                 replaced.append((names, name, names[name]))
-                names[name] = _marked(names[name], KERNEL + key(graph, kernel))
+                names[name] = _mark(names[name], KERNEL + key(graph, kernel))
     try:
         yield
     finally:
@@ -43,7 +43,7 @@ def marked(capture: Capture) -> Iterator[None]:
             names[name] = function
 
 
-def _marked(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+def _mark(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     # Costs 0.6 µs; ``record_function`` an order of magnitude more.
     from torch._C._profiler import _RecordFunctionFast
 
@@ -58,7 +58,7 @@ def _marked(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 def key(graph: CapturedGraph, kernel: CapturedKernel) -> str:
     """What a kernel goes by in a profile: on the device by the name of its function, as in its
-    text; on the CPU by the name that ``marked`` gives."""
+    text; on the CPU by the name that ``mark_kernels`` gives."""
     if kernel.definition.language == "triton":
         return kernel.definition.name
     return f"{graph.facts.name}/{kernel.name}"

@@ -26,13 +26,13 @@ _HISTORY_ENTRIES = 400_000
 Points = tuple[tuple[float, int], ...]
 
 
-def use_of(step: Step) -> MemoryUse:
+def measure_memory(step: Step) -> MemoryUse:
     """Runs one step and tells its memory, with the weights and inputs that it works on. Before a
     CUDA graph is taken: that one keeps memory of its own."""
     return _on_device(step) if step.device == "cuda" else _on_host(step)
 
 
-def _reduced(points: Sequence[tuple[float, int]], limit: int = TIMELINE_POINTS) -> Points:
+def _reduce(points: Sequence[tuple[float, int]], limit: int = TIMELINE_POINTS) -> Points:
     """At most ``limit`` of the points: of each stretch of equal length in time the highest, so
     that the peak stays, and the last of all."""
     if len(points) <= limit:
@@ -78,7 +78,7 @@ def _on_device(step: Step) -> MemoryUse:
         peak_allocated_bytes=torch.cuda.max_memory_allocated(),
         peak_reserved_bytes=torch.cuda.max_memory_reserved(),
         method="caching allocator" + (f" (no timeline: {missing})" if missing else ""),
-        timeline=_reduced(_timeline(changes, held)) if changes else (),
+        timeline=_reduce(_timeline(changes, held)) if changes else (),
     )
 
 
@@ -124,7 +124,7 @@ def _on_host(step: Step) -> MemoryUse:
         peak_allocated_bytes=max(bytes_held for _, bytes_held in points),
         peak_reserved_bytes=None,
         method="allocator, on top of weights and inputs",
-        timeline=_reduced(points),
+        timeline=_reduce(points),
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfcli.compile.capture.captured import Capture, CapturedGraph, CapturedKernel
 from perfcli.measure import joining, loaded_kernels
-from perfcli.measure.events import STEP, read, steps_of
+from perfcli.measure.events import STEP, read, split_steps
 from perfcli.measure.joining import Seen
 from perfcli.model import Launch, MeasuredLaunch
 
@@ -77,13 +77,13 @@ class StepProfiler:
         on_device = step.device == "cuda"
         with ExitStack() as stack:
             if not on_device:
-                stack.enter_context(loaded_kernels.marked(step.capture))
+                stack.enter_context(loaded_kernels.mark_kernels(step.capture))
             profile = stack.enter_context(_profiler(on_device, facts))
             for _ in range(count):
                 with torch.profiler.record_function(STEP):
                     step.launch()
                     step.wait()
-        return steps_of(read(profile.kineto_results.events()), on_device, self._is_generated)
+        return split_steps(read(profile.kineto_results.events()), on_device, self._is_generated)
 
     def _is_generated(self, name: str) -> bool:
         return name in self._kernels or name.startswith("triton_")

@@ -81,14 +81,14 @@ class Runs:
         built = self._step.built
         dtypes = tolerances.dtypes_at_work(built, compiled.outputs.values())
         return ErrorLimits(
-            tolerances.of_outputs(built.scenario.tolerance, dtypes),
+            tolerances.output_tolerance(built.scenario.tolerance, dtypes),
             tolerances.tolerance(tolerances.GRADIENTS, dtypes),
             judging.integer_limit(bool(dtypes)),
         )
 
     def _run(self, call: Callable[..., Any], workload: Workload) -> Results:
         self._before.restore()
-        return results.of_call(call, workload, self._before, self._step.request.seed)
+        return results.collect_results(call, workload, self._before, self._step.request.seed)
 
     def _run_reference(self) -> Results:
         import torch
@@ -103,8 +103,10 @@ class Runs:
 
     def _run_float64(self) -> Results:
         self._before.restore()
-        with results.in_float64(self._workload) as workload:
-            return results.of_call(workload.call, workload, self._before, self._step.request.seed)
+        with results.convert_to_float64(self._workload) as workload:
+            return results.collect_results(
+                workload.call, workload, self._before, self._step.request.seed
+            )
 
     def _tried(self, what: str, itemsize: int, run: Callable[[], Results]) -> Results | None:
         try:

@@ -27,7 +27,7 @@ class Results:
     """What ``changed`` changed, and all that could have been."""
 
 
-def of_call(
+def collect_results(
     call: Callable[..., Any], workload: Workload, before: snapshot.Snapshot, seed: int
 ) -> Results:
     """The results of ``call`` with the workload's inputs, mode and autocast. What it changed in
@@ -42,7 +42,7 @@ def of_call(
         result = call(*workload.inputs, **workload.kwargs)
         if training:
             tracing.backward(result, _fixed_gradient)
-    drew = snapshot.drew(state, snapshot.random_state())
+    drew = snapshot.has_drawn(state, snapshot.random_state())
     gradients = {name: leaf.grad.detach() for name, leaf in leaves.items() if leaf.grad is not None}
     for leaf in leaves.values():
         leaf.grad = None
@@ -69,10 +69,10 @@ def _fixed_gradient(output: Any) -> Any:
 
 def tensors(result: Any) -> dict[str, Any]:
     """Copies of a result's tensors: memory of compiled code may be written to again."""
-    return {name: tensor.detach().clone() for name, tensor in _named(result, "output")}
+    return {name: tensor.detach().clone() for name, tensor in _name_tensors(result, "output")}
 
 
-def _named(value: Any, name: str) -> Iterator[tuple[str, Any]]:
+def _name_tensors(value: Any, name: str) -> Iterator[tuple[str, Any]]:
     """Through what pytree knows, and mappings and dataclasses that it does not (the model outputs
     of transformers, where they are not registered)."""
     import torch
@@ -82,19 +82,19 @@ def _named(value: Any, name: str) -> Iterator[tuple[str, Any]]:
         yield name, value
     elif isinstance(value, Mapping):
         for key, part in value.items():
-            yield from _named(part, f"{name} {key}")
+            yield from _name_tensors(part, f"{name} {key}")
     elif isinstance(value, tuple | list):
         for number, part in enumerate(value):
-            yield from _named(part, f"{name} {number}")
+            yield from _name_tensors(part, f"{name} {number}")
     elif dataclasses.is_dataclass(value):
         for each in dataclasses.fields(value):
-            yield from _named(getattr(value, each.name), f"{name} {each.name}")
+            yield from _name_tensors(getattr(value, each.name), f"{name} {each.name}")
     elif (parts := _pytree.tree_leaves(value)) and parts[0] is not value:
-        yield from _named(parts, name)
+        yield from _name_tensors(parts, name)
 
 
 @contextlib.contextmanager
-def in_float64(workload: Workload) -> Iterator[Workload]:
+def convert_to_float64(workload: Workload) -> Iterator[Workload]:
     """The workload with all that is in floating point exactly converted, without autocast. Its
     modules hold other tensors meanwhile; their own stay where they are in memory."""
     converted: dict[int, Any] = {}

@@ -18,11 +18,11 @@ def is_out_of_memory(error: BaseException) -> bool:
 def out_of_memory_in(error: BaseException) -> BaseException | None:
     """torch's error for a full device, or the CPU allocator's, which is a plain RuntimeError: this
     one, or the innermost of those that it wraps (Dynamo's, Inductor's, ours)."""
-    found = [each for each in _wrapped(error) if _says_full(each)]
+    found = [each for each in _unwrap(error) if _says_full(each)]
     return found[-1] if found else None
 
 
-def _wrapped(error: BaseException) -> list[BaseException]:
+def _unwrap(error: BaseException) -> list[BaseException]:
     """The error and what it wraps, from the outside in."""
     chain: list[BaseException] = []
     inner: BaseException | None = error

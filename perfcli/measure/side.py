@@ -93,13 +93,13 @@ class MeasuredSide:
 
     def _known(self, check: OutputCheck | None) -> Prepared:
         from perfcli.measure import clocks, machine, memory
-        from perfcli.measure.heap import unmovable
+        from perfcli.measure.heap import why_unmovable
         from perfcli.measure.layout import Layout
         from perfcli.measure.profiling import StepProfiler
         from perfcli.measure.sampler import sampler
 
         request, step = self.request, self._step
-        used = memory.use_of(step)
+        used = memory.measure_memory(step)
         bandwidth = clocks.copy_bandwidth(self._device)
         # Last of these: a graph keeps memory of its own.
         graph = clocks.take_graph(step) if request.cuda_graph else ""
@@ -108,7 +108,7 @@ class MeasuredSide:
         # What getting ready left behind would be gone through again before each turn.
         gc.collect()
         gc.freeze()
-        fixed = unmovable() if self._device != "cuda" else ""
+        fixed = why_unmovable() if self._device != "cuda" else ""
         if self._device != "cuda" and not fixed:
             self._layout = Layout(step, request.seed, used.peak_allocated_bytes)
         step.warm()
@@ -134,18 +134,18 @@ class MeasuredSide:
     def _timed(self, count: int) -> Turn:
         from perfcli.measure import clocks
 
-        time_steps = clocks.time_steps if self._device == "cuda" else clocks.time_steps_clock
-        with _uncollected():
+        time_steps = clocks.time_gpu_steps if self._device == "cuda" else clocks.time_cpu_steps
+        with _pause_collection():
             return time_steps(self._step, count)
 
     def _memory_errors(self) -> AbstractContextManager[None]:
         from perfcli.measure import step as steps
 
-        return steps.out_of_memory(self.request.side, self.request.compile)
+        return steps.translate_out_of_memory(self.request.side, self.request.compile)
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
+def _pause_collection() -> Iterator[None]:
     """No garbage is collected in the middle of a step: turns do so before."""
     gc.disable()
     try:

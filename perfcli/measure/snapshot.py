@@ -71,7 +71,7 @@ def random_state() -> tuple[Any, Any]:
     return torch.get_rng_state(), torch.cuda.get_rng_state() if in_use else None
 
 
-def drew(before: tuple[Any, Any], after: tuple[Any, Any]) -> bool:
+def has_drawn(before: tuple[Any, Any], after: tuple[Any, Any]) -> bool:
     """Whether random numbers were drawn between two states."""
     import torch
 

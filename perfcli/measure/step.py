@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfcli.compile import tracing, tuned
-from perfcli.compile.building import Built, users_workload
-from perfcli.compile.capture.capture import capturing
+from perfcli.compile.building import Built, build_users_workload
+from perfcli.compile.capture.capture import hook_inductor
 from perfcli.compile.capture.captured import Capture
 from perfcli.errors import OutOfMemory, PerfcliError, UserCodeFailed
 from perfcli.loading.tracebacks import shown
@@ -90,18 +90,18 @@ def prepare(request: MeasureRequest, report: Callable[[str], None] = lambda phas
     _use_device(request)
     tracing.generate_here()
     tracing.set_options(asked.variant.options)
-    with out_of_memory(request.side, asked):
+    with translate_out_of_memory(request.side, asked):
         # The same weights and inputs on both sides, whatever was drawn before.
         torch.manual_seed(request.seed)
         with torch.device(asked.device):
-            built = users_workload(asked)
+            built = build_users_workload(asked)
         capture = Capture()
         compiled = torch.compile(built.workload.call, dynamic=True if asked.dynamic else None)
         step = Step(request, built, capture, compiled)
         started = time.monotonic()
         report("kernels")
-        with capturing(capture, finish=None), _tuned(asked.device):
-            _first(step)
+        with hook_inductor(capture, finish=None), _share_tuning(asked.device):
+            _run_first(step)
         step.compile_seconds = time.monotonic() - started
         if request.cpus:  # not while compiling: both sides would share these cores
             _pin(request.cpus)
@@ -119,9 +119,9 @@ def _pin(cpus: Iterable[int]) -> None:
             os.sched_setaffinity(int(thread), wanted)
 
 
-def _tuned(device: str) -> AbstractContextManager[None]:
+def _share_tuning(device: str) -> AbstractContextManager[None]:
     """On a GPU, identical kernels of both sides get the same launch configuration."""
-    return tuned.shared(tuned.in_caches()) if device == "cuda" else nullcontext()
+    return tuned.share_choices(tuned.choices_folder()) if device == "cuda" else nullcontext()
 
 
 def _use_device(request: MeasureRequest) -> None:
@@ -141,7 +141,7 @@ def _use_device(request: MeasureRequest) -> None:
         torch.set_num_threads(request.threads)
 
 
-def _first(step: Step) -> None:
+def _run_first(step: Step) -> None:
     """The step that compiles. Its failure is Inductor's, or the model's."""
     try:
         step.launch()
@@ -149,11 +149,11 @@ def _first(step: Step) -> None:
     except Exception as error:
         if room.is_out_of_memory(error):
             raise
-        raise tracing.explained(error, step.capture) from error
+        raise tracing.attribute_failure(error, step.capture) from error
 
 
 @contextmanager
-def out_of_memory(side: SideName, request: CompileRequest) -> Iterator[None]:
+def translate_out_of_memory(side: SideName, request: CompileRequest) -> Iterator[None]:
     """torch's errors for a full device or machine, as ours."""
     try:
         yield

@@ -178,7 +178,7 @@ def show(scenario: str | None, typed: Sequence[str], json: Path | None) -> int:
     if unused:
         raise PerfcliError(f"--show lists all stored floors: leave out {', '.join(unused)}")
     output.check_writable(json)
-    files = noise_floors.stored()
+    files = noise_floors.load_floors()
     known = [{"path": str(path), "holds": holds} for path, holds in files]
     output.write_document("noise-floors", {"files": known}, json)
     if json == output.STDOUT:

@@ -20,7 +20,7 @@ from types import FunctionType, SimpleNamespace
 from typing import Any
 
 from perfcli.errors import PerfcliError
-from perfcli.machine._probe import assigned
+from perfcli.machine._probe import find_assigned
 from perfcli.options import backports
 
 MODULES = {"": "_inductor", "dynamo.": "_dynamo", "functorch.": "_functorch"}
@@ -67,7 +67,7 @@ def load_catalogue(torch_dir: Path) -> Catalogue:
     Raises:
         PerfcliError: a configuration file is missing or can't be parsed.
     """
-    version = assigned("__version__", _read(torch_dir / "version.py")) or "unknown"
+    version = find_assigned("__version__", _read(torch_dir / "version.py")) or "unknown"
     entries: dict[str, InductorOption] = {}
     for prefix, package in MODULES.items():
         path = torch_dir / package / "config.py"

@@ -135,7 +135,7 @@ def _contenders(
             if plan is not None and plan.variant not in {p.variant for p in plans.values()}:
                 plans[plan.variant] = plan
     ours = [Contender(name, plan) for name, plan in plans.items()]
-    able = [o for o in others if o not in PEERS or peers.known(o, problem.operation)]
+    able = [o for o in others if o not in PEERS or peers.has_operation(o, problem.operation)]
     return (Contender(COPY), *ours, *map(Contender, able))
 
 

@@ -89,7 +89,7 @@ def _matches(text: str, words: str) -> bool:
 def _planned(
     reference: str, family: KernelFamily, cases: Sequence[Case], target: Target, runner: Runner
 ) -> _Checking:
-    plans = tuple(planning.planned(family, case, target, runner) for case in cases)
+    plans = tuple(planning.plan_case(family, case, target, runner) for case in cases)
     return _Checking(reference, family, plans, target, runner)
 
 

@@ -68,7 +68,7 @@ def _families_of(name: str | None) -> dict[str, KernelFamily]:
 
 def _targets_of(asked: KernelsOptions) -> list[Target]:
     if asked.targets:
-        return [targets.for_kernels(name) for name in dict.fromkeys(asked.targets)]
+        return [targets.get_for_kernels(name) for name in dict.fromkeys(asked.targets)]
     return [targets.this_gpu() if _has_gpu(asked) else targets.get(DEFAULT_TARGET)]
 
 

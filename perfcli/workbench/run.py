@@ -159,7 +159,7 @@ def _runner(asked: KernelsOptions) -> tuple[Any, Target]:
     if asked.device == "cuda" or (asked.device is None and not asked.targets and _has_gpu(asked)):
         return "gpu", targets.this_gpu()
     named = asked.targets[0] if asked.targets else DEFAULT_TARGET
-    return "interpreter", targets.for_kernels(named)
+    return "interpreter", targets.get_for_kernels(named)
 
 
 # --- bench --------------------------------------------------------------------------------------

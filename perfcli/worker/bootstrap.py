@@ -30,7 +30,7 @@ def _fix_layout() -> None:
         return
     inherited = [int(number) for number in sys.argv[1:]]
     # The arguments lie on the stack: they have to be as long in every worker.
-    if not _renumbered(inherited):
+    if not _renumber(inherited):
         return
     libc = ctypes.CDLL(None)
     now = libc.personality(_ASK)
@@ -42,7 +42,7 @@ def _fix_layout() -> None:
     os.execv(sys.executable, [sys.executable, *arguments])
 
 
-def _renumbered(inherited: list[int]) -> bool:
+def _renumber(inherited: list[int]) -> bool:
     """Both are to be had under their own and the chosen number, or only under their own."""
     for done, (old, new) in enumerate(zip(inherited, _DESCRIPTORS, strict=True)):
         try:

@@ -45,7 +45,7 @@ def serve(request_fd: int, reply_fd: int) -> int:
             _send(replies, protocol.error_message(error))
         except Exception as error:
             traceback.print_exc()
-            _send(replies, protocol.error_message(failures.explained(error)))
+            _send(replies, protocol.error_message(failures.explain_failure(error)))
     _exit_now()
     return 0
 
@@ -106,9 +106,9 @@ def _check_kernels(request: object, _questions: BinaryIO, replies: BinaryIO) -> 
 
 def _bench_kernels(request: object, questions: BinaryIO, replies: BinaryIO) -> None:
     """Until the parent is gone."""
-    from perfcli.handwritten.benching import on_this_gpu
+    from perfcli.handwritten.benching import prepare_bench
 
-    bench = on_this_gpu(protocol.decode_dataclass(BenchRequest, request))
+    bench = prepare_bench(protocol.decode_dataclass(BenchRequest, request))
     _send(replies, {"type": "done"})
 
     def told(name: str) -> None:

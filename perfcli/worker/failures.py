@@ -10,7 +10,7 @@ from perfcli.errors import PerfcliError, WorkerFailed
 from perfcli.loading import tracebacks
 
 
-def explained(error: Exception) -> PerfcliError:
+def explain_failure(error: Exception) -> PerfcliError:
     """The user's where their code raised, wherever we called it; else ours."""
     if tracebacks.is_users_fault(error):
         return tracebacks.failed("the model failed while it ran", error)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfcli.model import CompileRequest, GivenRequest, KernelsRequest
 from perfcli.worker import protocol
-from perfcli.worker.replies import Message, left_by, tried
+from perfcli.worker.replies import Message, read_left, try_work
 from perfcli.worker.trunk import Trunk, lines
 
 if TYPE_CHECKING:
@@ -53,17 +53,17 @@ class Template:
             yield from self._branched(_request(asked["base"]), requests)
         elif kind == "alone":
             # Here, without a fork: nothing can be asked after it.
-            yield {**tried(_generating(_request(asked), self._keep)), "number": 0}
+            yield {**try_work(_make_generation(_request(asked), self._keep)), "number": 0}
         elif kind == "given":
             given = protocol.decode_dataclass(GivenRequest, asked)
-            yield from self._at_once({0: _compiling_given(given, self._keep)}, 1)
+            yield from self._at_once({0: _make_given_compilation(given, self._keep)}, 1)
         else:
             kernels = protocol.decode_dataclass(KernelsRequest, asked)
-            yield from self._at_once({0: _compiling(kernels)}, 1)
+            yield from self._at_once({0: _make_compilation(kernels)}, 1)
         yield {"type": "done"}
 
     def _from_the_start(self, requests: Mapping[int, CompileRequest]) -> Iterator[Message]:
-        works = {number: _generating(each, self._keep) for number, each in requests.items()}
+        works = {number: _make_generation(each, self._keep) for number, each in requests.items()}
         return self._at_once(works, _jobs(requests))
 
     def _at_once(self, works: Mapping[int, Callable[[], Message]], jobs: int) -> Iterator[Message]:
@@ -72,11 +72,11 @@ class Template:
         while waiting or running:
             while waiting and len(running) < jobs:
                 number = waiting.pop(0)
-                running[self._fork(_leaving(works[number], self._file(number)))] = number
+                running[self._fork(_make_writer(works[number], self._file(number)))] = number
             pid, status = os.wait()
             ended = running.pop(pid, None)
             if ended is not None:
-                yield {**left_by(self._file(ended), status), "number": ended}
+                yield {**read_left(self._file(ended), status), "number": ended}
 
     def _branched(
         self, base: CompileRequest, requests: Mapping[int, CompileRequest]
@@ -93,7 +93,7 @@ class Template:
                     yield {"type": "unread", "number": number}
                 if (number := line.get("number")) is not None:
                     del left[number]
-                    yield {**left_by(self._file(number), 0), "number": number}
+                    yield {**read_left(self._file(number), 0), "number": number}
         finally:
             os.close(pipe)
         yield from self._from_the_start(left)
@@ -106,7 +106,7 @@ class Template:
 
         trunk = Trunk(_jobs(requests), self._keep, pipe)
         branches = Branches(base, requests, trunk)
-        reply = tried(_generating(base, self._keep, branches))
+        reply = try_work(_make_generation(base, self._keep, branches))
         # What else goes wrong in a branch may be the fork's fault.
         sure = branches.is_trunk or reply["type"] == "generated" or reply["kind"] == "CompileFailed"
         if branches.number is not None and sure:
@@ -146,14 +146,14 @@ def _jobs(requests: Mapping[int, CompileRequest]) -> int:
     return max((request.jobs for request in requests.values()), default=1)
 
 
-def _leaving(work: Callable[[], Message], path: Path) -> Callable[[], None]:
+def _make_writer(work: Callable[[], Message], path: Path) -> Callable[[], None]:
     def run() -> None:
-        path.write_bytes(protocol.encode(tried(work)))
+        path.write_bytes(protocol.encode(try_work(work)))
 
     return run
 
 
-def _generating(
+def _make_generation(
     request: CompileRequest, keep: tuple[Any, ...], branches: Branches | None = None
 ) -> Callable[[], Message]:
     def work() -> Message:
@@ -167,7 +167,7 @@ def _generating(
     return work
 
 
-def _compiling_given(request: GivenRequest, keep: tuple[Any, ...]) -> Callable[[], Message]:
+def _make_given_compilation(request: GivenRequest, keep: tuple[Any, ...]) -> Callable[[], Message]:
     def work() -> Message:
         from perfcli.compile import given
 
@@ -177,10 +177,10 @@ def _compiling_given(request: GivenRequest, keep: tuple[Any, ...]) -> Callable[[
     return work
 
 
-def _compiling(request: KernelsRequest) -> Callable[[], Message]:
+def _make_compilation(request: KernelsRequest) -> Callable[[], Message]:
     def work() -> Message:
         from perfcli.compile.binaries import pool
 
-        return {"type": "binaries", "kernels": pool.binaries(request)}
+        return {"type": "binaries", "kernels": pool.compile_binaries(request)}
 
     return work

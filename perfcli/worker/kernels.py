@@ -218,7 +218,7 @@ class KernelProcess:
     ) -> Benched:
         worker = self._bench or self._started(request)
         try:
-            found = _benched(worker, ask, preparing)
+            found = _receive_benched(worker, ask, preparing)
         except BaseException:
             self.close()
             raise
@@ -242,7 +242,7 @@ class KernelProcess:
             self._bench = None
 
 
-def _benched(worker: _Worker, ask: BenchAsk, preparing: Callable[[str], None]) -> Benched:
+def _receive_benched(worker: _Worker, ask: BenchAsk, preparing: Callable[[str], None]) -> Benched:
     found: Benched | None = None
     for reply in worker.ask(protocol.plain(ask)):
         if reply.type == "preparing":

@@ -89,12 +89,12 @@ def _bundle(channel: Channel, index: int, progress: Callable[[Progress], None]) 
         elif reply.type == "error":
             raise protocol.error(reply.kind, reply.message, reply.detail)
         else:
-            bundle = _decoded(channel, reply)
+            bundle = _decode(channel, reply)
             progress(Progress(index, "done"))
             return bundle
 
 
-def _decoded(channel: Channel, reply: _Reply) -> Bundle:
+def _decode(channel: Channel, reply: _Reply) -> Bundle:
     try:
         return Bundle(
             msgspec.json.decode(reply.run, type=Run),

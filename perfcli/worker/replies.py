@@ -15,7 +15,7 @@ from perfcli.worker import failures, protocol
 Message = Mapping[str, Any]
 
 
-def tried(work: Callable[[], Message]) -> Message:
+def try_work(work: Callable[[], Message]) -> Message:
     """Its reply, an error where it fails."""
     try:
         return work()
@@ -23,10 +23,10 @@ def tried(work: Callable[[], Message]) -> Message:
         return protocol.error_message(error)
     except Exception as error:
         traceback.print_exc()
-        return protocol.error_message(failures.explained(error))
+        return protocol.error_message(failures.explain_failure(error))
 
 
-def left_by(path: Path, status: int) -> Message:
+def read_left(path: Path, status: int) -> Message:
     """What a process that ended wrote, or how it ended without."""
     try:
         reply: Message = json.loads(path.read_bytes())

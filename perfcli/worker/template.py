@@ -51,7 +51,7 @@ class Reply(msgspec.Struct):
     detail: str = ""
 
 
-def _made_of(reply: Reply) -> Made:
+def _read_made(reply: Reply) -> Made:
     """Of a reply to a variant."""
     if reply.type == "error":
         return protocol.error(reply.kind, reply.message, reply.detail)
@@ -59,7 +59,7 @@ def _made_of(reply: Reply) -> Made:
     return Generated(reply.code, bundle, reply.unread)
 
 
-def _joined(facts: KernelFacts, made: _Binaries | None) -> KernelFacts:
+def _join(facts: KernelFacts, made: _Binaries | None) -> KernelFacts:
     """With its candidates. Raises CompileFailed where Triton refused it."""
     if made is None:
         return facts
@@ -109,7 +109,7 @@ class TemplateProcess:
                 if reply.type == "unread":
                     del missing[number]
                     continue
-                made = _made_of(reply)
+                made = _read_made(reply)
                 if not isinstance(made, WorkerFailed):
                     del missing[number]
                     yield number, made
@@ -129,7 +129,7 @@ class TemplateProcess:
         template = None
         try:
             template = WarmWorker(request, self._timeout)
-            return next(_made_of(reply) for reply in template.ask({"alone": request}))
+            return next(_read_made(reply) for reply in template.ask({"alone": request}))
         except PerfcliError as error:
             return error
         finally:
@@ -153,7 +153,7 @@ class TemplateProcess:
             raise
         found = msgspec.json.decode(reply.kernels, type=list[_Binaries])
         binaries = {text.source: made for text, made in zip(texts, found, strict=True)}
-        return tuple(_joined(facts, binaries.get(text.source)) for facts, text in kernels)
+        return tuple(_join(facts, binaries.get(text.source)) for facts, text in kernels)
 
     def close(self) -> None:
         for template in self._templates.values():

@@ -297,10 +297,10 @@ def test_no_kernels_is_a_fault(gated: Any, monkeypatch: pytest.MonkeyPatch) -> N
     from perfcli.fake import run as made_up
 
     def empty(request: Any) -> Any:
-        bundle = made_up.made_up(request)
+        bundle = made_up.make_up_run(request)
         return replace(bundle, run=replace(bundle.run, kernels=(), launches=()))
 
-    monkeypatch.setattr(executor, "made_up", empty)
+    monkeypatch.setattr(executor, "make_up_run", empty)
     result = gated("gate", "--fresh")
     assert (result.code, "nothing to compare" in result.out) == (2, True)
 

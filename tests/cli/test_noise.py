@@ -38,7 +38,7 @@ def test_identical_variants_are_the_same_and_give_a_floor(noise: Any) -> None:
     assert result.code == 0
     assert result.out.splitlines()[2].split("  ")[0] == "pair"
     assert result.out.count("SAME") == 3
-    ((path, known),) = floors.stored()
+    ((path, known),) = floors.load_floors()
     assert known is not None
     (floor,) = known.floors
     shown = result.out.replace("\n", " ")
@@ -51,7 +51,7 @@ def test_identical_variants_are_the_same_and_give_a_floor(noise: Any) -> None:
 
 def test_json_has_each_pair_and_the_floor(noise: Any) -> None:
     document = json.loads(noise("--pairs", "4", "--json", "-").out)
-    ((_, known),) = floors.stored()
+    ((_, known),) = floors.load_floors()
     assert document["perfcli"] == "noise"
     assert known is not None
     assert document["floor"] == known.floors[0].relative
@@ -75,7 +75,7 @@ def test_a_floor_of_uncertain_pairs_says_so(noise: Any, planned: Plan) -> None:
     assert noise().err.count("warning") == 0
     planned("noise=0.08")
     result = noise("--budget", "2", "--json", "noise.json")
-    ((_, known),) = floors.stored()
+    ((_, known),) = floors.load_floors()
     assert known is not None
     (floor,) = known.floors
     unsure = sum(pair.verdict == "unsure" for pair in floor.pairs)
@@ -112,7 +112,7 @@ def test_a_planted_change_is_found_and_nothing_is_stored(noise: Any) -> None:
     for pair in document["pairs"]:
         assert pair["verdict"] == "slower"
         assert pair["ratio"] == pytest.approx(1.03, abs=0.004)
-    assert floors.stored() == []
+    assert floors.load_floors() == []
 
 
 def test_a_planted_change_below_the_floor_is_not_called_slower(noise: Any) -> None:
@@ -127,7 +127,7 @@ def test_the_stored_floor_decides_from_then_on(noise: Any, planned: Plan) -> Non
     assert noise("--slow-head", "3", "--pairs", "1").code == 1
     planned("noise=0.08")
     assert noise("--budget", "2").code == 0
-    ((_, known),) = floors.stored()
+    ((_, known),) = floors.load_floors()
     assert known is not None
     assert known.floors[0].relative > 0.03
     planned("noise=0.003")
@@ -148,7 +148,7 @@ def test_one_pair_proves_no_floor(noise: Any) -> None:
     result = noise("--pairs", "1")
     assert result.code == 0
     assert "no floor is stored: one pair" in result.out
-    assert floors.stored() == []
+    assert floors.load_floors() == []
 
 
 def test_the_same_seed_gives_the_same_result(noise: Any) -> None:
@@ -177,7 +177,7 @@ def test_list_and_forget(noise: Any, perfcli: Any) -> None:
     assert "1 noise floor of softmax removed" in perfcli("noise", "softmax", "--forget").out
     assert len(perfcli("noise", "--show").out.splitlines()) == 2
     assert "1 noise floor removed" in perfcli("noise", "--forget").out
-    assert floors.stored() == []
+    assert floors.load_floors() == []
 
 
 def test_ctrl_c_shows_what_is_there_and_stores_no_floor(noise: Any, planned: Plan) -> None:
@@ -188,7 +188,7 @@ def test_ctrl_c_shows_what_is_there_and_stores_no_floor(noise: Any, planned: Pla
     assert "1 pair of 3: no floor is stored" in result.out
     (pair,) = json.loads(Path("noise.json").read_text())["pairs"]
     assert (pair["stopped"], pair["rounds"]) == ("interrupted", 7)
-    assert floors.stored() == []
+    assert floors.load_floors() == []
     assert len(list(record.FOLDER.iterdir())) == 1
 
 
@@ -215,7 +215,7 @@ def test_failures_of_workers(
     result = noise()
     assert result.code == code
     assert message in result.complaint
-    assert floors.stored() == []
+    assert floors.load_floors() == []
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,7 @@ def test_options_that_stored_floors_do_not_have(
     assert result.complaint.startswith(f"perfcli: {action} ")
     short = {"-p": "--param", "-o": "--option"}
     assert f"leave out {short.get(option[0], option[0])}" in result.complaint
-    ((_, known),) = floors.stored()
+    ((_, known),) = floors.load_floors()
     assert known is not None
 
 

@@ -10,7 +10,7 @@ import sys
 
 os.environ["TRITON_INTERPRET"] = "1"
 
-from perfcli.handwritten.checking import _check_case, planned
+from perfcli.handwritten.checking import _check_case, plan_case
 from perfcli.handwritten.interpreter import round_to_nearest
 from perfcli.loading import registry
 from perfcli.machine import targets
@@ -20,7 +20,7 @@ round_to_nearest()
 NAME = sys.argv[1]
 FAMILY = registry.family(NAME)
 for number in json.loads(sys.argv[2]):
-    case = planned(FAMILY, FAMILY.cases[number], targets.get("h200"), "interpreter")
+    case = plan_case(FAMILY, FAMILY.cases[number], targets.get("h200"), "interpreter")
     request = CheckRequest(NAME, (case,), "interpreter", 1, 7)
     checked = _check_case(request, case, "cpu", number)
     answer = [number, checked.outcome, checked.variant, checked.reason]

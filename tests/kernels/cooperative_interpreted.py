@@ -17,7 +17,7 @@ import torch
 import triton
 import triton.language as tl
 
-from perfcli.handwritten.data import arranged
+from perfcli.handwritten.data import arrange
 from perfcli.handwritten.interpreter import round_to_nearest
 from perfcli.loading import registry
 from perfcli.machine import targets
@@ -69,7 +69,7 @@ def by_grids(operation: str, rows: int, columns: int, dtype: str, data: Data) ->
     problem = Problem(operation, rows, columns, dtype)
     plan = FAMILY.plan(problem, H200, "streamed")
     (step,) = plan.launches
-    tensors = arranged(Case(problem, "streamed", data), problem, CODE.inputs(problem, "cpu", 3))
+    tensors = arrange(Case(problem, "streamed", data), problem, CODE.inputs(problem, "cpu", 3))
     found = []
     for programs in (step.grid[0], 1, 3):
         launches = (replace(step, grid=(programs, 1, 1)),)

@@ -83,7 +83,7 @@ def test_many_chunks_are_combined_by_a_kernel_of_their_own(family: KernelFamily)
 @pytest.mark.parametrize("name", sorted({**targets.TARGETS, **targets.KERNEL_TARGETS}))
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
 def test_every_plan_fits_every_target(family: KernelFamily, name: str, dtype: str) -> None:
-    target = targets.for_kernels(name)
+    target = targets.get_for_kernels(name)
     for case in family.cases:
         problem = case.problem
         plan = family.plan(

@@ -21,7 +21,7 @@ def planned(
     stride: int | None = None,
 ) -> LaunchPlan:
     problem = Problem("softmax", rows, columns, dtype, stride)
-    return FAMILY.plan(problem, targets.for_kernels(target), "streamed")
+    return FAMILY.plan(problem, targets.get_for_kernels(target), "streamed")
 
 
 @pytest.mark.parametrize(("target", "programs"), [("h200", 396), ("a100", 324), ("b200", 444)])

@@ -1,4 +1,4 @@
-"""What ``perfcli.inspect`` gives back, on made-up kernels (``worker/made_up``): one forward and
+"""What ``perfcli.inspect`` gives back, on made-up kernels (``fake.run``): one forward and
 four backward kernels per layer, three layers; with a read limit above 10 three of them are one
 that spills 46 words."""
 

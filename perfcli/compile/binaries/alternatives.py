@@ -16,7 +16,7 @@ LOW_OCCUPANCY = 0.125
 _BLOCKS = ("XBLOCK", "YBLOCK", "ZBLOCK", "R0_BLOCK", "R1_BLOCK")
 
 
-def at_fault(candidates: Sequence[Candidate], kind: KernelKind) -> bool:
+def needs_alternatives(candidates: Sequence[Candidate], kind: KernelKind) -> bool:
     """Whether even the best candidate spills, or leaves the multiprocessor almost empty for want
     of registers or shared memory. The latter is how templates (matrix products) are meant to run,
     and a hand-written kernel may be."""
@@ -30,7 +30,7 @@ def at_fault(candidates: Sequence[Candidate], kind: KernelKind) -> bool:
     return low and scarce and kind not in ("template", "user", "other")
 
 
-def best_first(configs: Sequence[Any], candidates: Sequence[Candidate]) -> list[Any]:
+def sort_best_first(configs: Sequence[Any], candidates: Sequence[Candidate]) -> list[Any]:
     """The candidates' configurations in the order of ``KernelFacts.best``."""
     waiting = dict(enumerate(candidates))
     order: list[Any] = []

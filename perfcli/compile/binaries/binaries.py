@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from perfcli.compile.binaries import cache
-from perfcli.compile.binaries.alternatives import at_fault, best_first, other_configs
+from perfcli.compile.binaries.alternatives import needs_alternatives, other_configs, sort_best_first
 from perfcli.compile.binaries.cache import Compiled
-from perfcli.compile.binaries.candidate import candidate_of, refused, with_texts
+from perfcli.compile.binaries.candidate import attach_texts, candidate_of, refused_candidate
 from perfcli.compile.binaries.ptxas import select_ptxas
 from perfcli.compile.binaries.unpipelined import add_unpipelined, fits
 from perfcli.compile.capture.definition import Definition
@@ -81,7 +81,7 @@ def _compile(definition: Definition, target: Target) -> Compiled:
     folder = Path(kernel.source_file).parent
     return Compiled(
         tuple(
-            with_texts(candidate, result.kernel.asm, fact.sass, blobs, folder)
+            attach_texts(candidate, result.kernel.asm, fact.sass, blobs, folder)
             for candidate, (result, fact) in zip(candidates, results, strict=True)
         ),
         blobs,
@@ -110,15 +110,15 @@ def _alternatives(
 ) -> Iterator[Candidate]:
     """Where Inductor's own configurations are at fault: others, through the same door. Their
     texts are not kept."""
-    if not at_fault(candidates, kind):
+    if not needs_alternatives(candidates, kind):
         return
     configs = [result.config for result in kernel.tuner.compile_results]
-    for config in other_configs(best_first(configs, candidates), kernel.target):
+    for config in other_configs(sort_best_first(configs, candidates), kernel.target):
         try:
             result = kernel.tuner._precompile_config(config)
             yield kernel.candidate(result, kernel.read(result))
         except Exception as error:  # Triton refuses it, for whatever reason
-            yield refused(config, error)
+            yield refused_candidate(config, error)
 
 
 def _scaled_results(kernel: _Kernel, facts: list[BinaryFacts]) -> list[Any]:

@@ -23,7 +23,7 @@ def candidate_of(result: Any, fact: BinaryFacts, target: Target, source: str) ->
     config = result.config
     launch = (_numbers(config), config.num_warps, config.num_stages)
     candidate = nvidia_candidate(result.kernel, fact, target, *launch)
-    return replace(candidate, lines=_with_text(fact.lines, source))
+    return replace(candidate, lines=_add_text(fact.lines, source))
 
 
 def nvidia_candidate(
@@ -60,7 +60,7 @@ def nvidia_candidate(
     )
 
 
-def refused(config: Any, error: Exception) -> Candidate:
+def refused_candidate(config: Any, error: Exception) -> Candidate:
     lines = str(error).strip().splitlines()
     return Candidate(
         config=_numbers(config),
@@ -74,7 +74,7 @@ def _numbers(config: Any) -> dict[str, int]:
     return {k: int(v) for k, v in config.kwargs.items() if isinstance(v, int)}
 
 
-def _with_text(lines: Mapping[str, LineCounts], source: str) -> dict[str, LineCounts]:
+def _add_text(lines: Mapping[str, LineCounts], source: str) -> dict[str, LineCounts]:
     """The text of those lines where registers are spilled or filled: the others are many."""
     texts = source.splitlines()
 
@@ -86,13 +86,13 @@ def _with_text(lines: Mapping[str, LineCounts], source: str) -> dict[str, LineCo
     return {n: replace(counts, text=text(int(n), counts)) for n, counts in lines.items()}
 
 
-def with_texts(
+def attach_texts(
     candidate: Candidate, asm: Any, sass: str, blobs: dict[str, str], folder: Path
 ) -> Candidate:
     """The candidate with its texts' names, and the texts packed into ``blobs``."""
     texts = {
-        "ttgir": _without_folders(asm["ttgir"], folder),
-        "ptx": _without_folders(asm["ptx"], folder),
+        "ttgir": _strip_folders(asm["ttgir"], folder),
+        "ptx": _strip_folders(asm["ptx"], folder),
         "sass": sass,
     }
     names = {kind: blob_id(text) for kind, text in texts.items()}
@@ -100,7 +100,7 @@ def with_texts(
     return replace(candidate, ttgir=names["ttgir"], ptx=names["ptx"], sass=names["sass"])
 
 
-def _without_folders(text: str, folder: Path) -> str:
+def _strip_folders(text: str, folder: Path) -> str:
     """A text without the folders of this machine: the kernel's own, which is another in every
     run, and that of the installed packages."""
     import torch

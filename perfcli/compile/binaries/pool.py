@@ -75,7 +75,7 @@ class _Binaries:
     error: str = ""
 
 
-def binaries(request: KernelsRequest) -> list[_Binaries]:
+def compile_binaries(request: KernelsRequest) -> list[_Binaries]:
     """Compiles kernels, in order, in processes of their own. Raises as ``KernelPool.result``."""
     definitions = [Definition(k.name, k.language, k.source, k.kind) for k in request.kernels]
     pool = KernelPool(max(request.jobs, 1), request.target, Path(request.cache_dir))

@@ -57,7 +57,7 @@ def user_operands(node: Any) -> Operands:
         return NOTHING
 
 
-def as_used(buffers: tuple[Buffer, ...], facts: SourceFacts | None) -> tuple[Buffer, ...]:
+def correct_roles(buffers: tuple[Buffer, ...], facts: SourceFacts | None) -> tuple[Buffer, ...]:
     """With the role of what is never loaded corrected: Inductor also calls it in place when a
     kernel overwrites what it made itself, and what a user's kernel only stores."""
     if facts is None or any(not access.pointer for access in facts.accesses):
@@ -81,7 +81,7 @@ def _numels(kernel: Any) -> dict[str, Any]:
 def _buffers(args: Any, points: int | None) -> Iterator[Buffer]:
     from torch._inductor.virtualized import V
 
-    for argument, name, role in _named(args):
+    for argument, name, role in _list_arguments(args):
         yield _buffer(argument, name, role, V.graph.try_get_buffer(name), points)
     for workspace in args.workspace_args:
         count = _hint(workspace.count)
@@ -99,7 +99,7 @@ def _buffers(args: Any, points: int | None) -> Iterator[Buffer]:
 Role = Literal["input", "output", "inplace"]
 
 
-def _named(args: Any) -> Iterator[tuple[str, str, Role]]:
+def _list_arguments(args: Any) -> Iterator[tuple[str, str, Role]]:
     """Argument, Inductor's name and role of what was not removed, in the order of the signature
     (``KernelArgs.python_argdefs``). A buffer that is overwritten goes by its last name, under
     which the kernels that follow read it."""

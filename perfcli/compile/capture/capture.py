@@ -19,7 +19,7 @@ from perfcli.errors import CompileFailed
 
 
 @contextmanager
-def capturing(
+def hook_inductor(
     capture: Capture, finish: Callable[[Any, CapturedGraph], Any] | None
 ) -> Iterator[None]:
     """Hooks Inductor while the block runs.
@@ -97,7 +97,7 @@ def _hook_module(
         if finish is None:
             module = original(self)
             graph = capture.graph_of(self)
-            return _counted(module, capture, graph)
+            return _count_calls(module, capture, graph)
         if self.cpp_wrapper and "cuda" in self.device_types:
             raise CompileFailed(
                 "the option cpp_wrapper runs kernels on the device while it generates code, and "
@@ -111,7 +111,7 @@ def _hook_module(
     return compile_to_module
 
 
-def _counted(module: Any, capture: Capture, graph: CapturedGraph) -> Any:
+def _count_calls(module: Any, capture: Capture, graph: CapturedGraph) -> Any:
     """The real module, its ``call`` also counting."""
     call = module.call
     graph.module = module

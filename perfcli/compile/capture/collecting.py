@@ -7,7 +7,7 @@ from typing import Any
 
 from perfcli.blobs import blob_id, pack
 from perfcli.compile.capture import traffic
-from perfcli.compile.capture.buffers import as_used
+from perfcli.compile.capture.buffers import correct_roles
 from perfcli.compile.capture.captured import Capture, CapturedGraph, CapturedKernel
 from perfcli.errors import CompileFailed
 from perfcli.facts.source.operations import count_operations
@@ -77,7 +77,7 @@ def _facts(
         operations=count_operations(definition.source, kernel.operands.sizes),
         candidates=result.compiled.candidates,
         alternatives=result.compiled.alternatives,
-        buffers=as_used(kernel.operands.buffers, result.source_facts),
+        buffers=correct_roles(kernel.operands.buffers, result.source_facts),
         sizes=kernel.operands.sizes,
         dynamic_sizes=kernel.operands.dynamic_sizes,
         notes=(result.note,) if result.note else (),

@@ -44,18 +44,18 @@ class Definition:
     def source_hash(self) -> str:
         """SHA-256 of the text without its own name and comments: the same code under two names is
         one, and so is code that says where it comes from (``comment_origin``)."""
-        text = without_its_name(self.source, self.name)
+        text = strip_name(self.source, self.name)
         if self.language == "triton" and "#" in text:
-            text = _without_comments(text)
+            text = _strip_comments(text)
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def without_its_name(source: str, name: str) -> str:
+def strip_name(source: str, name: str) -> str:
     """A kernel's text as it would be under any other name."""
     return _FULL_NAME.sub("'kernel_name': 'kernel'", source).replace(name, "kernel")
 
 
-def _without_comments(source: str) -> str:
+def _strip_comments(source: str) -> str:
     """A Python text without its comments, and without the lines that held nothing else; as it is
     where it can't be read."""
     lines: list[str | None] = list(source.splitlines())

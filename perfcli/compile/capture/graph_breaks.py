@@ -21,7 +21,7 @@ Places = dict[str, dict[BreakPlace, None]]
 
 
 @contextmanager
-def watching() -> Iterator[Places]:
+def watch_breaks() -> Iterator[Places]:
     """Collects the places of graph breaks, by reason, while it is active.
 
     Seen with torch 2.11 to 2.13: ``Unsupported.add_to_stats("graph_break")`` counts a break, and
@@ -73,7 +73,7 @@ def _first_line(reason: str) -> str:
     return reason.strip().partition("\n")[0][:HEADLINE]
 
 
-def counted(counters: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+def count_breaks(counters: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
     """How often Dynamo broke a graph for each reason, by its first line: the rest explains and
     gives advice. ``counters`` are Dynamo's."""
     found: Counter[str] = Counter()

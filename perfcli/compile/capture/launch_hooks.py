@@ -20,7 +20,7 @@ def hook_call(capture: Capture, original: Any) -> Any:
         name, *_ = graph.choices.get(kernel_name, (kernel_name,))
         if name in graph.kernels or name in graph.opaque:
             extern = name not in graph.kernels
-            _launches(capture).append(Launch(graph.facts.name, name, extern))
+            _launch_list(capture).append(Launch(graph.facts.name, name, extern))
         return original(self, kernel_name, *rest, **options)
 
     return call
@@ -34,7 +34,7 @@ def hook_extern(capture: Capture, original: Any) -> Any:
         node = scheduler_node.node
         if isinstance(node, ir.UserDefinedTritonKernel):
             graph = capture.current_graph()
-            launches = _launches(capture)
+            launches = _launch_list(capture)
             before = len(launches)
             result = original(self, scheduler_node)
             for launch in launches[before:]:
@@ -48,12 +48,12 @@ def hook_extern(capture: Capture, original: Any) -> Any:
             capture.branches += not isinstance(node, ir.InvokeSubgraph)
             result = original(self, scheduler_node)
             for subgraph in subgraphs:
-                _launches(capture).extend(_body(subgraph.graph))
+                _launch_list(capture).extend(_body(subgraph.graph))
             return result
         if not isinstance(node, ir.MultiOutput):
             graph = capture.current_graph()
             name = _extern_name(node)
-            _launches(capture).append(Launch(graph.facts.name, name, extern=True))
+            _launch_list(capture).append(Launch(graph.facts.name, name, extern=True))
         return original(self, scheduler_node)
 
     return codegen
@@ -75,7 +75,7 @@ def _extern_name(node: Any) -> str:
     return str(name) if name else type(node).__name__
 
 
-def _launches(capture: Capture) -> list[Launch]:
+def _launch_list(capture: Capture) -> list[Launch]:
     """Where the next launch goes: a subgraph keeps its own, to be put in wherever it is called."""
     from torch._inductor.virtualized import V
 

@@ -28,10 +28,10 @@ def origins(scheduled: Any) -> tuple[Origin, ...]:
     found = tuple(_origin(n) for n in computed)
     if any(origin.location for origin in found):
         return found
-    return tuple(_from_users(n, origin) for n, origin in zip(computed, found, strict=True))
+    return tuple(_take_users_line(n, origin) for n, origin in zip(computed, found, strict=True))
 
 
-def _from_users(node: Any, origin: Origin) -> Origin:
+def _take_users_line(node: Any, origin: Origin) -> Origin:
     """The origin with the line of the nearest node that uses this one: Inductor's pattern matcher
     puts nodes without a trace (``prims.prepare_softmax_online``) in the place of the model's."""
     seen, queue = {node}, [node]

@@ -33,8 +33,8 @@ class Assumptions:
 def install(mode: Any) -> Assumptions:
     """Answers padding decisions, and reads of values from fake tensors of ``mode``."""
     assumptions = Assumptions()
-    _padding(assumptions)
-    _values(assumptions, mode)
+    _assume_padding(assumptions)
+    _assume_values(assumptions, mode)
     return assumptions
 
 
@@ -47,7 +47,7 @@ def wants_device(error: BaseException) -> bool:
     )
 
 
-def _padding(assumptions: Assumptions) -> None:
+def _assume_padding(assumptions: Assumptions) -> None:
     from torch._inductor.fx_passes import pad_mm
 
     original = pad_mm._should_pad
@@ -65,7 +65,7 @@ def _padding(assumptions: Assumptions) -> None:
     replace(pad_mm, "_should_pad", should_pad)
 
 
-def _values(assumptions: Assumptions, mode: Any) -> None:
+def _assume_values(assumptions: Assumptions, mode: Any) -> None:
     """``.item()`` on a fake tensor, in the code that a graph break left to run as it is."""
     import torch
     from torch._subclasses import fake_impls
@@ -73,14 +73,14 @@ def _values(assumptions: Assumptions, mode: Any) -> None:
 
     table = fake_impls.op_implementations_dict
     for op in (torch.ops.aten.rand.default, torch.ops.aten.rand.generator):
-        table[op] = _drawing(mode)
+        table[op] = _wrap_coin(mode)
     for op in (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.item.default):
-        table[op] = _assuming(table[op], mode, assumptions, DataDependentOutputException)
+        table[op] = _wrap_value_reader(table[op], mode, assumptions, DataDependentOutputException)
     for op in (torch.ops.aten.nonzero.default, torch.ops.aten.masked_select.default):
-        table[op] = _halving(table[op], mode, assumptions)
+        table[op] = _wrap_mask_reader(table[op], mode, assumptions)
 
 
-def _assuming(original: Any, mode: Any, assumptions: Assumptions, refused: Any) -> Any:
+def _wrap_value_reader(original: Any, mode: Any, assumptions: Assumptions, refused: Any) -> Any:
     @functools.wraps(original)
     def read(fake_mode: Any, func: Any, arg: Any) -> Any:
         try:
@@ -94,7 +94,7 @@ def _assuming(original: Any, mode: Any, assumptions: Assumptions, refused: Any) 
     return read
 
 
-def _halving(original: Any, mode: Any, assumptions: Assumptions) -> Any:
+def _wrap_mask_reader(original: Any, mode: Any, assumptions: Assumptions) -> Any:
     """``nonzero`` and ``masked_select``: a mask is taken to hold for half of its elements."""
     import torch
     from torch._subclasses.fake_tensor import DynamicOutputShapeException
@@ -115,7 +115,7 @@ def _halving(original: Any, mode: Any, assumptions: Assumptions) -> Any:
     return select
 
 
-def _drawing(mode: Any) -> Any:
+def _wrap_coin(mode: Any) -> Any:
     """``torch.rand([])`` on the CPU, a coin that models toss to drop a layer: the fake tensor
     keeps the value 0.5, so that what is computed from it (``p < 0.1``) is known, too."""
     import torch

@@ -53,15 +53,15 @@ def _device_properties(target: Target) -> SimpleNamespace:
 def install(target: Target) -> None:
     """Makes torch and triton believe that ``target`` is device 0."""
     properties = _device_properties(target)
-    _cuda_module(target, properties)
-    _device_interface(target, properties)
-    _autocast()
-    _fake_tensors()
-    _module_conversion()
-    triton_driver(target)
+    _replace_cuda_module(target, properties)
+    _replace_device_interface(target, properties)
+    _replace_autocast()
+    _replace_availability()
+    _replace_module_conversion()
+    install_triton_driver(target)
 
 
-def _cuda_module(target: Target, properties: SimpleNamespace) -> None:
+def _replace_cuda_module(target: Target, properties: SimpleNamespace) -> None:
     import torch
     from torch import cuda
 
@@ -94,7 +94,7 @@ def _cuda_module(target: Target, properties: SimpleNamespace) -> None:
         torch.version.cuda = "13.0"
 
 
-def _device_interface(target: Target, properties: SimpleNamespace) -> None:
+def _replace_device_interface(target: Target, properties: SimpleNamespace) -> None:
     from torch._dynamo import device_interface
 
     capability = target.capability[0] * 10 + target.capability[1]
@@ -125,13 +125,13 @@ def _device_interface(target: Target, properties: SimpleNamespace) -> None:
     device_interface.register_interface_for_device("cuda:0", interface)
 
 
-def _autocast() -> None:
+def _replace_autocast() -> None:
     import torch.cuda.amp.common
 
     replace(torch.cuda.amp.common, "amp_definitely_not_available", lambda: False)
 
 
-def _fake_tensors() -> None:
+def _replace_availability() -> None:
     """Keeps fake tensors from touching the device although ``is_available`` says yes.
 
     The guard that this puts in place is asked for once per mode entry: the shim's stays.
@@ -145,7 +145,7 @@ def _fake_tensors() -> None:
     replace(torch._C, "_ensureCUDADeviceGuardSet", lambda: None)
 
 
-def _module_conversion() -> None:
+def _replace_module_conversion() -> None:
     """``Module.to`` and friends on fake parameters: torch swaps tensors in place, which fake
     tensors refuse; a converted parameter replaces the old one instead (ties stay tied)."""
     from torch import nn
@@ -188,7 +188,7 @@ def _convert_tensors(part: Any, fn: Any, converted: dict[int, Any]) -> None:
         part._buffers[name] = converted[id(buffer)][0]
 
 
-def triton_driver(target: Target) -> None:
+def install_triton_driver(target: Target) -> None:
     """An active triton driver that knows its target and nothing else."""
     import torch
     import torch._inductor.runtime.triton_helpers as triton_helpers

@@ -25,12 +25,12 @@ def install() -> None:
 
     replace(proxy_tensor, "unset_fake_temporarily", _real_on_cpu(proxy_tensor))
     folder = joint_graph.UniformValueConstantFolder
-    replace(folder, "__init__", _on_cpu(folder.__init__))
-    replace(folder, "run", _on_cpu(folder.run))
-    replace(folder, "add_node_replacement", _known_only(folder.add_node_replacement))
+    replace(folder, "__init__", _wrap_on_cpu(folder.__init__))
+    replace(folder, "run", _wrap_on_cpu(folder.run))
+    replace(folder, "add_node_replacement", _fold_known_only(folder.add_node_replacement))
 
 
-def _on_cpu(function: Any) -> Any:
+def _wrap_on_cpu(function: Any) -> Any:
     """The function with every device argument below it replaced by the CPU."""
 
     @functools.wraps(function)
@@ -60,13 +60,13 @@ def _cpu_mode() -> Any:
         def __torch_dispatch__(
             self, func: Any, _types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
-            kwargs = {name: _cpu(value) for name, value in (kwargs or {}).items()}
-            return func(*(_cpu(value) for value in args), **kwargs)
+            kwargs = {name: _move_to_cpu(value) for name, value in (kwargs or {}).items()}
+            return func(*(_move_to_cpu(value) for value in args), **kwargs)
 
     return OnCpu()
 
 
-def _cpu(value: Any) -> Any:
+def _move_to_cpu(value: Any) -> Any:
     import torch
 
     if isinstance(value, torch.device) and value.type != "meta":
@@ -74,7 +74,7 @@ def _cpu(value: Any) -> Any:
     return value
 
 
-def _known_only(function: Any) -> Any:
+def _fold_known_only(function: Any) -> Any:
     """A constant of the model can be a fake tensor here: folded where its value is kept."""
     from torch._subclasses.fake_tensor import FakeTensor
 

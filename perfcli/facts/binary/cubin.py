@@ -18,7 +18,7 @@ from pathlib import Path, PurePath
 from perfcli.errors import PerfcliError
 from perfcli.facts.binary.control_flow import in_loops
 from perfcli.facts.binary.elf import code_sections, sections
-from perfcli.facts.binary.sass import Instruction, PtxLines, annotated, parse_listing, read_ptx
+from perfcli.facts.binary.sass import Instruction, PtxLines, annotate, parse_listing, read_ptx
 from perfcli.model import LineCounts
 
 _TOOLS = ("nvdisasm", "cuobjdump")
@@ -126,7 +126,7 @@ def read_cubin(cubin: bytes, tools: Path, source_file: str, ptx: str | None = No
         tma_stores=sum(map(_is_tma_store, code)),
         instructions=sum(i.name != "NOP" for i in code),
         lines=_lines(code, PurePath(source_file).name),
-        sass=annotated(text, listing),
+        sass=annotate(text, listing),
         code_hash=_code_hash(cubin, source_file),
     )
 

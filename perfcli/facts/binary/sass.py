@@ -76,7 +76,7 @@ def parse_listing(text: str, ptx: PtxLines | None = None) -> Listing:
     labels: dict[str, int] = {}
     places: tuple[Place, ...] = ()
     ptx_line = 0
-    for line, notes in _with_notes(text):
+    for line, notes in _pair_with_notes(text):
         own = tuple(place for place in notes if place[0] != _PTX)
         places = own or places
         ptx_line = next((number for name, number in notes if name == _PTX), ptx_line)
@@ -86,13 +86,13 @@ def parse_listing(text: str, ptx: PtxLines | None = None) -> Listing:
             continue
         found = _INSTRUCTION.search(line)
         if found:
-            where = ptx.places.get(ptx_line) or _shifted(places, ptx.shifts.get(ptx_line, 0))
+            where = ptx.places.get(ptx_line) or _shift(places, ptx.shifts.get(ptx_line, 0))
             instructions.append(Instruction(found[1] or "", found[2], found[3].strip(), where))
     arch = re.search(r"EF_CUDA_SM(\d+)", text)
     return Listing(tuple(instructions), labels, int(arch[1]) if arch else None)
 
 
-def annotated(text: str, listing: Listing) -> str:
+def annotate(text: str, listing: Listing) -> str:
     """The code of a listing for readers: instructions below ``// k.py:16`` (with the calls that
     they were inlined through, innermost first), labels, no padding and no folders."""
     lines: list[str] = []
@@ -112,14 +112,14 @@ def annotated(text: str, listing: Listing) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _shifted(places: tuple[Place, ...], shift: int) -> tuple[Place, ...]:
+def _shift(places: tuple[Place, ...], shift: int) -> tuple[Place, ...]:
     if not places or not shift:
         return places
     (name, line), *callers = places
     return ((name, line - shift), *callers)
 
 
-def _with_notes(text: str) -> Iterator[tuple[str, list[Place]]]:
+def _pair_with_notes(text: str) -> Iterator[tuple[str, list[Place]]]:
     """Every line of code, with the ``//## File`` notes directly above it.
 
     A chain of inlined calls is one note per level, innermost first; each but the last also names

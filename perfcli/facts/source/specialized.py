@@ -68,15 +68,15 @@ def _value(node: ast.expr, constants: Mapping[str, Known]) -> Known:
         case ast.Name():
             return constants.get(node.id, UNKNOWN)
         case ast.BoolOp():
-            return _of_several(node, constants)
+            return _value_of_several(node, constants)
         case ast.UnaryOp() if type(node.op) in _UNARY:
             operand = _value(node.operand, constants)
             known = not isinstance(operand, _Unknown)
             return _scalar(_UNARY[type(node.op)](operand)) if known else UNKNOWN
         case ast.BinOp() if type(node.op) in _BINARY:
-            return _applied(_BINARY[type(node.op)], node.left, node.right, constants)
+            return _apply(_BINARY[type(node.op)], node.left, node.right, constants)
         case ast.Compare(ops=[only], comparators=[right]) if type(only) in _COMPARED:
-            return _applied(_COMPARED[type(only)], node.left, right, constants)
+            return _apply(_COMPARED[type(only)], node.left, right, constants)
         case ast.IfExp():
             chosen = _value(node.test, constants)
             if isinstance(chosen, _Unknown):
@@ -86,7 +86,7 @@ def _value(node: ast.expr, constants: Mapping[str, Known]) -> Known:
             return UNKNOWN
 
 
-def _of_several(node: ast.BoolOp, constants: Mapping[str, Known]) -> Known:
+def _value_of_several(node: ast.BoolOp, constants: Mapping[str, Known]) -> Known:
     """One operand may decide though others are not known."""
     values = [_value(each, constants) for each in node.values]
     decides = isinstance(node.op, ast.Or)
@@ -95,7 +95,7 @@ def _of_several(node: ast.BoolOp, constants: Mapping[str, Known]) -> Known:
     return UNKNOWN if any(isinstance(v, _Unknown) for v in values) else not decides
 
 
-def _applied(
+def _apply(
     function: Callable[[Any, Any], Any],
     left: ast.expr,
     right: ast.expr,
@@ -114,7 +114,7 @@ def _scalar(value: Any) -> Known:
 _LEAVES = (ast.Return, ast.Break, ast.Continue, ast.Raise)
 
 
-def specialized(
+def specialize(
     source: str, name: str, constants: Mapping[str, Scalar], only_certain: bool = False
 ) -> str:
     """The text of a module with the kernel ``name`` as these constants leave it, and of its helpers

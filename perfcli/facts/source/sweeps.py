@@ -15,27 +15,27 @@ _RANGES = ("range", "static_range")
 _NUMBER = re.compile(r"_\d+$")
 
 
-def joined(source: str) -> str:
+def join_sweeps(source: str) -> str:
     """The module's text with one loop, or call, for each sweep; good for counting sweeps alone."""
     module = ast.parse(source)
     for node in ast.walk(module):
         if isinstance(node, ast.FunctionDef):
-            node.body = _without_parts(node.body)
+            node.body = _drop_parts(node.body)
     return ast.unparse(module)
 
 
-def _without_parts(body: list[ast.stmt]) -> list[ast.stmt]:
+def _drop_parts(body: list[ast.stmt]) -> list[ast.stmt]:
     """Parts of one sweep stand in one block."""
     left = list(body)
     for first, second in itertools.permutations(body, 2):
-        if first in left and second in left and _goes_on(first, second):
+        if first in left and second in left and _continues(first, second):
             if isinstance(first, ast.For) and isinstance(second, ast.For):
                 first.body = [*first.body, *second.body]
             left.remove(second)
     return left
 
 
-def _goes_on(first: ast.stmt, second: ast.stmt) -> bool:
+def _continues(first: ast.stmt, second: ast.stmt) -> bool:
     """Whether the second goes on, in memory, where the first ends."""
     if isinstance(first, ast.For) and isinstance(second, ast.For):
         ends, begins = _bounds(first), _bounds(second)
@@ -44,10 +44,10 @@ def _goes_on(first: ast.stmt, second: ast.stmt) -> bool:
     if ours is None or theirs is None or _helper(ours) != _helper(theirs):
         return False
     return any(
-        _named(end) == _named(begin) and at > to
+        _name_of(end) == _name_of(begin) and at > to
         for at, end in enumerate(ours.args)
         for to, begin in enumerate(theirs.args)
-        if _named(end) and _named(ours.args[to]) != _named(begin)
+        if _name_of(end) and _name_of(ours.args[to]) != _name_of(begin)
     )
 
 
@@ -59,7 +59,7 @@ def _bounds(loop: ast.For) -> tuple[ast.expr, ast.expr] | None:
     return (call.args[0], call.args[1]) if len(call.args) > 1 else None
 
 
-def _named(node: ast.expr) -> str:
+def _name_of(node: ast.expr) -> str:
     """A name; empty for anything else."""
     return node.id if isinstance(node, ast.Name) else ""
 
@@ -67,7 +67,7 @@ def _named(node: ast.expr) -> str:
 def _starts_at(stop: ast.expr, start: ast.expr) -> bool:
     """At the other's stop, or a multiple of it: ``full`` and ``full * LANES``."""
     names = {node.id for node in ast.walk(start) if isinstance(node, ast.Name)}
-    return _named(stop) in names
+    return _name_of(stop) in names
 
 
 def _call(statement: ast.stmt) -> ast.Call | None:

@@ -27,7 +27,7 @@ NOTHING = Value()
 Environment = dict[str, Value]
 
 
-def _passed_through(name: str, arguments: Sequence[Value], keywords: Mapping[str, Value]) -> Value:
+def _pass_through(name: str, arguments: Sequence[Value], keywords: Mapping[str, Value]) -> Value:
     """The pointers in a library function's result: those of its first argument
     (``make_block_ptr``, ``advance``, ``multiple_of``, ``broadcast_to`` …)."""
     if name.endswith(".where") and len(arguments) > 2:

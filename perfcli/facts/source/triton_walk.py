@@ -15,7 +15,7 @@ from perfcli.facts.source.triton_values import (
     _assign,
     _element,
     _merge,
-    _passed_through,
+    _pass_through,
 )
 from perfcli.model import Access
 
@@ -182,7 +182,7 @@ class TritonWalk:
             return NOTHING
         self.reductions += triton_names._is_reduction(name)
         self.online_softmax |= name.startswith(triton_names.ONLINE_SOFTMAX)
-        return _passed_through(name, arguments, keywords)
+        return _pass_through(name, arguments, keywords)
 
     def method(self, node: ast.Call, env: Environment) -> Value:
         """A method call on a local value: a descriptor's load or store, or a tensor's method."""

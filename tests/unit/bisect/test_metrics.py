@@ -11,12 +11,12 @@ from perfcli.bisect.knowledge import Knowledge, _class_of, _pair_of, _parts_of
 from perfcli.bisect.metrics import METRICS, _find, _value_of
 from perfcli.blobs import pack
 from perfcli.errors import PerfcliError
-from perfcli.fake.run import made_up
+from perfcli.fake.run import make_up_run
 from perfcli.machine import targets
 from perfcli.model import Bundle, CompileRequest, Generated, Variant
 from perfcli.search.weighing import Reading
 
-RUN = made_up(
+RUN = make_up_run(
     CompileRequest("x", {"layers": 2}, None, Variant(""), "cuda", targets.get("h100"))
 ).run
 

@@ -9,7 +9,12 @@ from typing import Any
 import pytest
 from handmade import H100
 
-from perfcli.compile.binaries.alternatives import MOST, at_fault, best_first, other_configs
+from perfcli.compile.binaries.alternatives import (
+    MOST,
+    needs_alternatives,
+    other_configs,
+    sort_best_first,
+)
 from perfcli.model import Candidate, Run
 
 
@@ -75,7 +80,7 @@ def test_warps_of_a_block_are_limited_by_the_device() -> None:
 
 
 def test_the_best_candidate_comes_first() -> None:
-    found = best_first(
+    found = sort_best_first(
         ["spills", "many", "few", "too large"],
         [
             candidate(stack=8),
@@ -88,11 +93,11 @@ def test_the_best_candidate_comes_first() -> None:
 
 
 def test_at_fault_when_the_best_spills() -> None:
-    assert at_fault([candidate(stack=64), candidate(stack=8)], "reduction")
-    assert not at_fault([candidate(stack=64), candidate()], "reduction")
-    assert not at_fault([candidate(stack=32, local_array_bytes=28)], "pointwise")
-    assert at_fault([candidate(stack=8)], "template")
-    assert not at_fault([], "reduction")
+    assert needs_alternatives([candidate(stack=64), candidate(stack=8)], "reduction")
+    assert not needs_alternatives([candidate(stack=64), candidate()], "reduction")
+    assert not needs_alternatives([candidate(stack=32, local_array_bytes=28)], "pointwise")
+    assert needs_alternatives([candidate(stack=8)], "template")
+    assert not needs_alternatives([], "reduction")
 
 
 @pytest.mark.parametrize(
@@ -108,7 +113,10 @@ def test_at_fault_when_the_best_spills() -> None:
 def test_at_fault_when_the_multiprocessor_stays_empty(
     occupancy: float, limit: str, kind: Any, expected: bool
 ) -> None:
-    assert at_fault([candidate(occupancy=occupancy, occupancy_limit=limit)], kind) is expected
+    assert (
+        needs_alternatives([candidate(occupancy=occupancy, occupancy_limit=limit)], kind)
+        is expected
+    )
 
 
 @pytest.mark.torch

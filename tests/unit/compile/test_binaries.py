@@ -13,7 +13,12 @@ pytest.importorskip("torch")
 
 from perfcli.compile.binaries import cache
 from perfcli.compile.binaries.cache import Compiled
-from perfcli.compile.binaries.candidate import LINE_CHARACTERS, _with_text, candidate_of, refused
+from perfcli.compile.binaries.candidate import (
+    LINE_CHARACTERS,
+    _add_text,
+    candidate_of,
+    refused_candidate,
+)
 from perfcli.compile.binaries.unpipelined import add_unpipelined
 from perfcli.facts.binary.cubin import BinaryFacts
 from perfcli.model import Candidate, LineCounts
@@ -51,14 +56,14 @@ def test_lines_that_spill_have_their_text() -> None:
         "3": LineCounts(local_stores=1),
         "9": LineCounts(local_stores=1),  # not of this text
     }
-    texts = {line: counts.text for line, counts in _with_text(lines, source).items()}
+    texts = {line: counts.text for line, counts in _add_text(lines, source).items()}
     assert texts == {"1": "", "2": "tmp0 = tl.load(in_ptr0)", "3": "x" * LINE_CHARACTERS, "9": ""}
-    assert _with_text(lines, source)["2"].local_loads == 3
+    assert _add_text(lines, source)["2"].local_loads == 3
 
 
 def test_a_refused_configuration_says_why() -> None:
     config = SimpleNamespace(kwargs={"XBLOCK": 4}, num_warps=8, num_stages=1)
-    candidate = refused(config, ValueError("too large\nand more"))
+    candidate = refused_candidate(config, ValueError("too large\nand more"))
     assert (candidate.config, candidate.num_warps) == ({"XBLOCK": 4}, 8)
     assert (candidate.registers, candidate.error) == (None, "ValueError: too large")
 

@@ -70,7 +70,7 @@ def test_each_parts_at_the_first_read_of_what_it_changes() -> None:
         request(online_softmax=False),
         request(conv_1x1_as_mm=True),
     )
-    with reads.watched(made.before):
+    with reads.watch_reads(made.before):
         assert inductor.split_reductions is True
         assert forks.parted == [2]
         assert inductor.max_fusion_size == 64
@@ -86,7 +86,7 @@ def test_each_parts_at_the_first_read_of_what_it_changes() -> None:
 def test_the_branch_reads_its_own_value_and_is_forked_no_more() -> None:
     forks = MadeUp(become=1)
     made = branches(forks, request(), request(max_fusion_size=1), request(split_reductions=False))
-    with reads.watched(made.before):
+    with reads.watch_reads(made.before):
         assert inductor.max_fusion_size == 1
         assert inductor.split_reductions is True
     made.end()
@@ -101,7 +101,7 @@ def test_the_branch_reads_its_own_value_and_is_forked_no_more() -> None:
 def test_another_name_is_the_same_option() -> None:
     forks = MadeUp()
     made = branches(forks, request(), request(dynamo__cache_size_limit=3))
-    with reads.watched(made.before):
+    with reads.watch_reads(made.before):
         assert dynamo.recompile_limit == 8
     assert forks.parted == [1]
 
@@ -109,7 +109,7 @@ def test_another_name_is_the_same_option() -> None:
 def test_patching_parts_before_anything_is_patched() -> None:
     forks = MadeUp(become=1)
     made = branches(forks, request(), request(max_fusion_size=1))
-    with reads.watched(made.before):
+    with reads.watch_reads(made.before):
         with inductor.patch(max_fusion_size=7):
             assert inductor.max_fusion_size == 7
         assert inductor.max_fusion_size == 1
@@ -119,7 +119,7 @@ def test_patching_parts_before_anything_is_patched() -> None:
 def test_what_is_set_unseen_does_not_part() -> None:
     forks = MadeUp()
     made = branches(forks, request(), request(max_fusion_size=1))
-    with reads.watched(made.before):
+    with reads.watch_reads(made.before):
         revert = inductor._make_closure_patcher(max_fusion_size=7)()
         assert inductor.max_fusion_size == 7
         revert()
@@ -130,7 +130,7 @@ def test_what_is_set_unseen_does_not_part() -> None:
 
 def test_a_branch_whose_option_is_put_back_is_missed() -> None:
     made = branches(MadeUp(become=1), request(), request(max_fusion_size=1))
-    with reads.watched(made.before):
+    with reads.watch_reads(made.before):
         entry = inductor._config["max_fusion_size"]
         kept = entry.user_override
         before = kept.get() if hasattr(kept, "get") else kept
@@ -152,7 +152,7 @@ def test_reading_a_module_as_a_whole_parts_all_of_it() -> None:
         request(dynamo__recompile_limit=3),
         request(conv_1x1_as_mm=True),
     )
-    with reads.watched(made.before):
+    with reads.watch_reads(made.before):
         inductor.get_hash()
     assert forks.parted == [1, 3]
 
@@ -161,7 +161,7 @@ def test_threads_would_be_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(branching, "_threads", lambda: 2)
     forks = MadeUp()
     made = branches(forks, request(), request(max_fusion_size=1))
-    with reads.watched(made.before):
+    with reads.watch_reads(made.before):
         assert inductor.max_fusion_size == 64
     assert forks.parted == []
     assert made.unread(("max_fusion_size",)) == []
@@ -170,7 +170,7 @@ def test_threads_would_be_lost(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_trunk_ends_where_nobody_wants_more() -> None:
     forks = MadeUp()
     made = branches(forks, request(max_fusion_size=1), request(split_reductions=False))
-    with reads.watched(made.before):
+    with reads.watch_reads(made.before):
         assert inductor.max_fusion_size == 64
         assert forks.stops == 0
         assert inductor.split_reductions is True

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from perfcli.compile.capture.buffers import NOTHING, as_used, operands, user_operands
+from perfcli.compile.capture.buffers import NOTHING, correct_roles, operands, user_operands
 from perfcli.model import Access, Buffer, KernelFacts, Run, SourceFacts
 
 Compile = Callable[..., Run]
@@ -35,10 +35,10 @@ def test_only_what_is_loaded_is_in_place() -> None:
         Access("atomic", "in_out_ptr2", 4, 0, 0),
     )
     facts = SourceFacts(1, 0, 2, 0, 1, 0, 0, accesses, {}, 1, 3)
-    assert [b.role for b in as_used(buffers, facts)] == ["inplace", "output", "inplace"]
-    assert as_used(buffers, None) == buffers
+    assert [b.role for b in correct_roles(buffers, facts)] == ["inplace", "output", "inplace"]
+    assert correct_roles(buffers, None) == buffers
     untraced = replace(facts, accesses=(*accesses, Access("load", "", 5, 0, 0)))
-    assert as_used(buffers, untraced) == buffers
+    assert correct_roles(buffers, untraced) == buffers
 
 
 @pytest.mark.torch

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.torch
 
 
 def test_what_nobody_asked_for() -> None:
-    with reads.watched() as watched:
+    with reads.watch_reads() as watched:
         assert inductor.triton.cudagraphs is False
         assert dynamo.recompile_limit > 0
     unread = set(watched.unread())
@@ -33,13 +33,13 @@ def test_the_name_of_an_option_elsewhere_may_have_been_read_there() -> None:
     }
     if not elsewhere:
         pytest.skip("this torch has none")
-    with reads.watched() as watched:
+    with reads.watch_reads() as watched:
         assert torch.compiler.config.force_disable_caches is False
     assert not elsewhere & set(watched.unread())
 
 
 def test_who_asks_for_all_at_once_reads_all() -> None:
-    with reads.watched() as watched:
+    with reads.watch_reads() as watched:
         inductor.get_hash()
     assert watched.unread() == ()
 
@@ -48,6 +48,6 @@ def test_a_report_decides_nothing() -> None:
     def get_patched_config_dict() -> object:
         return inductor.get_config_copy()
 
-    with reads.watched() as watched:
+    with reads.watch_reads() as watched:
         get_patched_config_dict()
     assert "online_softmax" in watched.unread()

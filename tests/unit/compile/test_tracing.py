@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 from torch._dynamo import config as dynamo_config  # noqa: E402
 from torch._inductor import config as inductor_config  # noqa: E402
 
-from perfcli.compile.capture.graph_breaks import _explanation, counted  # noqa: E402
+from perfcli.compile.capture.graph_breaks import _explanation, count_breaks  # noqa: E402
 from perfcli.compile.tracing import backward, set_options  # noqa: E402
 from perfcli.errors import CompileFailed, UserCodeFailed  # noqa: E402
 
@@ -62,7 +62,7 @@ def test_graph_breaks_are_counted_by_the_first_line_of_their_reason() -> None:
     }
     skipped = {"Data-dependent branching\n  Explanation: …": 2, "call of a skipped function": 1}
     counters = {"graph_break": reasons, "unimplemented": skipped}
-    assert counted(counters) == {
+    assert count_breaks(counters) == {
         "Unsupported call": 7,
         "x" * 200: 1,
         "Data-dependent branching": 2,

@@ -7,7 +7,7 @@ import pytest
 from perfcli.facts.occupancy import occupancy_amd
 from perfcli.machine import targets
 
-MI300X = targets.for_kernels("mi300x")
+MI300X = targets.get_for_kernels("mi300x")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from perfcli.facts.binary.sass import Listing, PtxLines, annotated, parse_listing, read_ptx
+from perfcli.facts.binary.sass import Listing, PtxLines, annotate, parse_listing, read_ptx
 
 LISTING = """
 	.headerflags	@"EF_CUDA_TEXMODE_UNIFIED EF_CUDA_SM90 EF_CUDA_VIRTUAL_SM(EF_CUDA_SM90)"
@@ -64,7 +64,7 @@ def test_places_from_the_ptx_come_first() -> None:
 
 def test_a_listing_for_readers() -> None:
     assert (
-        annotated(LISTING, parsed())
+        annotate(LISTING, parsed())
         == """\
 .text.k:
   // k.py:8

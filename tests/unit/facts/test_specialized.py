@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from perfcli.errors import UnreadableSource
-from perfcli.facts.source.specialized import UNKNOWN, _value_of, specialized
+from perfcli.facts.source.specialized import UNKNOWN, _value_of, specialize
 from perfcli.facts.source.triton import triton_facts
 from perfcli.handwritten.compiling import launch_facts
 from perfcli.model import Scalar
@@ -50,7 +50,7 @@ ALL: Mapping[str, Scalar] = {"N": 8, "RESIDUAL": True, "PEEL": True, "FULL": Tru
 
 
 def text(**changes: Scalar) -> str:
-    return specialized(SOURCE, "kernel", {**ALL, **changes})
+    return specialize(SOURCE, "kernel", {**ALL, **changes})
 
 
 def loads(source: str) -> list[str]:
@@ -95,7 +95,7 @@ def kernel(x_ptr, n, FIRST: tl.constexpr):
             tl.load(x_ptr)
         FIRST = False
 """
-    assert "if FIRST" in specialized(source, "kernel", {"FIRST": True})
+    assert "if FIRST" in specialize(source, "kernel", {"FIRST": True})
 
 
 def test_passes_are_those_over_whole_rows() -> None:
@@ -155,7 +155,7 @@ def kernel(x_ptr, y_ptr, n, SURE: tl.constexpr, LANES: tl.constexpr, BOTH: tl.co
 @pytest.mark.parametrize("source", ["def kernel(:", "x = 1"])
 def test_what_is_no_kernel_is_told(source: str) -> None:
     with pytest.raises(UnreadableSource):
-        specialized(source, "kernel", {})
+        specialize(source, "kernel", {})
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ H200 = targets.get("h200")
 
 def case(problem: Problem, variant: str | None = None, **changes: object) -> PlannedCase:
     asked = replace(Case(problem, variant), **changes)  # type: ignore[arg-type]
-    return checking.planned(registry.family(FAMILY), asked, H200, "gpu")
+    return checking.plan_case(registry.family(FAMILY), asked, H200, "gpu")
 
 
 def test_one_process_takes_all_cases_of_the_same_kernels() -> None:
@@ -56,7 +56,7 @@ def test_progress_is_told_and_nothing_that_fails_stops_it(
 def test_without_a_target_nothing_is_compiled_ahead() -> None:
     request = CheckRequest(FAMILY, (case(Problem("sum", 64, 2048)),), "gpu", 2, 0)
     assert list(ahead.compile_ahead(request)) == []
-    amd = replace(request, target=targets.for_kernels("mi300x"))
+    amd = replace(request, target=targets.get_for_kernels("mi300x"))
     assert list(ahead.compile_ahead(amd)) == []
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from perfcli.handwritten import contenders, peers
-from perfcli.handwritten.benching import _Bench, _told_outside
+from perfcli.handwritten.benching import _Bench, _describe_outside
 from perfcli.loading import registry
 from perfcli.machine import targets
 from perfcli.model import LaunchPlan, Machine, Problem
@@ -108,7 +108,7 @@ def test_outputs_outside_tolerance_are_timed_and_named(monkeypatch: pytest.Monke
 
 def test_outputs_that_are_not_finite_are_told_with_what_was_expected() -> None:
     error = OutputError("y", None, 0.5, "nan", "2", (3,), 4, 70_000)
-    assert _told_outside("y", error) == (
+    assert _describe_outside("y", error) == (
         "outside tolerance in 4 of 70,000 elements of y; the worst is nan, not 2"
     )
 
@@ -138,7 +138,7 @@ def test_inductor_gets_what_eager_does(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_peers_get_the_familys_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers, "_installed", lambda: ("liger",))
+    monkeypatch.setattr(peers, "_list_installed", lambda: ("liger",))
     table = {("liger", "sum"): lambda _p, tensors: lambda: tensors["x"].sum(1)}
     monkeypatch.setattr(peers, "_PEERS", table)
     benched, _ = bench(Contender("liger"))
@@ -147,6 +147,6 @@ def test_peers_get_the_familys_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_peers_are_known_by_operation() -> None:
-    assert peers.known("quack", "softmax")
-    assert not peers.known("quack", "sum")
+    assert peers.has_operation("quack", "softmax")
+    assert not peers.has_operation("quack", "sum")
     assert replace(PROBLEM, operation="softmax").operation == "softmax"

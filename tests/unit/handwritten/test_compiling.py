@@ -29,7 +29,7 @@ def own_triton_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def asked(target: str, problem: Problem | None = None, **changes: Any) -> LaunchToCompile:
     family = registry.family(FAMILY)
-    device = targets.for_kernels(target)
+    device = targets.get_for_kernels(target)
     plan = family.plan(problem or Problem("sum", 64, 2048), device, None)
     launch: KernelLaunch = replace(plan.launches[0], **changes)
     return LaunchToCompile(family.code, launch, device)

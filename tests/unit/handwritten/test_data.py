@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from perfcli.handwritten.data import arranged
+from perfcli.handwritten.data import arrange
 from perfcli.model import Case, Data, Layout, Problem
 
 pytestmark = pytest.mark.torch
@@ -26,7 +26,7 @@ def made(
         "dy": torch.randn(rows, 33).to(kind),
     }
     kept = {name: t.clone() for name, t in tensors.items()}
-    found = arranged(Case(problem, None, data, layout), problem, tensors)
+    found = arrange(Case(problem, None, data, layout), problem, tensors)
     assert all(torch.equal(tensors[name], kept[name]) for name in kept)  # as they were
     assert torch.equal(found["weight"], kept["weight"])
     assert torch.equal(found["dy"], kept["dy"])

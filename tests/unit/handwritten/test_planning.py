@@ -27,7 +27,7 @@ FAMILY = KernelFamily(
 @pytest.mark.parametrize(("rows", "columns"), [(1, 64), (264, 8192), (512, 16384), (8, 1 << 20)])
 def test_small_cases_stay_as_they_are(rows: int, columns: int) -> None:
     case = Case(Problem("f", rows, columns))
-    assert checking.planned(FAMILY, case, H100, "interpreter").case is case
+    assert checking.plan_case(FAMILY, case, H100, "interpreter").case is case
 
 
 @pytest.mark.parametrize(
@@ -44,27 +44,27 @@ def test_large_cases_lose_rows_in_the_interpreter_alone(
     rows: int, columns: int, expected: int
 ) -> None:
     case = Case(Problem("f", rows, columns), "rows", data="nan")
-    shrunk = checking.planned(FAMILY, case, H100, "interpreter")
+    shrunk = checking.plan_case(FAMILY, case, H100, "interpreter")
     assert (shrunk.case.problem.rows, shrunk.rows_asked) == (expected, rows)
     assert (shrunk.case.problem.columns, shrunk.case.data) == (columns, "nan")
     assert shrunk.plan is not None
     assert math.prod(shrunk.plan.launches[0].grid) == expected
-    assert checking.planned(FAMILY, case, H100, "gpu").case is case
+    assert checking.plan_case(FAMILY, case, H100, "gpu").case is case
 
 
 def test_a_planner_that_refuses_is_kept_with_its_reason() -> None:
-    found = checking.planned(FAMILY, Case(Problem("f", 4, 13)), H100, "gpu")
+    found = checking.plan_case(FAMILY, Case(Problem("f", 4, 13)), H100, "gpu")
     assert (found.plan, found.refusal) == (None, "13 columns are unlucky: use 12")
 
 
 @pytest.mark.parametrize("columns", [1, 16, 1023, 1024])
 def test_padded_rows_are_further_apart_than_they_are_long(columns: int) -> None:
     case = Case(Problem("f", 4, columns), layout="padded-rows")
-    problem = checking.planned(FAMILY, case, H100, "gpu").case.problem
+    problem = checking.plan_case(FAMILY, case, H100, "gpu").case.problem
     assert problem.stride > columns
     assert problem.stride % 16 == 0
 
 
 def test_a_stride_of_the_familys_own_stays() -> None:
     case = Case(Problem("f", 4, 100, row_stride=104), layout="padded-rows")
-    assert checking.planned(FAMILY, case, H100, "gpu").case.problem.stride == 104
+    assert checking.plan_case(FAMILY, case, H100, "gpu").case.problem.stride == 104

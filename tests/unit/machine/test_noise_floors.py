@@ -146,7 +146,7 @@ def test_forgetting_one_scenario_and_all() -> None:
     assert found("rmsnorm") == 0.02
     assert noise_floors.forget("softmax") == 0
     assert noise_floors.forget() == 1
-    assert noise_floors.stored() == []
+    assert noise_floors.load_floors() == []
     assert noise_floors.forget() == 0
 
 
@@ -155,7 +155,7 @@ def test_a_broken_file_is_as_none_and_written_over(text: str) -> None:
     path = noise_floors.save(MACHINE, floor())
     path.write_text(text)
     assert found() is None
-    assert noise_floors.stored() == [(path, None)]
+    assert noise_floors.load_floors() == [(path, None)]
     assert noise_floors.forget("softmax") == 0
     assert path.exists()
     noise_floors.save(MACHINE, floor(0.02))
@@ -180,7 +180,7 @@ def test_floors_saved_at_the_same_time_are_all_kept() -> None:
     names = [f"scenario-{n}" for n in range(24)]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda name: noise_floors.save(MACHINE, floor(scenario=name)), names))
-    ((_, known),) = noise_floors.stored()
+    ((_, known),) = noise_floors.load_floors()
     assert known is not None
     assert sorted(f.scenario for f in known.floors) == sorted(names)
 

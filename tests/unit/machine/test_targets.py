@@ -101,17 +101,17 @@ def test_names_are_found_in_any_case_and_typos_get_the_nearest() -> None:
 
 
 def test_the_mi300x_is_a_target_of_hand_written_kernels_alone() -> None:
-    found = targets.for_kernels("mi300x")
+    found = targets.get_for_kernels("mi300x")
     assert (found.vendor, found.arch, found.warp_size) == ("amd", "gfx942", 64)
-    assert targets.for_kernels("gfx942") is found
-    assert targets.for_kernels("h200") is targets.get("h200")
+    assert targets.get_for_kernels("gfx942") is found
+    assert targets.get_for_kernels("h200") is targets.get("h200")
     # 192 GB behind 8192 pins at 5.2 Gb/s; 128 KiB of vector registers on each of four SIMDs
     assert found.bandwidth == pytest.approx(8192 / 8 * 5.2e9, rel=0.01)
     assert found.registers_per_sm * 4 == 4 * 128 * 1024
     with pytest.raises(PerfcliError, match="hand-written kernels only"):
         targets.get("mi300x")
     with pytest.raises(PerfcliError, match=r"did you mean mi300x\?"):
-        targets.for_kernels("mi300")
+        targets.get_for_kernels("mi300")
 
 
 def test_a_known_device_differs_from_the_table_only_in_its_source_and_memory() -> None:

@@ -39,8 +39,8 @@ def a_step(ticking: Ticking, *, slow_down: float = 0.0, pause: float = 0.0) -> A
 
 @pytest.mark.parametrize("share", [0.03, 0.1, 1.0])
 def test_the_planted_share_is_part_of_a_steps_time(ticking: Ticking, share: float) -> None:
-    plain = clocks.time_steps_clock(a_step(ticking), 3).seconds
-    slowed = clocks.time_steps_clock(a_step(ticking, slow_down=share), 3).seconds
+    plain = clocks.time_cpu_steps(a_step(ticking), 3).seconds
+    slowed = clocks.time_cpu_steps(a_step(ticking, slow_down=share), 3).seconds
     assert len(slowed) == 3
     # The wait ends at a look at the clock, and two more lie between it and what is noted.
     for before, after in zip(plain, slowed, strict=True):
@@ -48,9 +48,9 @@ def test_the_planted_share_is_part_of_a_steps_time(ticking: Ticking, share: floa
 
 
 def test_a_pause_is_as_long_and_no_part_of_it(ticking: Ticking) -> None:
-    plain = clocks.time_steps_clock(a_step(ticking), 5).seconds
+    plain = clocks.time_cpu_steps(a_step(ticking), 5).seconds
     began = ticking.now
-    paused = clocks.time_steps_clock(a_step(ticking, pause=0.1), 5).seconds
+    paused = clocks.time_cpu_steps(a_step(ticking, pause=0.1), 5).seconds
     spent = ticking.now - began
     assert paused == plain
     assert spent == pytest.approx(5 * 1.1 * STEP_NS, rel=0.002)

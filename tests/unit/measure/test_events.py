@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from perfcli.measure.events import KERNEL, STEP, _Event, read, steps_of
+from perfcli.measure.events import KERNEL, STEP, _Event, read, split_steps
 
 
 def step(start: int, end: int) -> _Event:
@@ -33,7 +33,7 @@ def test_outermost_operators_and_marked_kernels_on_the_host() -> None:
         _Event("aten::copy_", 810, 880, "host"),
         _Event("aten::mm", 1001, 1500, "host"),  # after the step
     ]
-    (seen,) = steps_of(events, False, is_triton)
+    (seen,) = split_steps(events, False, is_triton)
     assert [(s.key, s.generated, round(s.seconds * 1e9)) for s in seen] == [
         ("forward 0/cpp_fused_0", True, 100),
         ("aten::mm", False, 300),
@@ -47,7 +47,7 @@ def test_operators_of_two_threads_are_not_within_each_other() -> None:
         _Event("aten::mm", 10, 500, "host", thread=1),
         _Event("aten::bmm", 20, 400, "host", thread=2),
     ]
-    (seen,) = steps_of(events, False, is_triton)
+    (seen,) = split_steps(events, False, is_triton)
     assert [s.key for s in seen] == ["aten::mm", "aten::bmm"]
 
 
@@ -73,7 +73,7 @@ def device_events() -> list[_Event]:
 
 
 def test_kernels_of_one_operator_are_one_launch() -> None:
-    (seen,) = steps_of(device_events(), True, is_triton)
+    (seen,) = split_steps(device_events(), True, is_triton)
     assert [(s.key, s.generated, s.kernels, round(s.seconds * 1e9)) for s in seen] == [
         ("triton_poi_fused_0", True, ("triton_poi_fused_0",), 100),
         ("aten::addmm", False, ("Memset (Device)", "nvjet_sm90"), 201),
@@ -89,7 +89,7 @@ def test_two_calls_of_one_operator_stay_two() -> None:
             _Event("cuLaunchKernelEx", 100 * n + 5, 100 * n + 9, "launch", 0, 900 + n, n),
             on_device("gemm", 300 + 100 * n, 390 + 100 * n, 900 + n, n),
         ]
-    (seen,) = steps_of(events, True, is_triton)
+    (seen,) = split_steps(events, True, is_triton)
     assert [s.key for s in seen] == ["aten::mm", "aten::mm"]
 
 
@@ -105,7 +105,7 @@ def test_kernels_stand_in_the_order_of_their_launches_and_in_the_step_that_launc
         on_device("triton_b", 40, 150, 2),
         on_device("triton_c", 160, 170, 3),
     ]
-    first, second = steps_of(events, True, is_triton)
+    first, second = split_steps(events, True, is_triton)
     assert [s.key for s in first] == ["triton_a", "triton_b"]
     assert [s.key for s in second] == ["triton_c"]
 
@@ -117,7 +117,7 @@ def test_a_replayed_graph_has_one_launch_and_no_operators() -> None:
         on_device("triton_a", 500, 510, 9),
         on_device("gemm", 520, 600, 9),
     ]
-    (seen,) = steps_of(events, True, is_triton)
+    (seen,) = split_steps(events, True, is_triton)
     assert [s.key for s in seen] == ["triton_a", "gemm"]
 
 

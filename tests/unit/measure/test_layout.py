@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from perfcli.measure.heap import PAGE
-from perfcli.measure.layout import MOST_BYTES, _of_step, _whole_pages
+from perfcli.measure.layout import MOST_BYTES, _step_pages, _whole_pages
 from perfcli.worker.live import KEEP_MEMORY
 
 torch = pytest.mark.torch
@@ -63,12 +63,12 @@ def test_pages_that_lie_within_one_storage() -> None:
 
 
 def test_what_a_step_takes_besides_weights_and_inputs() -> None:
-    assert _of_step(10 * PAGE, 4 * PAGE) == 7 * PAGE  # and one page of room
-    assert _of_step(10 * PAGE - 5, 4 * PAGE) == 7 * PAGE
-    assert _of_step(4 * PAGE, 10 * PAGE) == PAGE
-    assert _of_step(None, 10 * PAGE) == PAGE
-    assert _of_step(1 << 40, 10 * PAGE) == MOST_BYTES - 10 * PAGE
-    assert _of_step(1 << 40, 1 << 39) == PAGE
+    assert _step_pages(10 * PAGE, 4 * PAGE) == 7 * PAGE  # and one page of room
+    assert _step_pages(10 * PAGE - 5, 4 * PAGE) == 7 * PAGE
+    assert _step_pages(4 * PAGE, 10 * PAGE) == PAGE
+    assert _step_pages(None, 10 * PAGE) == PAGE
+    assert _step_pages(1 << 40, 10 * PAGE) == MOST_BYTES - 10 * PAGE
+    assert _step_pages(1 << 40, 1 << 39) == PAGE
 
 
 @pytest.mark.parametrize(("settings", "movable"), [(KEEP_MEMORY, True), ({}, False)])

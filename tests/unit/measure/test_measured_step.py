@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 from torch._functorch import config as functorch_config  # noqa: E402
 from torch._inductor import config as inductor_config  # noqa: E402
 
-from perfcli.compile.capture.capture import capturing  # noqa: E402
+from perfcli.compile.capture.capture import hook_inductor  # noqa: E402
 from perfcli.compile.capture.captured import Capture  # noqa: E402
 from perfcli.measure import clocks, loaded_kernels, memory  # noqa: E402
 from perfcli.measure.profiling import StepProfiler, _operator_key, _profile_steps  # noqa: E402
@@ -53,7 +53,7 @@ def compiled_step(function: Callable[..., Any], *inputs: Any) -> SmallStep:
     torch._dynamo.reset()
     step = SmallStep(SimpleNamespace(workload=workload), capture, torch.compile(function))
     caches = functorch_config.patch(enable_autograd_cache=False)
-    with inductor_config.patch(fx_graph_cache=False), caches, capturing(capture, finish=None):
+    with inductor_config.patch(fx_graph_cache=False), caches, hook_inductor(capture, finish=None):
         step.launch()
     step.launch()
     return step
@@ -119,7 +119,7 @@ def test_a_pause_planted_in_one_kernel_is_found_there(step: SmallStep) -> None:
 def test_nothing_is_wrapped_while_no_profile_is_taken(step: SmallStep) -> None:
     (graph,) = step.capture.graphs
     before = {name: getattr(graph.module, name) for name in graph.kernels}
-    with loaded_kernels.marked(step.capture):
+    with loaded_kernels.mark_kernels(step.capture):
         assert all(getattr(graph.module, n) is not k for n, k in before.items())
     assert {name: getattr(graph.module, name) for name in graph.kernels} == before
 
@@ -139,7 +139,7 @@ def test_a_kernel_that_the_module_lacks_is_said(step: SmallStep) -> None:
 def test_peak_memory_is_what_was_counted_by_hand() -> None:
     x = torch.randn(SIDE, SIDE)
     step = compiled_step(lambda x: torch.relu(x) + 1, x)
-    use = memory.use_of(step)  # type: ignore[arg-type]
+    use = memory.measure_memory(step)  # type: ignore[arg-type]
     assert use.peak_allocated_bytes == 2 * FLOATS  # the input and the output
     assert use.timeline[0] == (0.0, FLOATS)
     assert max(held for _, held in use.timeline) == 2 * FLOATS
@@ -147,7 +147,7 @@ def test_peak_memory_is_what_was_counted_by_hand() -> None:
 
 
 def test_a_temporary_is_at_the_peak_and_gone_at_the_end(step: SmallStep) -> None:
-    use = memory.use_of(step)  # type: ignore[arg-type]
+    use = memory.measure_memory(step)  # type: ignore[arg-type]
     # Two inputs; one product is worked on in place while the other is made.
     assert use.peak_allocated_bytes == 4 * FLOATS
     assert use.timeline[-1][1] == 3 * FLOATS
@@ -157,7 +157,7 @@ def test_the_resident_set_where_the_allocator_says_nothing(
     step: SmallStep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory, "_profiled_changes", lambda step: None)
-    use = memory.use_of(step)  # type: ignore[arg-type]
+    use = memory.measure_memory(step)  # type: ignore[arg-type]
     assert use.method == "resident set of the process"
     assert use.peak_allocated_bytes is not None and use.peak_allocated_bytes > 4 * FLOATS
     assert use.timeline == ()

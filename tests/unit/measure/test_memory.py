@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfcli.measure.memory import _reduced, _timeline
+from perfcli.measure.memory import _reduce, _timeline
 
 
 def test_held_bytes_after_each_change() -> None:
@@ -19,7 +19,7 @@ def test_held_bytes_after_each_change() -> None:
 
 def test_a_short_timeline_stays_as_it_is() -> None:
     points = [(0.0, 1), (0.5, 3), (1.0, 2)]
-    assert _reduced(points, 3) == tuple(points)
+    assert _reduce(points, 3) == tuple(points)
 
 
 @given(
@@ -34,7 +34,7 @@ def test_a_reduced_timeline_keeps_its_peak_its_end_and_its_order(
     points: list[tuple[float, int]], limit: int
 ) -> None:
     points = sorted(points)
-    shorter = _reduced(points, limit)
+    shorter = _reduce(points, limit)
     assert len(shorter) <= limit
     assert shorter[-1] == points[-1]
     assert max(held for _, held in shorter) == max(held for _, held in points)

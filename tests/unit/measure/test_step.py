@@ -14,7 +14,7 @@ import pytest
 
 from perfcli.errors import CompileFailed, OutOfMemory, UserCodeFailed
 from perfcli.measure import step as steps
-from perfcli.measure.step import out_of_memory
+from perfcli.measure.step import translate_out_of_memory
 from perfcli.model import CompileRequest, Variant
 
 torch = pytest.mark.torch
@@ -61,8 +61,8 @@ def first_step(failure: BaseException) -> None:
 
     capture = SimpleNamespace(latest=lambda: "graph forward 0")
     step: Any = SimpleNamespace(launch=launch, wait=lambda: None, capture=capture)
-    with out_of_memory("base", REQUEST):
-        steps._first(step)
+    with translate_out_of_memory("base", REQUEST):
+        steps._run_first(step)
 
 
 def from_inductor(error: Exception) -> Exception:
@@ -102,16 +102,19 @@ def test_a_first_step_that_fails_otherwise() -> None:
 
 @torch
 def test_building_without_room() -> None:
-    with pytest.raises(OutOfMemory, match="CUDA out of memory"), out_of_memory("base", REQUEST):
+    with (
+        pytest.raises(OutOfMemory, match="CUDA out of memory"),
+        translate_out_of_memory("base", REQUEST),
+    ):
         raise UserCodeFailed("the scenario raised") from RuntimeError(TORCH_SAYS)
 
 
 @torch
 def test_a_later_step_that_fails() -> None:
-    failing = out_of_memory("base", REQUEST)
+    failing = translate_out_of_memory("base", REQUEST)
     with pytest.raises(UserCodeFailed, match="failed while it ran: index 9"), failing:
         raise RuntimeError("index 9 is out of range\nmore")
-    with pytest.raises(ValueError, match="odd"), out_of_memory("base", REQUEST):
+    with pytest.raises(ValueError, match="odd"), translate_out_of_memory("base", REQUEST):
         raise ValueError("odd")
 
 
@@ -122,7 +125,7 @@ def test_a_later_step_shows_the_users_frames_alone() -> None:
 
         torch.nn.functional.relu(torch.ones(2), inplace=torch.zeros(3) > 1)
 
-    with pytest.raises(UserCodeFailed) as raised, out_of_memory("base", REQUEST):
+    with pytest.raises(UserCodeFailed) as raised, translate_out_of_memory("base", REQUEST):
         forward()
     files = re.findall(r'File "(.+?)"', raised.value.detail)
     assert set(files) == {__file__}
@@ -131,7 +134,7 @@ def test_a_later_step_shows_the_users_frames_alone() -> None:
 @torch
 def test_how_much_was_free_is_told_in_whole_sentences() -> None:
     request = CompileRequest("softmax", {}, None, Variant("default"), "cuda", None)
-    with pytest.raises(OutOfMemory) as raised, out_of_memory("head", request):
+    with pytest.raises(OutOfMemory) as raised, translate_out_of_memory("head", request):
         raise RuntimeError(TORCH_SAYS)
     assert str(raised.value) == (
         "the head's softmax does not fit into memory: CUDA out of memory. Tried to allocate "

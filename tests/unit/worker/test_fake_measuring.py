@@ -9,7 +9,7 @@ import pytest
 
 from perfcli.errors import OutOfMemory, PerfcliError, WorkerFailed, WrongResult
 from perfcli.fake.measuring import PREPARE_SECONDS, FakePlan, FakeStarter, _Failure, parse
-from perfcli.fake.run import made_up
+from perfcli.fake.run import make_up_run
 from perfcli.model import Ask, CompileRequest, MeasureRequest, SideName, Variant
 
 MAX_READS = "triton.mix_order_reduction_max_reads"
@@ -104,7 +104,7 @@ def test_time_passes_on_its_own_clock_alone() -> None:
 @pytest.mark.parametrize("options", [{}, {MAX_READS: 1000}])
 def test_its_launches_are_those_of_the_run(options: Any) -> None:
     asked = request(**options)
-    run = made_up(asked.compile).run
+    run = make_up_run(asked.compile).run
     prepared = worker(FakePlan(), asked).prepare()
     generated = [launch for launch in prepared.launches if launch.generated]
     assert [(each.graph, each.name) for each in generated] == [

@@ -29,7 +29,7 @@ H100 = targets.get("h100")
 def check(file: str, *extra: Case) -> tuple[list[PlannedCase], dict[int, CheckedCase]]:
     family = registry.family(str(FIXTURES / file))
     cases = [
-        checking.planned(family, case, H100, "interpreter") for case in (*family.cases, *extra)
+        checking.plan_case(family, case, H100, "interpreter") for case in (*family.cases, *extra)
     ]
     request = CheckRequest(str(FIXTURES / file), tuple(cases), "interpreter", 2, 0)
     return cases, dict(KernelProcess().checked(request, lambda *_: None))

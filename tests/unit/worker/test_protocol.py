@@ -14,7 +14,7 @@ import pytest
 from handmade import H100
 
 from perfcli.errors import CompileFailed, PerfcliError, UnreadableSource, UserCodeFailed
-from perfcli.fake.run import made_up
+from perfcli.fake.run import make_up_run
 from perfcli.model import (
     Buffer,
     Candidate,
@@ -65,7 +65,7 @@ def test_each_dataclass_of_a_request_comes_back_equal(value: Any) -> None:
 
 
 def test_a_run_comes_back_equal() -> None:
-    run = made_up(REQUEST).run
+    run = make_up_run(REQUEST).run
     spilling = KernelFacts(
         name="k",
         kind="mix-order-reduction",

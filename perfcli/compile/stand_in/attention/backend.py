@@ -92,7 +92,7 @@ def _choose(call: AttentionCall) -> Backend:
     """The backend that the target takes; ``ERROR`` where torch raises "No available kernel"."""
     if not call.enabled & ALL_BACKENDS:
         return Backend.ERROR
-    call = _batched(call)
+    call = _add_batch(call)
     return next((b for b in _order(call) if _can_use(b, call)), Backend.ERROR)
 
 
@@ -139,7 +139,7 @@ def _cudnn_version(torch_version: tuple[int, ...], requirements: Iterable[str] =
     return CUDNN_OF_TORCH[max(known, default=min(CUDNN_OF_TORCH))]
 
 
-def _batched(call: AttentionCall) -> AttentionCall:
+def _add_batch(call: AttentionCall) -> AttentionCall:
     unbatched = all(len(t.shape) == 3 for t in call.tensors)
     if not unbatched or call.is_nested or not call.since(UNBATCHED_INPUT):
         return call
