@@ -94,7 +94,7 @@ def main() -> int:
 
 
 def compiled(counts: Iterable[int], target: Target, jobs: int) -> list[Row]:
-    family = registry.declared("kernels", "column-sum", KernelFamily)
+    family = registry.load_declared("kernels", "column-sum", KernelFamily)
     asked = [
         (n, dtype, family.plan(problem(n, dtype), target, "tma"))
         for dtype in DTYPES

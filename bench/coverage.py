@@ -67,14 +67,14 @@ def by_rounds(kind: Kind, trials: int) -> Iterator[tuple[str, float]]:
     for n in ROUNDS:
 
         def fixed(dice: Dice, n: int = n) -> bool:
-            return holds(hierarchy.of_one_pair(list(logs(kind, dice, n, 0.03))), 1.03)
+            return holds(hierarchy.estimate_one_pair(list(logs(kind, dice, n, 0.03))), 1.03)
 
         yield str(n), share(trials, n, fixed)
     for name, change in STOPPED.items():
 
         def stopped(dice: Dice, change: float = change) -> bool:
             values = stop(logs(kind, dice, BUDGET, change))
-            return holds(hierarchy.of_one_pair(list(values)), 1 + change)
+            return holds(hierarchy.estimate_one_pair(list(values)), 1 + change)
 
         yield name, share(trials, 1, stopped)
 
@@ -121,7 +121,7 @@ def verdicts(kind: Kind, trials: int) -> dict[str, Any]:
         for _ in range(trials):
             bias = 0.0025 * dice.standard_normal()
             values = stop(logs(kind, dice, BUDGET, change) + bias)
-            made = verdict.change(series(values), FLOOR)
+            made = verdict.judge_change(series(values), FLOOR)
             counts[made.verdict] += 1
             errors.append(abs((made.ratio or 9) / (1 + change) - 1))
             rounds.append(len(values))

@@ -42,7 +42,7 @@ def main() -> int:
     parser.add_argument("--pictures", type=Path, help="folder for pictures of it")
     given = parser.parse_args()
     judgement = judged(given.base, given.head)
-    render = registry.declared("reports", "html", Document).render
+    render = registry.load_declared("reports", "html", Document).render
     rendering, html = timed(lambda: render(judgement))
     size = len(html.encode()) / 1e6
     print(f"size        {size:.2f} MB, at most {MEGABYTES:g}")

@@ -37,7 +37,7 @@ def main() -> int:
 
 
 def compiled(probe: Any, problems: Sequence[Any], target: Target, jobs: int) -> list[Any]:
-    family = registry.declared("kernels", "mix-order", KernelFamily)
+    family = registry.load_declared("kernels", "mix-order", KernelFamily)
     launches = [family.plan(problem, target, "inductor").launches[0] for problem in problems]
     with ProcessPoolExecutor(jobs) as pool:
         made = list(pool.map(partial(_compile, code=family.code, target=target), launches))

@@ -39,7 +39,7 @@ def main() -> int:
         markup=False,
         emoji=False,
     )
-    console.print(registry.declared("reports", "terminal", Screen).comparison(comparison))
+    console.print(registry.load_declared("reports", "terminal", Screen).comparison(comparison))
     console.print()  # or the last line touches the frame
     drawing = console.export_svg(title=TITLE, unique_id="perfcli")
     # Nothing is fetched when it is shown: the viewer's own monospaced font does.

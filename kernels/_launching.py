@@ -56,7 +56,7 @@ def launch(code: FamilyCode, plan: LaunchPlan, values: Mapping[str, Any]) -> Non
 
 
 @contextmanager
-def recorded() -> Iterator[Record]:
+def record_launches() -> Iterator[Record]:
     """Launches are written down instead of enqueued: tensors need no memory."""
     record: Record = []
     token = _record.set(record)

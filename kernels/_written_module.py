@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 
 
-def written_module(name: str, source: str) -> ModuleType:
+def import_written(name: str, source: str) -> ModuleType:
     """The module with this source: written once, imported once per process."""
     unique = f"perfcli_{name}_{hashlib.sha256(source.encode()).hexdigest()[:16]}"
     if unique in sys.modules:

@@ -29,7 +29,7 @@ Looked = TypeVar("Looked", Run, Comparison)
 @functools.cache
 def rules() -> tuple[Rule, ...]:
     """All rules, by code."""
-    found = (registry.declared("rules", name, Rule) for name in registry.names("rules"))
+    found = (registry.load_declared("rules", name, Rule) for name in registry.names("rules"))
     return tuple(sorted(found, key=lambda rule: rule.code))
 
 
@@ -47,8 +47,8 @@ def rule(wanted: str) -> Rule:
 
 def explain(run: Run) -> tuple[Finding, ...]:
     """The findings of one run alone, the gravest first. Raises RuleFailed."""
-    found = [f for r in rules() for f in _asked(r, r.of_run, run, f"run {run.id}")]
-    return tuple(sorted(_explained(found), key=_order))
+    found = [f for r in rules() for f in _ask(r, r.of_run, run, f"run {run.id}")]
+    return tuple(sorted(_mark_consequences(found), key=_order))
 
 
 def diagnose(comparison: Comparison, of_base: Sequence[Finding] | None = None) -> Comparison:
@@ -58,12 +58,12 @@ def diagnose(comparison: Comparison, of_base: Sequence[Finding] | None = None) -
     base = explain(comparison.base) if of_base is None else of_base
     head = explain(comparison.head)
     where = f"runs {comparison.base.id} and {comparison.head.id}"
-    between = (f for r in rules() for f in _asked(r, r.of_comparison, comparison, where))
+    between = (f for r in rules() for f in _ask(r, r.of_comparison, comparison, where))
     found = tuple(sorted([*between, *_both_sides(comparison, base, head)], key=_order))
     return conclude(replace(comparison, findings=found))
 
 
-def _asked(
+def _ask(
     rule: Rule, ask: Callable[[Looked], Iterable[Finding]], looked: Looked, where: str
 ) -> list[Finding]:
     """What one rule says. A rule that raises is a fault of ours and must be heard of: a report
@@ -79,7 +79,7 @@ def _asked(
         ) from error
 
 
-def _explained(findings: Sequence[Finding]) -> Iterator[Finding]:
+def _mark_consequences(findings: Sequence[Finding]) -> Iterator[Finding]:
     """The findings, those marked that are consequences of others about the same kernel."""
     causes: dict[tuple[int, str], tuple[int, str]] = {}
     explains = {each.code: each.explains for each in rules()}
@@ -129,9 +129,9 @@ def families(
     base_groups = {index: number for number, m in enumerate(matches) for index in m.base}
     head_groups = {index: number for number, m in enumerate(matches) for index in m.head}
     for number, finding in enumerate(base):
-        _joined(family_of, _keys(finding, base_groups)).base.append(number)
+        _join(family_of, _keys(finding, base_groups)).base.append(number)
     for number, finding in enumerate(head):
-        _joined(family_of, _keys(finding, head_groups)).head.append(number)
+        _join(family_of, _keys(finding, head_groups)).head.append(number)
     return list({id(family): family for family in family_of.values()}.values())
 
 
@@ -144,7 +144,7 @@ def _keys(finding: Finding, groups: Mapping[int, int]) -> list[Hashable]:
     return [(finding.code, "group", groups.get(index)) for index in finding.kernels]
 
 
-def _joined(family_of: dict[Hashable, _Family], keys: Sequence[Hashable]) -> _Family:
+def _join(family_of: dict[Hashable, _Family], keys: Sequence[Hashable]) -> _Family:
     """The one family of all these keys; what belonged to several of them goes together."""
     first, *others = {id(f): f for key in keys if (f := family_of.get(key))}.values() or [_Family()]
     for other in others:

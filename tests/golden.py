@@ -25,7 +25,7 @@ def check(name: str, text: str) -> None:
 
 
 def screen() -> Screen:
-    return registry.declared("reports", "terminal", Screen)
+    return registry.load_declared("reports", "terminal", Screen)
 
 
 def shown(renderable: RenderableType, width: int = 100, colour: bool = False) -> str:

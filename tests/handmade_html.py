@@ -39,7 +39,7 @@ def judgement(
 
 
 def rendered(given: Judgement) -> str:
-    return registry.declared("reports", "html", Document).render(given)
+    return registry.load_declared("reports", "html", Document).render(given)
 
 
 # --- a comparison with sources ----------------------------------------------------------------

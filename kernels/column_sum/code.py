@@ -14,7 +14,7 @@ from perfcli.errors import PerfcliError
 from perfcli.model import KernelLaunch, LaunchPlan, Problem
 
 from .. import _launching
-from .._written_module import written_module
+from .._written_module import import_written
 from . import finish
 from .plan import VECTOR_BYTES, _aligned_elements, _input_count, equal_splits
 from .source import _input_names, _pointers_source, _tma_source
@@ -117,4 +117,4 @@ def function(name: str) -> Any:
         return finish.column_sum_finish
     kind, _, number = name.rpartition("_")
     source = {"column_sum_pointers": _pointers_source, "column_sum_tma": _tma_source}[kind]
-    return getattr(written_module(name, source(int(number))), name)
+    return getattr(import_written(name, source(int(number))), name)

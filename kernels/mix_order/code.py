@@ -13,7 +13,7 @@ from perfcli.errors import PerfcliError
 from perfcli.model import LaunchPlan, Problem
 
 from .. import _launching
-from .._written_module import written_module
+from .._written_module import import_written
 from ..column_sum import finish
 from ..column_sum.plan import equal_splits
 from .plan import _read_count
@@ -124,4 +124,4 @@ def function(name: str) -> Any:
     """``mix_order_<reads>``, or the kernel that adds the blocks' weight gradients."""
     if name == "column_sum_finish":
         return finish.column_sum_finish
-    return getattr(written_module(name, _mix_order_source(int(name.rpartition("_")[2]))), name)
+    return getattr(import_written(name, _mix_order_source(int(name.rpartition("_")[2]))), name)

@@ -131,7 +131,7 @@ def _misfit(problem: Problem, target: Target, blocks: Blocks, inputs: int) -> st
     return ""
 
 
-def checked(problem: Problem) -> None:
+def check_problem(problem: Problem) -> None:
     """Raises PerfcliError for a problem that no kernel of the family can do."""
     if problem.dtype not in ITEM_BYTES:
         raise PerfcliError(

@@ -110,11 +110,11 @@ def _entry(table: tuple[_Entry, ...], problem: Problem) -> _Entry | None:
     return next((e for e in table if row_bytes(problem) <= e.row_bytes), None)
 
 
-def said(found: _Entry) -> str:
+def describe_entry(found: _Entry) -> str:
     return f"rows up to {found.row_bytes // KIB} KiB: {found.source}"
 
 
-def fitted(problem: Problem, blocks: Blocks) -> Blocks:
+def fit(problem: Problem, blocks: Blocks) -> Blocks:
     """With tiles of eight elements per thread, and no more threads than wide loads."""
     if blocks.variant not in TILED:
         loads = blocks.rows * padded(problem) // vector(problem)
@@ -138,7 +138,7 @@ def _forward_choice(problem: Problem, target: Target) -> tuple[Blocks, str]:
         blocks = replace(blocks, variant="peeled")
     if target.vendor == "nvidia" and target.capability >= (10, 0):
         blocks = replace(blocks, tile=SM100_TILES.get(blocks.tile, blocks.tile))
-    return fitted(problem, blocks), said(found)
+    return fit(problem, blocks), describe_entry(found)
 
 
 def _few_rows(problem: Problem, target: Target) -> bool:
@@ -156,7 +156,7 @@ def cooperative(problem: Problem, target: Target) -> Blocks:
         and parts < MOST_PARTS
     ):
         parts *= 2
-    return fitted(problem, replace(kept.blocks, parts=parts))
+    return fit(problem, replace(kept.blocks, parts=parts))
 
 
 def _forward_of(problem: Problem, target: Target, variant: str) -> Blocks:
@@ -165,7 +165,7 @@ def _forward_of(problem: Problem, target: Target, variant: str) -> Blocks:
         return cooperative(problem, target)
     threads = _usual_threads(problem)
     if variant in TILED:
-        return fitted(problem, Blocks(variant, threads, read=LAST))
+        return fit(problem, Blocks(variant, threads, read=LAST))
     tile = min(padded(problem), vector(problem) * threads)
     if variant == "two-read":
         return Blocks(variant, min(threads, max(32, tile // vector(problem))), tile=tile, read=LAST)
@@ -178,7 +178,7 @@ def _forward_of(problem: Problem, target: Target, variant: str) -> Blocks:
     if variant == "tma":
         stages = 2 if row_bytes(problem) > 32 * KIB else 3
         blocks = replace(blocks, stages=stages, per_sm=2)
-    return fitted(problem, blocks)
+    return fit(problem, blocks)
 
 
 def _usual_threads(problem: Problem) -> int:
@@ -202,17 +202,17 @@ def _fused_choice(problem: Problem, target: Target, inputs: int) -> tuple[Blocks
     found = _entry(FUSED, problem)
     if found is None:
         return None
-    blocks = fitted(problem, found.blocks)
+    blocks = fit(problem, found.blocks)
     while _misfit(problem, target, blocks, inputs) and blocks.stages > 1:
         blocks = replace(blocks, stages=blocks.stages - 1)
     if _misfit(problem, target, blocks, inputs):
         return None
-    return blocks, said(found)
+    return blocks, describe_entry(found)
 
 
 def _unfused_choice(problem: Problem) -> Blocks:
     """Whole rows while they fit, then a loop."""
     found = _entry(FORWARD, problem)
     if found and found.blocks.variant == "full-tile":
-        return fitted(problem, replace(found.blocks, variant="unfused"))
+        return fit(problem, replace(found.blocks, variant="unfused"))
     return Blocks("unfused", threads=512, tile=512 * vector(problem))

@@ -7,7 +7,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .rows import _aligned_part, _edge_columns, _scaled, added
+from .rows import _aligned_part, _edge_columns, _scale, add_residual
 
 
 @triton.jit
@@ -22,7 +22,7 @@ def _squares_of_range(
         mask = column < main if MASKED else None
         values = tl.load(x + first + column, mask=mask, eviction_policy=READ)
         if RESIDUAL:
-            values = added(values, tl.load(residual + first + column, mask=mask))
+            values = add_residual(values, tl.load(residual + first + column, mask=mask))
             tl.store(total + out_first + column, values, mask=mask)
         wide = values.to(tl.float32)
         if MASKED:
@@ -43,7 +43,7 @@ def _normalise_range(
         mask = column < main if MASKED else None
         values = tl.load(source + source_first + column, mask=mask, eviction_policy=AGAIN)
         w = tl.load(weight + column, mask=mask, eviction_policy="evict_last")
-        out = _scaled(values, scale, w, values.dtype)
+        out = _scale(values, scale, w, values.dtype)
         tl.store(y + out_first + column, out, mask=mask, eviction_policy=WRITE)
 
 
@@ -54,7 +54,7 @@ def _edge_squares(
     """The values outside the aligned part, and their sum of squares."""
     values = tl.load(x + first + edge, mask=is_edge, other=0.0)
     if RESIDUAL:
-        values = added(values, tl.load(residual + first + edge, mask=is_edge, other=0.0))
+        values = add_residual(values, tl.load(residual + first + edge, mask=is_edge, other=0.0))
         tl.store(total + out_first + edge, values, mask=is_edge & write)
     wide = values.to(tl.float32)
     return values, tl.sum(wide * wide, axis=0)
@@ -134,7 +134,7 @@ def two_reads(
     )
     if PEEL:
         edge_w = tl.load(weight + edge, mask=is_edge, other=0.0)
-        out = _scaled(edge_x, scale, edge_w, edge_x.dtype)
+        out = _scale(edge_x, scale, edge_w, edge_x.dtype)
         tl.store(y + out_first - head + edge, out, mask=is_edge)
 
 
@@ -211,7 +211,7 @@ def split_apply(
         is_edge = is_edge & (part == 0)
         edge_x = tl.load(source + first - head + edge, mask=is_edge, other=0.0)
         edge_w = tl.load(weight + edge, mask=is_edge, other=0.0)
-        out = _scaled(edge_x, scale, edge_w, edge_x.dtype)
+        out = _scale(edge_x, scale, edge_w, edge_x.dtype)
         tl.store(y + out_first - head + edge, out, mask=is_edge)
     else:
         first = tl.cast(row, tl.int64) * STRIDE

@@ -6,7 +6,16 @@ from perfcli.errors import PerfcliError
 from perfcli.model import KernelLaunch, LaunchPlan, Problem, Scalar, Target
 
 from . import choice
-from .blocks import TRITON_TYPE, Blocks, _misfit, _peels, _power_of_two, checked, padded, warps
+from .blocks import (
+    TRITON_TYPE,
+    Blocks,
+    _misfit,
+    _peels,
+    _power_of_two,
+    check_problem,
+    padded,
+    warps,
+)
 from .choice import FUSED
 from .forward_plan import BUILDERS, forward
 
@@ -76,7 +85,7 @@ def _tile_count(problem: Problem, blocks: Blocks) -> int:
     return -(-problem.rows // blocks.rows)
 
 
-def fused(problem: Problem, target: Target, blocks: Blocks, why: str) -> LaunchPlan:
+def plan_fused(problem: Problem, target: Target, blocks: Blocks, why: str) -> LaunchPlan:
     """A persistent grid, then the sum of what each of its programs has added up."""
     programs = min(_tile_count(problem, blocks), max(blocks.per_sm, 1) * target.sm_count)
     steps = (_rows(problem, target, blocks, programs, True), _sum(problem, target))
@@ -89,7 +98,7 @@ def splits(problem: Problem, target: Target, columns: int, rows: int) -> int:
     return max(1, min(-(-problem.rows // rows), -(-4 * target.sm_count // across)))
 
 
-def unfused(problem: Problem, target: Target, blocks: Blocks, why: str) -> LaunchPlan:
+def plan_unfused(problem: Problem, target: Target, blocks: Blocks, why: str) -> LaunchPlan:
     """The input's gradient with each row's scale; then columns summed: both inputs once more."""
     columns, rows = min(128, padded(problem)), 32
     parts = splits(problem, target, columns, rows)
@@ -134,7 +143,7 @@ def plan(problem: Problem, target: Target, variant: str | None = None) -> Launch
     Raises:
         PerfcliError: nothing computes the problem, or not the variant that was asked for.
     """
-    checked(problem)
+    check_problem(problem)
     if problem.operation not in OPERATIONS:
         raise PerfcliError(
             f"rmsnorm has no operation {problem.operation!r}: expected one of "
@@ -165,9 +174,9 @@ def launches(problem: Problem, target: Target, blocks: Blocks, why: str) -> Laun
         PerfcliError: they do not fit the target.
     """
     if blocks.variant == "fused":
-        made = fused(problem, target, blocks, why)
+        made = plan_fused(problem, target, blocks, why)
     elif blocks.variant == "unfused":
-        made = unfused(problem, target, blocks, why)
+        made = plan_unfused(problem, target, blocks, why)
     else:
         made = forward(problem, target, blocks, why)
     if reason := _misfit(problem, target, blocks, _streams(problem)):

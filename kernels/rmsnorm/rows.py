@@ -32,13 +32,13 @@ def _edge_columns(head, main, COLUMNS: tl.constexpr, VECTOR: tl.constexpr):
 
 
 @triton.jit
-def added(x, residual):
+def add_residual(x, residual):
     """The sum as it is stored: rounded to the inputs' dtype."""
     return (x.to(tl.float32) + residual.to(tl.float32)).to(x.dtype)
 
 
 @triton.jit
-def _scaled(x, scale, weight, dtype: tl.constexpr):
+def _scale(x, scale, weight, dtype: tl.constexpr):
     return (x.to(tl.float32) * scale * weight.to(tl.float32)).to(dtype)
 
 
@@ -98,11 +98,11 @@ def full_tile(
         values = tl.load(x + source, mask=inside, other=0.0, eviction_policy=READ)
         if RESIDUAL:
             other = tl.load(residual + source, mask=inside, other=0.0, eviction_policy=READ)
-            values = added(values, other)
+            values = add_residual(values, other)
             tl.store(total + target, values, mask=inside, eviction_policy=WRITE)
         wide = values.to(tl.float32)
         scale = tl.rsqrt(tl.sum(wide * wide, axis=1) / COLUMNS + eps)[:, None]
-        out = _scaled(values, scale, w, values.dtype)
+        out = _scale(values, scale, w, values.dtype)
         tl.store(y + target, out, mask=inside, eviction_policy=WRITE)
 
 
@@ -139,10 +139,10 @@ def tma_rows(
         target = tl.cast(tile, tl.int64) * ROWS * COLUMNS + (row * COLUMNS + column)
         values = x.load([tile * ROWS, 0, 0])
         if RESIDUAL:
-            values = added(values, residual.load([tile * ROWS, 0, 0]))
+            values = add_residual(values, residual.load([tile * ROWS, 0, 0]))
             tl.store(total + target, values, mask=inside, eviction_policy=WRITE)
         wide = values.to(tl.float32)
         squares = tl.sum(tl.sum(wide * wide, axis=2), axis=1)
         scale = tl.rsqrt(squares / COLUMNS + eps)[:, None, None]
-        out = _scaled(values, scale, w, values.dtype)
+        out = _scale(values, scale, w, values.dtype)
         tl.store(y + target, out, mask=inside, eviction_policy=WRITE)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .rows import _aligned_part, _edge_columns, _scaled, added, opaque
+from .rows import _aligned_part, _edge_columns, _scale, add_residual, opaque
 
 
 @triton.jit
@@ -25,7 +25,7 @@ def _squares_of_part(
         mask = (local < CHUNK) & (column < main)
         values = tl.load(x + first + column, mask=mask, other=0.0)
         if RESIDUAL:
-            values = added(values, tl.load(residual + first + column, mask=mask, other=0.0))
+            values = add_residual(values, tl.load(residual + first + column, mask=mask, other=0.0))
         wide = values.to(tl.float32)
         squares += wide * wide
         tl.debug_barrier()  # which cannot be copied: the loop stays rolled, in few registers
@@ -124,7 +124,9 @@ def tiled(
         if (tile + 1) * TILE <= CERTAIN and (tile + 1) * TILE <= CHUNK:
             values = tl.load(x + first + column, eviction_policy=READ)
             if RESIDUAL:
-                values = added(values, tl.load(residual + first + column, eviction_policy=READ))
+                values = add_residual(
+                    values, tl.load(residual + first + column, eviction_policy=READ)
+                )
                 tl.store(total + out_first + column, values, eviction_policy=WRITE)
             if EARLY:
                 weights = weights + (tl.load(weight + w_first + column),)
@@ -135,7 +137,7 @@ def tiled(
                 more = tl.load(
                     residual + first + column, mask=mask, other=0.0, eviction_policy=READ
                 )
-                values = added(values, more)
+                values = add_residual(values, more)
                 tl.store(total + out_first + column, values, mask=mask, eviction_policy=WRITE)
             if EARLY:
                 weights = weights + (tl.load(weight + w_first + column, mask=mask, other=0.0),)
@@ -150,7 +152,7 @@ def tiled(
         edge_x = tl.load(x + first - head + edge, mask=is_edge, other=0.0)
         if RESIDUAL:
             edge_r = tl.load(residual + first - head + edge, mask=is_edge, other=0.0)
-            edge_x = added(edge_x, edge_r)
+            edge_x = add_residual(edge_x, edge_r)
             tl.store(total + out_first - head + edge, edge_x, mask=is_edge & (part == 0))
         edge_wide = edge_x.to(tl.float32)
         extra = tl.sum(edge_wide * edge_wide, axis=0)
@@ -172,7 +174,7 @@ def tiled(
                 w = weights[tile]
             else:
                 w = tl.load(weight + w_first + column, eviction_policy="evict_last")
-            out = _scaled(values, scale, w, values.dtype)
+            out = _scale(values, scale, w, values.dtype)
             tl.store(y + out_first + column, out, eviction_policy=WRITE)
         else:
             mask = (local < CHUNK) & (column < main)
@@ -182,11 +184,11 @@ def tiled(
                 w = tl.load(
                     weight + w_first + column, mask=mask, other=0.0, eviction_policy="evict_last"
                 )
-            out = _scaled(values, scale, w, values.dtype)
+            out = _scale(values, scale, w, values.dtype)
             tl.store(y + out_first + column, out, mask=mask, eviction_policy=WRITE)
     if PEEL:
         edge_w = tl.load(weight + edge, mask=is_edge, other=0.0)
-        edge_out = _scaled(edge_x, scale, edge_w, edge_x.dtype)
+        edge_out = _scale(edge_x, scale, edge_w, edge_x.dtype)
         tl.store(y + out_first - head + edge, edge_out, mask=is_edge & (part == 0))
 
 

@@ -18,7 +18,7 @@ import triton
 import triton.language as tl
 
 from .backward import _summand, gradient
-from .rows import LOG2_E, _above_minus_infinity, normalised, opaque
+from .rows import LOG2_E, _above_minus_infinity, normalise, opaque
 
 
 @triton.jit
@@ -45,7 +45,7 @@ def _place_rows(
 
 
 @triton.jit
-def _existing(
+def _mask_existing(
     first,
     rows,
     columns,
@@ -99,7 +99,7 @@ def _softmax_tile(
     DROP: tl.constexpr,
 ):
     """Softmax of one tile, from load to store."""
-    inside = _existing(first, rows, columns, ROWS, BLOCK, VECTOR, VECTORS_ONLY)
+    inside = _mask_existing(first, rows, columns, ROWS, BLOCK, VECTOR, VECTORS_ONLY)
     at = _place_rows(x_ptr, first, x_stride, ROWS, BLOCK, VECTOR, ALIGNED)
     x = _load_rows(at, inside, float("-inf"), FULL, DROP)
     peak = tl.max(x.to(tl.float32), axis=1)[:, None]
@@ -108,7 +108,7 @@ def _softmax_tile(
     if RECOMPUTE == "opaque":
         x = opaque(x)
     if LOG or RECOMPUTE != "no":
-        y = normalised(x, peak, total, LOG)
+        y = normalise(x, peak, total, LOG)
     else:
         y = weights * (1.0 / total)
     to = _place_rows(y_ptr, first, y_stride, ROWS, BLOCK, VECTOR, ALIGNED)
@@ -169,7 +169,7 @@ def cached_loss(
 ):
     """Cross-entropy: the logit of the target comes from the cache line that is read anyway."""
     first = tl.program_id(0) * ROWS
-    inside = _existing(first, rows, columns, ROWS, BLOCK, VECTOR, VECTORS_ONLY)
+    inside = _mask_existing(first, rows, columns, ROWS, BLOCK, VECTOR, VECTORS_ONLY)
     at = _place_rows(x_ptr, first, x_stride, ROWS, BLOCK, VECTOR, ALIGNED)
     x = _load_rows(at, inside, float("-inf"), FULL, DROP).to(tl.float32)
     row = first + tl.arange(0, ROWS)
@@ -206,7 +206,7 @@ def cached_backward(
     DROP: tl.constexpr,
 ):
     first = tl.program_id(0) * ROWS
-    inside = _existing(first, rows, columns, ROWS, BLOCK, VECTOR, VECTORS_ONLY)
+    inside = _mask_existing(first, rows, columns, ROWS, BLOCK, VECTOR, VECTORS_ONLY)
     y_at = _place_rows(y_ptr, first, saved_stride, ROWS, BLOCK, VECTOR, ALIGNED)
     dy_at = _place_rows(dy_ptr, first, dy_stride, ROWS, BLOCK, VECTOR, ALIGNED)
     y = _load_rows(y_at, inside, 0.0, FULL, DROP)

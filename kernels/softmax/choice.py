@@ -53,13 +53,13 @@ def _vectors_only(problem: Problem) -> bool:
     return problem.columns % vector(problem) == 0
 
 
-def aligned(problem: Problem) -> bool:
+def is_aligned(problem: Problem) -> bool:
     """Every row starts at a multiple of 16 bytes when the first one does."""
     strides = (problem.stride, problem.columns)  # of the input and of the output
     return problem.rows == 1 or all(stride % vector(problem) == 0 for stride in strides)
 
 
-def congruent(problem: Problem) -> bool:
+def is_congruent(problem: Problem) -> bool:
     """Row by row, input and output (which has no gaps) lie alike with regard to 16 bytes."""
     return problem.rows == 1 or (problem.stride - problem.columns) % vector(problem) == 0
 
@@ -125,7 +125,7 @@ def _tile_constants(problem: Problem, choice: Choice) -> dict[str, Scalar]:
         "ROWS": choice.rows,
         "BLOCK": block,
         "VECTOR": vector(problem),
-        "ALIGNED": aligned(problem),
+        "ALIGNED": is_aligned(problem),
         "VECTORS_ONLY": _vectors_only(problem),
         "FULL": problem.columns == block and problem.rows % choice.rows == 0,
         "DROP": choice.drop,
@@ -134,14 +134,14 @@ def _tile_constants(problem: Problem, choice: Choice) -> dict[str, Scalar]:
 
 def _walk_constants(problem: Problem, choice: Choice) -> dict[str, Scalar]:
     """Of a row, or a chunk of it, that is read tile by tile (see _softmax_statistics)."""
-    peelable = choice.variant in ("split", "cooperative", "held") and congruent(problem)
-    peel = choice.variant == "peeled" or (peelable and not aligned(problem))
+    peelable = choice.variant in ("split", "cooperative", "held") and is_congruent(problem)
+    peel = choice.variant == "peeled" or (peelable and not is_aligned(problem))
     step = choice.chunk or choice.tile
     return {
         "LANES": choice.tile // vector(problem),
         "VECTOR": vector(problem),
         "ITEM": ITEM_BYTES[problem.dtype],
-        "ALIGNED": aligned(problem),
+        "ALIGNED": is_aligned(problem),
         "PEEL": peel,
         "STRIPE": min(choice.tile // vector(problem), choice.warps * 32),
         "TAIL": peel or problem.columns % step != 0 or step % choice.tile != 0,

@@ -29,13 +29,13 @@ def _forward_arguments(problem: Problem, rows: bool) -> dict[str, str]:
     return {"x_ptr": element, "y_ptr": element, **sizes, "x_stride": "i32", "y_stride": "i32"}
 
 
-def _log_constant(problem: Problem) -> dict[str, Scalar]:
+def _forward_constants(problem: Problem) -> dict[str, Scalar]:
     return {} if problem.operation == LOSS else {"LOG": problem.operation == "log-softmax"}
 
 
 def cached(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
     tiles = -(-problem.rows // choice.rows)
-    constants = {**_log_constant(problem), **_tile_constants(problem, choice)}
+    constants = {**_forward_constants(problem), **_tile_constants(problem, choice)}
     arguments = _forward_arguments(problem, rows=True)
     if problem.operation == LOSS:
         return (launch(problem, choice, "cached_loss", (tiles, 1, 1), arguments, constants),)
@@ -50,7 +50,7 @@ def cached(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
 
 def online(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
     constants: dict[str, Scalar] = {
-        **_log_constant(problem),
+        **_forward_constants(problem),
         **_walk_constants(problem, choice),
         "DROP": choice.drop,
     }
@@ -67,7 +67,7 @@ def online(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
 
 def _three_pass(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
     name = "three_pass_loss" if problem.operation == LOSS else "three_pass_forward"
-    constants: dict[str, Scalar] = {**_log_constant(problem), "TILE": choice.tile}
+    constants: dict[str, Scalar] = {**_forward_constants(problem), "TILE": choice.tile}
     arguments = _forward_arguments(problem, rows=False)
     return (launch(problem, choice, name, (problem.rows, 1, 1), arguments, constants),)
 
@@ -97,7 +97,7 @@ def split(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
     combined = chunks > PARTS_PER_BLOCK
     sizes = {"columns": "i32", "chunks": "i32", "x_stride": "i32", "y_stride": "i32"}
     arguments = {**element, "y_ptr": pointer(problem), **partial, **sizes}
-    constants = {**_log_constant(problem), **walk, "DROP": choice.drop, "COMBINED": combined}
+    constants = {**_forward_constants(problem), **walk, "DROP": choice.drop, "COMBINED": combined}
     constants["PARTS"] = parts(chunks)
     last = launch(problem, choice, "split_write", grid, arguments, constants)
     return (first, *_combine(problem, choice, combined), last)
@@ -128,7 +128,7 @@ def cooperative(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
     }
     walk = _walk_constants(problem, choice)
     constants = {
-        **_log_constant(problem),
+        **_forward_constants(problem),
         **{name: value for name, value in walk.items() if name not in _LOOPS},
         "PARTS": parts(chunks),
         "CHUNK": choice.chunk,
@@ -151,7 +151,7 @@ def streamed(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
     }
     walk = _walk_constants(problem, choice)
     constants = {
-        **_log_constant(problem),
+        **_forward_constants(problem),
         **{name: walk[name] for name in ("LANES", "VECTOR")},
         # Without masks ptxas spills 4 words of the logarithm, for sm_80 and sm_90.
         "TAIL": walk["TAIL"] or problem.operation == "log-softmax",
@@ -184,13 +184,13 @@ def pointers(problem: Problem) -> dict[str, str]:
     return dict.fromkeys(("y_ptr", "dy_ptr", "dx_ptr"), pointer(problem))
 
 
-def _log_constant_backward(problem: Problem) -> dict[str, Scalar]:
+def _backward_constants(problem: Problem) -> dict[str, Scalar]:
     return {"LOG": problem.operation == "log-softmax-backward"}
 
 
 def cached_backward(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
     arguments = {**pointers(problem), "rows": "i32", "columns": "i32", **STRIDES}
-    constants = {**_log_constant_backward(problem), **_tile_constants(problem, choice)}
+    constants = {**_backward_constants(problem), **_tile_constants(problem, choice)}
     grid = (-(-problem.rows // choice.rows), 1, 1)
     return (launch(problem, choice, "cached_backward", grid, arguments, constants),)
 
@@ -200,7 +200,7 @@ def online_backward(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...
         return _loss_gradient(problem, choice)
     arguments = {**pointers(problem), "columns": "i32", **STRIDES}
     constants = {
-        **_log_constant_backward(problem),
+        **_backward_constants(problem),
         **_walk_constants(problem, choice),
         "BACKWARDS": choice.backwards,
         "KEEP": choice.keep,
@@ -233,7 +233,7 @@ def _split_backward(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...
     combined = chunks > PARTS_PER_BLOCK
     grid = (problem.rows, chunks, 1)
     walk = {
-        **_log_constant_backward(problem),
+        **_backward_constants(problem),
         **_walk_constants(problem, choice),
         "CHUNK": choice.chunk,
     }

@@ -24,7 +24,7 @@ from .rows import (
     _write_edge,
     _write_row,
     join,
-    normalised,
+    normalise,
     opaque,
 )
 
@@ -180,7 +180,7 @@ def three_pass_loss(
 
 
 @triton.jit
-def _hidden(x, OPAQUE: tl.constexpr):
+def _hide(x, OPAQUE: tl.constexpr):
     if OPAQUE:
         x = opaque(x)
     return x
@@ -236,5 +236,5 @@ def held_forward(
         HELD, LOG, LANES, VECTOR, TAIL, STRIPE, STAGES, BACKWARDS, DROP,
     )  # fmt: skip
     for tile in tl.static_range(HELD):
-        y = normalised(_hidden(held[tile], OPAQUE), top, weight, LOG)
+        y = normalise(_hide(held[tile], OPAQUE), top, weight, LOG)
         tl.store(to + tile * (LANES * VECTOR) + offsets, y, eviction_policy=DROP)

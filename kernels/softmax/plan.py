@@ -22,8 +22,8 @@ from .choice import (
     _padded_count,
     _rules_of,
     _vectors_only,
-    aligned,
-    congruent,
+    is_aligned,
+    is_congruent,
     vector,
 )
 from .launches import BACKWARD_LAUNCHES, FORWARD_LAUNCHES
@@ -66,7 +66,7 @@ def fastest(problem: Problem, target: Target) -> str:
         return _few_rows(problem)
     if _is_cooperative(problem):
         return "cooperative" if _not_streamed(problem, target) else "streamed"
-    if size >= PEELED_FROM and congruent(problem) and not aligned(problem):
+    if size >= PEELED_FROM and is_congruent(problem) and not is_aligned(problem):
         return "peeled"
     kind = "backward" if problem.operation in BACKWARD else "forward"
     if size <= CACHED_UP_TO["loss" if problem.operation == LOSS else kind]:
@@ -96,7 +96,7 @@ def _not_streamed(problem: Problem, target: Target) -> str:
         return "its pairs are made by an instruction of NVIDIA's"
     if ITEM_BYTES[problem.dtype] != 2:
         return f"it keeps pairs of halves, the rows are {problem.dtype}"
-    if not (aligned(problem) and _vectors_only(problem)):
+    if not (is_aligned(problem) and _vectors_only(problem)):
         return (
             f"rows of {problem.columns} that are {problem.stride} apart are not made of whole "
             "vectors of 16 bytes"
@@ -122,7 +122,7 @@ def possible(problem: Problem, target: Target, variant: str | None) -> tuple[str
             f"cached holds rows of up to {most // ITEM_BYTES[problem.dtype]} {problem.dtype} in "
             f"registers, found {problem.columns}: use online, or split"
         )
-    if variant == "peeled" and not congruent(problem):
+    if variant == "peeled" and not is_congruent(problem):
         return "online", (
             f"peeled: rows {problem.stride} apart are not aligned as those of the output, which "
             f"are {problem.columns} apart"
@@ -179,7 +179,7 @@ def plan(problem: Problem, target: Target, variant: str | None = None) -> Launch
         return LaunchPlan(variant or "cached", (), "nothing to compute")
     wanted, instead_of = possible(problem, target, variant)
     rule = _rule_for(problem, target, wanted)
-    choice = fitted(problem, target, rule)
+    choice = fit(problem, target, rule)
     table = BACKWARD_LAUNCHES if problem.operation in BACKWARD else FORWARD_LAUNCHES
     return LaunchPlan(
         variant=choice.variant,
@@ -222,7 +222,7 @@ def _check_variant(problem: Problem, variant: str) -> None:
         raise PerfcliError(f"{variant} cannot do {problem.operation}: use one of {able}")
 
 
-def fitted(problem: Problem, target: Target, rule: RowRule) -> Choice:
+def fit(problem: Problem, target: Target, rule: RowRule) -> Choice:
     """The rule for this problem, on a device with these warps and limits."""
     item = ITEM_BYTES[problem.dtype]
     row = _padded_bytes(problem)

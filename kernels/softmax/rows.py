@@ -57,7 +57,7 @@ def join(peak, total):
 
 
 @triton.jit
-def normalised(x, peak, total, LOG: tl.constexpr):
+def normalise(x, peak, total, LOG: tl.constexpr):
     """The softmax of elements, or its logarithm. NaN where the whole row is −inf, as in torch.
 
     In half precision the division is done in the exponent: a multiply-add less per element, and
@@ -112,7 +112,7 @@ def stripe(first, vectors, STRIPE: tl.constexpr, VECTOR: tl.constexpr):
 
 
 @triton.jit
-def _narrowed(peak, total, LANES: tl.constexpr, STRIPE: tl.constexpr):
+def _narrow(peak, total, LANES: tl.constexpr, STRIPE: tl.constexpr):
     """The statistics of STRIPE lanes: those that one thread keeps are combined."""
     if STRIPE < LANES:
         per_thread: tl.constexpr = LANES // STRIPE
@@ -145,7 +145,7 @@ def _walk_statistics(
         x = tl.load(start + tile * (LANES * VECTOR) + offsets, eviction_policy=KEEP)
         peak, total = _fold(peak, total, x.to(tl.float32))
     if TAIL:
-        peak, total = _narrowed(peak, total, LANES, STRIPE)
+        peak, total = _narrow(peak, total, LANES, STRIPE)
         for first in tl.range(full * LANES, vectors, STRIPE):
             at, inside = stripe(first, vectors, STRIPE, VECTOR)
             x = tl.load(start + at, mask=inside, other=float("-inf"), eviction_policy=KEEP)
@@ -221,7 +221,7 @@ def opaque(x):
 def _write_edge(row, out, head, columns, peak, total, LOG: tl.constexpr, VECTOR: tl.constexpr):
     column, there = _edge_columns(head, columns, VECTOR)
     edge = tl.load(row + column, mask=there, other=0.0)
-    tl.store(out + column, normalised(edge, peak, total, LOG), mask=there)
+    tl.store(out + column, normalise(edge, peak, total, LOG), mask=there)
 
 
 @triton.jit
@@ -249,14 +249,14 @@ def _walk_write(
         for first in tl.range(full * LANES, vectors, STRIPE):
             at, inside = stripe(first, vectors, STRIPE, VECTOR)
             x = tl.load(start + at, mask=inside, other=0.0, eviction_policy=DROP)
-            tl.store(to + at, normalised(x, peak, total, LOG), mask=inside, eviction_policy=DROP)
+            tl.store(to + at, normalise(x, peak, total, LOG), mask=inside, eviction_policy=DROP)
     for step in tl.range(FIRST, full, num_stages=STAGES):
         tile = step
         if BACKWARDS:
             tile = full - 1 - (step - FIRST)
         at = tile * (LANES * VECTOR) + offsets
         x = tl.load(start + at, eviction_policy=DROP)
-        tl.store(to + at, normalised(x, peak, total, LOG), eviction_policy=DROP)
+        tl.store(to + at, normalise(x, peak, total, LOG), eviction_policy=DROP)
 
 
 @triton.jit

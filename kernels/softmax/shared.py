@@ -23,7 +23,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .looped import _hidden
+from .looped import _hide
 from .rows import (
     INTERPRETED,
     LOG2_E,
@@ -34,7 +34,7 @@ from .rows import (
     _head_elements,
     _with_more,
     join,
-    normalised,
+    normalise,
     opaque,
 )
 
@@ -45,13 +45,13 @@ LOW_WORD = tl.constexpr(0xFFFF_FFFF)
 
 
 @triton.jit
-def _packed(peak, total):
+def _pack(peak, total):
     high = peak.to(tl.int32, bitcast=True).to(tl.int64) << 32
     return high | (total.to(tl.int32, bitcast=True).to(tl.int64) & LOW_WORD)
 
 
 @triton.jit
-def _unpacked(words):
+def _unpack(words):
     peak = (words >> 32).to(tl.int32).to(tl.float32, bitcast=True)
     return peak, words.to(tl.int32).to(tl.float32, bitcast=True)
 
@@ -90,10 +90,10 @@ def _told_by_all(
             word = tl.load(words + which, volatile=True)
             if tl.max(tl.where(everywhere & (word == MISSING), 1, 0), axis=0) > 0:
                 top, weight = OF_PART(start, which, vectors, edge, LANES, VECTOR, TILES, EDGE)
-                word = _packed(top, weight)
+                word = _pack(top, weight)
                 tl.atomic_xchg(words + which, word, sem="relaxed")
             seen = tl.where(other == which, word, seen)
-    peaks, totals = _unpacked(seen)
+    peaks, totals = _unpack(seen)
     return join(peaks, totals)
 
 
@@ -179,7 +179,7 @@ def cooperative_forward(
         top, weight = _with_more(tl.where(part == 0, edge, float("-inf")), top, weight)
     looks: tl.constexpr = 1 if INTERPRETED else PATIENCE
     words = words_ptr + row * chunks
-    tl.atomic_xchg(words + part, _packed(top, weight), sem="relaxed")
+    tl.atomic_xchg(words + part, _pack(top, weight), sem="relaxed")
     top, weight = _told_by_all(
         words, start, chunks, vectors, edge, _statistics_of_part,
         PARTS, looks, LANES, VECTOR, TILES, EDGE,
@@ -187,7 +187,7 @@ def cooperative_forward(
     to = _first_vector(y, head, PEEL)
     for tile in tl.static_range(TILES):
         at, inside = _part_tile(to, (part * TILES + tile) * LANES, vectors, LANES, VECTOR)
-        out = normalised(_hidden(kept[tile], OPAQUE), top, weight, LOG)
+        out = normalise(_hide(kept[tile], OPAQUE), top, weight, LOG)
         if TAIL:
             tl.store(at, out, mask=inside, eviction_policy=DROP)
         else:
@@ -196,7 +196,7 @@ def cooperative_forward(
         mine = there & (part == 0)
         # As other elements are written: in half precision by another formula than float32's.
         narrow = edge.to(x_ptr.dtype.element_ty)
-        tl.store(y + column, normalised(narrow, top, weight, LOG), mask=mine)
+        tl.store(y + column, normalise(narrow, top, weight, LOG), mask=mine)
 
 
 NOTHING_BF16 = tl.constexpr(-0x007F_0080)
@@ -224,7 +224,7 @@ def _high(pair, KIND: tl.constexpr):
 
 
 @triton.jit
-def _paired(first, second, KIND: tl.constexpr):
+def _pair(first, second, KIND: tl.constexpr):
     """Two float32, rounded to nearest even."""
     if INTERPRETED:
         below = first.to(KIND).to(tl.int16, bitcast=True).to(tl.int32) & 0xFFFF
@@ -289,7 +289,7 @@ def _inside_row(exists, first, vectors, LANES: tl.constexpr, TAIL: tl.constexpr)
 
 
 @triton.jit
-def _loaded_part(
+def _load_part(
     x_ptr, item, items, chunks, vectors, x_stride,
     LANES: tl.constexpr, VECTOR: tl.constexpr, TILES: tl.constexpr,
     TAIL: tl.constexpr, KEEP: tl.constexpr,
@@ -335,7 +335,7 @@ def streamed_forward(
     looks: tl.constexpr = 1 if INTERPRETED else PATIENCE
     vectors = columns // VECTOR
     step = tl.num_programs(0)
-    kept = _loaded_part(
+    kept = _load_part(
         x_ptr, tl.program_id(0), items, chunks, vectors, x_stride, LANES, VECTOR, TILES, TAIL, KEEP
     )
     for item in tl.range(tl.program_id(0), items, step, num_stages=1):
@@ -346,8 +346,8 @@ def streamed_forward(
         for tile in tl.static_range(TILES):
             peak, total = _fold_pairs(peak, total, kept[tile], KIND)
         top, weight = join(peak, total)
-        tl.atomic_xchg(words_ptr + item, _packed(top, weight), sem="relaxed")
-        following = _loaded_part(
+        tl.atomic_xchg(words_ptr + item, _pack(top, weight), sem="relaxed")
+        following = _load_part(
             x_ptr, item + step, items, chunks, vectors, x_stride, LANES, VECTOR, TILES, TAIL, KEEP
         )
         start = _chunk_at(x_ptr, row, 0, x_stride, VECTOR, True)
@@ -363,9 +363,9 @@ def streamed_forward(
             one = _low(pair, KIND) - top
             two = _high(pair, KIND) - top
             if LOG:
-                out = _paired(one - scale, two - scale, KIND)
+                out = _pair(one - scale, two - scale, KIND)
             else:
-                out = _paired(tl.exp2(one * LOG2_E - scale), tl.exp2(two * LOG2_E - scale), KIND)
+                out = _pair(tl.exp2(one * LOG2_E - scale), tl.exp2(two * LOG2_E - scale), KIND)
             word = tile * (LANES * (VECTOR // 2))
             if TAIL:
                 inside = _inside_row(item < items, first + tile * LANES, vectors, LANES, TAIL)

@@ -34,7 +34,7 @@ def _chunk_length(first, columns, CHUNK: tl.constexpr):
 
 
 @triton.jit
-def combined(peaks_ptr, totals_ptr, chunks, PARTS: tl.constexpr):
+def combine(peaks_ptr, totals_ptr, chunks, PARTS: tl.constexpr):
     """This row's statistics from those of its chunks; PARTS: the next power of two."""
     part = tl.arange(0, PARTS)
     at = tl.program_id(0) * chunks + part
@@ -77,7 +77,7 @@ def split_statistics(
 @triton.jit(do_not_specialize=["chunks"])
 def split_combine(peaks_ptr, totals_ptr, chunks, PARTS: tl.constexpr):
     """The statistics of whole rows, after those of all chunks."""
-    peak, total = combined(peaks_ptr, totals_ptr, chunks, PARTS)
+    peak, total = combine(peaks_ptr, totals_ptr, chunks, PARTS)
     at = tl.num_programs(0) * chunks + tl.program_id(0)
     tl.store(peaks_ptr + at, peak)
     tl.store(totals_ptr + at, total)
@@ -117,7 +117,7 @@ def split_write(
         peak = tl.load(peaks_ptr + whole)
         total = tl.load(totals_ptr + whole)
     else:
-        peak, total = combined(peaks_ptr, totals_ptr, chunks, PARTS)
+        peak, total = combine(peaks_ptr, totals_ptr, chunks, PARTS)
     x = _row_at(x_ptr, x_stride, VECTOR, ALIGNED) + first
     y = _row_at(y_ptr, y_stride, VECTOR, ALIGNED) + first
     length = _chunk_length(first, columns, CHUNK)
@@ -143,7 +143,7 @@ def split_loss(
 ):
     row = _row_at(x_ptr, x_stride, 1, False)
     target = tl.load(target_ptr + tl.program_id(0))
-    peak, total = combined(peaks_ptr, totals_ptr, chunks, PARTS)
+    peak, total = combine(peaks_ptr, totals_ptr, chunks, PARTS)
     _write_loss(row, target, loss_ptr, lse_ptr, peak, total, columns, ignored)
 
 

@@ -71,7 +71,7 @@ def _catalogue(question: Question, side: Side, metric: SearchMetric, probe: Prob
     (job,) = make_jobs(question, [side], probe)
     request = job.request
     catalogue = assignments.load_catalogue(job.interpreter.torch_dir)
-    choices = performance.usable(
+    choices = performance.select_usable(
         performance.for_torch(catalogue.entries),
         request.device,
         has_device=metric.kind == "time",

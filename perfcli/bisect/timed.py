@@ -99,7 +99,7 @@ class Stopwatch:
     def _enough(self, rounds: Sequence[Round]) -> str | None:
         from perfcli.stats import stopping
 
-        return stopping.enough(rounds, self.floor())
+        return stopping.reason_to_stop(rounds, self.floor())
 
     def floor(self) -> float:
         """Relative; below it nothing is told from noise."""
@@ -128,7 +128,7 @@ def _paired(metric: SearchMetric, rounds: Sequence[Round]) -> _Paired:
         profiled = [r for r in rounds if r.kind == "kernels"]
         steps = series.join(profiled, lambda r: _busy(r, "base"), lambda r: _busy(r, "head"))
     else:
-        steps = series.of_steps(rounds)
+        steps = series.step_series(rounds)
     found = hierarchy.estimate(steps)
     if found.ratio is None or found.half_width is None:
         raise PerfcliError(f"measured, and not enough for an interval: {found.why or 'few rounds'}")

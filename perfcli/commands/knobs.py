@@ -32,7 +32,7 @@ def _show(pattern: str, torch: str, entries: Iterable[InductorOption], json: Pat
 
     known = {entry.name: entry for entry in entries}
     found = search(performance.for_torch(known), pattern)
-    lacking = performance.missing(known)
+    lacking = performance.list_missing(known)
     fields = {
         "torch": torch,
         "options": [_document(choice) for choice in found],
@@ -185,11 +185,11 @@ def _options(python: str | None) -> tuple[str, list[InductorOption]]:
     from perfcli.options import listing
 
     try:
-        return listing.installed(python)
+        return listing.load_installed(python)
     except PerfcliError:
         if python is not None:
             raise
-        torch, entries = listing.newest()
+        torch, entries = listing.load_newest()
         sys.stderr.write(f"no torch here: these are Inductor's options in torch {torch}\n")
         return torch, entries
 

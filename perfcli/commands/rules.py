@@ -51,7 +51,7 @@ def _asked(wanted: str) -> Rule:
 
     if any(character.isdigit() for character in wanted):
         return diagnosis.rule(wanted)
-    return registry.declared("rules", wanted, Rule)
+    return registry.load_declared("rules", wanted, Rule)
 
 
 def _document(rule: Rule) -> dict[str, str]:

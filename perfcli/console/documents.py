@@ -174,7 +174,7 @@ def rendered(name: str, judgement: Judgement) -> str:
     """Return the whole text of a format. Raises PerfcliError if there is no such format."""
     from perfcli.loading import registry
 
-    return registry.declared("reports", name, Document).render(judgement)
+    return registry.load_declared("reports", name, Document).render(judgement)
 
 
 def project_root(folder: Path | None = None) -> Path:

@@ -28,7 +28,7 @@ def screen() -> Screen:
     from perfcli.loading import registry
     from perfcli.model import Screen
 
-    return registry.declared("reports", "terminal", Screen)
+    return registry.load_declared("reports", "terminal", Screen)
 
 
 def show(renderable: RenderableType, json_file: Path | None = None) -> None:
@@ -57,7 +57,7 @@ def write_comparison(comparison: Comparison, path: Path | None) -> None:
     from perfcli.model import Report
 
     if path is not None:
-        write_text(registry.declared("reports", "json", Report).render(comparison), path)
+        write_text(registry.load_declared("reports", "json", Report).render(comparison), path)
 
 
 def plain_findings(findings: Sequence[Finding]) -> list[dict[str, Any]]:
@@ -65,7 +65,7 @@ def plain_findings(findings: Sequence[Finding]) -> list[dict[str, Any]]:
     from perfcli.loading import registry
     from perfcli.model import Report
 
-    plain = registry.declared("reports", "json", Report).finding
+    plain = registry.load_declared("reports", "json", Report).finding
     return [plain(finding) for finding in findings] if plain else []
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from perfcli.diff.metrics import launched
+from perfcli.diff.metrics import launched_kernels
 from perfcli.model import Candidate, Comparison, Finding, KernelFacts, Run, Totals
 
 _WIDEST = "128"
@@ -13,7 +13,7 @@ _DOUBTS = "PC9"
 
 
 def totals_of(run: Run) -> Totals:
-    kernels = launched(run.kernels)
+    kernels = launched_kernels(run.kernels)
     best = [kernel.best for kernel in kernels if kernel.best]
     registers = [c.registers for c in best if c.registers is not None]
     shared = [c.shared_bytes for c in best if c.shared_bytes is not None]
@@ -40,11 +40,11 @@ def _explaining(comparison: Comparison, inductor: Totals, ours: Totals) -> tuple
         if finding.appearance == "gone"
         and not finding.explained_by
         and not finding.code.startswith(_DOUBTS)
-        and _borne_out(finding, inductor, ours)
+        and _is_borne_out(finding, inductor, ours)
     )
 
 
-def _borne_out(finding: Finding, inductor: Totals, ours: Totals) -> bool:
+def _is_borne_out(finding: Finding, inductor: Totals, ours: Totals) -> bool:
     """A finding about bytes read again explains nothing where ours read as much."""
     number = _NUMBERS.get(finding.metric)
     if number is None:
@@ -63,7 +63,7 @@ _NUMBERS: Mapping[str, Callable[[Totals], float | None]] = {
 """By a finding's metric, the number that it is about: less is better."""
 
 
-def explained(comparison: Comparison) -> Comparison:
+def explain_difference(comparison: Comparison) -> Comparison:
     """With the findings, which it has by now, that explain its two sides' difference."""
     shown = comparison.beside
     if shown is None:

@@ -43,10 +43,10 @@ def match(base: Kernels, head: Kernels, nodes_agree: bool = True) -> tuple[Match
         pieces = here.pieces(method)
         here.take_identical(pieces, 1.0)
         if method == "operators":
-            here.take_pairs(pairs.equal_work(*here.sides(), pieces), method, pieces)
+            here.take_pairs(pairs.pair_equal_work(*here.sides(), pieces), method, pieces)
             pieces = here.pieces(method)
         for shapes in (True, False):  # first those that look alike in their sizes as well
-            alike = pairs.look_alikes(*here.sides(), pieces, here.settled(pieces), shapes)
+            alike = pairs.pair_look_alikes(*here.sides(), pieces, here.settled(pieces), shapes)
             here.take_pairs(alike, method, pieces)
         here.take_overlapping(pieces, method, _FALLBACK if method != methods[0] else 0.0)
         here.take_identical(None, 0.9)
@@ -118,7 +118,7 @@ class _Matching:
 
     def take_identical(self, pieces: Both | None, confidence: float) -> None:
         for method, key in (("binary", pairs.binary), ("source", pairs.source)):
-            edges = pairs.identical(*self.sides(), key, pieces)
+            edges = pairs.pair_identical(*self.sides(), key, pieces)
             self.take([self._identical(edge, method, confidence) for edge in edges])
 
     def take_pairs(self, edges: Sequence[Edge], method: str, pieces: Both) -> None:
@@ -138,9 +138,9 @@ class _Matching:
 
     def take_absorbed(self, pieces: Both) -> None:
         ours, theirs = pieces
-        grown = absorb.absorbed(self.found, self.base, self.head, ours, theirs)
-        grown = absorb.swapped(
-            absorb.absorbed(absorb.swapped(grown), self.head, self.base, theirs, ours)
+        grown = absorb.absorb(self.found, self.base, self.head, ours, theirs)
+        grown = absorb.swap_sides(
+            absorb.absorb(absorb.swap_sides(grown), self.head, self.base, theirs, ours)
         )
         changed = [m for m, before in zip(grown, self.found, strict=True) if m != before]
         kept = [m for m, before in zip(grown, self.found, strict=True) if m == before]

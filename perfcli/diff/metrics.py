@@ -117,7 +117,7 @@ class _Folded:
     unknown: Mapping[str, int]
 
 
-def launched(kernels: Iterable[KernelFacts]) -> list[KernelFacts]:
+def launched_kernels(kernels: Iterable[KernelFacts]) -> list[KernelFacts]:
     """Those that a step launches: what another form of a kernel would cost, nobody pays."""
     return [kernel for kernel in kernels if kernel.launches]
 
@@ -126,7 +126,7 @@ def fold(metric: Metric, kernels: Iterable[KernelFacts]) -> _Folded:
     """One metric over the kernels that are launched."""
     known: list[float] = []
     unknown: Counter[str] = Counter()
-    for kernel in launched(kernels):
+    for kernel in launched_kernels(kernels):
         value = metric.of(kernel)
         if value is None:
             unknown[kernel.source_hash] += kernel.launches if metric.per_launch else 1
@@ -139,7 +139,7 @@ def fold(metric: Metric, kernels: Iterable[KernelFacts]) -> _Folded:
 
 def changes(base: Sequence[KernelFacts], head: Sequence[KernelFacts]) -> tuple[Change, ...]:
     """Every metric that either side knows."""
-    base, head = launched(base), launched(head)
+    base, head = launched_kernels(base), launched_kernels(head)
     found = []
     for metric in KERNEL_METRICS:
         left, right = fold(metric, base), fold(metric, head)
@@ -151,11 +151,11 @@ def changes(base: Sequence[KernelFacts], head: Sequence[KernelFacts]) -> tuple[C
             theirs = theirs if head else 0
         sure = left.unknown == right.unknown or metric.fold != "sum"
         both = _change(metric.name, ours, theirs, metric.better == "higher", sure)
-        found.append(_weighed(both, base, head))
+        found.append(_weigh(both, base, head))
     return tuple(found)
 
 
-def _weighed(vectors: Change, base: Sequence[KernelFacts], head: Sequence[KernelFacts]) -> Change:
+def _weigh(vectors: Change, base: Sequence[KernelFacts], head: Sequence[KernelFacts]) -> Change:
     """Vectorisation is lost where vectors became scalars, and won the other way round. A kernel
     that has less to load, or a tail more, has not lost any."""
     if vectors.metric not in _SCALAR or vectors.outcome not in ("better", "worse"):
@@ -225,7 +225,7 @@ def describe(group: KernelGroup, base: Run, head: Run) -> str:
 def _side(kernels: Sequence[KernelFacts]) -> str:
     if not kernels:
         return "nothing"
-    facts = [k.source_facts for k in launched(kernels) if k.source_facts]
+    facts = [k.source_facts for k in launched_kernels(kernels) if k.source_facts]
     loads = f", {units.plural(sum(f.loads for f in facts), 'load')}" if facts else ""
     return units.plural(len(kernels), "kernel") + loads
 

@@ -46,15 +46,19 @@ def connect(
     head_owners = owners({h: work.pieces for h, work in head.items()})
     went_base = _witnesses(base, base_owners, head_owners, settled)
     went_head = _witnesses(head, head_owners, base_owners, settled)
-    edges = _followed(base, went_base) | _swap(_followed(head, went_head))
-    edges = {(b, h) for b, h in edges if _enough(base[b], head[h])}
-    edges |= _dealt(base, went_base, edges) | _swap(_dealt(head, went_head, _swap(edges)))
+    edges = _follow(base, went_base) | _swap(_follow(head, went_head))
+    edges = {(b, h) for b, h in edges if _is_enough(base[b], head[h])}
+    edges |= _deal(base, went_base, edges) | _swap(_deal(head, went_head, _swap(edges)))
     linked_base, linked_head = {b for b, _ in edges}, {h for _, h in edges}
     lonely_base = {b: base[b] for b in base if b not in linked_base}
     lonely_head = {h: head[h] for h in head if h not in linked_head}
-    joining = _joining(lonely_base, head, head_owners, _explained(_swap(edges), base), settled)
-    joining |= _swap(_joining(lonely_head, base, base_owners, _explained(edges, head), settled))
-    edges |= {edge for edge in joining if _enough(base[edge[0]], head[edge[1]])}
+    joining = _join_lonely(
+        lonely_base, head, head_owners, _explained_work(_swap(edges), base), settled
+    )
+    joining |= _swap(
+        _join_lonely(lonely_head, base, base_owners, _explained_work(edges, head), settled)
+    )
+    edges |= {edge for edge in joining if _is_enough(base[edge[0]], head[edge[1]])}
     for ours, theirs in components(edges):
         left: frozenset[Hashable] = frozenset().union(*(base[b].pieces for b in ours))
         right: frozenset[Hashable] = frozenset().union(*(head[h].pieces for h in theirs))
@@ -104,7 +108,7 @@ def _witnesses(
     return found
 
 
-def _followed(groups: Groups, went: Mapping[int, Counter[int]]) -> set[Edge]:
+def _follow(groups: Groups, went: Mapping[int, Counter[int]]) -> set[Edge]:
     return {
         (member, holder)
         for member, counts in went.items()
@@ -113,7 +117,7 @@ def _followed(groups: Groups, went: Mapping[int, Counter[int]]) -> set[Edge]:
     }
 
 
-def _dealt(groups: Groups, went: Mapping[int, Counter[int]], edges: set[Edge]) -> set[Edge]:
+def _deal(groups: Groups, went: Mapping[int, Counter[int]], edges: set[Edge]) -> set[Edge]:
     """Members that went to many in equal parts, none of them large."""
     linked = {member for member, _ in edges}
     found = set()
@@ -125,12 +129,12 @@ def _dealt(groups: Groups, went: Mapping[int, Counter[int]], edges: set[Edge]) -
     return found
 
 
-def _enough(ours: Work, theirs: Work) -> bool:
+def _is_enough(ours: Work, theirs: Work) -> bool:
     smaller = min(len(ours.pieces), len(theirs.pieces))
     return len(ours.pieces & theirs.pieces) >= smaller * LEAST_SHARE
 
 
-def _explained(edges: set[Edge], others: Groups) -> Mapping[int, Set[Hashable]]:
+def _explained_work(edges: set[Edge], others: Groups) -> Mapping[int, Set[Hashable]]:
     """For each member the work of all that it is linked to."""
     found: dict[int, set[Hashable]] = defaultdict(set)
     for member, other in edges:
@@ -138,7 +142,7 @@ def _explained(edges: set[Edge], others: Groups) -> Mapping[int, Set[Hashable]]:
     return found
 
 
-def _joining(
+def _join_lonely(
     lonely: Groups,
     others: Groups,
     holders: Mapping[Hashable, list[int]],

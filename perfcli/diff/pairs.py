@@ -26,7 +26,7 @@ def source(kernel: KernelFacts) -> Hashable:
     return (direction(kernel), kernel.source_hash)
 
 
-def identical(
+def pair_identical(
     base: Kernels, head: Kernels, left: Indices, right: Indices, key: KeyOf, pieces: Both | None
 ) -> list[Edge]:
     """Pairs with an equal, known key: those with most work in common first, and only those with
@@ -34,15 +34,15 @@ def identical(
     pairs: list[Edge] = []
     for ours, theirs in _buckets(base, head, left, right, key):
         if pieces:
-            pairs += _by_work(ours, theirs, pieces)
-            pairs += _blind(ours, theirs, pieces)
+            pairs += _take_by_work(ours, theirs, pieces)
+            pairs += _take_blind(ours, theirs, pieces)
         else:
-            pairs += _by(ours, theirs, lambda n: base[n].graph, lambda n: head[n].graph)
-            pairs += _by(ours, theirs)
+            pairs += _take_by(ours, theirs, lambda n: base[n].graph, lambda n: head[n].graph)
+            pairs += _take_by(ours, theirs)
     return pairs
 
 
-def equal_work(
+def pair_equal_work(
     base: Kernels, head: Kernels, left: Indices, right: Indices, pieces: Both
 ) -> list[Edge]:
     """Pairs with the same sorts of work in the same modules, where there are as many of them on
@@ -54,11 +54,11 @@ def equal_work(
     pairs: list[Edge] = []
     for ours, theirs in _buckets(base, head, left, right, key):
         if len(ours) == len(theirs):
-            pairs += _by_work(ours, theirs, pieces) + _by(ours, theirs)
+            pairs += _take_by_work(ours, theirs, pieces) + _take_by(ours, theirs)
     return pairs
 
 
-def look_alikes(
+def pair_look_alikes(
     base: Kernels,
     head: Kernels,
     left: Indices,
@@ -82,7 +82,7 @@ def look_alikes(
     pairs: list[Edge] = []
     for some, others in components(edges):
         if len(some) == len(others):
-            pairs += _by_work(some, others, pieces) + _by(some, others)
+            pairs += _take_by_work(some, others, pieces) + _take_by(some, others)
     return pairs
 
 
@@ -97,7 +97,7 @@ def _buckets(
     return ((ours, theirs) for ours, theirs in buckets.values() if ours and theirs)
 
 
-def _by_work(ours: list[int], theirs: list[int], pieces: Both) -> list[Edge]:
+def _take_by_work(ours: list[int], theirs: list[int], pieces: Both) -> list[Edge]:
     """Take pairs out of both lists, the most work in common first, for whom there is any."""
     holders = owners({n: pieces[1][n] for n in theirs})
     telling = few(owners({n: pieces[0][n] for n in ours}), holders)
@@ -120,17 +120,17 @@ def _by_work(ours: list[int], theirs: list[int], pieces: Both) -> list[Edge]:
     return list(pairs.items())
 
 
-def _blind(ours: list[int], theirs: list[int], pieces: Both) -> list[Edge]:
+def _take_blind(ours: list[int], theirs: list[int], pieces: Both) -> list[Edge]:
     """Take pairs out of both lists of which one at least does nothing that is known."""
-    pairs = _by([b for b in ours if not pieces[0][b]], theirs)
+    pairs = _take_by([b for b in ours if not pieces[0][b]], theirs)
     _leave_out(ours, [b for b, _ in pairs])
     unknown = [h for h in theirs if not pieces[1][h]]
-    more = _by(ours, unknown)
+    more = _take_by(ours, unknown)
     _leave_out(theirs, [h for _, h in more])
     return pairs + more
 
 
-def _by(
+def _take_by(
     ours: list[int],
     theirs: list[int],
     of_ours: Callable[[int], Hashable] = lambda _: None,

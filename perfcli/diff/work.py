@@ -63,7 +63,7 @@ class Operators:
         self._entries = [[_entries(kernel) for kernel in side] for side in (base, head)]
         self._numbers = _numbering(*self._entries)
         self._pieces = [
-            {n: _numbered(entries, numbers) for n, entries in enumerate(side)}
+            {n: _number(entries, numbers) for n, entries in enumerate(side)}
             for side, numbers in zip(self._entries, self._numbers, strict=True)
         ]
 
@@ -83,7 +83,7 @@ class Operators:
         ours, theirs = (
             {
                 **self._pieces[side],
-                **{n: _numbered(e, self._numbers[side], rest[side]) for n, e in some.items()},
+                **{n: _number(e, self._numbers[side], rest[side]) for n, e in some.items()},
             }
             for side, some in enumerate(unsure)
         )
@@ -98,7 +98,7 @@ def _entries(kernel: KernelFacts) -> list[_Entry]:
     return [(_kind(kernel, o), kernel.graph, o.node) for o in kernel.origins if o.op]
 
 
-def _found(kernels: Iterable[Sequence[_Entry]]) -> dict[_Kind, list[_Entry]]:
+def _collect(kernels: Iterable[Sequence[_Entry]]) -> dict[_Kind, list[_Entry]]:
     found: dict[_Kind, list[_Entry]] = defaultdict(list)
     for entry in dict.fromkeys(itertools.chain.from_iterable(kernels)):
         found[entry[0]].append(entry)
@@ -107,7 +107,7 @@ def _found(kernels: Iterable[Sequence[_Entry]]) -> dict[_Kind, list[_Entry]]:
 
 def _numbering(*sides: Iterable[Sequence[_Entry]]) -> list[_Numbers]:
     """Each side's nodes with their numbers, of the kinds that are equally many."""
-    found = [_found(side) for side in sides]
+    found = [_collect(side) for side in sides]
     ours, theirs = found
     return [
         {
@@ -126,7 +126,7 @@ def _place(entry: _Entry) -> tuple[int, ...]:
     return tuple(int(found[1]) if found else 0 for found in numbers)
 
 
-def _numbered(entries: Sequence[_Entry], *ways: _Numbers) -> frozenset[Hashable]:
+def _number(entries: Sequence[_Entry], *ways: _Numbers) -> frozenset[Hashable]:
     """Each node by the first way that has it, else by its number in this kernel."""
     alone: Counter[_Kind] = Counter()
     pieces: set[Hashable] = set()

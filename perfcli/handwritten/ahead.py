@@ -37,7 +37,7 @@ def compile_ahead(request: CheckRequest) -> Iterator[tuple[int, int]]:
     if target is None or target.vendor != "nvidia":
         return
     found = _groups(request.cases)
-    describing.load_code(describing.load_family_of(request.family).code, request.family)
+    describing.load_code(describing.load_family(request.family).code, request.family)
     context = multiprocessing.get_context("fork")
     pool = ProcessPoolExecutor(
         max(request.jobs, 1), mp_context=context, initializer=_stand_in, initargs=(target,)
@@ -93,7 +93,7 @@ def _build_launcher(kernel: Any) -> None:
 def _compile(family: str, group: Group) -> None:
     import torch
 
-    code = describing.load_code(describing.load_family_of(family).code, family)
+    code = describing.load_code(describing.load_family(family).code, family)
     for planned in group:
         # Whatever it is, it is raised again where the case runs.
         with contextlib.suppress(Exception), torch.no_grad():

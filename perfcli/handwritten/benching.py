@@ -68,7 +68,7 @@ class _Bench:
     """Times the problems that it is asked for, on ``device``, by ``clock``."""
 
     def __init__(self, request: BenchRequest, clock: _Clock, machine: Machine, device: str) -> None:
-        self._family: KernelFamily = describing.load_family_of(request.family)
+        self._family: KernelFamily = describing.load_family(request.family)
         self._code = describing.load_code(self._family.code, request.family)
         self._seed = request.seed
         self._clock = clock

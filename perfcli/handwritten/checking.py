@@ -27,7 +27,7 @@ def check_all(request: CheckRequest) -> Iterator[tuple[int, CheckedCase]]:
         WorkerFailed: a process of the interpreter's was killed.
         PerfcliError: the family or its code is not there, or NumPy, which the interpreter needs.
     """
-    family = describing.load_family_of(request.family)
+    family = describing.load_family(request.family)
     describing.load_code(family.code, request.family)
     if request.runner == "gpu":
         for number, planned in enumerate(request.cases):
@@ -68,7 +68,7 @@ def _check_case(request: CheckRequest, planned: PlannedCase, device: str, seed: 
     if planned.plan is None:
         return CheckedCase("refused", "", reason=planned.refusal)
     started = time.monotonic()
-    family = describing.load_family_of(request.family)
+    family = describing.load_family(request.family)
     code = describing.load_code(family.code, request.family)
     try:
         errors = _errors(family, code, planned, planned.plan, device, seed)

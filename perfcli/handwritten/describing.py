@@ -22,7 +22,7 @@ from perfcli.model.kernel_work import DescribedLaunch, DescribeRequest, Operand
 NEEDED = ("inputs", "reference", "run", "eager", "function")
 
 
-def load_family_of(reference: str) -> KernelFamily:
+def load_family(reference: str) -> KernelFamily:
     """A shipped family by name, or a user's by path."""
     return registry.family(reference)
 
@@ -62,7 +62,7 @@ def describe(request: DescribeRequest) -> tuple[DescribedLaunch, ...]:
     Raises:
         PerfcliError: the family's code is not there, or does not launch what the plan says.
     """
-    own = load_code(load_family_of(request.family).code, request.family)
+    own = load_code(load_family(request.family).code, request.family)
     given = _record_operands(own, request.problem, request.plan)
     if len(given) != len(request.plan.launches):
         raise PerfcliError(

@@ -115,11 +115,11 @@ def _differences(
 
 
 def _asked_for(base: Variant, head: Variant) -> set[str]:
-    variables = _changed(base.env, head.env)
+    variables = _list_changed(base.env, head.env)
     asked = {_SETS[name] for name in variables if name in _SETS}
     if base.python != head.python:
         asked |= {*_WITH_THE_INTERPRETER, "autotune"}
-    settings = [*_changed(base.options, head.options), *variables]
+    settings = [*_list_changed(base.options, head.options), *variables]
     if any(word in name.lower() for name in settings for word in _TUNING):
         asked.add("autotune")
     return asked
@@ -134,7 +134,7 @@ def _of_fields(base: Machine, head: Machine) -> Iterator[_Difference]:
         ("ptxas", base.ptxas, head.ptxas),
         ("python", base.python or None, head.python or None),
         ("threads", base.threads, head.threads),
-        ("cpus", _listed(base.cpus), _listed(head.cpus)),
+        ("cpus", _list_cpus(base.cpus), _list_cpus(head.cpus)),
     )
     for aspect, one, other in pairs:
         if None not in (one, other) and one != other:
@@ -152,7 +152,7 @@ def _of_variables(
     base: Machine, head: Machine, base_variant: Variant, head_variant: Variant
 ) -> Iterator[_Difference]:
     own = {*_OWN, *base_variant.env, *head_variant.env}
-    for name in _changed(base.variables, head.variables):
+    for name in _list_changed(base.variables, head.variables):
         if name not in own:
             one, other = base.variables.get(name, "unset"), head.variables.get(name, "unset")
             yield _difference("variables", name, one, other)
@@ -189,11 +189,11 @@ def _word(value: object) -> str:
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
-def _listed(cpus: Sequence[int]) -> str | None:
+def _list_cpus(cpus: Sequence[int]) -> str | None:
     return ", ".join(map(str, cpus)) or None
 
 
-def _changed(base: Mapping[str, object], head: Mapping[str, object]) -> list[str]:
+def _list_changed(base: Mapping[str, object], head: Mapping[str, object]) -> list[str]:
     missing = object()
     names = sorted({*base, *head})
     return [name for name in names if base.get(name, missing) != head.get(name, missing)]

@@ -89,7 +89,7 @@ class Recorder:
         self.failure = ""
         self._method = measurement.method
         self._rounds = 0
-        self._file = _created(self.path)
+        self._file = _create(self.path)
         self._write(_header(measurement))
         if self.failure:
             raise PerfcliError(self.failure)
@@ -151,9 +151,9 @@ def read(path: Path) -> Measurement:
         raise PerfcliError(f"no such file: {path}") from None
     except OSError as error:
         raise PerfcliError(f"can't read {path}: {error.strerror}") from error
-    header = _decoded_header(first, path)
+    header = _decode_header(first, path)
     cut = bool(rest and rest[-1])
-    lines = [_decoded(line, number, path) for number, line in enumerate(rest[:-1], 2)]
+    lines = [_decode_line(line, number, path) for number, line in enumerate(rest[:-1], 2)]
     ends = [line.end for line in lines if line.end]
     end = ends[-1] if ends else _End(BROKEN_OFF, header.method)
     notes = [*end.notes, *(["the last line of its file is cut and left out"] if cut else [])]
@@ -194,7 +194,7 @@ def _header(measurement: Measurement) -> _Header:
     return _Header(KIND, FORMAT, **{name: getattr(measurement, name) for name in fields})
 
 
-def _created(path: Path) -> BinaryIO:
+def _create(path: Path) -> BinaryIO:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         store.keep_out_of_commits(path.parent.parent)
@@ -203,7 +203,7 @@ def _created(path: Path) -> BinaryIO:
         raise PerfcliError(store.cannot_write(path, error)) from error
 
 
-def _decoded_header(line: bytes, path: Path) -> _Header:
+def _decode_header(line: bytes, path: Path) -> _Header:
     opening = _Kind()
     with suppress(msgspec.DecodeError, UnicodeDecodeError):
         opening = msgspec.json.decode(line, type=_Kind)
@@ -220,7 +220,7 @@ def _decoded_header(line: bytes, path: Path) -> _Header:
         raise PerfcliError(f"{path} is a broken measurement: {error} in line 1") from error
 
 
-def _decoded(line: bytes, number: int, path: Path) -> _Line:
+def _decode_line(line: bytes, number: int, path: Path) -> _Line:
     try:
         return msgspec.json.decode(line, type=_Line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

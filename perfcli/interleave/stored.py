@@ -54,7 +54,7 @@ def find(base: str, head: str, folder: Path = record.FOLDER) -> Found:
         else:
             found = found or read
     if found and (found.base, found.head) != (base, head):
-        found = _exchanged(found)
+        found = _exchange(found)
         found = replace(found, notes=(*found.notes, EXCHANGED))
     return Found(found, tuple(left_out), unreadable)
 
@@ -74,24 +74,24 @@ def _openings(folder: Path) -> tuple[list[record.Opening], tuple[str, ...]]:
 # --- the other way round ---------------------------------------------------------------------
 
 
-def _exchanged(measurement: Measurement) -> Measurement:
+def _exchange(measurement: Measurement) -> Measurement:
     """The same with head as base and base as head: what was twice as fast takes half as long."""
     return replace(
         measurement,
         base=measurement.head,
         head=measurement.base,
         prepared=tuple(replace(p, side=_OTHER[p.side]) for p in measurement.prepared),
-        rounds=tuple(map(_exchanged_round, measurement.rounds)),
-        stopped=_exchanged_words(measurement.stopped),
-        notes=tuple(map(_exchanged_words, measurement.notes)),
+        rounds=tuple(map(_exchange_round, measurement.rounds)),
+        stopped=_exchange_words(measurement.stopped),
+        notes=tuple(map(_exchange_words, measurement.notes)),
     )
 
 
-def _exchanged_round(measured: Round) -> Round:
+def _exchange_round(measured: Round) -> Round:
     first = _OTHER[measured.first]
     return replace(measured, first=first, base=measured.head, head=measured.base)
 
 
-def _exchanged_words(text: str) -> str:
+def _exchange_words(text: str) -> str:
     """``the head's worker was killed``, ``580.82 in the base, 570.10 in the head``."""
     return re.sub(r"\bthe (base|head)\b", lambda found: f"the {_OTHER[found[1]]}", text)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
 from perfcli import diagnosis, units
-from perfcli.diff.metrics import KERNEL_METRICS, fold, launched
+from perfcli.diff.metrics import KERNEL_METRICS, fold, launched_kernels
 from perfcli.errors import PerfcliError
 from perfcli.library.text import WIDE, as_text, screen
 from perfcli.model import Candidate, Finding, KernelFacts, Run, Severity
@@ -225,7 +225,7 @@ def total(run: Run, name: str) -> float:
         missing = sum(folded.unknown.values())
         raise NotKnown(
             f"{name} of {run.scenario} is not known: {missing} of its "
-            f"{len(launched(run.kernels))} kernels can't tell (device {run.device})"
+            f"{len(launched_kernels(run.kernels))} kernels can't tell (device {run.device})"
         )
     if folded.value is not None:
         return folded.value

@@ -16,7 +16,7 @@ WIDE = 10_000
 
 
 def screen() -> Screen:
-    return registry.declared("reports", "terminal", Screen)
+    return registry.load_declared("reports", "terminal", Screen)
 
 
 def as_text(renderable: RenderableType, columns: int = COLUMNS) -> str:

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 from perfcli.errors import PerfcliError, UserCodeFailed
 from perfcli.loading.parameters import resolve_params
-from perfcli.loading.tracebacks import failed
-from perfcli.loading.userfile import MODE, is_user_file, user_declared, user_scenario
+from perfcli.loading.tracebacks import users_failure
+from perfcli.loading.userfile import MODE, is_user_file, load_user_declared, load_user_scenario
 from perfcli.model import KernelFamily, Scalar, Scenario, Workload
 from perfcli.names import internal, public, suggestion
 
@@ -35,7 +35,7 @@ def names(package: str) -> list[str]:
     return sorted(public(m.name) for m in iter_modules(path) if not m.name.startswith("_"))
 
 
-def declared(package: str, name: str, kind: type[Declared]) -> Declared:
+def load_declared(package: str, name: str, kind: type[Declared]) -> Declared:
     """The one ``kind`` that ``<package>/<name>.py`` declares; dashes and underscores are equal.
 
     Raises:
@@ -64,10 +64,10 @@ def scenario(reference: str) -> Scenario:
         PerfcliError: there is no such scenario.
     """
     if is_user_file(reference):
-        return user_scenario(reference)
+        return load_user_scenario(reference)
     if public(reference) not in names("scenarios") and Path(f"{reference}.py").is_file():
         raise PerfcliError(f"no scenario {reference!r}: did you mean the file {reference}.py?")
-    return declared("scenarios", reference, Scenario)
+    return load_declared("scenarios", reference, Scenario)
 
 
 def family(reference: str) -> KernelFamily:
@@ -79,10 +79,10 @@ def family(reference: str) -> KernelFamily:
         PerfcliError: there is no such family.
     """
     if reference.endswith(".py"):
-        return user_declared(reference, KernelFamily)
+        return load_user_declared(reference, KernelFamily)
     if public(reference) not in (known := names("kernels")):
         raise PerfcliError(f"no kernel family {reference!r}: {suggestion(reference, known)}")
-    return declared("kernels", reference, KernelFamily)
+    return load_declared("kernels", reference, KernelFamily)
 
 
 def build(scenario: Scenario, params: Mapping[str, Scalar]) -> Workload:
@@ -96,7 +96,7 @@ def build(scenario: Scenario, params: Mapping[str, Scalar]) -> Workload:
     except PerfcliError:
         raise
     except (Exception, SystemExit) as error:
-        raise failed(f"{scenario.name} does not build", error) from error
+        raise users_failure(f"{scenario.name} does not build", error) from error
     workload = result if isinstance(result, Workload) else _workload(scenario, params, result)
     if not callable(workload.call):
         raise _wrong(scenario, f"{type(workload.call).__name__!r} cannot be called")
@@ -108,7 +108,7 @@ def build(scenario: Scenario, params: Mapping[str, Scalar]) -> Workload:
 def _workload(scenario: Scenario, params: Mapping[str, Scalar], result: Any) -> Workload:
     """From ``(call, inputs)`` or ``(call, inputs, keyword arguments or mode)``."""
     if not isinstance(result, tuple) or len(result) not in (2, 3):
-        raise _wrong(scenario, f"it returned {_described(result)}")
+        raise _wrong(scenario, f"it returned {_describe(result)}")
     call, inputs, *rest = result
     mode: Any = params.get("mode", "forward")
     kwargs: dict[str, Any] = dict(inputs) if isinstance(inputs, Mapping) else {}
@@ -118,7 +118,7 @@ def _workload(scenario: Scenario, params: Mapping[str, Scalar], result: Any) -> 
         elif isinstance(extra, Mapping):
             kwargs.update(extra)
         else:
-            raise _wrong(scenario, f"its third item is {_described(extra)}, not keyword arguments")
+            raise _wrong(scenario, f"its third item is {_describe(extra)}, not keyword arguments")
     said = any(isinstance(extra, str) for extra in rest)
     is_default = not said and scenario.parameters.get("mode", MODE) is MODE
     return Workload(call, _positional(inputs), kwargs, mode, mode_is_default=is_default)
@@ -130,7 +130,7 @@ def _positional(inputs: Any) -> tuple[Any, ...]:
     return tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
 
 
-def _described(value: Any) -> str:
+def _describe(value: Any) -> str:
     if isinstance(value, tuple):
         return f"a tuple of {len(value)}"
     kind = type(value).__name__

@@ -18,7 +18,7 @@ _MADE = ("<frozen ", "<eval_with_key>")
 """How names of files begin that nobody wrote: Python's own modules, FX's generated code."""
 
 
-def failed(what: str, error: BaseException) -> UserCodeFailed:
+def users_failure(what: str, error: BaseException) -> UserCodeFailed:
     """``what`` and the error's first line; ``detail`` is the user's part of the traceback."""
     lines = str(error).strip().splitlines()
     reason = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
@@ -32,7 +32,7 @@ def is_users_fault(error: BaseException) -> bool:
     return last is not None and is_users(last)
 
 
-def shown(error: BaseException) -> str:
+def show(error: BaseException) -> str:
     """``users_traceback``, or where no frame is the user's, the last frames and the message."""
     part = _users_part(error)
     if any(told.stack for told in _chain(part)):

@@ -12,7 +12,7 @@ from types import FunctionType, ModuleType
 from typing import Any, TypeVar
 
 from perfcli.errors import PerfcliError
-from perfcli.loading.tracebacks import failed
+from perfcli.loading.tracebacks import users_failure
 from perfcli.model import Parameter, Scalar, Scenario
 from perfcli.names import internal, suggestion
 
@@ -53,12 +53,12 @@ def _parameter(parameter: inspect.Parameter) -> Parameter | None:
     if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
         return None
     if _is_required(parameter):
-        return Parameter(EXAMPLES.get(_written(parameter.annotation)), required=True)
+        return Parameter(EXAMPLES.get(_annotation_text(parameter.annotation)), required=True)
     scalar = isinstance(parameter.default, bool | int | float | str | None)
     return Parameter(parameter.default) if scalar else None
 
 
-def _written(annotation: Any) -> str:
+def _annotation_text(annotation: Any) -> str:
     """``int``, whether the file evaluates its annotations or not."""
     return annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
 
@@ -95,7 +95,7 @@ def split(reference: str) -> tuple[str, str | None]:
     return reference, None
 
 
-def user_scenario(reference: str) -> Scenario:
+def load_user_scenario(reference: str) -> Scenario:
     """Import the file anew and pick the scenario or function that the reference means.
 
     Raises:
@@ -108,10 +108,10 @@ def user_scenario(reference: str) -> Scenario:
         what = "is not a Python file" if file.exists() else "does not exist"
         raise PerfcliError(f"{path} {what}: expected path/to/file.py or path/to/file.py:name")
     module = _import_file(file)
-    return _named(module, path, name) if name is not None else _only(module, path)
+    return _pick_named(module, path, name) if name is not None else _pick_only(module, path)
 
 
-def user_declared(path: str, kind: type[Declared]) -> Declared:
+def load_user_declared(path: str, kind: type[Declared]) -> Declared:
     """Import the file anew and take the one ``kind`` that it declares.
 
     Raises:
@@ -148,7 +148,7 @@ def _import_file(file: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise failed(f"{file.name} does not import", error) from error
+        raise users_failure(f"{file.name} does not import", error) from error
     return module
 
 
@@ -185,7 +185,7 @@ def _functions(module: ModuleType) -> dict[str, FunctionType]:
     }
 
 
-def _ready(functions: Mapping[str, FunctionType]) -> dict[str, FunctionType]:
+def _select_ready(functions: Mapping[str, FunctionType]) -> dict[str, FunctionType]:
     """Those that can be called without arguments."""
     return {
         name: function
@@ -194,7 +194,7 @@ def _ready(functions: Mapping[str, FunctionType]) -> dict[str, FunctionType]:
     }
 
 
-def _named(module: ModuleType, path: str, name: str) -> Scenario:
+def _pick_named(module: ModuleType, path: str, name: str) -> Scenario:
     scenarios, functions = _scenarios(module), _functions(module)
     for attribute, value in scenarios.items():
         if internal(name) in (internal(attribute), internal(value.name)):
@@ -206,13 +206,13 @@ def _named(module: ModuleType, path: str, name: str) -> Scenario:
     raise PerfcliError(f"{path} has no scenario or function {name!r}: {suggestion(name, known)}")
 
 
-def _only(module: ModuleType, path: str) -> Scenario:
+def _pick_only(module: ModuleType, path: str) -> Scenario:
     scenarios, functions = _scenarios(module), _functions(module)
     if len({id(value) for value in scenarios.values()}) == 1:
         return next(iter(scenarios.values()))
     if scenarios:
         raise _ambiguous(path, "scenarios", [s.name for s in scenarios.values()])
-    functions = _ready(functions) or functions
+    functions = _select_ready(functions) or functions
     usual = [name for name in USUAL_NAMES if name in functions]
     chosen = list(functions) if len(functions) == 1 else usual
     if chosen:

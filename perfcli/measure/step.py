@@ -14,7 +14,7 @@ from perfcli.compile.building import Built, build_users_workload
 from perfcli.compile.capture.capture import hook_inductor
 from perfcli.compile.capture.captured import Capture
 from perfcli.errors import OutOfMemory, PerfcliError, UserCodeFailed
-from perfcli.loading.tracebacks import shown
+from perfcli.loading.tracebacks import show
 from perfcli.measure import room
 from perfcli.model import CompileRequest, MeasureRequest, SideName
 
@@ -166,7 +166,7 @@ def translate_out_of_memory(side: SideName, request: CompileRequest) -> Iterator
         text = str(error)
         raise UserCodeFailed(
             f"the model failed while it ran: {text.splitlines()[0] if text else 'RuntimeError'}",
-            detail=shown(error),
+            detail=show(error),
         ) from error
 
 

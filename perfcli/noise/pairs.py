@@ -90,9 +90,9 @@ class PairSeries:
                 raise
         watch.end(done.stopped, done.method, tuple(done.notes))
         self.floor = self._floor()
-        steps = series.of_steps(done.rounds)
+        steps = series.step_series(done.rounds)
         seconds = series.seconds_spent(done.rounds)
-        change = verdict.of_step(steps, seconds, self.floor)
+        change = verdict.judge_step(steps, seconds, self.floor)
         notes = tuple(done.notes)
         self.found.append(NoisePair(plan.seed, change, done.stopped, seconds, begun.id, notes))
 
@@ -110,7 +110,7 @@ class PairSeries:
 
     def _enough(self, rounds: Sequence[Round]) -> str | None:
         # Not by the stored floor: a high one would end each pair early, and so stay high.
-        return stopping.enough(rounds, floors.ASSUMED[self.setting.device])
+        return stopping.reason_to_stop(rounds, floors.ASSUMED[self.setting.device])
 
 
 def _planted(plan: Plan, share: float) -> Plan:

@@ -49,7 +49,7 @@ BACKPORTS: Mapping[str, _Backport] = {
 }
 
 
-def applying(version: str, options: Container[str]) -> dict[str, _Backport]:
+def backports_for(version: str, options: Container[str]) -> dict[str, _Backport]:
     """What perfcli brings to the torch of this version, which has ``options`` of its own."""
     release = _release(version)
     return {

@@ -73,7 +73,7 @@ def load_catalogue(torch_dir: Path) -> Catalogue:
         path = torch_dir / package / "config.py"
         for entry in _read_config(_read(path), str(path), version):
             entries[prefix + entry.name] = replace(entry, name=prefix + entry.name)
-    for name, backport in backports.applying(version, entries).items():
+    for name, backport in backports.backports_for(version, entries).items():
         entries[name] = InductorOption(
             name, backport.type, "None", None, doc=backport.doc, note=backport.note
         )

@@ -21,7 +21,7 @@ from perfcli.options.catalogue import (
 )
 
 
-def installed(python: str | None) -> tuple[str, list[InductorOption]]:
+def load_installed(python: str | None) -> tuple[str, list[InductorOption]]:
     """The torch that an interpreter has, and its options.
 
     Raises:
@@ -31,7 +31,7 @@ def installed(python: str | None) -> tuple[str, list[InductorOption]]:
     return catalogue.torch, list(catalogue.entries.values())
 
 
-def newest() -> tuple[str, list[InductorOption]]:
+def load_newest() -> tuple[str, list[InductorOption]]:
     """The newest release in the shipped data, and its options as far as that tells."""
     version = releases.load().versions[-1]
     return version, [evaluate(n, default) for n, default in releases.defaults(version).items()]

@@ -142,12 +142,12 @@ def for_torch(entries: Mapping[str, InductorOption]) -> tuple[InstalledKnob, ...
     )
 
 
-def missing(entries: Mapping[str, InductorOption]) -> tuple[PerformanceKnob, ...]:
+def list_missing(entries: Mapping[str, InductorOption]) -> tuple[PerformanceKnob, ...]:
     """The shipped knobs that a torch with these options lacks."""
     return tuple(knob for knob in load() if knob.name not in entries)
 
 
-def usable(
+def select_usable(
     choices: Iterable[InstalledKnob], device: Device, *, has_device: bool
 ) -> tuple[InstalledKnob, ...]:
     """Those with something to try that acts on ``device``; where there is none to run on, those

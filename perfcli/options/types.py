@@ -120,9 +120,9 @@ def _convert_one(node: ast.expr, text: str) -> OptionValue:
             number: float = float(text)
             return number
         case "str":
-            return _unquoted(text)
+            return _unquote(text)
         case "Literal":
-            return _choose(_unquoted(text), {str(value): value for value in _literals(node)})
+            return _choose(_unquote(text), {str(value): value for value in _literals(node)})
         case "Any":
             return _anything(text)
         case _:
@@ -136,7 +136,7 @@ def _choose(text: str, values: Mapping[str, Any]) -> OptionValue:
     return found
 
 
-def _unquoted(text: str) -> str:
+def _unquote(text: str) -> str:
     quoted = len(text) >= 2 and text[0] == text[-1] and text[0] in "'\""
     return text[1:-1] if quoted else text
 

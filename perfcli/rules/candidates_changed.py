@@ -101,10 +101,10 @@ def _finding(comparison: Comparison, lists: Lists, pairs: list[tuple[int, int]])
         headline=f"other {what}: {where}{others}"
         + (f", the best of {units.count(len(worse))} got worse" if worse else ""),
         kernels=tuple(head for _, head in pairs),
-        evidence=(*_listed(lists), *(_best(*pair) for pair in shown[:SHOWN])),
+        evidence=(*_list_changes(lists), *(_best(*pair) for pair in shown[:SHOWN])),
         advice=_advice(comparison, lists),
         origin=origin_of(shown[0][1]),
-        subject="; ".join(_listed(lists)),
+        subject="; ".join(_list_changes(lists)),
     )
 
 
@@ -118,7 +118,7 @@ def _worse(before: Candidate | None, after: Candidate | None) -> bool:
     return known and (after.occupancy or 0.0) <= (before.occupancy or 0.0) / 2
 
 
-def _listed(lists: Lists) -> Iterator[str]:
+def _list_changes(lists: Lists) -> Iterator[str]:
     for word, configs in zip(("dropped", "added"), lists, strict=True):
         if configs:
             more = f" and {len(configs) - SHOWN} more" if len(configs) > SHOWN else ""

@@ -100,7 +100,7 @@ def doubt(
     )
 
 
-def _named(kernels: Sequence[KernelFacts]) -> str:
+def _name_some(kernels: Sequence[KernelFacts]) -> str:
     """The first few by name, the others by number."""
     more = f" and {len(kernels) - NAMED} more" if len(kernels) > NAMED else ""
     return ", ".join(kernel.name for kernel in kernels[:NAMED]) + more
@@ -134,7 +134,7 @@ def _verdict(comparison: Comparison) -> Iterator[Finding]:
                 f"verdict: {kind.subject}",
                 f"the verdict rests on {units.title(metric)}: {number} {kind.says}",
                 evidence=tuple(
-                    f"{side}: {_named(kernels)}"
+                    f"{side}: {_name_some(kernels)}"
                     for side, kernels in zip(("base", "head"), sides, strict=True)
                     if kernels
                 ),
@@ -167,8 +167,8 @@ def _matches(comparison: Comparison) -> Iterator[Finding]:
 
 
 def _match(match: Match, comparison: Comparison) -> str:
-    ours = _named([comparison.base.kernels[index] for index in match.base])
-    theirs = _named([comparison.head.kernels[index] for index in match.head])
+    ours = _name_some([comparison.base.kernels[index] for index in match.base])
+    theirs = _name_some([comparison.head.kernels[index] for index in match.head])
     return f"{ours} → {theirs}: by {match.method}, confidence {match.confidence:.2g}"
 
 
@@ -180,7 +180,7 @@ def _provenance(comparison: Comparison) -> Iterator[Finding]:
             "no provenance",
             f"{units.plural(len(lost), 'changed kernel')} without FX nodes: what they compute, "
             "and so what they belong together with, is not known",
-            evidence=(_named(lost),),
+            evidence=(_name_some(lost),),
             advice=_TOTALS_HOLD,
             amount=len(lost),
         )
@@ -250,7 +250,7 @@ def _kernels(run: Run) -> Iterator[Finding]:
             yield doubt(
                 kind.subject,
                 f"{len(kernels)} of {units.plural(len(run.kernels), 'kernel')} {kind.says}",
-                evidence=(_named(kernels),),
+                evidence=(_name_some(kernels),),
                 advice=kind.advice,
                 amount=len(kernels),
             )

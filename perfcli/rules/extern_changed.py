@@ -92,15 +92,16 @@ def _lost(
     return [
         title
         for title in kinds
-        if _of(theirs, title) < _of(ours, title) and _taken_over(title, (ours, theirs), base, head)
+        if _count_calls(theirs, title) < _count_calls(ours, title)
+        and _took_over(title, (ours, theirs), base, head)
     ]
 
 
-def _of(calls: Counter[str], title: str) -> int:
+def _count_calls(calls: Counter[str], title: str) -> int:
     return sum(count for op, count in calls.items() if _family(op) == title)
 
 
-def _taken_over(
+def _took_over(
     title: str,
     calls: tuple[Counter[str], Counter[str]],
     base: list[KernelFacts],

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from perfcli import units
 from perfcli.model import Comparison, Finding, Rule
-from perfcli.rules._evidence.kernel_names import against_a_baseline, groups, listed
+from perfcli.rules._evidence.kernel_names import against_a_baseline, groups, list_kernels
 
 
 def _check(comparison: Comparison) -> Iterator[Finding]:
@@ -29,7 +29,7 @@ def _check(comparison: Comparison) -> Iterator[Finding]:
         severity="info",
         headline=f"{units.plural(len(kernels), 'kernel')} of the baseline "
         f"{'is' if len(kernels) == 1 else 'are'} gone",
-        evidence=listed(kernels),
+        evidence=list_kernels(kernels),
         advice="where it is meant, take it over with perfcli baseline update",
         metric="kernels",
         amount=len(kernels),

@@ -28,12 +28,12 @@ from perfcli import units
 from perfcli.facts.occupancy import occupancy
 from perfcli.model import Candidate, Finding, KernelFacts, Rule, Run
 from perfcli.rules._evidence import launches
-from perfcli.rules._evidence.words import numbered, origin_of
+from perfcli.rules._evidence.words import number_kernels, origin_of
 from perfcli.rules.low_occupancy import reachable
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    for number, kernel, best in numbered(run):
+    for number, kernel, best in number_kernels(run):
         copies = kernel.source_facts.held_copies if kernel.source_facts else ()
         each = _elements(run, kernel, best)
         if kernel.kind != "persistent-reduction" or not copies or not each:

@@ -33,14 +33,14 @@ from collections.abc import Iterator
 from perfcli import units
 from perfcli.model import Candidate, Finding, KernelFacts, Rule, Run
 from perfcli.rules._evidence import launches
-from perfcli.rules._evidence.words import numbered, origin_of
+from perfcli.rules._evidence.words import number_kernels, origin_of
 from perfcli.rules.low_occupancy import GENERATED
 
 REMAINS = 0.1
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    for number, kernel, best in numbered(run):
+    for number, kernel, best in number_kernels(run):
         better = _better(kernel, best) if launches.spills_substantially(best) else None
         if better:
             yield _finding(number, kernel, best, better)
@@ -96,8 +96,8 @@ def _finding(number: int, kernel: KernelFacts, best: Candidate, other: Candidate
         headline=f"{kernel.name} {left} with {what}, now {units.plural(words, 'word')}",
         kernels=(number,),
         evidence=(
-            _described(whose, best),
-            _described(f"with {what}", other),
+            _describe(whose, best),
+            _describe(f"with {what}", other),
         ),
         advice="no option sets one kernel's launch configuration; on a device "
         "coordinate_descent_tuning or max_autotune searches them"
@@ -110,7 +110,7 @@ def _finding(number: int, kernel: KernelFacts, best: Candidate, other: Candidate
     )
 
 
-def _described(which: str, candidate: Candidate) -> str:
+def _describe(which: str, candidate: Candidate) -> str:
     return (
         f"{which}: {units.count(candidate.registers)} registers, "
         f"{units.plural(candidate.spilled_words or 0, 'spilled word')}, "

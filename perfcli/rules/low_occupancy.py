@@ -39,14 +39,14 @@ from collections.abc import Iterator
 from perfcli import units
 from perfcli.model import Candidate, Finding, KernelFacts, Rule, Run, Target
 from perfcli.rules._evidence import launches
-from perfcli.rules._evidence.words import numbered, origin_of
+from perfcli.rules._evidence.words import number_kernels, origin_of
 
 GENERATED = ("pointwise", "reduction", "persistent-reduction", "mix-order-reduction", "combo")
 _BLOCKS = (("x", "XBLOCK"), ("y", "YBLOCK"), ("z", "ZBLOCK"))
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    for number, kernel, best in numbered(run):
+    for number, kernel, best in number_kernels(run):
         share = reachable(run, kernel)
         if share is not None and share < 1.0 and run.target is not None:
             yield _finding(run, run.target, number, kernel, best, share)

@@ -35,11 +35,11 @@ from dataclasses import dataclass
 
 from perfcli import units
 from perfcli.model import Buffer, Candidate, Finding, KernelFacts, Rule, Run
-from perfcli.rules._evidence.splits import splits
+from perfcli.rules._evidence.splits import find_splits
 from perfcli.rules._evidence.whole_reads import (
     ANY_REDUCTION,
-    chunked,
-    reduced,
+    chunk_shape,
+    reduced_elements,
     row_stride,
     whole_reads,
 )
@@ -74,7 +74,7 @@ class _Rows:
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    split_rows = {split.first: split.rows for split in splits(run)}
+    split_rows = {split.first: split.rows for split in find_splits(run)}
     for number, kernel in enumerate(run.kernels):
         if run.target is None or any(size.startswith("r") for size in kernel.dynamic_sizes):
             continue
@@ -92,8 +92,8 @@ def _rows(kernel: KernelFacts, buffer: Buffer, split_rows: int) -> _Rows | None:
         return None
     stride = row_stride(kernel, buffer)
     if stride is not None:
-        return _Rows(reduced(kernel), stride, 1, itemsize)
-    cut = chunked(kernel, buffer, split_rows)
+        return _Rows(reduced_elements(kernel), stride, 1, itemsize)
+    cut = chunk_shape(kernel, buffer, split_rows)
     if cut is None:
         return None
     outer = [n for size, n in zip(buffer.shape[:-1], buffer.stride[:-1], strict=True) if size > 1]
@@ -116,7 +116,7 @@ def _is_narrow(kernel: KernelFacts, buffer: Buffer, rows: _Rows) -> bool:
 def _narrow_each(kernel: KernelFacts, candidate: Candidate, rows: _Rows) -> int:
     """Load instructions for one load of the source, one for each ``unit`` bytes of a thread's
     elements; 0 where a thread has not even one such unit too many."""
-    held = 1 << (reduced(kernel) - 1).bit_length()
+    held = 1 << (reduced_elements(kernel) - 1).bit_length()
     block = candidate.config.get("XBLOCK", 1) * candidate.config.get("R0_BLOCK", held)
     each = block * rows.itemsize // (32 * candidate.num_warps)
     return each // rows.unit if each > rows.unit else 0

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 from perfcli import units
 from perfcli.model import Comparison, Finding, Rule
-from perfcli.rules._evidence.kernel_names import against_a_baseline, groups, listed
+from perfcli.rules._evidence.kernel_names import against_a_baseline, groups, list_kernels
 from perfcli.rules._evidence.words import origin_of
 
 
@@ -32,7 +32,7 @@ def _check(comparison: Comparison) -> Iterator[Finding]:
         severity="info",
         headline=f"{units.plural(len(kernels), 'kernel')} that the baseline does not have",
         kernels=tuple(indices),
-        evidence=listed(kernels),
+        evidence=list_kernels(kernels),
         advice="where they are meant, take them in with perfcli baseline update",
         metric="kernels",
         amount=len(kernels),

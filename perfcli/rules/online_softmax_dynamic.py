@@ -27,13 +27,13 @@ from collections.abc import Iterator
 
 from perfcli import units
 from perfcli.model import Finding, KernelFacts, Rule, Run
-from perfcli.rules._evidence.softmax import SPLIT_ONLINE_SINCE, Softmax, taken_apart
-from perfcli.rules._evidence.whole_reads import in_flight, reduced
+from perfcli.rules._evidence.softmax import SPLIT_ONLINE_SINCE, Softmax, find_taken_apart
+from perfcli.rules._evidence.whole_reads import in_flight, reduced_elements
 from perfcli.rules._evidence.words import origin_of, torch_version
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    for softmax in taken_apart(run):
+    for softmax in find_taken_apart(run):
         sweeps = sum(_sweeps(run.kernels[n], softmax) for n in softmax.sweeping)
         if softmax.dynamic and sweeps > 1:
             yield _finding(run, softmax, sweeps)
@@ -60,7 +60,7 @@ def _finding(run: Run, softmax: Softmax, sweeps: int) -> Finding:
         kernels=softmax.sweeping,
         evidence=(
             f"{sweeps} sweeps, where online softmax takes {sweeps - 1}",
-            f"the row's length is a symbol (here {units.count(reduced(kernel))}): Inductor "
+            f"the row's length is a symbol (here {units.count(reduced_elements(kernel))}): Inductor "
             f"cannot prove that it is {least} or more",
             *_cached(held, l2),
             *_narrow_loads(kernel),

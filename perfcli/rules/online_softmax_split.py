@@ -26,7 +26,7 @@ from collections.abc import Iterator
 
 from perfcli import units
 from perfcli.model import Cure, Finding, Rule, Run
-from perfcli.rules._evidence.softmax import SPLIT_ONLINE_SINCE, Softmax, taken_apart
+from perfcli.rules._evidence.softmax import SPLIT_ONLINE_SINCE, Softmax, find_taken_apart
 from perfcli.rules._evidence.splits import split_seconds, unsplit_seconds
 from perfcli.rules._evidence.words import origin_of, torch_version
 
@@ -34,7 +34,7 @@ LONGEST_UNSPLIT = 8192
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    for softmax in taken_apart(run):
+    for softmax in find_taken_apart(run):
         if len(softmax.sweeping) > 1 and not softmax.dynamic:
             yield _finding(run, softmax)
 

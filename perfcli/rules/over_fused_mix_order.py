@@ -37,12 +37,12 @@ from collections.abc import Iterator
 from perfcli import units
 from perfcli.model import Candidate, Finding, KernelFacts, Rule, Run
 from perfcli.rules._evidence import launches
-from perfcli.rules._evidence.words import numbered, origin_of
+from perfcli.rules._evidence.words import number_kernels, origin_of
 from perfcli.rules.low_occupancy import reachable
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    for number, kernel, best in numbered(run):
+    for number, kernel, best in number_kernels(run):
         reads = launches.buffers_read(kernel) or 0
         if kernel.kind != "mix-order-reduction" or reads <= launches.MAX_READS_DEFAULT:
             continue

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 
 from perfcli import units
 from perfcli.model import Buffer, Cure, Finding, KernelFacts, Rule, Run, Severity
-from perfcli.rules._evidence.whole_reads import in_flight, reduced, whole_reads
+from perfcli.rules._evidence.whole_reads import in_flight, reduced_elements, whole_reads
 from perfcli.rules._evidence.words import origin_of
 
 SHARE = 0.1
@@ -75,7 +75,7 @@ def _finding(run: Run, number: int, again: Again, extra: int) -> Iterator[Findin
         advice=""
         if cures
         else "hold the row in registers or shared memory: Inductor has no "
-        f"option for rows of {units.count(reduced(kernel))}, a hand-written kernel can",
+        f"option for rows of {units.count(reduced_elements(kernel))}, a hand-written kernel can",
         cures=cures,
         metric="bytes_swept",
         amount=extra * kernel.launches,
@@ -100,7 +100,7 @@ def _cause(run: Run, kernel: KernelFacts) -> tuple[str, tuple[Cure, ...]]:
         why = "takes a softmax's maximum and sum in one sweep"
         return "online_softmax is off", (Cure({"online_softmax": True}, why),)
     persistent = run.settings.get("triton.persistent_reductions")
-    if persistent is False and reduced(kernel) <= LONGEST_PERSISTENT:
+    if persistent is False and reduced_elements(kernel) <= LONGEST_PERSISTENT:
         why = "holds the row in registers"
         return "persistent reductions are off", (Cure({"triton.persistent_reductions": True}, why),)
     return "", ()

@@ -24,11 +24,11 @@ from collections.abc import Iterator
 from perfcli import units
 from perfcli.model import Candidate, Finding, KernelFacts, Rule, Run
 from perfcli.rules._evidence import launches
-from perfcli.rules._evidence.words import numbered, origin_of
+from perfcli.rules._evidence.words import number_kernels, origin_of
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    for number, kernel, best in numbered(run):
+    for number, kernel, best in number_kernels(run):
         untouched = best.local_loads == 0 and best.local_stores == 0
         if best.spilled_words and not untouched:
             yield _finding(run, number, kernel, best)

@@ -40,13 +40,13 @@ def _check(run: Run) -> Iterator[Finding]:
             continue
         best = kernel.best
         if all(_exceeds(candidate, limit) for candidate in kernel.candidates):
-            yield _exceeded(run, number, kernel, limit)
+            yield _report_exceeded(run, number, kernel, limit)
             continue
-        retried = _retried(run, kernel, limit)
+        retried = _find_retried(run, kernel, limit)
         if retried:
-            yield _exceeded(run, number, kernel, limit, retried)
+            yield _report_exceeded(run, number, kernel, limit, retried)
         elif best and NEARLY * limit < (best.shared_bytes or 0) <= limit:
-            yield _nearly(run, number, kernel, best, limit)
+            yield _report_nearly(run, number, kernel, best, limit)
 
 
 def _exceeds(candidate: Candidate, limit: int) -> bool:
@@ -54,7 +54,7 @@ def _exceeds(candidate: Candidate, limit: int) -> bool:
     return out or (candidate.shared_bytes or 0) > limit
 
 
-def _exceeded(
+def _report_exceeded(
     run: Run, number: int, kernel: KernelFacts, limit: int, retried: Candidate | None = None
 ) -> Finding:
     over = [c for c in kernel.candidates if _exceeds(c, limit)]
@@ -80,7 +80,7 @@ def _exceeded(
     )
 
 
-def _retried(run: Run, kernel: KernelFacts, limit: int) -> Candidate | None:
+def _find_retried(run: Run, kernel: KernelFacts, limit: int) -> Candidate | None:
     """What Inductor compiled anew with one stage because none of its own configurations fits:
     then all that fit have one stage, and one of them only in that differs from one that does
     not."""
@@ -101,7 +101,9 @@ def _tile(candidate: Candidate) -> tuple[int, dict[str, int]]:
     return candidate.num_warps, config
 
 
-def _nearly(run: Run, number: int, kernel: KernelFacts, best: Candidate, limit: int) -> Finding:
+def _report_nearly(
+    run: Run, number: int, kernel: KernelFacts, best: Candidate, limit: int
+) -> Finding:
     used = best.shared_bytes or 0
     return Finding(
         code=RULE.code,

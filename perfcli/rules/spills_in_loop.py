@@ -20,12 +20,12 @@ from collections.abc import Iterator
 from perfcli import units
 from perfcli.model import Candidate, Finding, KernelFacts, Rule, Run
 from perfcli.rules._evidence import launches
-from perfcli.rules._evidence.words import numbered, origin_of
+from perfcli.rules._evidence.words import number_kernels, origin_of
 from perfcli.rules.register_spills import worst_lines
 
 
 def _check(run: Run) -> Iterator[Finding]:
-    for number, kernel, best in numbered(run):
+    for number, kernel, best in number_kernels(run):
         if launches.spills_substantially(best) and _in_loops(best):
             yield _finding(number, kernel, best)
 

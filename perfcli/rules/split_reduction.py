@@ -31,9 +31,9 @@ from perfcli.model import Comparison, Cure, Finding, KernelFacts, Rule, Run
 from perfcli.rules._evidence.splits import (
     Split,
     blocks_of,
-    related,
+    find_splits,
+    related_kernels,
     split_seconds,
-    splits,
     unsplit,
     unsplit_seconds,
 )
@@ -60,7 +60,7 @@ def _one_sided(run: Run, other: Run) -> Iterator[tuple[Split, int, list[int], li
     one stage, and on both sides the kernels that share FX nodes with that. Not by the match: a
     kernel that only uses the result shares its nodes and may be taken for the partner."""
     done: set[int] = set()
-    for split in splits(run):
+    for split in find_splits(run):
         number = unsplit(other, split, run.kernels[split.first])
         if number is not None and number not in done:
             done.add(number)
@@ -68,18 +68,18 @@ def _one_sided(run: Run, other: Run) -> Iterator[tuple[Split, int, list[int], li
             yield (
                 split,
                 number,
-                _with(run, split.first, nodes),
-                _with(other, number, nodes),
+                _kernels_sharing(run, split.first, nodes),
+                _kernels_sharing(other, number, nodes),
             )
 
 
-def _with(run: Run, reducing: int, nodes: KernelFacts) -> list[int]:
+def _kernels_sharing(run: Run, reducing: int, nodes: KernelFacts) -> list[int]:
     """Kernels that share FX nodes with a reduction, but for those that it reads from: what they
     gained or lost is no matter of its split."""
     read = {b.name for b in run.kernels[reducing].buffers if b.is_read}
     return [
         number
-        for number in related(run, nodes)
+        for number in related_kernels(run, nodes)
         if number == reducing or read.isdisjoint(_written(run.kernels[number]))
     ]
 

@@ -27,10 +27,10 @@ from collections.abc import Iterator
 
 from perfcli import units
 from perfcli.model import Buffer, Cure, Finding, KernelFacts, OptionValue, Rule, Run
-from perfcli.rules._evidence.dependencies import independent
+from perfcli.rules._evidence.dependencies import are_independent
 from perfcli.rules._evidence.whole_reads import (
     ANY_REDUCTION,
-    reduced,
+    reduced_elements,
     row_stride,
     rows_of,
     whole_reads,
@@ -51,7 +51,7 @@ def _check(run: Run) -> Iterator[Finding]:
     for one in range(len(run.kernels)):
         for two in _same_readers(run, one):
             cause = _cause(run, run.kernels[one], run.kernels[two])
-            if cause and done.isdisjoint((one, two)) and independent(run, one, two):
+            if cause and done.isdisjoint((one, two)) and are_independent(run, one, two):
                 done.update((one, two))
                 yield _finding(run, one, two, cause)
 
@@ -82,7 +82,7 @@ def _moved(one: KernelFacts, two: KernelFacts) -> int:
 
 def _cause(run: Run, one: KernelFacts, two: KernelFacts) -> dict[str, OptionValue]:
     """The options to set for the two to be fused; empty where no option keeps them apart."""
-    if rows_of(one) == rows_of(two) and reduced(one) == reduced(two):
+    if rows_of(one) == rows_of(two) and reduced_elements(one) == reduced_elements(two):
         return _too_large(run, one, two)
     rows = all(row_stride(one, buffer) is not None for buffer in _shared(one, two))
     if rows and run.settings.get(MIX_ORDER) is False and _mixes(run, one, two):
@@ -104,9 +104,9 @@ def _too_large(run: Run, one: KernelFacts, two: KernelFacts) -> dict[str, Option
 def _mixes(run: Run, inner: KernelFacts, outer: KernelFacts) -> bool:
     """Whether Inductor would take both into one mix-order kernel, as far as shapes and reads say:
     its ``MixOrderReduction.can_fuse``."""
-    rows, columns = rows_of(inner), reduced(inner)
+    rows, columns = rows_of(inner), reduced_elements(inner)
     chunks, left = divmod(rows_of(outer), columns)
-    along_columns = not left and chunks and -(-rows // chunks) == reduced(outer)
+    along_columns = not left and chunks and -(-rows // chunks) == reduced_elements(outer)
     ratio = 1 if torch_version(run) >= ANY_RATIO_SINCE else 2
     limit = run.settings.get("triton.mix_order_reduction_max_reads")
     reads = {b.name for k in (inner, outer) for b in k.buffers if b.is_read}

@@ -7,8 +7,16 @@ from dataclasses import dataclass, field
 
 from perfcli.errors import PerfcliError
 from perfcli.search.ddmin import ddmin, narrow
-from perfcli.search.effects import dependencies, own_effects
-from perfcli.search.question import Answer, OptionChange, Query, Search, Stopped, Subset, ordered
+from perfcli.search.effects import find_dependencies, find_own_effects
+from perfcli.search.question import (
+    Answer,
+    OptionChange,
+    Query,
+    Search,
+    Stopped,
+    Subset,
+    sort_changes,
+)
 from perfcli.search.result import Culprits, CulpritSet, Status
 
 # A set that is not bad when measured again is looked for anew so often.
@@ -55,7 +63,7 @@ def find_culprits(changes: Iterable[OptionChange]) -> Search[Subset, Culprits]:
 
     Raises PerfcliError where nothing differs or two changes are of the same option.
     """
-    listed = ordered(changes)
+    listed = sort_changes(changes)
     _check(listed)
     found = _Found({change.key: change for change in listed})
     try:
@@ -88,7 +96,7 @@ def _search(found: _Found) -> Search[Subset, None]:
         return
     while found.left.is_bad:
         found.suspects = remaining
-        culprit = yield from _culprit(found, remaining)
+        culprit = yield from _find_culprit(found, remaining)
         if culprit is None:
             break
         found.sets.append(culprit)
@@ -116,21 +124,21 @@ def _status(found: _Found) -> Status:
     return "explained" if good else "partly explained"
 
 
-def _culprit(found: _Found, remaining: tuple[str, ...]) -> Search[Subset, CulpritSet | None]:
+def _find_culprit(found: _Found, remaining: tuple[str, ...]) -> Search[Subset, CulpritSet | None]:
     """One set of ``remaining``, which are bad; None where measurements went on contradicting."""
     step = f"culprit {len(found.sets) + 1}"
     for _ in range(MOST_CONTRADICTIONS + 1):
-        keys = yield from _minimal(found, remaining, step)
+        keys = yield from _find_minimal(found, remaining, step)
         without = frozenset(remaining) - set(keys)
         again = yield Query(frozenset(keys), (without,), fresh=True, step=f"{step}: proof")
-        less = yield from _with_one_less(keys, f"{step}: proof")
+        less = yield from _ask_with_one_less(keys, f"{step}: proof")
         if again.is_bad and not any(answer.is_bad for answer in less):
             left = yield Query(without, fresh=True, step=f"{step}: proof")
             if not left.is_bad:
                 # The last word, and no later step would notice that it is wrong.
                 left = yield Query(without, fresh=True, step=f"{step}: proof")
             minimal = all(answer.outcome == "good" for answer in less)
-            return (yield from _described(found, keys, again, left, minimal))
+            return (yield from _describe(found, keys, again, left, minimal))
         found.contradictions += 1
         whole = yield Query(frozenset(remaining), fresh=True, step=f"{step}: once more")
         if not whole.is_bad:
@@ -139,7 +147,7 @@ def _culprit(found: _Found, remaining: tuple[str, ...]) -> Search[Subset, Culpri
     return None
 
 
-def _minimal(
+def _find_minimal(
     found: _Found, remaining: tuple[str, ...], step: str
 ) -> Search[Subset, tuple[str, ...]]:
     narrowed = yield from narrow(remaining, f"{step}: narrowing")
@@ -150,7 +158,7 @@ def _minimal(
     return keys
 
 
-def _with_one_less(keys: tuple[str, ...], step: str) -> Search[Subset, list[Answer]]:
+def _ask_with_one_less(keys: tuple[str, ...], step: str) -> Search[Subset, list[Answer]]:
     """Measured again: what was wrongly held to be good blames a change that is innocent. Of a
     single one this is the good side, which is known."""
     answers = []
@@ -160,10 +168,10 @@ def _with_one_less(keys: tuple[str, ...], step: str) -> Search[Subset, list[Answ
     return answers
 
 
-def _described(
+def _describe(
     found: _Found, keys: tuple[str, ...], with_it: Answer, without: Answer, minimal: bool
 ) -> Search[Subset, CulpritSet]:
     options = tuple(found.changes[key] for key in keys)
-    own = yield from own_effects(options)
-    needs = yield from dependencies(own)
+    own = yield from find_own_effects(options)
+    needs = yield from find_dependencies(own)
     return CulpritSet(options, with_it, without, own, needs, minimal)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from perfcli.search.numeric import AskAt, flip
+from perfcli.search.numeric import AskAt, find_flip
 from perfcli.search.question import Answer, Query, Search, Subset
 
 Keys = tuple[str, ...]
@@ -67,7 +67,7 @@ def narrow(keys: tuple[str, ...], label: str = "narrowing") -> Search[Subset, tu
         alone = yield Query(frozenset(needed), step=label, suspects=len(rest))
         if alone.is_bad:
             break
-        low, high = yield from flip(0, len(rest), _ask_prefix(needed, rest, label))
+        low, high = yield from find_flip(0, len(rest), _ask_prefix(needed, rest, label))
         # More than one where those between have no answer: ddmin takes them apart.
         needed = rest[low:high] + needed
         rest = rest[:low]

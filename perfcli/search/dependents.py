@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from perfcli.search.best import Best, Keys
 from perfcli.search.effects import changes_code
-from perfcli.search.group import reduced, widened
+from perfcli.search.group import reduce, widen
 from perfcli.search.question import Search, Subset
 
 MOST_SILENT = 8
@@ -15,7 +15,7 @@ STEP = "options that need another"
 MayMatter = Callable[[Subset, str], bool]
 
 
-def silent(best: Best, wide: Subset) -> Search[Subset, Subset]:
+def try_silent(best: Best, wide: Subset) -> Search[Subset, Subset]:
     """What changes no code alone; ``wide``, with what helps there. Of each option the first value
     that is still to be tried, then the second, and so on; last those in whose place ``wide`` has
     another value."""
@@ -24,17 +24,17 @@ def silent(best: Best, wide: Subset) -> Search[Subset, Subset]:
     while wide and left and most > 0:
         keys, left = _next_values(best, wide, left)
         core, before = best.subset, len(best.seen)
-        yield from widened(best, wide, keys, STEP, most)
+        yield from widen(best, wide, keys, STEP, most)
         most -= len(best.seen) - before
         if best.subset != core:
-            yield from reduced(best, core)
+            yield from reduce(best, core)
             wide = best.with_all(wide, best.ordered(best.subset))
             yield from best.ask(wide, (), "what contributes")
             wide = best.as_good(wide)
     return wide
 
 
-def awakened(best: Best, wide: Subset, may_matter: MayMatter, end: int) -> Search[Subset, None]:
+def try_on_top(best: Best, wide: Subset, may_matter: MayMatter, end: int) -> Search[Subset, None]:
     """On top of ``wide`` each other change, with what changes no code alone and may beside it."""
     for key in best.by_gain():
         core, base = best.replaced(best.subset, key), best.replaced(wide, key)
@@ -49,7 +49,7 @@ def awakened(best: Best, wide: Subset, may_matter: MayMatter, end: int) -> Searc
             subset = best.with_all(base, keys)
             yield from best.ask(subset, (), STEP)
             if best.subset != before:
-                yield from reduced(best, core)
+                yield from reduce(best, core)
                 wide = best.as_good(subset)
 
 
@@ -59,7 +59,7 @@ def _next_values(best: Best, base: Subset, left: Keys) -> tuple[Keys, Keys]:
     return keys, tuple(key for key in left if key not in keys)
 
 
-def dependencies(best: Best) -> Search[Subset, None]:
+def find_supports(best: Best) -> Search[Subset, None]:
     """Of the best set's changes that change no code alone: one that they change it on top of; what
     does harm alone first, as it is there for a reason."""
     for key in sorted(best.subset.intersection(best.silent())):

@@ -8,7 +8,7 @@ from perfcli.search.result import Dependency, OwnEffect
 Options = tuple[OptionChange, ...]
 
 
-def own_effects(options: Options) -> Search[Subset, tuple[OwnEffect, ...]]:
+def find_own_effects(options: Options) -> Search[Subset, tuple[OwnEffect, ...]]:
     """The good side with each of them only."""
     singles = tuple(frozenset({option.key}) for option in options)
     good = yield Query(frozenset(), singles, step="own effects")
@@ -25,7 +25,7 @@ def changes_code(before: Answer, after: Answer) -> bool | None:
     return before.code != after.code
 
 
-def dependencies(own: tuple[OwnEffect, ...]) -> Search[Subset, tuple[Dependency, ...]]:
+def find_dependencies(own: tuple[OwnEffect, ...]) -> Search[Subset, tuple[Dependency, ...]]:
     """The options that alone leave the generated code as it is, and which of the others it takes
     for them to change it. Asks for pairs with such an option, which are known already in a set of
     up to three."""

@@ -11,7 +11,7 @@ SHARE = 0.5
 them to stay; which of them contribute is found later."""
 
 
-def widened(best: Best, wide: Subset, keys: Keys, step: str, most: int) -> Search[Subset, Subset]:
+def widen(best: Best, wide: Subset, keys: Keys, step: str, most: int) -> Search[Subset, Subset]:
     """``wide``, which has a value, with as many of ``keys`` as do it no harm, in ``most`` tests.
 
     All at once, and halves of what does harm, or does not compile: one test where there is no such
@@ -38,19 +38,19 @@ def _do_no_harm(best: Best, before: Subset, after: Subset, group: Keys) -> bool:
     return best.is_at_least(after, (best.gain(before) or 0.0) + SHARE * alone)
 
 
-def reduced(best: Best, core: Subset) -> Search[Subset, None]:
+def reduce(best: Best, core: Subset) -> Search[Subset, None]:
     """Takes the best set down to ``core`` and as few of its other changes as its value needs:
     1 test where it needs none, log2(n) + 1 more for each that it does."""
     core &= best.subset
     while True:
         whole = best.subset
-        needed = yield from _needed(best, core)
+        needed = yield from _find_needed(best, core)
         if best.subset == core | needed or best.subset == whole:
             return
         core = core & best.subset  # one of its parts is still better
 
 
-def _needed(best: Best, core: Subset) -> Search[Subset, Subset]:
+def _find_needed(best: Best, core: Subset) -> Search[Subset, Subset]:
     target = best.gain(best.subset) or 0.0
     search = narrow(best.ordered(best.subset - core))
     answer: Answer | None = None
@@ -68,7 +68,7 @@ def _needed(best: Best, core: Subset) -> Search[Subset, Subset]:
             answer = Answer("bad" if best.is_at_least(subset, target) else "good")
 
 
-def minimal(best: Best) -> Search[Subset, None]:
+def minimise(best: Best) -> Search[Subset, None]:
     """Drops what does not contribute, what gains least alone first, until no single change can be
     dropped: each is asked for."""
     start: Subset | None = None

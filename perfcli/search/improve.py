@@ -34,9 +34,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from perfcli.search.best import Best
-from perfcli.search.dependents import MayMatter, awakened, dependencies, silent
-from perfcli.search.group import minimal, reduced, widened
-from perfcli.search.question import OptionChange, Search, Stopped, Subset, ordered
+from perfcli.search.dependents import MayMatter, find_supports, try_on_top, try_silent
+from perfcli.search.group import minimise, reduce, widen
+from perfcli.search.question import OptionChange, Search, Stopped, Subset, sort_changes
 from perfcli.search.result import Direction, Improvement
 
 MOST_PAIRS = 50
@@ -58,7 +58,7 @@ def find_best(
     their outcome counts where it is "unresolved". Where the code without any change has no value
     the search ends there."""
     wants_lower = lower_is_better == (direction == "improve")
-    best = Best({change.key: change for change in ordered(catalogue)}, wants_lower)
+    best = Best({change.key: change for change in sort_changes(catalogue)}, wants_lower)
     try:
         yield from _search(best, most_pairs, may_matter)
     except Stopped as stop:
@@ -71,21 +71,21 @@ def _search(best: Best, most_pairs: int, may_matter: MayMatter) -> Search[Subset
     yield from best.ask(frozenset(), singles, "without any change")
     if best.gain(frozenset()) is None:
         return
-    yield from _singles(best, singles)
-    yield from _helpful(best)
-    wide = yield from _neutral(best)
-    wide = yield from silent(best, wide)
+    yield from _try_singles(best, singles)
+    yield from _try_helpful(best)
+    wide = yield from _try_neutral(best)
+    wide = yield from try_silent(best, wide)
     end = len(best.seen) + most_pairs
-    wide = yield from _one_more(best, wide, end)
-    yield from awakened(best, wide, may_matter, end)
+    wide = yield from _try_one_more(best, wide, end)
+    yield from try_on_top(best, wide, may_matter, end)
     more = end - len(best.seen)
-    yield from minimal(best)
-    yield from _left(best, len(best.seen) + more)
-    yield from dependencies(best)
-    yield from minimal(best)
+    yield from minimise(best)
+    yield from _try_left(best, len(best.seen) + more)
+    yield from find_supports(best)
+    yield from minimise(best)
 
 
-def _singles(best: Best, singles: tuple[Subset, ...]) -> Search[Subset, None]:
+def _try_singles(best: Best, singles: tuple[Subset, ...]) -> Search[Subset, None]:
     """They are compiled in any order: after a stop those that were are taken in."""
     stopped: Stopped | None = None
     for at, single in enumerate(singles):
@@ -97,24 +97,24 @@ def _singles(best: Best, singles: tuple[Subset, ...]) -> Search[Subset, None]:
         raise stopped
 
 
-def _helpful(best: Best) -> Search[Subset, None]:
+def _try_helpful(best: Best) -> Search[Subset, None]:
     keys = best.first_values(tuple(key for key in best.by_gain() if best.alone(key) > 0))
-    yield from widened(best, frozenset(), keys, "what helps alone", MOST_HELPFUL)
+    yield from widen(best, frozenset(), keys, "what helps alone", MOST_HELPFUL)
     if not best.is_at_least(best.subset, best.expected(best.subset)):
-        yield from minimal(best)
+        yield from minimise(best)
 
 
-def _neutral(best: Best) -> Search[Subset, Subset]:
+def _try_neutral(best: Best) -> Search[Subset, Subset]:
     """The best set, with all that does no harm."""
     core = best.subset
     alone = tuple(key for key in best.by_gain() if best.alone(key) == 0 and best.fits(core, key))
     keys = best.first_values(alone)
-    wide = yield from widened(best, core, keys, "what does nothing alone", MOST_NEUTRAL)
-    yield from reduced(best, core)
+    wide = yield from widen(best, core, keys, "what does nothing alone", MOST_NEUTRAL)
+    yield from reduce(best, core)
     return best.as_good(wide)
 
 
-def _one_more(best: Best, wide: Subset, end: int) -> Search[Subset, Subset]:
+def _try_one_more(best: Best, wide: Subset, end: int) -> Search[Subset, Subset]:
     """Each change that ``wide`` does not have on top of it, the least harm first."""
     others = tuple(key for key in best.by_gain() if key not in wide)
     for at, key in enumerate(others):
@@ -124,12 +124,12 @@ def _one_more(best: Best, wide: Subset, end: int) -> Search[Subset, Subset]:
         later = tuple(best.replaced(wide, other) for other in others[at + 1 :])
         yield from best.ask(subset, later, "one more change")
         if best.subset != before:
-            yield from reduced(best, best.replaced(before, key))
+            yield from reduce(best, best.replaced(before, key))
             wide = best.as_good(subset)
     return wide
 
 
-def _left(best: Best, end: int) -> Search[Subset, None]:
+def _try_left(best: Best, end: int) -> Search[Subset, None]:
     """On top of the best set: what was not tried there, then pairs that were not tried at all."""
     before: Subset | None = None
     while before != best.subset:
@@ -141,7 +141,7 @@ def _left(best: Best, end: int) -> Search[Subset, None]:
         if best.subset == before:
             yield from _until_better(best, two, "pairs", end)
         if best.subset != before:
-            yield from minimal(best)
+            yield from minimise(best)
 
 
 def _until_better(

@@ -18,7 +18,7 @@ AskAt = Callable[[int, tuple[int, ...], int], Search[K, Answer]]
 """Asks for a place; then the places that may be next, and how many places are still suspected."""
 
 
-def flip(low: int, high: int, ask: AskAt[K]) -> Search[K, tuple[int, int]]:
+def find_flip(low: int, high: int, ask: AskAt[K]) -> Search[K, tuple[int, int]]:
     """The last place known not to be bad and the first known to be bad, by bisection.
 
     ``low``, not bad, and ``high``, bad, are known and not asked. At most ceil(log2(high - low))
@@ -140,7 +140,7 @@ def _bisect(last: int, value: Callable[[int], Value]) -> Search[Value, Flip]:
         bad = tested[last] = yield Query(value(last), step="the bad value")
         status = _ends(good, bad)
         if status is None:
-            low, high = yield from flip(0, last, _ask(tested, value))
+            low, high = yield from find_flip(0, last, _ask(tested, value))
             status = "found" if high - low == 1 else "between unresolved values"
     except Stopped as stop:
         return _result(None, tested, value, _closest(tested, last), stop.reason)

@@ -92,6 +92,6 @@ class OptionChange:
         return f"{self.name}={self.bad}"
 
 
-def ordered(changes: Iterable[OptionChange]) -> tuple[OptionChange, ...]:
+def sort_changes(changes: Iterable[OptionChange]) -> tuple[OptionChange, ...]:
     """By rank, then by name and value, so that a search is the same however they were listed."""
     return tuple(sorted(changes, key=lambda change: (change.rank, change.key)))

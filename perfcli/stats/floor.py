@@ -26,7 +26,7 @@ from collections.abc import Sequence
 
 from perfcli.model import Device, Floor
 from perfcli.stats import hierarchy
-from perfcli.stats.series import Series, in_common
+from perfcli.stats.series import Series, align
 from perfcli.stats.verdict import DECIDING
 
 ASSUMED: dict[Device, float] = {"cpu": 0.015, "cuda": 0.01}
@@ -57,13 +57,13 @@ def find(
 def _common_bias(controls: Sequence[Series]) -> float:
     """The relative difference that all controls share, if it is one; else 0. In the rounds that
     all of those have that have times at all."""
-    controls = in_common(controls)
+    controls = align(controls)
     if len(controls) < FOR_STEP:
         return 0.0
     medians = [
         math.exp(statistics.median(logs)) for logs in zip(*(c.logs for c in controls), strict=True)
     ]
-    return _proven(Series((1.0,) * len(medians), tuple(medians), controls[0].processes))
+    return _proven_difference(Series((1.0,) * len(medians), tuple(medians), controls[0].processes))
 
 
 def _single_bias(controls: Sequence[Series]) -> float:
@@ -72,10 +72,10 @@ def _single_bias(controls: Sequence[Series]) -> float:
     if count < FOR_KERNEL:
         return 0.0
     rank = min(math.ceil(0.95 * (count + 1)), count)
-    return sorted(map(_proven, controls))[rank - 1]
+    return sorted(map(_proven_difference, controls))[rank - 1]
 
 
-def _proven(series: Series) -> float:
+def _proven_difference(series: Series) -> float:
     """How far the ratio is from 1, where noise between rounds does not explain it."""
     found = hierarchy.estimate(series, DECIDING)
     if found.ratio is None or found.low is None or found.high is None:

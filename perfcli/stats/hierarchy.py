@@ -39,20 +39,23 @@ STRETCHES, STRETCHES_FROM = 8, 64
 def estimate(series: Series, confidence: float = 0.95) -> Estimate:
     """The ratio head/base with its interval; ``rounds`` are those of all pairs."""
     logs = series.logs
-    pairs = _per_pair(logs, series.processes)
+    pairs = _estimate_pairs(logs, series.processes)
     if len(pairs) <= 1:
-        return of_one_pair(logs, confidence)
+        return estimate_one_pair(logs, confidence)
     if len(pairs) >= RANKS_FROM:
-        found = paired.of_logs(pairs, confidence)
+        found = paired.estimate_logs(pairs, confidence)
         return Estimate(found.ratio, found.low, found.high, len(logs), found.why)
     return _student(pairs, len(logs), confidence)
 
 
-def of_one_pair(logs: Sequence[float], confidence: float = 0.95) -> Estimate:
+def estimate_one_pair(logs: Sequence[float], confidence: float = 0.95) -> Estimate:
     """From the log ratios of one pair of processes, in the order of time."""
     if len(logs) < STRETCHES_FROM:
-        return paired.of_logs(logs, confidence)
-    ratio, found = math.exp(paired.location(logs)), paired.of_logs(_stretches(logs), confidence)
+        return paired.estimate_logs(logs, confidence)
+    ratio, found = (
+        math.exp(paired.location(logs)),
+        paired.estimate_logs(_stretches(logs), confidence),
+    )
     if found.low is None or found.high is None:
         return Estimate(ratio, rounds=len(logs), why="every part gave the same ratio")
     return Estimate(ratio, min(found.low, ratio), max(found.high, ratio), len(logs))
@@ -64,7 +67,7 @@ def _stretches(logs: Sequence[float]) -> list[float]:
     return [paired.location(logs[a:b]) for a, b in pairwise(ends)]
 
 
-def _per_pair(logs: Sequence[float], processes: Sequence[int]) -> list[float]:
+def _estimate_pairs(logs: Sequence[float], processes: Sequence[int]) -> list[float]:
     """The Hodges–Lehmann estimate of each pair of processes, as log ratios."""
     parts: dict[int, list[float]] = defaultdict(list)
     for value, process in zip(logs, processes, strict=True):
@@ -76,7 +79,7 @@ def p_value(series: Series) -> float | None:
     """Two-sided, that the ratio is 1, by the test that belongs to the interval; for stretches by
     Student's t: ranks of eight say 0.8 % at best, too much for the best of a hundred kernels."""
     logs = series.logs
-    pairs = _per_pair(logs, series.processes)
+    pairs = _estimate_pairs(logs, series.processes)
     if len(pairs) <= 1 and len(logs) < STRETCHES_FROM:
         return paired.p_value(logs)
     if len(pairs) <= 1:

@@ -75,7 +75,7 @@ class SideLaunches:
         )
 
 
-def side(name: SideName, measurement: Measurement, run: Run) -> SideLaunches:
+def join_side(name: SideName, measurement: Measurement, run: Run) -> SideLaunches:
     """Every launch of this side's processes, joined."""
     workers = [p for p in measurement.prepared if p.side == name]
     parts = {p.process: _join(p.launches, run.kernels) for p in workers}
@@ -121,7 +121,7 @@ def _operator(name: str) -> str:
     return first if "::" in first else name
 
 
-def counted(workers: Sequence[Prepared], sides: Sequence[SideLaunches]) -> tuple[int, int]:
+def count_known(workers: Sequence[Prepared], sides: Sequence[SideLaunches]) -> tuple[int, int]:
     """Launches of generated kernels whose facts are known, and all of them, in these workers."""
     known = every = 0
     for worker, joined in zip(workers, sides, strict=True):

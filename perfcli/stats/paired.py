@@ -68,10 +68,10 @@ def compare(base: Sequence[float], head: Sequence[float], confidence: float = 0.
     """
     if not all(is_time(value) for values in (base, head) for value in values):
         return Estimate(rounds=len(base), why="a time is not a positive number")
-    return of_logs(log_ratios(base, head), confidence)
+    return estimate_logs(log_ratios(base, head), confidence)
 
 
-def of_logs(logs: Sequence[float], confidence: float = 0.95) -> Estimate:
+def estimate_logs(logs: Sequence[float], confidence: float = 0.95) -> Estimate:
     """As ``compare``, from log ratios."""
     n = len(logs)
     if n == 0:

@@ -27,34 +27,38 @@ class TimedPart:
     control: bool = False
 
     def change(self, floor: float) -> TimeChange:
-        return self.alone or verdict.change(self.series, floor)
+        return self.alone or verdict.judge_change(self.series, floor)
 
 
 def all_parts(
     measurement: Measurement, runs: tuple[Run, Run], groups: Sequence[KernelGroup]
 ) -> list[TimedPart]:
     """The groups, then what has no facts; all that was launched is in exactly one of them."""
-    sides = both(measurement, runs)
-    rounds, _ = profiled(measurement, sides)
+    sides = join_sides(measurement, runs)
+    rounds, _ = profiled_rounds(measurement, sides)
     others = dict.fromkeys([*sides[0].others(), *sides[1].others()])
     on_gpu = measurement.device == "cuda"
     return [
         replace(
-            _timed(i, _name(g, runs), g.match.base, g.match.head, rounds, sides),
+            _time_part(i, _name(g, runs), g.match.base, g.match.head, rounds, sides),
             control=_is_control(g, runs, sides, on_gpu=on_gpu),
         )
         for i, g in enumerate(groups)
     ] + [
-        _timed(None, name, _where(name, sides[0]), _where(name, sides[1]), rounds, sides)
+        _time_part(None, name, _where(name, sides[0]), _where(name, sides[1]), rounds, sides)
         for name in others
     ]
 
 
-def both(measurement: Measurement, runs: tuple[Run, Run]) -> tuple[SideLaunches, SideLaunches]:
-    return joining.side("base", measurement, runs[0]), joining.side("head", measurement, runs[1])
+def join_sides(
+    measurement: Measurement, runs: tuple[Run, Run]
+) -> tuple[SideLaunches, SideLaunches]:
+    return joining.join_side("base", measurement, runs[0]), joining.join_side(
+        "head", measurement, runs[1]
+    )
 
 
-def profiled(
+def profiled_rounds(
     measurement: Measurement, sides: tuple[SideLaunches, SideLaunches]
 ) -> tuple[list[Round], int]:
     """The profiled rounds that are complete on both sides, and how many are not."""
@@ -114,7 +118,7 @@ def _is_control(
     return left == right if on_gpu else sum(left.values()) == sum(right.values())
 
 
-def _timed(
+def _time_part(
     group: int | None,
     name: str,
     base: tuple[Part, ...],
@@ -126,10 +130,10 @@ def _timed(
         return TimedPart(group, name, base, head, _columns(base, head, rounds, sides))
     side, wanted = (sides[1], head) if head else (sides[0], base)
     seconds = [s for r in rounds if (s := side.seconds(wanted, r)) is not None]
-    return TimedPart(group, name, base, head, Series((), (), ()), _alone(side.name, seconds))
+    return TimedPart(group, name, base, head, Series((), (), ()), _time_alone(side.name, seconds))
 
 
-def _alone(side: str, seconds: Sequence[float]) -> TimeChange:
+def _time_alone(side: str, seconds: Sequence[float]) -> TimeChange:
     """What only one side launches: the other's time is zero, which has no ratio."""
     median = statistics.median(seconds) if seconds else None
     return TimeChange(

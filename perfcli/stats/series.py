@@ -29,7 +29,7 @@ CALM_ROUNDS = 20
 CALM_SHARE = 0.25
 
 
-def _calm(rounds: Sequence[Round]) -> Sequence[Round]:
+def _calm_rounds(rounds: Sequence[Round]) -> Sequence[Round]:
     """Those in which each side had a step that nothing interrupted, if they are enough: at least
     20 and a quarter. Whether a step is interrupted is decided by what else runs, for both sides
     alike."""
@@ -37,10 +37,10 @@ def _calm(rounds: Sequence[Round]) -> Sequence[Round]:
     return found if len(found) >= max(CALM_ROUNDS, CALM_SHARE * len(rounds)) else rounds
 
 
-def of_steps(rounds: Iterable[Round], *, wall: bool = False) -> Series:
+def step_series(rounds: Iterable[Round], *, wall: bool = False) -> Series:
     """The calm rounds of kind ``step``: a turn's value is the median of its steps."""
     return join(
-        _calm([r for r in rounds if r.kind == "step"]),
+        _calm_rounds([r for r in rounds if r.kind == "step"]),
         lambda r: paired.turn_value(r.base, wall=wall),
         lambda r: paired.turn_value(r.head, wall=wall),
     )
@@ -65,17 +65,17 @@ def join(
     return Series(left_column, right_column, processes, dropped, numbers)
 
 
-def in_common(several: Sequence[Series]) -> list[Series]:
+def align(several: Sequence[Series]) -> list[Series]:
     """Each reduced to the rounds that all of them have; as they are where rounds have no numbers
     and all have as many. Those without any value are left out."""
     filled = [each for each in several if each.base]
     if not all(each.numbers for each in filled):
         return filled if len({each.processes for each in filled}) == 1 else []
     shared = set.intersection(*(set(each.numbers) for each in filled)) if filled else set()
-    return [_only(each, shared) for each in filled] if shared else []
+    return [_keep_only(each, shared) for each in filled] if shared else []
 
 
-def _only(whole: Series, numbers: Container[int]) -> Series:
+def _keep_only(whole: Series, numbers: Container[int]) -> Series:
     places = [place for place, number in enumerate(whole.numbers) if number in numbers]
     return Series(
         tuple(whole.base[p] for p in places),

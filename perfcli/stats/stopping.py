@@ -35,7 +35,7 @@ def is_look(rounds: int) -> bool:
     return look == rounds
 
 
-def enough(rounds: Sequence[Round], floor: float) -> str | None:
+def reason_to_stop(rounds: Sequence[Round], floor: float) -> str | None:
     """Why measuring can stop now, or None: to go on. Rounds of all kinds may be passed; those of
     kind ``step`` count. ``floor`` is relative (0.01: one percent): ``Floor.inside``, since SAME
     needs an interval within the margin however high the floor."""
@@ -43,7 +43,7 @@ def enough(rounds: Sequence[Round], floor: float) -> str | None:
         return None
     if series.seconds_spent(rounds) < LEAST_SECONDS:
         return None
-    return PRECISE if is_precise(series.of_steps(rounds), floor) else None
+    return PRECISE if is_precise(series.step_series(rounds), floor) else None
 
 
 def is_precise(steps: Series, floor: float) -> bool:
@@ -57,7 +57,9 @@ def is_precise(steps: Series, floor: float) -> bool:
     estimate = hierarchy.estimate(steps)
     if len(set(steps.processes)) > 1:
         return _is_narrow(estimate, floor)
-    return _is_narrow(paired.of_logs(steps.logs), floor) and _is_narrow(estimate, floor, slack=2)
+    return _is_narrow(paired.estimate_logs(steps.logs), floor) and _is_narrow(
+        estimate, floor, slack=2
+    )
 
 
 def _is_narrow(estimate: Estimate, floor: float, slack: float = 1) -> bool:

@@ -24,7 +24,7 @@ from perfcli.stats.parts import TimedPart
 LEVEL = 0.05
 
 
-def _adjusted(p_values: Sequence[float | None]) -> list[float | None]:
+def _adjust(p_values: Sequence[float | None]) -> list[float | None]:
     """Benjamini and Hochberg's adjusted p values (``scipy.stats.false_discovery_control``); those
     that are None stay None and do not count."""
     known = [p for p in p_values if p is not None]
@@ -36,14 +36,14 @@ def _adjusted(p_values: Sequence[float | None]) -> list[float | None]:
     return [None if p is None else float(next(found)) for p in p_values]
 
 
-def _among(changes: Sequence[TimeChange]) -> list[TimeChange]:
+def _adjust_verdicts(changes: Sequence[TimeChange]) -> list[TimeChange]:
     """The same changes; slower or faster becomes unsure where it may be one of the false finds
     that so many tests make. The values stay as they are."""
     return [
         change
         if change.verdict not in ("slower", "faster") or (p is not None and p <= LEVEL)
         else replace(change, verdict="unsure", why=f"may be chance among {len(changes)} kernels")
-        for change, p in zip(changes, _adjusted([c.p for c in changes]), strict=True)
+        for change, p in zip(changes, _adjust([c.p for c in changes]), strict=True)
     ]
 
 
@@ -56,7 +56,7 @@ AVERAGED = (
 )
 
 
-def _of_sides(rounds: Iterable[Round]) -> dict[str, DeviceState]:
+def _average_sides(rounds: Iterable[Round]) -> dict[str, DeviceState]:
     """``base`` and ``head``: means over the turns that were sampled, throttle reasons united; a
     side that never was sampled is not there."""
     made = list(rounds)
@@ -85,16 +85,16 @@ def derive(
     """Times of the step and of each group of the comparison. ``stored_floor``: what
     ``perfcli noise`` found (relative), and where that is from."""
     runs = (base_run, head_run)
-    sides = parts.both(measurement, runs)
+    sides = parts.join_sides(measurement, runs)
     timed = parts.all_parts(measurement, runs, groups)
     controls = [t.series for t in timed if t.control]
     found = floor.find(measurement.device, controls, stored_floor)
-    steps = series.of_steps(measurement.rounds)
+    steps = series.step_series(measurement.rounds)
     seconds = series.seconds_spent(measurement.rounds)
-    step = verdict.of_step(steps, seconds, found)
-    profiled, incomplete = parts.profiled(measurement, sides)
-    total = verdict.change(parts.total(profiled, sides), found.relative) if profiled else None
-    changes = _among([t.change(found.kernel) for t in timed])
+    step = verdict.judge_step(steps, seconds, found)
+    profiled, incomplete = parts.profiled_rounds(measurement, sides)
+    total = verdict.judge_change(parts.total(profiled, sides), found.relative) if profiled else None
+    changes = _adjust_verdicts([t.change(found.kernel) for t in timed])
     workers = tuple(p for p in (measurement.of("base"), measurement.of("head")) if p is not None)
     return Timing(
         step=step,
@@ -112,9 +112,9 @@ def derive(
         method=measurement.method,
         stopped=measurement.stopped,
         measurement=measurement.id,
-        joined=joining.counted(workers, [s for s in sides if s.parts]),
-        states=_of_sides(measurement.rounds),
-        notes=(*measurement.notes, *_dropped(steps.dropped, incomplete)),
+        joined=joining.count_known(workers, [s for s in sides if s.parts]),
+        states=_average_sides(measurement.rounds),
+        notes=(*measurement.notes, *_describe_dropped(steps.dropped, incomplete)),
     )
 
 
@@ -130,8 +130,8 @@ def _copy_bandwidth(measurement: Measurement) -> float | None:
 def _wall(measurement: Measurement, relative: float) -> TimeChange | None:
     if measurement.device != "cuda":
         return None
-    walls = series.of_steps(measurement.rounds, wall=True)
-    return verdict.change(walls, relative) if walls.base else None
+    walls = series.step_series(measurement.rounds, wall=True)
+    return verdict.judge_change(walls, relative) if walls.base else None
 
 
 def _group(
@@ -152,7 +152,7 @@ def _group(
         change=change,
         control=timed.control,
         share_of_step=of_base if timed.base else _over(change.head, total.head if total else None),
-        share_of_change=_over(_added(change), step.delta) if told_apart else None,
+        share_of_change=_over(_added_seconds(change), step.delta) if told_apart else None,
         base_bandwidth=_bandwidth(timed.base, change.base, runs[0]),
         head_bandwidth=head,
         peak_share=_over(head, target.bandwidth if target else None),
@@ -160,7 +160,7 @@ def _group(
     )
 
 
-def _added(change: TimeChange) -> float | None:
+def _added_seconds(change: TimeChange) -> float | None:
     """Seconds per step that head takes more; all of it for what only one side has."""
     if change.base is None or change.head is None:
         return change.head if change.head is not None else -change.base if change.base else None
@@ -169,7 +169,7 @@ def _added(change: TimeChange) -> float | None:
 
 def _unexplained(step: TimeChange, changes: Iterable[TimeChange]) -> float | None:
     """The step's change less that of its parts; None where any of them is not known."""
-    each = [_added(change) for change in changes]
+    each = [_added_seconds(change) for change in changes]
     known = [seconds for seconds in each if seconds is not None]
     if step.delta is None or not each or len(known) < len(each):
         return None
@@ -190,7 +190,7 @@ def _over(value: float | None, whole: float | None) -> float | None:
     return None if value is None or not whole else value / whole
 
 
-def _dropped(jumped: int, incomplete: int) -> list[str]:
+def _describe_dropped(jumped: int, incomplete: int) -> list[str]:
     found = []
     if jumped:
         found.append(f"rounds left out because a clock jumped: {jumped}")

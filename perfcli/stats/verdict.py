@@ -21,12 +21,12 @@ from perfcli.stats.series import Series
 SHOWN, DECIDING = 0.95, 0.99
 
 
-def change(series: Series, floor: float, margin: float | None = None) -> TimeChange:
+def judge_change(series: Series, floor: float, margin: float | None = None) -> TimeChange:
     """Both sides' seconds, the ratio with its 95 % interval, p and verdict. ``floor`` and
     ``margin`` (None: the floor) are relative (0.01: one percent)."""
     shown, deciding = (hierarchy.estimate(series, c) for c in (SHOWN, DECIDING))
     verdict, why = _decide(shown, deciding, floor, margin)
-    base, head = _agreeing(series, shown.ratio)
+    base, head = _align_medians(series, shown.ratio)
     return TimeChange(
         base=base,
         head=head,
@@ -40,7 +40,7 @@ def change(series: Series, floor: float, margin: float | None = None) -> TimeCha
     )
 
 
-def _agreeing(series: Series, ratio: float | None) -> tuple[float | None, float | None]:
+def _align_medians(series: Series, ratio: float | None) -> tuple[float | None, float | None]:
     """Both sides' medians over rounds, moved by the same factor in opposite directions so that
     their ratio is the paired one. Rounds see different moments of the machine: medians of sides
     alone may be off by more than the change, and even say the opposite."""
@@ -53,12 +53,12 @@ def _agreeing(series: Series, ratio: float | None) -> tuple[float | None, float 
     return base / factor, head * factor
 
 
-def of_step(series: Series, seconds: float, floor: Floor) -> TimeChange:
+def judge_step(series: Series, seconds: float, floor: Floor) -> TimeChange:
     """``change`` of a step that was measured for so long; see ``after``."""
-    return _after(seconds, change(series, floor.relative, floor.margin))
+    return _require_a_second(seconds, judge_change(series, floor.relative, floor.margin))
 
 
-def _after(seconds: float, found: TimeChange) -> TimeChange:
+def _require_a_second(seconds: float, found: TimeChange) -> TimeChange:
     """The change as it is, or unsure where it was measured for less than a second."""
     if seconds >= stopping.LEAST_SECONDS or found.verdict == "unsure":
         return found

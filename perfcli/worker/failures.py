@@ -13,7 +13,7 @@ from perfcli.loading import tracebacks
 def explain_failure(error: Exception) -> PerfcliError:
     """The user's where their code raised, wherever we called it; else ours."""
     if tracebacks.is_users_fault(error):
-        return tracebacks.failed("the model failed while it ran", error)
+        return tracebacks.users_failure("the model failed while it ran", error)
     whole = os.environ.get("PERFCLI_DEBUG", "") not in ("", "0")
     detail = traceback.format_exc() if whole else tracebacks.ending(error)
     return WorkerFailed(f"the worker failed: {_first_line(error)}", detail=detail)

@@ -185,7 +185,7 @@ class _Referee:
     def enough(self, rounds: Sequence[Round]) -> str | None:
         from perfcli.stats import stopping
 
-        return stopping.enough(rounds, self._inside)
+        return stopping.reason_to_stop(rounds, self._inside)
 
 
 def _watched(plan: Plan, place: Bench, watch: Watch, referee: _Referee) -> MeasuredPair:

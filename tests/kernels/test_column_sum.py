@@ -22,7 +22,7 @@ planner: Any = import_module("perfcli.kernels.column_sum.plan")
 column_sum: Any = import_module("perfcli.kernels.column_sum").column_sum
 
 H200 = targets.get("h200")
-FAMILY = registry.declared("kernels", "column-sum", KernelFamily)
+FAMILY = registry.load_declared("kernels", "column-sum", KernelFamily)
 EVERY = [(n, item) for n in range(1, planner.MOST_INPUTS + 1) for item in (4, 2)]
 
 

@@ -24,7 +24,7 @@ written: Any = import_module("perfcli.kernels.mix_order.source")
 mix_order: Any = import_module("perfcli.kernels.mix_order").mix_order
 
 H200 = targets.get("h200")
-FAMILY = registry.declared("kernels", "mix-order", KernelFamily)
+FAMILY = registry.load_declared("kernels", "mix-order", KernelFamily)
 
 
 # torch 2.11's rules by hand; the first is the launch of pytorch #179494's trace.

@@ -33,7 +33,7 @@ FORMATS = ("markdown", "junit", "sarif", "annotations")
 
 
 def rendered(name: str, judgement: Judgement) -> str:
-    return registry.declared("reports", name, Document).render(judgement)
+    return registry.load_declared("reports", name, Document).render(judgement)
 
 
 @pytest.fixture(params=list(JUDGEMENTS.values()), ids=list(JUDGEMENTS))
@@ -59,7 +59,7 @@ def junit_schema() -> xmlschema.XMLSchema:
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("kind", ["plain", "gated"])
 def test_golden(name: str, kind: str) -> None:
-    suffix = registry.declared("reports", name, Document).suffix
+    suffix = registry.load_declared("reports", name, Document).suffix
     check(f"{kind}_{name}{suffix}", rendered(name, JUDGEMENTS[kind]()))
 
 

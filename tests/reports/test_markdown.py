@@ -30,7 +30,7 @@ Section, fit = _fit.Section, _fit._fit
 
 
 def rendered(judgement: Judgement, name: str = "markdown") -> str:
-    return registry.declared("reports", name, Document).render(judgement)
+    return registry.load_declared("reports", name, Document).render(judgement)
 
 
 @functools.cache

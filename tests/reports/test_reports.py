@@ -311,7 +311,7 @@ def test_paths_and_ids_are_shown_without_escapes() -> None:
 
 
 def test_json() -> None:
-    report = registry.declared("reports", "json", Report)
+    report = registry.load_declared("reports", "json", Report)
     text = report.render(worse())
     assert text.endswith("}\n")
     document = json.loads(text)

@@ -54,14 +54,14 @@ def test_comparisons(name: str) -> None:
     for judgement in (gated(), hostile(name)):
         for check in judgement.checks:
             if check.comparison is not None:
-                render = registry.declared("reports", "json", Report).render
+                render = registry.load_declared("reports", "json", Report).render
                 schema("comparison").validate(json.loads(render(check.comparison)))
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_gates(name: str) -> None:
     for judgement in (gated(), hostile(name)):
-        text = registry.declared("reports", "gate_json", Document).render(judgement)
+        text = registry.load_declared("reports", "gate_json", Document).render(judgement)
         schema("gate").validate(json.loads(text))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from perfcli.model import KernelFacts, Run
 
 
-def independent(run: Run, one: int, two: int) -> bool:
+def are_independent(run: Run, one: int, two: int) -> bool:
     """Whether it is sure that neither of two kernels of one graph needs the other's result, where
     each is launched first. Not sure: a library operator between them, whose buffers are not
     known, or a kernel that was launched before, on other buffers than those of its facts."""

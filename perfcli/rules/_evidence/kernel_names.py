@@ -21,7 +21,7 @@ def groups(comparison: Comparison, relation: Relation) -> list[KernelGroup]:
     return [group for group in comparison.groups if group.match.relation == relation]
 
 
-def listed(kernels: Sequence[KernelFacts]) -> tuple[str, ...]:
+def list_kernels(kernels: Sequence[KernelFacts]) -> tuple[str, ...]:
     """A line each, with what the kernel costs."""
     lines = [f"{k.name}: {_launches(k)}, {units.size(k.bytes_moved)} each" for k in kernels[:NAMED]]
     more = len(kernels) - NAMED

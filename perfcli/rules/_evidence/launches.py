@@ -89,7 +89,7 @@ def mix_order_cures(run: Run, reads: int) -> tuple[Cure, ...]:
     """Options that keep a mix-order kernel smaller, or from being made."""
     cures = []
     limit = run.settings.get(MAX_READS)
-    brought = backports.applying(run.environment.torch, run.settings)
+    brought = backports.backports_for(run.environment.torch, run.settings)
     known = MAX_READS in run.settings or MAX_READS in brought
     limited = isinstance(limit, int) and 0 < limit <= MAX_READS_DEFAULT
     if known and not limited and reads > MAX_READS_DEFAULT:

@@ -30,7 +30,7 @@ class Softmax:
     """Whether the length of what is reduced is a symbol."""
 
 
-def taken_apart(run: Run) -> Iterator[Softmax]:
+def find_taken_apart(run: Run) -> Iterator[Softmax]:
     """Softmaxes whose maximum and sum are known to be taken in sweeps of their own. Kernels that
     two softmaxes share come with the first."""
     reported: set[int] = set()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from perfcli.model import KernelFacts, Run
-from perfcli.rules._evidence.whole_reads import ANY_REDUCTION, reduced, rows_of
+from perfcli.rules._evidence.whole_reads import ANY_REDUCTION, reduced_elements, rows_of
 
 KERNEL_SECONDS = 2.5e-6
 """What a kernel costs besides its bytes: launch, ramp, tail."""
@@ -25,7 +25,7 @@ class Split:
     chunks: int
 
 
-def splits(run: Run) -> Iterator[Split]:
+def find_splits(run: Run) -> Iterator[Split]:
     """Pairs of kernels of which the second reduces, per row, one partial result for each chunk
     that the first reduced."""
     reducing = [(n, k) for n, k in enumerate(run.kernels) if k.kind in ANY_REDUCTION]
@@ -37,26 +37,26 @@ def splits(run: Run) -> Iterator[Split]:
     }
     for second, two in reducing:
         read = {(two.graph, b.name) for b in two.buffers if b.is_read}
-        chunks = reduced(two)
+        chunks = reduced_elements(two)
         for first in sorted({writers[key] for key in read if key in writers} - {second}):
             one = run.kernels[first]
             if chunks > 1 and rows_of(one) == rows_of(two) * chunks:
-                yield Split(first, second, rows_of(two), reduced(one) * chunks, chunks)
+                yield Split(first, second, rows_of(two), reduced_elements(one) * chunks, chunks)
 
 
 def unsplit(run: Run, split: Split, first: KernelFacts) -> int | None:
     """The kernel that shares FX nodes with a split's first stage and reduces the same rows in one
     stage; None where there is none."""
-    for number in related(run, first):
+    for number in related_kernels(run, first):
         kernel = run.kernels[number]
         same_rows = kernel.kind in ANY_REDUCTION and rows_of(kernel) == split.rows
         rounding = split.length * (1 - 1 / (2 * split.chunks))
-        if same_rows and rounding <= reduced(kernel) <= split.length:
+        if same_rows and rounding <= reduced_elements(kernel) <= split.length:
             return number
     return None
 
 
-def related(run: Run, kernel: KernelFacts) -> list[int]:
+def related_kernels(run: Run, kernel: KernelFacts) -> list[int]:
     """Kernels of the same graph that have FX nodes in common with this one, of this or another
     run."""
     nodes = {origin.node for origin in kernel.origins}

@@ -13,7 +13,7 @@ def _points_of(kernel: KernelFacts) -> int | None:
     return math.prod(kernel.sizes.values()) if kernel.sizes else None
 
 
-def reduced(kernel: KernelFacts) -> int:
+def reduced_elements(kernel: KernelFacts) -> int:
     """Elements that one result is reduced from; 1 for what does not reduce."""
     return math.prod(size for name, size in kernel.sizes.items() if name.startswith("r"))
 
@@ -46,7 +46,7 @@ def row_stride(kernel: KernelFacts, buffer: Buffer) -> int | None:
     these are contiguous; else None."""
     length = 1
     for size, stride in zip(reversed(buffer.shape), reversed(buffer.stride), strict=True):
-        if length == reduced(kernel):
+        if length == reduced_elements(kernel):
             return stride
         if stride != length:
             return None
@@ -54,7 +54,7 @@ def row_stride(kernel: KernelFacts, buffer: Buffer) -> int | None:
     return None
 
 
-def chunked(kernel: KernelFacts, buffer: Buffer, rows: int) -> tuple[int, int] | None:
+def chunk_shape(kernel: KernelFacts, buffer: Buffer, rows: int) -> tuple[int, int] | None:
     """Elements of one of so many rows, and how many chunks it is cut into, where a kernel reduces
     the buffer's last dimension in equal contiguous chunks, the last one of a row masked."""
     length = buffer.shape[-1] if buffer.shape else 0
@@ -62,7 +62,7 @@ def chunked(kernel: KernelFacts, buffer: Buffer, rows: int) -> tuple[int, int] |
         return None
     chunks, rest = divmod(rows_of(kernel), rows)
     # As many rows as columns: nothing says which of the two is reduced.
-    if rest or chunks < 2 or rows == length or reduced(kernel) != -(-length // chunks):
+    if rest or chunks < 2 or rows == length or reduced_elements(kernel) != -(-length // chunks):
         return None
     return length, chunks
 

@@ -14,7 +14,7 @@ _REDUCTIONS = frozenset((
 ))  # fmt: skip
 
 
-def numbered(run: Run) -> Iterator[tuple[int, KernelFacts, Candidate]]:
+def number_kernels(run: Run) -> Iterator[tuple[int, KernelFacts, Candidate]]:
     """Kernels of which machine code is known, with their index and their best candidate. Left out
     is what is never launched: another form of a kernel (``triton.multi_kernel``), which the device
     takes only if it is the faster one."""

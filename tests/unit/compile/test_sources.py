@@ -25,7 +25,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file.write_text("import sibling_layers\n\ndef scenario():\n    return abs, (1,)\n")
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "modules", dict(sys.modules))
-    userfile.user_scenario(str(file))
+    userfile.load_user_scenario(str(file))
     return tmp_path
 
 

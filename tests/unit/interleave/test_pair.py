@@ -88,7 +88,7 @@ def test_the_planted_ratio_comes_out_and_both_sides_end() -> None:
     pairs = [(paired.turn_value(r.base), paired.turn_value(r.head)) for r in steps(sink.rounds)]
     logs = [math.log(head / base) for base, head in pairs if base and head]
     assert len(logs) > 20
-    assert paired.of_logs(logs).ratio == pytest.approx(1.05, abs=0.002)
+    assert paired.estimate_logs(logs).ratio == pytest.approx(1.05, abs=0.002)
     assert measured.rounds == sink.rounds
     assert measured.stopped == "budget spent"
     assert measured.method == "a pair of workers, interleaved"
@@ -273,7 +273,7 @@ def test_sides_that_do_not_fit_together_alternate(side: str) -> None:
     assert {r.first for r in measured.rounds} == {"base", "head"}
     pairs = [(paired.turn_value(r.base), paired.turn_value(r.head)) for r in steps(sink.rounds)]
     logs = [math.log(head / base) for base, head in pairs if base and head]
-    assert paired.of_logs(logs).ratio == pytest.approx(1.05, abs=0.002)
+    assert paired.estimate_logs(logs).ratio == pytest.approx(1.05, abs=0.002)
     assert measured.stopped == "budget spent"
     assert 300.0 <= sink.elapsed[-1] < 307.0
 

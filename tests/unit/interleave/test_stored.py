@@ -10,7 +10,7 @@ import pytest
 from handmade_record import measured, measurement, prepared
 
 from perfcli.interleave import record
-from perfcli.interleave.stored import EXCHANGED, _exchanged, find
+from perfcli.interleave.stored import EXCHANGED, _exchange, find
 from perfcli.model import Measurement, MemoryUse, Turn
 
 
@@ -131,7 +131,7 @@ def test_exchanged_sides() -> None:
         stopped="failed: the head's worker died",
         notes=("the driver: 580 in the base, 570 in the head", "baseline of the headroom"),
     )
-    found = _exchanged(given)
+    found = _exchange(given)
     assert (found.base, found.head) == ("run-b", "run-a")
     base, head = found.of("base"), found.of("head")
     assert base is not None
@@ -143,4 +143,4 @@ def test_exchanged_sides() -> None:
     assert found.stopped == "failed: the base's worker died"
     assert found.notes[0] == "the driver: 580 in the head, 570 in the base"
     assert found.notes[1] == given.notes[1]
-    assert _exchanged(found) == given
+    assert _exchange(found) == given

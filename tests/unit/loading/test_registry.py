@@ -26,7 +26,7 @@ def test_dashes_and_underscores_are_equal(name: str) -> None:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_scenario_is_named_like_its_file_and_has_both_presets(name: str) -> None:
-    scenario = registry.declared("scenarios", name, Scenario)
+    scenario = registry.load_declared("scenarios", name, Scenario)
     assert scenario.name == name
     assert scenario.question.endswith("?")
     assert {"smoke", "full"} <= set(scenario.presets)

@@ -50,8 +50,8 @@ def test_a_step_that_raises_shows_the_users_frames_alone() -> None:
     for name in ("forward", "call", "again"):
         failing = through(through(failing, USERS, name), OURS, name)
     error = raised(failing)
-    assert set(frames(tracebacks.shown(error))) == {USERS}
-    assert tracebacks.shown(error).endswith("ValueError: got 4")
+    assert set(frames(tracebacks.show(error))) == {USERS}
+    assert tracebacks.show(error).endswith("ValueError: got 4")
     assert tracebacks.is_users_fault(error)
 
 
@@ -60,8 +60,8 @@ def test_where_no_frame_is_the_users_the_last_ones_are_shown() -> None:
     for number in range(9):
         failing = through(failing, OURS, str(number))
     error = raised(failing)
-    lines = tracebacks.shown(error).splitlines()
-    assert frames(tracebacks.shown(error)) == [OURS] * tracebacks.LAST_FRAMES
+    lines = tracebacks.show(error).splitlines()
+    assert frames(tracebacks.show(error)) == [OURS] * tracebacks.LAST_FRAMES
     assert lines[0].startswith("Traceback")
     assert lines[-1] == "KeyError: 'key'"
     assert len(lines) <= 8
@@ -97,7 +97,7 @@ def test_installed_packages_are_the_users() -> None:
 
 def test_an_error_is_one_line_and_the_users_part() -> None:
     error = raised(through(function(USERS, "def f():\n    1 / 0\n"), OURS, "ours"))
-    told = tracebacks.failed("the model failed", error)
+    told = tracebacks.users_failure("the model failed", error)
     assert isinstance(told, UserCodeFailed)
     assert str(told) == "the model failed: ZeroDivisionError: division by zero"
     assert frames(told.detail) == [USERS]

@@ -119,7 +119,7 @@ def test_a_torch_is_asked_for_defaults_and_types(two: tuple[PerformanceKnob, ...
     entries = {"b": entry("b", "int | None", 16), "c": entry("c", "bool", True)}
     (choice,) = performance.for_torch(entries)
     assert (choice.knob, choice.entry, choice.values) == (two[0], entries["b"], (4,))
-    assert performance.missing(entries) == (two[1],)
+    assert performance.list_missing(entries) == (two[1],)
     with pytest.raises(PerfcliError, match=r"b needs true or false in this torch, and 4 is to be"):
         performance.for_torch({"b": entry("b", "bool", True)})
 
@@ -130,7 +130,7 @@ def test_usable_ones_act_on_the_device_and_show_without_it(
     choices = performance.for_torch({"a": entry("a", "bool", False), "b": entry("b", "int", 1)})
 
     def names(device: str, has_device: bool) -> list[str]:
-        found = performance.usable(
+        found = performance.select_usable(
             choices, "cuda" if device == "gpu" else "cpu", has_device=has_device
         )
         return [choice.knob.name for choice in found]
@@ -140,7 +140,7 @@ def test_usable_ones_act_on_the_device_and_show_without_it(
     assert names("cpu", True) == ["a"]
     assert names("cpu", False) == []
     done = [replace(choice, values=()) for choice in choices]
-    assert performance.usable(done, "cuda", has_device=True) == ()
+    assert performance.select_usable(done, "cuda", has_device=True) == ()
 
 
 # --- the shipped list ---------------------------------------------------------------------------

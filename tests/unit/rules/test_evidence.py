@@ -4,7 +4,7 @@ import pytest
 from handmade import kernel, run
 
 from perfcli.model import Origin
-from perfcli.rules._evidence.words import _is_reduction, numbered, origin_of
+from perfcli.rules._evidence.words import _is_reduction, number_kernels, origin_of
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_operators_that_reduce(op: str, reduces: bool) -> None:
 
 def test_what_is_never_launched_or_not_compiled_is_left_out() -> None:
     given = [kernel("other form", launches=0), kernel("unknown", registers=None), kernel("k")]
-    assert [(number, each.name) for number, each, _ in numbered(run(given))] == [(2, "k")]
+    assert [(number, each.name) for number, each, _ in number_kernels(run(given))] == [(2, "k")]
 
 
 def test_a_kernel_is_known_by_its_largest_reduction_in_the_model() -> None:

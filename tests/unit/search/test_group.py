@@ -6,7 +6,7 @@ import pytest
 from unit.search.oracles import Exact, changes, letters, run, subset
 
 from perfcli.search.best import Best
-from perfcli.search.group import minimal, reduced, widened
+from perfcli.search.group import minimise, reduce, widen
 from perfcli.search.question import Answer, Search, Subset
 
 NAMES = "abcdefghijklmnop"
@@ -32,7 +32,7 @@ def searched(best: Best, search: Search[Subset, Subset]) -> Search[Subset, Subse
 
 
 def wide(asked: Exact[Subset], best: Best, most: int = 99) -> str:
-    return letters(run(searched(best, widened(best, frozenset(), KEYS, "", most)), asked))
+    return letters(run(searched(best, widen(best, frozenset(), KEYS, "", most)), asked))
 
 
 def test_one_test_is_enough_where_none_does_harm() -> None:
@@ -66,7 +66,7 @@ def test_a_set_is_reduced_to_what_its_value_needs(needed: str) -> None:
     def search() -> Search[Subset, None]:
         for keys in (frozenset(), frozenset(KEYS)):
             yield from best.ask(keys, (), "")
-        yield from reduced(best, subset("a"))
+        yield from reduce(best, subset("a"))
 
     run(search(), asked)
     assert letters(best.subset) == f"a{needed}"
@@ -80,8 +80,8 @@ def test_what_is_better_on_the_way_is_kept() -> None:
     def search() -> Search[Subset, None]:
         for keys in (frozenset(), frozenset(KEYS)):
             yield from best.ask(keys, (), "")
-        yield from reduced(best, subset("a"))
-        yield from minimal(best)
+        yield from reduce(best, subset("a"))
+        yield from minimise(best)
 
     run(search(), asked)
     assert (letters(best.subset), best.gain(best.subset)) == ("ab", 9.0)
@@ -94,7 +94,7 @@ def test_minimal_drops_until_each_change_is_needed() -> None:
     def search() -> Search[Subset, None]:
         for keys in (frozenset(), subset("abcd")):
             yield from best.ask(keys, (), "")
-        yield from minimal(best)
+        yield from minimise(best)
 
     run(search(), asked)
     assert (letters(best.subset), best.gain(best.subset)) == ("abc", 9.0)

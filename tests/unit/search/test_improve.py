@@ -16,7 +16,7 @@ from unit.search.oracles import Exact, own_class, run
 from perfcli.search.drive import _max_runs, drive
 from perfcli.search.improve import find_best
 from perfcli.search.ledger import Code, Ledger
-from perfcli.search.question import Answer, OptionChange, Query, Search, Subset, ordered
+from perfcli.search.question import Answer, OptionChange, Query, Search, Subset, sort_changes
 from perfcli.search.result import Improvement
 
 Settings = dict[str, int]
@@ -201,7 +201,7 @@ def test_interrupted_it_knows_all_that_was_compiled() -> None:
     )
     assert found.stopped == "interrupted"
     singles = [effect.change for effect in found.effects]
-    assert singles == list(ordered(CATALOGUE))[-3:]
+    assert singles == list(sort_changes(CATALOGUE))[-3:]
 
 
 def steps_of(found: Search[Subset, Improvement], oracle: Exact[Subset]) -> Counter[str]:

@@ -32,7 +32,7 @@ def test_one_pair_is_judged_over_its_rounds() -> None:
 
 def test_few_pairs_have_the_t_interval_of_scipy() -> None:
     made = pairs(4, 0.01)
-    expected = ttest_1samp(hierarchy._per_pair(made.logs, made.processes), 0.0)
+    expected = ttest_1samp(hierarchy._estimate_pairs(made.logs, made.processes), 0.0)
     low, high = expected.confidence_interval(0.95)
     found = hierarchy.estimate(made)
     assert (found.low, found.high) == pytest.approx((math.exp(low), math.exp(high)))
@@ -43,7 +43,7 @@ def test_few_pairs_have_the_t_interval_of_scipy() -> None:
 def test_many_pairs_are_ranked() -> None:
     made = pairs(9, 0.01)
     found = hierarchy.estimate(made, 0.99)
-    expected = paired.of_logs(hierarchy._per_pair(made.logs, made.processes), 0.99)
+    expected = paired.estimate_logs(hierarchy._estimate_pairs(made.logs, made.processes), 0.99)
     assert (found.ratio, found.low, found.high) == (expected.ratio, expected.low, expected.high)
     assert found.rounds == 360
 
@@ -51,7 +51,7 @@ def test_many_pairs_are_ranked() -> None:
 def test_more_rounds_do_not_hide_that_processes_differ() -> None:
     few, many = (hierarchy.estimate(pairs(5, 0.02, each=each)) for each in (20, 400))
     assert many.half_width == pytest.approx(few.half_width or 0, rel=0.5)
-    together = paired.of_logs(pairs(5, 0.02, each=400).logs)
+    together = paired.estimate_logs(pairs(5, 0.02, each=400).logs)
     assert (together.half_width or 9) < (many.half_width or 0) / 5
 
 
@@ -108,7 +108,7 @@ def test_the_interval_over_stretches_holds_the_ratio_of_all_rounds() -> None:
     """Which may lie outside that of the stretches: here each has a few that are far away."""
     logs = [0.0] * 9 + [1.0, 1.0, 1.0]
     logs = [value + n * 1e-6 for n, value in enumerate(logs * 8)]
-    found = hierarchy.of_one_pair(logs)
+    found = hierarchy.estimate_one_pair(logs)
     assert found.low is not None
     assert found.ratio is not None
     assert found.high is not None
@@ -122,7 +122,7 @@ def test_what_a_process_has_for_a_while_is_no_change() -> None:
     for seed in range(60):
         made = drifting(800, seed, swing=0.02)
         for name, found in (
-            ("rounds", paired.of_logs(made.logs, 0.99)),
+            ("rounds", paired.estimate_logs(made.logs, 0.99)),
             ("stretches", hierarchy.estimate(made, 0.99)),
         ):
             assert found.low is not None

@@ -167,13 +167,13 @@ def test_the_interval_holds_the_truth_as_often_as_it_says(n: int, shape: float) 
 
     held = 0
     for _ in range(600):
-        made = paired.of_logs([tailed() - tailed() + 0.02 for _ in range(n)])
+        made = paired.estimate_logs([tailed() - tailed() + 0.02 for _ in range(n)])
         held += (made.low or 9) <= math.exp(0.02) <= (made.high or 0)
     assert 0.92 <= held / 600 <= 0.98
 
 
 def test_the_estimate_is_the_median_of_the_averages() -> None:
     logs = paired.log_ratios(*noisy(33, seed=3))
-    assert math.log(paired.of_logs(logs).ratio or 0) == pytest.approx(
+    assert math.log(paired.estimate_logs(logs).ratio or 0) == pytest.approx(
         statistics.median(listed(logs))
     )

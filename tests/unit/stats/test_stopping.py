@@ -28,35 +28,35 @@ def test_looks_grow_geometrically() -> None:
 
 
 def test_quiet_rounds_are_enough_at_the_first_look_and_not_between_looks() -> None:
-    assert stopping.enough(rounds(30, 0.002), 0.015) == "precise enough"
-    assert stopping.enough(rounds(29, 0.002), 0.015) is None
-    assert stopping.enough(rounds(31, 0.002), 0.015) is None
+    assert stopping.reason_to_stop(rounds(30, 0.002), 0.015) == "precise enough"
+    assert stopping.reason_to_stop(rounds(29, 0.002), 0.015) is None
+    assert stopping.reason_to_stop(rounds(31, 0.002), 0.015) is None
 
 
 def test_a_second_is_measured_however_quiet_it_is() -> None:
     hasty = [replace(r, at=r.at / 2) for r in rounds(30, 0.002)]
-    assert stopping.enough(hasty, 0.015) is None
+    assert stopping.reason_to_stop(hasty, 0.015) is None
 
 
 def test_noisy_rounds_go_on_however_significant_the_change() -> None:
     significant = rounds(30, 0.05, change=0.06)
-    assert stopping.enough(significant, 0.015) is None
+    assert stopping.reason_to_stop(significant, 0.015) is None
 
 
 def test_a_large_change_need_not_be_known_as_well() -> None:
-    assert stopping.enough(rounds(30, 0.05), 0.015) is None
-    assert stopping.enough(rounds(30, 0.05, change=1.0), 0.015) == "precise enough"
+    assert stopping.reason_to_stop(rounds(30, 0.05), 0.015) is None
+    assert stopping.reason_to_stop(rounds(30, 0.05, change=1.0), 0.015) == "precise enough"
 
 
 def test_profiled_rounds_do_not_count() -> None:
     profiled = rounds(30, 0.002, kind="kernels")
-    assert stopping.enough(profiled, 0.015) is None
-    assert stopping.enough([*rounds(30, 0.002), *profiled], 0.015) == "precise enough"
+    assert stopping.reason_to_stop(profiled, 0.015) is None
+    assert stopping.reason_to_stop([*rounds(30, 0.002), *profiled], 0.015) == "precise enough"
 
 
 def test_a_clock_that_jumped_is_left_out() -> None:
     jumped = Round(30, 0, "step", "base", 1.2, Turn((-1.0,)), Turn((0.01,)))
-    assert stopping.enough([*rounds(29, 0.002), jumped], 0.015) == "precise enough"
+    assert stopping.reason_to_stop([*rounds(29, 0.002), jumped], 0.015) == "precise enough"
 
 
 def test_the_last_round_counts_as_time_spent() -> None:

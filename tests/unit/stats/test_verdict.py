@@ -48,14 +48,14 @@ def test_the_reason_names_the_interval_and_the_floor() -> None:
 
 
 def test_six_rounds_show_an_interval_and_decide_nothing() -> None:
-    made = verdict.change(Series((1.0,) * 6, (2.0, 2.1, 2.2, 2.3, 2.4, 2.5), (0,) * 6), FLOOR)
+    made = verdict.judge_change(Series((1.0,) * 6, (2.0, 2.1, 2.2, 2.3, 2.4, 2.5), (0,) * 6), FLOOR)
     assert made.low is not None
     assert made.verdict == "unsure"
     assert made.why == "6 rounds are too few for 99 %"
 
 
 def test_nothing_measured_is_unsure() -> None:
-    made = verdict.change(Series((), (), ()), FLOOR)
+    made = verdict.judge_change(Series((), (), ()), FLOOR)
     assert made == TimeChange(None, None, why="no round was measured")
 
 
@@ -64,7 +64,7 @@ def test_planted_changes(change: float) -> None:
     dice = random.Random(5)
     base = tuple(0.01 * dice.lognormvariate(0, 0.05) for _ in range(900))
     head = tuple(0.01 * (1 + change) * dice.lognormvariate(0, 0.05) for _ in range(900))
-    made = verdict.change(Series(base, head, (0,) * 900), FLOOR)
+    made = verdict.judge_change(Series(base, head, (0,) * 900), FLOOR)
     assert made.verdict == {0.0: "same", 0.03: "slower", -0.03: "faster"}[change]
     assert made.base == pytest.approx(0.01, rel=0.02)
     assert made.p is not None
@@ -73,17 +73,17 @@ def test_planted_changes(change: float) -> None:
 
 def test_adjusted_p_values_by_hand() -> None:
     # Benjamini and Hochberg: p · m / rank, from the largest down never rising; None counts not
-    assert timing._adjusted([0.01, None, 0.04, 0.03]) == pytest.approx(
+    assert timing._adjust([0.01, None, 0.04, 0.03]) == pytest.approx(
         [0.03, None, 0.04, 0.04], nan_ok=True
     )
-    assert timing._adjusted([None, None]) == [None, None]
+    assert timing._adjust([None, None]) == [None, None]
 
 
 def test_one_find_among_many_kernels_is_unsure() -> None:
     found = TimeChange(1.0, 1.1, 1.1, 1.01, 1.2, 0.009, "slower", 40)
     others = [TimeChange(1.0, 1.0, 1.0, 0.9, 1.1, p, "same", 40) for p in (0.2, 0.5, 0.7, 0.8, 0.9)]
-    assert timing._among([found]) == [found]
-    judged = timing._among([found, *others])
+    assert timing._adjust_verdicts([found]) == [found]
+    judged = timing._adjust_verdicts([found, *others])
     assert judged[0].verdict == "unsure"
     assert judged[0].why == "may be chance among 6 kernels"
     assert judged[0].ratio == found.ratio
@@ -106,7 +106,7 @@ def test_seconds_of_both_sides_agree_with_the_ratio() -> None:
     base were the slower side, though head is in nearly all rounds."""
     base = (1.0,) * 24 + (2.6,) * 25
     head = tuple(1.1 * b for b in base[:40]) + (2.0,) * 9
-    made = verdict.change(Series(base, head, (0,) * 49), FLOOR)
+    made = verdict.judge_change(Series(base, head, (0,) * 49), FLOOR)
     assert made.base is not None
     assert made.head is not None
     assert made.delta is not None
@@ -118,7 +118,7 @@ def test_seconds_of_both_sides_agree_with_the_ratio() -> None:
 
 def test_less_than_a_second_decides_nothing() -> None:
     found = TimeChange(1.0, 1.05, 1.05, 1.04, 1.06, 0.001, "slower", 30)
-    assert verdict._after(1.0, found) is found
-    short = verdict._after(0.31, found)
+    assert verdict._require_a_second(1.0, found) is found
+    short = verdict._require_a_second(0.31, found)
     assert (short.verdict, short.ratio) == ("unsure", 1.05)
     assert short.why == "measured for 0.3 s, too short for what a machine does for a while"
