@@ -34,7 +34,7 @@ def reference(logits: Any, labels: Any) -> Any:
     return (logits.logsumexp(-1) - chosen).mean()
 
 
-def hand_written(params: Mapping[str, Any]) -> tuple[ScenarioProblem, ...]:
+def handwritten(params: Mapping[str, Any]) -> tuple[ScenarioProblem, ...]:
     return row_problems(params, "softmax", "cross-entropy", left_out="the mean of the losses")
 
 
@@ -57,5 +57,5 @@ SCENARIO = Scenario(
     ),
     tolerance=TOLERANCE,
     origin="https://github.com/pytorch/pytorch/issues/148402",
-    hand_written=hand_written,
+    handwritten=handwritten,
 )

@@ -33,7 +33,7 @@ def reference(x: Any, weight: Any) -> Any:
     return x * (x.square().mean(-1, keepdim=True) + EPSILON).rsqrt() * weight
 
 
-def hand_written(params: Mapping[str, Any]) -> tuple[ScenarioProblem, ...]:
+def handwritten(params: Mapping[str, Any]) -> tuple[ScenarioProblem, ...]:
     return row_problems(params, "rmsnorm", "rmsnorm", {"eps": EPSILON})
 
 
@@ -68,5 +68,5 @@ SCENARIO = Scenario(
     ),
     tolerance=TOLERANCE,
     origin="https://github.com/pytorch/pytorch/issues/179711",
-    hand_written=hand_written,
+    handwritten=handwritten,
 )

@@ -31,7 +31,7 @@ def reference(x: Any) -> Any:
     return exponentials / exponentials.sum(-1, keepdim=True)
 
 
-def hand_written(params: Mapping[str, Any]) -> tuple[ScenarioProblem, ...]:
+def handwritten(params: Mapping[str, Any]) -> tuple[ScenarioProblem, ...]:
     return row_problems(params, "softmax", "softmax")
 
 
@@ -59,5 +59,5 @@ SCENARIO = Scenario(
     ),
     tolerance=TOLERANCE,
     origin="https://github.com/pytorch/pytorch/pull/127011",
-    hand_written=hand_written,
+    handwritten=handwritten,
 )

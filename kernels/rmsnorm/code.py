@@ -16,9 +16,7 @@ from perfcli.errors import PerfcliError
 from perfcli.model import LaunchPlan, Problem
 
 from .._launching import launch
-from . import backward, loop, tiled
-from . import rows as _rmsnorm_geometry
-from . import rows as _rmsnorm_rows
+from . import backward, loop, rows, tiled
 
 
 def workspace(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan) -> dict[str, Any]:
@@ -90,14 +88,7 @@ def _interpretable(plan: LaunchPlan) -> LaunchPlan:
     return replace(plan, launches=steps)
 
 
-KERNELS = (
-    _rmsnorm_rows,
-    tiled,
-    loop,
-    loop,
-    backward,
-    _rmsnorm_geometry,
-)
+KERNELS = (rows, tiled, loop, backward)
 
 
 def function(name: str) -> Any:

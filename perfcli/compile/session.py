@@ -178,16 +178,14 @@ def import_torch(request: CompileRequest) -> tuple[Any, ...]:
         installation = shim.torch_installation()
         library = shim.Shim(shim.build(installation, Path(request.cache_dir)))
         _import_inductor()
-        from perfcli.compile.stand_in import device as standins
-        from perfcli.compile.stand_in import folding, operators
-        from perfcli.compile.stand_in import operators as batch_norm
+        from perfcli.compile.stand_in import device, folding, operators
         from perfcli.compile.stand_in.attention import hooks
 
         assert request.target is not None, "a cuda request names its target"
-        standins.install(request.target)
+        device.install(request.target)
         operators.register_missing()
         folding.install()
-        batch_norm.install()
+        operators.install()
         chooser = hooks.Chooser(request.target)
         library.install(chooser, chooser.cudnn_version)
         hooks.install(chooser)

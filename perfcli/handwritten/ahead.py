@@ -18,6 +18,7 @@ from typing import Any
 
 from perfcli.handwritten import describing
 from perfcli.handwritten.data import arrange
+from perfcli.loading import registry
 from perfcli.model import Target
 from perfcli.model.kernel_work import CheckRequest, PlannedCase
 
@@ -37,7 +38,7 @@ def compile_ahead(request: CheckRequest) -> Iterator[tuple[int, int]]:
     if target is None or target.vendor != "nvidia":
         return
     found = _groups(request.cases)
-    describing.load_code(describing.load_family(request.family).code, request.family)
+    describing.load_code(registry.family(request.family).code, request.family)
     context = multiprocessing.get_context("fork")
     pool = ProcessPoolExecutor(
         max(request.jobs, 1), mp_context=context, initializer=_stand_in, initargs=(target,)
@@ -93,7 +94,7 @@ def _build_launcher(kernel: Any) -> None:
 def _compile(family: str, group: Group) -> None:
     import torch
 
-    code = describing.load_code(describing.load_family(family).code, family)
+    code = describing.load_code(registry.family(family).code, family)
     for planned in group:
         # Whatever it is, it is raised again where the case runs.
         with contextlib.suppress(Exception), torch.no_grad():

@@ -13,6 +13,7 @@ from perfcli.errors import PerfcliError
 from perfcli.handwritten import describing
 from perfcli.handwritten.comparing import compare_outputs
 from perfcli.handwritten.contenders import COPY, Launch, Workbench, launch_of
+from perfcli.loading import registry
 from perfcli.model import KernelFamily, Machine
 from perfcli.model.kernel_work import BenchAsk, Benched, BenchRequest, OutputError, TimedContender
 
@@ -68,7 +69,7 @@ class _Bench:
     """Times the problems that it is asked for, on ``device``, by ``clock``."""
 
     def __init__(self, request: BenchRequest, clock: _Clock, machine: Machine, device: str) -> None:
-        self._family: KernelFamily = describing.load_family(request.family)
+        self._family: KernelFamily = registry.family(request.family)
         self._code = describing.load_code(self._family.code, request.family)
         self._seed = request.seed
         self._clock = clock

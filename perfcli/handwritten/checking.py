@@ -15,6 +15,7 @@ from perfcli.errors import PerfcliError, WorkerFailed
 from perfcli.handwritten import describing, interpreter
 from perfcli.handwritten.comparing import compare_outputs
 from perfcli.handwritten.data import arrange
+from perfcli.loading import registry
 from perfcli.model import Case, KernelFamily, LaunchPlan, Problem, Target
 from perfcli.model.kernel_work import CheckedCase, CheckRequest, PlannedCase, Runner
 
@@ -27,7 +28,7 @@ def check_all(request: CheckRequest) -> Iterator[tuple[int, CheckedCase]]:
         WorkerFailed: a process of the interpreter's was killed.
         PerfcliError: the family or its code is not there, or NumPy, which the interpreter needs.
     """
-    family = describing.load_family(request.family)
+    family = registry.family(request.family)
     describing.load_code(family.code, request.family)
     if request.runner == "gpu":
         for number, planned in enumerate(request.cases):
@@ -68,7 +69,7 @@ def _check_case(request: CheckRequest, planned: PlannedCase, device: str, seed: 
     if planned.plan is None:
         return CheckedCase("refused", "", reason=planned.refusal)
     started = time.monotonic()
-    family = describing.load_family(request.family)
+    family = registry.family(request.family)
     code = describing.load_code(family.code, request.family)
     try:
         errors = _errors(family, code, planned, planned.plan, device, seed)

@@ -16,15 +16,10 @@ from typing import Any
 
 from perfcli.errors import PerfcliError
 from perfcli.loading import registry
-from perfcli.model import KernelFamily, LaunchPlan, Problem
+from perfcli.model import LaunchPlan, Problem
 from perfcli.model.kernel_work import DescribedLaunch, DescribeRequest, Operand
 
 NEEDED = ("inputs", "reference", "run", "eager", "function")
-
-
-def load_family(reference: str) -> KernelFamily:
-    """A shipped family by name, or a user's by path."""
-    return registry.family(reference)
 
 
 def load_code(module: str, reference: str = "") -> Any:
@@ -62,7 +57,7 @@ def describe(request: DescribeRequest) -> tuple[DescribedLaunch, ...]:
     Raises:
         PerfcliError: the family's code is not there, or does not launch what the plan says.
     """
-    own = load_code(load_family(request.family).code, request.family)
+    own = load_code(registry.family(request.family).code, request.family)
     given = _record_operands(own, request.problem, request.plan)
     if len(given) != len(request.plan.launches):
         raise PerfcliError(

@@ -19,7 +19,15 @@ from perfcli.loading.userfile import MODE, is_user_file, load_user_declared, loa
 from perfcli.model import KernelFamily, Scalar, Scenario, Workload
 from perfcli.names import internal, public, suggestion
 
-__all__ = ["build", "declared", "family", "is_user_file", "names", "resolve_params", "scenario"]
+__all__ = [
+    "build",
+    "family",
+    "is_user_file",
+    "load_declared",
+    "names",
+    "resolve_params",
+    "scenario",
+]
 
 Declared = TypeVar("Declared")
 

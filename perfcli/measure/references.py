@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 from perfcli.measure import judging, results, room
-from perfcli.measure import judging as tolerances
 from perfcli.measure.judging import ErrorLimits
 from perfcli.measure.results import Results
 from perfcli.measure.snapshot import Snapshot
@@ -79,10 +78,10 @@ class Runs:
 
     def limits(self, compiled: Results) -> ErrorLimits:
         built = self._step.built
-        dtypes = tolerances.dtypes_at_work(built, compiled.outputs.values())
+        dtypes = judging.dtypes_at_work(built, compiled.outputs.values())
         return ErrorLimits(
-            tolerances.output_tolerance(built.scenario.tolerance, dtypes),
-            tolerances.tolerance(tolerances.GRADIENTS, dtypes),
+            judging.output_tolerance(built.scenario.tolerance, dtypes),
+            judging.tolerance(judging.GRADIENTS, dtypes),
             judging.integer_limit(bool(dtypes)),
         )
 

@@ -39,7 +39,7 @@ from perfcli.model.gate import (
     Passing,
     Provenance,
 )
-from perfcli.model.hand_written import (
+from perfcli.model.handwritten import (
     Case,
     Data,
     KernelFamily,

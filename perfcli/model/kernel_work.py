@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from perfcli.model.hand_written import Case, KernelLaunch, LaunchPlan
+from perfcli.model.handwritten import Case, KernelLaunch, LaunchPlan
 from perfcli.model.measurement import Machine
 from perfcli.model.workload import Problem, Target
 

@@ -144,7 +144,7 @@ class Scenario:
     expects: tuple[Expectation, ...] = ()
     tolerance: Mapping[str, float] = field(default_factory=dict)
     origin: str = ""
-    hand_written: Callable[[Mapping[str, Any]], tuple[ScenarioProblem, ...]] | None = None
+    handwritten: Callable[[Mapping[str, Any]], tuple[ScenarioProblem, ...]] | None = None
     """Which hand-written kernels compute the same with these parameters; None: none do."""
 
 

@@ -60,8 +60,8 @@ def _finding(run: Run, softmax: Softmax, sweeps: int) -> Finding:
         kernels=softmax.sweeping,
         evidence=(
             f"{sweeps} sweeps, where online softmax takes {sweeps - 1}",
-            f"the row's length is a symbol (here {units.count(reduced_elements(kernel))}): Inductor "
-            f"cannot prove that it is {least} or more",
+            f"the row's length is a symbol (here {units.count(reduced_elements(kernel))}): "
+            f"Inductor cannot prove that it is {least} or more",
             *_cached(held, l2),
             *_narrow_loads(kernel),
         ),

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 
 from perfcli import units
 from perfcli.model import Candidate, Cure, Finding, KernelFacts, Rule, Run
-from perfcli.rules._evidence import launches as _launches
+from perfcli.rules._evidence.launches import buffers_read, mix_order_cures, residency, resources
 from perfcli.rules._evidence.words import origin_of
 
 NEARLY = 0.97
@@ -69,7 +69,7 @@ def _report_exceeded(
         kernels=(number,),
         evidence=(
             f"{units.plural(len(over), 'launch configuration')}, none fits",
-            *((f"without: {_launches.resources(retried)}",) if retried else ()),
+            *((f"without: {resources(retried)}",) if retried else ()),
             *sorted({c.error.splitlines()[0] for c in over if c.error}),
         ),
         advice="fewer stages, a smaller block, or fewer inputs in one kernel",
@@ -113,7 +113,7 @@ def _report_nearly(
         kernels=(number,),
         evidence=(
             f"{units.exact_bytes(used)}, {units.percent(used / limit)} of what a block can have",
-            _launches.residency(best),
+            residency(best),
         ),
         advice="one more input, or a device with less, and it cannot be launched",
         metric="shared_bytes",
@@ -127,7 +127,7 @@ def _cures(run: Run, kernel: KernelFacts, retried: bool) -> tuple[Cure, ...]:
         return ()
     stages = run.settings.get(STAGES) and not retried
     cure = Cure({STAGES: False}, "keeps no tiles in flight in shared memory")
-    smaller = _launches.mix_order_cures(run, _launches.buffers_read(kernel) or 0)
+    smaller = mix_order_cures(run, buffers_read(kernel) or 0)
     return (cure, *smaller) if stages else smaller
 
 

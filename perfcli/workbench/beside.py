@@ -194,7 +194,7 @@ def _scenario(name: str) -> Scenario:
             f"{name} is a file of your own: --with-kernel is for shipped scenarios, {_those_with()}"
         )
     scenario = registry.scenario(name)
-    if scenario.hand_written is None:
+    if scenario.handwritten is None:
         raise PerfcliError(
             f"nobody wrote kernels for the scenario {scenario.name}: --with-kernel is for "
             f"{_those_with()}"
@@ -204,7 +204,7 @@ def _scenario(name: str) -> Scenario:
 
 def _those_with() -> str:
     found = (registry.scenario(name) for name in registry.names("scenarios"))
-    return ", ".join(each.name for each in found if each.hand_written is not None)
+    return ", ".join(each.name for each in found if each.handwritten is not None)
 
 
 def _plans(scenario: Scenario, params: Mapping[str, Scalar], target: Target) -> list[_Planned]:
@@ -213,7 +213,7 @@ def _plans(scenario: Scenario, params: Mapping[str, Scalar], target: Target) -> 
     Raises:
         PerfcliError: the family cannot compute one with these parameters.
     """
-    problems = scenario.hand_written(params) if scenario.hand_written else ()
+    problems = scenario.handwritten(params) if scenario.handwritten else ()
     return [_planned(asked, target) for asked in problems]
 
 

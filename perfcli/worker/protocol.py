@@ -3,7 +3,7 @@
 Standard output and error are only logs. The parent's first line is ``{"compile": CompileRequest}``
 or ``{"measure": MeasureRequest}``; a measuring worker then gets any number of ``Ask``. (What a
 ``{"template": CompileRequest}`` is asked and says: ``forking``; what about hand-written
-kernels: ``hand_written``.) Messages of the child: ``progress`` (phase, done, total), ``result``
+kernels: ``kernels``.) Messages of the child: ``progress`` (phase, done, total), ``result``
 (run, blobs), ``prepared`` and ``turn`` (with the dataclass of that name), ``error`` (kind, message,
 detail).
 """

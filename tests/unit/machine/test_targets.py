@@ -100,7 +100,7 @@ def test_names_are_found_in_any_case_and_typos_get_the_nearest() -> None:
         targets.get("quantum")
 
 
-def test_the_mi300x_is_a_target_of_hand_written_kernels_alone() -> None:
+def test_the_mi300x_is_a_target_of_handwritten_kernels_alone() -> None:
     found = targets.get_for_kernels("mi300x")
     assert (found.vendor, found.arch, found.warp_size) == ("amd", "gfx942", 64)
     assert targets.get_for_kernels("gfx942") is found

@@ -40,7 +40,7 @@ def test_a_smaller_block() -> None:
     assert finding.advice.startswith("no option sets one kernel's launch configuration; ")
 
 
-def test_a_hand_written_kernel_keeps_its_block() -> None:
+def test_a_handwritten_kernel_keeps_its_block() -> None:
     assert found(other(config={"XBLOCK": 1, "RSPLIT_SIZE": 64}), kind="user") == []
     (finding,) = found(other(8, 90), kind="user")
     assert finding.evidence[0].startswith("now: 255 registers")

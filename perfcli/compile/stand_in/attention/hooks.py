@@ -11,7 +11,7 @@ import os
 import traceback
 from typing import Any
 
-from perfcli.compile.stand_in.attention import backend as attention
+from perfcli.compile.stand_in.attention import backend as choice
 from perfcli.compile.stand_in.attention.backend import AttentionCall, Backend, TensorSpec
 from perfcli.compile.stand_in.device import replace
 from perfcli.compile.stand_in.shim import MAX_DIMS, AttentionArguments, TensorArgument
@@ -45,12 +45,12 @@ class Chooser:
         self.target = target
         self.torch_version = tuple(int(p) for p in torch.__version__.split("+")[0].split(".")[:2])
         requirements = importlib.metadata.requires("torch") or ()
-        self.cudnn_version = attention._cudnn_version(self.torch_version, requirements)
+        self.cudnn_version = choice._cudnn_version(self.torch_version, requirements)
         self.failure: str = ""
 
     def __call__(self, arguments: AttentionArguments) -> int:
         try:
-            return int(attention._choose(self.call_of(arguments)))
+            return int(choice._choose(self.call_of(arguments)))
         except Exception:
             self.failure = traceback.format_exc()
             return int(Backend.MATH)
@@ -91,7 +91,7 @@ class Chooser:
             "torch_version": self.torch_version,
             "cudnn_version": self.cudnn_version,
             "enabled": frozenset(backend for backend, on in switches.items() if on),
-            "priority": tuple(order()) if order else attention.DEFAULT_ORDER,
+            "priority": tuple(order()) if order else choice.DEFAULT_ORDER,
             "deterministic": deterministic,
             "grad_enabled": torch.is_grad_enabled(),
             "cudnn_deprioritized": deprioritized,
@@ -115,7 +115,7 @@ def install(chooser: Chooser) -> None:
 
     def answer(backend: Backend) -> Any:
         def can_use(params: Any, debug: bool = False) -> bool:
-            return attention._can_use(backend, _call_of_params(params, chooser))
+            return choice._can_use(backend, _call_of_params(params, chooser))
 
         return can_use
 
