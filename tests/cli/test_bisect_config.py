@@ -311,11 +311,11 @@ def imports_a_helper(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     (tmp_path / "model.py").write_text("from helper import WIDTH\n")
 
     def made_up(request: CompileRequest) -> Bundle:
-        bundle = made_up_run.made_up(request)
+        bundle = made_up_run.make_up_run(request)
         digest = hashlib.sha256(helper.read_bytes()).hexdigest()
         return replace(bundle, run=replace(bundle.run, sources={str(helper): digest}))
 
-    monkeypatch.setattr(executor, "made_up", made_up)
+    monkeypatch.setattr(executor, "make_up_run", made_up)
     return helper
 
 
@@ -356,14 +356,14 @@ def test_an_import_that_torch_compiled_was_edited(
 def test_an_import_edited_during_the_search_is_not_reused(
     perfcli: Any, imports_a_helper: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made_up, edited = vars(executor)["made_up"], iter(range(100))
+    made_up, edited = vars(executor)["make_up_run"], iter(range(100))
 
     def edit(request: CompileRequest) -> Bundle:
         imports_a_helper.write_text(f"WIDTH = {min(next(edited), 1)}\n")
         bundle: Bundle = made_up(request)
         return bundle
 
-    monkeypatch.setattr(executor, "made_up", edit)
+    monkeypatch.setattr(executor, "make_up_run", edit)
     asked = (*SPILLS_OF_MODEL, *bad(f"{MAX_READS}=1000", "online_softmax=false"))
     perfcli(*asked)
     (path,) = stored()
