@@ -93,7 +93,7 @@ def compare(
     """
     from perfcli.console import output
     from perfcli.console.notes import Notes
-    from perfcli.diff.beside import explained
+    from perfcli.diff.beside import explain_difference
     from perfcli.diff.compare import check_allowed
     from perfcli.workbench import beside as _with_kernel
     from perfcli.workflow import fixes, obtain
@@ -129,7 +129,7 @@ def compare(
         variants = [Side(tuple(a or ()), a_python), Side(tuple(b or ()), b_python)]
         pair = of_variants(question, variants, how, asked, allow or (), notes)
     comparison, broken = judge(pair.comparison)
-    comparison = explained(comparison)
+    comparison = explain_difference(comparison)
     if try_fixes:
         patient = fixes.Patient(pair.head, comparison.findings, pair.base)
         tried = fixes.try_fixes(patient, how, jobs, notes, fixes.came_with_head)

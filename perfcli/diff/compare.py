@@ -45,7 +45,7 @@ def compare(base: Run, head: Run, allow: Collection[str] = ()) -> Comparison:
         head,
         totals(base, head),
         groups,
-        differences=(*_allowed(base, head), *_differences(base, head)),
+        differences=(*_describe_allowed(base, head), *_differences(base, head)),
         besides=find_besides(base, head),
     )
     return conclude(comparison)
@@ -61,7 +61,7 @@ def check_allowed(allow: Collection[str], known: Sequence[str] = ASPECTS) -> Non
         raise PerfcliError(f"can't allow {unknown[0]!r} to differ: one of {', '.join(known)}")
 
 
-def _allowed(base: Run, head: Run) -> tuple[str, ...]:
+def _describe_allowed(base: Run, head: Run) -> tuple[str, ...]:
     """What differs in the question itself, and was allowed to: never left unsaid."""
     found = (_aspect_differs(aspect, base, head) for aspect in ASPECTS)
     return tuple(text for text in found if text)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from perfcli import units
-from perfcli.diff.metrics import launched
+from perfcli.diff.metrics import launched_kernels
 from perfcli.diff.verdict.blame import how_changed, to_look_at
 from perfcli.gate import limits
 from perfcli.gate.allowances import _covers, _named
@@ -43,7 +43,7 @@ def _has_most(comparison: Comparison, limit: Limit) -> str:
         return ""
     if metric.name in _ONE_EACH:
         return ""
-    values = [(metric.of(k) or 0.0, k.name) for k in launched(comparison.head.kernels)]
+    values = [(metric.of(k) or 0.0, k.name) for k in launched_kernels(comparison.head.kernels)]
     most, name = max(values, key=lambda each: each[0], default=(0.0, ""))
     return f"most of it in {name} ({units.writer(metric.name)(most)})" if most else ""
 

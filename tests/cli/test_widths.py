@@ -74,7 +74,7 @@ def test_the_checks_find_what_they_are_for() -> None:
 def test_no_width_cuts_numbers_or_folds_words(
     perfcli: Any, monkeypatch: pytest.MonkeyPatch, name: str, width: int
 ) -> None:
-    monkeypatch.setattr(listing, "installed", lambda python: listing.newest())
+    monkeypatch.setattr(listing, "load_installed", lambda python: listing.load_newest())
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     if name == "runs":
         perfcli(*COMMANDS["run"])

@@ -212,7 +212,7 @@ def first_changed(comparison: Comparison) -> str:
 
 
 def test_json() -> None:
-    text = registry.declared("reports", "json", Report).render(conclude_timed(*made.gpu()))
+    text = registry.load_declared("reports", "json", Report).render(conclude_timed(*made.gpu()))
     timing = json.loads(text)["timing"]
     assert timing["step"]["ratio"] == pytest.approx(12.70 / 12.31)
     assert timing["step"]["delta"] == pytest.approx(0.39e-3)
@@ -223,5 +223,5 @@ def test_json() -> None:
 
 
 def test_json_without_a_measurement() -> None:
-    text = registry.declared("reports", "json", Report).render(made.gpu_runs())
+    text = registry.load_declared("reports", "json", Report).render(made.gpu_runs())
     assert json.loads(text)["timing"] is None

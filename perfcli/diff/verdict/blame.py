@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfcli.diff.metrics import launched
+from perfcli.diff.metrics import launched_kernels
 from perfcli.model import KernelGroup, Run
 
 
@@ -11,7 +11,7 @@ def to_look_at(group: KernelGroup, base: Run, head: Run) -> str:
     named = [head.kernels[index] for index in group.match.head] or [
         base.kernels[index] for index in group.match.base
     ]
-    named = launched(named) or named
+    named = launched_kernels(named) or named
     return max(named, key=lambda k: (k.spilled_words or 0, k.bytes_moved or 0)).name
 
 
