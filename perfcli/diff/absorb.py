@@ -32,7 +32,7 @@ def relation(base: Sequence[int], head: Sequence[int]) -> Relation:
     return _RELATIONS[len(base) > 1, len(head) > 1]
 
 
-def absorbed(
+def absorb(
     found: Sequence[Match], base: Kernels, head: Kernels, ours: Pieces, theirs: Pieces
 ) -> list[Match]:
     """The matches, with each lonely kernel of ``base`` (in no match) put to the group that reads
@@ -47,14 +47,14 @@ def absorbed(
         index = heapq.heappop(waiting)
         if index in place_of:
             continue
-        near = {n for buffer in _written(base[index]) for n in readers.get(buffer, ())}
+        near = {n for buffer in _buffers_written(base[index]) for n in readers.get(buffer, ())}
         places = sorted({place_of[n] for n in near if n in place_of})
         place = next((p for p in places if _takes(matches[p], ours[index], theirs)), None)
         if place is not None:
-            matches[place] = _with(matches[place], index)
+            matches[place] = _add_to(matches[place], index)
             place_of[index] = place
             # Now that this one is in a group, those that write what it reads may follow it.
-            for buffer in _read(base[index]):
+            for buffer in _buffers_read(base[index]):
                 for other in writers.get(buffer, ()):
                     heapq.heappush(waiting, other)
     return matches
@@ -70,7 +70,7 @@ def _owners_of(
     return found
 
 
-def swapped(matches: Sequence[Match]) -> list[Match]:
+def swap_sides(matches: Sequence[Match]) -> list[Match]:
     """The same matches with both sides exchanged, but for the word that says what happened."""
     return [replace(match, base=match.head, head=match.base) for match in matches]
 
@@ -82,13 +82,13 @@ def _takes(match: Match, work: frozenset[Hashable], theirs: Pieces) -> bool:
     return work <= set().union(*(theirs[n] for n in match.head))
 
 
-def _with(match: Match, index: int) -> Match:
+def _add_to(match: Match, index: int) -> Match:
     return replace(match, base=tuple(sorted((*match.base, index))))
 
 
-def _written(kernel: KernelFacts) -> set[_Place]:
+def _buffers_written(kernel: KernelFacts) -> set[_Place]:
     return {(kernel.graph, b.name) for b in kernel.buffers if b.is_written}
 
 
-def _read(kernel: KernelFacts) -> set[_Place]:
+def _buffers_read(kernel: KernelFacts) -> set[_Place]:
     return {(kernel.graph, b.name) for b in kernel.buffers if b.is_read}
