@@ -40,8 +40,8 @@ def absorb(
     matches = list(found)
     place_of = {n: place for place, match in enumerate(found) for n in match.base}
     lonely = sorted(set(range(len(base))) - place_of.keys())
-    readers = _owners_of(_read, range(len(base)), base)
-    writers = _owners_of(_written, lonely, base)
+    readers = _owners_of(_buffers_read, range(len(base)), base)
+    writers = _owners_of(_buffers_written, lonely, base)
     waiting = list(lonely)  # sorted, so it is a heap
     while waiting:
         index = heapq.heappop(waiting)
