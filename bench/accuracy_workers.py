@@ -19,8 +19,9 @@ from pathlib import Path
 from accuracy_records import Campaign, Pair
 
 from perfcli.loading import registry
-from perfcli.model import Ask, CompileRequest, MeasureRequest, SideName, Variant
+from perfcli.model import Ask, MeasureRequest, SideName, Variant
 from perfcli.worker.live import LiveWorker, Starter
+from perfcli.workflow.request import build_request
 
 COMPILE_SECONDS = 600.0
 
@@ -53,13 +54,11 @@ def doors(campaign: Campaign, pair: Pair) -> Iterator[tuple[Door, Door]]:
 def _request(campaign: Campaign, pair: Pair, side: SideName) -> MeasureRequest:
     scenario = registry.scenario(campaign.scenario)
     given = dict(assignment.split("=", 1) for assignment in campaign.params)
-    compile_request = CompileRequest(
-        scenario=campaign.scenario,
+    compile_request = build_request(
+        campaign.scenario,
+        Variant(side),
         params=registry.resolve_params(scenario, campaign.preset, given),
-        preset=None,
-        variant=Variant(side),
         device="cpu",
-        target=None,
         jobs=1,
         threads=1,
     )

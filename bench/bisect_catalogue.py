@@ -23,9 +23,10 @@ from typing import Any
 
 from perfcli.bisect.file import FOLDER
 from perfcli.loading import registry
-from perfcli.machine import environment, targets
-from perfcli.model import CompileRequest, Generated, Variant
+from perfcli.machine import targets
+from perfcli.model import Generated, Variant
 from perfcli.worker.template import TemplateProcess
+from perfcli.workflow.request import build_request
 
 
 def main() -> int:
@@ -85,15 +86,12 @@ def compiled(
 ) -> Iterator[tuple[dict[str, Any], str]]:
     """Each with what it is compiled to, no process having anything in common with another."""
     scenario = registry.scenario(asked.scenario)
-    base = CompileRequest(
+    base = build_request(
         asked.scenario,
-        registry.resolve_params(scenario, asked.preset, {}),
-        None,
         Variant("base"),
-        "cuda",
-        targets.get("h100"),
+        params=registry.resolve_params(scenario, asked.preset, {}),
+        target=targets.get("h100"),
         jobs=asked.jobs,
-        cache_dir=str(environment.cache_dir()),
     )
     template = TemplateProcess()
     try:

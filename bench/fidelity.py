@@ -25,9 +25,9 @@ from typing import Any
 from perfcli.errors import PerfcliError
 from perfcli.loading import registry
 from perfcli.machine import targets
-from perfcli.machine.environment import cache_dir
-from perfcli.model import Bundle, Candidate, CompileRequest, KernelFacts, Scalar, Target, Variant
+from perfcli.model import Bundle, Candidate, KernelFacts, Scalar, Target, Variant
 from perfcli.worker.process import compile_in_process
+from perfcli.workflow.request import build_request
 
 ARCHITECTURES = Path(__file__).with_name("architectures.py")
 CORNER_CASES = Path(__file__).with_name("corner_cases.py")
@@ -111,16 +111,13 @@ def run_case(case: Case, target: Target, jobs: int) -> Outcome:
 
 
 def _compile(case: Case, target: Target, jobs: int, on_device: bool) -> Bundle:
-    request = CompileRequest(
-        scenario=case.scenario,
+    request = build_request(
+        case.scenario,
+        Variant("fidelity", case.options),
         params=case.params,
-        preset=None,
-        variant=Variant("fidelity", case.options),
-        device="cuda",
         target=target,
         dynamic=case.dynamic,
         jobs=jobs,
-        cache_dir=str(cache_dir()),
         on_device=on_device,
     )
     return compile_in_process(request, 0, lambda _: None, timeout_seconds=500)

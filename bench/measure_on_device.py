@@ -24,8 +24,9 @@ from perfcli.measure import clocks, machine, memory  # noqa: E402
 from perfcli.measure import step as steps  # noqa: E402
 from perfcli.measure.profiling import StepProfiler  # noqa: E402
 from perfcli.measure.sampler import Sampler, sampler  # noqa: E402
-from perfcli.model import CompileRequest, MeasureRequest, Scalar, Variant  # noqa: E402
+from perfcli.model import MeasureRequest, Scalar, Variant  # noqa: E402
 from perfcli.model.values import Device  # noqa: E402
+from perfcli.workflow.request import build_request  # noqa: E402
 
 CASES: Mapping[str, tuple[str, str | None, Mapping[str, Scalar]]] = {
     "softmax": ("softmax", None, {}),
@@ -58,7 +59,9 @@ def main() -> None:
 
 def show(name: str, device: Device, keep: Path | None) -> None:
     scenario, preset, params = CASES[name]
-    asked = CompileRequest(scenario, params, preset, Variant("base"), device, None)
+    asked = build_request(
+        scenario, Variant("base"), params=params, preset=preset, device=device, jobs=1
+    )
     request = MeasureRequest(asked, "base", seed=1, threads=1 if device == "cpu" else None)
     step = timed("build, compile, warm", lambda: steps.prepare(request))
     print(f"== {name}: compiled in {step.compile_seconds:.1f} s")

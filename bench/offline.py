@@ -18,8 +18,9 @@ from pathlib import Path
 
 from perfcli.errors import PerfcliError
 from perfcli.machine import targets
-from perfcli.model import CompileRequest, Run, Target, Variant
+from perfcli.model import Run, Target, Variant
 from perfcli.worker.process import compile_in_process
+from perfcli.workflow.request import build_request
 
 ARCHITECTURES = Path(__file__).with_name("architectures.py")
 MODES = ("forward", "training")
@@ -49,12 +50,10 @@ def outcomes(target: Target, only: str, jobs: int, cache: str) -> Iterator[Outco
 
 
 def compiled(name: str, mode: str, target: Target, jobs: int, cache: str) -> Outcome:
-    request = CompileRequest(
-        scenario=f"{ARCHITECTURES}:{name}",
+    request = build_request(
+        f"{ARCHITECTURES}:{name}",
+        Variant("offline"),
         params={"mode": mode},
-        preset=None,
-        variant=Variant("offline"),
-        device="cuda",
         target=target,
         jobs=jobs,
         cache_dir=cache,

@@ -27,9 +27,10 @@ from perfcli.diff.compare import compare
 from perfcli.errors import PerfcliError
 from perfcli.loading import registry
 from perfcli.machine import environment, targets
-from perfcli.model import CompileRequest, Expectation, Finding, Run, Scenario, Variant
+from perfcli.model import Expectation, Finding, Run, Scenario, Variant
 from perfcli.storing import runfile
 from perfcli.worker.process import compile_in_process
+from perfcli.workflow.request import build_request
 
 JUDGED = Path(__file__).with_name("rules_judged.toml")
 TIMEOUT_SECONDS = 1800
@@ -121,12 +122,10 @@ def compiled(case: Case, folder: Path, jobs: int, cache: str) -> Run | str:
     if path.exists():
         return runfile.read(path)
     scenario = registry.scenario(case.scenario)
-    request = CompileRequest(
-        scenario=case.scenario,
+    request = build_request(
+        case.scenario,
+        Variant("audit", case.options),
         params=registry.resolve_params(scenario, case.preset, case.params),
-        preset=None,
-        variant=Variant("audit", case.options),
-        device="cuda",
         target=targets.get(case.target),
         dynamic=case.dynamic,
         jobs=jobs,

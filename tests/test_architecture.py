@@ -336,3 +336,45 @@ def test_the_command_line_starts_light() -> None:
     loaded = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
     assert not {"torch", "triton", "rich", "msgspec", "numpy", "scipy"} & set(loaded)
     assert "perfcli.commands.compare" in loaded
+
+
+# --- one place for a request ------------------------------------------------------------------
+
+REQUESTS = "perfcli/workflow/request.py: build_request"
+
+
+def constructions(root: Path, name: str) -> list[str]:
+    """Every ``file: function`` outside the tests that calls a class by its name, once for each
+    call."""
+    found = []
+    for folder in (*FOLDERS, "bench"):
+        for path in sorted((root / folder).rglob("*.py")):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            where = path.relative_to(root).as_posix()
+            found += [f"{where}: {function}" for function in _callers(tree, name, "module")]
+    return found
+
+
+def _callers(node: ast.AST, name: str, inside: str) -> Iterator[str]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Call):
+            called = child.func
+            known = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+            if known == name:
+                yield inside
+        here = inside
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            here = child.name
+        yield from _callers(child, name, here)
+
+
+def test_a_request_is_made_in_one_place() -> None:
+    assert constructions(ROOT, "CompileRequest") == [REQUESTS]
+
+
+@pytest.mark.parametrize("call", ["CompileRequest()", "model.CompileRequest(scenario=name)"])
+def test_a_second_place_is_found(call: str, tmp_path: Path) -> None:
+    planted = tmp_path / "bench" / "planted.py"
+    planted.parent.mkdir()
+    planted.write_text(f"def ask():\n    return [{call}]\n")
+    assert constructions(tmp_path, "CompileRequest") == ["bench/planted.py: ask"]

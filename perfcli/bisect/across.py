@@ -13,7 +13,7 @@ from perfcli.bisect.knowledge import Knowledge
 from perfcli.bisect.sides import SearchScope
 from perfcli.bisect.timed import Stopwatch
 from perfcli.errors import PerfcliError
-from perfcli.workflow.request import Job
+from perfcli.workflow.fingerprint import Job
 
 
 def _across_of(asked: SearchScope, forge: Forge) -> Across | None:
@@ -57,7 +57,7 @@ def _of_good_torch(asked: SearchScope, job: Job, forge: Forge) -> float:
     own = Forge(forge.generator, job.request, space, asked.metric, Knowledge())
     if asked.setting is not None:
         # Peak memory, as it is measured of the other installation.
-        with closing(Stopwatch.of(own, asked.setting, job, asked.how)) as stopwatch:
+        with closing(Stopwatch.of(own, asked.setting, job, asked.context)) as stopwatch:
             return stopwatch.memory(settings)
     (code,) = own.codes([settings])
     forge.compiled += 1

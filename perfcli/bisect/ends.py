@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 from perfcli.bisect import document, view
 from perfcli.bisect.answer import Bisection
 from perfcli.console import output
-from perfcli.console.notes import Notes
 from perfcli.diff.compare import compare
 from perfcli.errors import NotComparable
 from perfcli.model import Comparison
-from perfcli.workflow import obtain as _obtain
-from perfcli.workflow.obtain import How, Obtained
+from perfcli.workflow.context import Context
+from perfcli.workflow.fingerprint import Job
+from perfcli.workflow.obtain import Obtained, obtain
 from perfcli.workflow.pair import judge
-from perfcli.workflow.request import Job
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -46,18 +45,16 @@ class _Compared:
     places: list[tuple[str, str]]
 
 
-def _compared(
-    jobs: Sequence[Job], how: How, notes: Notes, place: _obtain.Workshop
-) -> _Compared | None:
-    """Both compiled to the end, each in a fresh process, or as stored."""
+def _compare_ends(jobs: Sequence[Job], context: Context) -> _Compared | None:
+    """Return both, compiled to the end, each in a fresh process, or as stored."""
     try:
-        runs: list[Obtained] = _obtain.obtain(jobs, place.executor, how.fresh, notes, again="")
+        runs: list[Obtained] = obtain(jobs, context, again="")
         comparison, broken = judge(compare(runs[0].run, runs[1].run))
     except NotComparable as error:
-        notes.warn(f"the two ends are not compared: {error}")
+        context.notes.warn(f"the two ends are not compared: {error}")
         return None
     if broken:
-        notes.warn(str(broken))
+        context.notes.warn(str(broken))
     return _Compared(comparison, [(run.reference, run.shown_path) for run in runs])
 
 

@@ -5,49 +5,52 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import get_args
 
 from perfcli.bisect import exact, file, metrics, timed
-from perfcli.bisect import sides as _bisect_sides
 from perfcli.bisect.across import _across_of, _check_comparable
 from perfcli.bisect.answer import Across, Bisection, Cost, Ends
-from perfcli.bisect.ends import Shown, _compared, _show, _worth_comparing
+from perfcli.bisect.ends import Shown, _compare_ends, _show, _worth_comparing
 from perfcli.bisect.exact import SearchLimits
 from perfcli.bisect.file import Record
 from perfcli.bisect.forge import Forge
 from perfcli.bisect.knowledge import Knowledge
 from perfcli.bisect.metrics import SearchMetric
 from perfcli.bisect.progress import Watcher
-from perfcli.bisect.sides import SearchScope, Sides, _compare_command, _ends_of, _title
+from perfcli.bisect.sides import (
+    BisectOptions,
+    SearchScope,
+    _compare_command,
+    _ends_of,
+    _plan,
+    _title,
+)
 from perfcli.bisect.timed import Clock, Stopwatch, _compile_paired
 from perfcli.console import output
-from perfcli.console.notes import Notes
 from perfcli.errors import PerfcliError
 from perfcli.machine import environment
 from perfcli.search.drive import budget
 from perfcli.search.ledger import Ledger
 from perfcli.search.result import Culprits, Direction, Status
 from perfcli.worker.roles import Generator
-from perfcli.workflow import obtain
-from perfcli.workflow import setting as measuring
+from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import identify
-from perfcli.workflow.obtain import How
 from perfcli.workflow.request import Question, choose_device
-from perfcli.workflow.setting import Setting
+from perfcli.workflow.setting import MeasuringOptions, Setting, settle
 
 COMPILE_FLOOR = 0.03
 """Of compile-time, relative; assumed: compiling has no controls that would tell."""
 
 
-def _search(asked: SearchScope, record: Record, generator: Generator, notes: Notes) -> Bisection:
-    """Searches to the end, or to a limit. Raises CompileFailed where an end does not compile, and
+def _search(asked: SearchScope, record: Record, generator: Generator) -> Bisection:
+    """Search to the end, or to a limit. Raises CompileFailed where an end does not compile, and
     PerfcliError where there is nothing to search."""
     plan = asked.plan
     forge = Forge(generator, plan.base.request, plan.space, asked.metric, record.known, record.save)
-    with Watcher(forge, asked.metric, notes) as watcher:
+    with Watcher(forge, asked.metric, asked.context.notes) as watcher:
         jobs, stops = plan.base.request.jobs, tuple(_stops(asked, forge))
-        limits = SearchLimits(jobs, stops, watcher, asked.max_runs)
+        limits = SearchLimits(jobs, stops, watcher, asked.options.max_runs)
         with closing(_Searched(asked, forge, limits, record)) as searched:
             found = searched.bisection()
         cost = Cost(
@@ -64,11 +67,11 @@ def _search(asked: SearchScope, record: Record, generator: Generator, notes: Not
 def _stops(asked: SearchScope, forge: Forge) -> list[Callable[[Ledger[object]], str]]:
     """Counted over all searches, unlike those of ``drive``."""
     stops: list[Callable[[Ledger[object]], str]] = []
-    if (most := asked.max_runs) is not None:
+    if (most := asked.options.max_runs) is not None:
         reason = f"after {most} runs (--max-runs)"
         stops.append(lambda _: reason if forge.compiled >= most else "")
-    if asked.budget is not None:
-        stops.append(budget(asked.budget, time.monotonic))
+    if asked.options.budget is not None:
+        stops.append(budget(asked.options.budget, time.monotonic))
     return stops
 
 
@@ -98,7 +101,7 @@ class _Searched:
             return Clock(forge, measure, COMPILE_FLOOR, self._record.save)
         if asked.setting is None:
             return None
-        stopwatch = Stopwatch.of(forge, asked.setting, asked.plan.base, asked.how)
+        stopwatch = Stopwatch.of(forge, asked.setting, asked.plan.base, asked.context)
         self._stopwatch = stopwatch
         if asked.metric.kind == "memory":
             forge.measured = stopwatch.memory
@@ -151,7 +154,7 @@ class _Searched:
         found = replace(found, culprits=culprits, stopped=culprits.stopped)
         if culprits.sets:
             found = self._cured(found, culprits)
-        if asked.flip and not self._clock and not culprits.stopped:
+        if asked.options.flip and not self._clock and not culprits.stopped:
             flips = exact._flips_of(forge, culprits, known, self._limits)
             stopped = next((f.flip.stopped for f in flips if f.flip.stopped), "")
             found = replace(found, flips=tuple(flips), stopped=stopped)
@@ -175,80 +178,53 @@ def _nothing_to_search(known: Ends, across: Across | None) -> Status | None:
     return "not worse" if across is None else "not explained"
 
 
-@dataclass(frozen=True, slots=True)
-class Typed:
-    """Options of bisect-config alone."""
-
-    metric: str
-    good: tuple[str, ...]
-    bad: tuple[str, ...]
-    good_python: str | None
-    bad_python: str | None
-    direction: str | None
-    max_runs: int | None
-    budget: float | None
-    flip: bool
-    resume: str | None
-
-
 def bisect(
     question: Question,
-    typed: Typed,
-    timing: measuring.MeasuringOptions,
-    how: How,
+    options: BisectOptions,
+    timing: MeasuringOptions,
+    context: Context,
     shown: Shown,
-    notes: Notes,
 ) -> int:
-    """The exit code. Raises PerfcliError for what the user got wrong, and what compiling raises."""
+    """Return the exit code. Raises PerfcliError for what the user got wrong, and what compiling
+    raises."""
     output.check_writable(shown.json)
     device, _ = choose_device(question.device, question.target)
-    metric = metrics._find(typed.metric, device)
-    sides = Sides(typed.good, typed.bad, typed.good_python, typed.bad_python)
-    direction = _direction(typed, sides)
-    setting = _setting(question, metric, timing, how)
+    metric = metrics._find(options.metric, device)
+    direction = _direction(options)
+    setting = _setting(question, metric, timing, context)
     question = replace(question, threads=setting.threads if setting else None)
-    place = obtain.workshop(how, question.device)
-    plan = _bisect_sides._plan(question, sides, metric, place.probe)
+    plan = _plan(question, options, metric, context)
+    notes = context.notes
     for job in {job.interpreter.torch: job for job in plan.jobs}.values():
         if warning := environment.torch_warning(job.interpreter.torch):
             notes.warn(warning)
-    asked = SearchScope(
-        question,
-        plan,
-        metric,
-        how,
-        direction,
-        setting,
-        typed.max_runs,
-        typed.budget,
-        typed.flip,
-    )
+    asked = SearchScope(question, plan, metric, options, context, direction, setting)
     _check_comparable(asked)
     about = identify(plan.base.request, plan.base.interpreter)
-    resumed = file._resume(typed.resume, about) if typed.resume else None
+    resumed = file._resume(options.resume, about) if options.resume else None
     record = resumed or file.Record(about, Knowledge())
-    generator = _generator(how)
+    generator = context.start_generator()
     try:
-        found = _search(asked, record, generator, notes)
+        found = _search(asked, record, generator)
     finally:
         generator.close()
         record.save()
         if record.failure:
             notes.warn(f"{record.failure}; the search can't be resumed")
     jobs = _ends_of(asked, found.cure)
-    ends = _compared(jobs, how, notes, place) if _worth_comparing(found) else None
+    ends = _compare_ends(jobs, context) if _worth_comparing(found) else None
     _show(found, ends, shown)
     return found.exit_code
 
 
-def _direction(typed: Typed, sides: Sides) -> Direction | None:
-    if not sides.is_catalogue:
-        if typed.direction:
+def _direction(options: BisectOptions) -> Direction | None:
+    if not options.is_catalogue:
+        if options.direction:
             raise PerfcliError(
                 "--direction is for the catalogue: leave it out, or leave out the bad side"
             )
         return None
-    chosen = typed.direction or "worsen"
+    chosen = options.direction or "worsen"
     for known in get_args(Direction):
         if chosen == known:
             return chosen  # type: ignore[return-value]  # one of the two
@@ -256,7 +232,7 @@ def _direction(typed: Typed, sides: Sides) -> Direction | None:
 
 
 def _setting(
-    question: Question, metric: SearchMetric, timing: measuring.MeasuringOptions, how: How
+    question: Question, metric: SearchMetric, timing: MeasuringOptions, context: Context
 ) -> Setting | None:
     """How to measure; None for metrics that need no device. Raises PerfcliError where the metric
     needs one that is not there."""
@@ -265,7 +241,7 @@ def _setting(
         return None
     if metric.kind == "memory" and not timing.typed and question.device == "cpu":
         return None
-    setting = measuring.settle(question, timing, how)
+    setting = settle(question, timing, context)
     if metric.kind == "memory":
         return setting if setting and setting.device == "cuda" else None
     if setting is None:
@@ -275,13 +251,3 @@ def _setting(
             "perfcli where the GPU is; spills, bytes, lower-bound and others need none"
         )
     return setting
-
-
-def _generator(how: How) -> Generator:
-    if plan := obtain.fake_plan(how):
-        from perfcli.fake.executor import FakeGenerator
-
-        return FakeGenerator(plan)
-    from perfcli.worker.template import TemplateProcess
-
-    return TemplateProcess(how.timeout)

@@ -15,20 +15,27 @@ from perfcli.bisect.space import Installations, Settings, Space
 from perfcli.errors import PerfcliError
 from perfcli.options import assignments, performance
 from perfcli.search.result import Direction
-from perfcli.workflow.fingerprint import fingerprint
-from perfcli.workflow.obtain import How
-from perfcli.workflow.request import Job, Probe, Question, Side, describe, make_jobs
+from perfcli.workflow.context import Context
+from perfcli.workflow.fingerprint import Job, make_job
+from perfcli.workflow.request import Question, Side, describe, make_jobs
 from perfcli.workflow.setting import Setting
 
 
 @dataclass(frozen=True, slots=True)
-class Sides:
-    """As typed: ``OPT=VAL``, or files of them."""
+class BisectOptions:
+    """The options of bisect-config alone, as typed."""
 
+    metric: str
     good: tuple[str, ...] = ()
+    """``OPT=VAL``, or files of them."""
     bad: tuple[str, ...] = ()
     good_python: str | None = None
     bad_python: str | None = None
+    direction: str | None = None
+    max_runs: int | None = None
+    budget: float | None = None
+    flip: bool = True
+    resume: str | None = None
 
     @property
     def is_catalogue(self) -> bool:
@@ -51,24 +58,28 @@ class _Plan:
         return self.jobs[-1]
 
 
-def _plan(question: Question, sides: Sides, metric: SearchMetric, probe: Probe) -> _Plan:
-    """Raises PerfcliError for what the user got wrong, and where nothing differs."""
-    good = Side(tuple(_assignments(sides.good)), sides.good_python)
-    bad = Side(tuple(_assignments(sides.bad)), sides.bad_python or sides.good_python)
-    if sides.is_catalogue:
-        return _catalogue(question, good, metric, probe)
-    jobs = make_jobs(question, [good, bad], probe)
+def _plan(
+    question: Question, options: BisectOptions, metric: SearchMetric, context: Context
+) -> _Plan:
+    """Return what is searched. Raises PerfcliError for what the user got wrong, and where nothing
+    differs."""
+    good = Side(tuple(_assignments(options.good)), options.good_python)
+    bad = Side(tuple(_assignments(options.bad)), options.bad_python or options.good_python)
+    probe = context.choose_probe(question.device)
+    if options.is_catalogue:
+        (job,) = make_jobs(question, [good], probe, context.jobs)
+        return _plan_catalogue(job, metric)
+    jobs = make_jobs(question, [good, bad], probe, context.jobs)
     ours, theirs = (job.request.variant for job in jobs)
     catalogues = [assignments.load_catalogue(job.interpreter.torch_dir) for job in jobs]
     if jobs[0].interpreter.torch_dir == jobs[1].interpreter.torch_dir:
         found = spaces._between(ours, theirs, catalogues[1])
-        return _Plan(_checked(found), tuple(jobs))
+        return _Plan(_check_differences(found), tuple(jobs))
     installations = spaces._installations(ours, theirs, catalogues[0], catalogues[1])
     return _Plan(installations.space, tuple(jobs), installations)
 
 
-def _catalogue(question: Question, side: Side, metric: SearchMetric, probe: Probe) -> _Plan:
-    (job,) = make_jobs(question, [side], probe)
+def _plan_catalogue(job: Job, metric: SearchMetric) -> _Plan:
     request = job.request
     catalogue = assignments.load_catalogue(job.interpreter.torch_dir)
     choices = performance.select_usable(
@@ -78,10 +89,10 @@ def _catalogue(question: Question, side: Side, metric: SearchMetric, probe: Prob
     )
     if request.device == "cpu":  # what perfcli brings to older releases is about Triton's kernels
         choices = tuple(choice for choice in choices if not choice.entry.note)
-    return _Plan(_checked(spaces._of_catalogue(choices, request.variant)), (job,))
+    return _Plan(_check_differences(spaces._of_catalogue(choices, request.variant)), (job,))
 
 
-def _checked(space: Space) -> Space:
+def _check_differences(space: Space) -> Space:
     if not space.changes:
         raise PerfcliError(
             "nothing differs between the good and the bad side: give --bad OPT=VAL something that "
@@ -118,14 +129,12 @@ class SearchScope:
     question: Question
     plan: _Plan
     metric: SearchMetric
-    how: How
+    options: BisectOptions
+    context: Context
     direction: Direction | None = None
     """Of a catalogue."""
     setting: Setting | None = None
     """How to measure, where there is a device."""
-    max_runs: int | None = None
-    budget: float | None = None
-    flip: bool = True
 
 
 def _title(asked: SearchScope) -> str:
@@ -145,11 +154,7 @@ def _ends_of(asked: SearchScope, cured: Settings | None) -> list[Job]:
     base = asked.plan.base
     variant = asked.plan.space.variant(cured or {}, base.request.variant.python)
     request = replace(base.request, variant=replace(variant, name=describe(variant)))
-    # Runs are found by their fingerprint: it has to be that of these settings.
-    return [
-        base,
-        replace(base, request=request, fingerprint=fingerprint(request, base.interpreter)),
-    ]
+    return [base, make_job(request, base.interpreter)]
 
 
 def _compare_command(asked: SearchScope, a: Settings, b: Settings) -> str:

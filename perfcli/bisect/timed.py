@@ -25,10 +25,9 @@ from perfcli.search.question import Answer, Evidence, Subset
 from perfcli.search.result import Culprits, Direction, Improvement
 from perfcli.search.sequential import OVERCONFIDENT, Sequential
 from perfcli.search.weighing import LogRatio, Reading
-from perfcli.workflow import bench as _bench
-from perfcli.workflow.bench import Bench, Watch
-from perfcli.workflow.obtain import How
-from perfcli.workflow.request import Job
+from perfcli.workflow.bench import Bench, Watch, begin, open_bench, race
+from perfcli.workflow.context import Context
+from perfcli.workflow.fingerprint import Job
 from perfcli.workflow.setting import Setting, why_not
 
 COMPILES = 4
@@ -58,15 +57,15 @@ class Stopwatch:
     forge: Forge
     setting: Setting
     job: Job
-    how: How
     place: Bench
 
     @classmethod
-    def of(cls, forge: Forge, setting: Setting, job: Job, how: How) -> Stopwatch:
-        """To be closed. Raises PerfcliError where this torch can't use the device."""
+    def of(cls, forge: Forge, setting: Setting, job: Job, context: Context) -> Stopwatch:
+        """Make one, which is to be closed. Raises PerfcliError where this torch can't use the
+        device."""
         if reason := why_not([job], setting):
             raise PerfcliError(f"nothing can be measured: {reason}")
-        return cls(forge, setting, job, how, _bench.bench(setting, [job, job], how))
+        return cls(forge, setting, job, open_bench(setting, [job, job], context.timeout))
 
     def close(self) -> None:
         self.place.close()
@@ -81,7 +80,7 @@ class Stopwatch:
         plan = self.setting.plan(jobs)
         metric = self.forge.metric
         plan = replace(plan, kernels=metric.name == "device-time")
-        opening = _bench.begun(plan, self.job.request.scenario)
+        opening = begin(plan, self.job.request.scenario)
         silent = Notes(quiet=True)
         variants = (jobs[0].request.variant, jobs[1].request.variant)
 
@@ -90,7 +89,7 @@ class Stopwatch:
 
         with Reporter(["good", "bad", "both"], silent) as progress:
             watch = Watch(opening, progress, silent)
-            measured = _bench.raced(plan, self.place, watch, self._enough, ready)
+            measured = race(plan, self.place, watch, self._enough, ready)
             watch.end(measured.stopped, measured.method)
         if measured.stopped == "interrupted":
             raise KeyboardInterrupt

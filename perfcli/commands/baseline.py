@@ -51,20 +51,19 @@ def baseline(
     """
     from perfcli.console.notes import Notes
     from perfcli.gate import compiled
-    from perfcli.gate.baseline import update as _baseline_show
-    from perfcli.gate.baseline import update as _baseline_update
-    from perfcli.workflow.obtain import How
+    from perfcli.gate.baseline import update
+    from perfcli.workflow.context import Context
 
     if action not in ACTIONS:
         raise PerfcliError(f"perfcli baseline {action}: {suggestion(action, ACTIONS)}")
     found = compiled.configured(config, file)
     if action == "show":
-        _baseline_show.show(found, compiled.chosen(found, checks or ()))
+        update.show(found, compiled.chosen(found, checks or ()))
         return 0
     if not reason.strip():
         raise PerfcliError(
             'a baseline is renewed for a reason: give it with --reason "…", it is kept in the file'
         )
     meant = compiled.chosen(found, checks or ())
-    update = _baseline_update.Update(found, reason.strip(), How(fresh, timeout, fake), jobs)
-    return _baseline_update.run(update, meant, bool(checks), Notes(quiet))
+    context = Context(Notes(quiet), fresh, timeout, fake, jobs)
+    return update.run(update.Update(found, reason.strip(), context), meant, bool(checks))

@@ -99,27 +99,27 @@ def bisect_config(
     Exit code: 0 answered, 2 error, 3 no answer or only a part of it, 4 --resume of another search.
     """
     from perfcli.bisect import run
+    from perfcli.bisect.ends import Shown
+    from perfcli.bisect.sides import BisectOptions
+    from perfcli.console.notes import Notes
+    from perfcli.workflow.context import Context
+    from perfcli.workflow.request import Question
+    from perfcli.workflow.setting import MeasuringOptions
 
-    typed = run.Typed(
+    options = BisectOptions(
         metric,
         tuple(good or ()),
         tuple(bad or ()),
         good_python,
         bad_python,
-        direction,
-        max_runs,
-        budget,
-        not no_flip,
-        resume,
+        direction=direction,
+        max_runs=max_runs,
+        budget=budget,
+        flip=not no_flip,
+        resume=resume,
     )
-    from perfcli.bisect.ends import Shown
-    from perfcli.console.notes import Notes
-    from perfcli.workflow.obtain import How
-    from perfcli.workflow.request import Question
-    from perfcli.workflow.setting import MeasuringOptions
-
-    question = Question(scenario, tuple(param or ()), preset, target, device, dynamic, jobs)
+    question = Question(scenario, tuple(param or ()), preset, target, device, dynamic)
     timing = MeasuringOptions(measure_budget, threads, seed, allow_env=tuple(allow_env or ()))
-    how = How(timeout=timeout, fake=fake)
+    context = Context(Notes(quiet), timeout=timeout, fake=fake, jobs=jobs)
     shown = Shown(json, quiet, report)
-    return run.bisect(question, typed, timing, how, shown, Notes(quiet))
+    return run.bisect(question, options, timing, context, shown)

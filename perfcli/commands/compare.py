@@ -95,44 +95,45 @@ def compare(
     from perfcli.console.notes import Notes
     from perfcli.diff.beside import explain_difference
     from perfcli.diff.compare import check_allowed
-    from perfcli.workbench import beside as _with_kernel
-    from perfcli.workflow import fixes, obtain
-    from perfcli.workflow.pair import Pairing, judge, judgement_of, of_stored, of_variants
+    from perfcli.workbench import beside
+    from perfcli.workflow import fixes
+    from perfcli.workflow.context import Context
+    from perfcli.workflow.pair import Pairing, compile_pair, judge, judgement_of, load_pair
     from perfcli.workflow.request import Question, Side
     from perfcli.workflow.setting import MeasuringOptions
-    from perfcli.workflow.timing import broken_off
+    from perfcli.workflow.timing import is_broken_off
 
     check_allowed(allow or ())
     wanted = documents.Wanted(markdown, html, junit, sarif, github, json)
     documents.check(wanted, [base, head or ""])
     notes = Notes(quiet)
-    how = obtain.How(fresh, timeout, fake, tuple(toggle or ()), trust_run)
+    context = Context(notes, fresh, timeout, fake, jobs, trust_run)
     names = tuple(allow_env or ())
     asked = MeasuringOptions(
         budget, threads, seed, a_device, b_device, cuda_graph, flush_l2, names, no_time
     )
+    question = Question(base, tuple(param or ()), preset, target, device, dynamic)
     if with_kernel:
         given: dict[str, object] = {"RUN": head, "-b": b, "--toggle": toggle}
         given |= {"--b-python": b_python, "--allow": allow, "--try-fixes": try_fixes}
-        _with_kernel.check_alone(given)
-        question = Question(base, tuple(param or ()), preset, target, device, dynamic, jobs)
-        pair = _with_kernel.of_scenario(question, Side(tuple(a or ()), a_python), how, asked, notes)
+        beside.check_alone(given)
+        pair = beside.compile_pair(question, Side(tuple(a or ()), a_python), asked, context)
     elif head is not None:
         compiling = (a, b, toggle, a_python, b_python, param, preset, target, device)
         if any(compiling) or dynamic or fresh:
             raise PerfcliError(
                 "two stored runs are compared as they are: leave out the options for compiling"
             )
-        pair = of_stored(base, head, asked, allow or (), notes)
+        pair = load_pair(base, head, asked, allow or (), notes)
     else:
-        question = Question(base, tuple(param or ()), preset, target, device, dynamic, jobs)
+        question = replace(question, toggles=tuple(toggle or ()))
         variants = [Side(tuple(a or ()), a_python), Side(tuple(b or ()), b_python)]
-        pair = of_variants(question, variants, how, asked, allow or (), notes)
+        pair = compile_pair(question, variants, asked, allow or (), context)
     comparison, broken = judge(pair.comparison)
     comparison = explain_difference(comparison)
     if try_fixes:
         patient = fixes.Patient(pair.head, comparison.findings, pair.base)
-        tried = fixes.try_fixes(patient, how, jobs, notes, fixes.came_with_head)
+        tried = fixes.try_fixes(patient, context, fixes.came_with_head)
         comparison = replace(comparison, findings=tried)
     places = [(side.reference, side.shown_path) for side in (pair.base, pair.head)]
     pairing = Pairing(pair.base, pair.head, comparison, fault=str(broken or ""))
@@ -149,6 +150,6 @@ def compare(
         fixes.show_hint(command, pair.head, findings, wanted.stdout, fixes.came_with_head)
     if broken:
         raise broken
-    if broken_off(comparison.timing):
+    if is_broken_off(comparison.timing):
         return Interrupted.exit_code
     return output.EXIT_CODES[comparison.outcome]

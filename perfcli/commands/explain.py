@@ -40,17 +40,18 @@ def explain(
     from perfcli import diagnosis
     from perfcli.console import output
     from perfcli.console.notes import Notes
-    from perfcli.workflow import fixes, obtain
+    from perfcli.workflow import fixes
+    from perfcli.workflow.answer import load_or_compile
+    from perfcli.workflow.context import Context
     from perfcli.workflow.request import Question, Side
 
     output.check_writable(json)
-    question = Question(run, tuple(param or ()), preset, target, device, dynamic, jobs)
-    notes = Notes(quiet)
-    how = obtain.How(fresh, timeout, fake, trust=trust_run)
-    found = obtain.stored_or_compiled(question, Side(tuple(option or ()), python), how, notes)
+    question = Question(run, tuple(param or ()), preset, target, device, dynamic)
+    context = Context(Notes(quiet), fresh, timeout, fake, jobs, trust_run)
+    found = load_or_compile(question, Side(tuple(option or ()), python), context)
     findings = diagnosis.explain(found.run)
     if try_fixes:
-        findings = fixes.try_fixes(fixes.Patient(found, findings), how, jobs, notes)
+        findings = fixes.try_fixes(fixes.Patient(found, findings), context)
     plain = {"run": found.run.id, "findings": output.plain_findings(findings)}
     try:
         output.write_document("explanation", plain, json)

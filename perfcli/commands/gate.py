@@ -76,7 +76,7 @@ def gate(
     from perfcli.gate import judgement as _gate_judgement
     from perfcli.gate.bases import Wish, base_of
     from perfcli.gate.order import Order
-    from perfcli.workflow.obtain import How
+    from perfcli.workflow.context import Context
 
     run.check_aspects(allow or ())
     wanted = documents.Wanted(markdown, html, junit, sarif, github, json)
@@ -86,8 +86,8 @@ def gate(
     documents.check(wanted, [found.path, found.baseline])
     meant = compiled.chosen(found, checks or ())
     notes = Notes(quiet)
-    how = How(fresh, timeout, fake)
-    order = Order(found, how, tuple(allow or ()), jobs, notes, wish.allow_env, no_time)
+    context = Context(notes, fresh, timeout, fake, jobs)
+    order = Order(found, context, tuple(allow or ()), wish.allow_env, no_time)
     with base_of(wish, order) as compared:
         done = list(run.checked(meant, compared, order))
     command = wish.command(checks or (), found.typed)

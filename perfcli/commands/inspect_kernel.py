@@ -62,7 +62,9 @@ def inspect_kernel(
     from perfcli import diagnosis, units
     from perfcli.console import output
     from perfcli.console.notes import Notes
-    from perfcli.workflow import fixes, obtain
+    from perfcli.workflow import fixes
+    from perfcli.workflow.answer import load_or_compile
+    from perfcli.workflow.context import Context
     from perfcli.workflow.request import Question, Side
 
     forms = [name for name, on in _forms(source, ttgir, ptx, sass) if on]
@@ -73,11 +75,10 @@ def inspect_kernel(
             "--try-fixes goes with the report of one KERNEL: perfcli explain tries all of a run's"
         )
     output.check_writable(json)
-    question = Question(run, tuple(param or ()), preset, target, device, dynamic, jobs)
+    question = Question(run, tuple(param or ()), preset, target, device, dynamic)
     side = Side(tuple(option or ()), python)
-    how = obtain.How(fresh, timeout, fake, trust=trust_run)
-    notes = Notes(quiet)
-    found = obtain.stored_or_compiled(question, side, how, notes)
+    context = Context(Notes(quiet), fresh, timeout, fake, jobs, trust_run)
+    found = load_or_compile(question, side, context)
     if kernel is None:
         try:
             output.write_document("kernels", {"kernels": found.run.kernels}, json)
@@ -95,12 +96,12 @@ def inspect_kernel(
         finally:
             output.print_text(found.text(_blob(facts, forms[0], candidate)), json)
         return 0
-    text = _source(found, facts, notes)
+    text = _source(found, facts, context.notes)
     output.show(output.screen().kernel(number, facts, text, candidate), json)
     everything = diagnosis.explain(found.run)  # what a rule of ours gets wrong comes after the view
     if try_fixes:
         patient = fixes.Patient(found, everything)
-        everything = fixes.try_fixes(patient, how, jobs, notes, lambda f: number in f.kernels)
+        everything = fixes.try_fixes(patient, context, lambda f: number in f.kernels)
     findings = [finding for finding in everything if number in finding.kernels]
     plain = {"kernel": facts, "findings": output.plain_findings(findings)}
     try:

@@ -63,9 +63,9 @@ def noise(
     from perfcli.console.notes import Notes
     from perfcli.noise import view
     from perfcli.noise.pairs import PairSeries
-    from perfcli.workflow import setting as options
-    from perfcli.workflow.obtain import How, workshop
+    from perfcli.workflow.context import Context
     from perfcli.workflow.request import Question, Side, make_jobs
+    from perfcli.workflow.setting import MeasuringOptions, settle, why_not
 
     if show and forget:
         raise PerfcliError("--show lists and --forget removes: give one of them")
@@ -93,17 +93,17 @@ def noise(
         )
     output.check_writable(json)
     question = Question(scenario, tuple(param or ()), preset, None, _device(device))
-    how = How(timeout=timeout, fake=fake)
-    setting = options.settle(question, options.MeasuringOptions(budget, threads, seed), how)
+    context = Context(Notes(quiet), timeout=timeout, fake=fake)
+    setting = settle(question, MeasuringOptions(budget, threads, seed), context)
     if setting is None:
         raise PerfcliError("nothing can be measured here")
     question = replace(question, threads=setting.threads)
     side = Side(tuple(option or ()), python)
-    (job,) = make_jobs(question, [side], workshop(how, setting.device).probe)
-    if reason := options.why_not([job], setting):
+    (job,) = make_jobs(question, [side], context.choose_probe(setting.device))
+    if reason := why_not([job], setting):
         raise PerfcliError(f"nothing can be measured: {reason}")
-    planted, notes = (slow_head or 0.0) / 100, Notes(quiet)
-    done = PairSeries(job, setting, pairs or PAIRS, planted, how, notes, preset)
+    planted = (slow_head or 0.0) / 100
+    done = PairSeries(job, setting, pairs or PAIRS, planted, context, preset)
     return _measure(done, json, quiet)
 
 
@@ -124,8 +124,8 @@ def _measure(done: PairSeries, json: Path | None, quiet: bool) -> int:
 
     Raises Interrupted, and what the workers raise, after the report on what was measured.
     """
-    from perfcli.noise import pairs as _noise
     from perfcli.noise import view
+    from perfcli.noise.pairs import exit_code, prove_floor
 
     try:
         done.run()
@@ -137,11 +137,11 @@ def _measure(done: PairSeries, json: Path | None, quiet: bool) -> int:
     if not done.complete:
         _report(done, None, "", json, quiet)
         raise Interrupted(_unfinished(done))
-    kept = None if done.planted else _noise.stored_floor(done)
+    kept = None if done.planted else prove_floor(done)
     _report(done, kept, _keep(done, kept), json, quiet)
     if kept and (doubt := view.doubt(done, kept)):
-        done.notes.warn(doubt)
-    return _noise.exit_code(done.found) if done.planted else 0
+        done.context.notes.warn(doubt)
+    return exit_code(done.found) if done.planted else 0
 
 
 def _unfinished(done: PairSeries) -> str:
@@ -151,11 +151,11 @@ def _unfinished(done: PairSeries) -> str:
 
 def _keep(done: PairSeries, kept: StoredFloor | None) -> str:
     """Store the floor and return its path, or an empty string if nothing is to be stored."""
-    from perfcli.machine import noise_floors as floors
+    from perfcli.machine import noise_floors
 
     if kept is None or done.machine is None:
         return ""
-    return str(floors.save(done.machine, kept))
+    return str(noise_floors.save(done.machine, kept))
 
 
 def _report(

@@ -89,10 +89,10 @@ def _alone(reference: str) -> Pairing:
     from perfcli import diagnosis
     from perfcli.diff.compare import compare
     from perfcli.diff.verdict.conclude import acquit
-    from perfcli.workflow import obtain
+    from perfcli.workflow.obtain import load_stored
     from perfcli.workflow.pair import Pairing
 
-    stored = obtain.stored(reference)
+    stored = load_stored(reference)
     if not stored.run.kernels:
         raise PerfcliError(f"run {stored.run.id} has no kernels: there is nothing to report")
     comparison, fault = compare(stored.run, stored.run), ""
@@ -105,10 +105,10 @@ def _alone(reference: str) -> Pairing:
 
 
 def _pairing_of(base: str, head: str, allow: Sequence[str], no_time: bool, notes: Notes) -> Pairing:
-    from perfcli.workflow.pair import Pairing, judge, of_stored
+    from perfcli.workflow.pair import Pairing, judge, load_pair
     from perfcli.workflow.setting import MeasuringOptions
 
-    pair = of_stored(base, head, MeasuringOptions(no_time=no_time), allow, notes)
+    pair = load_pair(base, head, MeasuringOptions(no_time=no_time), allow, notes)
     comparison, broken = judge(pair.comparison)
     return Pairing(pair.base, pair.head, comparison, fault=str(broken or ""))
 

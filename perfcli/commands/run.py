@@ -38,7 +38,8 @@ def run(
     """
     from perfcli.console import output
     from perfcli.console.notes import Notes
-    from perfcli.workflow import obtain
+    from perfcli.workflow.answer import compile_runs
+    from perfcli.workflow.context import Context
     from perfcli.workflow.request import Question, Side
 
     output.check_writable(json)
@@ -46,10 +47,10 @@ def run(
     column = next((each for each in screen.columns if sort.startswith(each.rstrip("."))), None)
     if column is None:
         raise PerfcliError(f"can't sort by {sort!r}: one of {', '.join(screen.columns)}")
-    question = Question(scenario, tuple(param or ()), preset, target, device, dynamic, jobs)
+    question = Question(scenario, tuple(param or ()), preset, target, device, dynamic)
     side = Side(tuple(option or ()), python)
-    how = obtain.How(fresh, timeout, fake)
-    (found,) = obtain.compiled(question, [side], how, Notes(quiet))
+    context = Context(Notes(quiet), fresh, timeout, fake, jobs)
+    (found,) = compile_runs(question, [side], context)
     try:
         output.write_document("run", {"run": found.run}, json)
     finally:

@@ -21,10 +21,10 @@ from perfcli.gate.order import Against, Compared, NoBase, Order
 from perfcli.gate.revision import Revision, _looking_in, _running_in
 from perfcli.loading import registry, userfile
 from perfcli.model import Comparison, Finding, Provenance, Run
-from perfcli.workflow import obtain as _obtain
-from perfcli.workflow import timing as _measuring
-from perfcli.workflow.obtain import Obtained
-from perfcli.workflow.request import Job, Question, Side
+from perfcli.workflow import timing
+from perfcli.workflow.fingerprint import Job
+from perfcli.workflow.obtain import Obtained, obtain
+from perfcli.workflow.request import Question, Side, order_jobs
 from perfcli.workflow.setting import MeasuringOptions, Setting, settle
 
 
@@ -53,7 +53,7 @@ def _with_base(base: _Base) -> Compared:
 
 
 def _against(base: _Base, check: Check, order: Order) -> Against:
-    question, side = compiled._asked(order.config, check, order.jobs)
+    question, side = compiled._asked(order.config, check)
     before = _before(base, check, order, question)
     setting = _setting(question, order)
     ours, jobs_base = _base_made(base, before, replace(side, python=base.python), order)
@@ -64,8 +64,8 @@ def _against(base: _Base, check: Check, order: Order) -> Against:
 
     def measured() -> Comparison:
         assert setting is not None
-        found = _measuring.measured(comparison, setting, jobs, order.how, order.notes)
-        if _measuring.broken_off(found.timing):
+        found = timing.measure_times(comparison, setting, jobs, order.context)
+        if timing.is_broken_off(found.timing):
             raise Interrupted(f"interrupted while {check.name} was measured")
         return diagnose(found)  # what was measured has findings of its own
 
@@ -81,7 +81,7 @@ def _setting(question: Question, order: Order) -> Setting | None:
     if question.target:
         return None
     setting = settle(
-        question, MeasuringOptions(allow_env=order.allow_env, no_time=order.no_time), order.how
+        question, MeasuringOptions(allow_env=order.allow_env, no_time=order.no_time), order.context
     )
     budget = order.config.budget
     return setting if setting is None or budget is None else replace(setting, budget=budget)
@@ -96,13 +96,13 @@ def _made(
 ) -> tuple[Obtained, Sequence[Job]]:
     """``revision``: the question is about its files. ``path``: folders that Python looks in
     first."""
-    made = _obtain.ordered(question, [side], order.how, order.notes)
-    jobs = [_looking_in(job, path) for job in made.jobs] if path else list(made.jobs)
+    jobs = order_jobs(question, [side], order.context)
+    jobs = [_looking_in(job, path) for job in jobs] if path else jobs
     own = revision is not None and registry.is_user_file(question.scenario)
     if own and revision is not None and (folder := revision.working_folder(Path.cwd())):
         jobs = [_running_in(job, folder) for job in jobs]
     # Files that are gone in a minute are never compiled again: their run is of no more use.
-    (found,) = _obtain.obtain(jobs, made.executor, order.how.fresh, order.notes, keeps=not own)
+    (found,) = obtain(jobs, order.context, keeps=not own)
     return found, jobs
 
 
@@ -145,7 +145,7 @@ def _with_baseline(order: Order) -> Compared:
 
     def compared(check: Check, order: Order) -> Against:
         entry = committed.entry(path, file, check.name, typed)
-        head = compiled.head(order.config, check, order.how, order.jobs, order.notes)
+        head = compiled.compile_head(order.config, check, order.context)
         base, findings = committed.base(entry, head.run, check.name, order.allow, typed)
         # The check's name says what it is: its file and function may be called something else.
         allow = [*(a for a in order.allow if a in ASPECTS), "scenario"]

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from perfcli import units
-from perfcli.console.notes import Notes
 from perfcli.errors import PerfcliError
 from perfcli.gate import config as configuration
 from perfcli.gate.checks import Check
@@ -17,8 +16,9 @@ from perfcli.gate.config import Config
 from perfcli.loading import registry, userfile
 from perfcli.model import Run
 from perfcli.names import suggestion
-from perfcli.workflow import obtain
-from perfcli.workflow.obtain import How, Obtained
+from perfcli.workflow.answer import compile_runs
+from perfcli.workflow.context import Context
+from perfcli.workflow.obtain import Obtained, warn_forward_only
 from perfcli.workflow.request import Question, Side
 
 
@@ -64,7 +64,7 @@ def _is_meant(check: str, name: str) -> bool:
     return any(fnmatch.fnmatchcase(each, name) for each in (check, check.rpartition("@")[0]))
 
 
-def _asked(config: Config, check: Check, jobs: int | None) -> tuple[Question, Side]:
+def _asked(config: Config, check: Check) -> tuple[Question, Side]:
     """The check as if it were typed."""
     question = Question(
         scenario=_scenario(config.folder, check.scenario),
@@ -73,7 +73,6 @@ def _asked(config: Config, check: Check, jobs: int | None) -> tuple[Question, Si
         target=check.target,
         device=check.device,
         dynamic=check.dynamic,
-        jobs=jobs,
         # The code of a CPU depends on it: not on how many cores the machine has.
         threads=1 if check.device == "cpu" else None,
     )
@@ -93,13 +92,13 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def head(config: Config, check: Check, how: How, jobs: int | None, notes: Notes) -> Obtained:
-    """The check compiled, or its stored run where nothing changed. Raises what compiling raises,
-    and NoKernels where it made none."""
-    question, side = _asked(config, check, jobs)
-    (found,) = obtain.compiled(question, [side], how, notes)
+def compile_head(config: Config, check: Check, context: Context) -> Obtained:
+    """Return the check's run, compiled or stored. Raises what compiling raises, and NoKernels where
+    it made none."""
+    question, side = _asked(config, check)
+    (found,) = compile_runs(question, [side], context)
     _check_kernels(found.run, check)
-    obtain.warn_forward_only(found.run, notes)
+    warn_forward_only(found.run, context.notes)
     return found
 
 

@@ -12,7 +12,8 @@ from perfcli.errors import PerfcliError
 from perfcli.gate.checks import Check
 from perfcli.gate.config import Config
 from perfcli.model import Allowance, Comparison, Judged, Provenance
-from perfcli.workflow.obtain import How, Obtained
+from perfcli.workflow.context import Context
+from perfcli.workflow.obtain import Obtained
 
 
 def today() -> date:
@@ -34,11 +35,9 @@ class Order:
     """What is asked of all checks."""
 
     config: Config
-    how: How
+    context: Context
     allow: tuple[str, ...]
     """Aspects and tools that may differ."""
-    jobs: int | None
-    notes: Notes
     allow_env: tuple[str, ...] = ()
     no_time: bool = False
     today: str = field(default_factory=iso)

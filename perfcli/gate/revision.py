@@ -13,8 +13,7 @@ from pathlib import Path
 
 from perfcli.errors import PerfcliError
 from perfcli.model import CompileRequest
-from perfcli.workflow.fingerprint import fingerprint
-from perfcli.workflow.request import Job
+from perfcli.workflow.fingerprint import Job, make_job
 
 # A gate in a git hook is told of the hook's repository by these; all else is the user's settings.
 _HOOKS = ("DIR", "WORK_TREE", "INDEX_FILE", "OBJECT_DIRECTORY", "COMMON_DIR", "PREFIX")
@@ -89,7 +88,7 @@ def _running_in(job: Job, folder: Path) -> Job:
 
 
 def _changed(job: Job, request: CompileRequest) -> Job:
-    return replace(job, request=request, fingerprint=fingerprint(request, job.interpreter))
+    return make_job(request, job.interpreter)
 
 
 @contextmanager

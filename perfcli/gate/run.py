@@ -24,9 +24,10 @@ def check_aspects(allow: Sequence[str]) -> None:
 
 
 def checked(checks: Sequence[Check], compared: Compared, order: Order) -> Iterator[CheckResult]:
-    notes = order.notes
+    context = order.context
     for check in checks:
-        order = replace(order, notes=NotesOf(check.name, notes))
+        own = replace(context, notes=NotesOf(check.name, context.notes))
+        order = replace(order, context=own)
         try:
             yield _judged(check, compared(check, order), order)
         except Interrupted:
@@ -36,7 +37,7 @@ def checked(checks: Sequence[Check], compared: Compared, order: Order) -> Iterat
         except PerfcliError as error:
             show_traceback()
             if error.detail.strip():
-                order.notes.warn(f"{error}\n{error.detail.rstrip()}")
+                order.context.notes.warn(f"{error}\n{error.detail.rstrip()}")
             yield _fault(check, str(error), error.exit_code)
         except BrokenPipeError:
             raise
@@ -76,7 +77,7 @@ def _result(check: Check, against: Against, order: Order) -> Ruling:
     first = judge(against.comparison, policy)
     if against.again is None or _slower(first) is None:
         return first
-    order.notes.say("slower; measured once more, in fresh processes")
+    order.context.notes.say("slower; measured once more, in fresh processes")
     return _confirm(first, judge(against.again(), policy))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from types import ModuleType
 from typing import Any, Never
 
@@ -14,12 +13,17 @@ from perfcli.library.compiling import Call, compiled
 from perfcli.library.kernels import Kernels, kernels_of
 from perfcli.library.packing import eager
 from perfcli.library.speaking import in_python, refuse
-from perfcli.machine import environment
 from perfcli.model import CompileRequest, Mode, OptionValue, Scalar, Variant
-from perfcli.options import assignments as torchs_options
 from perfcli.units import setting
-from perfcli.workflow import obtain
-from perfcli.workflow.request import Question, Side, choose_device, describe
+from perfcli.workflow.answer import load_or_compile
+from perfcli.workflow.context import Context
+from perfcli.workflow.request import (
+    Question,
+    Side,
+    build_request,
+    choose_device,
+    make_variant,
+)
 
 
 def inspect(
@@ -115,9 +119,9 @@ def _inspected(
                 "called: leave out args, kwargs, mode, name and by_value (params sets parameters)"
             )
         given = tuple(f"{key}={setting(value)}" for key, value in (params or {}).items())
-        question = Question(os.fspath(fn), given, preset, target, device, dynamic, jobs)
-        how = obtain.How(timeout=timeout)
-        return kernels_of(obtain.stored_or_compiled(question, Side(variant), how, Notes(True)))
+        question = Question(os.fspath(fn), given, preset, target, device, dynamic)
+        context = Context(Notes(quiet=True), timeout=timeout, jobs=jobs)
+        return kernels_of(load_or_compile(question, Side(variant), context))
     if params or preset:
         raise PerfcliError("params and preset are for scenarios: give the function its arguments")
     if not callable(fn):
@@ -140,21 +144,10 @@ def _request(
     chosen, for_target = choose_device(device, target)
     variant = Variant("default")
     if assignments:
-        interpreter = obtain.workshop(obtain.How(), chosen).probe(None)
-        catalogue = torchs_options.load_catalogue(interpreter.torch_dir)
-        variant = torchs_options.make_variant("", assignments, catalogue)
-        torchs_options.check_device(variant, catalogue, chosen)
-        variant = replace(variant, name=describe(variant))
-    return CompileRequest(
-        scenario=name,
-        params={},
-        preset=None,
-        variant=variant,
-        device=chosen,
-        target=for_target,
-        dynamic=dynamic,
-        jobs=jobs or len(os.sched_getaffinity(0)),
-        cache_dir=str(environment.cache_dir()),
+        interpreter = Context(Notes(quiet=True)).choose_probe(chosen)(None)
+        variant = make_variant(Side(tuple(assignments)), interpreter, chosen)
+    return build_request(
+        name, variant, device=chosen, target=for_target, dynamic=dynamic, jobs=jobs
     )
 
 

@@ -18,8 +18,9 @@ from perfcli.model import Bundle, CompileRequest, GivenRequest, Mode
 from perfcli.storing import store
 from perfcli.worker import protocol
 from perfcli.worker.given import GivenCompiler
-from perfcli.workflow import obtain
+from perfcli.workflow.context import read_fake_plan
 from perfcli.workflow.fingerprint import list_edited
+from perfcli.workflow.obtain import Obtained
 
 MOST_REMEMBERED = 256
 """Results kept in memory."""
@@ -36,14 +37,14 @@ class Call:
     by_value: tuple[ModuleType, ...] = ()
 
 
-def compiled(call: Call, request: CompileRequest, timeout: float | None) -> obtain.Obtained:
+def compiled(call: Call, request: CompileRequest, timeout: float | None) -> Obtained:
     """The same call with the same options is compiled once per process, as long as none of the
     files that it comes from changes.
 
     Raises PerfcliError where it can't be sent or nothing of it is compiled, and what
     ``GivenCompiler.compile`` raises.
     """
-    if plan := obtain.fake_plan(obtain.How()):
+    if plan := read_fake_plan():
         from perfcli.fake.executor import FakeExecutor
 
         return _named(next(FakeExecutor(plan).compile([request], lambda event: None)))
@@ -67,7 +68,7 @@ def compiled(call: Call, request: CompileRequest, timeout: float | None) -> obta
     return known
 
 
-_remembered: dict[str, obtain.Obtained] = {}
+_remembered: dict[str, Obtained] = {}
 
 
 @functools.cache
@@ -82,14 +83,14 @@ def close() -> None:
     _compiler().close()
 
 
-def _named(bundle: Bundle) -> obtain.Obtained:
+def _named(bundle: Bundle) -> Obtained:
     now = datetime.now(UTC)
     created = now.isoformat().replace("+00:00", "Z")
     run = replace(bundle.run, id=store.new_id(now), created=created)
-    return obtain.Obtained(run, None, replace(bundle, run=run))
+    return Obtained(run, None, replace(bundle, run=run))
 
 
-def _check_compiled(made: obtain.Obtained) -> None:
+def _check_compiled(made: Obtained) -> None:
     """A function of which nothing was compiled has no spills either."""
     run = made.run
     if not run.graphs:

@@ -131,9 +131,9 @@ class Kernels(Sequence[Kernel]):
         """
         with in_python():
             if not isinstance(base, Kernels):
-                from perfcli.workflow.obtain import stored
+                from perfcli.workflow.obtain import load_stored
 
-                base = kernels_of(stored(str(base)))
+                base = kernels_of(load_stored(str(base)))
             return compared(base.run, self.run, (allow,) if isinstance(allow, str) else allow)
 
     def assert_no_findings(self, *codes: str, severity: Severity = "info") -> None:

@@ -8,19 +8,17 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import perfcli
-from perfcli.console.notes import Notes, Reporter
+from perfcli.console.notes import Reporter
 from perfcli.errors import OutOfMemory
 from perfcli.interleave import environments
 from perfcli.interleave.plan import Plan
 from perfcli.machine import noise_floors
 from perfcli.model import Floor, Machine, Prepared, Round, TimeChange
 from perfcli.stats import floor as floors
-from perfcli.stats import floor as prediction
 from perfcli.stats import series, stopping, verdict
-from perfcli.workflow import bench as _bench
-from perfcli.workflow.bench import Watch
-from perfcli.workflow.obtain import How
-from perfcli.workflow.request import Job
+from perfcli.workflow.bench import Bench, Watch, begin, open_bench, race, suggest_smaller
+from perfcli.workflow.context import Context
+from perfcli.workflow.fingerprint import Job
 from perfcli.workflow.setting import Setting
 
 
@@ -46,8 +44,7 @@ class PairSeries:
     setting: Setting
     pairs: int
     planted: float
-    how: How
-    notes: Notes
+    context: Context
     preset: str | None = None
     """As typed: the request has its parameters only."""
     found: list[NoisePair] = field(default_factory=list)
@@ -63,7 +60,7 @@ class PairSeries:
         """Measures; ``found`` grows with each pair, whatever happens to the next. Ctrl-C ends it
         after a pair of which something was measured. Raises what ``alternating.measure`` raises,
         and KeyboardInterrupt."""
-        bench = _bench.bench(self.setting, [self.job] * 2, self.how)
+        bench = open_bench(self.setting, [self.job] * 2, self.context.timeout)
         try:
             for number in range(self.pairs):
                 self._pair(number, bench)
@@ -72,18 +69,18 @@ class PairSeries:
         finally:
             bench.close()
 
-    def _pair(self, number: int, bench: _bench.Bench) -> None:
+    def _pair(self, number: int, bench: Bench) -> None:
         setting = replace(self.setting, seed=self.setting.seed + number)
         plan = _planted(setting.plan([self.job] * 2), self.planted)
-        begun = _bench.begun(plan, plan.base.compile.scenario)
+        begun = begin(plan, plan.base.compile.scenario)
         name = f"pair {number + 1} of {self.pairs}"
-        with Reporter([f"{name}, base", f"{name}, head", name], self.notes) as progress:
-            watch = Watch(begun, progress, self.notes)
+        with Reporter([f"{name}, base", f"{name}, head", name], self.context.notes) as progress:
+            watch = Watch(begun, progress, self.context.notes)
             try:
-                done = _bench.raced(plan, bench, watch, self._enough, self._ready)
+                done = race(plan, bench, watch, self._enough, self._ready)
             except OutOfMemory as error:
                 watch.end("failed")
-                tip = _bench.smaller(plan.base)
+                tip = suggest_smaller(plan.base)
                 raise OutOfMemory(f"{error}; {tip}", detail=error.detail) from error
             except BaseException:
                 watch.end("failed")
@@ -120,10 +117,10 @@ def _planted(plan: Plan, share: float) -> Plan:
     return replace(plan, base=base, head=head, kernels=False)
 
 
-def stored_floor(done: PairSeries) -> noise_floors.StoredFloor | None:
-    """What all pairs prove together; None where they are too few."""
+def prove_floor(done: PairSeries) -> noise_floors.StoredFloor | None:
+    """Return what all pairs prove together; None where they are too few."""
     ratios = [m.change.ratio for m in done.found if m.change.ratio is not None]
-    relative = prediction.bound(ratios)
+    relative = floors.bound(ratios)
     if done.machine is None or relative is None:
         return None
     request, machine = done.job.request, done.machine
@@ -133,7 +130,7 @@ def stored_floor(done: PairSeries) -> noise_floors.StoredFloor | None:
         params=dict(request.params),
         variant=request.variant.name,
         pairs=tuple(_plain(m) for m in done.found),
-        confidence=prediction.CONFIDENCE,
+        confidence=floors.CONFIDENCE,
         budget_seconds=done.setting.budget,
         created=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
         host=platform.node(),

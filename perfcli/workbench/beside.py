@@ -27,16 +27,16 @@ from perfcli.model import (
 )
 from perfcli.model.kernel_work import BenchAsk, Benched, BenchRequest, Contender, DescribeRequest
 from perfcli.stats.median import median
-from perfcli.workbench import facts as _kernels_facts
 from perfcli.workbench.as_run import CompiledProblem, _run_of
 from perfcli.workbench.bench import BUDGET_SECONDS, OURS, ROUNDS
+from perfcli.workbench.facts import Planned, compile_plans, plans
 from perfcli.workbench.problems import named
 from perfcli.workbench.request import KernelsOptions, _opened_worker
 from perfcli.worker.roles import KernelWorker, Progress
-from perfcli.workflow import obtain as _obtain
-from perfcli.workflow.obtain import How, Obtained, fake_plan
+from perfcli.workflow.context import Context
+from perfcli.workflow.obtain import Obtained, keep_run, obtain
 from perfcli.workflow.pair import Pair
-from perfcli.workflow.request import Question, Side
+from perfcli.workflow.request import Question, Side, order_jobs
 from perfcli.workflow.setting import MeasuringOptions
 
 INDUCTOR = "inductor"
@@ -55,7 +55,7 @@ class _Measured:
     seed: int
 
 
-def _settle(question: Question, side: Side, asked: MeasuringOptions, how: How) -> _Measured:
+def _settle(question: Question, side: Side, asked: MeasuringOptions, context: Context) -> _Measured:
     """Raises PerfcliError for options that say nothing to this measurement."""
     others = [name for name in asked.typed if name not in FITTING]
     if others:
@@ -63,19 +63,19 @@ def _settle(question: Question, side: Side, asked: MeasuringOptions, how: How) -
             f"--with-kernel times by events, L2 flushed, on the first GPU: leave out "
             f"{', '.join(others)}"
         )
-    untimed = _untimed(question, side, asked, how)
+    untimed = _untimed(question, side, asked, context)
     if untimed:
         asked.refuse(untimed)
     seed = secrets.randbelow(2**31) if asked.seed is None else asked.seed
     return _Measured(untimed, asked.budget or BUDGET_SECONDS, seed)
 
 
-def _untimed(question: Question, side: Side, asked: MeasuringOptions, how: How) -> str:
+def _untimed(question: Question, side: Side, asked: MeasuringOptions, context: Context) -> str:
     if asked.no_time:
         return "--no-time measures nothing"
     if question.target:
         return f"--target {question.target} compiles without a device, and measures nothing"
-    if not fake_plan(how) and not targets.has_gpu():
+    if not context.fake_plan and not targets.has_gpu():
         return "no GPU here to measure on"
     if side.assignments:
         return "Inductor is timed with its default options alone, not with -a"
@@ -137,7 +137,7 @@ class _Planned:
     asked: ScenarioProblem
     family: KernelFamily
     plan: LaunchPlan
-    facts: _kernels_facts.Planned
+    facts: Planned
     """The same, to be compiled."""
 
 
@@ -152,26 +152,24 @@ def check_alone(given: Mapping[str, object]) -> None:
         )
 
 
-def of_scenario(
-    question: Question, side: Side, how: How, asked: MeasuringOptions, notes: Notes
-) -> Pair:
-    """Inductor's run as the base, the hand-written kernels as the head; no findings yet.
+def compile_pair(question: Question, side: Side, asked: MeasuringOptions, context: Context) -> Pair:
+    """Return Inductor's run as the base, the hand-written kernels as the head; no findings yet.
 
     Raises:
         PerfcliError: nobody wrote kernels for the scenario, or not for these parameters.
         CompileFailed: Triton refuses one of them.
     """
     scenario = _scenario(question.scenario)
-    measured = _settle(question, side, asked, how)
-    order = _obtain.ordered(question, [side], how, notes)
-    request = order.jobs[0].request
+    measured, notes = _settle(question, side, asked, context), context.notes
+    (job,) = order_jobs(question, [side], context)
+    request = job.request
     if request.target is None:
         raise PerfcliError("hand-written kernels are for GPUs: leave out --device cpu")
     planned = _plans(scenario, request.params, request.target)
-    (base,) = _obtain.obtain(order.jobs, order.executor, how.fresh, notes)
-    options = KernelsOptions(python=side.python, timeout=how.timeout, fake=how.fake)
+    (base,) = obtain([job], context)
+    options = KernelsOptions(python=side.python, timeout=context.timeout, fake=context.fake)
     with _opened_worker(options) as worker:
-        answers = [_answer(each, worker, question.jobs, notes) for each in planned]
+        answers = [_answer(each, worker, context) for each in planned]
         head = _stored(base, answers, notes)
         raced = _race(answers, measured, worker, notes)
     shown = Beside(
@@ -219,7 +217,7 @@ def _plans(scenario: Scenario, params: Mapping[str, Scalar], target: Target) -> 
 
 def _planned(asked: ScenarioProblem, target: Target) -> _Planned:
     family = registry.family(asked.family)
-    (facts,) = _kernels_facts.plans(family, [asked.problem], [target], [None])
+    (facts,) = plans(family, [asked.problem], [target], [None])
     if facts.plan is None:
         raise PerfcliError(f"the hand-written kernels can't do these parameters: {facts.refusal}")
     if not facts.plan.launches:
@@ -227,18 +225,14 @@ def _planned(asked: ScenarioProblem, target: Target) -> _Planned:
     return _Planned(asked, family, facts.plan, facts)
 
 
-def _answer(
-    planned: _Planned, worker: KernelWorker, jobs: int | None, notes: Notes
-) -> CompiledProblem:
+def _answer(planned: _Planned, worker: KernelWorker, context: Context) -> CompiledProblem:
     name = planned.asked.family
-    with Reporter([name], notes) as progress:
+    with Reporter([name], context.notes) as progress:
 
         def told(done: int, total: int) -> None:
             progress(Progress(0, "kernels", done, total, "compiling launches"))
 
-        (facts,) = _kernels_facts.compile_plans(
-            planned.family, name, [planned.facts], worker, jobs, told
-        )
+        (facts,) = compile_plans(planned.family, name, [planned.facts], worker, context.jobs, told)
     if facts.faults:
         raise CompileFailed(f"a hand-written kernel can't be launched: {facts.faults[0]}")
     described = worker.described(DescribeRequest(name, planned.asked.problem, planned.plan))
@@ -248,4 +242,4 @@ def _answer(
 def _stored(base: Obtained, answers: Sequence[CompiledProblem], notes: Notes) -> Obtained:
     known = (base.run.fingerprint, *(repr((a.plan, a.described)) for a in answers))
     fingerprint = hashlib.sha256("\0".join(known).encode()).hexdigest()
-    return _obtain.kept(_run_of(base.run, answers), fingerprint, notes)
+    return keep_run(_run_of(base.run, answers), fingerprint, notes)

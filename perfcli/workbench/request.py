@@ -14,7 +14,7 @@ from perfcli.machine import environment, targets
 from perfcli.model import KernelFamily, Target
 from perfcli.names import public
 from perfcli.worker.roles import KernelWorker
-from perfcli.workflow.obtain import How, fake_plan
+from perfcli.workflow.context import read_fake_plan
 from perfcli.workflow.request import DEFAULT_TARGET
 
 
@@ -42,7 +42,7 @@ class KernelsOptions:
 
     @property
     def plan_of_fake(self) -> str:
-        return fake_plan(How(fake=self.fake))
+        return read_fake_plan(self.fake)
 
     def refuse(self, action: str, *names: str) -> None:
         """Raises PerfcliError where one of these options was given: it means nothing here."""

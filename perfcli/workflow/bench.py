@@ -25,8 +25,8 @@ from perfcli.names import public
 from perfcli.storing import store
 from perfcli.worker.live import LiveWorker, Starter
 from perfcli.worker.roles import Phase, Progress, StartWorker
-from perfcli.workflow.obtain import How
-from perfcli.workflow.request import Job
+from perfcli.workflow.context import Context
+from perfcli.workflow.fingerprint import Job
 from perfcli.workflow.setting import Setting
 
 _SIDES: tuple[SideName, ...] = ("base", "head")
@@ -106,8 +106,8 @@ class Bench:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def bench(setting: Setting, jobs: Sequence[Job], how: How) -> Bench:
-    """Real workers, or those that make things up. Sides of one torch and triton share caches:
+def open_bench(setting: Setting, jobs: Sequence[Job], timeout: float | None) -> Bench:
+    """Start real workers, or those that make things up. Sides of one torch and triton share caches:
     identical kernels are compiled, and tuned, once. Those of the CPU stay, found by content; what
     was tuned on a GPU does not."""
     if setting.fake is not None:
@@ -121,7 +121,7 @@ def bench(setting: Setting, jobs: Sequence[Job], how: How) -> Bench:
     def start(request: MeasureRequest, told: Callable[[Phase], None]) -> LiveWorker:
         caches = folder / names[request.side]
         caches.mkdir(parents=True, exist_ok=True)
-        return Starter(caches, how.timeout)(request, told)
+        return Starter(caches, timeout)(request, told)
 
     return Bench(start, folder=None if stays else folder)
 
@@ -133,22 +133,22 @@ def _caches_name(job: Job) -> str:
 
 
 def measure(
-    comparison: Comparison, setting: Setting, jobs: Sequence[Job], how: How, notes: Notes
+    comparison: Comparison, setting: Setting, jobs: Sequence[Job], context: Context
 ) -> Measurement:
-    """Both sides, raw; every round is stored as soon as it is there.
+    """Return raw times of both sides; every round is stored as soon as it is there.
 
     Raises what a worker raises, with how much was kept; NotComparable where the two do not run
     in the same place; Interrupted on Ctrl-C before the first round.
     """
     plan = setting.plan(jobs)
     base, head = comparison.base, comparison.head
-    opening = begun(plan, head.scenario, base.id, head.id)
-    place = bench(setting, jobs, how)
+    opening = begin(plan, head.scenario, base.id, head.id)
+    place = open_bench(setting, jobs, context.timeout)
     names = [*(job.request.variant.name for job in jobs), "both"]
     try:
-        with Reporter(names, notes) as progress:
-            watch = Watch(opening, progress, notes)
-            measured = _watched(plan, place, watch, _Referee(comparison, plan, setting))
+        with Reporter(names, context.notes) as progress:
+            watch = Watch(opening, progress, context.notes)
+            measured = _race_watched(plan, place, watch, _Referee(comparison, plan, setting))
     finally:
         place.close()
     return replace(
@@ -179,7 +179,7 @@ class _Referee:
         differing = environments.check(base, head, self._variants, allowed)
         said = [f"allowed to differ: {difference.text}" for difference in differing]
         self.notes += [text for text in said if text not in self.notes]
-        stored = stored_floor(self._comparison.head, base)
+        stored = load_floor(self._comparison.head, base)
         self._inside = floor.find(self._setting.device, (), stored).inside
 
     def enough(self, rounds: Sequence[Round]) -> str | None:
@@ -188,9 +188,9 @@ class _Referee:
         return stopping.reason_to_stop(rounds, self._inside)
 
 
-def _watched(plan: Plan, place: Bench, watch: Watch, referee: _Referee) -> MeasuredPair:
+def _race_watched(plan: Plan, place: Bench, watch: Watch, referee: _Referee) -> MeasuredPair:
     try:
-        measured = raced(plan, place, watch, referee.enough, referee.ready)
+        measured = race(plan, place, watch, referee.enough, referee.ready)
     except KeyboardInterrupt as error:
         watch.end("interrupted")
         raise Interrupted(
@@ -198,27 +198,27 @@ def _watched(plan: Plan, place: Bench, watch: Watch, referee: _Referee) -> Measu
         ) from error
     except PerfcliError as error:
         watch.end(f"failed: {error}")
-        raise _explained(error, plan, watch) from error
+        raise _explain(error, plan, watch) from error
     measured.notes += referee.notes
     watch.end(measured.stopped, measured.method, tuple(measured.notes))
     return measured
 
 
-def raced(plan: Plan, place: Bench, watch: Watch, enough: Enough, ready: Ready) -> MeasuredPair:
-    """One measurement of a plan. Raises as ``alternating.measure``."""
+def race(plan: Plan, place: Bench, watch: Watch, enough: Enough, ready: Ready) -> MeasuredPair:
+    """Measure a plan once. Raises as ``alternating.measure``."""
     return alternating.measure(plan, place.start, enough, watch, watch.told, ready, place.clock)
 
 
-def _explained(error: PerfcliError, plan: Plan, watch: Watch) -> PerfcliError:
+def _explain(error: PerfcliError, plan: Plan, watch: Watch) -> PerfcliError:
     """With what is kept, and for want of memory, with what needs less of it."""
     parts = [str(error), watch.kept]
     if isinstance(error, OutOfMemory):
-        parts.append(smaller(plan.base))
+        parts.append(suggest_smaller(plan.base))
     return type(error)("; ".join(filter(None, parts)), detail=error.detail)
 
 
-def smaller(request: MeasureRequest) -> str:
-    """What to try where a scenario is too large."""
+def suggest_smaller(request: MeasureRequest) -> str:
+    """Return what to try where a scenario is too large."""
     name = request.compile.scenario
     if registry.is_user_file(name) or public(name) not in registry.names("scenarios"):
         return "smaller parameters (-p NAME=VALUE) need less"
@@ -235,8 +235,9 @@ def smaller(request: MeasureRequest) -> str:
     return f"try {' or '.join(filter(None, [*presets, less]))}"
 
 
-def begun(plan: Plan, scenario: str, base: str = "", head: str = "") -> Measurement:
-    """Of which nothing is measured yet. ``base``, ``head``: ids of runs, where there are any."""
+def begin(plan: Plan, scenario: str, base: str = "", head: str = "") -> Measurement:
+    """Return a measurement without any round yet. ``base``, ``head``: ids of runs, where there are
+    any."""
     now = datetime.now(UTC)
     return Measurement(
         id=store.new_id(now),
@@ -251,7 +252,7 @@ def begun(plan: Plan, scenario: str, base: str = "", head: str = "") -> Measurem
     )
 
 
-def stored_floor(run: Run, worker: Prepared) -> tuple[float, str] | None:
-    """What ``perfcli noise`` found where this worker ran, relative, and where that is from."""
+def load_floor(run: Run, worker: Prepared) -> tuple[float, str] | None:
+    """Load what ``perfcli noise`` found where this worker ran, relative, and where that is from."""
     found = noise_floors.find(worker.machine, run.scenario, run.params)
     return (found.relative, found.source) if found else None

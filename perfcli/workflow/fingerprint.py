@@ -1,4 +1,4 @@
-"""Has anything changed that decides a run? One hash of it all, known before compiling."""
+"""A request and its identity: one hash of everything that decides a run, known before compiling."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,19 @@ _HARMLESS = (
     "diagnosis.py",
     "units.py",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A request and the fingerprint of everything that is known to decide its result."""
+
+    request: CompileRequest
+    fingerprint: str
+    interpreter: Interpreter
+
+
+def make_job(request: CompileRequest, interpreter: Interpreter) -> Job:
+    return Job(request, fingerprint(request, interpreter), interpreter)
 
 
 def fingerprint(request: CompileRequest, interpreter: Interpreter) -> str:

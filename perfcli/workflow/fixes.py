@@ -10,7 +10,6 @@ from pathlib import Path
 
 from perfcli import diagnosis, units
 from perfcli.console import output
-from perfcli.console.notes import Notes
 from perfcli.diff.compare import ASPECTS, compare
 from perfcli.diff.metrics import DECIDING
 from perfcli.errors import Interrupted, PerfcliError
@@ -30,10 +29,10 @@ from perfcli.model import (
 from perfcli.names import public
 from perfcli.options import assignments
 from perfcli.options.assignments import Catalogue
-from perfcli.workflow import obtain as _obtain
-from perfcli.workflow.fingerprint import fingerprint, list_edited
-from perfcli.workflow.obtain import How, Obtained
-from perfcli.workflow.request import Job, describe, recompile
+from perfcli.workflow.context import Context
+from perfcli.workflow.fingerprint import list_edited, make_job
+from perfcli.workflow.obtain import Obtained, describe_kept, obtain
+from perfcli.workflow.request import describe, recompile
 from perfcli.workflow.trust import FLAG, _check_trusted, _needs_trust
 
 # A cure that leaves more than this of a finding's amount is none.
@@ -228,22 +227,24 @@ def show_hint(
 
 
 def try_fixes(
-    patient: Patient, how: How, jobs: int | None, notes: Notes, wanted: Wanted = _everything
+    patient: Patient, context: Context, wanted: Wanted = _everything
 ) -> tuple[Finding, ...]:
-    """The patient's findings, the wanted ones with trials of their cures. Where the run can't be
-    compiled again a warning says why. Raises Interrupted, saying what is stored."""
+    """Return the patient's findings, the wanted ones with trials of their cures. Where the run
+    can't be compiled again a warning says why. Raises Interrupted, saying what is stored."""
     findings = tuple(patient.findings)
     if not _proposals(findings, wanted):
         return findings
     try:
-        if not how.trust:
+        if not context.trust:
             _check_trusted(patient.head.run, patient.head.asked)
-        compiler = _Compiler(patient, replace(how, fresh=False), jobs, notes)
+        compiler = _Compiler(patient, replace(context, fresh=False))
         compiler.check()
     except PerfcliError as error:
-        notes.warn(f"fixes are not tried: {error}")
+        context.notes.warn(f"fixes are not tried: {error}")
         return findings
-    return tuple(compiler.tried(finding) if wanted(finding) else finding for finding in findings)
+    return tuple(
+        compiler.try_cures(finding) if wanted(finding) else finding for finding in findings
+    )
 
 
 def _key(cure: Cure) -> str:
@@ -253,13 +254,11 @@ def _key(cure: Cure) -> str:
 class _Compiler:
     """Compiles each set of options once."""
 
-    def __init__(self, patient: Patient, how: How, jobs: int | None, notes: Notes) -> None:
+    def __init__(self, patient: Patient, context: Context) -> None:
         self._patient = patient
         self._run = patient.head.run
-        self._jobs = jobs
-        self._notes = notes
-        self._place = _obtain.workshop(how, self._run.device)
-        self._interpreter = self._place.probe(self._run.variant.python)
+        self._context = context
+        self._interpreter = context.choose_probe(self._run.device)(self._run.variant.python)
         self._catalogue = assignments.load_catalogue(self._interpreter.torch_dir)
         self._attempts: dict[str, _Attempt | str] = {}
         self._stored = [made for made in (patient.base, patient.head) if made]
@@ -269,7 +268,7 @@ class _Compiler:
         _check_unchanged(self._run)
         _check_torch(self._run, self._interpreter)
 
-    def tried(self, finding: Finding) -> Finding:
+    def try_cures(self, finding: Finding) -> Finding:
         return replace(finding, trials=tuple(self._trial(finding, c) for c in finding.cures))
 
     def _trial(self, finding: Finding, cure: Cure) -> Trial:
@@ -287,7 +286,7 @@ class _Compiler:
         """The cure compiled and looked at, or why it could not be."""
         base = self._patient.base
         try:
-            found = self._compiled(cure)
+            found = self._compile(cure)
             against = base.run if base else None
             return _attempt(self._run, found.run, self._patient.findings, against)
         except Interrupted:
@@ -295,15 +294,14 @@ class _Compiler:
         except PerfcliError as error:
             return str(error)
 
-    def _compiled(self, cure: Cure) -> Obtained:
+    def _compile(self, cure: Cure) -> Obtained:
         variant = _cured(self._run.variant, cure, self._catalogue)
         assignments.check_device(variant, self._catalogue, self._run.device)
-        request = recompile(self._run, variant, self._jobs)
-        job = Job(request, fingerprint(request, self._interpreter), self._interpreter)
+        request = recompile(self._run, variant, self._context.jobs)
         try:
-            (found,) = _obtain.obtain([job], self._place.executor, False, self._notes)
+            (found,) = obtain([make_job(request, self._interpreter)], self._context)
         except Interrupted as error:
-            kept = _obtain.what_is_kept(self._stored)
+            kept = describe_kept(self._stored)
             raise Interrupted(f"interrupted; {kept}") from error
         self._stored.append(found)
         return found

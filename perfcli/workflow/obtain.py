@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -15,15 +14,12 @@ from perfcli.errors import Interrupted, PerfcliError
 from perfcli.loading import registry
 from perfcli.loading.userfile import FORWARD_ONLY
 from perfcli.machine import environment
-from perfcli.machine.environment import Interpreter
 from perfcli.model import BlobId, Bundle, Run, Variant
-from perfcli.names import public, suggestion
+from perfcli.names import public
 from perfcli.storing import store
-from perfcli.worker.roles import Executor
-from perfcli.workflow.fingerprint import list_edited
-from perfcli.workflow.request import Job, Question, Side, already_default, make_jobs, toggle_sides
+from perfcli.workflow.context import Context
+from perfcli.workflow.fingerprint import Job, list_edited
 
-FAKE = "PERFCLI_FAKE"
 MOST_TEXT = 256 << 20
 """Characters of all texts that one report unpacks."""
 
@@ -60,47 +56,9 @@ class Obtained:
         return unpack(packed)
 
 
-@dataclass(frozen=True, slots=True)
-class How:
-    """How runs come about."""
-
-    fresh: bool = False
-    timeout: float | None = None
-    fake: bool = False
-    toggles: tuple[str, ...] = ()
-    trust: bool = False
-    """Whether a stored run may start the programs that its file names."""
-
-
-@dataclass(frozen=True, slots=True)
-class Workshop:
-    """What compiles, and what tells the interpreters apart."""
-
-    executor: Executor
-    probe: Callable[[str | None], Interpreter]
-
-
-def workshop(how: How, device: str | None = None) -> Workshop:
-    """The real one, or with ``--fake`` (or PERFCLI_FAKE=1) the one for tests. C++ kernels for the
-    CPU need no triton."""
-    if plan := fake_plan(how):
-        from perfcli.fake.executor import FakeExecutor, fake_interpreter
-
-        return Workshop(FakeExecutor(plan), fake_interpreter)
-    from perfcli.worker.process import ProcessExecutor
-
-    probe = functools.partial(environment.probe, needs_triton=device != "cpu")
-    return Workshop(ProcessExecutor(how.timeout), probe)
-
-
-def fake_plan(how: How) -> str:
-    """What is to be made up instead of compiled and measured; empty: nothing."""
-    plan = os.environ.get(FAKE, "1" if how.fake else "")
-    return "" if plan == "0" else plan
-
-
-def stored(reference: str) -> Obtained:
-    """A run by its file, id, or beginning of its id. Raises PerfcliError where there is none."""
+def load_stored(reference: str) -> Obtained:
+    """Load a run by its file, id, or beginning of its id. Raises PerfcliError where there is
+    none."""
     path = store.locate(reference)
     if path is None:
         if reference.endswith(".json"):
@@ -113,22 +71,6 @@ def stored(reference: str) -> Obtained:
     return Obtained(store.read(path), path)
 
 
-def stored_or_compiled(question: Question, side: Side, how: How, notes: Notes) -> Obtained:
-    """The stored run that ``question.scenario`` names, or a run of the scenario of that name."""
-    reference = question.scenario
-    known = public(reference) in registry.names("scenarios")
-    if not known and not reference.endswith(".py"):
-        path = store.locate(reference)
-        if path is not None or reference.endswith(".json") or reference[:1].isdigit():
-            _check_stored_alone(question, side)
-            return stored(reference)
-        if not registry.is_user_file(reference) and not Path(f"{reference}.py").is_file():
-            raise PerfcliError(_neither(reference))
-    (found,) = compiled(question, [side], how, notes)
-    warn_forward_only(found.run, notes)
-    return found
-
-
 def warn_forward_only(run: Run, notes: Notes) -> None:
     """For reports that do not show a run's notes."""
     for note in run.notes:
@@ -136,85 +78,24 @@ def warn_forward_only(run: Run, notes: Notes) -> None:
             notes.warn(f"{run.scenario}: {note}")
 
 
-def _neither(reference: str) -> str:
-    near = suggestion(reference, registry.names("scenarios"))
-    stop = "" if near.endswith("?") else ";"
-    return f"no scenario and no stored run {reference!r}: {near}{stop} perfcli runs lists the runs"
-
-
-def _is_stored_run(reference: str) -> bool:
-    if registry.is_user_file(reference) or public(reference) in registry.names("scenarios"):
-        return False
-    return reference.endswith(".json") or store.locate(reference) is not None
-
-
-def _check_stored_alone(question: Question, side: Side) -> None:
-    chosen = (question.params, question.preset, question.target, question.device)
-    if any(chosen) or question.dynamic or side != Side():
-        raise PerfcliError(
-            f"{question.scenario} is a stored run, shown as it is: leave out the options for "
-            "compiling"
-        )
-
-
-def compiled(question: Question, sides: Sequence[Side], how: How, notes: Notes) -> list[Obtained]:
-    """Runs of all sides, compiled or found. Raises PerfcliError for what the user got wrong."""
-    order = ordered(question, sides, how, notes)
-    return obtain(order.jobs, order.executor, how.fresh, notes)
-
-
-@dataclass(frozen=True, slots=True)
-class _Order:
-    """What is to be compiled, and by whom."""
-
-    jobs: Sequence[Job]
-    executor: Executor
-
-
-def ordered(question: Question, sides: Sequence[Side], how: How, notes: Notes) -> _Order:
-    """A job for each side. Raises PerfcliError for what the user got wrong."""
-    if _is_stored_run(question.scenario):
-        raise PerfcliError(
-            f"{question.scenario} is a stored run, not a scenario: compare takes two of them, "
-            "inspect-kernel one"
-        )
-    place = workshop(how, question.device)
-    for toggle in how.toggles:
-        sides = toggle_sides(toggle, sides, place.probe)
-    jobs = make_jobs(question, sides, place.probe)
-    if len(jobs) > 1 and len({job.fingerprint for job in jobs}) == 1:
-        raise PerfcliError(
-            "both sides are the same: say what differs with -a OPT=VAL, -b OPT=VAL, "
-            "--toggle OPT, or --b-python"
-        )
-    if len(jobs) > 1 and (said := already_default(jobs)):
-        notes.warn(f"both sides are the same: {said}")
-    return _Order(jobs, place.executor)
-
-
 AGAIN = "; --fresh compiles again"
 
 
 def obtain(
-    jobs: Sequence[Job],
-    executor: Executor,
-    fresh: bool,
-    notes: Notes,
-    again: str = AGAIN,
-    keeps: bool = True,
+    jobs: Sequence[Job], context: Context, again: str = AGAIN, keeps: bool = True
 ) -> list[Obtained]:
-    """One run per job, in order. ``again`` is said of stored ones: empty without ``--fresh``.
+    """Get one run per job, in order. ``again`` is said of stored ones: empty without ``--fresh``.
     ``keeps``: what is compiled is stored.
 
     Raises Interrupted on Ctrl-C, saying what was stored; what the executor raises otherwise.
     """
-    found = [None if fresh else _reuse(job, notes, again) for job in jobs]
+    notes = context.notes
+    found = [None if context.fresh else _reuse(job, notes, again) for job in jobs]
     missing = [number for number, known in enumerate(found) if known is None]
     for job in {jobs[number].interpreter.torch: jobs[number] for number in missing}.values():
         if warning := environment.torch_warning(job.interpreter.torch):
             notes.warn(warning)
-    keep = kept if keeps else _passing
-    _compile(jobs, missing, found, executor, notes, keep)
+    _compile(jobs, missing, found, context, keep_run if keeps else _pass_on)
     made = zip(jobs, found, strict=True)
     return [replace(run, asked=job.request.variant) for job, run in made if run is not None]
 
@@ -223,30 +104,29 @@ def _compile(
     jobs: Sequence[Job],
     missing: Sequence[int],
     found: list[Obtained | None],
-    executor: Executor,
-    notes: Notes,
+    context: Context,
     keep: Callable[[Bundle, str, Notes], Obtained],
 ) -> None:
-    requests = [jobs[number].request for number in missing]
+    requests, notes = [jobs[number].request for number in missing], context.notes
     stored: list[Obtained] = []
     try:
         with Reporter([request.variant.name for request in requests], notes) as progress:
-            bundles = executor.compile(requests, progress)
+            bundles = context.start_executor().compile(requests, progress)
             for number, bundle in zip(missing, bundles, strict=True):
                 made = keep(bundle, jobs[number].fingerprint, notes)
                 found[number] = made
                 stored.append(made)
     except KeyboardInterrupt as error:
-        raise Interrupted(f"interrupted; {what_is_kept(stored)}") from error
+        raise Interrupted(f"interrupted; {describe_kept(stored)}") from error
     except PerfcliError as error:
         if stored:
-            notes.say(what_is_kept(stored))
+            notes.say(describe_kept(stored))
         raise error
 
 
-def kept(bundle: Bundle, fingerprint: str, notes: Notes) -> Obtained:
-    """Named and stored, where the store can be written."""
-    bundle = _named(bundle, fingerprint)
+def keep_run(bundle: Bundle, fingerprint: str, notes: Notes) -> Obtained:
+    """Name the run and store it, where the store can be written."""
+    bundle = _name_run(bundle, fingerprint)
     try:
         return Obtained(bundle.run, store.save(bundle))
     except PerfcliError as error:
@@ -254,13 +134,13 @@ def kept(bundle: Bundle, fingerprint: str, notes: Notes) -> Obtained:
         return Obtained(bundle.run, None, bundle)
 
 
-def _passing(bundle: Bundle, fingerprint: str, _notes: Notes) -> Obtained:
-    """Named, never stored."""
-    bundle = _named(bundle, fingerprint)
+def _pass_on(bundle: Bundle, fingerprint: str, _notes: Notes) -> Obtained:
+    """Name the run, and never store it."""
+    bundle = _name_run(bundle, fingerprint)
     return Obtained(bundle.run, None, bundle)
 
 
-def _named(bundle: Bundle, fingerprint: str) -> Bundle:
+def _name_run(bundle: Bundle, fingerprint: str) -> Bundle:
     now = datetime.now(UTC)
     run = replace(
         bundle.run,
@@ -271,8 +151,8 @@ def _named(bundle: Bundle, fingerprint: str) -> Bundle:
     return replace(bundle, run=run)
 
 
-def what_is_kept(stored: Sequence[Obtained]) -> str:
-    """``default is stored as .perfcli/runs/….json``, of each."""
+def describe_kept(stored: Sequence[Obtained]) -> str:
+    """Return ``default is stored as .perfcli/runs/….json``, of each."""
     kept = [f"{made.run.variant.name} is stored as {made.path}" for made in stored if made.path]
     return "; ".join(kept) or "nothing was finished"
 

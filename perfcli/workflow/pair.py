@@ -12,10 +12,17 @@ from perfcli.diff.compare import compare
 from perfcli.diff.verdict.conclude import conclude
 from perfcli.errors import PerfcliError, RuleFailed
 from perfcli.model import GRAVEST_FIRST, Comparison, Judged, Judgement, Outcome, Passing, Provenance
-from perfcli.workflow import obtain, timing
-from perfcli.workflow.obtain import How, Obtained
-from perfcli.workflow.request import Question, Side
+from perfcli.workflow.context import Context
+from perfcli.workflow.obtain import (
+    Obtained,
+    StoredTexts,
+    load_stored,
+    obtain,
+    warn_forward_only,
+)
+from perfcli.workflow.request import Question, Side, order_jobs
 from perfcli.workflow.setting import MeasuringOptions, settle
+from perfcli.workflow.timing import load_times, measure_times
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,40 +34,39 @@ class Pair:
     comparison: Comparison
 
 
-def of_stored(
+def load_pair(
     base: str, head: str, asked: MeasuringOptions, allow: Collection[str], notes: Notes
 ) -> Pair:
-    """Two stored runs, with the newest measurement of them.
+    """Return two stored runs with the newest measurement of them.
 
     Raises PerfcliError where there are none, NotComparable where they are unlike.
     """
     asked.refuse("two stored runs are compared as they are, with their newest measurement")
-    ours, theirs = obtain.stored(base), obtain.stored(head)
+    ours, theirs = load_stored(base), load_stored(head)
     comparison = compare(ours.run, theirs.run, allow)
-    times = None if asked.no_time else timing.stored(comparison, notes)
-    return Pair(ours, theirs, replace(comparison, timing=times))
+    timing = None if asked.no_time else load_times(comparison, notes)
+    return Pair(ours, theirs, replace(comparison, timing=timing))
 
 
-def of_variants(
+def compile_pair(
     question: Question,
     sides: Sequence[Side],
-    how: How,
     asked: MeasuringOptions,
     allow: Collection[str],
-    notes: Notes,
+    context: Context,
 ) -> Pair:
-    """Two variants of a scenario, compiled or reused, then measured where there is a device.
+    """Return two variants of a scenario, compiled or reused, then measured where there is a device.
 
     Raises PerfcliError for what the user got wrong, and what compiling and measuring raise.
     """
-    setting = settle(question, asked, how)
+    setting = settle(question, asked, context)
     question = replace(question, threads=setting.threads if setting else None)
-    order = obtain.ordered(question, sides, how, notes)
-    base, head = obtain.obtain(order.jobs, order.executor, how.fresh, notes)
-    obtain.warn_forward_only(head.run, notes)
+    jobs = order_jobs(question, sides, context)
+    base, head = obtain(jobs, context)
+    warn_forward_only(head.run, context.notes)
     comparison = compare(base.run, head.run, allow)
     if setting is not None:
-        comparison = timing.measured(comparison, setting, order.jobs, how, notes)
+        comparison = measure_times(comparison, setting, jobs, context)
     return Pair(base, head, comparison)
 
 
@@ -117,8 +123,6 @@ def _exit_code(pairing: Pairing) -> int:
 
 
 def _judged(pairing: Pairing) -> Judged:
-    from perfcli.workflow.obtain import StoredTexts
-
     base = pairing.base.run
     environment = base.environment
     return Judged(

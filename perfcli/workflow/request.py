@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from perfcli import units
 from perfcli.errors import PerfcliError
@@ -13,8 +14,11 @@ from perfcli.loading import registry, userfile
 from perfcli.machine import environment, targets
 from perfcli.machine.environment import Interpreter
 from perfcli.model import CompileRequest, Device, Run, Scalar, Target, Variant
-from perfcli.options import assignments as options
-from perfcli.workflow.fingerprint import fingerprint
+from perfcli.names import public
+from perfcli.options import assignments
+from perfcli.storing import store
+from perfcli.workflow.context import Context, Probe
+from perfcli.workflow.fingerprint import Job, make_job
 
 DEFAULT_TARGET = "h100"
 
@@ -29,9 +33,10 @@ class Question:
     target: str | None = None
     device: str | None = None
     dynamic: bool = False
-    jobs: int | None = None
     threads: int | None = None
     """That kernels for the CPU are generated for; None: torch's own number."""
+    toggles: tuple[str, ...] = ()
+    """Options that the two sides of a comparison have differently: ``OPT``, or ``OPT=VAL``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,63 +47,131 @@ class Side:
     python: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A request and the fingerprint of everything that is known to decide its result."""
+def order_jobs(question: Question, sides: Sequence[Side], context: Context) -> list[Job]:
+    """Return a job for each side, the question's toggles applied.
 
-    request: CompileRequest
-    fingerprint: str
-    interpreter: Interpreter
-
-
-Probe = Callable[[str | None], Interpreter]
-
-
-def make_jobs(question: Question, sides: Sequence[Side], probe: Probe) -> list[Job]:
-    """Requests for all sides of a question.
-
-    Raises PerfcliError for whatever the user got wrong, before anything is compiled.
+    Raises PerfcliError for what the user got wrong, and where the sides are the same.
     """
-    shared = _shared_request(question)
-    jobs = []
-    for side in sides:
-        interpreter = probe(side.python)
-        variant = Variant("", python=side.python)
-        if side.assignments:
-            catalogue = options.load_catalogue(interpreter.torch_dir)
-            variant = options.make_variant("", side.assignments, catalogue, python=side.python)
-            options.check_device(variant, catalogue, shared.device)
-        # Named as typed; started by its path, since a virtual environment's folder will do.
-        path = interpreter.path if side.python else None
-        variant = replace(variant, name=describe(variant), python=path)
-        request = replace(shared, variant=variant)
-        jobs.append(Job(request, fingerprint(request, interpreter), interpreter))
+    if _is_stored_run(question.scenario):
+        raise PerfcliError(
+            f"{question.scenario} is a stored run, not a scenario: compare takes two of them, "
+            "inspect-kernel one"
+        )
+    probe = context.choose_probe(question.device)
+    for toggle in question.toggles:
+        sides = _toggle_sides(toggle, sides, probe)
+    jobs = make_jobs(question, sides, probe, context.jobs)
+    if len(jobs) > 1 and len({job.fingerprint for job in jobs}) == 1:
+        raise PerfcliError(
+            "both sides are the same: say what differs with -a OPT=VAL, -b OPT=VAL, "
+            "--toggle OPT, or --b-python"
+        )
+    if len(jobs) > 1 and (said := _find_defaults(jobs)):
+        context.notes.warn(f"both sides are the same: {said}")
     return jobs
 
 
-def toggle_sides(toggle: str, sides: Sequence[Side], probe: Probe) -> list[Side]:
-    """The two sides of ``--toggle``: a yes-or-no option's default and the other value, or with
+def _is_stored_run(reference: str) -> bool:
+    if registry.is_user_file(reference) or public(reference) in registry.names("scenarios"):
+        return False
+    return reference.endswith(".json") or store.locate(reference) is not None
+
+
+def make_jobs(
+    question: Question, sides: Sequence[Side], probe: Probe, jobs: int | None = None
+) -> list[Job]:
+    """Return requests for all sides of a question, in jobs.
+
+    Raises PerfcliError for whatever the user got wrong, before anything is compiled.
+    """
+    device, target = choose_device(question.device, question.target)
+    params, preset = _read_params(question)
+    made = []
+    for side in sides:
+        interpreter = probe(side.python)
+        request = build_request(
+            question.scenario,
+            make_variant(side, interpreter, device),
+            params=params,
+            preset=preset,
+            device=device,
+            target=target,
+            dynamic=question.dynamic,
+            jobs=jobs,
+            threads=question.threads,
+        )
+        made.append(make_job(request, interpreter))
+    return made
+
+
+def make_variant(side: Side, interpreter: Interpreter, device: Device) -> Variant:
+    """Return the variant that a side means in its interpreter. Raises PerfcliError for options
+    that its torch or the device does not know."""
+    variant = Variant("", python=side.python)
+    if side.assignments:
+        catalogue = assignments.load_catalogue(interpreter.torch_dir)
+        variant = assignments.make_variant("", side.assignments, catalogue, python=side.python)
+        assignments.check_device(variant, catalogue, device)
+    # Named as typed; started by its path, since a virtual environment's folder will do.
+    path = interpreter.path if side.python else None
+    return replace(variant, name=describe(variant), python=path)
+
+
+def build_request(
+    scenario: str,
+    variant: Variant,
+    *,
+    params: Mapping[str, Scalar] = MappingProxyType({}),
+    preset: str | None = None,
+    device: Device = "cuda",
+    target: Target | None = None,
+    dynamic: bool = False,
+    jobs: int | None = None,
+    threads: int | None = None,
+    on_device: bool = False,
+    cache_dir: str | None = None,
+) -> CompileRequest:
+    """Return what a worker compiles. This is the one place where such a request is made: what it
+    leaves out has the same meaning for whoever asks."""
+    return CompileRequest(
+        scenario=scenario,
+        params=params,
+        preset=preset,
+        variant=variant,
+        device=device,
+        target=target,
+        dynamic=dynamic,
+        jobs=jobs or len(os.sched_getaffinity(0)),
+        cache_dir=str(environment.cache_dir()) if cache_dir is None else cache_dir,
+        on_device=on_device,
+        threads=threads,
+    )
+
+
+def _toggle_sides(toggle: str, sides: Sequence[Side], probe: Probe) -> list[Side]:
+    """Make the two sides of ``--toggle``: a yes-or-no option's default and the other value, or with
     ``OPT=VAL`` whatever the default is and that value."""
     base, head = sides
     if "=" in toggle:
         return [base, replace(head, assignments=(*head.assignments, toggle))]
     added = []
     for number, side in enumerate(sides):
-        entry = options.find(options.load_catalogue(probe(side.python).torch_dir), toggle)
-        assignment = f"{entry.name}={str(options.toggle(entry)[number]).lower()}"
+        catalogue = assignments.load_catalogue(probe(side.python).torch_dir)
+        entry = assignments.find(catalogue, toggle)
+        assignment = f"{entry.name}={str(assignments.toggle(entry)[number]).lower()}"
         added.append(replace(side, assignments=(*side.assignments, assignment)))
     return added
 
 
-def already_default(jobs: Sequence[Job]) -> str:
-    """What to say where two sides differ in nothing but options set to their default; else
+def _find_defaults(jobs: Sequence[Job]) -> str:
+    """Return what to say where two sides differ in nothing but options set to their default; else
     empty."""
     own: list[object] = []
     said: dict[str, None] = {}
     for job in jobs:
         variant, interpreter = job.request.variant, job.interpreter
-        catalogue = options.load_catalogue(interpreter.torch_dir) if variant.options else None
-        usual = options.defaults(variant, catalogue) if catalogue else {}
+        catalogue = assignments.load_catalogue(interpreter.torch_dir) if variant.options else None
+        usual = assignments.defaults(variant, catalogue) if catalogue else {}
         rest = {name: value for name, value in variant.options.items() if name not in usual}
         own.append((interpreter, rest, dict(variant.env), variant.patches))
         said |= dict.fromkeys(
@@ -118,36 +191,17 @@ def describe(variant: Variant) -> str:
     return " ".join(settings) or "default"
 
 
-def _shared_request(question: Question) -> CompileRequest:
-    device, target = choose_device(question.device, question.target)
-    params, preset = _params(question)
-    return CompileRequest(
-        scenario=question.scenario,
-        params=params,
-        preset=preset,
-        variant=Variant("default"),
-        device=device,
-        target=target,
-        dynamic=question.dynamic,
-        jobs=question.jobs or len(os.sched_getaffinity(0)),
-        cache_dir=str(environment.cache_dir()),
-        threads=question.threads,
-    )
-
-
 def recompile(run: Run, variant: Variant, jobs: int | None = None) -> CompileRequest:
-    """What compiles a stored run's question again, in another variant. A user's file resolves
+    """Build what compiles a stored run's question again, in another variant. A user's file resolves
     the parameters once more: those of the run are all of them, typed."""
-    return CompileRequest(
-        scenario=run.scenario,
+    return build_request(
+        run.scenario,
+        variant,
         params=run.params,
-        preset=None,
-        variant=variant,
         device=run.device,
         target=run.target,
         dynamic=run.dynamic,
-        jobs=jobs or len(os.sched_getaffinity(0)),
-        cache_dir=str(environment.cache_dir()),
+        jobs=jobs,
         threads=run.threads,
     )
 
@@ -170,7 +224,7 @@ def choose_device(device: str | None, target: str | None) -> tuple[Device, Targe
     return "cuda", targets.get(DEFAULT_TARGET)
 
 
-def _params(question: Question) -> tuple[dict[str, Scalar], str | None]:
+def _read_params(question: Question) -> tuple[dict[str, Scalar], str | None]:
     """Typed parameters; those of a user's file stay text, with the preset, because only a worker
     may run the file and knows them."""
     given: dict[str, Scalar] = dict(_split(text) for text in question.params)

@@ -14,8 +14,9 @@ from perfcli.interleave import environments
 from perfcli.interleave.plan import Plan
 from perfcli.machine import driver, targets
 from perfcli.model import Device, MeasureRequest, SideName
-from perfcli.workflow.obtain import How, fake_plan
-from perfcli.workflow.request import Job, Question, choose_device
+from perfcli.workflow.context import Context
+from perfcli.workflow.fingerprint import Job
+from perfcli.workflow.request import Question, choose_device
 
 BUDGET_SECONDS = 20.0
 MOST_SECONDS = 1e6
@@ -95,8 +96,8 @@ class Setting:
         )
 
 
-def settle(question: Question, asked: MeasuringOptions, how: How) -> Setting | None:
-    """How to measure; None where nothing is measured: without a device, or unwanted.
+def settle(question: Question, asked: MeasuringOptions, context: Context) -> Setting | None:
+    """Return how to measure; None where nothing is measured: without a device, or unwanted.
 
     Raises PerfcliError for options that contradict each other, numbers out of range, a device that
     is not there, and more threads than cores; before anything is compiled.
@@ -114,7 +115,7 @@ def settle(question: Question, asked: MeasuringOptions, how: How) -> Setting | N
         asked.refuse("no GPU here to measure on, and no --device cpu")
         return None
     _check(device, asked)
-    plan = fake_plan(how)
+    plan = context.fake_plan
     fake = measuring.parse(plan)
     if plan and fake is None:
         return None

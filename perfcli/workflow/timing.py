@@ -8,12 +8,11 @@ from dataclasses import replace
 from perfcli import units
 from perfcli.console.notes import Notes
 from perfcli.errors import WrongResult
-from perfcli.interleave import record
-from perfcli.interleave import stored as kept
+from perfcli.interleave import record, stored
 from perfcli.model import Comparison, Measurement, Run, Timing, WrongResults
 from perfcli.workflow import bench
-from perfcli.workflow.obtain import How
-from perfcli.workflow.request import Job
+from perfcli.workflow.context import Context
+from perfcli.workflow.fingerprint import Job
 from perfcli.workflow.setting import Setting, why_not
 
 # Options with these words in their names act when the step runs, though kernels stay the same.
@@ -50,23 +49,23 @@ def _steps(run: Run) -> list[tuple[str, str]]:
     return [(each.graph, code.get((each.graph, each.name), each.name)) for each in run.launches]
 
 
-def measured(
-    comparison: Comparison, setting: Setting, jobs: Sequence[Job], how: How, notes: Notes
+def measure_times(
+    comparison: Comparison, setting: Setting, jobs: Sequence[Job], context: Context
 ) -> Comparison:
-    """With its times, measured now, or with what is wrong with a side's results; as it is, after a
-    word why, where there is nothing to measure."""
+    """Return the comparison with its times, measured now, or with what is wrong with a side's
+    results; as it is, after a word why, where there is nothing to measure."""
     if reason := why_not(jobs, setting):
         setting.asked.refuse(reason)
-        notes.warn(f"not measured: {reason}")
+        context.notes.warn(f"not measured: {reason}")
         return comparison
     if _nothing_to_measure(comparison, setting):
-        notes.say("same code on both sides: nothing to measure")
+        context.notes.say("same code on both sides: nothing to measure")
         return comparison
     try:
-        measurement = bench.measure(comparison, setting, jobs, how, notes)
+        measurement = bench.measure(comparison, setting, jobs, context)
     except WrongResult as error:
         return replace(comparison, wrong=_wrong_results(str(error)))
-    return replace(comparison, timing=_derived(comparison, measurement))
+    return replace(comparison, timing=_derive(comparison, measurement))
 
 
 def _wrong_results(message: str) -> WrongResults:
@@ -77,16 +76,16 @@ def _wrong_results(message: str) -> WrongResults:
 # --- what follows ----------------------------------------------------------------------------
 
 
-def stored(comparison: Comparison, notes: Notes) -> Timing | None:
-    """The measurement of these two runs that is in the store; None where there is none. Warns of
-    files that can't be read."""
-    found = kept.find(comparison.base.id, comparison.head.id)
+def load_times(comparison: Comparison, notes: Notes) -> Timing | None:
+    """Load the measurement of these two runs that is in the store; None where there is none. Warns
+    of files that can't be read."""
+    found = stored.find(comparison.base.id, comparison.head.id)
     for text in _left_out(found):
         notes.warn(text)
-    return _derived(comparison, found.measurement) if found.measurement else None
+    return _derive(comparison, found.measurement) if found.measurement else None
 
 
-def _left_out(found: kept.Found) -> Iterator[str]:
+def _left_out(found: stored.Found) -> Iterator[str]:
     """A line for files of these runs, one for those that may be of any."""
     if found.left_out:
         without = () if found.measurement else ("the report follows without times",)
@@ -97,16 +96,16 @@ def _left_out(found: kept.Found) -> Iterator[str]:
         yield f"{files} in {record.FOLDER} can't be read ({first})"
 
 
-def _derived(comparison: Comparison, measurement: Measurement) -> Timing:
+def _derive(comparison: Comparison, measurement: Measurement) -> Timing:
     from perfcli.stats import timing
 
     worker = measurement.of("head")
-    floor = bench.stored_floor(comparison.head, worker) if worker else None
+    floor = bench.load_floor(comparison.head, worker) if worker else None
     base, head = comparison.base, comparison.head
     return timing.derive(measurement, base, head, comparison.groups, floor)
 
 
-def broken_off(timing: Timing | None) -> bool:
+def is_broken_off(timing: Timing | None) -> bool:
     """Whether Ctrl-C ended it before there was enough for a verdict."""
     if timing is None or timing.stopped != "interrupted":
         return False

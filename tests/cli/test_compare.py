@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 from handmade import rewrite
 
+from perfcli.fake import executor
 from perfcli.loading.userfile import FORWARD_ONLY
+from perfcli.model import Bundle, CompileRequest
 from perfcli.storing import store
-from perfcli.workflow import obtain as _obtain
 
 MAX_READS = "triton.mix_order_reduction_max_reads"
 WORSE = ("compare", "gqa-transformer", "-p", "layers=3", "-b", f"{MAX_READS}=1000")
@@ -447,13 +448,13 @@ def test_a_closed_pipe_is_quiet(perfcli: Any) -> None:
 def test_a_model_that_may_be_meant_for_training_is_warned_of(
     perfcli: Any, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    obtain = _obtain.obtain
+    made_up = vars(executor)["made_up"]
 
-    def noted(*arguments: Any) -> list[_obtain.Obtained]:
-        notes = (f"inputs {FORWARD_ONLY}",)
-        return [replace(made, run=replace(made.run, notes=notes)) for made in obtain(*arguments)]
+    def noted(request: CompileRequest) -> Bundle:
+        bundle: Bundle = made_up(request)
+        return replace(bundle, run=replace(bundle.run, notes=(f"inputs {FORWARD_ONLY}",)))
 
-    monkeypatch.setattr(_obtain, "obtain", noted)
+    monkeypatch.setattr(executor, "made_up", noted)
     Path("model.py").touch()
     sides = ["-b", f"{MAX_READS}=9"] if command == "compare" else []
     result = perfcli(command, "model.py", *sides, "-q")

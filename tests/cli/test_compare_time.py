@@ -199,7 +199,7 @@ def test_stored_runs_show_their_newest_measurement(timed: Any) -> None:
 
 def test_the_floor_that_noise_stored_counts(timed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert timed("ratio=1.05", *CPU).code == 1
-    monkeypatch.setattr(bench, "stored_floor", lambda run, worker: (0.08, "perfcli noise, then"))
+    monkeypatch.setattr(bench, "load_floor", lambda run, worker: (0.08, "perfcli noise, then"))
     result = timed("ratio=1.05", *CPU)
     assert result.code != 1
     assert "floor 8 %" in result.out

@@ -532,7 +532,7 @@ def test_a_limit_on_time(measuring: Any) -> None:
 
 
 def test_slower_once_is_unsure(measuring: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    measured = timing.measured
+    measured = timing.measure_times
     plans = iter(("1;ratio=1.05", "1;ratio=1.0"))
 
     def changing(comparison: Any, setting: Any, *rest: Any) -> Any:
@@ -543,7 +543,7 @@ def test_slower_once_is_unsure(measuring: Any, monkeypatch: pytest.MonkeyPatch) 
         plan = fake_measuring.parse(next(plans))
         return measured(comparison, replace(setting, fake=plan), *rest)
 
-    monkeypatch.setattr(timing, "measured", changing)
+    monkeypatch.setattr(timing, "measure_times", changing)
     result = measuring("1;ratio=1.05")
     assert (result.code, result.out.split()[0]) == (0, "UNSURE")
     assert "but not confirmed in fresh processes" in result.out

@@ -19,8 +19,8 @@ from perfcli.machine import environment
 from perfcli.storing import store
 from perfcli.worker.roles import Progress
 from perfcli.workflow import fingerprint as _fingerprint
-from perfcli.workflow import obtain
 from perfcli.workflow import request as _request
+from perfcli.workflow.context import Context
 
 MAX_READS = "triton.mix_order_reduction_max_reads"
 
@@ -64,7 +64,7 @@ def test_only_kernels_for_a_gpu_need_triton(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.delenv("PERFCLI_FAKE", raising=False)
     monkeypatch.setattr(environment, "probe", lambda _, needs_triton: asked.append(needs_triton))
     for device in ("cpu", "cuda", None):
-        obtain.workshop(obtain.How(), device).probe(None)
+        Context(Notes(quiet=True)).choose_probe(device)(None)
     assert asked == [False, True, True]
 
 
@@ -198,7 +198,6 @@ def test_an_error_of_ours_is_one_line(perfcli: Any, monkeypatch: pytest.MonkeyPa
         raise ZeroDivisionError("by zero")
 
     monkeypatch.setattr(_request, "make_jobs", broken)
-    monkeypatch.setattr("perfcli.workflow.obtain.make_jobs", broken)
     result = perfcli("run", "rmsnorm")
     assert result.code == 2
     assert "internal error: ZeroDivisionError: by zero (test_run.py:" in result.complaint
@@ -219,12 +218,12 @@ def test_ctrl_c_anywhere(perfcli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 # --- fingerprints ----------------------------------------------------------------------------
 
 
-def fingerprint(*argv: str, **settings: Any) -> str:
+def fingerprint(*argv: str, jobs: int | None = None, **settings: Any) -> str:
     from perfcli.fake.executor import fake_interpreter
 
     question = _request.Question("rmsnorm", **settings)
     side = _request.Side(argv)
-    (job,) = _request.make_jobs(question, [side], fake_interpreter)
+    (job,) = _request.make_jobs(question, [side], fake_interpreter, jobs)
     return job.fingerprint
 
 

@@ -25,33 +25,32 @@ from perfcli.gate.config import Config
 from perfcli.gate.order import NotesOf, today
 from perfcli.gate.view import kernels
 from perfcli.model import Comparison, Run
-from perfcli.workflow.obtain import How
+from perfcli.workflow.context import Context
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
     config: Config
     reason: str
-    how: How
-    jobs: int | None
+    context: Context
     today: str = field(default_factory=order.iso)
 
 
-def run(update: Update, checks: Sequence[Check], some: bool, notes: Notes) -> int:
+def run(update: Update, checks: Sequence[Check], some: bool) -> int:
     """Returns the exit code. Every check has to compile before the file is touched. ``some``:
     checks were named; else those that the configuration has no more are dropped. Raises
     PerfcliError, with all others written, for checks of which no kernel is generated."""
-    path = update.config.baseline
+    path, context = update.config.baseline, update.context
     output.check_writable(path)
-    old = _old(update.config, some, notes)
+    old = _read_old(update.config, some, context.notes)
     new = dict(old) if some else {}
     revision = _revision(update.config.folder)
     lines: list[str] = []
     empty: list[str] = []
     for check in checks:
-        own = NotesOf(check.name, notes)
+        own = replace(context, notes=NotesOf(check.name, context.notes))
         try:
-            head = compiled.head(update.config, check, update.how, update.jobs, own).run
+            head = compiled.compile_head(update.config, check, own).run
         except compiled.NoKernels as error:
             empty.append(f"{check.name}: {error}")
             new |= {check.name: old[check.name]} if check.name in old else {}
@@ -78,7 +77,7 @@ def run(update: Update, checks: Sequence[Check], some: bool, notes: Notes) -> in
     return 0
 
 
-def _old(config: Config, some: bool, notes: Notes) -> dict[str, Kept]:
+def _read_old(config: Config, some: bool, notes: Notes) -> dict[str, Kept]:
     """What is in the file; one that can't be read is made anew where all checks are."""
     if not config.baseline.exists():
         return {}

@@ -33,7 +33,7 @@ def good_value(setting: object) -> float:
     ]
     plan = SimpleNamespace(jobs=jobs, installations=Installations(SPACE))
     metric = METRICS["peak-memory"]
-    asked = SimpleNamespace(plan=plan, metric=metric, setting=setting, how=None)
+    asked = SimpleNamespace(plan=plan, metric=metric, setting=setting, context=None)
     forge = Forge(FakeGenerator(), jobs[1].request, SPACE, metric, Knowledge())
     found = across._across_of(cast(SearchScope, asked), forge)
     assert found is not None
@@ -44,7 +44,7 @@ class Stopwatch:
     """Measures the good side on its own torch, and nothing else."""
 
     @classmethod
-    def of(cls, forge: Forge, setting: object, job: Any, how: object) -> Stopwatch:
+    def of(cls, forge: Forge, setting: object, job: Any, context: object) -> Stopwatch:
         assert forge.request.variant.python == job.request.variant.python == "old"
         return cls()
 

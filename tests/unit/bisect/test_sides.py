@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from perfcli.bisect.sides import Sides
+from perfcli.bisect.sides import BisectOptions
 
 
 @pytest.mark.parametrize(
-    ("sides", "expected"),
+    ("options", "expected"),
     [
-        (Sides(), True),
-        (Sides(good=("a=1",)), True),
-        (Sides(good_python="p"), True),
-        (Sides(good=("a=1",), good_python="p"), True),
-        (Sides(bad=("a=1",)), False),
-        (Sides(bad_python="q"), False),
-        (Sides(good=("a=1",), good_python="p", bad_python="q"), False),
+        (BisectOptions("spills"), True),
+        (BisectOptions("spills", good=("a=1",)), True),
+        (BisectOptions("spills", good_python="p"), True),
+        (BisectOptions("spills", good=("a=1",), good_python="p"), True),
+        (BisectOptions("spills", bad=("a=1",)), False),
+        (BisectOptions("spills", bad_python="q"), False),
+        (BisectOptions("spills", good=("a=1",), good_python="p", bad_python="q"), False),
     ],
 )
-def test_nothing_said_of_a_bad_side_is_the_catalogue(sides: Sides, expected: bool) -> None:
-    assert sides.is_catalogue is expected
+def test_without_a_bad_side_the_catalogue_is_meant(options: BisectOptions, expected: bool) -> None:
+    assert options.is_catalogue is expected

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from perfcli.errors import PerfcliError
+from perfcli.fake.executor import fake_interpreter
 from perfcli.gate.revision import Revision, _looking_in
-from perfcli.workflow.obtain import How, workshop
 from perfcli.workflow.request import Question, Side, make_jobs
 
 
@@ -48,8 +48,7 @@ def test_python_looks_in_these_folders_first(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", "/own")
-    how = How(fake=True)
-    (job,) = make_jobs(Question("softmax", target="h100"), [Side()], workshop(how).probe)
+    (job,) = make_jobs(Question("softmax", target="h100"), [Side()], fake_interpreter)
     other = _looking_in(job, [tmp_path])
     assert other.request.variant.env == {"PYTHONPATH": f"{tmp_path}{os.pathsep}/own"}
     assert other.fingerprint != job.fingerprint

@@ -1,0 +1,74 @@
+"""What stays the same from a command's first step to its last: how runs are obtained, and where
+remarks about it go. What is real and what ``--fake`` makes up is decided here."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from perfcli.console.notes import Notes
+from perfcli.machine import environment
+from perfcli.machine.environment import Interpreter
+from perfcli.worker.roles import Executor, Generator
+
+FAKE = "PERFCLI_FAKE"
+
+Probe = Callable[[str | None], Interpreter]
+"""Asks an interpreter, by its path or command, what it has installed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """How runs are obtained: passed down unchanged by whoever does not look into it."""
+
+    notes: Notes
+    fresh: bool = False
+    """Whether runs are compiled again though they are stored."""
+    timeout: float | None = None
+    """Seconds that a worker has."""
+    fake: bool = False
+    jobs: int | None = None
+    """Kernels that are compiled at once; None: as many as there are cores."""
+    trust: bool = False
+    """Whether a stored run may start the programs that its file names."""
+
+    @property
+    def fake_plan(self) -> str:
+        """What is to be made up instead of compiled and measured; empty: nothing."""
+        return read_fake_plan(self.fake)
+
+    def start_executor(self) -> Executor:
+        """Return what compiles runs."""
+        if plan := self.fake_plan:
+            from perfcli.fake.executor import FakeExecutor
+
+            return FakeExecutor(plan)
+        from perfcli.worker.process import ProcessExecutor
+
+        return ProcessExecutor(self.timeout)
+
+    def start_generator(self) -> Generator:
+        """Return what compiles many variants as far as a search needs them."""
+        if plan := self.fake_plan:
+            from perfcli.fake.executor import FakeGenerator
+
+            return FakeGenerator(plan)
+        from perfcli.worker.template import TemplateProcess
+
+        return TemplateProcess(self.timeout)
+
+    def choose_probe(self, device: str | None = None) -> Probe:
+        """Return what asks interpreters. C++ kernels for the CPU need no triton."""
+        if self.fake_plan:
+            from perfcli.fake.executor import fake_interpreter
+
+            return fake_interpreter
+        return functools.partial(environment.probe, needs_triton=device != "cpu")
+
+
+def read_fake_plan(fake: bool = False) -> str:
+    """Return what PERFCLI_FAKE, or else ``--fake``, says is to be made up; empty: nothing."""
+    plan = os.environ.get(FAKE, "1" if fake else "")
+    return "" if plan == "0" else plan
