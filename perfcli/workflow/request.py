@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 
 from perfcli import units
 from perfcli.errors import PerfcliError
@@ -121,7 +120,7 @@ def build_request(
     scenario: str,
     variant: Variant,
     *,
-    params: Mapping[str, Scalar] = MappingProxyType({}),
+    params: Mapping[str, Scalar] | None = None,
     preset: str | None = None,
     device: Device = "cuda",
     target: Target | None = None,
@@ -135,7 +134,7 @@ def build_request(
     leaves out has the same meaning for whoever asks."""
     return CompileRequest(
         scenario=scenario,
-        params=params,
+        params=dict(params or {}),
         preset=preset,
         variant=variant,
         device=device,
