@@ -1,1 +1,2 @@
-"""torch.compile to kernels: the only place that touches private corners of torch."""
+"""Compiles a model with torch.compile into kernels; the only room that touches private corners of
+torch."""

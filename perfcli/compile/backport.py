@@ -1,4 +1,4 @@
-"""The read limit of mix-order kernels for torch 2.10 to 2.12, which lack the option.
+"""Limits what mix-order kernels read, for torch 2.10 to 2.12, which lack the option.
 
 A mix-order kernel computes two reductions over the same elements, one along the rows and one down
 the columns. Once it exists, Inductor fuses more nodes into it. Every further buffer is one more
@@ -23,8 +23,9 @@ from perfcli.options.backports import BACKPORTS
 
 MAX_READS = "triton.mix_order_reduction_max_reads"
 COUNTER = "rejected_mix_order_reduction_fusion"
-"""The name in ``torch._inductor.metrics`` under which torch 2.13 counts how often it refused. The
-scheduler asks for a pair of nodes more than once, so that it is no number of kernels."""
+"""The name in ``torch._inductor.metrics`` under which torch 2.13 counts how often it refused a
+fusion. The scheduler asks about a pair of nodes more than once, so this is not a number of
+kernels."""
 
 Undo = Callable[[], None]
 
@@ -32,13 +33,13 @@ _active: dict[str, OptionValue] = {}
 
 
 def settings() -> dict[str, OptionValue]:
-    """The options that are ours in this process, and their values."""
+    """Return the backported options that are set in this process, with their values."""
     return dict(_active)
 
 
 def install(limit: OptionValue) -> Undo:
-    """Sets the limit until it is undone. None, 0 and less are none, as in torch 2.13, and change
-    nothing.
+    """Set the limit until it is undone. As in torch 2.13, None, 0 and negative numbers mean no
+    limit and change nothing.
 
     Raises ``CompileFailed`` with the name of what this torch lacks.
     """
@@ -59,7 +60,7 @@ def install(limit: OptionValue) -> Undo:
 
 
 def notes() -> tuple[str, ...]:
-    """What a run's reader has to know about options that are ours."""
+    """Return what the reader of a run has to know about backported options."""
     if not _active:
         return ()
     import torch
@@ -74,8 +75,8 @@ def notes() -> tuple[str, ...]:
 
 
 def _limit_reads(scheduler: Any, metrics: Any, limit: int) -> Undo:
-    """Lets mix-order kernels of ``scheduler`` grow to ``limit`` buffers read, and counts in
-    ``metrics`` what that refuses; returns what takes both away again.
+    """Let mix-order kernels of ``scheduler`` grow to ``limit`` buffers read, and count in
+    ``metrics`` what that refuses; return a function that undoes both.
 
     Raises ``CompileFailed`` with the name of what this torch lacks.
     """
@@ -111,8 +112,9 @@ def _limit_reads(scheduler: Any, metrics: Any, limit: int) -> Undo:
 
 
 def _buffers_read(nodes: Iterable[Any], memory_dep: Any) -> int:
-    """How many buffers scheduler nodes read element by element, each counted once. Those that
-    one of them writes count as well, as in torch 2.13; dependencies of order do not."""
+    """Return how many buffers the scheduler nodes read element by element, each counted once.
+    Buffers that one of the nodes writes count as well, as in torch 2.13; dependencies that only
+    order nodes do not."""
     reads = (dep for node in nodes for part in node.get_nodes() for dep in part.read_writes.reads)
     return len({dep.name for dep in reads if isinstance(dep, memory_dep)})
 

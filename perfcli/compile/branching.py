@@ -1,5 +1,5 @@
-"""Variants that part from a common base where one of the options in which they differ is first
-read: what came before can't depend on it, so that a fork made there is as good as a process that
+"""Lets variants branch off a common base where one of the options in which they differ is first
+read: what came before can't depend on that option, so a process forked there is as good as one that
 compiled the variant from the start.
 
 A variant does not part but is *missed*, to be compiled from the start, where that can't be held:
@@ -20,31 +20,33 @@ from perfcli.errors import PerfcliError
 from perfcli.model import CompileRequest, OptionValue
 
 Place: TypeAlias = "tuple[str, str]"
-"""A configuration module, and an option's name in it."""
+"""A configuration module and the name of an option in it."""
 
 
 class _Forks(Protocol):
     def fork(self, number: int) -> bool:
-        """Whether this is the new process, which goes on as the request with this number."""
+        """Return whether this is the new process, which goes on as the request with this number."""
         ...
 
     def go_on(self, wanted: bool) -> None:
-        """All that part here have parted. Does not return where nothing more is ``wanted``."""
+        """Hear that everything that branches off here has done so. Does not return where nothing
+        more is ``wanted``."""
         ...
 
 
 class Alone:
-    """For a process that compiles one variant."""
+    """Serves a process that compiles one variant and never forks."""
 
     def fork(self, number: int) -> bool:
         raise AssertionError("there is nothing to fork")
 
     def go_on(self, wanted: bool) -> None:
-        """It does."""
+        """Go on: there is nothing to wait for."""
 
 
 class _Missed(PerfcliError):
-    """This process does not know what the variant's code is: it has to start anew."""
+    """Says that this process does not know what the variant's code is: it has to be compiled from
+    the start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +59,9 @@ class _Branch:
 
 
 class Branches:
-    """``number`` and ``request`` are those that this process compiles: the base's (None: nobody
-    asked for it) in the trunk, then a variant's in what was forked for it."""
+    """Watches options and forks a process for each variant at the first of its options that is
+    read. ``number`` and ``request`` are those that this process compiles: in the trunk the base's
+    (None: nobody asked for it), then a variant's in the process forked for it."""
 
     def __init__(
         self, base: CompileRequest, requests: Mapping[int, CompileRequest], forks: _Forks
@@ -77,11 +80,11 @@ class Branches:
         self._held: dict[Place, object] = {}
 
     def begin(self) -> None:
-        """Once the base's options are set; before anything is read."""
+        """Start watching, once the base's options are set and before anything is read."""
         self._remember(frozenset(p for branch in self._left.values() for p in branch.places))
 
     def before(self, module: str, name: str | None) -> None:
-        """See ``reads.Before``."""
+        """Fork where a variant's option is about to be read; see ``reads.Before``."""
         if not self._left or (name is not None and (module, name) not in self._held):
             return
         parting = [n for n, branch in self._left.items() if _touches(branch, module, name)]
@@ -95,13 +98,13 @@ class Branches:
         self._forks.go_on(self.number is not None or bool(self._left))
 
     def end(self) -> None:
-        """Raises Missed where the variant's options are not what they were set to: they were set
-        for a while only, in the middle of something that put them back."""
+        """Raise Missed where the variant's options are not what they were set to: they were set
+        only for a while, inside something that put them back."""
         if not self.is_trunk and not self._is_held(self._held):
             raise _Missed("an option was put back")
 
     def unread(self, names: tuple[str, ...]) -> list[int]:
-        """The requests of which no option was read: all of them are among ``names``."""
+        """Return the requests of which no option was read: all of them are among ``names``."""
         return [n for n, branch in self._left.items() if set(branch.options) <= set(names)]
 
     def _can_part(self, branch: _Branch) -> bool:
@@ -131,8 +134,8 @@ def _threads() -> int:
 
 
 def _difference(base: CompileRequest, request: CompileRequest) -> dict[str, OptionValue] | None:
-    """What ``request`` sets that the base does not, or otherwise; None where that is not all in
-    which they differ."""
+    """Return what ``request`` sets differently from the base, or None where they also differ in
+    anything else."""
     ours, theirs = base.variant, request.variant
     otherwise = replace(theirs, name=ours.name, options=ours.options)
     if replace(request, variant=otherwise) != base or not set(ours.options) <= set(theirs.options):
@@ -145,7 +148,7 @@ def _difference(base: CompileRequest, request: CompileRequest) -> dict[str, Opti
 
 
 def _text(value: OptionValue) -> str:
-    """1, 1.0 and true are three values."""
+    """Return the value as text that tells 1, 1.0 and true apart."""
     return json.dumps(value)
 
 
@@ -156,7 +159,8 @@ def _touches(branch: _Branch, module: str, name: str | None) -> bool:
 
 
 def _places(names: Mapping[str, OptionValue]) -> frozenset[Place] | None:
-    """None where one is not known, or two set the same."""
+    """Return the places of these options, or None where one is not known, or two of them set the
+    same place."""
     found: list[Place] = []
     for name in names:
         modules = reads.modules()
@@ -184,7 +188,8 @@ def _with_target(config: Any, key: str) -> list[Place] | None:
 
 
 def _override(place: Place) -> object:
-    """What it was set to, as the module keeps it (per context in torch 2.12 and later)."""
+    """Return what the option was set to, as the module keeps it (per context in torch 2.12 and
+    later)."""
     (config,) = (each for each in reads.modules().values() if each.__name__ == place[0])
     kept = config._config[place[1]].user_override
     return kept.get() if type(kept).__name__ == "ContextVar" else kept

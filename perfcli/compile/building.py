@@ -56,7 +56,7 @@ def build(request: CompileRequest, mode: Any) -> Built:
 
 
 def build_users_workload(request: CompileRequest) -> Built:
-    """What the user's code makes of the request, on whichever device is the default."""
+    """Return what the user's code makes of the request, on whichever device is the default."""
     scenario = registry.scenario(request.scenario)
     params = registry.resolve_params(scenario, request.preset, request.params)
     workload = registry.build(scenario, params)
@@ -105,7 +105,7 @@ def _fake_tensor(tensor: Any, mode: Any, device: Any, converted: dict[int, Any])
 
 
 def _convert_attributes(part: Any, convert: Any) -> None:
-    """Parameters, buffers, and tensors that a module keeps as plain attributes."""
+    """Convert parameters, buffers, and tensors that a module keeps as plain attributes."""
     import torch
     from torch.utils import _pytree
 
@@ -121,7 +121,8 @@ def _convert_attributes(part: Any, convert: Any) -> None:
 
 @contextlib.contextmanager
 def _skip_initialisers() -> Iterator[None]:
-    """``torch.nn.init`` functions do nothing: their values never matter, their time does."""
+    """Make the functions of ``torch.nn.init`` do nothing: their values never matter, their time
+    does."""
     from torch.nn import init
 
     names = [n for n in dir(init) if n.endswith("_") and not n.startswith("_")]
@@ -141,7 +142,7 @@ def _skip_initialisers() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _build_on_cpu(device: Device) -> Iterator[None]:
-    """Everything lands on the CPU, whatever device the code names; big random tensors stay
+    """Put everything on the CPU, whatever device the code names; large random tensors stay
     uninitialised."""
     import torch
     from torch.overrides import TorchFunctionMode
@@ -181,7 +182,7 @@ def _cpu_if_device(value: Any, device: Device) -> Any:
 
 
 def _big_size(func: Any, args: Any, kwargs: Any) -> tuple[int, ...] | None:
-    """The size that a random factory was asked for, where it is too big to fill."""
+    """Return the size that a random factory was asked for, where that is too large to fill."""
     import math
 
     import torch

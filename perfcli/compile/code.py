@@ -1,4 +1,4 @@
-"""A variant compiled as far as its code: what sources say of kernels, and one hash of it all."""
+"""Compiles a variant as far as its code: what sources say of kernels, and one hash of it all."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _COMMENTS = re.compile(r"^# (kernel path|AOT ID): .*$", re.MULTILINE)
 def generate(
     request: CompileRequest, keep: tuple[Any, ...], report: Report, branches: Branches | None = None
 ) -> Generated:
-    """Compiles the request as far as its code, where ``session.import_torch`` returned ``keep``;
-    once per process. Raises as ``session.compile_request``.
+    """Compile the request as far as its code, where ``session.import_torch`` returned ``keep``;
+    call it once per process. Raises as ``session.compile_request``.
 
     ``branches`` (with the same request as their base): other processes return from here as well,
     each with its own variant's code. In those ``branching.Missed`` may be raised.
@@ -54,9 +54,9 @@ def generate(
 
 
 def warm_up(request: CompileRequest) -> None:
-    """Compiles a small function for the request's device, so that patterns, lowerings and printers
-    are loaded: a sixth of what a small model takes. Inference: autograd's threads must not start.
-    """
+    """Compile a small function for the request's device, so that patterns, lowerings and printers
+    are loaded: a sixth of what a small model takes. It is for inference only: autograd's threads
+    must not start."""
     import torch
     from torch._subclasses import FakeTensorMode
 
@@ -73,10 +73,10 @@ def warm_up(request: CompileRequest) -> None:
 
 
 class _Sources:
-    """Stands in for ``pool.KernelPool``: what sources say, and no binaries."""
+    """Stands in for ``pool.KernelPool`` with what sources say and no binaries."""
 
     def submit(self, definition: Definition) -> None:
-        """Nothing is begun."""
+        """Begin nothing."""
 
     def done(self) -> int:
         return 0
@@ -90,9 +90,9 @@ class _Sources:
 
 
 def _digest(capture: Capture) -> str:
-    """SHA-256 of the generated modules of all graphs: kernels, what allocates for them and calls
-    them, and how often a step calls each graph. Equal: the same code, as long as nothing that is
-    decided when it runs differs."""
+    """Return the SHA-256 of the generated modules of all graphs: kernels, what allocates for them
+    and calls them, and how often a step calls each graph. Equal hashes mean the same code, as long
+    as nothing that is decided at run time differs."""
     found = hashlib.sha256()
     folder = os.environ.get("TORCHINDUCTOR_CACHE_DIR", "")
     for graph in capture.graphs:

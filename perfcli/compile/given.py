@@ -1,4 +1,4 @@
-"""A function or module that another process packed (``library/packing``), compiled in this one.
+"""Compiles a function or module that another process packed (``library/packing``).
 
 The names here stand in the packed bytes: unpickling calls them. Tensors come as what describes
 them, and become fake ones on the device that is compiled for.
@@ -27,8 +27,8 @@ _GIVEN: ContextVar[GivenRequest] = ContextVar("given")
 
 
 def compile_given(given: GivenRequest, keep: tuple[Any, ...], report: Report) -> Bundle:
-    """As ``session.compile_request``, where ``session.import_torch`` returned ``keep``; once per
-    process.
+    """Compile the request as ``session.compile_request`` does, where ``session.import_torch``
+    returned ``keep``; call it once per process.
 
     Raises UserCodeFailed where what was packed can't be unpacked here, CompileFailed, or another
     PerfcliError.
@@ -102,7 +102,7 @@ def tensor(
     requires_grad: bool,
     parameter: bool,
 ) -> Any:
-    """A tensor without values: fake where unpickling runs under a ``FakeTensorMode``."""
+    """Return a tensor without values: fake where unpickling runs under a ``FakeTensorMode``."""
     import torch
 
     extent = offset + sum((n - 1) * s for n, s in zip(shape, stride, strict=True)) + 1
@@ -118,7 +118,7 @@ def tensor(
 
 
 def device(kind: str) -> Any:
-    """A ``torch.device`` of the sender, where the worker puts its tensors."""
+    """Return a ``torch.device`` of the sender, where the worker puts its tensors."""
     return _device(kind)
 
 
@@ -132,8 +132,9 @@ def _device(kind: str) -> Any:
 
 
 def namespace(names: Mapping[str, Any], importable: bool) -> dict[str, Any]:
-    """The globals of functions that were sent by value: those of their module, which Dynamo
-    imports by its name to look for them; of one with that name where nobody can import it."""
+    """Return the globals of functions that were sent by value: those of their module, which Dynamo
+    imports by its name to look for them, or those of a stand-in with that name where nobody can
+    import it."""
     name = names.get("__name__") or "given"
     if importable:
         return vars(importlib.import_module(name))
@@ -144,7 +145,7 @@ def namespace(names: Mapping[str, Any], importable: bool) -> dict[str, Any]:
 
 
 def module(names: dict[str, Any]) -> ModuleType:
-    """The module with this namespace."""
+    """Return the module with this namespace."""
     return sys.modules[names["__name__"]]
 
 
@@ -153,12 +154,12 @@ def fill(made: ModuleType, inside: Mapping[str, Any]) -> None:
 
 
 def same(value: Any) -> Any:
-    """What the sender had wrapped."""
+    """Return what the sender had wrapped."""
     return value
 
 
 def operator(name: str, overload: str | None) -> Any:
-    """``torch.ops.aten.add``, or one overload of it."""
+    """Return ``torch.ops.aten.add``, or one overload of it."""
     import torch
 
     namespace, _, own = name.partition("::")
@@ -167,7 +168,7 @@ def operator(name: str, overload: str | None) -> Any:
 
 
 def attribute(module: str, name: str) -> Any:
-    """What an importable module has under this name."""
+    """Return what an importable module has under this name."""
     found: Any = importlib.import_module(module)
     for part in name.split("."):
         found = getattr(found, part)
@@ -175,7 +176,7 @@ def attribute(module: str, name: str) -> Any:
 
 
 def triton_kernel(function: Any, settings: Mapping[str, Any]) -> Any:
-    """A ``@triton.jit`` function that was sent by value: its source is read again."""
+    """Return a ``@triton.jit`` function that was sent by value: its source is read again."""
     import triton
 
     return triton.jit(function, **settings)

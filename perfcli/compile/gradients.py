@@ -1,4 +1,4 @@
-"""Whether a model that is compiled forward only looks as if it were meant to be trained."""
+"""Tells whether a model that is compiled forward only looks as if it were meant to be trained."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perfcli.model import Workload
 
 
 def modules_of(call: Any) -> list[Any]:
-    """The modules behind a callable: itself, a bound method's owner, a closure's cells."""
+    """Return the modules behind a callable: itself, a bound method's owner, a closure's cells."""
     import torch
 
     found = [call, getattr(call, "__self__", None)]
@@ -21,8 +21,8 @@ def modules_of(call: Any) -> list[Any]:
 
 
 def forward_only_notes(workload: Workload) -> tuple[str, ...]:
-    """A note where nobody chose the mode, and parameters of a module in training mode, or inputs,
-    require gradients. ``eval()`` says that none are wanted."""
+    """Return a note where nobody chose the mode, and parameters of a module in training mode, or
+    inputs, require gradients. ``eval()`` says that none are wanted."""
     if not workload.mode_is_default or workload.mode != "forward":
         return ()
     modules = modules_of(workload.call)

@@ -1,4 +1,5 @@
-"""The same capture on a real GPU: nothing stood in for, the driver's own numbers per candidate.
+"""Captures the same on a real GPU: nothing is stood in for, and each candidate has the driver's own
+numbers.
 
 What the fidelity check holds the stand-ins against.
 """
@@ -18,7 +19,7 @@ from perfcli.model import Candidate, CompileRequest
 
 
 def trace(request: CompileRequest) -> tuple[Capture, Built, tracing.Traced]:
-    """Builds, compiles and runs one step of the request on ``cuda``."""
+    """Build, compile and run one step of the request on ``cuda``."""
     import torch
 
     if not torch.cuda.is_available():
@@ -33,7 +34,7 @@ def trace(request: CompileRequest) -> tuple[Capture, Built, tracing.Traced]:
 
 
 def _driver_facts(definition: Definition) -> Compiled:
-    """Every candidate of a kernel as the driver reports it once the binary is loaded."""
+    """Return every candidate of a kernel as the driver reports it once the binary is loaded."""
     from torch._inductor.codecache import PyCodeCache
 
     from perfcli.compile.binaries.ptxas import select_ptxas

@@ -1,4 +1,4 @@
-"""Which options are read while a variant is compiled: the others can't change its code.
+"""Records which options are read while a variant is compiled: the others can't change its code.
 
 Every access ``config.name`` or ``config.group.name`` passes ``ConfigModule.__getattr__`` (torch
 2.11 to 2.15). What reads a whole module at once (``_get_dict`` and its like) is taken to have read
@@ -33,7 +33,8 @@ set, when that can still be changed."""
 
 
 class _Reads:
-    """By module, the options that were read; ``bulk``: those that read a whole module at once."""
+    """Records, by module, the options that were read; ``bulk`` names those that read a whole module
+    at once."""
 
     def __init__(self) -> None:
         self.read: dict[str, set[str]] = {}
@@ -42,9 +43,9 @@ class _Reads:
         """Bulk readers that are running: what they read one by one is theirs."""
 
     def unread(self) -> tuple[str, ...]:
-        """Options of Inductor, Dynamo and functorch, named as everywhere, whose value nobody asked
-        for; none where somebody asked for all at once. What is another name of an option that is
-        not watched may have been read by that one."""
+        """Return the options of Inductor, Dynamo and functorch, named as everywhere, whose value
+        nobody asked for; none where somebody asked for all at once. An option that is another name
+        of one that is not watched may have been read through that one."""
         if self.bulk:
             return ()
         # With the module's name, as aliases name their target.
@@ -65,7 +66,7 @@ class _Reads:
 
 
 def modules() -> dict[str, Any]:
-    """By the prefix of their options' names."""
+    """Return the configuration modules by the prefix of their options' names."""
     import torch._dynamo.config
     import torch._functorch.config
     import torch._inductor.config
@@ -78,13 +79,13 @@ def modules() -> dict[str, Any]:
 
 
 def target(entry: Any) -> str:
-    """The option that this one is another name of; empty for most."""
+    """Return the option that this one is another name of; most are none, and give an empty text."""
     return getattr(entry, "alias", None) or ""
 
 
 @contextmanager
 def watch_reads(before: Before = lambda module, name: None) -> Iterator[_Reads]:
-    """Notes what is read while the block runs."""
+    """Record what is read while the block runs."""
     from torch.utils._config_module import ConfigModule
 
     reads = _Reads()

@@ -1,4 +1,4 @@
-"""One compile request, from the user's model to a run with all of its kernels' facts.
+"""Takes one compile request from the user's model to a run with the facts of all its kernels.
 
 Called once per worker process, before torch is imported.
 """
@@ -39,8 +39,8 @@ from perfcli.model import (
 
 
 def _user_sources() -> dict[str, str]:
-    """Path to SHA-256 of every imported file outside the standard library, installed packages
-    and perfcli itself."""
+    """Return path and SHA-256 of every imported file outside the standard library, installed
+    packages and perfcli itself."""
     roots = [Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "purelib", "platlib")]
     roots.append(Path(__file__).resolve().parents[1])
     found: dict[str, str] = {}
@@ -97,7 +97,7 @@ def _environment(target: Target | None) -> Environment:
 
 @dataclass(slots=True)
 class Session:
-    """The state of one compilation in this process."""
+    """Holds the state of one compilation in this process."""
 
     request: CompileRequest
     report: Report
@@ -117,7 +117,7 @@ class Session:
 
 
 def compile_request(request: CompileRequest, report: Report) -> Bundle:
-    """Compiles the request and returns its run with the packed texts.
+    """Compile the request and return its run with the packed texts.
 
     Raises ``UserCodeFailed``, ``CompileFailed``, or another ``PerfcliError``.
     """
@@ -142,7 +142,7 @@ def _compile_offline(session: Session) -> Bundle:
 
 
 def set_options(request: CompileRequest) -> None:
-    """The variant's, for good."""
+    """Set the variant's options, for good."""
     from perfcli.compile import tracing
 
     tracing.set_options(request.variant.options)
@@ -171,8 +171,9 @@ def finish(session: Session, capture: Capture, built: Any, traced: Any, pool: An
 
 
 def import_torch(request: CompileRequest) -> tuple[Any, ...]:
-    """All that a variant is compiled with, but its options; returns what has to be kept as long as
-    torch lives. Everything but device, target, threads and cache folder may still change."""
+    """Import everything that a variant is compiled with, apart from its options, and return what
+    has to be kept for as long as torch lives. Everything but device, target, threads and cache
+    folder may still change after that."""
     keep: tuple[Any, ...] = ()
     if request.device == "cuda":
         installation = shim.torch_installation()
@@ -209,7 +210,8 @@ def import_torch(request: CompileRequest) -> tuple[Any, ...]:
 
 
 def _import_inductor() -> None:
-    """All that tracing and the pool need: imported before the pool forks, shared by it."""
+    """Import everything that tracing and the pool need, before the pool forks, so that it shares
+    it."""
     import torch._dynamo
     import torch._inductor.codegen.triton
     import torch._inductor.compile_fx
@@ -243,7 +245,7 @@ def trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
 
 
 def _raise_failures(stand_ins: tuple[Any, ...]) -> None:
-    """What failed while torch's C++ asked, which cannot pass on an exception."""
+    """Raise what failed while torch's C++ asked, which cannot pass on an exception."""
     for stand_in in stand_ins:
         if failure := getattr(stand_in, "failure", ""):
             raise CompileFailed("attention's backend could not be chosen", detail=failure)

@@ -29,8 +29,8 @@ class Traced:
 
 
 def set_options(options: Mapping[str, OptionValue]) -> None:
-    """Sets configuration options for good: Inductor's own names, ``dynamo.`` and ``functorch.``
-    prefixes for the other two. The parent has checked names and types against this torch."""
+    """Set configuration options for good: Inductor's own names, with the prefixes ``dynamo.`` and
+    ``functorch.`` for the other two. The parent has checked names and types against this torch."""
     import torch._dynamo.config
     import torch._functorch.config
     import torch._inductor.config
@@ -55,8 +55,8 @@ def _owner(config: Any, key: str) -> Any:
 
 
 def generate_here() -> None:
-    """Code is generated in this process and thread, each time: a cache of whole graphs would bring
-    it back unseen."""
+    """Make Inductor generate code in this process and thread, each time: a cache of whole graphs
+    would bring it back unseen."""
     import torch._functorch.config as functorch
     import torch._inductor.config as inductor
 
@@ -70,7 +70,8 @@ def generate_here() -> None:
 
 
 def prepare() -> None:
-    """Settings under which code generation runs here, none of which changes a kernel's body."""
+    """Apply the settings under which code generation runs here, none of which changes a kernel's
+    body."""
     import torch._inductor.config as inductor
 
     inductor.compile_threads = 1
@@ -80,7 +81,7 @@ def prepare() -> None:
 def trace_offline(
     workload: Workload, mode: Any, capture: Capture, dynamic: bool, assumptions: Assumptions
 ) -> Traced:
-    """Compiles and calls the workload with fake tensors of ``mode``; fills ``capture``, and
+    """Compile and call the workload with fake tensors of ``mode``; fill ``capture``, and
     ``assumptions`` where a graph returns a number.
 
     Raises ``CompileFailed`` where Inductor fails (naming the graph) and ``UserCodeFailed`` where
@@ -100,7 +101,7 @@ def trace_offline(
 
 
 def run(workload: Workload, capture: Capture, dynamic: bool, back: Callable[[Any], None]) -> Traced:
-    """One step of the workload, compiled."""
+    """Compile and run one step of the workload."""
     import torch
     import torch._dynamo
 
@@ -127,7 +128,8 @@ def run(workload: Workload, capture: Capture, dynamic: bool, back: Callable[[Any
 
 
 def _skipped_frames(counters: Any) -> tuple[str, ...]:
-    """Functions that Dynamo gave up on as a whole: they run eagerly, and make no kernels."""
+    """Return the functions that Dynamo gave up on as a whole: they run eagerly, and make no
+    kernels."""
     frames = counters["frames"]
     skipped = frames["total"] - frames["ok"]
     if skipped <= 0:
@@ -139,7 +141,7 @@ def _skipped_frames(counters: Any) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def autocast(workload: Workload) -> Iterator[None]:
-    """The ambient autocast that the workload asks for, on its inputs' device."""
+    """Activate the ambient autocast that the workload asks for, on its inputs' device."""
     import torch
 
     if workload.autocast is None:
@@ -151,9 +153,9 @@ def autocast(workload: Workload) -> Iterator[None]:
 
 
 def backward(result: Any, gradient: Callable[[Any], Any] | None = None) -> None:
-    """Back-propagates from whatever a training step returned: a loss as it is, other outputs
-    with gradients of their own shape (ones, or what ``gradient`` makes of an output); an output
-    with a ``loss`` counts as that loss."""
+    """Back-propagate from whatever a training step returned: from a loss as it is, from other
+    outputs with gradients of their own shape (ones, or what ``gradient`` makes of an output); an
+    output with a ``loss`` counts as that loss."""
     import torch
     from torch.utils import _pytree
 
@@ -169,7 +171,8 @@ def backward(result: Any, gradient: Callable[[Any], Any] | None = None) -> None:
 
 
 def attribute_failure(error: Exception, capture: Capture) -> Exception:
-    """Whose fault: Inductor's (which graph, its message) or the model's (the user's frames)."""
+    """Return the error as that of whoever is at fault: Inductor (which graph, its message) or the
+    model (the user's frames)."""
     import torch._dynamo.exc as exc
     from torch._subclasses.fake_tensor import (
         DynamicOutputShapeException,
@@ -209,7 +212,7 @@ def attribute_failure(error: Exception, capture: Capture) -> Exception:
 
 
 def _headline(error: BaseException) -> str:
-    """The type and the line that says why: Dynamo puts the reason behind ``got``."""
+    """Return the type and the line that says why: Dynamo puts the reason behind ``got``."""
     text = str(error).strip()
     reason = re.search(r"got (\w+)\([\"'](.+?)[\"']\)", text)
     if reason:
@@ -219,6 +222,6 @@ def _headline(error: BaseException) -> str:
 
 
 def _traceback(error: BaseException) -> str:
-    """The innermost frames and the beginning of the message, which can run to pages."""
+    """Return the innermost frames and the beginning of the message, which can run to pages."""
     frames = traceback.format_list(traceback.extract_tb(error.__traceback__)[-15:])
     return f"{''.join(frames)}{type(error).__name__}: {str(error)[:1500]}"

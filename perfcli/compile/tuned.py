@@ -1,8 +1,8 @@
-"""Identical kernels get the launch configuration that was measured best for the first of them.
+"""Gives identical kernels the launch configuration that was measured best for the first of them.
 
 Inductor keeps what it tuned by the kernel's file, and the name in it has the kernel's number: a
-kernel that comes one place later is tuned again, and so is one whose best configuration was made
-up while it was compiled (a smaller R0_BLOCK). Configurations that are about as fast then win by
+kernel that comes one place later is tuned again, and so is one whose best configuration was made up
+while it was compiled (a smaller R0_BLOCK). Configurations that are about as fast then win by
 chance, on one side of a comparison and not on the other. Seen with torch 2.11.
 """
 
@@ -23,7 +23,7 @@ _TUNED = "perfcli-tuned"
 
 @contextmanager
 def share_choices(folder: Path) -> Iterator[None]:
-    """While the block runs, a kernel that has its choice takes what one of the same text took
+    """Let a kernel whose choice is made take, while the block runs, what one of the same text took
     before, in this process or another that shares ``folder``."""
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 
@@ -40,7 +40,7 @@ def share_choices(folder: Path) -> Iterator[None]:
 
 
 def choices_folder() -> Path:
-    """A folder that processes with the same Inductor cache share, and that goes with it."""
+    """Return a folder that processes with the same Inductor cache share, and that goes with it."""
     from torch._inductor.runtime.cache_dir_utils import cache_dir
 
     return Path(cache_dir()) / _TUNED
@@ -49,8 +49,9 @@ def choices_folder() -> Path:
 def _timings(
     tuner: Any, folder: Path, measure: Callable[[], Mapping[Any, float]]
 ) -> Mapping[Any, float]:
-    """Seconds of each launcher, of which the least is taken; of the one that is known to be best
-    alone. ``measure`` is asked where none is, and what it finds is kept."""
+    """Return the seconds of each launcher, of which the least is taken, or those of the launcher
+    alone that is known to be best. ``measure`` is called where nothing is known, and what it finds
+    is kept."""
     text = _text(tuner)
     if text is None:
         return measure()
@@ -66,7 +67,7 @@ def _timings(
 
 
 def _text(tuner: Any) -> str | None:
-    """The kernel's file without its own name; None where there is no such file."""
+    """Return the kernel's file without its own name, or None where there is no such file."""
     try:
         source = Path(tuner.filename).read_text(encoding="utf-8")
         return strip_name(source, tuner.fn.__name__)

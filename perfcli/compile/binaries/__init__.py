@@ -1,1 +1,2 @@
-"""From a kernel's source to machine code for the target, in parallel processes, kept by content."""
+"""Compiles a kernel's source to machine code for the target, in parallel processes, and keeps the
+result by content."""

@@ -1,4 +1,5 @@
-"""Launch configurations that Inductor did not consider, for kernels whose own are at fault."""
+"""Proposes launch configurations that Inductor did not consider, for kernels whose own are at
+fault."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from typing import Any
 from perfcli.model import Candidate, KernelKind, Target, best_candidate
 
 MOST = 8
-"""Configurations tried per kernel: each takes as long to compile as one of Inductor's."""
+"""The number of configurations tried per kernel: each takes as long to compile as one of
+Inductor's."""
 
 MAX_WARPS = 16
 LOW_OCCUPANCY = 0.125
@@ -31,7 +33,7 @@ def needs_alternatives(candidates: Sequence[Candidate], kind: KernelKind) -> boo
 
 
 def sort_best_first(configs: Sequence[Any], candidates: Sequence[Candidate]) -> list[Any]:
-    """The candidates' configurations in the order of ``KernelFacts.best``."""
+    """Return the candidates' configurations in the order of ``KernelFacts.best``."""
     waiting = dict(enumerate(candidates))
     order: list[Any] = []
     while waiting:
@@ -43,8 +45,8 @@ def sort_best_first(configs: Sequence[Any], candidates: Sequence[Candidate]) -> 
 
 
 def other_configs(configs: Sequence[Any], target: Target) -> list[Any]:
-    """Copies of Triton's ``Config`` objects with one change each, at most ``MOST``; those of the
-    first given come first."""
+    """Return copies of Triton's ``Config`` objects with one change each, at most ``MOST``; copies
+    of the first config come first."""
     tried = {_key(config) for config in configs}
     found: list[Any] = []
     for config in configs:

@@ -1,4 +1,5 @@
-"""A kernel's source to machine code for the target: every candidate launch configuration.
+"""Compiles a kernel's source to machine code for the target, in every candidate launch
+configuration.
 
 Runs in the compile pool's processes. Inductor's own ``CachingAutotuner`` compiles, so that the
 candidates are those of the real GPU; the cubin is read, never loaded.
@@ -34,8 +35,8 @@ _CORNERS = (
 
 
 def compile_kernel(definition: Definition, target: Target, cache_dir: Path) -> Compiled:
-    """Compiles (or finds) every candidate of the kernel, and where these are at fault some others.
-    A kernel that Triton refuses comes back with ``error`` and no candidates."""
+    """Compile (or find) every candidate of the kernel and, where these are at fault, some others. A
+    kernel that Triton refuses comes back with ``error`` and no candidates."""
     path = cache.entry(definition.source, definition.name, target, cache_dir)
     found = cache.read(path)
     if found is not None:
@@ -52,7 +53,7 @@ def compile_kernel(definition: Definition, target: Target, cache_dir: Path) -> C
 
 @dataclass(frozen=True, slots=True)
 class _Kernel:
-    """One kernel while it is compiled."""
+    """Holds one kernel while it is compiled."""
 
     tuner: Any
     source: str
@@ -108,8 +109,8 @@ def _load(definition: Definition, target: Target) -> _Kernel:
 def _alternatives(
     kernel: _Kernel, candidates: Sequence[Candidate], kind: KernelKind
 ) -> Iterator[Candidate]:
-    """Where Inductor's own configurations are at fault: others, through the same door. Their
-    texts are not kept."""
+    """Compile other configurations in the same way where Inductor's own are at fault. Their texts
+    are not kept."""
     if not needs_alternatives(candidates, kind):
         return
     configs = [result.config for result in kernel.tuner.compile_results]
@@ -122,9 +123,9 @@ def _alternatives(
 
 
 def _scaled_results(kernel: _Kernel, facts: list[BinaryFacts]) -> list[Any]:
-    """The configurations that Inductor adds once it knows the registers of the first ones
-    (``dynamic_scale_rblock``): on a device the driver tells it, here the cubin does. A binary
-    that the driver refused has none."""
+    """Return the configurations that Inductor adds once it knows how many registers the first ones
+    take (``dynamic_scale_rblock``). On a device the driver reports that number; here the cubin
+    does. A binary that the driver would refuse has none."""
     tuner = kernel.tuner
     known = len(tuner.compile_results)
     for result, fact in zip(tuner.compile_results, facts, strict=True):
@@ -135,7 +136,7 @@ def _scaled_results(kernel: _Kernel, facts: list[BinaryFacts]) -> list[Any]:
 
 
 def prepare_process() -> None:
-    """Settings of a pool process: Inductor may not try to load what it compiled."""
+    """Configure a pool process: Inductor may not try to load what it compiled."""
     import torch._inductor.config as inductor
 
     if "TRITON_CACHE_DIR" not in os.environ:

@@ -1,6 +1,5 @@
-"""Compiled kernels on disk, by content: the source (which names the device properties), torch,
-triton, ptxas and python versions.
-"""
+"""Keeps compiled kernels on disk by content: the source (which names the device's properties) and
+the versions of torch, triton, ptxas and Python."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ are compiled again when it is raised. 1: compiled again without a pipeline."""
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """All candidates of a kernel, what else was tried (``KernelFacts.alternatives``), and the
+    """Holds all candidates of a kernel, what else was tried (``KernelFacts.alternatives``), and the
     packed texts that the candidates name."""
 
     candidates: tuple[Candidate, ...]
@@ -38,7 +37,7 @@ class Compiled:
 
 
 def entry(source: str, name: str, target: Target, cache_dir: Path) -> Path:
-    """Where the kernel's entry is, or will be."""
+    """Return where the kernel's entry is, or will be."""
     import torch
     import triton
 
@@ -57,7 +56,7 @@ def entry(source: str, name: str, target: Target, cache_dir: Path) -> Path:
 
 
 def read(path: Path) -> Compiled | None:
-    """None where there is no entry, or one cut off by whoever wrote it."""
+    """Return the entry, or None where there is none or its writer was cut off."""
     try:
         data = json.loads(zlib.decompress(path.read_bytes()))
         candidates, alternatives = map(_candidates, (data["candidates"], data["alternatives"]))
@@ -79,7 +78,8 @@ def _candidates(plain: Iterable[Mapping[str, Any]]) -> tuple[Candidate, ...]:
 
 
 def write(path: Path, compiled: Compiled) -> None:
-    """A disk that is full or read-only is no failure: the result itself is good."""
+    """Write the entry. A disk that is full or read-only is no failure: the result itself is
+    good."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_suffix(f".{os.getpid()}")

@@ -1,4 +1,4 @@
-"""One compiled launch configuration, put together from Triton's metadata and the binary."""
+"""Puts one compiled launch configuration together from Triton's metadata and the binary."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from perfcli.facts.occupancy import occupancy
 from perfcli.model import Candidate, LineCounts, Target
 
 LINE_CHARACTERS = 160
-"""Of a source line's text that is kept."""
+"""The number of characters kept of a source line's text."""
 
 
 def candidate_of(result: Any, fact: BinaryFacts, target: Target, source: str) -> Candidate:
-    """A configuration that Inductor compiled (``CompileResult``), without its texts."""
+    """Return a configuration that Inductor compiled (``CompileResult``), without its texts."""
     config = result.config
     launch = (_numbers(config), config.num_warps, config.num_stages)
     candidate = nvidia_candidate(result.kernel, fact, target, *launch)
@@ -34,7 +34,8 @@ def nvidia_candidate(
     num_warps: int,
     num_stages: int,
 ) -> Candidate:
-    """What Triton's compiled ``kernel`` takes of the target, without texts and source lines."""
+    """Return what Triton's compiled ``kernel`` takes of the target, without texts and source
+    lines."""
     shared = int(kernel.metadata.shared)
     resident = occupancy(target, fact.registers, shared, num_warps)
     return Candidate(
@@ -75,7 +76,7 @@ def _numbers(config: Any) -> dict[str, int]:
 
 
 def _add_text(lines: Mapping[str, LineCounts], source: str) -> dict[str, LineCounts]:
-    """The text of those lines where registers are spilled or filled: the others are many."""
+    """Add the text of the lines where registers are spilled or filled; all others are too many."""
     texts = source.splitlines()
 
     def text(number: int, counts: LineCounts) -> str:
@@ -89,7 +90,7 @@ def _add_text(lines: Mapping[str, LineCounts], source: str) -> dict[str, LineCou
 def attach_texts(
     candidate: Candidate, asm: Any, sass: str, blobs: dict[str, str], folder: Path
 ) -> Candidate:
-    """The candidate with its texts' names, and the texts packed into ``blobs``."""
+    """Return the candidate with the names of its texts, and pack the texts into ``blobs``."""
     texts = {
         "ttgir": _strip_folders(asm["ttgir"], folder),
         "ptx": _strip_folders(asm["ptx"], folder),
@@ -101,7 +102,7 @@ def attach_texts(
 
 
 def _strip_folders(text: str, folder: Path) -> str:
-    """A text without the folders of this machine: the kernel's own, which is another in every
+    """Return a text without the folders of this machine: the kernel's own, which changes with every
     run, and that of the installed packages."""
     import torch
 

@@ -1,4 +1,5 @@
-"""Kernels compiled beside the tracing process: forked after torch is imported, before it runs.
+"""Compiles kernels in processes beside the one that traces; these are forked after torch is
+imported and before it runs.
 
 A forked process shares the imported modules, so it costs no start-up time and little memory.
 """
@@ -23,7 +24,7 @@ from perfcli.model import Candidate, KernelsRequest, SourceFacts, Target
 
 @dataclass(frozen=True, slots=True)
 class KernelResult:
-    """What a pool process found out about one kernel. ``note`` says what it could not."""
+    """Holds what a pool process found out about one kernel; ``note`` says what it could not."""
 
     source_facts: SourceFacts | None
     compiled: Compiled
@@ -53,7 +54,7 @@ class KernelPool:
         return len(self._futures)
 
     def result(self, definition: Definition) -> KernelResult:
-        """Waits for a kernel's result. Raises ``WorkerFailed`` where a process was killed."""
+        """Wait for a kernel's result. Raises ``WorkerFailed`` where a process was killed."""
         try:
             return self._futures[definition.source].result()
         except BrokenProcessPool as error:
@@ -68,7 +69,7 @@ class KernelPool:
 
 @dataclass(frozen=True, slots=True)
 class _Binaries:
-    """Of one kernel: ``error`` where Triton refused it."""
+    """Holds the candidates of one kernel, or ``error`` where Triton refused it."""
 
     candidates: tuple[Candidate, ...]
     alternatives: tuple[Candidate, ...] = ()
@@ -76,7 +77,7 @@ class _Binaries:
 
 
 def compile_binaries(request: KernelsRequest) -> list[_Binaries]:
-    """Compiles kernels, in order, in processes of their own. Raises as ``KernelPool.result``."""
+    """Compile kernels, in order, in processes of their own. Raises as ``KernelPool.result``."""
     definitions = [Definition(k.name, k.language, k.source, k.kind) for k in request.kernels]
     pool = KernelPool(max(request.jobs, 1), request.target, Path(request.cache_dir))
     try:
@@ -89,7 +90,7 @@ def compile_binaries(request: KernelsRequest) -> list[_Binaries]:
 
 
 def _examine(definition: Definition, target: Target | None, cache_dir: Path) -> KernelResult:
-    """All facts of one kernel, from its source and, for Triton, from its binaries."""
+    """Return all facts of one kernel, from its source and, for Triton, from its binaries."""
     source_facts, note = read_source(definition)
     if target is None or definition.language == "cpp":
         return KernelResult(source_facts, Compiled((), {}), note)
@@ -98,7 +99,7 @@ def _examine(definition: Definition, target: Target | None, cache_dir: Path) -> 
 
 
 def read_source(definition: Definition) -> tuple[SourceFacts | None, str]:
-    """What a kernel's source says, or why it could not be read."""
+    """Return what a kernel's source says, or why it could not be read."""
     try:
         if definition.language == "cpp":
             return cpp_facts(definition.source), ""

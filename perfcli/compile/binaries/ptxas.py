@@ -1,4 +1,5 @@
-"""Which ptxas turns PTX into machine code: registers and spills depend on its version."""
+"""Chooses the ptxas that turns PTX into machine code: registers and spills depend on its
+version."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from perfcli.model import Target
 
 
 def select_ptxas() -> None:
-    """Chooses as Inductor does: some CUDA builds carry a ptxas newer than triton's
-    (2.11.0+cu130 and 2.12.1: 13.0 against 12.8; from 2.13 on none)."""
+    """Choose ptxas as Inductor does: some CUDA builds carry a newer one than triton's (2.11.0+cu130
+    and 2.12.1 have 13.0 against 12.8; from 2.13 on there is none)."""
     from torch._inductor.runtime import compile_tasks
 
     choose = getattr(compile_tasks, "_set_triton_ptxas_path", None)
@@ -22,7 +23,8 @@ def select_ptxas() -> None:
 
 
 def ptxas_version(target: Target) -> str | None:
-    """The release that triton will run for the target, ``13.0``; None where it can't be told.
+    """Return the release that triton will run for the target, such as ``13.0``, or None where it
+    can't be told.
 
     Seen with triton 3.6 to 3.9 (``backends.nvidia.compiler.get_ptxas``).
     """

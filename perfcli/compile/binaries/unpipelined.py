@@ -1,4 +1,4 @@
-"""What Inductor does where no launch configuration fits into the device's shared memory: it
+"""Repeats what Inductor does where no launch configuration fits into the device's shared memory: it
 compiles the last one again without a pipeline, and launches that.
 
 ``CachingAutotuner._make_launchers`` and ``compile_by_disabling_pipelining`` (seen with torch 2.13;
@@ -20,8 +20,8 @@ def fits(result: Any, target: Target) -> bool:
 
 
 def add_unpipelined(tuner: Any, target: Target) -> Iterator[Any]:
-    """The configuration that is compiled again, if one is: added to the tuner's results, and
-    given back. Raises what Triton raises, as it would on the device."""
+    """Add the configuration that is compiled again, if there is one, to the tuner's results, and
+    yield it. Raises what Triton raises, as it would on the device."""
     last = tuner.compile_results[-1].config
     if (
         hasattr(tuner, "compile_by_disabling_pipelining")

@@ -1,6 +1,5 @@
-"""What a kernel's pointer arguments address and how large its iteration space is, as Inductor
-knows it where the kernel is defined. Seen with torch 2.11 to 2.15.
-"""
+"""Reads what a kernel's pointer arguments address and how large its iteration space is, as Inductor
+knows it where the kernel is defined. Seen with torch 2.11 to 2.15."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from perfcli.model import Buffer, SourceFacts
 
 @dataclass(frozen=True, slots=True)
 class Operands:
-    """Empty where Inductor says nothing about the kernel."""
+    """Holds a kernel's buffers and sizes; empty where Inductor says nothing about the kernel."""
 
     buffers: tuple[Buffer, ...] = ()
     sizes: Mapping[str, int] = field(default_factory=dict)
@@ -24,8 +23,8 @@ NOTHING = Operands()
 
 
 def operands(kernel: Any) -> Operands:
-    """Of a generated kernel (or of a C++ kernel's arguments alone, which is what its backend
-    hands on), once its text is final."""
+    """Return the operands of a generated kernel (or of a C++ kernel's arguments alone, which is
+    what its backend hands on), once its text is final."""
     try:
         numels = _numels(kernel)
         args = getattr(kernel, "args", kernel)
@@ -40,8 +39,9 @@ def operands(kernel: Any) -> Operands:
 
 
 def user_operands(node: Any) -> Operands:
-    """Of a call of a kernel that the user wrote (``ir.UserDefinedTritonKernel``). What it writes
-    counts as in place: Inductor hands it a buffer that exists."""
+    """Return the operands of a call of a kernel that the user wrote
+    (``ir.UserDefinedTritonKernel``). What it writes counts as in place: Inductor hands it a buffer
+    that exists."""
     try:
         written = {buffer.get_name() for buffer in node.mutable_args}
         tensors = {k: v for k, v in node.kwargs.items() if hasattr(v, "get_stride")}
@@ -58,8 +58,9 @@ def user_operands(node: Any) -> Operands:
 
 
 def correct_roles(buffers: tuple[Buffer, ...], facts: SourceFacts | None) -> tuple[Buffer, ...]:
-    """With the role of what is never loaded corrected: Inductor also calls it in place when a
-    kernel overwrites what it made itself, and what a user's kernel only stores."""
+    """Return the buffers with the role corrected of those that are never loaded: Inductor also
+    calls a buffer in place when a kernel overwrites what it made itself, and when a user's kernel
+    only stores to it."""
     if facts is None or any(not access.pointer for access in facts.accesses):
         return buffers
     loaded = {access.pointer for access in facts.accesses if access.kind != "store"}
@@ -72,7 +73,8 @@ def correct_roles(buffers: tuple[Buffer, ...], facts: SourceFacts | None) -> tup
 
 
 def _numels(kernel: Any) -> dict[str, Any]:
-    """Without the reduction dimension of size 1 that pointwise kernels carry along."""
+    """Return the sizes without the reduction dimension of size 1 that pointwise kernels carry
+    along."""
     reduces = getattr(kernel, "inside_reduction", False)
     numels = getattr(kernel, "numels", {}) or {}
     return {k: v for k, v in numels.items() if reduces or not k.startswith("r") or v != 1}
@@ -100,9 +102,9 @@ Role = Literal["input", "output", "inplace"]
 
 
 def _list_arguments(args: Any) -> Iterator[tuple[str, str, Role]]:
-    """Argument, Inductor's name and role of what was not removed, in the order of the signature
-    (``KernelArgs.python_argdefs``). A buffer that is overwritten goes by its last name, under
-    which the kernels that follow read it."""
+    """Yield argument, Inductor's name and role of what was not removed, in the order of the
+    signature (``KernelArgs.python_argdefs``). A buffer that is overwritten goes by its last name,
+    under which the kernels that follow read it."""
     inplace = {id(b): b for b in args.inplace_buffers.values() if hasattr(b, "other_names")}
     for buffer in inplace.values():
         yield buffer.inner_name, buffer.other_names[-1], "inplace"

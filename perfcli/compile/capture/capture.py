@@ -22,10 +22,10 @@ from perfcli.errors import CompileFailed
 def hook_inductor(
     capture: Capture, finish: Callable[[Any, CapturedGraph], Any] | None
 ) -> Iterator[None]:
-    """Hooks Inductor while the block runs.
+    """Hook Inductor while the block runs.
 
-    ``finish(lowering, graph)`` stands in for building the generated module and returns what has
-    its ``call``; None leaves the real module to be built and run (on a real device).
+    ``finish(lowering, graph)`` stands in for building the generated module and returns what has its
+    ``call``; None leaves the real module to be built and run (on a real device).
     """
     from torch._inductor.codegen import cpp, multi_kernel, triton, wrapper
     from torch._inductor.graph import GraphLowering
@@ -60,8 +60,8 @@ def hook_inductor(
 
 
 def _hook_schedule(capture: Capture, original: Any) -> Any:
-    """``Scheduler.codegen``: the schedule is final, and then which buffers live inside of kernels:
-    its peak memory can be estimated."""
+    """Hook ``Scheduler.codegen``, where the schedule is final and it is known which buffers live
+    inside kernels, so that its peak memory can be estimated."""
 
     @functools.wraps(original)
     def codegen(self: Any) -> Any:
@@ -112,7 +112,7 @@ def _hook_module(
 
 
 def _count_calls(module: Any, capture: Capture, graph: CapturedGraph) -> Any:
-    """The real module, its ``call`` also counting."""
+    """Return the real module, with a ``call`` that also counts."""
     call = module.call
     graph.module = module
 

@@ -1,4 +1,4 @@
-"""What is taken out of Inductor while it generates code: kernels, their launches, graphs."""
+"""Holds what is taken out of Inductor while it generates code: kernels, their launches, graphs."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ class CapturedKernel:
     """Of its first use."""
 
     def add_origins(self, nodes: Any) -> None:
-        """Identical sources share one kernel: its origins are those of all its uses."""
+        """Add the origins of a further use: identical sources share one kernel, whose origins are
+        those of all its uses."""
         known = {o.node for o in self.origins}
         self.origins += tuple(o for o in provenance.origins(nodes) if o.node not in known)
 
 
 @dataclass(slots=True)
 class CapturedGraph:
-    """One graph while it is generated and called; ``calls`` counts the calls of one step."""
+    """Holds one graph while it is generated and called; ``calls`` counts the calls of one step."""
 
     facts: GraphFacts
     kernels: dict[str, CapturedKernel] = field(default_factory=dict)
@@ -47,8 +48,8 @@ class CapturedGraph:
 
 @dataclass(slots=True)
 class Capture:
-    """What was captured so far. ``on_kernel`` is told of each new kernel at once, so that its
-    compilation can overlap with the rest of the code generation."""
+    """Holds what has been captured so far. ``on_kernel`` is told of each new kernel at once, so
+    that its compilation can overlap with the rest of the code generation."""
 
     on_kernel: Callable[[CapturedKernel], None] = lambda _: None
     graphs: list[CapturedGraph] = field(default_factory=list)
@@ -61,7 +62,7 @@ class Capture:
     """The graph that Inductor worked on last."""
 
     def latest(self) -> str:
-        """The graph that Inductor worked on last: where a failure of it happened."""
+        """Return the graph that Inductor worked on last: if it failed, it failed there."""
         return self.graph_of(self.lowering).facts.name if self.lowering else "the first graph"
 
     def graph_of(self, lowering: Any) -> CapturedGraph:
@@ -82,7 +83,7 @@ class Capture:
         return found
 
     def notes(self) -> tuple[str, ...]:
-        """One line for each choice that only the device can make."""
+        """Return one line for each choice that only the device can make."""
         branches = (
             f"{self.branches} conditionals or loops are decided on the device: every branch is "
             "counted as run once"
@@ -102,12 +103,13 @@ class Capture:
         return self.graph_of(V.graph)
 
     def launch_list(self) -> list[Launch]:
-        """The launches of one step, in order: each graph's list as often as it was called."""
+        """Return the launches of one step, in order: each graph's list as often as it was
+        called."""
         return [launch for graph in self.call_order for launch in graph.launches]
 
 
 def is_subgraph(lowering: Any) -> bool:
-    """Whether it is a ``SubgraphLowering``: only these have a parent."""
+    """Return whether it is a ``SubgraphLowering``: only these have a parent."""
     return hasattr(lowering, "parent")
 
 

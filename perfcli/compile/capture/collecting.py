@@ -1,4 +1,4 @@
-"""From captured kernels, and what the pool made of them, to their facts."""
+"""Turns captured kernels, and what the pool made of them, into their facts."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from perfcli.facts.traffic import bytes_swept, lower_bound_seconds
 from perfcli.model import KernelFacts, Target
 
 Report = Callable[[str, int, "int | None"], None]
-"""Told of progress: phase, done, total."""
+"""A function that is told of progress: phase, done, total."""
 
 
 def collect(
     capture: Capture, pool: Any, target: Target | None, report: Report
 ) -> tuple[tuple[KernelFacts, ...], dict[str, str]]:
-    """The facts of every kernel that was captured, in the order of the graphs, and the texts that
-    they name, packed. Waits for the pool. Raises CompileFailed where Triton refuses a kernel."""
+    """Return the facts of every kernel that was captured, in the order of the graphs, and the
+    packed texts that they name. Waits for the pool. Raises CompileFailed where Triton refuses a
+    kernel."""
     kernels: list[KernelFacts] = []
     blobs: dict[str, str] = {}
     total = sum(len(g.kernels) for g in capture.graphs)
@@ -41,7 +42,8 @@ def collect(
 def _raise_uncompiled(
     kernel: CapturedKernel, graph: CapturedGraph, result: Any, target: Target | None
 ) -> None:
-    """A kernel that Triton refuses is refused on the device as well."""
+    """Raise CompileFailed for a kernel that Triton refuses: it would be refused on the device as
+    well."""
     error = result.compiled.error
     if error:
         lines = [line for line in error.splitlines() if line.strip()]

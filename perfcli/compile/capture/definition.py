@@ -33,7 +33,7 @@ _FULL_NAME = re.compile(r"'kernel_name': '[^']*'")
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """One kernel's text. ``name`` is its name in that text (Inductor can shorten it)."""
+    """Holds one kernel's text. ``name`` is its name in that text (Inductor can shorten it)."""
 
     name: str
     language: Literal["triton", "cpp"]
@@ -42,8 +42,9 @@ class Definition:
 
     @property
     def source_hash(self) -> str:
-        """SHA-256 of the text without its own name and comments: the same code under two names is
-        one, and so is code that says where it comes from (``comment_origin``)."""
+        """Return the SHA-256 of the text without its own name and comments: the same code under two
+        names is one kernel, and so is code that differs only in saying where it comes from
+        (``comment_origin``)."""
         text = strip_name(self.source, self.name)
         if self.language == "triton" and "#" in text:
             text = _strip_comments(text)
@@ -51,13 +52,13 @@ class Definition:
 
 
 def strip_name(source: str, name: str) -> str:
-    """A kernel's text as it would be under any other name."""
+    """Return a kernel's text as it would be under any other name."""
     return _FULL_NAME.sub("'kernel_name': 'kernel'", source).replace(name, "kernel")
 
 
 def _strip_comments(source: str) -> str:
-    """A Python text without its comments, and without the lines that held nothing else; as it is
-    where it can't be read."""
+    """Return a Python text without its comments and without the lines that held nothing else, or as
+    it is where it can't be read."""
     lines: list[str | None] = list(source.splitlines())
     try:
         tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
@@ -71,8 +72,8 @@ def _strip_comments(source: str) -> str:
 
 
 def parse_definition(body: str, cpp_definition: str | None = None) -> Definition | None:
-    """The kernel in the text handed to ``define_kernel``; None for what is no kernel of its own
-    (a choice among kernels already defined)."""
+    """Return the kernel in the text handed to ``define_kernel``, or None for what is no kernel of
+    its own (a choice among kernels already defined)."""
     try:
         tree = ast.parse(body.strip(), mode="eval")
     except SyntaxError:
@@ -91,7 +92,7 @@ def parse_definition(body: str, cpp_definition: str | None = None) -> Definition
 
 
 def _triton_kind(source: str, name: str) -> KernelKind:
-    """The kind of kernel, by its decorator and arguments."""
+    """Return the kind of kernel, by its decorator and arguments."""
     try:
         tree = ast.parse(source)
     except SyntaxError:

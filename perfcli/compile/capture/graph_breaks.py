@@ -1,4 +1,4 @@
-"""Where Dynamo broke the graph, which its counters do not say."""
+"""Finds where Dynamo broke the graph, which its counters do not say."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Places = dict[str, dict[BreakPlace, None]]
 
 @contextmanager
 def watch_breaks() -> Iterator[Places]:
-    """Collects the places of graph breaks, by reason, while it is active.
+    """Collect the places of graph breaks, by reason, while the block runs.
 
     Seen with torch 2.11 to 2.13: ``Unsupported.add_to_stats("graph_break")`` counts a break, and
     the error has the user's ``real_stack``. Without these nothing is collected.
@@ -52,7 +52,7 @@ def watch_breaks() -> Iterator[Places]:
 
 
 def _place(stack: Iterable[Any], message: str) -> BreakPlace | None:
-    """The innermost line that is the user's, or the innermost one where none is."""
+    """Return the innermost line that is the user's, or the innermost one where none is."""
     frames = list(stack)
     for frame in reversed([f for f in frames if is_users(f)] or frames):
         location = f"{frame.filename}:{frame.lineno}"
@@ -61,8 +61,8 @@ def _place(stack: Iterable[Any], message: str) -> BreakPlace | None:
 
 
 def _explanation(message: str) -> str:
-    """Dynamo's first sentence on it: ``Dynamo does not know how to trace builtin operator `print`
-    with argument types ['str']``."""
+    """Return Dynamo's first sentence about the break: ``Dynamo does not know how to trace builtin
+    operator `print` with argument types ['str']``."""
     for line in message.splitlines():
         if line.strip().startswith("Explanation: "):
             return line.strip().removeprefix("Explanation: ")[:HEADLINE]
@@ -74,8 +74,8 @@ def _first_line(reason: str) -> str:
 
 
 def count_breaks(counters: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """How often Dynamo broke a graph for each reason, by its first line: the rest explains and
-    gives advice. ``counters`` are Dynamo's."""
+    """Return how often Dynamo broke a graph for each reason, by its first line: the rest explains
+    and gives advice. ``counters`` are Dynamo's."""
     found: Counter[str] = Counter()
     for reason, number in counters["graph_break"].items():
         found[_first_line(reason)] += number

@@ -1,4 +1,5 @@
-"""Hooks where Inductor defines kernels: name, text, what they compute and move.
+"""Hooks the places where Inductor defines kernels: their names and texts, what they compute and
+move.
 
 Seen with torch 2.11 to 2.15.
 """
@@ -14,8 +15,8 @@ from perfcli.compile.capture.definition import parse_definition
 
 
 def hook_scheduled(capture: Capture, original: Any) -> Any:
-    """Around a backend's ``define_kernel(src, scheduled nodes, kernel)``: the only place where
-    the scheduler's nodes, the kernel object and the final name are at hand together."""
+    """Wrap a backend's ``define_kernel(src, scheduled nodes, kernel)``: the only place where the
+    scheduler's nodes, the kernel object and the final name are at hand together."""
 
     @functools.wraps(original)
     def define(self: Any, src_code: str, nodes: Any, kernel: Any = None, *rest: Any) -> Any:
@@ -38,7 +39,7 @@ def hook_scheduled(capture: Capture, original: Any) -> Any:
 
 
 def hook_definition(capture: Capture, original: Any) -> Any:
-    """``PythonWrapperCodegen.define_kernel``: the kernel's final name and text."""
+    """Wrap ``PythonWrapperCodegen.define_kernel``, which has the kernel's final name and text."""
 
     @functools.wraps(original)
     def define(self: Any, kernel_name: str, kernel_body: str, *rest: Any, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Hooks where Inductor writes launches and extern calls.
+"""Hooks the places where Inductor writes launches and extern calls.
 
 Seen with torch 2.11 to 2.15.
 """
@@ -67,7 +67,8 @@ def _subgraphs(node: Any) -> list[Any]:
 
 
 def _extern_name(node: Any) -> str:
-    """``aten.mm.default`` where the node knows its operator, else the name in the wrapper."""
+    """Return ``aten.mm.default`` where the node knows its operator, else the name in the
+    wrapper."""
     overload = getattr(node, "op_overload", None)
     if overload is not None:
         return str(overload)
@@ -76,7 +77,8 @@ def _extern_name(node: Any) -> str:
 
 
 def _launch_list(capture: Capture) -> list[Launch]:
-    """Where the next launch goes: a subgraph keeps its own, to be put in wherever it is called."""
+    """Return the list that the next launch goes to: a subgraph keeps its own, which is put in
+    wherever the subgraph is called."""
     from torch._inductor.virtualized import V
 
     return _body(V.graph) if is_subgraph(V.graph) else capture.graph_of(V.graph).launches

@@ -1,4 +1,4 @@
-"""Which FX nodes a kernel computes, and where in the user's model they come from."""
+"""Finds the FX nodes that a kernel computes, and where in the user's model they come from."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ def origins(scheduled: Any) -> tuple[Origin, ...]:
 
 
 def _take_users_line(node: Any, origin: Origin) -> Origin:
-    """The origin with the line of the nearest node that uses this one: Inductor's pattern matcher
-    puts nodes without a trace (``prims.prepare_softmax_online``) in the place of the model's."""
+    """Return the origin with the line of the nearest node that uses this one: Inductor's pattern
+    matcher puts nodes without a trace (``prims.prepare_softmax_online``) in the place of the
+    model's."""
     seen, queue = {node}, [node]
     for current in queue:
         for user in getattr(current, "users", ()):
@@ -47,8 +48,8 @@ def _take_users_line(node: Any, origin: Origin) -> Origin:
 
 
 def parts(scheduled: Any, kernel: Any) -> Any:
-    """The scheduler nodes that one kernel computes. Several kernels are made of a combo (or
-    ``foreach``) node: what each computes is what its own parts were made for."""
+    """Return the scheduler nodes that one kernel computes. A combo (or ``foreach``) node becomes
+    several kernels; each of them computes what its own parts were made for."""
     from torch._inductor.scheduler import ForeachKernelSchedulerNode
 
     if not isinstance(scheduled, list | tuple):
@@ -60,7 +61,8 @@ def parts(scheduled: Any, kernel: Any) -> Any:
 
 
 def _position(node: Any) -> int:
-    """Index of a node in its graph; kept on the graph, which is frozen by now."""
+    """Return the index of a node in its graph; the indices are kept on the graph, which is frozen
+    by now."""
     graph = node.graph
     index = getattr(graph, "_perfcli_index", None)
     if index is None or node not in index:
@@ -88,8 +90,8 @@ def _size(size: Any) -> int | str:
 
 
 def _user_line(stack_trace: str) -> tuple[str, str]:
-    """The innermost frame of a node's stack trace that is not torch's own, or the innermost one
-    where all are: ``file:line`` and its text, which a stack trace can lack."""
+    """Return ``file:line`` and the text (which a stack trace can lack) of the innermost frame that
+    is not torch's own, or of the innermost frame where all are."""
     lines = stack_trace.splitlines()
     frames = []
     for number, text in enumerate(lines):
@@ -111,7 +113,7 @@ def _torch_folder() -> str:
 
 
 def _module_path(meta: Any) -> str:
-    """``blocks.3.attn`` from the innermost entry of the module stack."""
+    """Return ``blocks.3.attn`` from the innermost entry of the module stack."""
     stack = meta.get("nn_module_stack") or meta.get("fwd_nn_module_stack") or {}
     if not stack:
         return ""

@@ -1,4 +1,4 @@
-"""What this torch had set, and what Inductor counted while it compiled: for the rules."""
+"""Reads, for the rules, what this torch had set and what Inductor counted while it compiled."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ _NOT_A_COUNT = {"num_bytes_accessed"}
 
 
 def settings() -> dict[str, OptionValue]:
-    """Values of the watched options, as they are now; what this torch lacks is not there."""
+    """Return the values of the watched options, as they are now; options that this torch lacks are
+    left out."""
     import torch._dynamo.config as dynamo
     import torch._inductor.config as inductor
 
@@ -85,7 +86,8 @@ def reset_counters() -> None:
 
 
 def counters() -> dict[str, int]:
-    """Inductor's own since the reset, where they are not zero (``torch._inductor.metrics``)."""
+    """Return Inductor's own counters since the reset, where they are not zero
+    (``torch._inductor.metrics``)."""
     from torch._inductor import metrics
 
     return {

@@ -1,4 +1,5 @@
-"""Bytes that a kernel must move and memory that a schedule needs, as Inductor estimates them."""
+"""Counts the bytes that a kernel must move and the memory that a schedule needs, as Inductor
+estimates them."""
 
 from __future__ import annotations
 
@@ -19,9 +20,9 @@ UNKNOWN = Moved(None, None)
 
 
 def bytes_moved(kernel: Any) -> Moved:
-    """Bytes read and written by a generated kernel, each buffer (or the slices of it that are
-    touched) once: ``SIMDKernel.estimate_kernel_num_bytes`` for the sum, its outputs for the
-    writes; for a combo kernel, which has no estimate, its arguments. Unknown for all others."""
+    """Return the bytes read and written by a generated kernel, each buffer (or the slices of it
+    that are touched) once: ``SIMDKernel.estimate_kernel_num_bytes`` for the sum, its outputs for
+    the writes; for a combo kernel, which has no estimate, its arguments. Unknown for all others."""
     estimate = getattr(kernel, "estimate_kernel_num_bytes", None)
     combo = hasattr(kernel, "sub_kernels")
     if estimate is None and not combo:
@@ -72,14 +73,15 @@ def _bytes_written(kernel: Any) -> int:
 
 
 def _bytes_overlooked(kernel: Any) -> int:
-    """Inputs that a user's kernel wrote in place: the scheduler knows them under new names, so
-    that Inductor's estimate takes them for unused."""
+    """Return the bytes of inputs that a user's kernel wrote in place: the scheduler knows them
+    under new names, so Inductor's estimate takes them for unused."""
     known = kernel.features.buf_accesses()
     return _bytes_of([name for name in kernel.args.input_buffers if name not in known], kernel)
 
 
 def _bytes_of(names: list[str], kernel: Any) -> int:
-    """Each buffer once, and no more of it than the kernel has points."""
+    """Return the bytes of these buffers, each counted once and with no more elements than the
+    kernel has points."""
     from torch._inductor.utils import get_dtype_size
     from torch._inductor.virtualized import V
 
@@ -92,7 +94,8 @@ def _bytes_of(names: list[str], kernel: Any) -> int:
 
 
 def _points(name: str, kernel: Any) -> int:
-    """Of the iteration space; of a combo kernel's, those parts that work on the buffer."""
+    """Return the points of the iteration space; for a combo kernel, of those parts that work on the
+    buffer."""
     from torch._inductor.virtualized import V
 
     parts = getattr(kernel, "sub_kernels", None)
@@ -109,9 +112,9 @@ def _product(values: Any) -> Any:
 
 
 def live_memory(scheduler: Any) -> tuple[int, tuple[int, ...]] | None:
-    """Inductor's own estimate (``memory.prepare_planning_info``) of the bytes that the schedule's
-    buffers and freeable inputs take: the peak, and what is live at each node of the schedule in
-    order. None where this torch has no estimate.
+    """Return Inductor's own estimate (``memory.prepare_planning_info``) of the bytes that the
+    schedule's buffers and freeable inputs take: the peak, and what is live at each node of the
+    schedule in order. Return None where this torch has no estimate.
 
     Asked after code was generated: the estimate counts every buffer of the schedule, and only then
     it is known which of them live inside of a kernel and are never allocated.

@@ -1,1 +1,1 @@
-"""The device that is not there: what answers torch's questions about it."""
+"""Stands in for the device that is not there: answers torch's questions about it."""

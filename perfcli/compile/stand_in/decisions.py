@@ -1,4 +1,5 @@
-"""Decisions that torch takes by looking at a device or at values, where there are neither.
+"""Takes the decisions that torch takes by looking at a device or at values, where there are
+neither.
 
 Each one is answered with an assumption, and the run carries a note that says so. Seen with torch
 2.11 to 2.15.
@@ -21,7 +22,7 @@ RECURRENT = "recurrent layers run by cuDNN outside of graphs: not counted (×{})
 
 
 class Assumptions:
-    """What was assumed, and how often."""
+    """Records what was assumed, and how often."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -31,7 +32,7 @@ class Assumptions:
 
 
 def install(mode: Any) -> Assumptions:
-    """Answers padding decisions, and reads of values from fake tensors of ``mode``."""
+    """Answer padding decisions, and reads of values from fake tensors of ``mode``."""
     assumptions = Assumptions()
     _assume_padding(assumptions)
     _assume_values(assumptions, mode)
@@ -39,7 +40,7 @@ def install(mode: Any) -> Assumptions:
 
 
 def wants_device(error: BaseException) -> bool:
-    """Whether an error says that something was to be done on the device: a CPU build has no
+    """Return whether an error says that something was to be done on the device: a CPU build has no
     kernel for it, a CUDA build finds no driver."""
     text = str(error)
     return ("Could not run" in text and "'CUDA' backend" in text) or any(
@@ -66,7 +67,7 @@ def _assume_padding(assumptions: Assumptions) -> None:
 
 
 def _assume_values(assumptions: Assumptions, mode: Any) -> None:
-    """``.item()`` on a fake tensor, in the code that a graph break left to run as it is."""
+    """Answer ``.item()`` on a fake tensor, in the code that a graph break left to run as it is."""
     import torch
     from torch._subclasses import fake_impls
     from torch._subclasses.fake_tensor import DataDependentOutputException
@@ -95,7 +96,7 @@ def _wrap_value_reader(original: Any, mode: Any, assumptions: Assumptions, refus
 
 
 def _wrap_mask_reader(original: Any, mode: Any, assumptions: Assumptions) -> Any:
-    """``nonzero`` and ``masked_select``: a mask is taken to hold for half of its elements."""
+    """Wrap ``nonzero`` and ``masked_select``: a mask is taken to hold for half of its elements."""
     import torch
     from torch._subclasses.fake_tensor import DynamicOutputShapeException
 
@@ -116,7 +117,7 @@ def _wrap_mask_reader(original: Any, mode: Any, assumptions: Assumptions) -> Any
 
 
 def _wrap_coin(mode: Any) -> Any:
-    """``torch.rand([])`` on the CPU, a coin that models toss to drop a layer: the fake tensor
+    """Wrap ``torch.rand([])`` on the CPU, a coin that models toss to drop a layer: the fake tensor
     keeps the value 0.5, so that what is computed from it (``p < 0.1``) is known, too."""
     import torch
     from torch._subclasses import fake_impls
@@ -133,8 +134,8 @@ def _wrap_coin(mode: Any) -> Any:
 
 
 def _assumed_value(dtype: Any) -> float | int | bool:
-    """The middle of a probability, a count that is not zero, a condition that holds (masks are
-    full): what most models meet."""
+    """Return the middle of a probability, a count that is not zero, or a condition that holds
+    (masks are full): what most models meet."""
     import torch
 
     if dtype is torch.bool:

@@ -1,8 +1,8 @@
-"""What stands in for the CUDA device in torch's and triton's Python: properties, streams, driver.
+"""Stands in for the CUDA device in torch's and triton's Python: properties, streams, driver.
 
-Each stand-in names what it replaces, so that a torch without that name fails with the name.
-Seen with torch 2.11 to 2.15 and triton 3.6 to 3.9. ``install`` changes the process for good:
-only worker processes call it.
+Each stand-in names what it replaces, so that a torch without that name fails with the name. Seen
+with torch 2.11 to 2.15 and triton 3.6 to 3.9. ``install`` changes the process for good: only worker
+processes call it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from perfcli.model import Target
 
 
 def replace(owner: Any, name: str, value: Any) -> None:
-    """Sets ``owner.name``; raises ``CompileFailed`` with the name where this torch has none."""
+    """Set ``owner.name``; raise ``CompileFailed`` with the name where this torch has none."""
     if not hasattr(owner, name):
         import torch
 
@@ -29,7 +29,7 @@ def replace(owner: Any, name: str, value: Any) -> None:
 
 
 def _device_properties(target: Target) -> SimpleNamespace:
-    """What ``torch.cuda.get_device_properties`` gives on the target."""
+    """Return what ``torch.cuda.get_device_properties`` gives on the target."""
     return SimpleNamespace(
         name=target.description,
         major=target.capability[0],
@@ -51,7 +51,7 @@ def _device_properties(target: Target) -> SimpleNamespace:
 
 
 def install(target: Target) -> None:
-    """Makes torch and triton believe that ``target`` is device 0."""
+    """Make torch and triton believe that ``target`` is device 0."""
     properties = _device_properties(target)
     _replace_cuda_module(target, properties)
     _replace_device_interface(target, properties)
@@ -132,7 +132,7 @@ def _replace_autocast() -> None:
 
 
 def _replace_availability() -> None:
-    """Keeps fake tensors from touching the device although ``is_available`` says yes.
+    """Keep fake tensors from touching the device although ``is_available`` says yes.
 
     The guard that this puts in place is asked for once per mode entry: the shim's stays.
     """
@@ -146,15 +146,16 @@ def _replace_availability() -> None:
 
 
 def _replace_module_conversion() -> None:
-    """``Module.to`` and friends on fake parameters: torch swaps tensors in place, which fake
-    tensors refuse; a converted parameter replaces the old one instead (ties stay tied)."""
+    """Let ``Module.to`` and friends convert fake parameters: torch swaps tensors in place, which
+    fake tensors refuse; a converted parameter replaces the old one instead (ties stay tied)."""
     from torch import nn
 
     replace(nn.Module, "_apply", _convert_module)
 
 
 def _convert_module(module: Any, fn: Any, recurse: bool = True) -> Any:
-    """``nn.Module._apply`` by replacement: every parameter and buffer becomes ``fn`` of itself."""
+    """Do what ``nn.Module._apply`` does, by replacement: every parameter and buffer becomes ``fn``
+    of itself."""
     converted: dict[int, Any] = {}
     modules = module.modules() if recurse else [module]
     for part in modules:
@@ -189,7 +190,7 @@ def _convert_tensors(part: Any, fn: Any, converted: dict[int, Any]) -> None:
 
 
 def install_triton_driver(target: Target) -> None:
-    """An active triton driver that knows its target and nothing else."""
+    """Activate a triton driver that knows its target and nothing else."""
     import torch
     import torch._inductor.runtime.triton_helpers as triton_helpers
     import triton

@@ -1,11 +1,11 @@
-"""Inductor folds constant subgraphs by computing them on the device; here they are computed on
-the CPU. It decides values (bf16 rounds -65504 to -65536) and names, so it cannot be left out.
+"""Folds constant subgraphs on the CPU, where Inductor computes them on the device. Folding decides
+values (bf16 rounds -65504 to -65536) and names, so it cannot be left out.
 
 Tracing does the same with constants of the model: what is made of a tensor of one element whose
 value is known is computed at once, a copy to the device included.
 
-Seen with torch 2.11 to 2.15: ``fx_passes.joint_graph.UniformValueConstantFolder``, which works
-on tensors of one element, and ``proxy_tensor.unset_fake_temporarily`` around the constants.
+Seen with torch 2.11 to 2.15: ``fx_passes.joint_graph.UniformValueConstantFolder``, which works on
+tensors of one element, and ``proxy_tensor.unset_fake_temporarily`` around the constants.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from perfcli.compile.stand_in.device import replace
 
 
 def install() -> None:
-    """Raises CompileFailed with the name that this torch lacks."""
+    """Replace what folds constants. Raises CompileFailed with the name that this torch lacks."""
     from torch._inductor.fx_passes import joint_graph
     from torch.fx.experimental import proxy_tensor
 
@@ -31,7 +31,7 @@ def install() -> None:
 
 
 def _wrap_on_cpu(function: Any) -> Any:
-    """The function with every device argument below it replaced by the CPU."""
+    """Return the function with every device argument below it replaced by the CPU."""
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -42,7 +42,7 @@ def _wrap_on_cpu(function: Any) -> Any:
 
 
 def _real_on_cpu(proxy_tensor: Any) -> Any:
-    """What tracing computes with real values, computed on the CPU."""
+    """Compute on the CPU what tracing computes with real values."""
     unset = proxy_tensor.unset_fake_temporarily
 
     @contextmanager
@@ -75,7 +75,8 @@ def _move_to_cpu(value: Any) -> Any:
 
 
 def _fold_known_only(function: Any) -> Any:
-    """A constant of the model can be a fake tensor here: folded where its value is kept."""
+    """Fold a constant only where its value is kept: a constant of the model can be a fake tensor
+    here."""
     from torch._subclasses.fake_tensor import FakeTensor
 
     @functools.wraps(function)

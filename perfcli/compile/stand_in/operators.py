@@ -1,5 +1,5 @@
-"""Operators that a CUDA build has kernels for and a CPU build has not, where that changes the
-graph: with a CUDA kernel they stay whole in the autograd trace, without one they decompose.
+"""Registers operators that a CUDA build has kernels for and a CPU build has not, where that changes
+the graph: with a CUDA kernel they stay whole in the autograd trace, without one they decompose.
 
 The list is every aten operator with both a CUDA and a CompositeImplicitAutograd kernel, read off
 the dispatchers of the CUDA builds 2.11.0+cu130 and 2.15.0+cu132 (the same three).
@@ -18,10 +18,10 @@ _library: Any = None
 
 
 def register_missing() -> tuple[str, ...]:
-    """Gives each of ``OPERATORS`` a CUDA kernel where this torch has none; returns which.
+    """Give each of ``OPERATORS`` a CUDA kernel where this torch has none, and return which.
 
-    The kernel is never run: under fake tensors the meta function answers. The registration
-    alone makes the dispatcher prefer the operator's own autograd formula.
+    The kernel is never run: under fake tensors the meta function answers. The registration alone
+    makes the dispatcher prefer the operator's own autograd formula.
     """
     global _library
     import torch

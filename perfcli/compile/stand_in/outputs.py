@@ -1,4 +1,4 @@
-"""What a compiled graph returns when there is no device: fake tensors laid out as Inductor
+"""Makes what a compiled graph returns when there is no device: fake tensors laid out as Inductor
 decided. Backward passes, graph breaks and later graphs go on from them."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from perfcli.compile.stand_in.decisions import ASSUMED, VALUES, Assumptions
 def fake_call(
     graph: Any, mode: Any, on_call: Callable[[], None], assumptions: Assumptions
 ) -> Callable[[list[Any]], Any]:
-    """A stand-in for the compiled module's ``call`` of a ``GraphLowering``.
+    """Return a stand-in for the compiled module's ``call`` of a ``GraphLowering``.
 
     Seen with torch 2.11 to 2.15: outputs are ``graph.graph_outputs`` (IR nodes with layouts),
     inputs are named by ``graph.graph_inputs`` in calling order.
@@ -31,7 +31,7 @@ def fake_call(
 
 
 def _describe(node: Any) -> Any:
-    """(size, stride, dtype, device) of a tensor, ("value", expression), or None."""
+    """Return (size, stride, dtype, device) of a tensor, ("value", expression), or None."""
     from torch._inductor import ir
 
     if isinstance(node, ir.NoneAsConstantBuffer):
@@ -47,7 +47,7 @@ def _describe(node: Any) -> Any:
 
 
 def _bind(inputs: list[Any], args: list[Any]) -> dict[Any, int]:
-    """The values of the size symbols, read off the arguments."""
+    """Return the values of the size symbols, read off the arguments."""
     import sympy  # type: ignore[import-untyped]
 
     bound: dict[Any, int] = {}
@@ -74,8 +74,9 @@ def _number(expression: Any, bound: dict[Any, int], sizevars: Any) -> int:
 def _value(
     expression: Any, bound: dict[Any, int], sizevars: Any, assumptions: Assumptions
 ) -> bool | int | float:
-    """What a graph computed in Python's numbers and returns: ``x.sum().item() > 3``, which the code
-    after a graph break branches on. Unknown floats are as for ``.item()`` outside of graphs."""
+    """Return what a graph computed in Python's numbers and returns, such as ``x.sum().item() > 3``,
+    which the code after a graph break branches on. Unknown floats are as for ``.item()`` outside of
+    graphs."""
     import sympy
 
     value = sympy.sympify(expression).subs(bound)

@@ -1,5 +1,6 @@
-"""LSTM, GRU and RNN layers: Dynamo leaves them out of its graphs and cuDNN runs them, so there is
-no generated code to see; what follows them needs outputs of the right shape and history.
+"""Stands in for LSTM, GRU and RNN layers: Dynamo leaves them out of its graphs and cuDNN runs them,
+so there is no generated code to see; what follows them needs outputs of the right shape and
+history.
 
 Seen with torch 2.11 to 2.15 (``torch._VF``, called by ``torch.nn.modules.rnn``).
 """
@@ -22,7 +23,7 @@ def install(assumptions: Assumptions) -> None:
 
 
 def _layer(states: int, assumptions: Assumptions) -> Any:
-    """A stand-in with the arguments of ``torch._VF.lstm`` and its like, padded or packed."""
+    """Return a stand-in with the arguments of ``torch._VF.lstm`` and its like, padded or packed."""
 
     def run(*args: Any) -> Any:
         import torch

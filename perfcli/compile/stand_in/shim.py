@@ -27,7 +27,7 @@ SOURCE = Path(__file__).with_name("shim.cpp")
 
 
 class TensorArgument(ctypes.Structure):
-    """``PerfcliTensor`` of shim.cpp; negative sizes and strides are symbolic."""
+    """Mirrors ``PerfcliTensor`` of shim.cpp; negative sizes and strides are symbolic."""
 
     _fields_ = [
         ("defined", ctypes.c_int64),
@@ -42,7 +42,8 @@ class TensorArgument(ctypes.Structure):
 
 
 class AttentionArguments(ctypes.Structure):
-    """``PerfcliAttention`` of shim.cpp: the arguments of one scaled_dot_product_attention."""
+    """Mirrors ``PerfcliAttention`` of shim.cpp: the arguments of one
+    scaled_dot_product_attention."""
 
     _fields_ = [
         ("query", TensorArgument),
@@ -60,14 +61,15 @@ _CHOOSER = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.POINTER(AttentionArguments))
 
 @dataclass(frozen=True, slots=True)
 class TorchInstallation:
-    """Where torch lies and what it is, read without importing it."""
+    """Says where torch lies and what it is, read without importing it."""
 
     folder: Path
     version: str
 
 
 def torch_installation() -> TorchInstallation:
-    """The torch that ``import torch`` would load. Raises ``PerfcliError`` where there is none."""
+    """Return the torch that ``import torch`` would load. Raises ``PerfcliError`` where there is
+    none."""
     spec = importlib.util.find_spec("torch")
     if spec is None or not spec.submodule_search_locations:
         raise PerfcliError("torch is not installed for this interpreter: pip install torch triton")
@@ -77,19 +79,19 @@ def torch_installation() -> TorchInstallation:
 
 
 def compiler() -> str | None:
-    """The C++ compiler to use: ``$CXX``, else the first of g++, c++, clang++ on the path."""
+    """Return the C++ compiler to use: ``$CXX``, else the first of g++, c++, clang++ on the path."""
     names = [os.environ["CXX"]] if os.environ.get("CXX") else ["g++", "c++", "clang++"]
     return next((found for name in names if (found := shutil.which(name))), None)
 
 
 def library_path(torch: TorchInstallation, cache_dir: Path) -> Path:
-    """Where the built shim of this torch lies, whether or not it exists yet."""
+    """Return where the built shim of this torch lies, whether or not it exists yet."""
     content = SOURCE.read_bytes() + torch.version.encode() + str(torch.folder).encode()
     return cache_dir / "shim" / f"{torch.version}-{hashlib.sha256(content).hexdigest()[:12]}.so"
 
 
 def build(torch: TorchInstallation, cache_dir: Path) -> Path:
-    """Builds the shim where it is missing and returns its path (about 2 s, once per torch).
+    """Build the shim where it is missing and return its path (about 2 s, once per torch).
 
     Raises ``CompileFailed`` without a compiler, or with the compiler's output where it refuses.
     """
@@ -127,7 +129,7 @@ def build(torch: TorchInstallation, cache_dir: Path) -> Path:
 
 
 class Shim:
-    """The loaded library. Keep it alive: torch calls into it."""
+    """Holds the loaded library. Keep it alive: torch calls into it."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -138,16 +140,17 @@ class Shim:
         self._chooser: object = None
 
     def install(self, choose: Callable[[AttentionArguments], int], cudnn_version: int) -> None:
-        """Registers the device guard and the chooser of attention backends."""
+        """Register the device guard and the chooser of attention backends."""
         self._chooser = chooser = _CHOOSER(lambda arguments: choose(arguments.contents))
         self._library.perfcli_install.argtypes = [_CHOOSER, ctypes.c_int64]
         self._library.perfcli_install.restype = None
         self._library.perfcli_install(chooser, cudnn_version)
 
     def start_engine_without_threads(self) -> None:
-        """In a process that was just forked, where autograd's engine is set up anew with its first
-        backward pass: it starts no thread for the device, so that this process can be forked once
-        more. From then on backward passes need ``set_multithreading_enabled(False)``."""
+        """Start autograd's engine without a thread for the device, in a process that was just
+        forked, so that this process can be forked once more. The engine is set up anew with the
+        first backward pass after a fork; from then on backward passes need
+        ``set_multithreading_enabled(False)``."""
         self._library.perfcli_devices_of_the_engine.argtypes = [ctypes.c_int64]
         self._library.perfcli_devices_of_the_engine.restype = None
         self._library.perfcli_devices_of_the_engine(0)

@@ -1,1 +1,1 @@
-"""Which attention backend the target would take."""
+"""Answers which attention backend the target would take."""

@@ -1,4 +1,4 @@
-"""Which backend ``scaled_dot_product_attention`` takes on a GPU that is not there.
+"""Tells which backend ``scaled_dot_product_attention`` takes on a GPU that is not there.
 
 The choice of ``select_sdp_backend`` (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp) in the
 CUDA builds of torch 2.11 to 2.15; an older or newer torch gets the rules of the nearest.
@@ -89,7 +89,8 @@ CHECKS: Mapping[Backend, tuple[rules.Check, ...]] = {
 
 
 def _choose(call: AttentionCall) -> Backend:
-    """The backend that the target takes; ``ERROR`` where torch raises "No available kernel"."""
+    """Return the backend that the target takes, or ``ERROR`` where torch raises "No available
+    kernel"."""
     if not call.enabled & ALL_BACKENDS:
         return Backend.ERROR
     call = _add_batch(call)
@@ -97,12 +98,12 @@ def _choose(call: AttentionCall) -> Backend:
 
 
 def _can_use(backend: Backend, call: AttentionCall) -> bool:
-    """What ``torch.backends.cuda.can_use_*_attention`` answers on the target."""
+    """Return what ``torch.backends.cuda.can_use_*_attention`` answers on the target."""
     return not _reasons(call, backend)
 
 
 def _reasons(call: AttentionCall, backend: Backend) -> tuple[str, ...]:
-    """Why a backend does not take the call; empty where it does."""
+    """Return why a backend does not take the call; empty where it does."""
     if backend not in ALL_BACKENDS:
         return ("not a backend of CUDA",)
     found = () if backend in call.enabled else ("disabled",)
@@ -115,7 +116,7 @@ def _reasons(call: AttentionCall, backend: Backend) -> tuple[str, ...]:
 
 
 def _order(call: AttentionCall) -> tuple[Backend, ...]:
-    """The order in which backends are tried.
+    """Return the order in which backends are tried.
 
     On a real GPU the first call replaces the default order by the device's; an order that is not
     the default was set by the user, and is taken to have been set after that.
@@ -126,7 +127,7 @@ def _order(call: AttentionCall) -> tuple[Backend, ...]:
 
 
 def _cudnn_version(torch_version: tuple[int, ...], requirements: Iterable[str] = ()) -> int:
-    """The cuDNN that a build of torch runs with, as 91900 for 9.19.0.
+    """Return the cuDNN that a build of torch runs with, as 91900 for 9.19.0.
 
     ``requirements`` is the build's metadata (``importlib.metadata.requires("torch")``); a build
     without a pin, such as one for the CPU, gets what the CUDA build of its version pins.

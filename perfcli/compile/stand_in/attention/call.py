@@ -1,4 +1,4 @@
-"""One call of ``scaled_dot_product_attention`` on CUDA, as plain data.
+"""Describes one call of ``scaled_dot_product_attention`` on CUDA as plain data.
 
 Everything that torch's C++ chooser looks at, and nothing else: no torch is needed to build one.
 """
@@ -10,7 +10,7 @@ from enum import IntEnum
 
 
 class Backend(IntEnum):
-    """The values of ``torch.nn.attention.SDPBackend`` (ATen/SDPBackend.h)."""
+    """Names the values of ``torch.nn.attention.SDPBackend`` (ATen/SDPBackend.h)."""
 
     ERROR = -1
     MATH = 0
@@ -34,11 +34,11 @@ ALL_BACKENDS = frozenset({Backend.MATH, Backend.FLASH, Backend.EFFICIENT, Backen
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """What the chooser may know of a tensor; sizes, strides and offset count elements.
+    """Holds what the chooser may know of a tensor; sizes, strides and offset count elements.
 
     A negative number is symbolic, and equal negative numbers are the same expression. A symbolic
-    size is taken to be at least 2 (torch specialises 0 and 1), to differ from every constant,
-    to respect every upper limit and to be divisible as required.
+    size is taken to be at least 2 (torch specialises 0 and 1), to differ from every constant, to
+    respect every upper limit and to be divisible as required.
     """
 
     shape: tuple[int, ...]
@@ -56,7 +56,7 @@ class TensorSpec:
 
 @dataclass(frozen=True, slots=True)
 class AttentionCall:
-    """A call, and the process and device that it would run in."""
+    """Describes a call, and the process and device that it would run in."""
 
     query: TensorSpec
     key: TensorSpec
@@ -87,7 +87,7 @@ class AttentionCall:
 
     @property
     def needs_grad(self) -> bool:
-        """``input_requires_grad`` of sdp_utils_cpp.h; the mask does not count."""
+        """Return ``input_requires_grad`` of sdp_utils_cpp.h; the mask does not count."""
         return self.grad_enabled and any(t.requires_grad for t in self.tensors)
 
     def since(self, version: tuple[int, int]) -> bool:

@@ -1,4 +1,4 @@
-"""Why cuDNN attention would refuse a call, and where it comes first: torch 2.11 to 2.15.
+"""Tells why cuDNN attention would refuse a call, and where it comes first: torch 2.11 to 2.15.
 
 The rules of aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, in the manner of
 ``attention_rules``.
@@ -25,7 +25,7 @@ SM90_GRADIENT_GUARD = (2, 15)  # check_cudnn_tensor_shapes
 
 
 def _prefers_cudnn(call: AttentionCall) -> bool:
-    """check_prefer_cudnn_attention: whether a fresh process tries cuDNN before flash."""
+    """Return whether a fresh process tries cuDNN before flash (check_prefer_cudnn_attention)."""
     major, minor = call.capability
     every_minor = call.since(PREFERRED_ON_EVERY_MINOR)
     return (
@@ -98,7 +98,7 @@ def _head_dim_limit(call: AttentionCall) -> int:
 
 
 def _has_head_dim_256(call: AttentionCall) -> bool:
-    """The condition that 2.14 and later share between forward and backward."""
+    """Return the condition that 2.14 and later share between forward and backward."""
     if call.capability == (10, 7):
         return call.cudnn_version > 92500
     datacenter = call.capability == (9, 0) or call.capability[0] == 10
@@ -106,7 +106,7 @@ def _has_head_dim_256(call: AttentionCall) -> bool:
 
 
 def _check_cudnn_backward_head_dims(call: AttentionCall) -> str:
-    """check_cudnn_d256_bprop_head_dim"""
+    """Repeat check_cudnn_d256_bprop_head_dim."""
     if not (call.since(BACKWARD_HEAD_DIMS) and call.needs_grad and _has_head_dim_256(call)):
         return ""
     dims = (call.query.shape[3], call.value.shape[3])
@@ -125,7 +125,8 @@ def _check_cudnn_sequence_lengths(call: AttentionCall) -> str:
 
 
 def _check_cudnn_decode(call: AttentionCall) -> str:
-    """One query at a time is wrong on some versions: is_cudnn_attention_decode_disabled."""
+    """Refuse single queries on versions that compute them wrongly:
+    is_cudnn_attention_decode_disabled."""
     if not call.since(DECODE_GUARD) or call.query.shape[2] != 1:
         return ""
     faulty = 91900 <= call.cudnn_version <= 92500 and call.cudnn_version not in range(92401, 92500)
@@ -135,7 +136,8 @@ def _check_cudnn_decode(call: AttentionCall) -> str:
 
 
 def _check_cudnn_sm90_gradient(call: AttentionCall) -> str:
-    """Before cuDNN 9.26: gradients that are not finite. The grad mode is not asked for."""
+    """Refuse what has gradients that are not finite before cuDNN 9.26. The grad mode is not asked
+    for."""
     guarded = call.since(SM90_GRADIENT_GUARD) and call.cudnn_version < 92600
     if not guarded or call.capability != (9, 0) or call.is_causal or not call.query.requires_grad:
         return ""

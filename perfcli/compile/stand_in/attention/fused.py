@@ -1,11 +1,12 @@
-"""Why flash or memory-efficient attention would refuse a call: the rules of torch 2.11 to 2.15.
+"""Tells why flash or memory-efficient attention would refuse a call: the rules of torch 2.11 to
+2.15.
 
 Each check is one of the filters in aten/src/ATen/native/transformers/cuda/sdp_utils.cpp or
-../sdp_utils_cpp.h and carries its name. It answers with the reason, or "" where it passes.
-What differs between releases is the data below. It was read from the headers, symbols and
-constants of the released CUDA 13 builds; 2.12.1 and 2.14.1 do not differ from the .0 releases.
-Not modelled: nested tensors, FlashAttention 3 and 4 (off unless a package activates them),
-builds for CUDA 12, cuDNN 8.
+../sdp_utils_cpp.h and carries its name. It answers with the reason, or "" where it passes. What
+differs between releases is the data below. It was read from the headers, symbols and constants of
+the released CUDA 13 builds; 2.12.1 and 2.14.1 do not differ from the .0 releases. Not modelled:
+nested tensors, FlashAttention 3 and 4 (off unless a package activates them), builds for CUDA 12,
+cuDNN 8.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ HALF = frozenset({"float16", "bfloat16"})
 
 
 def _at_most(size: int, limit: int) -> bool:
-    """A symbolic (negative) size respects every limit."""
+    """Return whether a size respects the limit; a symbolic (negative) size respects every one."""
     return size <= limit
 
 
 def _divisible(size: int, by: int) -> bool:
-    """A symbolic size is divisible as required."""
+    """Return whether a size is divisible; a symbolic size is divisible as required."""
     return size < 0 or by < 0 or (by > 0 and size % by == 0)
 
 
@@ -66,7 +67,7 @@ def _check_sm_version(call: AttentionCall, lowest: tuple[int, int]) -> str:
 
 
 def _check_stride_of_last_dim(call: AttentionCall, ignore_singleton: bool) -> str:
-    """check_last_dim_stride_equals_1_dense"""
+    """Repeat check_last_dim_stride_equals_1_dense."""
     unit = all(t.strides[-1] == 1 for t in call.tensors)
     if not unit and not (ignore_singleton and call.query.shape[-1] == 1):
         return "the head dimension of query, key or value is not contiguous"
@@ -80,7 +81,7 @@ def _check_last_stride(call: AttentionCall) -> str:
 
 
 def _check_batch_and_num_heads(call: AttentionCall, gqa: bool, same_kv_heads: bool = True) -> str:
-    """check_batch_size_and_num_heads_dense, check_grouped_query_attention"""
+    """Repeat check_batch_size_and_num_heads_dense and check_grouped_query_attention."""
     if len({t.shape[0] for t in call.tensors}) != 1:
         return "query, key and value differ in batch size"
     query, key, value = (t.shape[1] for t in call.tensors)
@@ -122,7 +123,7 @@ def _check_flash_attention_hardware_support(call: AttentionCall) -> str:
 
 
 def _check_flash_training_head_dim(call: AttentionCall) -> str:
-    """check_requires_grad_and_head_dim_gt192_constraints_on_sm86_89_or_120"""
+    """Repeat check_requires_grad_and_head_dim_gt192_constraints_on_sm86_89_or_120."""
     limited = (8, 6) <= call.capability <= (8, 9) or (12, 0) <= call.capability <= (12, 1)
     size = call.query.shape[-1]
     refused = 192 < size <= 224 or (size > 224 and call.dropout_p > 0)
@@ -153,7 +154,8 @@ def _check_mem_efficient_hardware_support(call: AttentionCall) -> str:
 
 
 def _gemm_alignment(call: AttentionCall) -> int:
-    """minimum_gemm_alignment, in elements: 16 bytes where the tensor cores take the dtype."""
+    """Return minimum_gemm_alignment, in elements: 16 bytes where the tensor cores take the
+    dtype."""
     half = call.query.dtype in HALF
     if call.capability >= (8, 0) or (call.capability >= (7, 0) and half):
         return 8 if half else 4

@@ -70,7 +70,8 @@ class Chooser:
         )
 
     def process(self) -> dict[str, Any]:
-        """What the choice depends on beside the arguments: the target and torch's switches."""
+        """Return what the choice depends on beside the arguments: the target and torch's
+        switches."""
         import torch
         from torch.backends import cuda
 
@@ -110,7 +111,7 @@ def _spec(tensor: TensorArgument) -> TensorSpec:
 
 
 def install(chooser: Chooser) -> None:
-    """Answers ``torch.backends.cuda.can_use_*_attention`` and their like by the same rules."""
+    """Answer ``torch.backends.cuda.can_use_*_attention`` and their like by the same rules."""
     from torch.backends import cuda
 
     def answer(backend: Backend) -> Any:
@@ -127,7 +128,7 @@ def install(chooser: Chooser) -> None:
 
 
 class _Params:
-    """``torch.backends.cuda.SDPAParams``: a CPU build's cannot be constructed."""
+    """Stands in for ``torch.backends.cuda.SDPAParams``, which a CPU build cannot construct."""
 
     def __init__(
         self,
@@ -167,8 +168,8 @@ def _spec_of(tensor: Any) -> TensorSpec:
 
 
 def _number(size: Any) -> int:
-    """A size, or a negative number of its own for a symbolic expression: asking a symbol for its
-    value would specialise the graph being traced."""
+    """Return a size, or a negative number of its own for a symbolic expression: asking a symbol for
+    its value would specialise the graph being traced."""
     if isinstance(size, int):
         return size
     return -1 - abs(hash(str(size)))
