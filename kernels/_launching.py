@@ -28,18 +28,19 @@ class FamilyCode(Protocol):
     def run(
         self, problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan
     ) -> dict[str, Tensor]:
-        """The outputs by the plan's kernels. Allocates outputs and workspace; synchronises not."""
+        """Return the outputs by the plan's kernels. Allocates outputs and workspace; synchronises
+        not."""
 
     def eager(self, problem: Problem, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The same outputs by torch's own operators, as a user would write it; this is also what
-        torch.compile gets."""
+        """Return the same outputs by torch's own operators, as a user would write it; this is also
+        what torch.compile gets."""
 
     def function(self, name: str) -> Any:
-        """The ``@triton.jit`` function that a ``KernelLaunch`` names."""
+        """Return the ``@triton.jit`` function that a ``KernelLaunch`` names."""
 
 
 def launch(code: FamilyCode, plan: LaunchPlan, values: Mapping[str, Any]) -> None:
-    """Enqueues the plan's launches on the current stream.
+    """Enqueue the plan's launches on the current stream.
 
     ``values`` holds every run-time argument of every launch by name.
     """

@@ -18,7 +18,7 @@ from types import ModuleType
 
 
 def import_written(name: str, source: str) -> ModuleType:
-    """The module with this source: written once, imported once per process."""
+    """Return the module with this source: written once, imported once per process."""
     unique = f"perfcli_{name}_{hashlib.sha256(source.encode()).hexdigest()[:16]}"
     if unique in sys.modules:
         return sys.modules[unique]

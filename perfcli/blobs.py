@@ -11,18 +11,18 @@ MOST_BYTES = 32 << 20
 
 
 def blob_id(text: str) -> str:
-    """SHA-256 (hex) of the text."""
+    """Return SHA-256 (hex) of the text."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def pack(text: str) -> str:
-    """The text compressed (zlib) and in base64: what goes through pipes and into files."""
+    """Return the text compressed (zlib) and in base64: what goes through pipes and into files."""
     return base64.b64encode(zlib.compress(text.encode(), 6)).decode()
 
 
 def unpack(packed: str) -> str:
-    """The text again. Raises ``ValueError`` for what ``pack`` did not make, and for a text of more
-    than ``MOST_BYTES``: a file of a few megabytes can hold one of gigabytes."""
+    """Return the text again. Raises ``ValueError`` for what ``pack`` did not make, and for a text
+    of more than ``MOST_BYTES``: a file of a few megabytes can hold one of gigabytes."""
     try:
         unpacker = zlib.decompressobj()
         text = unpacker.decompress(base64.b64decode(packed, validate=True), MOST_BYTES)

@@ -34,7 +34,7 @@ class _Check:
 
 
 def render(checks: list[_Check], *, color: bool = False) -> str:
-    """The checks as lines; advice stands below the line it belongs to."""
+    """Return the checks as lines; advice stands below the line it belongs to."""
     width = max(len(check.name) for check in checks)
     colors = {"ok": "32", "warning": "33", "failed": "31"}
     lines = []
@@ -52,7 +52,7 @@ def render(checks: list[_Check], *, color: bool = False) -> str:
 
 
 def examine(python: str | None, environ: Mapping[str, str]) -> Iterator[_Check]:
-    """All checks in order; one that fails does not keep the others from running."""
+    """Yield all checks in order; one that fails does not keep the others from running."""
     cache = environment.cache_dir(environ)
     try:
         interpreter = environment.probe(python, needs_triton=False)
@@ -176,7 +176,7 @@ def _check_variables(environ: Mapping[str, str]) -> Iterator[_Check]:
 
 
 def _available_memory(meminfo: Path) -> int | None:
-    """What new processes can use, in bytes."""
+    """Return what new processes can use, in bytes."""
     try:
         lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
         return int(lines["MemAvailable"].split()[0]) * 1024
@@ -185,7 +185,7 @@ def _available_memory(meminfo: Path) -> int | None:
 
 
 def _size(folder: Path) -> int:
-    """Bytes of all files below a folder; what vanishes meanwhile does not count."""
+    """Return bytes of all files below a folder; what vanishes meanwhile does not count."""
     total = 0
     for parent, _, names in os.walk(folder):
         for name in names:
@@ -197,7 +197,8 @@ def _size(folder: Path) -> int:
 
 
 def _first_line_with(word: str, command: list[str]) -> str | None:
-    """The first line of a program's output that holds a word; None where it does not run."""
+    """Return the first line of a program's output that holds a word, or None where it does not
+    run."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):

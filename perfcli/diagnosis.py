@@ -28,14 +28,14 @@ Looked = TypeVar("Looked", Run, Comparison)
 
 @functools.cache
 def rules() -> tuple[Rule, ...]:
-    """All rules, by code."""
+    """Return all rules, by code."""
     found = (registry.load_declared("rules", name, Rule) for name in registry.names("rules"))
     return tuple(sorted(found, key=lambda rule: rule.code))
 
 
 def rule(wanted: str) -> Rule:
-    """A rule by its code, in any case. Raises PerfcliError, with those that begin so or else the
-    nearest, where there is none."""
+    """Return a rule by its code, in any case. Raises PerfcliError, with those that begin so or else
+    the nearest, where there is none."""
     known = {found.code: found for found in rules()}
     if wanted.upper() not in known:
         begin = [code for code in known if code.startswith(wanted.upper())]
@@ -46,7 +46,7 @@ def rule(wanted: str) -> Rule:
 
 
 def explain(run: Run) -> tuple[Finding, ...]:
-    """The findings of one run alone, the gravest first. Raises RuleFailed."""
+    """Return the findings of one run alone, the gravest first. Raises RuleFailed."""
     found = [f for r in rules() for f in _ask(r, r.of_run, run, f"run {run.id}")]
     return tuple(sorted(_mark_consequences(found), key=_order))
 
@@ -66,8 +66,8 @@ def diagnose(comparison: Comparison, of_base: Sequence[Finding] | None = None) -
 def _ask(
     rule: Rule, ask: Callable[[Looked], Iterable[Finding]], looked: Looked, where: str
 ) -> list[Finding]:
-    """What one rule says. A rule that raises is a fault of ours and must be heard of: a report
-    that quietly lacks its findings would be taken for a clean one."""
+    """Return what one rule says. A rule that raises is a fault of ours and must be heard of: a
+    report that quietly lacks its findings would be taken for a clean one."""
     try:
         return list(ask(looked))
     except Exception as error:
@@ -80,7 +80,7 @@ def _ask(
 
 
 def _mark_consequences(findings: Sequence[Finding]) -> Iterator[Finding]:
-    """The findings, those marked that are consequences of others about the same kernel."""
+    """Yield the findings, those marked that are consequences of others about the same kernel."""
     causes: dict[tuple[int, str], tuple[int, str]] = {}
     explains = {each.code: each.explains for each in rules()}
     for place, finding in enumerate(findings):
@@ -122,8 +122,8 @@ class _Family:
 def families(
     comparison: Comparison, base: Sequence[Finding], head: Sequence[Finding]
 ) -> list[_Family]:
-    """Every finding of both sides, in exactly one family. Findings without kernels belong together
-    by their subject; those that name the base's kernels on both sides, by these."""
+    """Return every finding of both sides, in exactly one family. Findings without kernels belong
+    together by their subject; those that name the base's kernels on both sides, by these."""
     family_of: dict[Hashable, _Family] = {}
     matches = [group.match for group in comparison.groups]
     base_groups = {index: number for number, m in enumerate(matches) for index in m.base}
@@ -145,7 +145,7 @@ def _keys(finding: Finding, groups: Mapping[int, int]) -> list[Hashable]:
 
 
 def _join(family_of: dict[Hashable, _Family], keys: Sequence[Hashable]) -> _Family:
-    """The one family of all these keys; what belonged to several of them goes together."""
+    """Return the one family of all these keys; what belonged to several of them goes together."""
     first, *others = {id(f): f for key in keys if (f := family_of.get(key))}.values() or [_Family()]
     for other in others:
         first.base.extend(other.base)
@@ -156,7 +156,7 @@ def _join(family_of: dict[Hashable, _Family], keys: Sequence[Hashable]) -> _Fami
 
 
 def amount(findings: Iterable[Finding]) -> float:
-    """How bad several findings are together."""
+    """Return how bad several findings are together."""
     return sum(finding.amount or 0.0 for finding in findings)
 
 

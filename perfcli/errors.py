@@ -63,7 +63,7 @@ class Interrupted(PerfcliError):
 
 
 def describe_unexpected(error: Exception) -> str:
-    """The one line of an error that is none of these: a fault of perfcli."""
+    """Return the one line of an error that is none of these: a fault of perfcli."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else "?"
     return (

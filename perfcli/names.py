@@ -12,12 +12,12 @@ _NUMBER = re.compile(r"(_\d+)+$")
 
 
 def public(name: str) -> str:
-    """How a name is shown and typed: ``gqa_transformer`` becomes ``gqa-transformer``."""
+    """Return how a name is shown and typed: ``gqa_transformer`` becomes ``gqa-transformer``."""
     return name.replace("_", "-")
 
 
 def internal(name: str) -> str:
-    """How a name is spelled in Python: ``kv-heads`` becomes ``kv_heads``."""
+    """Return how a name is spelled in Python: ``kv-heads`` becomes ``kv_heads``."""
     return name.strip().replace("-", "_")
 
 
@@ -28,7 +28,8 @@ def stem(kernel: str) -> str:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """What to say after "unknown …": the nearest of the known names, or all where few exist."""
+    """Return what to say after "unknown …": the nearest of the known names, or all where few
+    exist."""
     names = sorted(known)
     if not names:
         return "there are none"

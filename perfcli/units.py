@@ -20,7 +20,7 @@ def exact_bytes(value: float | None) -> str:
 
 
 def size(value: float | None) -> str:
-    """Bytes in decimal units, as bandwidths are given: ``999 B``, ``1.53 GB``."""
+    """Return bytes in decimal units, as bandwidths are given: ``999 B``, ``1.53 GB``."""
     return _scaled(value, ("B", "kB", "MB", "GB", "TB", "PB"), 1000.0)
 
 
@@ -40,8 +40,8 @@ _UNITS_OF_TIME = ((1e-9, "ns"), (1e-6, "µs"), (1e-3, "ms"), (1.0, "s"))
 
 
 def alike(base: float | None, head: float | None) -> tuple[str, str]:
-    """Two times in one unit, so that they can be compared: ``12.31 ms``, ``12.70 ms``. Four digits
-    of the larger: a change of 0.1 % shows."""
+    """Return two times in one unit, so that they can be compared: ``12.31 ms``, ``12.70 ms``. Four
+    digits of the larger: a change of 0.1 % shows."""
     known = [abs(value) for value in (base, head) if value is not None]
     most = max(known, default=0.0)
     size, unit = next((u for u in _UNITS_OF_TIME if most < u[0] * 999.95), _UNITS_OF_TIME[-1])
@@ -70,7 +70,7 @@ def rate(bytes_per_second: float | None) -> str:
 def interval(
     ratio: float | None, low: float | None = None, high: float | None = None, *, least: int = 0
 ) -> str:
-    """A ratio as a change with its interval, ``+3.1 % [+2.6, +3.7]`` of 1.031; with as many
+    """Return a ratio as a change with its interval, ``+3.1 % [+2.6, +3.7]`` of 1.031; with as many
     decimals as the interval's width deserves, and no fewer than ``least``."""
     if ratio is None:
         return NOT_KNOWN
@@ -101,7 +101,8 @@ def percent(fraction: float | None) -> str:
 
 
 def signed(write: Callable[[float | None], str], value: float | None) -> str:
-    """A difference with its sign, written by one of the functions here: ``+92``, ``−1.5 MB``."""
+    """Return a difference with its sign, written by one of the functions here: ``+92``, ``−1.5
+    MB``."""
     if value is None:
         return NOT_KNOWN
     if value == 0:
@@ -110,7 +111,8 @@ def signed(write: Callable[[float | None], str], value: float | None) -> str:
 
 
 def relative(base: float | None, head: float | None) -> str:
-    """The change in percent of the base, ``+9.4 %``; empty where nothing changed or base is 0."""
+    """Return the change in percent of the base, ``+9.4 %``; empty where nothing changed or base is
+    0."""
     if base is None or head is None or base in (0, head):
         return ""
     return signed(percent, (head - base) / abs(base))
@@ -166,12 +168,12 @@ _METRICS: dict[str, tuple[str, Callable[[float | None], str]]] = {
 
 
 def title(metric: str) -> str:
-    """What people call a metric."""
+    """Return what people call a metric."""
     return _METRICS[metric][0] if metric in _METRICS else metric.replace("_", " ")
 
 
 def writer(metric: str) -> Callable[[float | None], str]:
-    """The function that writes this metric's values."""
+    """Return the function that writes this metric's values."""
     return _METRICS[metric][1] if metric in _METRICS else count
 
 
@@ -179,7 +181,8 @@ def writer(metric: str) -> Callable[[float | None], str]:
 
 
 def setting(value: object) -> str:
-    """An option's value as it is typed behind ``OPT=``: ``false``, ``10``, a text as it is."""
+    """Return an option's value as it is typed behind ``OPT=``: ``false``, ``10``, a text as it
+    is."""
     import json  # 2 ms, which perfcli --help need not wait for
 
     return value if isinstance(value, str) else json.dumps(value)

@@ -38,7 +38,7 @@ def matrix(params: Mapping[str, Any]) -> Any:
 
 
 def vector(params: Mapping[str, Any], fill: float) -> Any:
-    """One value per column, a learned weight or bias."""
+    """Return one value per column, a learned weight or bias."""
     import torch
 
     return torch.full(
@@ -56,7 +56,7 @@ def row_problems(
     settings: Mapping[str, Scalar] | None = None,
     left_out: str = "",
 ) -> tuple[ScenarioProblem, ...]:
-    """What a family of hand-written kernels computes of the matrix, and when training its
+    """Return what a family of hand-written kernels computes of the matrix, and when training its
     gradient, ``<operation>-backward``."""
     size = (params["rows"], params["columns"], params["dtype"], None, settings or {})
     forward = ScenarioProblem(family, Problem(operation, *size), left_out=left_out)

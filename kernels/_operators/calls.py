@@ -46,7 +46,8 @@ class FamilyKernels:
     def __call__(
         self, operation: str, tensors: Mapping[str, Tensor], settings: Mapping[str, Scalar]
     ) -> dict[str, Tensor]:
-        """The operation's outputs. Matrices share the first tensor's rows, columns and strides.
+        """Return the operation's outputs. Matrices share the first tensor's rows, columns and
+        strides.
 
         Raises:
             PerfcliError: no GPU, tensors on several devices, or what the family cannot do.
@@ -98,9 +99,9 @@ def _device_of(tensor: Tensor) -> AbstractContextManager[Any]:
 
 
 def as_rows(name: str, x: Tensor) -> Tensor:
-    """All dimensions but the last as one; copied where elements of a row are apart, rows overlap or
-    the first one begins between multiples of 16 bytes: a kernel aligns its output as its input is,
-    and Inductor counts on outputs that are aligned.
+    """Return all dimensions but the last as one; copied where elements of a row are apart, rows
+    overlap or the first one begins between multiples of 16 bytes: a kernel aligns its output as its
+    input is, and Inductor counts on outputs that are aligned.
 
     Raises:
         PerfcliError: a number has no rows.
@@ -124,12 +125,12 @@ def _product(sizes: Sequence[int]) -> int:
 
 
 def like(x: Tensor) -> Tensor:
-    """A fake output: of this shape and dtype, without gaps."""
+    """Return a fake output: of this shape and dtype, without gaps."""
     return x.new_empty(x.shape)
 
 
 def operator(name: str, schema: str, function: Callable[..., Any], fake: Callable[..., Any]) -> Any:
-    """A new operator of ``torch.ops.perfcli``, which changes none of its arguments."""
+    """Return a new operator of ``torch.ops.perfcli``, which changes none of its arguments."""
     made = custom_op(f"{NAMESPACE}::{name}", function, mutates_args=(), schema=schema)
     made.register_fake(fake)
     return made

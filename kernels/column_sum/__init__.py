@@ -98,8 +98,8 @@ _ROUNDING = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
 
 def plan(problem: Problem, target: Target, variant: str | None = None) -> LaunchPlan:
-    """How this column sum is computed on this target. ``tma`` falls back to ``pointers``, and says
-    why, where the device, the rows' alignment or the number of inputs forbid it.
+    """Return how this column sum is computed on this target. ``tma`` falls back to ``pointers``,
+    and says why, where the device, the rows' alignment or the number of inputs forbid it.
 
     Raises:
         PerfcliError: another operation, or no such variant, dtype or number of inputs.
@@ -118,7 +118,7 @@ def plan(problem: Problem, target: Target, variant: str | None = None) -> Launch
 
 
 def _tma_plan(problem: Problem, target: Target) -> LaunchPlan | str:
-    """The plan, or why there is none."""
+    """Return the plan, or why there is none."""
     inputs, item_bytes = _input_count(problem), ITEM_BYTES[problem.dtype]
     if target.vendor != "nvidia" or target.capability < (9, 0):
         return f"needs compute capability 9.0 or later, {target.name} has none"

@@ -40,7 +40,7 @@ def reference(problem: Problem, tensors: Mapping[str, Tensor]) -> dict[str, Tens
 
 
 def eager(problem: Problem, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Adds the inputs in fp32, then the rows, as a user writes it for accuracy."""
+    """Add the inputs in fp32, then the rows, as a user writes it for accuracy."""
     first, *others = (tensors[name] for name in _input_names(_input_count(problem)))
     total = first.float()
     for other in others:
@@ -49,7 +49,7 @@ def eager(problem: Problem, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def run(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan) -> dict[str, Tensor]:
-    """The column sum by the plan.
+    """Return the column sum by the plan.
 
     Raises:
         PerfcliError: tensors of another layout than the plan's.

@@ -70,8 +70,8 @@ class Splits:
 
 
 def _tma_tile(inputs: int, item_bytes: int, limit: int, config: _Tma) -> _Tile | None:
-    """The tile for ``limit`` bytes of shared memory per block; None where not even the smallest
-    fits. The only place that decides what fits."""
+    """Return the tile for ``limit`` bytes of shared memory per block, or None where not even the
+    smallest fits. The only place that decides what fits."""
     rows, columns = _LARGEST_TILE
     while True:
         tile = _tile(rows, columns, inputs, item_bytes, config)
@@ -96,7 +96,7 @@ def _tile(rows: int, columns: int, inputs: int, item_bytes: int, config: _Tma) -
 def tma_shared_bytes(
     rows: int, columns: int, inputs: int, item_bytes: int, num_stages: int, num_warps: int
 ) -> int:
-    """Shared memory of the compiled kernel, in bytes per block (triton 3.6 and 3.7, sm_90).
+    """Return shared memory of the compiled kernel, in bytes per block (triton 3.6 and 3.7, sm_90).
 
     The loop holds ``num_stages`` − 1 tiles of each input, and one 8-byte barrier for all inputs of
     a stage. The reduction after the loop exchanges one fp32 row per warp; the tiles are dead by
@@ -108,26 +108,27 @@ def tma_shared_bytes(
 
 
 def _shared_limit(target: Target, blocks_per_sm: int) -> int:
-    """Bytes that a block may take if so many are to be resident at the same time."""
+    """Return bytes that a block may take if so many are to be resident at the same time."""
     share = target.shared_bytes_per_sm // blocks_per_sm - target.reserved_shared_bytes_per_block
     return min(target.shared_bytes_per_block_optin, share // 128 * 128)
 
 
 def _aligned_elements(problem: Problem) -> int:
-    """The largest power of two, up to 16, that all rows start at and end at a multiple of."""
+    """Return the largest power of two, up to 16, that all rows start at and end at a multiple
+    of."""
     return gcd(problem.columns, problem.stride, 16)
 
 
 def _pointer_tile(problem: Problem, config: Pointers) -> tuple[int, int]:
-    """Rows and columns of the pointer kernel's tile: what a narrow problem lacks in columns it
-    gets in rows, up to the next power of two of its rows."""
+    """Return rows and columns of the pointer kernel's tile: what a narrow problem lacks in columns
+    it gets in rows, up to the next power of two of its rows."""
     columns = min(config.columns, max(_next_power_of_2(problem.columns), 16))
     rows = config.rows * (config.columns // columns)
     return min(rows, max(_next_power_of_2(problem.rows), config.rows)), columns
 
 
 def _split_rows(rows: int, column_tiles: int, tile_rows: int, slots: int) -> Splits:
-    """Splits the reduction so that ``slots`` resident blocks finish as early as possible.
+    """Split the reduction so that ``slots`` resident blocks finish as early as possible.
 
     A block's time is taken as proportional to its rows, and blocks run in waves of ``slots``; of
     equally good splits the coarsest is taken. Rows per split are a multiple of the tile.
@@ -146,7 +147,7 @@ def equal_splits(rows: int, count: int, tile_rows: int) -> Splits:
 
 
 def _finish_tile(columns: int, target: Target) -> int:
-    """Columns per block of the second kernel: as many blocks as multiprocessors, where the
+    """Return columns per block of the second kernel: as many blocks as multiprocessors, where the
     columns suffice for sectors of 64 bytes."""
     wanted = _next_power_of_2(max(columns // target.sm_count, 1))
     return min(max(wanted, 16), 128)
@@ -245,7 +246,7 @@ def _plan(
 
 
 def finish_launch(splits: int, width: int, dtype: str, target: Target) -> KernelLaunch:
-    """Adds ``splits`` rows of ``width`` fp32 partial sums, in order."""
+    """Add ``splits`` rows of ``width`` fp32 partial sums, in order."""
     tile_columns = _finish_tile(width, target)
     return KernelLaunch(
         function="column_sum_finish",
@@ -263,8 +264,9 @@ def finish_launch(splits: int, width: int, dtype: str, target: Target) -> Kernel
 
 
 def _pipeline_bytes(problem: Problem, elements: int, num_stages: int) -> int | None:
-    """Shared memory of ``num_stages`` − 1 tiles of every input, which the reduction's workspace
-    comes to lie in. Without stages the workspace alone depends on Triton's layout: not known."""
+    """Return shared memory of ``num_stages`` − 1 tiles of every input, which the reduction's
+    workspace comes to lie in. Without stages the workspace alone depends on Triton's layout: not
+    known."""
     tiles = (num_stages - 1) * _input_count(problem)
     return tiles * elements * ITEM_BYTES[problem.dtype] or None
 

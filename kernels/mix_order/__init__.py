@@ -81,7 +81,7 @@ _ROUNDING = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
 
 def plan(problem: Problem, target: Target, variant: str | None = None) -> LaunchPlan:
-    """The launch of a variant, with what the problem's settings fix (``warps``, ``block``,
+    """Return the launch of a variant, with what the problem's settings fix (``warps``, ``block``,
     ``stages``, ``rows_per_block``).
 
     Raises:

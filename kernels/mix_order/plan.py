@@ -58,9 +58,10 @@ def _spill_free_setting(
 
 
 def _fits_in_registers(setting: _Setting, columns: int, reads: int, target: Target) -> bool:
-    """Whether what a thread holds is likely to fit: for each of its columns every read of ``block``
-    rows, a weight and an accumulator of each norm. Compiled for sm_90 by triton 3.6 and 3.7 nothing
-    is spilled up to 192 such values of 256 registers, and 80 of 128: the line through both."""
+    """Return whether what a thread holds is likely to fit: for each of its columns every read of
+    ``block`` rows, a weight and an accumulator of each norm. Compiled for sm_90 by triton 3.6 and
+    3.7 nothing is spilled up to 192 such values of 256 registers, and 80 of 128: the line through
+    both."""
     threads = setting.num_warps * target.warp_size
     norms = len(_reads_of(reads).norms)
     values = _next_power_of_2(columns) * (setting.block * reads + 2 * norms) // threads

@@ -56,7 +56,7 @@ def _round_up(number: int, multiple: int) -> int:
 
 
 def vector(problem: Problem) -> int:
-    """Elements of the widest load."""
+    """Return elements of the widest load."""
     return WIDE_BYTES // ITEM_BYTES[problem.dtype]
 
 
@@ -65,17 +65,17 @@ def padded(problem: Problem) -> int:
 
 
 def _rows_are_aligned(problem: Problem) -> bool:
-    """Whether all rows, read and written, start at multiples of 16 bytes."""
+    """Return whether all rows, read and written, start at multiples of 16 bytes."""
     return problem.stride % vector(problem) == 0 and problem.columns % vector(problem) == 0
 
 
 def _chunk_columns(problem: Problem, parts: int) -> int:
-    """Columns per program, in whole lines of 128 bytes: masks that end there stay wide."""
+    """Return columns per program, in whole lines of 128 bytes: masks that end there stay wide."""
     return _round_up(-(-problem.columns // parts), 128 // ITEM_BYTES[problem.dtype])
 
 
 def _tile_columns(problem: Problem, blocks: Blocks) -> int:
-    """Columns of one tile; where the choice leaves it open, what holds a program's share."""
+    """Return columns of one tile; where the choice leaves it open, what holds a program's share."""
     if blocks.tile or blocks.variant not in TILED:
         return blocks.tile or padded(problem)
     share = -(-_chunk_columns(problem, blocks.parts) // blocks.tiles)
@@ -114,7 +114,7 @@ def _shared_bytes(problem: Problem, blocks: Blocks, inputs: int) -> int:
 
 
 def _misfit(problem: Problem, target: Target, blocks: Blocks, inputs: int) -> str:
-    """Why the blocks do not fit the target; empty where they do."""
+    """Return why the blocks do not fit the target; empty where they do."""
     if blocks.threads > target.max_threads_per_block:
         return (
             f"{blocks.threads} threads per block, and {target.name} has "
@@ -132,7 +132,7 @@ def _misfit(problem: Problem, target: Target, blocks: Blocks, inputs: int) -> st
 
 
 def check_problem(problem: Problem) -> None:
-    """Raises PerfcliError for a problem that no kernel of the family can do."""
+    """Raise PerfcliError for a problem that no kernel of the family can do."""
     if problem.dtype not in ITEM_BYTES:
         raise PerfcliError(
             f"rmsnorm: dtype {problem.dtype!r}: expected one of {', '.join(ITEM_BYTES)}"
@@ -151,15 +151,15 @@ def _has_residual(problem: Problem) -> bool:
 
 
 def _peels(problem: Problem) -> bool:
-    """Whether rows are longer than their unaligned ends, and input and output rows start at the
-    same distance from a multiple of 16 bytes, so that one aligned part serves both."""
+    """Return whether rows are longer than their unaligned ends, and input and output rows start at
+    the same distance from a multiple of 16 bytes, so that one aligned part serves both."""
     wide = vector(problem)
     same = (problem.stride - problem.columns) % wide == 0 or problem.rows == 1
     return not _rows_are_aligned(problem) and problem.columns >= 4 * wide and same
 
 
 def _weight_width(problem: Problem) -> int:
-    """Elements from one shifted copy of the weights to the next."""
+    """Return elements from one shifted copy of the weights to the next."""
     return _round_up(problem.columns, 64)
 
 
@@ -192,7 +192,7 @@ def step(
 
 
 def pointers(problem: Problem) -> tuple[str, str]:
-    """Names of the tensors that are there, and of those that are not."""
+    """Return names of the tensors that are there, and of those that are not."""
     if _has_residual(problem):
         return "x residual weight y total", ""
     return "x weight y", "residual total"

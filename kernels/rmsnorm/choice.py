@@ -106,7 +106,7 @@ def row_bytes(problem: Problem) -> int:
 
 
 def _entry(table: tuple[_Entry, ...], problem: Problem) -> _Entry | None:
-    """The first whose rows are long enough; None past the last."""
+    """Return the first whose rows are long enough; None past the last."""
     return next((e for e in table if row_bytes(problem) <= e.row_bytes), None)
 
 
@@ -127,7 +127,7 @@ def fit(problem: Problem, blocks: Blocks) -> Blocks:
 
 
 def _forward_choice(problem: Problem, target: Target) -> tuple[Blocks, str]:
-    """The table's blocks for a problem, and the row that says so."""
+    """Return the table's blocks for a problem, and the row that says so."""
     peel = _peels(problem) and row_bytes(problem) >= PEELED_FROM
     found = _entry(RESIDUAL if _has_residual(problem) else PEELED if peel else FORWARD, problem)
     if found is None or _few_rows(problem, target):
@@ -160,7 +160,7 @@ def cooperative(problem: Problem, target: Target) -> Blocks:
 
 
 def _forward_of(problem: Problem, target: Target, variant: str) -> Blocks:
-    """The blocks of a variant that was asked for by name."""
+    """Return the blocks of a variant that was asked for by name."""
     if variant == "cooperative":
         return cooperative(problem, target)
     threads = _usual_threads(problem)
@@ -190,15 +190,16 @@ def _usual_threads(problem: Problem) -> int:
 
 
 def _split_parts(problem: Problem, target: Target) -> int:
-    """Chunks of a split row: enough for eight blocks per multiprocessor, none under 4 KiB."""
+    """Return chunks of a split row: enough for eight blocks per multiprocessor, none under 4
+    KiB."""
     wanted = -(-8 * target.sm_count // max(problem.rows, 1))
     most = max(1, -(-row_bytes(problem) // (4 * KIB)))
     return max(min(2, most), min(wanted, most, MOST_PARTS))
 
 
 def _fused_choice(problem: Problem, target: Target, inputs: int) -> tuple[Blocks, str] | None:
-    """The table's blocks, with fewer stages where shared memory is smaller; None where the row
-    and its weight gradient do not fit."""
+    """Return the table's blocks, with fewer stages where shared memory is smaller, or None where
+    the row and its weight gradient do not fit."""
     found = _entry(FUSED, problem)
     if found is None:
         return None

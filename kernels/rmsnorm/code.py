@@ -20,7 +20,7 @@ from . import backward, loop, rows, tiled
 
 
 def workspace(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan) -> dict[str, Any]:
-    """What kernels hand over to each other, by argument."""
+    """Return what kernels hand over to each other, by argument."""
     x = tensors["x"]
     steps = {step.function: step for step in plan.launches}
     buffers: dict[str, Any] = {}
@@ -39,7 +39,8 @@ def workspace(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan)
 
 
 def _partial_rows(problem: Problem, plan: LaunchPlan) -> int:
-    """Partial sums: per row and part of it going forward, of the weight's gradient backward."""
+    """Return partial sums: per row and part of it going forward, of the weight's gradient
+    backward."""
     for step in plan.launches:
         if "PARTS" in step.constants and "partial" in step.arguments:
             return problem.rows * int(step.constants["PARTS"] or 1)
@@ -49,7 +50,7 @@ def _partial_rows(problem: Problem, plan: LaunchPlan) -> int:
 
 
 def _describe(plan: LaunchPlan, values: dict[str, Any]) -> None:
-    """Replaces tensors by TMA descriptors where a kernel takes these, rows seen as lines."""
+    """Replace tensors by TMA descriptors where a kernel takes these, rows seen as lines."""
     for step in plan.launches:
         for name, kind in step.arguments.items():
             if kind.startswith("tensordesc"):
@@ -92,7 +93,7 @@ KERNELS = (rows, tiled, loop, backward)
 
 
 def function(name: str) -> Any:
-    """The ``@triton.jit`` function that a launch names."""
+    """Return the ``@triton.jit`` function that a launch names."""
     for module in KERNELS:
         if hasattr(module, name):
             return getattr(module, name)
@@ -100,7 +101,7 @@ def function(name: str) -> Any:
 
 
 def _epsilon(problem: Problem) -> float:
-    """What is added to the mean of squares; a setting, ``eps``."""
+    """Return what is added to the mean of squares; a setting, ``eps``."""
     return float(problem.settings.get("eps") or 0.0) if "eps" in problem.settings else 1e-6
 
 
@@ -150,8 +151,8 @@ def reference(problem: Problem, tensors: Mapping[str, Tensor]) -> dict[str, Tens
 
 
 def eager(problem: Problem, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The same by torch's own operators, statistics in fp32. Gradients are written out, so that
-    torch.compile gets the reductions over rows and columns as one graph."""
+    """Return the same by torch's own operators, statistics in fp32. Gradients are written out, so
+    that torch.compile gets the reductions over rows and columns as one graph."""
     x, weight = tensors["x"], tensors["weight"]
     if not problem.operation.endswith("backward"):
         total = x + tensors["residual"] if "residual" in tensors else x
@@ -167,7 +168,7 @@ def eager(problem: Problem, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def run(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan) -> dict[str, Tensor]:
-    """The outputs by the plan's kernels, contiguous.
+    """Return the outputs by the plan's kernels, contiguous.
 
     Raises:
         PerfcliError: a tensor's shape, strides or dtype are not the problem's.

@@ -179,7 +179,7 @@ BUILDERS = {
 
 
 def forward(problem: Problem, target: Target, blocks: Blocks, why: str) -> LaunchPlan:
-    """The launches of a choice, and the bytes of workspace that they share."""
+    """Return the launches of a choice, and the bytes of workspace that they share."""
     steps = BUILDERS[blocks.variant](problem, target, blocks)
     names = {name for step in steps for name in step.arguments}
     workspace = 4 * problem.rows * blocks.parts if "partial" in names else 0

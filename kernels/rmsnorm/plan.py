@@ -47,7 +47,7 @@ def _launch(
 def _rows(
     problem: Problem, target: Target, blocks: Blocks, programs: int, fused: bool
 ) -> KernelLaunch:
-    """The kernel that has whole rows in registers."""
+    """Return the kernel that has whole rows in registers."""
     residual = _has_residual(problem)
     absent: dict[str, Scalar] = {} if residual else {"dsum": None}
     absent["scale" if fused else "partial"] = None
@@ -72,7 +72,7 @@ def _rows(
 
 
 def _sum(problem: Problem, target: Target) -> KernelLaunch:
-    """Adds the partial sums: narrow blocks, so that there are many of them."""
+    """Add the partial sums: narrow blocks, so that there are many of them."""
     block = min(32, _power_of_two(problem.columns))
     constants: dict[str, Scalar] = {"COLUMNS": problem.columns, "BLOCK": block, "ROWS": SUM_ROWS}
     return _launch(
@@ -138,7 +138,7 @@ OPERATIONS = (*FORWARD_OPERATIONS, *BACKWARD_OPERATIONS)
 
 
 def plan(problem: Problem, target: Target, variant: str | None = None) -> LaunchPlan:
-    """How ``problem`` is computed on ``target``, by ``variant`` or by what the table picks.
+    """Return how ``problem`` is computed on ``target``, by ``variant`` or by what the table picks.
 
     Raises:
         PerfcliError: nothing computes the problem, or not the variant that was asked for.
@@ -163,12 +163,12 @@ def plan(problem: Problem, target: Target, variant: str | None = None) -> Launch
 
 
 def _streams(problem: Problem) -> int:
-    """Matrices that a kernel reads."""
+    """Return matrices that a kernel reads."""
     return {"rmsnorm": 1, "rmsnorm-residual-backward": 3}.get(problem.operation, 2)
 
 
 def launches(problem: Problem, target: Target, blocks: Blocks, why: str) -> LaunchPlan:
-    """The launches of blocks that somebody chose.
+    """Return the launches of blocks that somebody chose.
 
     Raises:
         PerfcliError: they do not fit the target.

@@ -45,7 +45,7 @@ class Choice:
 
 
 def vector(problem: Problem) -> int:
-    """Elements in 16 bytes."""
+    """Return elements in 16 bytes."""
     return VECTOR_BYTES // ITEM_BYTES[problem.dtype]
 
 
@@ -88,7 +88,7 @@ def launch(
     arguments: Mapping[str, str],
     constants: Mapping[str, Scalar],
 ) -> KernelLaunch:
-    """One launch; pointers come from torch's allocator, whose blocks are aligned."""
+    """Return one launch; pointers come from torch's allocator, whose blocks are aligned."""
     sizes = {
         "columns": problem.columns,
         "x_stride": problem.stride,

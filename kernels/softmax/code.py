@@ -39,7 +39,8 @@ def inputs(problem: Problem, device: str, seed: int) -> dict[str, Tensor]:
 
 
 def normal(problem: Problem, device: str, generator: torch.Generator) -> Tensor:
-    """Rows ``problem.stride`` elements apart, with NaN between them, which nobody may read."""
+    """Return rows ``problem.stride`` elements apart, with NaN between them, which nobody may
+    read."""
     dtype = getattr(torch, problem.dtype)
     memory = torch.full((problem.rows, problem.stride), float("nan"), dtype=dtype, device=device)
     x = memory[:, : problem.columns]
@@ -177,8 +178,8 @@ _FILES = (
 
 
 def run(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan) -> dict[str, Tensor]:
-    """The outputs by the plan. An output has no gaps; it begins at an address that is congruent
-    to the input's modulo 16, as the peeled kernels want it.
+    """Return the outputs by the plan. An output has no gaps; it begins at an address that is
+    congruent to the input's modulo 16, as the peeled kernels want it.
 
     Raises:
         PerfcliError: tensors of another shape, dtype or layout than the plan's.
@@ -228,8 +229,8 @@ def _aligned_as(like: Tensor, shape: tuple[int, int]) -> Tensor:
 
 
 def _at_a_vector(x: Tensor) -> Tensor:
-    """A copy with the same strides at a multiple of 16 bytes: the plan does not see addresses, and
-    pairs of halves cannot be loaded from all of them."""
+    """Return a copy with the same strides at a multiple of 16 bytes: the plan does not see
+    addresses, and pairs of halves cannot be loaded from all of them."""
     memory = x.new_empty((x.shape[0] - 1) * x.stride(0) + x.shape[1])
     return torch.as_strided(memory, x.shape, x.stride(), 0).copy_(x)
 
@@ -244,7 +245,7 @@ def _congruent_to(like: Tensor, other: Tensor) -> Tensor:
 
 
 def _workspace_of(problem: Problem, plan: LaunchPlan, like: Tensor) -> dict[str, Any]:
-    """The statistics of chunks, then of whole rows; or a word per chunk, zeroed."""
+    """Return the statistics of chunks, then of whole rows; or a word per chunk, zeroed."""
     main = plan.launches[0] if plan.launches else None
     if main is None or "CHUNK" not in main.constants or problem.operation == LOSS_GRADIENT:
         return {}
@@ -291,5 +292,5 @@ def _check_matrix(problem: Problem, name: str, tensor: Tensor) -> None:
 
 
 def function(name: str) -> Any:
-    """The ``@triton.jit`` function of that name."""
+    """Return the ``@triton.jit`` function of that name."""
     return next(getattr(file, name) for file in _FILES if hasattr(file, name))

@@ -104,7 +104,7 @@ def split(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
 
 
 def _combine(problem: Problem, choice: Choice, wanted: bool) -> tuple[KernelLaunch, ...]:
-    """The kernel between the two, where there are many chunks."""
+    """Return the kernel between the two, where there are many chunks."""
     arguments = {"peaks_ptr": "*fp32", "totals_ptr": "*fp32", "chunks": "i32"}
     constants: dict[str, Scalar] = {"PARTS": parts(_chunks_of(problem, choice))}
     grid = (problem.rows, 1, 1)

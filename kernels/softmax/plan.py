@@ -51,14 +51,14 @@ half precision take all of them where the exponentials are computed twice; more 
 
 
 def _rule_for(problem: Problem, target: Target, variant: str | None) -> RowRule:
-    """The rule of the variant, or of the one that is the fastest for this problem."""
+    """Return the rule of the variant, or of the one that is the fastest for this problem."""
     rules = _rules_of(problem)[variant or fastest(problem, target)]
     row, item = _padded_bytes(problem), ITEM_BYTES[problem.dtype]
     return next(r for r in rules if row <= r.row_bytes and r.item_bytes in (0, item))
 
 
 def fastest(problem: Problem, target: Target) -> str:
-    """The variant for a problem of this shape."""
+    """Return the variant for a problem of this shape."""
     size = _padded_bytes(problem)
     if problem.operation == LOSS_GRADIENT:  # no reduction: as many blocks as there can be
         return "split"
@@ -85,13 +85,13 @@ def writes(problem: Problem) -> bool:
 
 
 def _few_rows(problem: Problem) -> str:
-    """The variant for fewer rows than half the SMs."""
+    """Return the variant for fewer rows than half the SMs."""
     many_bytes = problem.elements * ITEM_BYTES[problem.dtype] >= FEW_COOPERATIVE_FROM
     return "cooperative" if many_bytes and _is_cooperative(problem) else "split"
 
 
 def _not_streamed(problem: Problem, target: Target) -> str:
-    """Why not: what its pairs, or its programs, cannot do."""
+    """Return why not: what its pairs, or its programs, cannot do."""
     if target.vendor != "nvidia":
         return "its pairs are made by an instruction of NVIDIA's"
     if ITEM_BYTES[problem.dtype] != 2:
@@ -111,7 +111,7 @@ def _not_streamed(problem: Problem, target: Target) -> str:
 
 
 def possible(problem: Problem, target: Target, variant: str | None) -> tuple[str | None, str]:
-    """The variant to use, and why it is not the one asked for.
+    """Return the variant to use, and why it is not the one asked for.
 
     Raises:
         PerfcliError: the rows do not fit into a block's registers.
@@ -169,7 +169,7 @@ REGISTER_STEP, MOST_REGISTERS = 8, 255
 
 
 def plan(problem: Problem, target: Target, variant: str | None = None) -> LaunchPlan:
-    """How this problem is computed on this target.
+    """Return how this problem is computed on this target.
 
     Raises:
         PerfcliError: no variant can do it, or not the one asked for.
@@ -223,7 +223,7 @@ def _check_variant(problem: Problem, variant: str) -> None:
 
 
 def fit(problem: Problem, target: Target, rule: RowRule) -> Choice:
-    """The rule for this problem, on a device with these warps and limits."""
+    """Return the rule for this problem, on a device with these warps and limits."""
     item = ITEM_BYTES[problem.dtype]
     row = _padded_bytes(problem)
     tile_bytes = rule.tile_bytes
@@ -265,8 +265,8 @@ def _recomputed(rule: RowRule, problem: Problem, target: Target) -> str:
 
 
 def chunk(problem: Problem, target: Target, rule: RowRule, tile: int) -> int:
-    """Elements of a chunk: the rule's, or more where a row would have too many of them; what stays
-    in registers, the rule's or less where there are few rows."""
+    """Return elements of a chunk: the rule's, or more where a row would have too many of them; what
+    stays in registers, the rule's or less where there are few rows."""
     if rule.variant == "streamed":
         return tile * min(rule.chunk_tiles, -(-problem.columns // tile))
     if rule.variant == "cooperative":
@@ -282,7 +282,7 @@ def chunk(problem: Problem, target: Target, rule: RowRule, tile: int) -> int:
 
 
 def workspace(problem: Problem, choice: Choice) -> int:
-    """Bytes of the statistics of chunks and of whole rows; the gradient has one of them, the
+    """Return bytes of the statistics of chunks and of whole rows; the gradient has one of them, the
     forward two, the gradient of cross-entropy none. In one launch: of words, a chunk's statistics
     each."""
     if not choice.chunk or problem.operation == LOSS_GRADIENT:

@@ -31,7 +31,7 @@ class Built:
 
 
 def build(request: CompileRequest, mode: Any) -> Built:
-    """The request's workload with fake tensors of ``mode`` (a ``FakeTensorMode``).
+    """Return the request's workload with fake tensors of ``mode`` (a ``FakeTensorMode``).
 
     Raises ``UserCodeFailed`` with the user's traceback, or ``PerfcliError`` for bad parameters.
     """
@@ -66,7 +66,7 @@ def build_users_workload(request: CompileRequest) -> Built:
 
 
 def to_device(workload: Workload, mode: Any, device: Any) -> Workload:
-    """The workload with every real tensor, in modules and inputs, turned into a fake one."""
+    """Return the workload with every real tensor, in modules and inputs, turned into a fake one."""
     import torch
     from torch.utils import _pytree
 
@@ -85,7 +85,7 @@ def to_device(workload: Workload, mode: Any, device: Any) -> Workload:
 
 
 def _fake_tensor(tensor: Any, mode: Any, device: Any, converted: dict[int, Any]) -> Any:
-    """A fake tensor of ``mode`` like ``tensor``: same size, strides, dtype, and kind."""
+    """Return a fake tensor of ``mode`` like ``tensor``: same size, strides, dtype, and kind."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensor
 

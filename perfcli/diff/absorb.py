@@ -28,15 +28,15 @@ _RELATIONS: dict[tuple[bool, bool], Relation] = {
 
 
 def relation(base: Sequence[int], head: Sequence[int]) -> Relation:
-    """What became of a group of kernels, neither side of it empty."""
+    """Return what became of a group of kernels, neither side of it empty."""
     return _RELATIONS[len(base) > 1, len(head) > 1]
 
 
 def absorb(
     found: Sequence[Match], base: Kernels, head: Kernels, ours: Pieces, theirs: Pieces
 ) -> list[Match]:
-    """The matches, with each lonely kernel of ``base`` (in no match) put to the group that reads
-    what it writes, if the group's other side does all of its work."""
+    """Return the matches, with each lonely kernel of ``base`` (in no match) put to the group that
+    reads what it writes, if the group's other side does all of its work."""
     matches = list(found)
     place_of = {n: place for place, match in enumerate(found) for n in match.base}
     lonely = sorted(set(range(len(base))) - place_of.keys())
@@ -71,12 +71,13 @@ def _owners_of(
 
 
 def swap_sides(matches: Sequence[Match]) -> list[Match]:
-    """The same matches with both sides exchanged, but for the word that says what happened."""
+    """Return the same matches with both sides exchanged, but for the word that says what
+    happened."""
     return [replace(match, base=match.head, head=match.base) for match in matches]
 
 
 def _takes(match: Match, work: frozenset[Hashable], theirs: Pieces) -> bool:
-    """Whether the other side of a group does all of this work."""
+    """Return whether the other side of a group does all of this work."""
     if match.relation == "same" or not work or not match.base or not match.head:
         return False
     return work <= set().union(*(theirs[n] for n in match.head))

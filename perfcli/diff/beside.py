@@ -85,8 +85,8 @@ def _sum(values: Sequence[int | None]) -> int | None:
 
 
 def _passes(kernels: Sequence[KernelFacts]) -> float | None:
-    """Bytes of inputs that are read over bytes of inputs; each input of each graph counts once in
-    the latter."""
+    """Return bytes of inputs that are read over bytes of inputs; each input of each graph counts
+    once in the latter."""
     inputs: dict[tuple[str, str], int] = {}
     read = 0
     for kernel in kernels:

@@ -55,14 +55,14 @@ def compare(base: Run, head: Run, allow: Collection[str] = ()) -> Comparison:
 
 
 def check_allowed(allow: Collection[str], known: Sequence[str] = ASPECTS) -> None:
-    """Raises PerfcliError for what is no aspect, before anything is compiled for it."""
+    """Raise PerfcliError for what is no aspect, before anything is compiled for it."""
     unknown = sorted(set(allow) - set(known))
     if unknown:
         raise PerfcliError(f"can't allow {unknown[0]!r} to differ: one of {', '.join(known)}")
 
 
 def _describe_allowed(base: Run, head: Run) -> tuple[str, ...]:
-    """What differs in the question itself, and was allowed to: never left unsaid."""
+    """Return what differs in the question itself, and was allowed to: never left unsaid."""
     found = (_aspect_differs(aspect, base, head) for aspect in ASPECTS)
     return tuple(text for text in found if text)
 
@@ -118,7 +118,7 @@ def _nodes_agree(base: Run, head: Run) -> bool:
 
 
 def _differences(base: Run, head: Run) -> Iterator[str]:
-    """How the environments differ, as far as it can change the generated code."""
+    """Yield how the environments differ, as far as it can change the generated code."""
     for name in ("torch", "triton", "python", "ptxas", "platform", "perfcli", "gpu", "driver"):
         ours, theirs = getattr(base.environment, name), getattr(head.environment, name)
         if ours != theirs:

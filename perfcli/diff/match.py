@@ -89,7 +89,7 @@ class _Matching:
         return self.base, self.head, self.left, self.right
 
     def pieces(self, method: str) -> Both:
-        """The work of all kernels."""
+        """Return the work of all kernels."""
         if method == "operators":
             return self.operators.pieces(self.left, self.right)
         return self.nodes

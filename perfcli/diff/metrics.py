@@ -42,7 +42,7 @@ def _best(field: str) -> OfKernel:
 
 
 def _step(field: str) -> Metric:
-    """A field of one launch, summed over a step's launches."""
+    """Return a field of one launch, summed over a step's launches."""
 
     def value(kernel: KernelFacts) -> Value:
         one: Value = getattr(kernel, field)
@@ -71,7 +71,7 @@ KERNEL_METRICS = (
 
 
 def _scalar(kind: Literal["loads", "stores"]) -> OfKernel:
-    """The accesses that are not vectorised, of kernels that tell (C++)."""
+    """Return the accesses that are not vectorised, of kernels that tell (C++)."""
 
     def value(kernel: KernelFacts) -> Value:
         vector: Value = _source(f"vector_{kind}")(kernel)
@@ -123,7 +123,7 @@ def launched_kernels(kernels: Iterable[KernelFacts]) -> list[KernelFacts]:
 
 
 def fold(metric: Metric, kernels: Iterable[KernelFacts]) -> _Folded:
-    """One metric over the kernels that are launched."""
+    """Return one metric over the kernels that are launched."""
     known: list[float] = []
     unknown: Counter[str] = Counter()
     for kernel in launched_kernels(kernels):
@@ -138,7 +138,7 @@ def fold(metric: Metric, kernels: Iterable[KernelFacts]) -> _Folded:
 
 
 def changes(base: Sequence[KernelFacts], head: Sequence[KernelFacts]) -> tuple[Change, ...]:
-    """Every metric that either side knows."""
+    """Return every metric that either side knows."""
     base, head = launched_kernels(base), launched_kernels(head)
     found = []
     for metric in KERNEL_METRICS:
@@ -166,7 +166,7 @@ def _weigh(vectors: Change, base: Sequence[KernelFacts], head: Sequence[KernelFa
 
 
 def totals(base: Run, head: Run) -> tuple[Change, ...]:
-    """The metrics of all kernels, then those that only a whole run has."""
+    """Return the metrics of all kernels, then those that only a whole run has."""
     # Inductor's estimate counts differently from release to release (2.11 leaves out inputs).
     same_torch = base.environment.torch == head.environment.torch
     whole = (

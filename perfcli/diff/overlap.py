@@ -99,7 +99,7 @@ def _witnesses(
     others: Mapping[Hashable, list[int]],
     settled: Set[Hashable],
 ) -> dict[int, Counter[int]]:
-    """How many of each member's pieces that nobody else has went to whom."""
+    """Return how many of each member's pieces that nobody else has went to whom."""
     found: dict[int, Counter[int]] = {member: Counter() for member in groups}
     for piece, (member, *more) in owners.items():
         holders = others.get(piece, ())
@@ -170,7 +170,7 @@ def _join_lonely(
 
 
 def components(edges: set[Edge]) -> Iterator[tuple[list[int], list[int]]]:
-    """The connected parts, each as its members of either side, in order."""
+    """Yield the connected parts, each as its members of either side, in order."""
     neighbours: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
     for left, right in edges:
         neighbours[0, left].append((1, right))

@@ -29,8 +29,8 @@ def source(kernel: KernelFacts) -> Hashable:
 def pair_identical(
     base: Kernels, head: Kernels, left: Indices, right: Indices, key: KeyOf, pieces: Both | None
 ) -> list[Edge]:
-    """Pairs with an equal, known key: those with most work in common first, and only those with
-    any, or where one's work is not known. Without ``pieces`` all, by graph, then in order."""
+    """Return pairs with an equal, known key: those with most work in common first, and only those
+    with any, or where one's work is not known. Without ``pieces`` all, by graph, then in order."""
     pairs: list[Edge] = []
     for ours, theirs in _buckets(base, head, left, right, key):
         if pieces:
@@ -45,8 +45,8 @@ def pair_identical(
 def pair_equal_work(
     base: Kernels, head: Kernels, left: Indices, right: Indices, pieces: Both
 ) -> list[Edge]:
-    """Pairs with the same sorts of work in the same modules, where there are as many of them on
-    either side: known without numbering them."""
+    """Return pairs with the same sorts of work in the same modules, where there are as many of them
+    on either side: known without numbering them."""
 
     def key(kernel: KernelFacts) -> Hashable:
         return frozenset(kinds(kernel).items())
@@ -67,8 +67,9 @@ def pair_look_alikes(
     settled: Set[Hashable] = frozenset(),
     shapes: bool = True,
 ) -> list[Edge]:
-    """Pairs with the same sorts of work per launch, among kernels that share work which nobody
-    else does, where these are as many on either side. Without ``shapes`` whatever the sizes."""
+    """Return pairs with the same sorts of work per launch, among kernels that share work which
+    nobody else does, where these are as many on either side. Without ``shapes`` whatever the
+    sizes."""
     mine = {n: kinds_per_launch(base[n], shapes) for n in left}
     yours = {n: kinds_per_launch(head[n], shapes) for n in right}
     holders = owners({n: pieces[1][n] for n in right})

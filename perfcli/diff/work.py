@@ -33,14 +33,14 @@ def nodes(kernel: KernelFacts) -> frozenset[Hashable]:
 
 
 def kinds(kernel: KernelFacts) -> Counter[_Kind]:
-    """What sorts of nodes a kernel computes, and how many of each."""
+    """Return what sorts of nodes a kernel computes, and how many of each."""
     return Counter(_kind(kernel, origin) for origin in kernel.origins if origin.op)
 
 
 def kinds_per_launch(kernel: KernelFacts, shapes: bool = True) -> Hashable:
-    """The same for one launch, wherever in the model it is: equal for the kernel of ten layers
-    and that of the eleventh. Empty where the kernel's origins are not known. ``shapes``: whether
-    those of another size are another sort."""
+    """Return the same for one launch, wherever in the model it is: equal for the kernel of ten
+    layers and that of the eleventh. Empty where the kernel's origins are not known. ``shapes``:
+    whether those of another size are another sort."""
     launches = max(kernel.launches, 1)
     counts = Counter((o.op, _stem(o.node), o.shape if shapes else ()) for o in kernel.origins)
     sorts = frozenset((kind, number / launches) for kind, number in counts.items())
@@ -68,9 +68,10 @@ class Operators:
         ]
 
     def pieces(self, left: Sequence[int], right: Sequence[int]) -> Both:
-        """Operators, numbered through the graph, for all kernels. Where a sort of node is there
-        more often on one side, numbers through the whole graph mean nothing: it is numbered among
-        the kernels that are left (by their indices), and if that fails in each kernel alone."""
+        """Return operators, numbered through the graph, for all kernels. Where a sort of node is
+        there more often on one side, numbers through the whole graph mean nothing: it is numbered
+        among the kernels that are left (by their indices), and if that fails in each kernel
+        alone."""
         unsure = [
             {
                 n: self._entries[side][n]
@@ -106,7 +107,7 @@ def _collect(kernels: Iterable[Sequence[_Entry]]) -> dict[_Kind, list[_Entry]]:
 
 
 def _numbering(*sides: Iterable[Sequence[_Entry]]) -> list[_Numbers]:
-    """Each side's nodes with their numbers, of the kinds that are equally many."""
+    """Return each side's nodes with their numbers, of the kinds that are equally many."""
     found = [_collect(side) for side in sides]
     ours, theirs = found
     return [
@@ -121,13 +122,14 @@ def _numbering(*sides: Iterable[Sequence[_Entry]]) -> list[_Numbers]:
 
 
 def _place(entry: _Entry) -> tuple[int, ...]:
-    """Where a node of a graph stands among those of its stem: tracing numbers them in order."""
+    """Return where a node of a graph stands among those of its stem: tracing numbers them in
+    order."""
     numbers = [_NUMBER.search(text) for text in (entry[1].replace(" ", "_"), entry[2])]
     return tuple(int(found[1]) if found else 0 for found in numbers)
 
 
 def _number(entries: Sequence[_Entry], *ways: _Numbers) -> frozenset[Hashable]:
-    """Each node by the first way that has it, else by its number in this kernel."""
+    """Return each node by the first way that has it, else by its number in this kernel."""
     alone: Counter[_Kind] = Counter()
     pieces: set[Hashable] = set()
     for entry in entries:

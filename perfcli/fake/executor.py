@@ -48,7 +48,7 @@ class FakeExecutor:
 
 
 def _find_planted(plan: FakeExecutor, number: int, request: CompileRequest) -> BaseException | None:
-    """The failure that hits this request, if one does."""
+    """Return the failure that hits this request, if one does."""
     hits = (str(number), "all", *request.variant.options)
     return _failure(plan.failure, request) if plan.failure and plan.failing in hits else None
 

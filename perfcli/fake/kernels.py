@@ -149,7 +149,7 @@ class _Clock:
 
 
 def _describe(launch: KernelLaunch, problem: Problem) -> DescribedLaunch:
-    """Reads its first pointer and writes its last; both are as large as the problem."""
+    """Read its first pointer and write its last; both are as large as the problem."""
     pointers = [name for name, kind in launch.arguments.items() if kind.startswith(("*", "tensor"))]
     arguments = [*launch.arguments, *(f"{name}: tl.constexpr" for name in launch.constants)]
     lines = [

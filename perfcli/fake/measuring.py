@@ -63,7 +63,7 @@ class FakePlan:
 
 
 def parse(text: str) -> FakePlan | None:
-    """What a plan says of measuring; None: it says nothing, do not measure.
+    """Return what a plan says of measuring; None: it says nothing, do not measure.
 
     Raises PerfcliError for a part that it does not know.
     """
@@ -179,7 +179,7 @@ class _FakeWorker:
         self._starter.alive.discard(self.number)
 
     def _planned(self) -> float:
-        """Seconds of a step."""
+        """Return seconds of a step."""
         plan = self._starter.plan
         options = self._request.compile.variant.options
         slower = plan.only in options if plan.only else self._request.side == "head"
@@ -231,8 +231,8 @@ def _launches(run: Run) -> Iterator[MeasuredLaunch]:
 
 
 def _times(run: Run, step: float) -> Iterator[float]:
-    """Seconds of each launch. The same kernel takes the same time on both sides: what the step
-    takes more or less is up to the first kernel that sums, which options change."""
+    """Yield seconds of each launch. The same kernel takes the same time on both sides: what the
+    step takes more or less is up to the first kernel that sums, which options change."""
     kernels = {(kernel.graph, kernel.name): kernel for kernel in run.kernels}
     launched = [kernels[launch.graph, launch.name] for launch in run.launches]
     externs = sum(extern.count for extern in run.externs)

@@ -52,7 +52,7 @@ class _Plan:
 
 
 def _made_up_kernel(plan: _Plan, blobs: dict[str, str]) -> KernelFacts:
-    """The planned kernel in two launch configurations; its texts are added to ``blobs``."""
+    """Return the planned kernel in two launch configurations; its texts are added to ``blobs``."""
     lines = _source(plan)
     moved = (plan.loads + plan.stores) * _MATRIX_BYTES
     return KernelFacts(
@@ -171,7 +171,7 @@ _MIX_ORDER = "triton.mix_order_reduction"
 
 
 def make_up_run(request: CompileRequest) -> Bundle:
-    """The run and its texts, without an id."""
+    """Return the run and its texts, without an id."""
     settings = {_MAX_READS: 10, _MIX_ORDER: True, **request.variant.options}
     layers = _layers(request)
     blobs: dict[str, str] = {}
@@ -224,7 +224,7 @@ def _externs(layers: int) -> tuple[ExternCall, ...]:
 
 
 def _plans(layers: int, settings: Mapping[str, OptionValue]) -> list[_Plan]:
-    """All kernels, the forward's first."""
+    """Return all kernels, the forward's first."""
     limit, mix_order = settings[_MAX_READS], settings[_MIX_ORDER] is True
     over_fused = mix_order and isinstance(limit, int) and limit > 10
     plans = [

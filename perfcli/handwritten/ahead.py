@@ -28,8 +28,8 @@ compile the same at once."""
 
 
 def compile_ahead(request: CheckRequest) -> Iterator[tuple[int, int]]:
-    """How many groups of cases are compiled, and of how many. To be read to its end before anything
-    asks for the device, which a forked process cannot use.
+    """Yield how many groups of cases are compiled, and of how many. To be read to its end before
+    anything asks for the device, which a forked process cannot use.
 
     What fails here is compiled, and says so, where its case runs; a process that dies ends all of
     it early.
@@ -102,7 +102,7 @@ def _compile(family: str, group: Group) -> None:
 
 
 def _fake_inputs(code: Any, planned: PlannedCase) -> Mapping[str, Any]:
-    """The case's inputs as they would lie in memory."""
+    """Return the case's inputs as they would lie in memory."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     problem = planned.case.problem

@@ -22,11 +22,11 @@ class _Clock(Protocol):
     """Two implementations: ``device_clock.DeviceClock``, and one for tests."""
 
     def seconds(self, name: str, launch: Launch) -> float:
-        """What one launch takes on the device, with nothing of it in L2 before."""
+        """Return what one launch takes on the device, with nothing of it in L2 before."""
         ...
 
     def now(self) -> float:
-        """Seconds on the host, from wherever."""
+        """Return seconds on the host, from wherever."""
         ...
 
 
@@ -37,9 +37,9 @@ LEAST_ROUNDS = 8
 def time_rounds(
     contenders: Mapping[str, Launch], clock: _Clock, rounds: int, budget_seconds: float, seed: int
 ) -> tuple[dict[str, tuple[float, ...]], dict[str, str]]:
-    """Each contender's seconds, round by round, and why some were dropped: a contender that raises
-    is out from then on, without its values. Ends after ``rounds``, or when the budget is spent and
-    eight are there."""
+    """Return each contender's seconds, round by round, and why some were dropped: a contender that
+    raises is out from then on, without its values. Ends after ``rounds``, or when the budget is
+    spent and eight are there."""
     draw = random.Random(seed)
     taken: dict[str, list[float]] = {name: [] for name in contenders}
     errors: dict[str, str] = {}
@@ -77,7 +77,7 @@ class _Bench:
         self._device = device
 
     def bench(self, ask: BenchAsk, told: Told) -> Benched:
-        """Gets every contender ready, holds it against the reference, then times all in rounds.
+        """Get every contender ready, holds it against the reference, then time all in rounds.
         ``told`` hears who is being made ready. A contender that fails is not timed; one that takes
         the device with it ends the rest."""
         self._free_memory()
@@ -174,7 +174,7 @@ def prepare_bench(request: BenchRequest) -> _Bench:
 
 
 def _name_outputs(outputs: Any, reference: Mapping[str, Any]) -> dict[str, Any]:
-    """A peer's outputs by the reference's names, in order."""
+    """Return a peer's outputs by the reference's names, in order."""
     values = outputs if isinstance(outputs, tuple | list) else (outputs,)
     return dict(zip(reference, values, strict=False))
 

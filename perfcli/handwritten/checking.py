@@ -21,8 +21,8 @@ from perfcli.model.kernel_work import CheckedCase, CheckRequest, PlannedCase, Ru
 
 
 def check_all(request: CheckRequest) -> Iterator[tuple[int, CheckedCase]]:
-    """Each case's number and what came of it, as they come. Ends early where the device was lost
-    to this process: the last case says so.
+    """Yield each case's number and what came of it, as they come. Ends early where the device was
+    lost to this process: the last case says so.
 
     Raises:
         WorkerFailed: a process of the interpreter's was killed.
@@ -140,7 +140,7 @@ MOST_ELEMENTS = 1 << 23
 
 
 def plan_case(family: KernelFamily, case: Case, target: Target, runner: Runner) -> PlannedCase:
-    """The case with its plan; with fewer rows where the interpreter would take too long."""
+    """Return the case with its plan; with fewer rows where the interpreter would take too long."""
     if case.layout == "padded-rows" and case.problem.row_stride is None:
         problem = replace(case.problem, row_stride=_padded_stride(case.problem))
         case = replace(case, problem=problem)
@@ -158,15 +158,15 @@ def plan_case(family: KernelFamily, case: Case, target: Target, runner: Runner) 
 
 
 def _padded_stride(problem: Problem) -> int:
-    """Elements from row to row of a case with padded rows that names no stride: more than columns,
-    and a multiple of 16."""
+    """Return elements from row to row of a case with padded rows that names no stride: more than
+    columns, and a multiple of 16."""
     return (problem.columns // 16 + 2) * 16
 
 
 def _shrink(case: Case, plan: LaunchPlan) -> Case | None:
-    """The case with so few rows that it is run in seconds; None where it is small enough. Columns
-    stay as they are: they decide the blocks, masks and loops of a row. An odd number of rows stays
-    odd, so that a tile of rows that is not full stays one."""
+    """Return the case with so few rows that it is run in seconds, or None where it is small enough.
+    Columns stay as they are: they decide the blocks, masks and loops of a row. An odd number of
+    rows stays odd, so that a tile of rows that is not full stays one."""
     problem = case.problem
     programs = sum(step.grid[0] * step.grid[1] * step.grid[2] for step in plan.launches)
     factor = max(programs / MOST_PROGRAMS, problem.elements / MOST_ELEMENTS)

@@ -16,7 +16,8 @@ CHUNK = 1 << 24
 def compare_outputs(
     found: Mapping[str, Any], expected: Mapping[str, Any], allowed: Mapping[str, Tolerance]
 ) -> tuple[OutputError, ...]:
-    """One for each output of the reference; an output that has no tolerance may not differ."""
+    """Return one for each output of the reference; an output that has no tolerance may not
+    differ."""
     exact = Tolerance(0.0, 0.0, "no tolerance is declared")
     return tuple(
         _missing(name, "is not among the outputs", int(reference.numel()))

@@ -33,7 +33,7 @@ FORMAT = 1
 
 
 def compile_all(request: LaunchesRequest) -> Iterator[tuple[int, Candidate]]:
-    """Each launch's number and what it became, as they come. One that Triton refuses has its
+    """Yield each launch's number and what it became, as they come. One that Triton refuses has its
     ``error``.
 
     Raises:
@@ -62,7 +62,7 @@ def compile_all(request: LaunchesRequest) -> Iterator[tuple[int, Candidate]]:
 
 
 def compile_launch(asked: LaunchToCompile, family: str, cache_dir: Path) -> Candidate:
-    """Compiles the launch, or takes what an earlier run kept of it."""
+    """Compile the launch, or take what an earlier run kept of it."""
     try:
         function = describing.load_code(asked.code, family).function(asked.launch.function)
         source = _source(function, asked.launch)
@@ -85,7 +85,7 @@ def compile_launch(asked: LaunchToCompile, family: str, cache_dir: Path) -> Cand
 
 
 def _source(function: Any, launch: KernelLaunch) -> Any:
-    """What Triton's launcher would compile for these arguments."""
+    """Return what Triton's launcher would compile for these arguments."""
     from triton.compiler import ASTSource
 
     given = {**launch.arguments, **dict.fromkeys(launch.constants, "constexpr")}
@@ -122,8 +122,8 @@ def _attributes(function: Any, launch: KernelLaunch) -> dict[tuple[int], list[An
 
 
 def _entry(source: Any, asked: LaunchToCompile, cache_dir: Path) -> Path:
-    """Where the entry is, or will be: by the source with all that it calls, the launch, the target
-    and triton, which brings its own ptxas."""
+    """Return where the entry is, or will be: by the source with all that it calls, the launch, the
+    target and triton, which brings its own ptxas."""
     import triton
 
     launch = asked.launch
@@ -174,7 +174,7 @@ def _gpu(target: Target) -> Any:
 def launch_facts(
     source: str, name: str, constants: Mapping[str, Scalar]
 ) -> tuple[str, SourceFacts]:
-    """The kernel's text as the launch compiles it, and its facts.
+    """Return the kernel's text as the launch compiles it, and its facts.
 
     Passes are those over whole rows: what the device may read again in a branch of its own (a
     fallback) does not count, nor do loads outside of the loops that read a buffer (the few elements

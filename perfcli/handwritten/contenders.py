@@ -34,7 +34,7 @@ class Workbench:
 
 
 def launch_of(contender: Contender, bench: Workbench, ask: BenchAsk) -> Launch:
-    """What launches it, and gives its outputs by name (a copy: nothing).
+    """Return what launches it, and gives its outputs by name (a copy: nothing).
 
     Raises:
         PerfcliError: it cannot compute this problem, or is not installed.
@@ -54,7 +54,7 @@ def launch_of(contender: Contender, bench: Workbench, ask: BenchAsk) -> Launch:
 
 
 def _prepare_copy(moved_bytes: int, device: str) -> Launch:
-    """Reads half of the bytes and writes the other half."""
+    """Read half of the bytes and write the other half."""
     import torch
 
     source = torch.zeros(max(moved_bytes // 2, 1), dtype=torch.uint8, device=device)

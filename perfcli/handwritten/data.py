@@ -12,8 +12,8 @@ LARGE = 1e4
 
 
 def arrange(case: Case, problem: Problem, tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """The tensors with the case's values in the first of the problem's shape, and all of that shape
-    laid out as the case says."""
+    """Return the tensors with the case's values in the first of the problem's shape, and all of
+    that shape laid out as the case says."""
     found = dict(tensors)
     shaped = [name for name, t in found.items() if _is_shaped(t, problem)]
     if shaped:
@@ -43,7 +43,7 @@ def _large(x: Any) -> Any:
 
 
 def _nan(x: Any) -> Any:
-    """One in every other row, each time in another place."""
+    """Return one in every other row, each time in another place."""
     for row in range(0, x.shape[0], 2):
         if x.shape[1]:
             x[row, (row * 7919) % x.shape[1]] = float("nan")
@@ -51,7 +51,7 @@ def _nan(x: Any) -> Any:
 
 
 def _infinite(x: Any) -> Any:
-    """Rows in turn: ∞, −∞, both, none."""
+    """Return rows in turn: ∞, −∞, both, none."""
     if x.shape[1]:
         last = x.shape[1] - 1
         x[0::4, last] = float("inf")

@@ -23,8 +23,8 @@ NEEDED = ("inputs", "reference", "run", "eager", "function")
 
 
 def load_code(module: str, reference: str = "") -> Any:
-    """The module that a family names, a ``FamilyCode``. ``reference``: the family's own file where
-    it is a user's, whose folder the module is looked for in.
+    """Return the module that a family names, a ``FamilyCode``. ``reference``: the family's own file
+    where it is a user's, whose folder the module is looked for in.
 
     Raises:
         PerfcliError: there is no such module, or a function of it is missing.
@@ -110,7 +110,7 @@ def _operands(
 
 
 def _source_of(function: Any) -> str:
-    """The text of a ``@triton.jit`` function and of all that it calls, as one module.
+    """Return the text of a ``@triton.jit`` function and of all that it calls, as one module.
 
     Raises:
         PerfcliError: two functions of one name are called, from two files.

@@ -42,7 +42,8 @@ class DeviceClock:
             ahead = min(2 * ahead, MOST_AHEAD_SECONDS)
 
     def _timed(self, launch: Callable[[], object], ahead: float) -> tuple[float, bool]:
-        """What the launch takes, and whether all of it was enqueued before the device began."""
+        """Return what the launch takes, and whether all of it was enqueued before the device
+        began."""
         import torch
 
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))

@@ -46,8 +46,8 @@ def round_to_nearest() -> None:
 
 
 def _convert(values: Any, source: str, target: str) -> Any:
-    """A NumPy array between ``fp32`` and ``bf16``, which is held as its bits in uint16; None of
-    other pairs."""
+    """Return a NumPy array between ``fp32`` and ``bf16``, which is held as its bits in uint16; None
+    of other pairs."""
     import torch
 
     if (source, target) == ("fp32", "bf16"):

@@ -26,12 +26,12 @@ def _list_installed() -> tuple[str, ...]:
 
 
 def has_operation(name: str, operation: str) -> bool:
-    """Whether this peer has the operation, installed or not."""
+    """Return whether this peer has the operation, installed or not."""
     return (name, operation) in _PEERS
 
 
 def launch_of(name: str, problem: Problem, tensors: Tensors) -> Callable[[], Any]:
-    """What launches the peer's kernel.
+    """Return what launches the peer's kernel.
 
     Raises:
         PerfcliError: it is not installed, or has no such operation.

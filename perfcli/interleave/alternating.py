@@ -27,7 +27,7 @@ def measure(
     ready: Ready = lambda base, head: None,
     clock: Clock = time.monotonic,
 ) -> MeasuredPair:
-    """A race of two workers; where one of them runs out of memory beside the other, both are
+    """Return a race of two workers; where one of them runs out of memory beside the other, both are
     closed and the sides alternate. Raises as ``Race.run``; OutOfMemory where a side has not enough
     memory though it is alone."""
     race = Race(plan, start, enough, sink, told, ready, clock)

@@ -71,7 +71,7 @@ class _Difference:
 
 
 def check_allowed(allowed: Collection[str]) -> None:
-    """Raises PerfcliError for a name that ``--allow-env`` does not know."""
+    """Raise PerfcliError for a name that ``--allow-env`` does not know."""
     for name in allowed:
         if name not in ASPECTS:
             known = ", ".join(ASPECTS)
@@ -84,7 +84,7 @@ def check(
     variants: tuple[Variant, Variant],
     allowed: Collection[str] = (),
 ) -> list[_Difference]:
-    """Differences that ``allowed`` lets pass, for the report.
+    """Return differences that ``allowed`` lets pass, for the report.
 
     Raises NotComparable where there are others, with all of them and how to go on.
     """
@@ -103,7 +103,7 @@ def check(
 def _differences(
     base: Prepared, head: Prepared, base_variant: Variant, head_variant: Variant
 ) -> list[_Difference]:
-    """What differs between two workers and was not asked for by their variants."""
+    """Return what differs between two workers and was not asked for by their variants."""
     asked = _asked_for(base_variant, head_variant)
     found = [
         *_of_fields(base.machine, head.machine),

@@ -86,7 +86,7 @@ class Race:
         self._step_seconds = 0.0
 
     def run(self) -> MeasuredPair:
-        """Measures until it is enough, the budget is spent, or somebody interrupts.
+        """Measure until it is enough, the budget is spent, or somebody interrupts.
 
         Raises what a worker raises while it gets ready (``ready`` may raise as well), and
         WorkerFailed where one dies while it measures; what the sink was told before stays good.
@@ -186,6 +186,6 @@ class Race:
         return Round(number, process, kind, first, at, turns["base"], turns["head"], took)
 
     def _keep_layout(self, ask: Ask, took: float) -> None:
-        """Sets when there is another one, from how much longer the round with this one was."""
+        """Set when there is another one, from how much longer the round with this one was."""
         more = took - len(SIDES) * (ask.steps + ask.warmup) * self._step_seconds
         self._relayout_at = self._clock() + max(RELAYOUT_SECONDS, RELAYOUT_TIMES * more)

@@ -41,7 +41,7 @@ class Plan:
 
 
 def ask_for(kind: RoundKind, step_seconds: float, device: Device) -> Ask:
-    """How many steps a turn has, from what one takes."""
+    """Return how many steps a turn has, from what one takes."""
     warmup = 0 if step_seconds >= SLOW_STEP_SECONDS else 1
     if step_seconds >= SLOW_STEP_SECONDS:
         return Ask(kind, 1, warmup)

@@ -127,8 +127,8 @@ class Recorder:
 
 
 def _write(measurement: Measurement, folder: Path = FOLDER) -> Path:
-    """A finished measurement (of one round at least) in one go. Raises PerfcliError where it can't
-    be written."""
+    """Return a finished measurement (of one round at least) in one go. Raises PerfcliError where it
+    can't be written."""
     recorder = Recorder(measurement, folder)
     for prepared in measurement.prepared:
         recorder.prepared(prepared)
@@ -141,7 +141,7 @@ def _write(measurement: Measurement, folder: Path = FOLDER) -> Path:
 
 
 def read(path: Path) -> Measurement:
-    """All that a file holds. A last line that was cut is left out, and a note says so.
+    """Return all that a file holds. A last line that was cut is left out, and a note says so.
 
     Raises PerfcliError: no such file, no measurement, a newer format, or damaged in the middle.
     """

@@ -34,7 +34,7 @@ class Found:
 
 
 def find(base: str, head: str, folder: Path = record.FOLDER) -> Found:
-    """The measurement to show of two runs, by their ids; one of (head, base) with its sides
+    """Return the measurement to show of two runs, by their ids; one of (head, base) with its sides
     exchanged. Of other pairs only header lines are read."""
     openings, unreadable = _openings(folder)
     ours = [o for o in openings if (o.base, o.head) in ((base, head), (head, base))]
@@ -75,7 +75,8 @@ def _openings(folder: Path) -> tuple[list[record.Opening], tuple[str, ...]]:
 
 
 def _exchange(measurement: Measurement) -> Measurement:
-    """The same with head as base and base as head: what was twice as fast takes half as long."""
+    """Return the same with head as base and base as head: what was twice as fast takes half as
+    long."""
     return replace(
         measurement,
         base=measurement.head,

@@ -19,10 +19,10 @@ NEEDS = {bool: "true or false", int: "a whole number", float: "a number", str: "
 def resolve_params(
     scenario: Scenario, preset: str | None, overrides: Mapping[str, Scalar]
 ) -> dict[str, Scalar]:
-    """The value of every parameter: its default, the preset's, then the override's.
+    """Return the value of every parameter: its default, the preset's, then the override's.
 
-    Overrides may be text as typed, or values of the right type; dashes and underscores in names
-    are equal. The preset ``full``, and none, are the defaults.
+    Overrides may be text as typed, or values of the right type; dashes and underscores in names are
+    equal. The preset ``full``, and none, are the defaults.
 
     Raises:
         PerfcliError: an unknown preset or parameter, or a value that does not fit.
@@ -97,7 +97,7 @@ def _parse(text: str, kind: type) -> Scalar:
 
 
 def _guess(value: Scalar) -> Scalar:
-    """The value of a parameter whose default, None, says nothing about its type."""
+    """Return the value of a parameter whose default, None, says nothing about its type."""
     if not isinstance(value, str):
         return value
     text = value.strip()

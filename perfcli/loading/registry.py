@@ -38,13 +38,14 @@ EXPECTED = (
 
 
 def names(package: str) -> list[str]:
-    """Public names of what the files of ``perfcli.<package>`` declare, sorted."""
+    """Return public names of what the files of ``perfcli.<package>`` declare, sorted."""
     path = import_module(f"perfcli.{package}").__path__
     return sorted(public(m.name) for m in iter_modules(path) if not m.name.startswith("_"))
 
 
 def load_declared(package: str, name: str, kind: type[Declared]) -> Declared:
-    """The one ``kind`` that ``<package>/<name>.py`` declares; dashes and underscores are equal.
+    """Return the one ``kind`` that ``<package>/<name>.py`` declares; dashes and underscores are
+    equal.
 
     Raises:
         PerfcliError: no such file, with the nearest names; or it declares none or several.
@@ -63,7 +64,7 @@ def load_declared(package: str, name: str, kind: type[Declared]) -> Declared:
 
 
 def scenario(reference: str) -> Scenario:
-    """A shipped scenario by name, or a user's by ``path/to/file.py[:name]``.
+    """Return a shipped scenario by name, or a user's by ``path/to/file.py[:name]``.
 
     A user's file is run each time, so only worker processes should ask for one.
 
@@ -94,7 +95,8 @@ def family(reference: str) -> KernelFamily:
 
 
 def build(scenario: Scenario, params: Mapping[str, Scalar]) -> Workload:
-    """What the scenario builds, a bare ``(module or function, inputs)`` turned into a workload.
+    """Return what the scenario builds, a bare ``(module or function, inputs)`` turned into a
+    workload.
 
     Raises:
         UserCodeFailed: building raised (``detail`` has the user's frames), or gave neither.

@@ -26,7 +26,7 @@ def users_failure(what: str, error: BaseException) -> UserCodeFailed:
 
 
 def is_users_fault(error: BaseException) -> bool:
-    """Whether the user's code was running, and nothing of perfcli below it."""
+    """Return whether the user's code was running, and nothing of perfcli below it."""
     inwards = traceback.extract_tb(error.__traceback__)
     last = next((f for f in reversed(inwards) if is_users(f) or _is_ours(f)), None)
     return last is not None and is_users(last)
@@ -41,12 +41,13 @@ def show(error: BaseException) -> str:
 
 
 def ending(error: BaseException) -> str:
-    """The last frames, whosever they are, and the message."""
+    """Return the last frames, whosever they are, and the message."""
     return "".join(traceback.format_exception(error, limit=-LAST_FRAMES, chain=False)).rstrip()
 
 
 def users_traceback(error: BaseException) -> str:
-    """The traceback, and those of its causes, with the user's frames alone (see ``is_users``)."""
+    """Return the traceback, and those of its causes, with the user's frames alone (see
+    ``is_users``)."""
     return "".join(_users_part(error).format()).rstrip()
 
 
@@ -77,8 +78,8 @@ def _chain(told: traceback.TracebackException) -> Iterator[traceback.TracebackEx
 
 
 def is_users(frame: traceback.FrameSummary) -> bool:
-    """Whether a frame is neither perfcli's, torch's (with what comes with it) nor Python's, nor
-    of code that was generated."""
+    """Return whether a frame is neither perfcli's, torch's (with what comes with it) nor Python's,
+    nor of code that was generated."""
     if frame.filename.startswith(_MADE):
         return False
     others = [*_others_code(), str(Path(__file__).parents[1])]

@@ -27,8 +27,8 @@ EXAMPLES: Mapping[str, Scalar] = {"bool": False, "int": 0, "float": 0.0, "str": 
 
 
 def _from_function(function: FunctionType, name: str) -> Scenario:
-    """A scenario whose parameters are the function's keyword parameters with plain defaults or
-    none, and ``mode``, which the function only gets if it asks for it."""
+    """Return a scenario whose parameters are the function's keyword parameters with plain defaults
+    or none, and ``mode``, which the function only gets if it asks for it."""
     found = (
         (key, _parameter(each)) for key, each in inspect.signature(function).parameters.items()
     )
@@ -69,7 +69,7 @@ def _mode(own: Parameter) -> Parameter:
 
 
 def _is_required(parameter: inspect.Parameter) -> bool:
-    """Whether a function cannot be called without it."""
+    """Return whether a function cannot be called without it."""
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return parameter.default is inspect.Parameter.empty and parameter.kind not in variadic
 
@@ -82,7 +82,7 @@ USUAL_NAMES = ("scenario", "build", "make", "make_model", "model", "main")
 
 
 def is_user_file(reference: str) -> bool:
-    """Whether a scenario is meant by path (``model.py``, ``a/b.py:name``), not by name."""
+    """Return whether a scenario is meant by path (``model.py``, ``a/b.py:name``), not by name."""
     path, _ = split(reference)
     return path.endswith(SUFFIX) or "/" in path
 
@@ -175,7 +175,7 @@ def _scenarios(module: ModuleType) -> dict[str, Scenario]:
 
 
 def _functions(module: ModuleType) -> dict[str, FunctionType]:
-    """Public functions that the file itself defines."""
+    """Return public functions that the file itself defines."""
     return {
         name: value
         for name, value in vars(module).items()

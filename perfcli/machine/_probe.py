@@ -63,7 +63,7 @@ def _read(folder: str | None, name: str) -> str:
 
 
 def find_assigned(name: str, source: str) -> str | None:
-    """The text that ``source`` assigns to ``name`` at its top level."""
+    """Return the text that ``source`` assigns to ``name`` at its top level."""
     found = re.search(rf"^{name}\b[^=\n]*=\s*['\"]([^'\"]+)['\"]", source, re.MULTILINE)
     return found[1] if found else None
 

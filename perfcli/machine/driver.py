@@ -43,7 +43,7 @@ class Device:
 
 
 def device_count() -> int:
-    """Number of visible NVIDIA GPUs; 0 where there is no driver or none that works."""
+    """Return number of visible NVIDIA GPUs, or 0 where there is no driver or none that works."""
     library = _library()
     count = ctypes.c_int()
     if library is None or library.cuDeviceGetCount(ctypes.byref(count)) != 0:
@@ -73,7 +73,7 @@ def first_device() -> Device:
 
 
 def driver_version(path: Path = Path("/proc/driver/nvidia/version")) -> str | None:
-    """The kernel driver's release, ``580.159.04``; None where it can't be read."""
+    """Return the kernel driver's release, ``580.159.04``, or None where it can't be read."""
     try:
         found = re.search(r"\b(\d{3,}\.\d+(?:\.\d+)?)\b", path.read_text())
     except OSError:

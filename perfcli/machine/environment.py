@@ -66,12 +66,13 @@ class Interpreter:
 
     @property
     def tools(self) -> Path | None:
-        """Where the triton wheel keeps ptxas, cuobjdump and nvdisasm."""
+        """Return where the triton wheel keeps ptxas, cuobjdump and nvdisasm."""
         return self.triton_dir / "backends" / "nvidia" / "bin" if self.triton_dir else None
 
 
 def probe(python: str | None = None, *, needs_triton: bool = True) -> Interpreter:
-    """What ``python`` (a path or a command; None: this interpreter, in process) has installed.
+    """Return what ``python`` (a path or a command; None: this interpreter, in process) has
+    installed.
 
     Raises:
         PerfcliError: no such interpreter, it doesn't start, or it has no torch or no triton.
@@ -101,7 +102,7 @@ def probe(python: str | None = None, *, needs_triton: bool = True) -> Interprete
 
 
 def _find_python(python: str) -> str:
-    """The absolute path of an interpreter given as path, command or virtual environment. A
+    """Return the absolute path of an interpreter given as path, command or virtual environment. A
     symbolic link stays one: a virtual environment is known by the place of its link.
 
     Raises:
@@ -147,14 +148,14 @@ def _ask(python: str) -> dict[str, str | None]:
 
 
 def _tested_torch(version: str) -> bool:
-    """Whether perfcli was tested with this torch; others are tried after a warning."""
+    """Return whether perfcli was tested with this torch; others are tried after a warning."""
     found = re.match(r"(\d+)\.(\d+)", version)
     low, high = TESTED_TORCH
     return found is not None and low <= (int(found[1]), int(found[2])) <= high
 
 
 def torch_warning(version: str) -> str:
-    """One line about a torch outside the tested range; empty inside it."""
+    """Return one line about a torch outside the tested range; empty inside it."""
     if _tested_torch(version):
         return ""
     low, high = (".".join(map(str, bound)) for bound in TESTED_TORCH)
@@ -162,7 +163,7 @@ def torch_warning(version: str) -> str:
 
 
 def relevant_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that can change generated code, sorted; folders of caches are left out,
+    """Return the variables that can change generated code, sorted; folders of caches are left out,
     because they differ between runs and change nothing."""
     return {
         name: environ[name]
@@ -173,8 +174,8 @@ def relevant_variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def clean_environment(environ: Mapping[str, str], overrides: Mapping[str, str]) -> dict[str, str]:
-    """A worker's environment: the caller's without any variable that configures torch, Inductor
-    or Triton, plus what the variant asks for."""
+    """Return a worker's environment: the caller's without any variable that configures torch,
+    Inductor or Triton, plus what the variant asks for."""
     kept = {name: value for name, value in environ.items() if not _is_code_variable(name)}
     return {**kept, **overrides}
 
@@ -186,7 +187,7 @@ def _is_code_variable(name: str) -> bool:
 
 
 def cache_dir(environ: Mapping[str, str] | None = None) -> Path:
-    """Where the shim and compiled kernels are kept for all projects; may not exist yet:
+    """Return where the shim and compiled kernels are kept for all projects; may not exist yet:
     ``$PERFCLI_CACHE_DIR``, ``$XDG_CACHE_HOME/perfcli`` or ``~/.cache/perfcli``."""
     environ = os.environ if environ is None else environ
     if own := environ.get("PERFCLI_CACHE_DIR"):

@@ -73,8 +73,8 @@ class ClassFile(msgspec.Struct, frozen=True, rename={"name": "class"}):
 
 
 def environment_class(machine: Machine) -> str:
-    """Which floors hold for a machine: a name that fits a file. Hosts with the same device, major
-    driver release, minor torch release, threads and layout of memory share them."""
+    """Return which floors hold for a machine: a name that fits a file. Hosts with the same device,
+    major driver release, minor torch release, threads and layout of memory share them."""
     release = re.match(r"\d+\.\d+", machine.torch)
     layouts: dict[Scalar, str] = {True: "fixed layout", False: "random layout", None: ""}
     parts = [
@@ -92,8 +92,8 @@ def folder() -> Path:
 
 
 def find(machine: Machine, scenario: str, params: Mapping[str, Scalar]) -> StoredFloor | None:
-    """The floor that holds for this machine: that of the scenario with these parameters, else the
-    highest of its class; None where none is stored (or its file is broken)."""
+    """Return the floor that holds for this machine: that of the scenario with these parameters,
+    else the highest of its class, or None where none is stored (or its file is broken)."""
     known = _read(_path(environment_class(machine)))
     floors = known.floors if known else ()
     own = [f for f in floors if (f.scenario, f.params) == (scenario, dict(params))]
@@ -120,7 +120,7 @@ def save(machine: Machine, floor: StoredFloor) -> Path:
 
 
 def load_floors() -> list[tuple[Path, ClassFile | None]]:
-    """All files with what they hold, None where one is broken or of another format."""
+    """Return all files with what they hold, None where one is broken or of another format."""
     return [(path, _read(path)) for path in sorted(folder().glob("[!.]*.json"))]
 
 

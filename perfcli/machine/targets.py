@@ -37,7 +37,7 @@ def get_for_kernels(name: str) -> Target:
 
 
 def get(name: str) -> Target:
-    """The target called ``name``; ``this-gpu`` asks the driver.
+    """Return the target called ``name``; ``this-gpu`` asks the driver.
 
     Raises:
         PerfcliError: no such target (the nearest names are in the message), or no GPU here.
@@ -61,13 +61,14 @@ def _find(name: str, table: Mapping[str, Target]) -> Target:
 
 
 def has_gpu() -> bool:
-    """Whether a working NVIDIA driver shows at least one GPU. Safe without a driver."""
+    """Return whether a working NVIDIA driver shows at least one GPU. Safe without a driver."""
     return driver.device_count() > 0
 
 
 def this_gpu() -> Target:
-    """The first visible GPU. A device of the table keeps its name, bandwidth and peaks there, so
-    that runs with and without the GPU have the same lower bounds; all else comes from the driver.
+    """Return the first visible GPU. A device of the table keeps its name, bandwidth and peaks
+    there, so that runs with and without the GPU have the same lower bounds; all else comes from the
+    driver.
 
     Raises:
         PerfcliError: there is no GPU.
@@ -76,10 +77,10 @@ def this_gpu() -> Target:
 
 
 def _from_device(device: driver.Device) -> Target:
-    """A target from what the driver reported.
+    """Return a target from what the driver reported.
 
-    For a device outside the table the bandwidth is memory clock × bus width × 2 (double data
-    rate), and the peaks are operations per cycle and SM × SMs × SM clock.
+    For a device outside the table the bandwidth is memory clock × bus width × 2 (double data rate),
+    and the peaks are operations per cycle and SM × SMs × SM clock.
     """
     facts = device.attributes
     capability = (facts["capability_major"], facts["capability_minor"])

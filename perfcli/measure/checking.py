@@ -27,7 +27,7 @@ TIMES_UNSURE = 4.0
 
 
 def check(step: Step) -> OutputCheck:
-    """Runs the compiled workload and its reference from the same state. The state, the random
+    """Run the compiled workload and its reference from the same state. The state, the random
     generators and the device's memory are left as they were."""
     try:
         return _check_and_restore(step)
@@ -82,7 +82,7 @@ def _check_random(compiled: Results, expected: Results) -> OutputCheck:
 def _second_look(
     runs: Runs, compiled: Results, suspicious: Sequence[Distance], reference: str
 ) -> OutputCheck:
-    """Whether rounding explains what lies beyond its tolerance."""
+    """Return whether rounding explains what lies beyond its tolerance."""
     limits = runs.limits(compiled)
     for d in suspicious:
         if d.problem:
@@ -108,7 +108,7 @@ def _second_look(
 def _judge(
     seen: Distance, ours: Distance | None, eagers: Distance | None
 ) -> tuple[Distance, float]:
-    """The distance that counts, and how large it may be."""
+    """Return the distance that counts, and how large it may be."""
     if ours is None:
         return seen, TIMES_UNSURE * seen.limit
     if eagers is None:

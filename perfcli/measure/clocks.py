@@ -22,12 +22,12 @@ _CALIBRATION_CYCLES = 20_000_000
 
 
 def time_gpu_steps(step: Step, count: int) -> Turn:
-    """Times ``count`` steps: on the device between two events around each, and on the host until
+    """Time ``count`` steps: on the device between two events around each, and on the host until
     each was enqueued.
 
-    The host runs ahead of the device, as it does in a program, but by two steps at most: the
-    driver holds about a thousand launches, and a host that waits for room would look busy. Where
-    L2 is flushed it waits before each step, and the first launch is part of the step's time.
+    The host runs ahead of the device, as it does in a program, but by two steps at most: the driver
+    holds about a thousand launches, and a host that waits for room would look busy. Where L2 is
+    flushed it waits before each step, and the first launch is part of the step's time.
     """
     import torch
 
@@ -54,7 +54,7 @@ def time_gpu_steps(step: Step, count: int) -> Turn:
 
 @functools.cache
 def _scratch(index: int) -> Any:
-    """Memory twice the size of L2: writing it leaves nothing else there."""
+    """Return memory twice the size of L2: writing it leaves nothing else there."""
     import torch
 
     l2 = torch.cuda.get_device_properties(index).L2_cache_size
@@ -62,7 +62,7 @@ def _scratch(index: int) -> Any:
 
 
 def drop_scratch() -> None:
-    """Gives the memory back that ``flush_l2`` took: it is none of the step's."""
+    """Give the memory back that ``flush_l2`` took: it is none of the step's."""
     _scratch.cache_clear()
 
 
@@ -71,8 +71,8 @@ _planted: dict[int, int] = {}
 
 
 def _planted_cycles(step: Step) -> int:
-    """How many cycles the device waits for the planted share of a step, measured once. Launching
-    the wait takes some 10 µs besides; a step that waits for its host hides both."""
+    """Return how many cycles the device waits for the planted share of a step, measured once.
+    Launching the wait takes some 10 µs besides; a step that waits for its host hides both."""
     if id(step) not in _planted:
         plain = replace(step.request, slow_down=0.0)
         step.request, asked = plain, step.request
@@ -102,7 +102,7 @@ def _between_events(run: Any) -> float:
 
 
 def take_graph(step: Step) -> str:
-    """Makes the step one CUDA graph that ``step.run`` replays. Returns a sentence for the notes:
+    """Make the step one CUDA graph that ``step.run`` replays. Returns a sentence for the notes:
     that it did, or why it could not; the step then stays as it is."""
     import torch
 
@@ -172,7 +172,7 @@ def _copy_seconds(source: Any, target: Any, device: str) -> float:
 
 
 def time_cpu_steps(step: Step, count: int) -> Turn:
-    """Times ``count`` steps of a workload on the CPU, with what is planted after each."""
+    """Time ``count`` steps of a workload on the CPU, with what is planted after each."""
     planted, pause = step.request.slow_down, step.request.pause
     taken, preempted = [], []
     for _ in range(count):
@@ -196,7 +196,7 @@ def _preemptions() -> int:
 
 
 def _wait_until(moment: float) -> None:
-    """Keeps the core busy. An interruption of the wait is part of it; steps with one are not
+    """Keep the core busy. An interruption of the wait is part of it; steps with one are not
     used."""
     while time.perf_counter_ns() < moment:
         pass

@@ -49,7 +49,7 @@ class Difference:
 
 
 def kind(tensor: Any) -> str:
-    """What sort of number: all floating-point dtypes are one."""
+    """Return what sort of number: all floating-point dtypes are one."""
     import torch
 
     if tensor.is_complex():
@@ -60,7 +60,7 @@ def kind(tensor: Any) -> str:
 
 
 def is_comparable(tensor: Any) -> bool:
-    """Whether its elements can be read one after the other."""
+    """Return whether its elements can be read one after the other."""
     import torch
 
     return tensor.layout == torch.strided and not tensor.is_nested and not tensor.is_quantized

@@ -70,7 +70,7 @@ def split_steps(
 
 
 def _on_host(ordered: Sequence[_Event]) -> list[tuple[int, Seen]]:
-    """Generated kernels by their marks, and the outermost operators, as they began."""
+    """Return generated kernels by their marks, and the outermost operators, as they began."""
     found = []
     for event, outer in _nest(ordered):
         if outer is not event:
@@ -84,8 +84,8 @@ def _on_host(ordered: Sequence[_Event]) -> list[tuple[int, Seen]]:
 
 
 def _nest(ordered: Sequence[_Event]) -> list[tuple[_Event, _Event | None]]:
-    """Every event of the host with the outermost operator or generated kernel that holds it (which
-    can be itself), or None."""
+    """Return every event of the host with the outermost operator or generated kernel that holds it
+    (which can be itself), or None."""
     stacks: dict[int, list[tuple[_Event, _Event | None]]] = {}
     found = []
     for event in ordered:
@@ -111,8 +111,8 @@ def _counts(event: _Event) -> bool:
 def _on_device(
     ordered: Sequence[_Event], generated: Callable[[str], bool]
 ) -> list[tuple[int, Seen]]:
-    """Kernels, copies and fills in the order in which they were launched; those that one operator
-    launched are one."""
+    """Return kernels, copies and fills in the order in which they were launched; those that one
+    operator launched are one."""
     outermost: dict[int, _Event | None] = {}
     for event, outer in _nest(ordered):
         outermost.setdefault(event.correlation, outer)
@@ -132,8 +132,8 @@ def _on_device(
 
 
 def _order_by_launch(ordered: Sequence[_Event]) -> list[tuple[int, _Event]]:
-    """Each kernel with the moment at which the host launched it, in that order; a replayed graph
-    launches all of its kernels at once."""
+    """Return each kernel with the moment at which the host launched it, in that order; a replayed
+    graph launches all of its kernels at once."""
     launches = {e.correlation: e.start for e in ordered if e.where == "launch"}
     kernels = [e for e in ordered if e.where == "device" and not e.mark]
     timed = [(launches.get(k.correlation, k.start), k) for k in kernels]

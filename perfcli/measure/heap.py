@@ -18,7 +18,7 @@ _DONTNEED = 4  # MADV_DONTNEED of Linux' asm-generic/mman-common.h
 
 
 def why_unmovable() -> str:
-    """Why layouts can't be changed here, for the notes; empty where they can."""
+    """Return why layouts can't be changed here, for the notes; empty where they can."""
     if Heap().takes_all():
         return ""
     return (
@@ -37,8 +37,8 @@ class Heap:
         self._malloc.argtypes, self._free.argtypes = [ctypes.c_size_t], [ctypes.c_void_p]
 
     def takes_all(self) -> bool:
-        """Whether large blocks come from it too: with another malloc, or none from there, the rest
-        here would look for the heap's end for ever."""
+        """Return whether large blocks come from it too: with another malloc, or none from there,
+        the rest here would look for the heap's end for ever."""
         block = self._malloc(_LARGEST)
         try:
             return block is not None and any(
@@ -48,7 +48,7 @@ class Heap:
             self._free(block)
 
     def fill(self) -> None:
-        """Takes every hole for good: blocks of each size until one comes from the heap's end. What
+        """Take every hole for good: blocks of each size until one comes from the heap's end. What
         was in them goes back to the system."""
         size, end = _LARGEST, self.end()
         while size >= _SMALLEST:
@@ -62,15 +62,16 @@ class Heap:
             size //= 2
 
     def end(self) -> int:
-        """Where the last, free part of the heap begins: a large block is taken from its front."""
+        """Return where the last, free part of the heap begins: a large block is taken from its
+        front."""
         block = self._malloc(_LARGEST)
         self._free(block)
         return int(block or 0)
 
     def move(self, lines: int) -> None:
-        """Sees to it that the next large block lies so many cache lines behind the beginning of a
-        page. What lies before it stays taken: a hole there would be used first, as would one that
-        a step's own memory left, below something smaller that stayed."""
+        """See to it that the next large block lies so many cache lines behind the beginning of a
+        page. What lies before it stays taken: a hole there would be used first, as would one that a
+        step's own memory left, below something smaller that stayed."""
         for _ in range(_ATTEMPTS):
             place = self.end()
             # malloc rounds what it is asked for, and eight bytes of its own, up to a multiple of 16
@@ -91,7 +92,7 @@ class Heap:
 
 
 def whole_pages(address: int, length: int) -> Iterator[tuple[int, int]]:
-    """Address and bytes of the pages that lie within it altogether, if any do."""
+    """Yield address and bytes of the pages that lie within it altogether, if any do."""
     first, last = -(-address // PAGE) * PAGE, (address + length) // PAGE * PAGE
     if last > first:
         yield first, last - first
@@ -103,7 +104,7 @@ def give_back(address: int, length: int) -> None:
 
 
 def _heaps(maps: Path = Path("/proc/self/maps")) -> Iterator[tuple[int, int]]:
-    """Where what ``brk`` gave begins and ends."""
+    """Yield where what ``brk`` gave begins and ends."""
     try:
         lines = maps.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -26,11 +26,11 @@ class Seen:
 
     @property
     def kernel(self) -> str:
-        """The longest kernel's name on the device; empty on the CPU."""
+        """Return the longest kernel's name on the device; empty on the CPU."""
         return self.longest[1] if self.longest else "".join(self.kernels[:1])
 
     def with_kernel(self, name: str, seconds: float, facts: Mapping[str, Any]) -> Seen:
-        """The same operator with one kernel more."""
+        """Return the same operator with one kernel more."""
         longest = self.longest or (self.seconds, self.kernel)
         longer = seconds > longest[0]
         return replace(
@@ -52,7 +52,7 @@ class _Joined:
 
 
 def join(expected: Sequence[Seen], seen: Sequence[Seen]) -> _Joined:
-    """Joins by key and order. Where the orders differ, by key alone; what is then left between two
+    """Join by key and order. Where the orders differ, by key alone; what is then left between two
     launches that are sure is joined where that is unambiguous: one expected operator, or as many
     seen as expected (an operator can be another one inside)."""
     found: list[int | None] = [None] * len(seen)
@@ -85,7 +85,7 @@ def _in_order(expected: Sequence[Seen], seen: Sequence[Seen]) -> list[tuple[int,
 def _by_key(
     expected: Sequence[Seen], seen: Sequence[Seen], found: Sequence[int | None]
 ) -> list[tuple[int, int]]:
-    """What is left by key, the first with the first."""
+    """Return what is left by key, the first with the first."""
     left: defaultdict[str, deque[int]] = defaultdict(deque)
     for e in sorted({*range(len(expected))}.difference(e for e in found if e is not None)):
         left[expected[e].key].append(e)
@@ -99,7 +99,8 @@ def _by_key(
 def _gaps(
     expected: Sequence[Seen], seen: Sequence[Seen], found: Sequence[int | None]
 ) -> Iterator[tuple[list[int], list[int]]]:
-    """Operators, expected and seen, that are left between two neighbouring joined launches."""
+    """Yield operators, expected and seen, that are left between two neighbouring joined
+    launches."""
     taken = {e for e in found if e is not None}
     at_expected = at_seen = 0
     anchors = [(e, s) for s, e in enumerate(found) if e is not None]
@@ -116,8 +117,8 @@ def _gaps(
 def times(
     layout: Sequence[Seen], slots: Sequence[int], seen: Sequence[Seen]
 ) -> tuple[float, ...] | None:
-    """Seconds of each slot in another step. ``layout`` is the step whose launches were given slots.
-    None where something of the layout was not seen: such a step says nothing."""
+    """Return seconds of each slot in another step. ``layout`` is the step whose launches were given
+    slots. None where something of the layout was not seen: such a step says nothing."""
     joined = join(layout, seen)
     if joined.missing:
         return None
@@ -129,7 +130,7 @@ def times(
 
 
 def slots(joined: _Joined) -> tuple[int, ...]:
-    """A place for each seen launch; those that are one expected launch share theirs."""
+    """Return a place for each seen launch; those that are one expected launch share theirs."""
     places: dict[tuple[str, int], int] = {}
     return tuple(
         places.setdefault(("seen", s) if e is None else ("expected", e), len(places))

@@ -29,7 +29,7 @@ INTEGERS = 0.02
 
 
 def dtypes_at_work(built: Built, outputs: Iterable[Any]) -> set[str]:
-    """Names of all floating-point dtypes that round anything on the way to the outputs."""
+    """Return names of all floating-point dtypes that round anything on the way to the outputs."""
     import torch
     from torch.utils import _pytree
 
@@ -43,13 +43,13 @@ def dtypes_at_work(built: Built, outputs: Iterable[Any]) -> set[str]:
 
 
 def tolerance(table: Mapping[str, float], dtypes: Iterable[str]) -> float:
-    """The coarsest; of dtypes that the table lacks (float8), two steps of their own precision.
-    0 where nothing is rounded: integers only."""
+    """Return the coarsest; of dtypes that the table lacks (float8), two steps of their own
+    precision. 0 where nothing is rounded: integers only."""
     return max((table.get(name, _steps(name)) for name in dtypes), default=0.0)
 
 
 def output_tolerance(scenarios: Mapping[str, float], dtypes: set[str]) -> float:
-    """The scenario's own where it names one of the dtypes, else the default."""
+    """Return the scenario's own where it names one of the dtypes, else the default."""
     table = scenarios if dtypes & scenarios.keys() else OUTPUTS
     return tolerance(table, dtypes & table.keys() or dtypes)
 
@@ -107,7 +107,7 @@ class Distance:
         return bool(self.problem or self.odd or self.error > self.limit)
 
     def told(self, against: str, allowed: float) -> str:
-        """What is wrong, in one clause."""
+        """Return what is wrong, in one clause."""
         name = f"the gradient of {self.name}" if self.what == "gradient" else self.name
         if self.problem:
             return f"{name} {self.problem}"
@@ -225,7 +225,8 @@ def mismatch(ours: Any, theirs: Any) -> str:
 
 
 def worst(found: Sequence[Distance]) -> Distance | None:
-    """The output that uses most of its limit; a gradient only where no output was compared."""
+    """Return the output that uses most of its limit; a gradient only where no output was
+    compared."""
     outputs = [d for d in found if d.what == "output"] or list(found)
     return max(outputs, key=lambda d: d.error / d.limit if d.limit else d.error, default=None)
 

@@ -74,15 +74,15 @@ class Layout:
 
 
 def _step_pages(peak_bytes: int | None, held: int) -> int:
-    """Whole pages at the heap's end that get others: what a step takes there besides the weights
-    and inputs, or as much of it as may be renewed besides these."""
+    """Return whole pages at the heap's end that get others: what a step takes there besides the
+    weights and inputs, or as much of it as may be renewed besides these."""
     own = max((peak_bytes or 0) - held, 0)
     return min(-(-own // PAGE) * PAGE + PAGE, max(MOST_BYTES - held, PAGE))
 
 
 def _whole_pages(places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Address and length of the pages that lie within one storage each: their neighbours' bytes
-    are not touched."""
+    """Yield address and length of the pages that lie within one storage each: their neighbours'
+    bytes are not touched."""
     for place in places:
         for address, length in heap.whole_pages(*place):
             if length >= _LEAST_BYTES:

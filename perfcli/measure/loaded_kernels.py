@@ -57,8 +57,8 @@ def _mark(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def key(graph: CapturedGraph, kernel: CapturedKernel) -> str:
-    """What a kernel goes by in a profile: on the device by the name of its function, as in its
-    text; on the CPU by the name that ``mark_kernels`` gives."""
+    """Return what a kernel goes by in a profile: on the device by the name of its function, as in
+    its text; on the CPU by the name that ``mark_kernels`` gives."""
     if kernel.definition.language == "triton":
         return kernel.definition.name
     return f"{graph.facts.name}/{kernel.name}"

@@ -27,8 +27,8 @@ Points = tuple[tuple[float, int], ...]
 
 
 def measure_memory(step: Step) -> MemoryUse:
-    """Runs one step and tells its memory, with the weights and inputs that it works on. Before a
-    CUDA graph is taken: that one keeps memory of its own."""
+    """Run one step and tell its memory, with the weights and inputs that it works on. Before a CUDA
+    graph is taken: that one keeps memory of its own."""
     return _on_device(step) if step.device == "cuda" else _on_host(step)
 
 
@@ -83,7 +83,7 @@ def _on_device(step: Step) -> MemoryUse:
 
 
 def _record(on: bool) -> str:
-    """Switches the allocator's history on or off (private; torch 2.11 to 2.13); why it failed."""
+    """Switch the allocator's history on or off (private; torch 2.11 to 2.13); why it failed."""
     import torch
 
     try:
@@ -99,7 +99,7 @@ def _record(on: bool) -> str:
 
 
 def _changes(started: float) -> list[tuple[float, int]]:
-    """Seconds since ``started``, and bytes allocated (freed: negative)."""
+    """Return seconds since ``started``, and bytes allocated (freed: negative)."""
     import torch
 
     trace = torch.cuda.memory._snapshot()["device_traces"][torch.cuda.current_device()]
@@ -129,8 +129,8 @@ def _on_host(step: Step) -> MemoryUse:
 
 
 def _profiled_changes(step: Step) -> list[tuple[float, int]] | None:
-    """The allocator's events of a step (of torch 2.13: a block that was there before and is freed
-    has none); None where this torch reports none at all."""
+    """Return the allocator's events of a step (of torch 2.13: a block that was there before and is
+    freed has none), or None where this torch reports none at all."""
     import torch
 
     with torch.autograd.profiler.profile(use_kineto=True, profile_memory=True) as profile:

@@ -55,7 +55,7 @@ class Nvml:
         return None if failed else text.value.decode()
 
     def facts(self) -> dict[str, int | float | bool]:
-        """What is set, and decides times: compared between two sides."""
+        """Return what is set, and decides times: compared between two sides."""
         limit = self._number("nvmlDeviceGetEnforcedPowerLimit")
         found = {
             "max_sm_clock_mhz": self._number("nvmlDeviceGetMaxClockInfo", _SM),
@@ -86,9 +86,9 @@ class Nvml:
         return _throttle_reasons(reasons.value)
 
     def _others(self, ours: frozenset[int]) -> float | None:
-        """Share of the multiprocessors' time that others took, over the driver's last samples (a
-        second or less). None where our own processes are not among those it counts: then it
-        counts them under other numbers, as in a container."""
+        """Return share of the multiprocessors' time that others took, over the driver's last
+        samples (a second or less). None where our own processes are not among those it counts: then
+        it counts them under other numbers, as in a container."""
         samples = (_ProcessUse * _USE_SAMPLES)()
         count = ctypes.c_uint(_USE_SAMPLES)
         failed = self._ask(
@@ -112,14 +112,15 @@ class Nvml:
         return None if value is None else bool(value)
 
     def _switch(self, function: str) -> bool | None:
-        """What is set now, not what is set after the next reset."""
+        """Return what is set now, not what is set after the next reset."""
         now, pending = ctypes.c_uint(), ctypes.c_uint()
         failed = self._ask(function, ctypes.byref(now), ctypes.byref(pending))
         return None if failed else bool(now.value)
 
 
 def _throttle_reasons(bits: int) -> tuple[str, ...]:
-    """The reasons that slow the clock down; being idle, or a clock that was set, are none."""
+    """Return the reasons that slow the clock down; being idle, or a clock that was set, are
+    none."""
     return tuple(dict.fromkeys(name for bit, name in _THROTTLE.items() if bits & bit))
 
 

@@ -28,7 +28,7 @@ Kernels = dict[str, list[tuple[CapturedGraph, CapturedKernel]]]
 def _profile_steps(
     step: Step, count: int
 ) -> tuple[tuple[MeasuredLaunch, ...], list[tuple[float, ...]]]:
-    """The launches of a step, and the seconds of each in ``count`` steps."""
+    """Return the launches of a step, and the seconds of each in ``count`` steps."""
     profiler = StepProfiler(step)
     return profiler.launches, profiler.times(count)
 
@@ -51,7 +51,7 @@ class StepProfiler:
         self._place(expected, step.capture.launch_list(), seen)
 
     def _place(self, expected: list[Seen], launches: list[Launch], seen: list[Seen]) -> None:
-        """Gives each seen launch its slot."""
+        """Give each seen launch its slot."""
         joined = joining.join(expected, seen)
         self._layout, self._slots = seen, joining.slots(joined)
         self.launches = tuple(
@@ -111,7 +111,7 @@ class StepProfiler:
     def _captured(
         self, launch: Launch | None, seen: Seen
     ) -> tuple[CapturedGraph | None, CapturedKernel | None]:
-        """The kernel of the expected launch; without one, the only kernel of that name."""
+        """Return the kernel of the expected launch; without one, the only kernel of that name."""
         candidates = self._kernels.get(seen.key, [])
         for graph, kernel in candidates:
             if launch and (graph.facts.name, kernel.name) == (launch.graph, launch.name):
@@ -144,7 +144,7 @@ def _kernels(capture: Capture) -> Kernels:
 
 
 def _expected(launch: Launch, capture: Capture) -> Seen:
-    """A launch as it will be seen."""
+    """Return a launch as it will be seen."""
     graph = next(g for g in capture.graphs if g.facts.name == launch.graph)
     kernel = None if launch.extern else graph.kernels.get(launch.name)
     if kernel is None:

@@ -52,7 +52,8 @@ class Runs:
         return self._tried(FLOAT64, BYTES_FLOAT64, self._run_float64)
 
     def expected(self, compiled: Results) -> tuple[Results | None, str]:
-        """What to hold the compiled results against, and its name; or why there is nothing."""
+        """Return what to hold the compiled results against, and its name; or why there is
+        nothing."""
         reference = self.reference
         if reference is not None and _fits(reference, compiled):
             if self._workload.mode != "training" or self.eager is None:
@@ -64,7 +65,7 @@ class Runs:
         return self.eager, f"{EAGER} ({self.why})" if self.why else EAGER
 
     def exact(self, compiled: Results) -> tuple[Results | None, str]:
-        """The nearest to the truth that there is, for a closer look."""
+        """Return the nearest to the truth that there is, for a closer look."""
         reference = self.reference
         if reference is not None and _fits(reference, compiled):
             if self._workload.mode != "training" or self.float64 is None:
@@ -127,7 +128,7 @@ class Runs:
 
 
 def _fits(reference: Results, compiled: Results) -> bool:
-    """Whether the reference gives the same tensors; some give the loss alone."""
+    """Return whether the reference gives the same tensors; some give the loss alone."""
     return reference.outputs.keys() == compiled.outputs.keys() and not any(
         judging.mismatch(compiled.outputs[name], theirs)
         for name, theirs in reference.outputs.items()

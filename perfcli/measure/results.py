@@ -30,8 +30,8 @@ class Results:
 def collect_results(
     call: Callable[..., Any], workload: Workload, before: snapshot.Snapshot, seed: int
 ) -> Results:
-    """The results of ``call`` with the workload's inputs, mode and autocast. What it changed in
-    place stays changed."""
+    """Return the results of ``call`` with the workload's inputs, mode and autocast. What it changed
+    in place stays changed."""
     import torch
 
     training = workload.mode == "training"
@@ -68,7 +68,7 @@ def _fixed_gradient(output: Any) -> Any:
 
 
 def tensors(result: Any) -> dict[str, Any]:
-    """Copies of a result's tensors: memory of compiled code may be written to again."""
+    """Return copies of a result's tensors: memory of compiled code may be written to again."""
     return {name: tensor.detach().clone() for name, tensor in _name_tensors(result, "output")}
 
 
@@ -117,7 +117,7 @@ def convert_to_float64(workload: Workload) -> Iterator[Workload]:
 
 
 def double_inputs(workload: Workload) -> Workload:
-    """Only the inputs; module and function as they are."""
+    """Return only the inputs; module and function as they are."""
     import torch
     from torch.utils import _pytree
 

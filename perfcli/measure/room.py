@@ -23,7 +23,7 @@ def out_of_memory_in(error: BaseException) -> BaseException | None:
 
 
 def _unwrap(error: BaseException) -> list[BaseException]:
-    """The error and what it wraps, from the outside in."""
+    """Return the error and what it wraps, from the outside in."""
     chain: list[BaseException] = []
     inner: BaseException | None = error
     while inner is not None and inner not in chain:
@@ -52,7 +52,7 @@ def require(needed: int, available: int | None) -> None:
 
 
 def available(meminfo: Path = MEMINFO, cgroup: Path = CGROUP) -> int | None:
-    """Bytes that this process may still take, by the machine and by its control group."""
+    """Return bytes that this process may still take, by the machine and by its control group."""
     found = (_of_machine(meminfo), _of_group(cgroup))
     return min((number for number in found if number is not None), default=None)
 

@@ -104,9 +104,9 @@ def _core_seconds(stat: str, cpus: Iterable[int]) -> tuple[float, float]:
 
 
 def _family(proc: Path = Path("/proc")) -> frozenset[int] | None:
-    """The processes that measure together: this one, and the other children of its parent. None
-    where Linux does not list them (CONFIG_PROC_CHILDREN): the other side would count as another's
-    load."""
+    """Return the processes that measure together: this one, and the other children of its parent.
+    None where Linux does not list them (CONFIG_PROC_CHILDREN): the other side would count as
+    another's load."""
     parent = os.getppid()
     try:
         children = (proc / f"{parent}/task/{parent}/children").read_text(encoding="ascii")

@@ -55,7 +55,7 @@ class MeasuredSide:
             return self._known(check)
 
     def turn(self, ask: Ask) -> Turn:
-        """Warms up again, since the other side ran in between, then times."""
+        """Warm up again, since the other side ran in between, then time."""
         step = self._step
         with self._memory_errors():
             if ask.relayout or self._layout is None:
@@ -74,7 +74,7 @@ class MeasuredSide:
             return replace(turn, state=sampler.state)
 
     def _relayout(self, ask: Ask) -> int:
-        """How many more steps the new layout needs to be warm."""
+        """Return how many more steps the new layout needs to be warm."""
         if self._layout is None or not ask.relayout:
             return 0
         self._layout.change()

@@ -32,7 +32,7 @@ class Snapshot:
             torch.cuda.set_rng_state(device)
 
     def changed(self, state: Mapping[str, Any]) -> dict[str, Any]:
-        """Copies of those of ``state`` that are not what they were."""
+        """Return copies of those of ``state`` that are not what they were."""
         return {
             name: tensor.detach().clone()
             for name, tensor in state.items()
@@ -41,7 +41,7 @@ class Snapshot:
 
 
 def state_of(workload: Workload) -> dict[str, Any]:
-    """Tensors that a call could change in place, by name."""
+    """Return tensors that a call could change in place, by name."""
     found = dict(named_leaves(workload, all_inputs=True))
     for module in modules_of(workload.call):
         found.update(module.named_buffers())
@@ -49,7 +49,7 @@ def state_of(workload: Workload) -> dict[str, Any]:
 
 
 def named_leaves(workload: Workload, all_inputs: bool = False) -> Iterator[tuple[str, Any]]:
-    """The model's parameters, and inputs that require a gradient (or all)."""
+    """Yield the model's parameters, and inputs that require a gradient (or all)."""
     import torch
     from torch.utils import _pytree
 
@@ -72,7 +72,7 @@ def random_state() -> tuple[Any, Any]:
 
 
 def has_drawn(before: tuple[Any, Any], after: tuple[Any, Any]) -> bool:
-    """Whether random numbers were drawn between two states."""
+    """Return whether random numbers were drawn between two states."""
     import torch
 
     pairs = zip(before, after, strict=True)

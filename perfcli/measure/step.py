@@ -46,7 +46,7 @@ class Step:
             self.launch()
 
     def launch(self) -> Any:
-        """One step, kernel by kernel; its outputs."""
+        """Return one step, kernel by kernel; its outputs."""
         import torch
 
         workload = self.built.workload
@@ -66,7 +66,7 @@ class Step:
             torch.cuda.synchronize()
 
     def warm(self) -> None:
-        """Runs until allocators and caches have settled."""
+        """Run until allocators and caches have settled."""
         for _ in range(WARM_STEPS):
             self.capture.call_order.clear()  # in the end it is that of one step
             self.run()
@@ -79,8 +79,8 @@ class Step:
 
 
 def prepare(request: MeasureRequest, report: Callable[[str], None] = lambda phase: None) -> Step:
-    """Builds and compiles the request on its device, and runs it until it is warm. ``report`` is
-    told when it begins to compile.
+    """Build and compile the request on its device, and run it until it is warm. ``report`` is told
+    when it begins to compile.
 
     Raises UserCodeFailed, CompileFailed, OutOfMemory, or PerfcliError where there is no device.
     """
@@ -178,7 +178,7 @@ def _full(side: SideName, request: CompileRequest, text: str) -> OutOfMemory:
 
 
 def _leaves(workload: Any) -> Iterator[Any]:
-    """Tensors of the model and inputs that gradients gather in."""
+    """Yield tensors of the model and inputs that gradients gather in."""
     import torch
     from torch.utils import _pytree
 
@@ -192,7 +192,7 @@ def _leaves(workload: Any) -> Iterator[Any]:
 
 
 def storages(step: Step) -> list[tuple[int, int]]:
-    """Address and bytes of all memory of the model and its inputs, what is shared once."""
+    """Return address and bytes of all memory of the model and its inputs, what is shared once."""
     import torch
     from torch.utils import _pytree
 

@@ -207,8 +207,8 @@ class KernelFacts:
 
     @property
     def best(self) -> Candidate | None:
-        """The candidate with the fewest spilled words, then registers: a lower bound on what any
-        launch configuration of this kernel costs, since the autotuner's winner is not known
+        """Return the candidate with the fewest spilled words, then registers: a lower bound on what
+        any launch configuration of this kernel costs, since the autotuner's winner is not known
         without a device (and Inductor drops candidates that spill when others do not). One whose
         block does not fit on a multiprocessor is never launched: it only counts where none fits."""
         return best_candidate(self.candidates)
@@ -225,7 +225,7 @@ class KernelFacts:
 
     @property
     def binary_hash(self) -> str | None:
-        """One text for all candidates' binaries, or None where one is missing."""
+        """Return one text for all candidates' binaries, or None where one is missing."""
         hashes = [c.binary_hash for c in self.candidates]
         if not hashes or None in hashes:
             return None

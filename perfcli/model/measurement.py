@@ -216,5 +216,5 @@ class Measurement:
     notes: tuple[str, ...] = ()
 
     def of(self, side: SideName) -> Prepared | None:
-        """The side's first worker."""
+        """Return the side's first worker."""
         return next((p for p in self.prepared if p.side == side), None)

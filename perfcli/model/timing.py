@@ -33,7 +33,7 @@ class TimeChange:
 
     @property
     def delta(self) -> float | None:
-        """Seconds per step that head takes more, as the ratio says."""
+        """Return seconds per step that head takes more, as the ratio says."""
         if self.base is None or self.ratio is None:
             return None
         return self.base * (self.ratio - 1)
@@ -54,7 +54,8 @@ class Floor:
 
     @property
     def inside(self) -> float:
-        """What an interval has to lie within to be SAME, and so what it has to be narrow for."""
+        """Return what an interval has to lie within to be SAME, and so what it has to be narrow
+        for."""
         return self.relative if self.margin is None else min(self.relative, self.margin)
 
 
@@ -81,7 +82,7 @@ class GroupTiming:
 
     @property
     def delta(self) -> float | None:
-        """Seconds per step that head takes more; all of them where only one side has it."""
+        """Return seconds per step that head takes more; all of them where only one side has it."""
         base, head = self.change.base, self.change.head
         if self.change.delta is not None or (base is None and head is None):
             return self.change.delta
@@ -118,5 +119,5 @@ class Timing:
     notes: tuple[str, ...] = ()
 
     def of(self, side: SideName) -> Prepared | None:
-        """The side's first worker."""
+        """Return the side's first worker."""
         return next((p for p in self.prepared if p.side == side), None)

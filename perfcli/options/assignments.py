@@ -53,7 +53,7 @@ class _Assignment:
 
     @property
     def is_variable(self) -> bool:
-        """Whether it sets an environment variable instead of an option."""
+        """Return whether it sets an environment variable instead of an option."""
         return _VARIABLE.fullmatch(self.name) is not None
 
 
@@ -81,7 +81,7 @@ def _short(name: str) -> str:
 
 
 def find(catalogue: Catalogue, name: str) -> InductorOption:
-    """The option called ``name``.
+    """Return the option called ``name``.
 
     Raises:
         PerfcliError: this torch has none; the message names the torch versions that have it, or
@@ -129,7 +129,8 @@ def make_variant(
     python: str | None = None,
     patches: Sequence[str] = (),
 ) -> Variant:
-    """A variant from what stands on the command line; of two assignments the later one counts.
+    """Return a variant from what stands on the command line; of two assignments the later one
+    counts.
 
     Raises:
         PerfcliError: an unknown option, or a value of the wrong type.
@@ -185,8 +186,8 @@ def _check_variable(catalogue: Catalogue, assignment: _Assignment) -> None:
 
 
 def _read_somewhere(torch_dir: Path, variable: str) -> bool:
-    """Whether any of torch's compiler sources names the variable. Slow (a second), so only for
-    variables that no configuration file reads."""
+    """Return whether any of torch's compiler sources names the variable. Slow (a second), so only
+    for variables that no configuration file reads."""
     pattern = re.compile(rf"\b{variable}\b".encode())
     for reader in _READERS:
         root = torch_dir / reader

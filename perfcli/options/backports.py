@@ -25,7 +25,7 @@ class _Backport:
 
     @property
     def reach(self) -> str:
-        """Where it comes from and goes to, in words."""
+        """Return where it comes from and goes to, in words."""
         first, last = (".".join(map(str, end)) for end in (self.first, self.last))
         return f"perfcli brings torch {self.origin}'s to torch {first} to {last}"
 
@@ -50,7 +50,7 @@ BACKPORTS: Mapping[str, _Backport] = {
 
 
 def backports_for(version: str, options: Container[str]) -> dict[str, _Backport]:
-    """What perfcli brings to the torch of this version, which has ``options`` of its own."""
+    """Return what perfcli brings to the torch of this version, which has ``options`` of its own."""
     release = _release(version)
     return {
         name: backport
@@ -63,8 +63,8 @@ def backports_for(version: str, options: Container[str]) -> dict[str, _Backport]
 
 
 def refusal(option: str, version: str) -> str:
-    """Why perfcli does not bring an option to a torch that lacks it; empty for options that it
-    brings to none."""
+    """Return why perfcli does not bring an option to a torch that lacks it; empty for options that
+    it brings to none."""
     backport = BACKPORTS.get(option)
     if backport is None:
         return ""

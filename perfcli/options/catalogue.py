@@ -94,7 +94,7 @@ def _read(path: Path) -> str:
 
 
 def _read_config(source: str, path: str = "config.py", version: str = "") -> list[InductorOption]:
-    """The options that one configuration file defines, in its order.
+    """Return the options that one configuration file defines, in its order.
 
     Raises:
         PerfcliError: this Python can't parse the file.
@@ -113,12 +113,13 @@ def _read_config(source: str, path: str = "config.py", version: str = "") -> lis
 
 
 def evaluate(name: str, default: str) -> InductorOption:
-    """An option of which only the default's expression is known."""
+    """Return an option of which only the default's expression is known."""
     return replace(_read_config(f"option = {default}")[0], name=name)
 
 
 def default_text(entry: InductorOption) -> str:
-    """The default's value as it would be typed, or its expression where no value is known."""
+    """Return the default's value as it would be typed, or its expression where no value is
+    known."""
     if entry.value is UNKNOWN:
         return entry.default
     if isinstance(entry.value, bool) or entry.value is None:
@@ -285,7 +286,7 @@ class _Reader:
         return value, tuple(self.environ.asked)
 
     def _is_flag(self, variable: str, node: ast.expr, scope: dict[str, Any]) -> bool:
-        """Whether 0 and 1 in the variable give the two truth values."""
+        """Return whether 0 and 1 in the variable give the two truth values."""
         seen = []
         for text in ("0", "1"):
             self.environ[variable] = text
@@ -296,7 +297,8 @@ class _Reader:
     def _type(
         self, value: Any, node: ast.expr, asked: tuple[str, ...], scope: dict[str, Any]
     ) -> str:
-        """A type from the default; for None from what the environment variable makes of it."""
+        """Return a type from the default; for None from what the environment variable makes of
+        it."""
         if value is not None or not asked:
             return _type_of(value, node)
         self.environ[asked[0]] = "1"
@@ -309,7 +311,7 @@ class _Reader:
 
 
 def _bare(function: ast.FunctionDef) -> ast.FunctionDef:
-    """The function without annotations and decorators, whose names may not exist here."""
+    """Return the function without annotations and decorators, whose names may not exist here."""
     function.decorator_list = []
     function.returns = None
     every = function.args
@@ -344,7 +346,7 @@ _NOISE = ("type: ignore", "pyrefly:", "noqa", "[@compile_ignored")
 
 
 def _comment(lines: list[str], node: ast.stmt) -> str:
-    """The comment lines right above a statement, or else the one behind it."""
+    """Return the comment lines right above a statement, or else the one behind it."""
     above: list[str] = []
     number = node.lineno - 2
     while number >= 0 and lines[number].lstrip().startswith("#"):

@@ -22,7 +22,7 @@ from perfcli.options.catalogue import (
 
 
 def load_installed(python: str | None) -> tuple[str, list[InductorOption]]:
-    """The torch that an interpreter has, and its options.
+    """Return the torch that an interpreter has, and its options.
 
     Raises:
         PerfcliError: there is no such interpreter, or it has no torch.
@@ -32,13 +32,13 @@ def load_installed(python: str | None) -> tuple[str, list[InductorOption]]:
 
 
 def load_newest() -> tuple[str, list[InductorOption]]:
-    """The newest release in the shipped data, and its options as far as that tells."""
+    """Return the newest release in the shipped data, and its options as far as that tells."""
     version = releases.load().versions[-1]
     return version, [evaluate(n, default) for n, default in releases.defaults(version).items()]
 
 
 def search(entries: Iterable[InductorOption], pattern: str) -> list[InductorOption]:
-    """Options whose name or variable matches, else those whose documentation does; without a
+    """Return options whose name or variable matches, else those whose documentation does; without a
     pattern all public ones.
 
     Raises:
@@ -57,7 +57,7 @@ def search(entries: Iterable[InductorOption], pattern: str) -> list[InductorOpti
 
 
 def matches(text: str, pattern: str) -> bool:
-    """Whether a text holds the pattern, capitals or not; wildcards match the whole text."""
+    """Return whether a text holds the pattern, capitals or not; wildcards match the whole text."""
     text, pattern = text.lower(), pattern.lower()
     if any(wildcard in pattern for wildcard in "*?["):
         return fnmatch.fnmatchcase(text, pattern)
@@ -65,12 +65,12 @@ def matches(text: str, pattern: str) -> bool:
 
 
 def _is_private(name: str) -> bool:
-    """Whether torch marks the option as its own, ``_profile_var``."""
+    """Return whether torch marks the option as its own, ``_profile_var``."""
     return name.rpartition(".")[2].startswith("_")
 
 
 def document(entry: InductorOption) -> dict[str, Any]:
-    """One option for a JSON file."""
+    """Return one option for a JSON file."""
     return {
         "name": entry.name,
         "type": entry.type,
@@ -86,7 +86,7 @@ def document(entry: InductorOption) -> dict[str, Any]:
 
 
 def details(torch: str, entry: InductorOption) -> str:
-    """Everything about one option."""
+    """Return everything about one option."""
     lines = {
         "type": entry.type,
         "default": default_text(entry),
@@ -115,12 +115,13 @@ def option_rows(entries: Iterable[InductorOption]) -> list[tuple[str, ...]]:
 
 
 def notes(entries: Iterable[InductorOption]) -> str:
-    """One line for each option that this torch does not have by itself."""
+    """Return one line for each option that this torch does not have by itself."""
     return "".join(f"{entry.name}: {entry.note}\n" for entry in entries if entry.note)
 
 
 def changes(before: str, after: str, pattern: str) -> list[releases.KnobChange]:
-    """What changed between two releases, for matching names; without a pattern for public ones.
+    """Return what changed between two releases, for matching names; without a pattern for public
+    ones.
 
     Raises:
         PerfcliError: a release that is not in the data.
@@ -150,8 +151,8 @@ def _value_text(name: str, expression: str | None) -> str:
 
 
 def accepts(entry: InductorOption, value: OptionValue) -> bool:
-    """Whether an option's type allows a value just as it is: 1 is no truth value, 1.0 no whole
-    number."""
+    """Return whether an option's type allows a value just as it is: 1 is no truth value, 1.0 no
+    whole number."""
     try:
         read = types.convert(entry.type, units.setting(value))
     except ValueError:
@@ -160,7 +161,7 @@ def accepts(entry: InductorOption, value: OptionValue) -> bool:
 
 
 def is_default(entry: InductorOption, value: OptionValue) -> bool:
-    """Whether a value is what the option is anyway."""
+    """Return whether a value is what the option is anyway."""
     return type(entry.value) is type(value) and bool(entry.value == value)
 
 
@@ -174,17 +175,17 @@ class DefaultChange:
 
     @property
     def is_documented(self) -> bool:
-        """Whether a comment explains it in either configuration file."""
+        """Return whether a comment explains it in either configuration file."""
         return bool(self.before.doc or self.after.doc)
 
     @property
     def settable_before(self) -> bool:
-        """Whether the first installation can be given the second one's default."""
+        """Return whether the first installation can be given the second one's default."""
         return self.after.value is not UNKNOWN and accepts(self.before, self.after.value)
 
     @property
     def settable_after(self) -> bool:
-        """Whether the second installation can be given the first one's default."""
+        """Return whether the second installation can be given the first one's default."""
         return self.before.value is not UNKNOWN and accepts(self.after, self.before.value)
 
 
@@ -203,9 +204,9 @@ class Differences:
 def differences(
     before: Mapping[str, InductorOption], after: Mapping[str, InductorOption]
 ) -> Differences:
-    """What the second installation has other than the first: each list with documented options
-    first, then by name. A default that is written in another way but has the same value, such as
-    one that now also reads an environment variable, is no difference."""
+    """Return what the second installation has other than the first: each list with documented
+    options first, then by name. A default that is written in another way but has the same value,
+    such as one that now also reads an environment variable, is no difference."""
     both = [DefaultChange(n, before[n], after[n]) for n in sorted(before.keys() & after.keys())]
     both.sort(key=lambda change: not change.is_documented)
     known = [change for change in both if _is_known(change)]

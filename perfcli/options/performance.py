@@ -59,15 +59,15 @@ class PerformanceKnob:
 
     @property
     def is_static(self) -> bool:
-        """Whether its effect can be seen in what is compiled, without running it."""
+        """Return whether its effect can be seen in what is compiled, without running it."""
         return self.acts != "run"
 
     def acts_on(self, device: Device) -> bool:
-        """Whether code for this kind of device can differ."""
+        """Return whether code for this kind of device can differ."""
         return self.devices in ("both", "gpu" if device == "cuda" else "cpu")
 
     def exists_in(self, version: str) -> bool:
-        """Whether a release is known to have it; releases count as major and minor."""
+        """Return whether a release is known to have it; releases count as major and minor."""
         asked = release_key(version)[:2]
         first = release_key(self.since)[:2]
         return first <= asked and (self.until is None or asked <= release_key(self.until)[:2])
@@ -85,13 +85,13 @@ class InstalledKnob:
 
 @functools.cache
 def load() -> tuple[PerformanceKnob, ...]:
-    """The shipped list: documented options first, else in the order of the file."""
+    """Return the shipped list: documented options first, else in the order of the file."""
     text = resources.files("perfcli").joinpath(FILE).read_text(encoding="utf-8")
     return tuple(sorted(_parse(text), key=lambda knob: not knob.documented))
 
 
 def _parse(text: str, source: str = FILE) -> tuple[PerformanceKnob, ...]:
-    """The knobs of such a file, in its order.
+    """Return the knobs of such a file, in its order.
 
     Raises:
         PerfcliError: it is no such file; the message names the knob and the field.
@@ -124,13 +124,13 @@ def _parse(text: str, source: str = FILE) -> tuple[PerformanceKnob, ...]:
 
 
 def _in_release(version: str) -> tuple[PerformanceKnob, ...]:
-    """The shipped knobs that a release is known to have."""
+    """Return the shipped knobs that a release is known to have."""
     return tuple(knob for knob in load() if knob.exists_in(version))
 
 
 def for_torch(entries: Mapping[str, InductorOption]) -> tuple[InstalledKnob, ...]:
-    """The shipped knobs that a torch with these options has (``Catalogue.entries``), in the list's
-    order.
+    """Return the shipped knobs that a torch with these options has (``Catalogue.entries``), in the
+    list's order.
 
     Raises:
         PerfcliError: a value is not of the type that this torch gives the option.
@@ -143,7 +143,7 @@ def for_torch(entries: Mapping[str, InductorOption]) -> tuple[InstalledKnob, ...
 
 
 def list_missing(entries: Mapping[str, InductorOption]) -> tuple[PerformanceKnob, ...]:
-    """The shipped knobs that a torch with these options lacks."""
+    """Return the shipped knobs that a torch with these options lacks."""
     return tuple(knob for knob in load() if knob.name not in entries)
 
 

@@ -41,14 +41,14 @@ class _KnobData:
 
 @functools.cache
 def load() -> _KnobData:
-    """The shipped data."""
+    """Return the shipped data."""
     text = resources.files("perfcli").joinpath("data/knobs.json").read_text(encoding="utf-8")
     raw = json.loads(text)
     return _KnobData(tuple(raw["versions"]), raw["options"])
 
 
 def encode(defaults_by_version: Mapping[str, Mapping[str, str]]) -> dict[str, object]:
-    """The file's content from each release's options and defaults."""
+    """Return the file's content from each release's options and defaults."""
     versions = sorted(defaults_by_version, key=release_key)
     options: dict[str, dict[str, str | None]] = {}
     for name in sorted({name for options in defaults_by_version.values() for name in options}):
@@ -62,7 +62,7 @@ def encode(defaults_by_version: Mapping[str, Mapping[str, str]]) -> dict[str, ob
 
 
 def defaults(version: str) -> dict[str, str]:
-    """Every option of a known release and its default's expression.
+    """Return every option of a known release and its default's expression.
 
     Raises:
         PerfcliError: the release is not in the data.
@@ -73,7 +73,7 @@ def defaults(version: str) -> dict[str, str]:
 
 
 def changes(version_a: str, version_b: str) -> list[KnobChange]:
-    """What ``version_b`` adds, removes and changes, by kind and name.
+    """Return what ``version_b`` adds, removes and changes, by kind and name.
 
     Raises:
         PerfcliError: one of the releases is not in the data.
@@ -93,14 +93,14 @@ def changes(version_a: str, version_b: str) -> list[KnobChange]:
 
 
 def versions_having(option: str) -> tuple[str, ...]:
-    """The known releases that have an option, oldest first; empty if none has."""
+    """Return the known releases that have an option, oldest first; empty if none has."""
     history = load().options.get(option, {})
     return tuple(v for v in load().versions if _at(history, v) is not None)
 
 
 def since(option: str) -> str:
-    """The release that brought an option, ``2.10.0``; ``≤2.8.0`` where it is older than the data,
-    empty where it is not in it."""
+    """Return the release that brought an option, ``2.10.0``; ``≤2.8.0`` where it is older than the
+    data, empty where it is not in it."""
     having = versions_having(option)
     if not having:
         return ""
@@ -108,7 +108,7 @@ def since(option: str) -> str:
 
 
 def known_release(version: str) -> str:
-    """The release of the data for ``2.13.0+cpu``, ``2.13.0`` or ``2.13``.
+    """Return the release of the data for ``2.13.0+cpu``, ``2.13.0`` or ``2.13``.
 
     Raises:
         PerfcliError: there is none.
@@ -123,7 +123,7 @@ def known_release(version: str) -> str:
 
 
 def nearest(name: str, names: Iterable[str], count: int = 3) -> list[str]:
-    """Up to ``count`` names that ``name`` may have meant: first those that end with it (a
+    """Return up to ``count`` names that ``name`` may have meant: first those that end with it (a
     forgotten prefix), then the most similar ones."""
     names = list(names)
     tail = name.rpartition(".")[2].lower()

@@ -31,7 +31,7 @@ class Unsettable(ValueError):
 
 
 def convert(annotation: str, text: str) -> OptionValue:
-    """The value of ``text`` for an annotation.
+    """Return the value of ``text`` for an annotation.
 
     Raises:
         Unsettable: the annotation allows nothing that can be written.
@@ -49,13 +49,13 @@ def convert(annotation: str, text: str) -> OptionValue:
 
 
 def describe(annotation: str) -> str:
-    """What the type needs, in words: ``a whole number or none``."""
+    """Return what the type needs, in words: ``a whole number or none``."""
     words = [_describe_one(node) for node in _alternatives(annotation)]
     return " or ".join(dict.fromkeys(words))
 
 
 def is_number(annotation: str) -> bool:
-    """Whether only numbers (or nothing) are allowed."""
+    """Return whether only numbers (or nothing) are allowed."""
     kinds = {_kind(node) for node in _alternatives(annotation)} - {"None"}
     return bool(kinds) and kinds <= {"int", "float"}
 
@@ -157,7 +157,7 @@ def _anything(text: str) -> OptionValue:
 
 
 def _container(node: ast.expr, text: str) -> OptionValue:
-    """A list or mapping as JSON, as Python, or (lists) with commas between plain texts."""
+    """Return a list or mapping as JSON, as Python, or (lists) with commas between plain texts."""
     value: Any
     for parse in (json.loads, ast.literal_eval):
         try:
@@ -187,7 +187,7 @@ def _plain(value: Any) -> Any:
 
 
 def _fits(node: ast.expr, value: Any) -> bool:
-    """Whether a value read from text has the annotated shape."""
+    """Return whether a value read from text has the annotated shape."""
     return any(_fits_one(member, value) for member in _flatten(node))
 
 

@@ -56,7 +56,7 @@ def _check(run: Run) -> Iterator[Finding]:
 
 
 def _terms(run: Run, number: int) -> list[Buffer]:
-    """The largest set of equally large buffers that only wait for this kernel."""
+    """Return the largest set of equally large buffers that only wait for this kernel."""
     kernel = run.kernels[number]
     later = _read_later(run, kernel)
     same: dict[tuple[str, int], list[Buffer]] = defaultdict(list)
@@ -67,7 +67,7 @@ def _terms(run: Run, number: int) -> list[Buffer]:
 
 
 def _read_later(run: Run, kernel: KernelFacts) -> set[str]:
-    """Buffers that kernels launched after this one read: alive with or without it."""
+    """Return buffers that kernels launched after this one read: alive with or without it."""
     after = {launch.name for launch in _after(run, kernel) if not launch.extern}
     return {
         buffer.name
@@ -79,7 +79,7 @@ def _read_later(run: Run, kernel: KernelFacts) -> set[str]:
 
 
 def _after(run: Run, kernel: KernelFacts) -> list[Launch]:
-    """What its graph launches after the kernel's first launch."""
+    """Return what its graph launches after the kernel's first launch."""
     order = [launch for launch in run.launches if launch.graph == kernel.graph]
     own = Launch(kernel.graph, kernel.name)
     return order[order.index(own) + 1 :] if own in order else []
@@ -149,7 +149,7 @@ def _cures(settings: Mapping[str, OptionValue], each: int) -> Iterator[Cure]:
 
 
 def _above(settings: Mapping[str, OptionValue], name: str, limit: int) -> bool:
-    """Whether this torch has the option, and no such limit yet."""
+    """Return whether this torch has the option, and no such limit yet."""
     value = settings.get(name)
     return name in settings and (value is None or (isinstance(value, int) and value > limit))
 

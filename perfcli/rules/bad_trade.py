@@ -57,7 +57,7 @@ def _grew(memory: Change, head: Run) -> bool:
 
 
 def _gain_is_unknown(comparison: Comparison, totals: dict[str, Change]) -> bool:
-    """Whether time may be gained that the lower bound does not show."""
+    """Return whether time may be gained that the lower bound does not show."""
     # Not the bytes moved: they are what the lower bound is made of.
     hidden = [totals[name] for name in ("spilled_words", "bytes_swept") if name in totals]
     spared = any(c.outcome == "unknown" or _spares(c) for c in hidden)

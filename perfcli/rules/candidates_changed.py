@@ -77,7 +77,7 @@ def _config(candidate: Candidate) -> Config:
 
 
 def _other_binaries(comparison: Comparison, ours: int, theirs: int) -> bool:
-    """Whether equal configurations became others in what can be told of them."""
+    """Return whether equal configurations became others in what can be told of them."""
     base, head = comparison.base.kernels[ours], comparison.head.kernels[theirs]
     known = None not in (base.binary_hash, head.binary_hash)
     return known and _numbers(base.best) != _numbers(head.best)

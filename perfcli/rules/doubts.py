@@ -87,7 +87,8 @@ def doubt(
     severity: Severity = "info",
     code: str = CODE,
 ) -> Finding:
-    """One finding for each kind: told apart by its subject, its kernels named in the evidence."""
+    """Return one finding for each kind: told apart by its subject, its kernels named in the
+    evidence."""
     return Finding(
         code=code,
         severity=severity,
@@ -101,7 +102,7 @@ def doubt(
 
 
 def _name_some(kernels: Sequence[KernelFacts]) -> str:
-    """The first few by name, the others by number."""
+    """Return the first few by name, the others by number."""
     more = f" and {len(kernels) - NAMED} more" if len(kernels) > NAMED else ""
     return ", ".join(kernel.name for kernel in kernels[:NAMED]) + more
 
@@ -114,8 +115,8 @@ _TOTALS_HOLD = "the totals do not depend on it"
 
 
 def _decisive(comparison: Comparison) -> str:
-    """The metric that the verdict names, as ``diff/verdict/`` picks it (where it is unknown, the
-    one that is missing); empty where there is none."""
+    """Return the metric that the verdict names, as ``diff/verdict/`` picks it (where it is unknown,
+    the one that is missing); empty where there is none."""
     if comparison.outcome == "same":
         return ""
     outcomes = {change.metric: change.outcome for change in comparison.totals}
@@ -123,7 +124,7 @@ def _decisive(comparison: Comparison) -> str:
 
 
 def _verdict(comparison: Comparison) -> Iterator[Finding]:
-    """Kernels that changed and that the deciding metric leaves out."""
+    """Yield kernels that changed and that the deciding metric leaves out."""
     metric = _decisive(comparison)
     base, head = _changed(comparison)
     for kind in KERNEL_DOUBTS:

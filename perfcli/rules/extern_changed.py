@@ -58,7 +58,7 @@ def _operator(op: str) -> str:
 
 
 def _family(op: str) -> str:
-    """What can stand in for an operator; itself where nothing is known to."""
+    """Return what can stand in for an operator; itself where nothing is known to."""
     name = op.split(".")[-1].strip("_")
     for title, words in FAMILIES:
         if name in words or (title == "attention" and any(word in name for word in words)):
@@ -86,7 +86,7 @@ def _finding(
 def _lost(
     comparison: Comparison, direction: str, ours: Counter[str], theirs: Counter[str]
 ) -> list[str]:
-    """Operators whose kind is called less often, while kernels took their work over."""
+    """Return operators whose kind is called less often, while kernels took their work over."""
     kinds = {_family(op): op for op in sorted(ours)}
     base, head = _generated(comparison, direction)
     return [
@@ -141,7 +141,7 @@ def _bytes(kernels: list[KernelFacts]) -> int:
 
 
 def _generated(comparison: Comparison, direction: str) -> tuple[list[KernelFacts], ...]:
-    """The kernels of that direction, of base and head."""
+    """Return the kernels of that direction, of base and head."""
     return tuple(
         [kernel for kernel in run.kernels if work.direction(kernel) == direction]
         for run in (comparison.base, comparison.head)

@@ -63,7 +63,7 @@ def _check(run: Run) -> Iterator[Finding]:
 
 
 def _said(places: Sequence[BreakPlace]) -> list[str]:
-    """What Dynamo says of them, and the lines after the first one, which is the origin."""
+    """Return what Dynamo says of them, and the lines after the first one, which is the origin."""
     sentences = dict.fromkeys(place.explanation for place in places if place.explanation)
     also = [f"also {place.location}  {place.code}".rstrip() for place in places[1:]]
     return [*sentences, *also]

@@ -47,7 +47,7 @@ def _check(run: Run) -> Iterator[Finding]:
 
 
 def _elements(run: Run, kernel: KernelFacts, candidate: Candidate) -> int | None:
-    """Elements of a row that one thread holds."""
+    """Return elements of a row that one thread holds."""
     columns = candidate.config.get("R0_BLOCK")
     if columns is None and "r0_" in kernel.sizes:
         columns = 1 << (kernel.sizes["r0_"] - 1).bit_length()
@@ -58,7 +58,7 @@ def _elements(run: Run, kernel: KernelFacts, candidate: Candidate) -> int | None
 
 
 def _blocks_without(run: Run, candidate: Candidate, freed: int) -> int:
-    """Blocks per multiprocessor with so many registers fewer."""
+    """Return blocks per multiprocessor with so many registers fewer."""
     if run.target is None or candidate.registers is None:
         return 0
     registers = max(candidate.registers - freed, 1)

@@ -47,7 +47,8 @@ def _check(run: Run) -> Iterator[Finding]:
 
 
 def _better(kernel: KernelFacts, best: Candidate) -> Candidate | None:
-    """The alternative that spills least; of equal ones the smallest change, then most warps."""
+    """Return the alternative that spills least; of equal ones the smallest change, then most
+    warps."""
     warps = launches.resident_warps(best)
     rows = kernel.kind == "mix-order-reduction"
     # The grid of a kernel that Inductor did not write need not follow its block.

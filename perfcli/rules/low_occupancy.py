@@ -53,8 +53,8 @@ def _check(run: Run) -> Iterator[Finding]:
 
 
 def reachable(run: Run, kernel: KernelFacts) -> float | None:
-    """The part of the bandwidth that a kernel's warps can use, at most; None where this is not
-    known or not what limits the kernel."""
+    """Return the part of the bandwidth that a kernel's warps can use, at most, or None where this
+    is not known or not what limits the kernel."""
     target, best = run.target, kernel.best
     if target is None or best is None or kernel.kind not in GENERATED:
         return None
@@ -72,7 +72,8 @@ def reachable(run: Run, kernel: KernelFacts) -> float | None:
 
 
 def _fills(target: Target, kernel: KernelFacts, candidate: Candidate) -> bool:
-    """Whether there are as many blocks as the device can hold; not where sizes are unknown."""
+    """Return whether there are as many blocks as the device can hold; not where sizes are
+    unknown."""
     config = {**candidate.config}
     config["XBLOCK"] = config.get("RSPLIT_SIZE", config.get("XBLOCK", 1))
     blocks = 1

@@ -45,7 +45,7 @@ RANDOM = "fixed_layout"
 
 
 def _told(timing: Timing) -> bool:
-    """Whether the step's verdict says that there is a difference."""
+    """Return whether the step's verdict says that there is a difference."""
     return timing.step.verdict in ("slower", "faster")
 
 

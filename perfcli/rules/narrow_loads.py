@@ -68,7 +68,7 @@ class _Rows:
 
     @property
     def unit(self) -> int:
-        """Bytes that the start and end of every chunk are aligned to, at most 16."""
+        """Return bytes that the start and end of every chunk are aligned to, at most 16."""
         elements = math.gcd(self.length, self.stride, self.chunk)
         return math.gcd(WIDEST, elements * self.itemsize)
 
@@ -165,7 +165,7 @@ def _layout(rows: _Rows) -> str:
 
 
 def _cause(rows: _Rows) -> str:
-    """Where the loads start, and where their mask ends: each alone keeps them narrow."""
+    """Return where the loads start, and where their mask ends: each alone keeps them narrow."""
     part, starts = "rows", rows.stride
     if rows.chunks > 1:
         part, starts = "chunks", math.gcd(rows.stride, rows.chunk)
@@ -178,12 +178,12 @@ def _cause(rows: _Rows) -> str:
 
 
 def _over(elements: int, rows: _Rows) -> int:
-    """Bytes more than a multiple of 16."""
+    """Return bytes more than a multiple of 16."""
     return elements * rows.itemsize % WIDEST
 
 
 def _advice(rows: _Rows) -> str:
-    """One size: the multiple of ``GOOD`` elements, and the smallest whose loads are wide."""
+    """Return one size: the multiple of ``GOOD`` elements, and the smallest whose loads are wide."""
     what = "the stride" if rows.chunks == 1 and not _over(rows.length, rows) else "rows"
     wrong = rows.stride if what == "the stride" else rows.length
     steps = (WIDEST // rows.itemsize * rows.chunks, GOOD * rows.chunks)

@@ -64,7 +64,7 @@ def _finding(run: Run, softmax: Softmax) -> Finding:
 
 
 def _shape(run: Run, softmax: Softmax) -> tuple[int, int]:
-    """Rows and columns. Rows are the outputs of the second stage, which reduces one partial
+    """Return rows and columns. Rows are the outputs of the second stage, which reduces one partial
     result per chunk; 0 where they are not known."""
     outputs = [run.kernels[n].sizes.get("x", 0) for n in softmax.kernels]
     rows = min(outputs)

@@ -92,7 +92,7 @@ def _severity(held: int | None, l2: int, cause: str) -> Severity | None:
 
 
 def _cause(run: Run, kernel: KernelFacts) -> tuple[str, tuple[Cure, ...]]:
-    """An option that is off and would save a sweep."""
+    """Return an option that is off and would save a sweep."""
     # A softmax's backward has no maximum: its two sweeps are a sum and the result.
     ops = [origin.op for origin in kernel.origins]
     softmax = any("softmax" in op and "backward" not in op for op in ops)

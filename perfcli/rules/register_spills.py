@@ -64,7 +64,7 @@ def _finding(run: Run, number: int, kernel: KernelFacts, best: Candidate) -> Fin
 
 
 def worst_lines(candidate: Candidate) -> list[str]:
-    """The up to three source lines that touch local memory most."""
+    """Return the up to three source lines that touch local memory most."""
     touched = {n: c.local_loads + c.local_stores for n, c in candidate.lines.items()}
     worst = sorted((n for n in touched if touched[n]), key=lambda n: (-touched[n], int(n)))
     return worst[:3]

@@ -52,7 +52,7 @@ def _check(comparison: Comparison) -> Iterator[Finding]:
 
 
 def _differing_names(comparison: Comparison) -> tuple[Counter[str], Counter[str]]:
-    """Names that the base has more often than the head, and the other way round."""
+    """Return names that the base has more often than the head, and the other way round."""
     base, head = (
         Counter(stem(kernel.name) for kernel in run.kernels)
         for run in (comparison.base, comparison.head)

@@ -81,8 +81,8 @@ def _report_exceeded(
 
 
 def _find_retried(run: Run, kernel: KernelFacts, limit: int) -> Candidate | None:
-    """What Inductor compiled anew with one stage because none of its own configurations fits:
-    then all that fit have one stage, and one of them only in that differs from one that does
+    """Return what Inductor compiled anew with one stage because none of its own configurations
+    fits: then all that fit have one stage, and one of them only in that differs from one that does
     not."""
     fitting = [c for c in kernel.candidates if not _exceeds(c, limit)]
     over = [c for c in kernel.candidates if _exceeds(c, limit) and _pipelined(c)]

@@ -56,9 +56,9 @@ def _check(comparison: Comparison) -> Iterator[Finding]:
 
 
 def _one_sided(run: Run, other: Run) -> Iterator[tuple[Split, int, list[int], list[int]]]:
-    """What is split in one run only: the split, the kernel of the other run that does the same in
-    one stage, and on both sides the kernels that share FX nodes with that. Not by the match: a
-    kernel that only uses the result shares its nodes and may be taken for the partner."""
+    """Yield what is split in one run only: the split, the kernel of the other run that does the
+    same in one stage, and on both sides the kernels that share FX nodes with that. Not by the
+    match: a kernel that only uses the result shares its nodes and may be taken for the partner."""
     done: set[int] = set()
     for split in find_splits(run):
         number = unsplit(other, split, run.kernels[split.first])
@@ -74,8 +74,8 @@ def _one_sided(run: Run, other: Run) -> Iterator[tuple[Split, int, list[int], li
 
 
 def _kernels_sharing(run: Run, reducing: int, nodes: KernelFacts) -> list[int]:
-    """Kernels that share FX nodes with a reduction, but for those that it reads from: what they
-    gained or lost is no matter of its split."""
+    """Return kernels that share FX nodes with a reduction, but for those that it reads from: what
+    they gained or lost is no matter of its split."""
     read = {b.name for b in run.kernels[reducing].buffers if b.is_read}
     return [
         number
@@ -142,7 +142,7 @@ def _finding(
 
 
 def _decides(head: Run, lost: float) -> bool:
-    """Whether as much more of the lower bound would be called worse."""
+    """Return whether as much more of the lower bound would be called worse."""
     known = [(k.lower_bound_seconds or 0.0) * k.launches for k in head.kernels]
     return lost > DECIDING["lower_bound_seconds"] * sum(known)
 

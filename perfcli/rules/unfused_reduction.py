@@ -57,7 +57,7 @@ def _check(run: Run) -> Iterator[Finding]:
 
 
 def _same_readers(run: Run, one: int) -> Iterator[int]:
-    """Kernels of the same graph that read enough of what this one reads."""
+    """Yield kernels of the same graph that read enough of what this one reads."""
     kernel = run.kernels[one]
     if not whole_reads(kernel, ANY_REDUCTION):
         return
@@ -81,7 +81,7 @@ def _moved(one: KernelFacts, two: KernelFacts) -> int:
 
 
 def _cause(run: Run, one: KernelFacts, two: KernelFacts) -> dict[str, OptionValue]:
-    """The options to set for the two to be fused; empty where no option keeps them apart."""
+    """Return the options to set for the two to be fused; empty where no option keeps them apart."""
     if rows_of(one) == rows_of(two) and reduced_elements(one) == reduced_elements(two):
         return _too_large(run, one, two)
     rows = all(row_stride(one, buffer) is not None for buffer in _shared(one, two))
@@ -102,8 +102,8 @@ def _too_large(run: Run, one: KernelFacts, two: KernelFacts) -> dict[str, Option
 
 
 def _mixes(run: Run, inner: KernelFacts, outer: KernelFacts) -> bool:
-    """Whether Inductor would take both into one mix-order kernel, as far as shapes and reads say:
-    its ``MixOrderReduction.can_fuse``."""
+    """Return whether Inductor would take both into one mix-order kernel, as far as shapes and reads
+    say: its ``MixOrderReduction.can_fuse``."""
     rows, columns = rows_of(inner), reduced_elements(inner)
     chunks, left = divmod(rows_of(outer), columns)
     along_columns = not left and chunks and -(-rows // chunks) == reduced_elements(outer)

@@ -31,8 +31,8 @@ class Best:
         return self.seen.get(frozenset())
 
     def ask(self, subset: Subset, maybe: tuple[Subset, ...], step: str) -> Search[Subset, Answer]:
-        """Asks what is not known, and takes it for the best where it is better, or as good with
-        fewer changes."""
+        """Ask what is not known, and take it for the best where it is better, or as good with fewer
+        changes."""
         if subset in self.seen:
             return self.seen[subset]
         maybe = tuple(each for each in maybe if each not in self.seen)
@@ -50,7 +50,7 @@ class Best:
         return not self._equal(self.gain(subset) or 0.0, most) or len(subset) < len(self.subset)
 
     def is_at_least(self, subset: Subset, least: float) -> bool:
-        """Whether its gain is known, and not less."""
+        """Return whether its gain is known, and not less."""
         gain = self.gain(subset)
         return gain is not None and (gain > least or self._equal(gain, least))
 
@@ -68,11 +68,11 @@ class Best:
         return math.isclose(one, other, rel_tol=0.0, abs_tol=ROUNDING * abs(value or 0.0))
 
     def expected(self, subset: Subset) -> float:
-        """The sum of what its changes do alone; what is not known counts nothing."""
+        """Return the sum of what its changes do alone; what is not known counts nothing."""
         return sum(self.alone(key) for key in sorted(subset))
 
     def alone(self, key: str) -> float:
-        """What it gains alone; what is not known counts nothing."""
+        """Return what it gains alone; what is not known counts nothing."""
         return self.gain(frozenset({key})) or 0.0
 
     def ordered(self, subset: Subset) -> Keys:
@@ -80,15 +80,15 @@ class Best:
         return tuple(key for key in self.changes if key in subset)
 
     def by_gain(self) -> Keys:
-        """The leaders, what gains most alone first. sorted() keeps the order of equals."""
+        """Return the leaders, what gains most alone first. sorted() keeps the order of equals."""
         return tuple(sorted(self.leaders(), key=self.alone, reverse=True))
 
     def fits(self, subset: Subset, key: str) -> bool:
-        """Whether no change of ``subset`` is of the same option."""
+        """Return whether no change of ``subset`` is of the same option."""
         return self.changes[key].name not in {self.changes[other].name for other in subset}
 
     def first_values(self, keys: Keys) -> Keys:
-        """The first of each option."""
+        """Return the first of each option."""
         first: dict[str, str] = {}
         for key in keys:
             first.setdefault(self.changes[key].name, key)
@@ -109,7 +109,7 @@ class Best:
         return tuple(effects)
 
     def leaders(self) -> Keys:
-        """The changes with code of their own, or that of the earliest change with it."""
+        """Return the changes with code of their own, or that of the earliest change with it."""
         return tuple(
             effect.change.key
             for effect in self.effects()
@@ -133,7 +133,7 @@ class Best:
         return subset if self.is_at_least(subset, self.gain(self.subset) or 0.0) else self.subset
 
     def untried(self) -> Keys:
-        """The leaders that no set with a value has beside the best set."""
+        """Return the leaders that no set with a value has beside the best set."""
         valued = [subset for subset in self.seen if self.gain(subset) is not None]
         return tuple(
             key
@@ -158,7 +158,7 @@ class Best:
         ]
 
     def silent(self) -> Keys:
-        """The changes that leave the code as it is."""
+        """Return the changes that leave the code as it is."""
         return tuple(e.change.key for e in self.effects() if e.changes_code is False)
 
     def result(self, stopped: str = "") -> Improvement:

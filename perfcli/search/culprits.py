@@ -53,7 +53,7 @@ class _Found:
 
 
 def find_culprits(changes: Iterable[OptionChange]) -> Search[Subset, Culprits]:
-    """Asks for the two ends, then for a minimal set that is bad on the good side, then, as long as
+    """Ask for the two ends, then for a minimal set that is bad on the good side, then, as long as
     the bad side without what was found is still bad, for the next one among the rest.
 
     Sets of several culprits are disjoint. Where answers are noisy, each is measured again before it

@@ -18,7 +18,7 @@ class _Oracle(Protocol[K]):
     def compile(
         self, wanted: Sequence[K]
     ) -> Mapping[K, Code] | Generator[tuple[K, Code], None, None]:
-        """The classes of these sets, at once or as they come. May be interrupted
+        """Return the classes of these sets, at once or as they come. May be interrupted
         (KeyboardInterrupt), or closed before its end; a set that does not compile is a ``Code``
         with its failure."""
         ...
@@ -34,14 +34,14 @@ Watch = Callable[[Query[K], Answer | None], None]
 
 
 def _max_runs(most: int) -> Stop[K]:
-    """Stops once ``most`` sets were compiled, or classes were judged ``most`` times. What is known
+    """Stop once ``most`` sets were compiled, or classes were judged ``most`` times. What is known
     is free; of sets that are compiled at once the last ones may exceed it."""
     reason = f"after {most} runs (--max-runs)"
     return lambda ledger: reason if max(ledger.compiled, ledger.judged) >= most else ""
 
 
 def budget(seconds: float, clock: Callable[[], float]) -> Stop[K]:
-    """Stops after so many seconds from now on, as ``clock`` has them."""
+    """Stop after so many seconds from now on, as ``clock`` has them."""
     end = clock() + seconds
     return lambda _: f"after {seconds:g} s (--budget)" if clock() >= end else ""
 

@@ -39,8 +39,8 @@ def _do_no_harm(best: Best, before: Subset, after: Subset, group: Keys) -> bool:
 
 
 def reduce(best: Best, core: Subset) -> Search[Subset, None]:
-    """Takes the best set down to ``core`` and as few of its other changes as its value needs:
-    1 test where it needs none, log2(n) + 1 more for each that it does."""
+    """Take the best set down to ``core`` and as few of its other changes as its value needs: 1 test
+    where it needs none, log2(n) + 1 more for each that it does."""
     core &= best.subset
     while True:
         whole = best.subset
@@ -69,7 +69,7 @@ def _find_needed(best: Best, core: Subset) -> Search[Subset, Subset]:
 
 
 def minimise(best: Best) -> Search[Subset, None]:
-    """Drops what does not contribute, what gains least alone first, until no single change can be
+    """Drop what does not contribute, what gains least alone first, until no single change can be
     dropped: each is asked for."""
     start: Subset | None = None
     while start != best.subset:

@@ -41,7 +41,7 @@ class Ledger(Generic[K]):
 
     @property
     def unresolved(self) -> tuple[tuple[K, str], ...]:
-        """The sets without an answer, and why."""
+        """Return the sets without an answer, and why."""
         known = [(key, self.known(key)) for key in self.codes]
         return tuple((k, a.reason) for k, a in known if a and a.outcome == "unresolved")
 

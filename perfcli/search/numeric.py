@@ -118,7 +118,7 @@ def search_float(
 
 
 def _on_scale(good: float, bad: float, steps: int, place: int) -> float:
-    """The ends themselves without an error of rounding."""
+    """Return the ends themselves without an error of rounding."""
     if place in (0, steps):
         return bad if place else good
     low, high = math.log(abs(good)), math.log(abs(bad))
@@ -201,8 +201,8 @@ def _rise(before: Answer, after: Answer) -> float:
 
 
 def _noise(before: Answer, after: Answer) -> float:
-    """Three standard errors of the difference of two timed values, which are ratios; 0 of exact
-    ones."""
+    """Return three standard errors of the difference of two timed values, which are ratios; 0 of
+    exact ones."""
     errors = [
         (answer.value or 0.0) * (answer.evidence.standard_error or 0.0)
         for answer in (before, after)

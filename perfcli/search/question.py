@@ -88,7 +88,7 @@ class OptionChange:
 
     @property
     def key(self) -> str:
-        """Tells two values of the same option apart."""
+        """Tell two values of the same option apart."""
         return f"{self.name}={self.bad}"
 
 

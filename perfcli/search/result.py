@@ -80,8 +80,9 @@ class Culprits:
     """How often a measurement repeated for proof was not as before, and the search went back."""
 
     def share(self, answer: Answer | None) -> float | None:
-        """How much of the difference between the two ends an answer has: 0 at the good one, 1 at
-        the bad one. ``left`` may be good, as it is nearer to the good end, and still have some."""
+        """Return how much of the difference between the two ends an answer has: 0 at the good one,
+        1 at the bad one. ``left`` may be good, as it is nearer to the good end, and still have
+        some."""
         if answer is None or self.good_end is None or self.bad_end is None:
             return None
         good, bad = self.good_end.value, self.bad_end.value

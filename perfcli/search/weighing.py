@@ -19,7 +19,7 @@ O_contra = TypeVar("O_contra", contravariant=True)
 
 class Weighing(Protocol[O_contra]):
     def weigh(self, observations: Sequence[O_contra]) -> Evidence:
-        """All of them together; good and bad were equally likely before."""
+        """Return all of them together; good and bad were equally likely before."""
         ...
 
 

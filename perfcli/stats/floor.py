@@ -41,7 +41,8 @@ FOR_STEP, FOR_KERNEL = 3, 5
 def find(
     device: Device, controls: Sequence[Series], stored: tuple[float, str] | None = None
 ) -> Floor:
-    """The largest of the three. ``stored``: what ``perfcli noise`` found, with its source."""
+    """Return the largest of the three. ``stored``: what ``perfcli noise`` found, with its
+    source."""
     known = [(ASSUMED[device], "assumed")]
     if stored is not None:
         known.append(stored)
@@ -55,8 +56,8 @@ def find(
 
 
 def _common_bias(controls: Sequence[Series]) -> float:
-    """The relative difference that all controls share, if it is one; else 0. In the rounds that
-    all of those have that have times at all."""
+    """Return the relative difference that all controls share, if it is one; else 0. In the rounds
+    that all of those have that have times at all."""
     controls = align(controls)
     if len(controls) < FOR_STEP:
         return 0.0
@@ -67,7 +68,8 @@ def _common_bias(controls: Sequence[Series]) -> float:
 
 
 def _single_bias(controls: Sequence[Series]) -> float:
-    """The relative difference that one control in twenty exceeds; 0 where they are too few."""
+    """Return the relative difference that one control in twenty exceeds, or 0 where they are too
+    few."""
     count = len(controls)
     if count < FOR_KERNEL:
         return 0.0
@@ -76,7 +78,7 @@ def _single_bias(controls: Sequence[Series]) -> float:
 
 
 def _proven_difference(series: Series) -> float:
-    """How far the ratio is from 1, where noise between rounds does not explain it."""
+    """Return how far the ratio is from 1, where noise between rounds does not explain it."""
     found = hierarchy.estimate(series, DECIDING)
     if found.ratio is None or found.low is None or found.high is None:
         return 0.0
@@ -96,8 +98,8 @@ def factor(pairs: int, confidence: float = CONFIDENCE) -> float:
 
 
 def bound(ratios: Sequence[float], confidence: float = CONFIDENCE) -> float | None:
-    """The relative difference (0.01: one percent) that the next pair stays below. ``ratios`` are
-    head over base of identical variants, one per fresh pair of processes.
+    """Return the relative difference (0.01: one percent) that the next pair stays below. ``ratios``
+    are head over base of identical variants, one per fresh pair of processes.
 
     None where there are fewer than ``LEAST_PAIRS``, or a ratio is not a positive number.
     """

@@ -37,7 +37,7 @@ STRETCHES, STRETCHES_FROM = 8, 64
 
 
 def estimate(series: Series, confidence: float = 0.95) -> Estimate:
-    """The ratio head/base with its interval; ``rounds`` are those of all pairs."""
+    """Return the ratio head/base with its interval; ``rounds`` are those of all pairs."""
     logs = series.logs
     pairs = _estimate_pairs(logs, series.processes)
     if len(pairs) <= 1:
@@ -62,13 +62,13 @@ def estimate_one_pair(logs: Sequence[float], confidence: float = 0.95) -> Estima
 
 
 def _stretches(logs: Sequence[float]) -> list[float]:
-    """The Hodges–Lehmann estimate of each of 8 stretches of about as many rounds."""
+    """Return the Hodges–Lehmann estimate of each of 8 stretches of about as many rounds."""
     ends = [round(i * len(logs) / STRETCHES) for i in range(STRETCHES + 1)]
     return [paired.location(logs[a:b]) for a, b in pairwise(ends)]
 
 
 def _estimate_pairs(logs: Sequence[float], processes: Sequence[int]) -> list[float]:
-    """The Hodges–Lehmann estimate of each pair of processes, as log ratios."""
+    """Return the Hodges–Lehmann estimate of each pair of processes, as log ratios."""
     parts: dict[int, list[float]] = defaultdict(list)
     for value, process in zip(logs, processes, strict=True):
         parts[process].append(value)

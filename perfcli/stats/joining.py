@@ -36,12 +36,13 @@ class SideLaunches:
     """The same, the other way round."""
 
     def slots(self, wanted: Collection[Part], process: int) -> list[int]:
-        """Places in ``Turn.launches`` of these parts."""
+        """Return places in ``Turn.launches`` of these parts."""
         known = self.places.get(process, {})
         return [slot for part in wanted for slot in known.get(part, ())]
 
     def complete(self, made: Round) -> bool:
-        """Whether every step of this side's turn has the launches that the worker announced."""
+        """Return whether every step of this side's turn has the launches that the worker
+        announced."""
         turn, count = self._turn(made), len(self.parts.get(made.process, ()))
         return bool(turn.launches) and all(len(step) == count for step in turn.launches)
 
@@ -61,7 +62,7 @@ class SideLaunches:
         return made.base if self.name == "base" else made.head
 
     def configurations(self, wanted: Collection[Part]) -> Counter[tuple[str, int | None]]:
-        """What the autotuner took for these parts, and the registers, in every process."""
+        """Return what the autotuner took for these parts, and the registers, in every process."""
         return Counter(
             (launches[slot].config, launches[slot].registers)
             for process, launches in self.launches.items()
@@ -69,14 +70,14 @@ class SideLaunches:
         )
 
     def others(self) -> list[str]:
-        """What has no facts, each name once, in order."""
+        """Return what has no facts, each name once, in order."""
         return list(
             dict.fromkeys(p for parts in self.parts.values() for p in parts if isinstance(p, str))
         )
 
 
 def join_side(name: SideName, measurement: Measurement, run: Run) -> SideLaunches:
-    """Every launch of this side's processes, joined."""
+    """Return every launch of this side's processes, joined."""
     workers = [p for p in measurement.prepared if p.side == name]
     parts = {p.process: _join(p.launches, run.kernels) for p in workers}
     places: dict[int, dict[Part, list[int]]] = {process: defaultdict(list) for process in parts}
@@ -122,7 +123,8 @@ def _operator(name: str) -> str:
 
 
 def count_known(workers: Sequence[Prepared], sides: Sequence[SideLaunches]) -> tuple[int, int]:
-    """Launches of generated kernels whose facts are known, and all of them, in these workers."""
+    """Return launches of generated kernels whose facts are known, and all of them, in these
+    workers."""
     known = every = 0
     for worker, joined in zip(workers, sides, strict=True):
         for launch, part in zip(worker.launches, joined.parts[worker.process], strict=True):

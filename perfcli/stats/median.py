@@ -31,8 +31,8 @@ def median(values: Sequence[float], confidence: float = 0.95) -> Median | None:
 
 
 def _rank(n: int, tail: float) -> int:
-    """The most values that may be left out on each side, plus one: the largest k with
-    P(Binomial(n, ½) < k) ≤ tail; 0 where even the extremes are not enough."""
+    """Return the most values that may be left out on each side, plus one: the largest k with
+    P(Binomial(n, ½) < k) ≤ tail, or 0 where even the extremes are not enough."""
     rank, below = 0, 0.0
     while rank < n // 2:
         below += math.comb(n, rank) / 2.0**n

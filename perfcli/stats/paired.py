@@ -37,13 +37,13 @@ class Estimate:
 
 
 def is_time(seconds: float) -> bool:
-    """Whether a clock that did not jump can have given this."""
+    """Return whether a clock that did not jump can have given this."""
     return math.isfinite(seconds) and seconds > 0
 
 
 def turn_value(turn: Turn, *, wall: bool = False) -> float | None:
-    """Median seconds of a turn's steps, of the calm ones if there are any; None where there are
-    none at all or the clock jumped."""
+    """Return median seconds of a turn's steps, of the calm ones if there are any, or None where
+    there are none at all or the clock jumped."""
     values = turn.wall if wall else turn.seconds
     if not values or not all(is_time(value) for value in values):
         return None
@@ -60,7 +60,7 @@ def log_ratios(base: Sequence[float], head: Sequence[float]) -> list[float]:
 
 
 def compare(base: Sequence[float], head: Sequence[float], confidence: float = 0.95) -> Estimate:
-    """The ratio head/base from seconds per round, in the same order on both sides.
+    """Return the ratio head/base from seconds per round, in the same order on both sides.
 
     Hodges–Lehmann estimate of the log ratios, interval between the Walsh averages that the
     signed-rank distribution names (Hollander, Wolfe, Chicken, 3.2 and 3.3): counted up to
@@ -89,7 +89,7 @@ def estimate_logs(logs: Sequence[float], confidence: float = 0.95) -> Estimate:
 
 
 def location(logs: Sequence[float]) -> float:
-    """The Hodges–Lehmann estimate: the median of the means of all pairs of values."""
+    """Return the Hodges–Lehmann estimate: the median of the means of all pairs of values."""
     return sum(walsh.order_statistics(logs, walsh.middle_ranks(len(logs)))) / 2
 
 

@@ -33,7 +33,8 @@ class TimedPart:
 def all_parts(
     measurement: Measurement, runs: tuple[Run, Run], groups: Sequence[KernelGroup]
 ) -> list[TimedPart]:
-    """The groups, then what has no facts; all that was launched is in exactly one of them."""
+    """Return the groups, then what has no facts; all that was launched is in exactly one of
+    them."""
     sides = join_sides(measurement, runs)
     rounds, _ = profiled_rounds(measurement, sides)
     others = dict.fromkeys([*sides[0].others(), *sides[1].others()])
@@ -61,14 +62,14 @@ def join_sides(
 def profiled_rounds(
     measurement: Measurement, sides: tuple[SideLaunches, SideLaunches]
 ) -> tuple[list[Round], int]:
-    """The profiled rounds that are complete on both sides, and how many are not."""
+    """Return the profiled rounds that are complete on both sides, and how many are not."""
     every = [r for r in measurement.rounds if r.kind == "kernels"]
     whole = [r for r in every if all(side.complete(r) for side in sides)]
     return whole, len(every) - len(whole)
 
 
 def total(rounds: Sequence[Round], sides: tuple[SideLaunches, SideLaunches]) -> Series:
-    """All launches of a step together."""
+    """Return all launches of a step together."""
     base, head = ({p for parts in side.parts.values() for p in parts} for side in sides)
     return _columns(base, head, rounds, sides)
 
@@ -100,7 +101,7 @@ def _is_control(
     *,
     on_gpu: bool,
 ) -> bool:
-    """Whether both sides run the same machine code here: same binaries (same sources where a
+    """Return whether both sides run the same machine code here: same binaries (same sources where a
     binary is not known), and on a GPU the same launch configurations and registers."""
     match = group.match
     if match.relation != "same":

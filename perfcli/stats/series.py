@@ -38,7 +38,7 @@ def _calm_rounds(rounds: Sequence[Round]) -> Sequence[Round]:
 
 
 def step_series(rounds: Iterable[Round], *, wall: bool = False) -> Series:
-    """The calm rounds of kind ``step``: a turn's value is the median of its steps."""
+    """Return the calm rounds of kind ``step``: a turn's value is the median of its steps."""
     return join(
         _calm_rounds([r for r in rounds if r.kind == "step"]),
         lambda r: paired.turn_value(r.base, wall=wall),
@@ -51,7 +51,7 @@ def join(
     base: Callable[[Round], float | None],
     head: Callable[[Round], float | None],
 ) -> Series:
-    """One value of each side; rounds where either is None are dropped and counted."""
+    """Return one value of each side; rounds where either is None are dropped and counted."""
     kept: list[tuple[float, float, int, int]] = []
     dropped = 0
     for r in rounds:
@@ -66,8 +66,8 @@ def join(
 
 
 def align(several: Sequence[Series]) -> list[Series]:
-    """Each reduced to the rounds that all of them have; as they are where rounds have no numbers
-    and all have as many. Those without any value are left out."""
+    """Return each reduced to the rounds that all of them have; as they are where rounds have no
+    numbers and all have as many. Those without any value are left out."""
     filled = [each for each in several if each.base]
     if not all(each.numbers for each in filled):
         return filled if len({each.processes for each in filled}) == 1 else []

@@ -28,7 +28,7 @@ PRECISE = "precise enough"
 
 
 def is_look(rounds: int) -> bool:
-    """Whether the rule looks after this many rounds of kind ``step``: 30, 39, 51, 67 …"""
+    """Return whether the rule looks after this many rounds of kind ``step``: 30, 39, 51, 67 …"""
     look = FIRST_LOOK
     while look < rounds:
         look = math.ceil(look * GROWTH)
@@ -36,9 +36,9 @@ def is_look(rounds: int) -> bool:
 
 
 def reason_to_stop(rounds: Sequence[Round], floor: float) -> str | None:
-    """Why measuring can stop now, or None: to go on. Rounds of all kinds may be passed; those of
-    kind ``step`` count. ``floor`` is relative (0.01: one percent): ``Floor.inside``, since SAME
-    needs an interval within the margin however high the floor."""
+    """Return why measuring can stop now, or None: to go on. Rounds of all kinds may be passed;
+    those of kind ``step`` count. ``floor`` is relative (0.01: one percent): ``Floor.inside``, since
+    SAME needs an interval within the margin however high the floor."""
     if not is_look(sum(r.kind == "step" for r in rounds)):
         return None
     if series.seconds_spent(rounds) < LEAST_SECONDS:
@@ -47,8 +47,8 @@ def reason_to_stop(rounds: Sequence[Round], floor: float) -> str | None:
 
 
 def is_precise(steps: Series, floor: float) -> bool:
-    """Whether the 95 % interval's half-width is at most a quarter of the floor or a tenth of the
-    change, whichever is more.
+    """Return whether the 95 % interval's half-width is at most a quarter of the floor or a tenth of
+    the change, whichever is more.
 
     For one pair of processes that is asked of the interval over its rounds, and of the wider one
     over stretches twice as much: a width that is judged by eight values is small now and then by

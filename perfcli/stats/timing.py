@@ -37,8 +37,8 @@ def _adjust(p_values: Sequence[float | None]) -> list[float | None]:
 
 
 def _adjust_verdicts(changes: Sequence[TimeChange]) -> list[TimeChange]:
-    """The same changes; slower or faster becomes unsure where it may be one of the false finds
-    that so many tests make. The values stay as they are."""
+    """Return the same changes; slower or faster becomes unsure where it may be one of the false
+    finds that so many tests make. The values stay as they are."""
     return [
         change
         if change.verdict not in ("slower", "faster") or (p is not None and p <= LEVEL)
@@ -66,7 +66,7 @@ def _average_sides(rounds: Iterable[Round]) -> dict[str, DeviceState]:
 
 
 def _average(states: Sequence[DeviceState]) -> DeviceState:
-    """Mean of each value over the states that know it."""
+    """Return mean of each value over the states that know it."""
     means: dict[str, Any] = {}
     for name in AVERAGED:
         known = [v for s in states if (v := getattr(s, name)) is not None]
@@ -82,8 +82,8 @@ def derive(
     groups: Sequence[KernelGroup],
     stored_floor: tuple[float, str] | None = None,
 ) -> Timing:
-    """Times of the step and of each group of the comparison. ``stored_floor``: what
-    ``perfcli noise`` found (relative), and where that is from."""
+    """Time of the step and of each group of the comparison. ``stored_floor``: what ``perfcli
+    noise`` found (relative), and where that is from."""
     runs = (base_run, head_run)
     sides = parts.join_sides(measurement, runs)
     timed = parts.all_parts(measurement, runs, groups)
@@ -119,8 +119,9 @@ def derive(
 
 
 def _copy_bandwidth(measurement: Measurement) -> float | None:
-    """What the head's kernels are held against. On the CPU the better of both sides' copies: it is
-    one machine, and each side measured its copy while the other got ready on the same cores."""
+    """Return what the head's kernels are held against. On the CPU the better of both sides' copies:
+    it is one machine, and each side measured its copy while the other got ready on the same
+    cores."""
     sides = [measurement.of("head")]
     if measurement.device == "cpu":
         sides.append(measurement.of("base"))
@@ -161,14 +162,14 @@ def _group(
 
 
 def _added_seconds(change: TimeChange) -> float | None:
-    """Seconds per step that head takes more; all of it for what only one side has."""
+    """Return seconds per step that head takes more; all of it for what only one side has."""
     if change.base is None or change.head is None:
         return change.head if change.head is not None else -change.base if change.base else None
     return change.delta
 
 
 def _unexplained(step: TimeChange, changes: Iterable[TimeChange]) -> float | None:
-    """The step's change less that of its parts; None where any of them is not known."""
+    """Return the step's change less that of its parts, or None where any of them is not known."""
     each = [_added_seconds(change) for change in changes]
     known = [seconds for seconds in each if seconds is not None]
     if step.delta is None or not each or len(known) < len(each):
@@ -177,7 +178,8 @@ def _unexplained(step: TimeChange, changes: Iterable[TimeChange]) -> float | Non
 
 
 def _bandwidth(kernels: Sequence[Part], seconds: float | None, run: Run) -> float | None:
-    """Bytes moved by all launches of a step over their time; None where any is not known."""
+    """Return bytes moved by all launches of a step over their time, or None where any is not
+    known."""
     moved = 0
     for index in kernels:
         if isinstance(index, str) or (each := run.kernels[index].bytes_moved) is None:

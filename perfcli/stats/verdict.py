@@ -22,7 +22,7 @@ SHOWN, DECIDING = 0.95, 0.99
 
 
 def judge_change(series: Series, floor: float, margin: float | None = None) -> TimeChange:
-    """Both sides' seconds, the ratio with its 95 % interval, p and verdict. ``floor`` and
+    """Return both sides' seconds, the ratio with its 95 % interval, p and verdict. ``floor`` and
     ``margin`` (None: the floor) are relative (0.01: one percent)."""
     shown, deciding = (hierarchy.estimate(series, c) for c in (SHOWN, DECIDING))
     verdict, why = _decide(shown, deciding, floor, margin)
@@ -41,9 +41,9 @@ def judge_change(series: Series, floor: float, margin: float | None = None) -> T
 
 
 def _align_medians(series: Series, ratio: float | None) -> tuple[float | None, float | None]:
-    """Both sides' medians over rounds, moved by the same factor in opposite directions so that
-    their ratio is the paired one. Rounds see different moments of the machine: medians of sides
-    alone may be off by more than the change, and even say the opposite."""
+    """Return both sides' medians over rounds, moved by the same factor in opposite directions so
+    that their ratio is the paired one. Rounds see different moments of the machine: medians of
+    sides alone may be off by more than the change, and even say the opposite."""
     if not series.base or not series.head:
         return None, None
     base, head = statistics.median(series.base), statistics.median(series.head)
@@ -59,7 +59,7 @@ def judge_step(series: Series, seconds: float, floor: Floor) -> TimeChange:
 
 
 def _require_a_second(seconds: float, found: TimeChange) -> TimeChange:
-    """The change as it is, or unsure where it was measured for less than a second."""
+    """Return the change as it is, or unsure where it was measured for less than a second."""
     if seconds >= stopping.LEAST_SECONDS or found.verdict == "unsure":
         return found
     why = f"measured for {seconds:.1f} s, too short for what a machine does for a while"
@@ -69,7 +69,7 @@ def _require_a_second(seconds: float, found: TimeChange) -> TimeChange:
 def _decide(
     shown: Estimate, deciding: Estimate, floor: float, margin: float | None = None
 ) -> tuple[TimeVerdict, str]:
-    """The verdict, and why it is unsure (else an empty text)."""
+    """Return the verdict, and why it is unsure (else an empty text)."""
     inside = floor if margin is None else min(floor, margin)
     if shown.ratio is None or shown.low is None or shown.high is None:
         return "unsure", shown.why

@@ -18,10 +18,10 @@ LISTED_UP_TO = 64
 
 
 def order_statistics(values: Sequence[float], ranks: Sequence[int]) -> list[float]:
-    """The Walsh averages of the given ranks, from 0 (the smallest) on.
+    """Return the Walsh averages of the given ranks, from 0 (the smallest) on.
 
-    Above ``LISTED_UP_TO`` values, a bisection counts the averages below a bound, which takes
-    n log n, until few are left to be sorted: 2000 values have two million averages.
+    Above ``LISTED_UP_TO`` values, a bisection counts the averages below a bound, which takes n log
+    n, until few are left to be sorted: 2000 values have two million averages.
     """
     import numpy as np
 
@@ -35,7 +35,8 @@ def order_statistics(values: Sequence[float], ranks: Sequence[int]) -> list[floa
 
 
 def _select(x: Any, rank: int) -> float:
-    """The average of this rank; ``x`` is sorted. Sums are compared, and halved at the end."""
+    """Return the average of this rank; ``x`` is sorted. Sums are compared, and halved at the
+    end."""
     import numpy as np
 
     own = np.arange(len(x))
@@ -64,15 +65,15 @@ def _select(x: Any, rank: int) -> float:
 
 
 def middle_ranks(n: int) -> tuple[int, int]:
-    """Ranks of the one or two averages in the middle of n values' averages."""
+    """Return ranks of the one or two averages in the middle of n values' averages."""
     count = n * (n + 1) // 2
     return (count - 1) // 2, count // 2
 
 
 @lru_cache(maxsize=512)
 def interval_rank(n: int, confidence: float) -> int | None:
-    """Rank of the average at which the interval begins (it ends at the mirrored one), or None
-    where n values cannot give this confidence."""
+    """Return rank of the average at which the interval begins (it ends at the mirrored one), or
+    None where n values cannot give this confidence."""
     tail = (1 - confidence) / 2
     if n > EXACT_UP_TO:
         from scipy.special import ndtri

@@ -20,7 +20,7 @@ _SIGNED = {"stride", "config", "shape", "sizes"}
 
 
 def _impossible(run: Run, raw: bytes) -> str:
-    """What is said of the first number that can't be, ``kernels[3].bytes_read is -5``; empty
+    """Return what is said of the first number that can't be, ``kernels[3].bytes_read is -5``; empty
     where there is none. ``raw`` is the run's JSON: most files have no unusual number at all."""
     if not _UNUSUAL.search(raw):
         return ""

@@ -90,8 +90,8 @@ def write(bundle: Bundle, path: Path) -> None:
 
 
 def read(path: Path, *, sealed: bool = False) -> Run:
-    """The run in a file; its texts are skipped, not decoded. ``sealed``: only one with a checksum,
-    which files of earlier versions lack.
+    """Return the run in a file; its texts are skipped, not decoded. ``sealed``: only one with a
+    checksum, which files of earlier versions lack.
 
     Raises PerfcliError for a file that is no run, that was changed since it was written, or that
     has numbers which no run has.
@@ -125,13 +125,13 @@ def _check_seal(file: _File, path: Path) -> None:
 
 
 def _checksum(header: bytes | msgspec.Raw, run: bytes | msgspec.Raw) -> str:
-    """SHA-256 of both, each by itself."""
+    """Return SHA-256 of both, each by itself."""
     digests = (hashlib.sha256(memoryview(part)).digest() for part in (header, run))
     return hashlib.sha256(b"".join(digests)).hexdigest()
 
 
 def read_blob(path: Path, blob: BlobId) -> str:
-    """One text of a run, unpacked."""
+    """Return one text of a run, unpacked."""
     blobs = _decode(_open(path).blobs, dict[str, msgspec.Raw], path)
     if blob not in blobs:
         raise PerfcliError(f"{path} does not hold the text {blob[:12]}…: it was stored without it")
@@ -147,7 +147,7 @@ def read_blob(path: Path, blob: BlobId) -> str:
 
 
 def read_blobs(path: Path) -> dict[BlobId, str]:
-    """All texts of a run, packed (``blobs.unpack``)."""
+    """Return all texts of a run, packed (``blobs.unpack``)."""
     return _decode(_open(path).blobs, dict[str, str], path)
 
 
@@ -171,7 +171,7 @@ def _header_of(run: Run) -> Header:
 
 
 def read_header(path: Path) -> Header:
-    """The header alone, from the first line."""
+    """Return the header alone, from the first line."""
     with path.open("rb") as file:
         line = file.readline(_HEADER_LIMIT).rstrip(b",\n")
     opening = _Opening()
@@ -249,7 +249,7 @@ def _not_a_run(path: Path, text: bytes, error: Exception) -> str:
 
 
 def cannot_write(path: Path, error: OSError) -> str:
-    """What to tell people whose file could not be written."""
+    """Return what to tell people whose file could not be written."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return f"no space left to write {path}: free some and run again"
     return f"can't write {path}: {error.strerror or error}"

@@ -51,7 +51,7 @@ class _StoredRun(msgspec.Struct, frozen=True):
 
 
 def new_id(now: datetime | None = None) -> str:
-    """A short name that sorts by time (UTC, to the second): ``261121-115206-7kqd``."""
+    """Return a short name that sorts by time (UTC, to the second): ``261121-115206-7kqd``."""
     moment = now or datetime.now(UTC)
     tail = "".join(secrets.choice(_ALPHABET) for _ in range(4))
     return f"{moment:%y%m%d-%H%M%S}-{tail}"
@@ -74,19 +74,19 @@ def keep_out_of_commits(folder: Path) -> None:
 
 
 def runs(folder: Path = FOLDER) -> list[_StoredRun]:
-    """All readable runs of the store, oldest first. The files themselves are the index, so
+    """Return all readable runs of the store, oldest first. The files themselves are the index, so
     nothing goes stale when others write or delete at the same time."""
     return sorted(_headers(folder), key=lambda stored: (stored.header.created, stored.header.id))
 
 
 def find(fingerprint: str, folder: Path = FOLDER) -> _StoredRun | None:
-    """The newest run with this fingerprint."""
+    """Return the newest run with this fingerprint."""
     found = [stored for stored in runs(folder) if stored.header.fingerprint == fingerprint]
     return found[-1] if found else None
 
 
 def locate(reference: str, folder: Path = FOLDER) -> Path | None:
-    """The file that a user means: a path, a run's id, or the beginning of just one id."""
+    """Return the file that a user means: a path, a run's id, or the beginning of just one id."""
     path = Path(reference)
     if path.is_file():
         return path

@@ -22,10 +22,10 @@ def _load_perfcli() -> None:
 
 
 def _fix_layout() -> None:
-    """Starts this process once more with the same address space layout each time. Two processes
-    of the same code in different layouts differ by 1 to 4 % in speed, as long as they live (seen
-    on a 2-core AMD EPYC, 2026-11-21). Where the system forbids it, or the descriptors (``ulimit
-    -n``), the layout stays random."""
+    """Start this process once more with the same address space layout each time. Two processes of
+    the same code in different layouts differ by 1 to 4 % in speed, as long as they live (seen on a
+    2-core AMD EPYC, 2026-11-21). Where the system forbids it, or the descriptors (``ulimit -n``),
+    the layout stays random."""
     if os.environ.pop("PERFCLI_FIXED_LAYOUT", "") != "1":
         return
     inherited = [int(number) for number in sys.argv[1:]]

@@ -121,7 +121,7 @@ class Channel:
             self._close_requests()
 
     def receive(self) -> bytes:
-        """The next line. Raises WorkerFailed where there will be none, or not in time."""
+        """Return the next line. Raises WorkerFailed where there will be none, or not in time."""
         while not self._lines:
             chunk = os.read(self._replies, _READ_BYTES) if self._wait() else b""
             if not chunk:
@@ -131,7 +131,8 @@ class Channel:
         return self._lines.pop(0)
 
     def receive_as(self, kind: type[T]) -> T:
-        """The next line, decoded. Raises as ``receive``, and WorkerFailed where it is none."""
+        """Return the next line, decoded. Raises as ``receive``, and WorkerFailed where it is
+        none."""
         line = self.receive()
         try:
             return msgspec.json.decode(line, type=kind)
@@ -145,7 +146,7 @@ class Channel:
         return kind(message, detail=f"the end of its log:\n{tail}" if tail else "")
 
     def close(self) -> None:
-        """Kills the process and all that it started."""
+        """Kill the process and all that it started."""
         if self._closed:
             return
         self._closed = True
@@ -173,7 +174,7 @@ class Channel:
                 return False
 
     def _patience(self) -> float:
-        """Seconds until the next look whether the worker still lives and may go on."""
+        """Return seconds until the next look whether the worker still lives and may go on."""
         if self._deadline is None:
             return POLL_SECONDS
         return min(max(self._deadline - time.monotonic(), 0), POLL_SECONDS)

@@ -146,8 +146,8 @@ def _send(replies: BinaryIO, message: Mapping[str, object]) -> None:
 
 
 def _exit_now() -> None:
-    """Leaves without torch's teardown: with a stand-in device it has nothing to tear down, and
-    on a CUDA build it would look for one."""
+    """Leave without torch's teardown: with a stand-in device it has nothing to tear down, and on a
+    CUDA build it would look for one."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)

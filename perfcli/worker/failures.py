@@ -11,7 +11,7 @@ from perfcli.loading import tracebacks
 
 
 def explain_failure(error: Exception) -> PerfcliError:
-    """The user's where their code raised, wherever we called it; else ours."""
+    """Return the user's where their code raised, wherever we called it; else ours."""
     if tracebacks.is_users_fault(error):
         return tracebacks.users_failure("the model failed while it ran", error)
     whole = os.environ.get("PERFCLI_DEBUG", "") not in ("", "0")

@@ -43,7 +43,7 @@ class Template:
         self._forked = 0
 
     def answer(self, question: Message) -> Iterator[Message]:
-        """The replies to one question."""
+        """Yield the replies to one question."""
         ((kind, asked),) = question.items()
         if kind == "generate":
             requests = dict(enumerate(map(_request, asked)))
@@ -67,7 +67,7 @@ class Template:
         return self._at_once(works, _jobs(requests))
 
     def _at_once(self, works: Mapping[int, Callable[[], Message]], jobs: int) -> Iterator[Message]:
-        """Each in a process of its own; replies as they come, with their work's number."""
+        """Yield each in a process of its own; replies as they come, with their work's number."""
         waiting, running = list(works), dict[int, int]()
         while waiting or running:
             while waiting and len(running) < jobs:

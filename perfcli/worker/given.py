@@ -30,7 +30,7 @@ class GivenCompiler:
         self._turn = threading.Lock()
 
     def compile(self, given: GivenRequest, timeout_seconds: float | None = None) -> Bundle:
-        """Raises UserCodeFailed, CompileFailed or WorkerFailed; after the latter the next request
+        """Raise UserCodeFailed, CompileFailed or WorkerFailed; after the latter the next request
         gets a new worker."""
         with self._turn:
             try:
@@ -56,7 +56,7 @@ class GivenCompiler:
         return _bundle(reply)
 
     def close(self) -> None:
-        """Ends its workers; may be called again."""
+        """End its workers; may be called again."""
         for place in list(self._workers):
             self._end(place)
 
@@ -88,7 +88,8 @@ def _bundle(reply: Reply) -> Bundle:
 
 
 def _place(request: CompileRequest) -> Place:
-    """What decides in which process it can be compiled: all that is fixed before the fork."""
+    """Return what decides in which process it can be compiled: all that is fixed before the
+    fork."""
     target = request.target.name if request.target else ""
     fixed = [request.device, target, request.threads, request.cache_dir, request.variant.python]
     return os.getpid(), json.dumps([*fixed, sorted(request.variant.env.items())])

@@ -70,7 +70,7 @@ class _Worker:
         self._open().doing = what
 
     def ask(self, question: Mapping[str, Any]) -> Iterator[_Reply]:
-        """The replies up to ``done``.
+        """Yield the replies up to ``done``.
 
         Raises what the worker says went wrong, and WorkerFailed where it died or hung.
         """
@@ -126,8 +126,8 @@ class _Checking:
         self._is_ahead = False
 
     def run(self, start: Callable[[], _Worker]) -> Iterator[tuple[int, CheckedCase]]:
-        """What one worker finds of the cases that are left. One that is lost on a GPU takes its
-        case with it and no more; while it compiled ahead, it takes none: the next compiles each
+        """Yield what one worker finds of the cases that are left. One that is lost on a GPU takes
+        its case with it and no more; while it compiled ahead, it takes none: the next compiles each
         kernel where its case runs, so that it is known which one it was.
 
         Raises:

@@ -63,8 +63,8 @@ def compile_in_process(
     progress: Callable[[Progress], None],
     timeout_seconds: float | None = None,
 ) -> Bundle:
-    """One request in one worker. Raises what the worker raised, or ``WorkerFailed`` with the end
-    of its log where it died, hung past the timeout, or sent something else than a reply."""
+    """Return one request in one worker. Raises what the worker raised, or ``WorkerFailed`` with the
+    end of its log where it died, hung past the timeout, or sent something else than a reply."""
     folder = Path(tempfile.mkdtemp(prefix="perfcli-"))
     try:
         environment = worker_environment(request, folder)
@@ -107,8 +107,8 @@ def _decode(channel: Channel, reply: _Reply) -> Bundle:
 def worker_environment(
     request: CompileRequest, folder: Path, own: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """The caller's environment without its torch settings, with caches in ``folder``, what the
-    variant asks for, and ``own``."""
+    """Return the caller's environment without its torch settings, with caches in ``folder``, what
+    the variant asks for, and ``own``."""
     private = {
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
         "TRITON_CACHE_DIR": str(folder / "triton"),

@@ -45,12 +45,12 @@ ERROR_KINDS = {error.__name__: error for error in _ERRORS}
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
-    """One line. Dataclasses become objects."""
+    """Return one line. Dataclasses become objects."""
     return json.dumps(message, default=_plain, separators=(",", ":")).encode() + b"\n"
 
 
 def plain(value: Any) -> dict[str, Any]:
-    """A dataclass as a message of its own."""
+    """Return a dataclass as a message of its own."""
     return typing.cast("dict[str, Any]", _plain(value))
 
 
@@ -67,12 +67,12 @@ def error_message(error: PerfcliError) -> dict[str, str]:
 
 
 def error(kind: str, message: str, detail: str) -> PerfcliError:
-    """The error that a child's ``error`` message stands for."""
+    """Return the error that a child's ``error`` message stands for."""
     return ERROR_KINDS.get(kind, PerfcliError)(message, detail=detail)
 
 
 def decode_dataclass(kind: type[T], data: Any) -> T:
-    """A (nested) dataclass from plain JSON data, in a process that may have no msgspec.
+    """Return a (nested) dataclass from plain JSON data, in a process that may have no msgspec.
 
     Raises ``TypeError`` or ``KeyError`` for data of another shape.
     """

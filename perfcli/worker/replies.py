@@ -27,7 +27,7 @@ def try_work(work: Callable[[], Message]) -> Message:
 
 
 def read_left(path: Path, status: int) -> Message:
-    """What a process that ended wrote, or how it ended without."""
+    """Return what a process that ended wrote, or how it ended without."""
     try:
         reply: Message = json.loads(path.read_bytes())
     except (OSError, ValueError):

@@ -69,8 +69,8 @@ class Generator(Protocol):
     def generate(
         self, requests: Sequence[CompileRequest], base: CompileRequest | None = None
     ) -> Iterator[tuple[int, Made]]:
-        """Each request's number and what came of it, as they come; so many are compiled at once as
-        they have ``jobs``. A request that fails is an error, never raised.
+        """Return each request's number and what came of it, as they come; so many are compiled at
+        once as they have ``jobs``. A request that fails is an error, never raised.
 
         ``base`` is what most of them have in common: what they share with it is compiled once.
         Where it is one of them, others may be left out: those that differ from it in nothing that
@@ -81,49 +81,49 @@ class Generator(Protocol):
     def with_binaries(
         self, kernels: Sequence[tuple[KernelFacts, KernelText]], request: CompileRequest
     ) -> tuple[KernelFacts, ...]:
-        """The kernels with their candidates, as the whole compilation has them.
+        """Return the kernels with their candidates, as the whole compilation has them.
 
         Raises CompileFailed where Triton refuses one, WorkerFailed where the worker died.
         """
         ...
 
     def close(self) -> None:
-        """Ends its processes; may be called again."""
+        """End its processes; may be called again."""
         ...
 
 
 class KernelWorker(Protocol):
     def compiled(self, request: LaunchesRequest) -> Iterator[tuple[int, Candidate]]:
-        """Each launch's number and what it became, as they come.
+        """Return each launch's number and what it became, as they come.
 
         Raises WorkerFailed where the worker died or hung.
         """
         ...
 
     def described(self, request: DescribeRequest) -> tuple[DescribedLaunch, ...]:
-        """Each launch of the plan: what it runs, and the tensors that it is given."""
+        """Return each launch of the plan: what it runs, and the tensors that it is given."""
         ...
 
     def checked(
         self, request: CheckRequest, compiling: Callable[[int, int], None]
     ) -> Iterator[tuple[int, CheckedCase]]:
-        """Each case's number and what came of it, as they come. A case that takes the device or
-        the worker with it is a failed one; the rest is run in a new worker. ``compiling`` hears how
-        much of what cases need is compiled ahead, and of how much."""
+        """Return each case's number and what came of it, as they come. A case that takes the device
+        or the worker with it is a failed one; the rest is run in a new worker. ``compiling`` hears
+        how much of what cases need is compiled ahead, and of how much."""
         ...
 
     def benched(
         self, request: BenchRequest, ask: BenchAsk, preparing: Callable[[str], None]
     ) -> Benched:
-        """One problem, timed. ``preparing`` hears which contender is being made ready, and an
-        empty text when the rounds begin.
+        """Return one problem, timed. ``preparing`` hears which contender is being made ready, and
+        an empty text when the rounds begin.
 
         Raises WorkerFailed where the worker died or hung; the next problem gets a new one.
         """
         ...
 
     def close(self) -> None:
-        """Ends its processes; may be called again."""
+        """End its processes; may be called again."""
         ...
 
 

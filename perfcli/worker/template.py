@@ -195,8 +195,8 @@ class WarmWorker:
             raise
 
     def ask(self, question: Mapping[str, Any]) -> Iterator[Reply]:
-        """The replies up to ``done``. Raises WorkerFailed where it dies, hangs or talks nonsense,
-        and what it says of itself where it can't even import torch."""
+        """Yield the replies up to ``done``. Raises WorkerFailed where it dies, hangs or talks
+        nonsense, and what it says of itself where it can't even import torch."""
         channel = self._channel
         assert channel is not None
         channel.send(protocol.encode(question))
@@ -218,7 +218,7 @@ class WarmWorker:
 
 
 def _place(request: CompileRequest) -> Place:
-    """What decides, of all variants, in which process they can be compiled."""
+    """Return what decides, of all variants, in which process they can be compiled."""
     return request.variant.python, tuple(sorted(request.variant.env.items()))
 
 

@@ -78,8 +78,8 @@ def _start_engine(keep: tuple[Any, ...]) -> None:
 
 
 def lines(pipe: int, trunk: int) -> Iterator[Line]:
-    """What the process ``trunk`` and those that it forked wrote, until it ends. Where it dies they
-    are killed: nobody waits for them any more."""
+    """Yield what the process ``trunk`` and those that it forked wrote, until it ends. Where it dies
+    they are killed: nobody waits for them any more."""
     os.set_blocking(pipe, False)
     rest, forked = b"", []
     status: int | None = None

@@ -19,9 +19,9 @@ _BLOCKS = ("XBLOCK", "YBLOCK", "ZBLOCK", "R0_BLOCK", "R1_BLOCK")
 
 
 def needs_alternatives(candidates: Sequence[Candidate], kind: KernelKind) -> bool:
-    """Whether even the best candidate spills, or leaves the multiprocessor almost empty for want
-    of registers or shared memory. The latter is how templates (matrix products) are meant to run,
-    and a hand-written kernel may be."""
+    """Return whether even the best candidate spills, or leaves the multiprocessor almost empty for
+    want of registers or shared memory. The latter is how templates (matrix products) are meant to
+    run, and a hand-written kernel may be."""
     best = best_candidate(candidates)
     if best is None:
         return False

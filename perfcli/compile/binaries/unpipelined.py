@@ -15,7 +15,7 @@ from perfcli.model import Target
 
 
 def fits(result: Any, target: Target) -> bool:
-    """Whether the device has the shared memory that a ``CompileResult`` asks for."""
+    """Return whether the device has the shared memory that a ``CompileResult`` asks for."""
     return int(result.kernel.metadata.shared) <= target.shared_bytes_per_block_optin
 
 

@@ -66,7 +66,7 @@ class Capture:
         return self.graph_of(self.lowering).facts.name if self.lowering else "the first graph"
 
     def graph_of(self, lowering: Any) -> CapturedGraph:
-        """The record of a ``GraphLowering``, made on first sight."""
+        """Return the record of a ``GraphLowering``, made on first sight."""
         # A branch of a conditional or an invoked region is written into its parent's wrapper.
         if is_subgraph(lowering):
             return self.graph_of(lowering.parent)
@@ -97,7 +97,7 @@ class Capture:
         return (*choices, branches) if self.branches else choices
 
     def current_graph(self) -> CapturedGraph:
-        """The record of the graph that code is generated for."""
+        """Return the record of the graph that code is generated for."""
         from torch._inductor.virtualized import V
 
         return self.graph_of(V.graph)

@@ -60,7 +60,8 @@ def hook_extern(capture: Capture, original: Any) -> Any:
 
 
 def _subgraphs(node: Any) -> list[Any]:
-    """The graphs that an IR node calls: an invoked region, both branches, a loop's two parts."""
+    """Return the graphs that an IR node calls: an invoked region, both branches, a loop's two
+    parts."""
     names = ("subgraph", "true_subgraph", "false_subgraph", "cond_subgraph", "body_subgraph")
     found = [getattr(node, name, None) for name in names]
     return [s for s in found if s is not None and hasattr(s, "graph")]

@@ -15,7 +15,7 @@ _ROOT = re.compile(r"^[LG]\['[^']+'\](\.__closure__\[\d+\]\.cell_contents)?\.?")
 
 
 def origins(scheduled: Any) -> tuple[Origin, ...]:
-    """The origins of scheduler nodes (or one IR node), in graph order.
+    """Return the origins of scheduler nodes (or one IR node), in graph order.
 
     Reads ``node.origins`` and ``node.meta`` as Inductor keeps them (torch 2.11 to 2.15).
     """

@@ -39,8 +39,8 @@ def bytes_moved(kernel: Any) -> Moved:
 
 
 def mean(uses: Sequence[Moved]) -> Moved:
-    """What one launch moves on average over the places that launch a kernel; unknown where it
-    is for one of them."""
+    """Return what one launch moves on average over the places that launch a kernel; unknown where
+    it is for one of them."""
     if not uses or any(use.read is None or use.written is None for use in uses):
         return UNKNOWN
     names = {name for use in uses for name in use.arguments}

@@ -7,7 +7,8 @@ from perfcli.model import KernelGroup, Run
 
 
 def to_look_at(group: KernelGroup, base: Run, head: Run) -> str:
-    """The kernel of a group that spills most, then moves most: the head's, where it has any."""
+    """Return the kernel of a group that spills most, then moves most: the head's, where it has
+    any."""
     named = [head.kernels[index] for index in group.match.head] or [
         base.kernels[index] for index in group.match.base
     ]

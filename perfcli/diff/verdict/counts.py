@@ -64,7 +64,7 @@ def _decide(outcome: Outcome, because: Because) -> Verdict:
 
 
 def _doubt(deciding: Sequence[Change], groups: Sequence[KernelGroup], head: Run) -> str:
-    """Why better or the same can't be said."""
+    """Return why better or the same can't be said."""
     unsure = [c for c in deciding if c.outcome == "unknown" and c.metric in _MUST_BE_KNOWN]
     if unsure:
         return _unsure(unsure[0].metric, "one side")
@@ -91,7 +91,8 @@ def _unsure(metric: str, where: str) -> str:
 
 
 def _unaffected(deciding: Sequence[Change], groups: Sequence[KernelGroup]) -> str:
-    """What stayed although kernels changed; what could not be compared is not said to have."""
+    """Return what stayed although kernels changed; what could not be compared is not said to
+    have."""
     changed = units.plural(sum(g.match.relation != "same" for g in groups), "group")
     known = [_SHORT[c.metric] for c in deciding if c.metric in _SHORT and c.outcome != "unknown"]
     unknown = [_SHORT[c.metric] for c in deciding if c.metric in _SHORT and c.outcome == "unknown"]
@@ -106,7 +107,8 @@ _SAID_BY_BYTES = ("bytes_swept", "lower_bound_seconds")
 
 
 def _also(worse: Sequence[Change]) -> str:
-    """What got worse besides the first, where it says more: ``peak memory +268 MB (+22 %)``."""
+    """Return what got worse besides the first, where it says more: ``peak memory +268 MB (+22
+    %)``."""
     return ", ".join(map(_moved, _without_repetition(worse)[1:]))
 
 
@@ -123,7 +125,8 @@ def _moved(change: Change) -> str:
 
 
 def _name_cause(change: Change, comparison: Comparison, against: Sequence[Change]) -> Because:
-    """The metric that decides, the group that adds most to it, and what speaks against it."""
+    """Return the metric that decides, the group that adds most to it, and what speaks against
+    it."""
     base, head, groups = comparison.base, comparison.head, comparison.groups
     write = units.writer(change.metric)
     text = f"{units.title(change.metric)} {write(change.base)} → {write(change.head)}"
@@ -175,7 +178,8 @@ _TRIFLE = "too little was gained to tell which weighs more"
 
 
 def _lost_beside(better: Sequence[Change], totals: Sequence[Change]) -> list[Change]:
-    """What got worse of the counts that do not decide, where all that got better is a trifle."""
+    """Return what got worse of the counts that do not decide, where all that got better is a
+    trifle."""
     if not all(map(is_trifling, better)):
         return []
     return [c for name in _COSTS for c in totals if c.metric == name and c.outcome == "worse"]

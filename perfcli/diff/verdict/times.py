@@ -30,7 +30,8 @@ BUSY = 0.1
 
 
 def _what_helps(timing: Timing) -> str:
-    """What may turn UNSURE into an answer: a longer or a quieter measurement, or a lower floor."""
+    """Return what may turn UNSURE into an answer: a longer or a quieter measurement, or a lower
+    floor."""
     if timing.stopped == "interrupted":
         return "let it run to the end"
     if between := _between(timing):
@@ -154,14 +155,15 @@ def _of_memory(base: float, head: float) -> Outcome:
 
 
 def _because(decided: _Statement, others: Sequence[_Statement]) -> Because:
-    """The statement that decided, those that say the same, and those that speak against it."""
+    """Return the statement that decided, those that say the same, and those that speak against
+    it."""
     also = [each.text for each in others if each.outcome == decided.outcome]
     though = [each.text for each in others if each.outcome != decided.outcome]
     return Because(decided.text, also=", ".join(also), though=", ".join(though))
 
 
 def _code_says(comparison: Comparison) -> list[_Statement]:
-    """What would have decided without a measurement."""
+    """Return what would have decided without a measurement."""
     totals = tuple(c for c in comparison.totals if c.metric != "peak_memory_bytes")
     verdict = judge_counts(replace(comparison, totals=totals))
     because = verdict.because
@@ -178,7 +180,7 @@ def _time(timing: Timing) -> str:
 
 
 def _decimals(timing: Timing) -> int:
-    """One more than usual where a change of 1.53 % and a floor of 1.5 % would read alike."""
+    """Return one more than usual where a change of 1.53 % and a floor of 1.5 % would read alike."""
     ratio = timing.step.ratio or 1.0
     beyond = max(ratio, 1 / ratio) - 1 - timing.floor.relative
     return 2 if abs(beyond) < 0.001 else 0
@@ -217,8 +219,8 @@ def _explained(
 
 
 def _most_to_blame(timing: Timing) -> GroupTiming | None:
-    """What adds most to a change that is told apart from none, if it explains a part of it: of the
-    kernels whose own change is sure, else of all."""
+    """Return what adds most to a change that is told apart from none, if it explains a part of it:
+    of the kernels whose own change is sure, else of all."""
     total = timing.step.delta
     if not total or timing.step.verdict not in ("slower", "faster"):
         return None
@@ -242,7 +244,7 @@ def _share(worst: GroupTiming, total: float) -> str:
 
 
 def _gained(group: KernelGroup) -> str:
-    """What weighs most of what the group's code gained or lost: ``, +92 spilled words``."""
+    """Return what weighs most of what the group's code gained or lost: ``, +92 spilled words``."""
     changes = {c.metric: c for c in group.changes if c.delta}
     for metric in DECIDING:
         if metric in changes:

@@ -16,10 +16,10 @@ _INDIRECT = {"BRX", "JMX", "BRXU", "JMXU"}
 
 
 def in_loops(listing: Listing) -> frozenset[int]:
-    """Indices of the instructions that can run again after they ran.
+    """Return indices of the instructions that can run again after they ran.
 
-    A branch whose targets are not printed is taken to reach every label. A called function is in
-    a loop when any of its calls is.
+    A branch whose targets are not printed is taken to reach every label. A called function is in a
+    loop when any of its calls is.
     """
     edges = [list(_successors(i, listing)) for i in range(len(listing.instructions))]
     looping = _cyclic(edges)
@@ -60,7 +60,7 @@ def _falls_through(instruction: Instruction) -> bool:
 
 
 def _cyclic(edges: Sequence[Sequence[int]]) -> set[int]:
-    """Nodes on some cycle: those of strongly connected components with an edge inside.
+    """Return nodes on some cycle: those of strongly connected components with an edge inside.
 
     Kosaraju's two sweeps, without recursion: a kernel has tens of thousands of instructions.
     """
@@ -81,7 +81,7 @@ def _cyclic(edges: Sequence[Sequence[int]]) -> set[int]:
 
 
 def _finishing_order(edges: Sequence[Sequence[int]]) -> list[int]:
-    """Nodes in the order in which a depth-first search leaves them."""
+    """Return nodes in the order in which a depth-first search leaves them."""
     order: list[int] = []
     seen: set[int] = set()
     for root in range(len(edges)):
@@ -104,7 +104,7 @@ def _finishing_order(edges: Sequence[Sequence[int]]) -> list[int]:
 def _reachable(
     entries: Sequence[int], edges: Sequence[Sequence[int]], closed: Set[int] = frozenset()
 ) -> set[int]:
-    """The entries and all that can be reached from them without entering ``closed``."""
+    """Return the entries and all that can be reached from them without entering ``closed``."""
     seen = set(entries)
     pending = list(entries)
     while pending:

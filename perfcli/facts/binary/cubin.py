@@ -74,7 +74,7 @@ class BinaryFacts:
 
 
 def find_tools(triton_dir: Path) -> Path:
-    """The folder of NVIDIA's binary tools in an installed triton package (``triton/``).
+    """Return the folder of NVIDIA's binary tools in an installed triton package (``triton/``).
 
     Raises:
         PerfcliError: the package has no such tools.
@@ -90,12 +90,12 @@ def find_tools(triton_dir: Path) -> Path:
 
 
 def read_cubin(cubin: bytes, tools: Path, source_file: str, ptx: str | None = None) -> BinaryFacts:
-    """Everything about a cubin with one kernel.
+    """Return everything about a cubin with one kernel.
 
     ``lines`` holds the lines of ``source_file`` only (compared by file name without folder). Code
-    that was inlined counts for the outermost line within that file. That needs the kernel's
-    ``ptx`` as well: without it the code of called functions counts where they are defined up to
-    triton 3.8, and loads count one line too far down from 3.9 on (see ``sass.read_ptx``).
+    that was inlined counts for the outermost line within that file. That needs the kernel's ``ptx``
+    as well: without it the code of called functions counts where they are defined up to triton 3.8,
+    and loads count one line too far down from 3.9 on (see ``sass.read_ptx``).
 
     Most of the 0.2 s is nvdisasm's start; a kernel of 3,500 instructions takes 0.25 s.
 
@@ -207,7 +207,7 @@ def _line_counts(counted: Mapping[str, int]) -> LineCounts:
 
 
 def _role(instruction: Instruction) -> str | None:
-    """The field of LineCounts that an instruction adds to."""
+    """Return the field of LineCounts that an instruction adds to."""
     if instruction.name in _GLOBAL_LOADS or _is_tma_load(instruction):
         return "global_loads"
     if instruction.name in _GLOBAL_STORES or _is_tma_store(instruction):

@@ -19,7 +19,7 @@ class _Section:
 
 
 def sections(cubin: bytes) -> tuple[_Section, ...]:
-    """The sections of an ELF file, in file order.
+    """Return the sections of an ELF file, in file order.
 
     Raises:
         PerfcliError: it is no 64-bit little-endian ELF file, or is cut off.
@@ -35,7 +35,7 @@ def sections(cubin: bytes) -> tuple[_Section, ...]:
 
 
 def code_sections(cubin: bytes) -> tuple[bytes, ...]:
-    """Each function's machine code and constants: no names, no paths, no line table.
+    """Return each function's machine code and constants: no names, no paths, no line table.
 
     Bank 0 is left out: it holds the arguments, which are not there yet.
     """

@@ -55,7 +55,7 @@ class _HsacoFacts:
 
 
 def read_hsaco(code_object: bytes, assembly: str) -> _HsacoFacts:
-    """Everything about a code object with one kernel.
+    """Return everything about a code object with one kernel.
 
     Raises:
         PerfcliError: it is no such file, or names no kernel.
@@ -93,8 +93,8 @@ def _metadata(code_object: bytes) -> Mapping[str, Any]:
 
 
 def _note(notes: bytes) -> bytes:
-    """The metadata's bytes. Each note: sizes of name and content, kind, name, content; both are
-    filled up to 4 bytes."""
+    """Return the metadata's bytes. Each note: sizes of name and content, kind, name, content; both
+    are filled up to 4 bytes."""
     at = 0
     while at < len(notes):
         name_size, size, kind = _NOTE.unpack_from(notes, at)

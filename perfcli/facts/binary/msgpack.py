@@ -32,7 +32,7 @@ _LENGTHS = {
 
 
 def decode(data: bytes) -> Any:
-    """The first value in ``data``.
+    """Return the first value in ``data``.
 
     Raises:
         ValueError: it is cut off, or holds a kind of value that is not known here.

@@ -36,12 +36,12 @@ class Instruction:
 
     @property
     def name(self) -> str:
-        """The opcode without modifiers."""
+        """Return the opcode without modifiers."""
         return self.opcode.partition(".")[0]
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The labels that it names."""
+        """Return the labels that it names."""
         table = _TABLE.search(self.operands)
         if table:
             return tuple(label.strip() for label in table[1].split(",") if label.strip())
@@ -70,7 +70,7 @@ class PtxLines:
 
 
 def parse_listing(text: str, ptx: PtxLines | None = None) -> Listing:
-    """The instructions of ``nvdisasm -c -gi``; of ``-gi -gp`` with ``ptx``."""
+    """Return the instructions of ``nvdisasm -c -gi``; of ``-gi -gp`` with ``ptx``."""
     ptx = ptx or PtxLines()
     instructions: list[Instruction] = []
     labels: dict[str, int] = {}
@@ -93,8 +93,8 @@ def parse_listing(text: str, ptx: PtxLines | None = None) -> Listing:
 
 
 def annotate(text: str, listing: Listing) -> str:
-    """The code of a listing for readers: instructions below ``// k.py:16`` (with the calls that
-    they were inlined through, innermost first), labels, no padding and no folders."""
+    """Return the code of a listing for readers: instructions below ``// k.py:16`` (with the calls
+    that they were inlined through, innermost first), labels, no padding and no folders."""
     lines: list[str] = []
     rest = iter(listing.instructions)
     places: tuple[Place, ...] = ()
@@ -120,7 +120,7 @@ def _shift(places: tuple[Place, ...], shift: int) -> tuple[Place, ...]:
 
 
 def _pair_with_notes(text: str) -> Iterator[tuple[str, list[Place]]]:
-    """Every line of code, with the ``//## File`` notes directly above it.
+    """Yield every line of code, with the ``//## File`` notes directly above it.
 
     A chain of inlined calls is one note per level, innermost first; each but the last also names
     where it is inlined, which the next note repeats.
@@ -177,7 +177,7 @@ _LOCAL = re.compile(r"^\s*\.local\s+(?:\.align\s+\d+\s+)?\.b(\d+)\s+[\w$]+\[(\d+
 
 
 def local_array_bytes(ptx: str) -> int:
-    """Bytes per thread of the arrays that the program itself keeps in local memory: ``sin`` and
-    ``cos`` of large arguments have one of 28 bytes (triton#1756). They are part of a kernel's
+    """Return bytes per thread of the arrays that the program itself keeps in local memory: ``sin``
+    and ``cos`` of large arguments have one of 28 bytes (triton#1756). They are part of a kernel's
     stack, but no register was spilled into them."""
     return sum(int(bits) // 8 * int(count) for bits, count in _LOCAL.findall(ptx))

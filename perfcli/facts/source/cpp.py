@@ -16,14 +16,15 @@ from perfcli.model import SourceFacts
 
 
 def cpp_facts(source: str) -> SourceFacts:
-    """Facts of the ``extern "C"`` kernel in a text that Inductor hands to ``async_compile.cpp…``.
+    """Return facts of the ``extern "C"`` kernel in a text that Inductor hands to
+    ``async_compile.cpp…``.
 
-    An access goes to memory when it addresses one of the kernel's arguments; scratch buffers on
-    the stack do not count. Static counts: the vectorised loop's main and tail body both count,
-    the tail's accesses (``C10_UNLIKELY``) as masked. A pass over a buffer is an innermost loop:
-    the outer ones, over rows, stand for what is a Triton kernel's grid. Reductions are the
-    accumulators that Inductor declares. Element ``p[i]`` is a scalar access; ``loadu``,
-    ``store``, masks and transposed tiles move vectors.
+    An access goes to memory when it addresses one of the kernel's arguments; scratch buffers on the
+    stack do not count. Static counts: the vectorised loop's main and tail body both count, the
+    tail's accesses (``C10_UNLIKELY``) as masked. A pass over a buffer is an innermost loop: the
+    outer ones, over rows, stand for what is a Triton kernel's grid. Reductions are the accumulators
+    that Inductor declares. Element ``p[i]`` is a scalar access; ``loadu``, ``store``, masks and
+    transposed tiles move vectors.
 
     Raises:
         UnreadableSource: there is no such kernel, or its brackets do not close.
@@ -42,7 +43,8 @@ def cpp_facts(source: str) -> SourceFacts:
 
 
 def _find_kernel(tokens: Sequence[Token]) -> tuple[int, list[str]]:
-    """Where the body of the last ``extern "C"`` function starts, and its pointer arguments."""
+    """Return where the body of the last ``extern "C"`` function starts, and its pointer
+    arguments."""
     for start in reversed(range(len(tokens) - 1)):
         if tokens[start].text != "extern" or tokens[start + 1].text != '"C"':
             continue
@@ -55,7 +57,7 @@ def _find_kernel(tokens: Sequence[Token]) -> tuple[int, list[str]]:
 
 
 def _pointers(parameters: Sequence[Token]) -> list[str]:
-    """The names of the parameters that are declared with a ``*``."""
+    """Return the names of the parameters that are declared with a ``*``."""
     names: list[str] = []
     is_pointer = False
     for token, following in zip_longest(parameters, parameters[1:]):

@@ -37,7 +37,7 @@ class Token:
 
 
 def _tokenize(source: str) -> list[Token]:
-    """The tokens of a C++ text; a preprocessor line is one ``pragma`` token.
+    """Return the tokens of a C++ text; a preprocessor line is one ``pragma`` token.
 
     Raises:
         UnreadableSource: a string or comment never ends.
@@ -59,7 +59,7 @@ def _tokenize(source: str) -> list[Token]:
 
 
 def _matching_brackets(tokens: Sequence[Token]) -> dict[int, int]:
-    """Index of each opening bracket to that of its closing one.
+    """Return index of each opening bracket to that of its closing one.
 
     Raises:
         UnreadableSource: they do not pair up.
@@ -159,7 +159,7 @@ class CppWalk:
         return index + 1 if index < len(self.tokens) and self.tokens[index].text == ";" else index
 
     def declaration(self, start: int, end: int) -> None:
-        """Notes accumulators, and names for a kernel's argument (``auto p = in_out_ptr0;``)."""
+        """Note accumulators, and names for a kernel's argument (``auto p = in_out_ptr0;``)."""
         for index in range(start + 1, end - 1):
             if self.tokens[index + 1].text != "=" or self.tokens[index].kind != "name":
                 continue
@@ -196,7 +196,7 @@ class CppWalk:
             index += 1
 
     def callee(self, index: int) -> str:
-        """The function whose argument list opens at ``index``, past template arguments."""
+        """Return the function whose argument list opens at ``index``, past template arguments."""
         index -= 1
         if self.tokens[index].text == ">":
             open_angles = 0

@@ -101,8 +101,8 @@ class _Walk:
 def _held_copies(
     kernel: ast.FunctionDef, types: Mapping[str, str], aliases: dict[str, str]
 ) -> tuple[str, ...]:
-    """The pointers, in the order of the arguments, whose rows are loaded once in half precision,
-    converted to float32, reduced, and used again together with the reduction's result.
+    """Return the pointers, in the order of the arguments, whose rows are loaded once in half
+    precision, converted to float32, reduced, and used again together with the reduction's result.
 
     ``types`` is the signature in Inductor's decorator. Only persistent reductions: others read
     their rows anew. Left out is what one row shares with the others (weights), what is loaded in

@@ -76,7 +76,7 @@ class _Counter:
             self._axes[name] = axes
 
     def _value(self, node: ast.expr) -> Axes:
-        """The axes of a value, whose operations are counted."""
+        """Return the axes of a value, whose operations are counted."""
         if isinstance(node, ast.BinOp):
             axes = self._value(node.left) | self._value(node.right)
             if isinstance(node.op, _ARITHMETIC):

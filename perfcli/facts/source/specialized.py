@@ -54,7 +54,7 @@ _UNARY: Mapping[type[ast.unaryop], Callable[[Any], Any]] = {
 
 
 def _value_of(node: ast.expr, constants: Mapping[str, Known]) -> Known:
-    """The value of an expression, or UNKNOWN."""
+    """Return the value of an expression, or UNKNOWN."""
     try:
         return _value(node, constants)
     except (TypeError, ArithmeticError, ValueError):
@@ -117,9 +117,9 @@ _LEAVES = (ast.Return, ast.Break, ast.Continue, ast.Raise)
 def specialize(
     source: str, name: str, constants: Mapping[str, Scalar], only_certain: bool = False
 ) -> str:
-    """The text of a module with the kernel ``name`` as these constants leave it, and of its helpers
-    one for each set of constants that they are called with. Comments and line numbers are lost.
-    ``only_certain``: without the branches that the device takes or not.
+    """Return the text of a module with the kernel ``name`` as these constants leave it, and of its
+    helpers one for each set of constants that they are called with. Comments and line numbers are
+    lost. ``only_certain``: without the branches that the device takes or not.
 
     Raises:
         UnreadableSource: the text is no Python, or has no such function.
@@ -167,7 +167,7 @@ class _Known:
         return made
 
     def helper(self, name: str, constants: Mapping[str, Known]) -> str:
-        """The name of the helper with these constants, made where it is not there yet."""
+        """Return the name of the helper with these constants, made where it is not there yet."""
         key = (name, repr(sorted(constants.items())))
         if key not in self.names:
             same = sum(known == name for known, _ in self.names)

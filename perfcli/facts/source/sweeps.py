@@ -16,7 +16,8 @@ _NUMBER = re.compile(r"_\d+$")
 
 
 def join_sweeps(source: str) -> str:
-    """The module's text with one loop, or call, for each sweep; good for counting sweeps alone."""
+    """Return the module's text with one loop, or call, for each sweep; good for counting sweeps
+    alone."""
     module = ast.parse(source)
     for node in ast.walk(module):
         if isinstance(node, ast.FunctionDef):
@@ -36,7 +37,7 @@ def _drop_parts(body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def _continues(first: ast.stmt, second: ast.stmt) -> bool:
-    """Whether the second goes on, in memory, where the first ends."""
+    """Return whether the second goes on, in memory, where the first ends."""
     if isinstance(first, ast.For) and isinstance(second, ast.For):
         ends, begins = _bounds(first), _bounds(second)
         return ends is not None and begins is not None and _starts_at(ends[1], begins[0])
@@ -52,7 +53,7 @@ def _continues(first: ast.stmt, second: ast.stmt) -> bool:
 
 
 def _bounds(loop: ast.For) -> tuple[ast.expr, ast.expr] | None:
-    """Start and stop of a loop over a range."""
+    """Return start and stop of a loop over a range."""
     call = loop.iter
     if not isinstance(call, ast.Call) or ast.unparse(call.func).split(".")[-1] not in _RANGES:
         return None
@@ -60,7 +61,7 @@ def _bounds(loop: ast.For) -> tuple[ast.expr, ast.expr] | None:
 
 
 def _name_of(node: ast.expr) -> str:
-    """A name; empty for anything else."""
+    """Return a name; empty for anything else."""
     return node.id if isinstance(node, ast.Name) else ""
 
 
@@ -71,7 +72,7 @@ def _starts_at(stop: ast.expr, start: ast.expr) -> bool:
 
 
 def _call(statement: ast.stmt) -> ast.Call | None:
-    """The one call that a statement is about: ``f(…)``, ``x = f(…)``, ``x += f(…)``."""
+    """Return the one call that a statement is about: ``f(…)``, ``x = f(…)``, ``x += f(…)``."""
     value = getattr(statement, "value", None)
     return value if isinstance(value, ast.Call) else None
 

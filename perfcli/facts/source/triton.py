@@ -15,17 +15,17 @@ from perfcli.model import Access, SourceFacts
 
 
 def triton_facts(source: str, name: str) -> SourceFacts:
-    """Facts of the kernel called ``name`` in a module's text.
+    """Return facts of the kernel called ``name`` in a module's text.
 
     ``source`` is what Inductor hands to ``async_compile.triton``, or a module or function that a
     user wrote. Static counts: a load in a loop is one load; both branches of an ``if`` count; a
     ``@triton.jit`` function of the same text counts as often as it is called, on the line of the
     outermost call. Of the library's own functions only those that Inductor gives pointers to are
     known (``triton_names.LIBRARY_EFFECTS``). A pass over a buffer is an innermost loop that loads
-    it: a persistent kernel's outer loop, over rows, stands for the grid. ``buffers_read``
-    counts distinct pointers that are loaded, ``buffers_written`` those stored or updated
-    atomically, so an ``in_out_ptr`` counts in both when it is both; accesses whose pointer could
-    not be traced are in neither.
+    it: a persistent kernel's outer loop, over rows, stands for the grid. ``buffers_read`` counts
+    distinct pointers that are loaded, ``buffers_written`` those stored or updated atomically, so an
+    ``in_out_ptr`` counts in both when it is both; accesses whose pointer could not be traced are in
+    neither.
 
     Raises:
         UnreadableSource: the text is no Python, or holds no such kernel.
@@ -57,7 +57,8 @@ def _summarize(
     reductions: int,
     loops: int,
 ) -> SourceFacts:
-    """The counts that follow from the list of accesses, and from which sweeps load a buffer."""
+    """Return the counts that follow from the list of accesses, and from which sweeps load a
+    buffer."""
     loads = [a for a in accesses if a.kind == "load"]
     stores = [a for a in accesses if a.kind == "store"]
     return SourceFacts(
@@ -112,7 +113,7 @@ def _find_kernel(functions: Mapping[str, ast.FunctionDef], name: str) -> ast.Fun
 
 
 def _pointer_arguments(kernel: ast.FunctionDef) -> dict[str, Value]:
-    """Every argument that may be a pointer, pointing at itself.
+    """Return every argument that may be a pointer, pointing at itself.
 
     Inductor writes the types into its decorator. Without them it is any argument that is not
     ``constexpr`` and that nothing multiplies, compares or counts with.

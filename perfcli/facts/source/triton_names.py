@@ -92,7 +92,7 @@ LIBRARY_EFFECTS: dict[str, tuple[HelperAccess, ...]] = {
 
 
 def _import_aliases(module: ast.Module) -> dict[str, str]:
-    """Local name to full name, for every import in the text."""
+    """Return local name to full name, for every import in the text."""
     aliases = dict(DEFAULT_ALIASES)
     for node in ast.walk(module):
         if isinstance(node, ast.Import):
@@ -118,7 +118,7 @@ def _full_name(function: ast.expr, aliases: dict[str, str], local: Iterable[str]
 
 
 def _access_kind(name: str) -> Kind | None:
-    """What a function of ``triton.language`` does to its first argument's memory."""
+    """Return what a function of ``triton.language`` does to its first argument's memory."""
     module, _, function = name.rpartition(".")
     if module != LANGUAGE:
         return None
@@ -126,12 +126,12 @@ def _access_kind(name: str) -> Kind | None:
 
 
 def _method_kind(name: str) -> Kind | None:
-    """What a method of a tensor descriptor does to its memory."""
+    """Return what a method of a tensor descriptor does to its memory."""
     return "atomic" if name.startswith("atomic_") else _METHODS.get(name)
 
 
 def _is_reduction(name: str) -> bool:
-    """Whether the function combines values across a tile's axis (a scan does not)."""
+    """Return whether the function combines values across a tile's axis (a scan does not)."""
     module, _, function = name.rpartition(".")
     return function in _REDUCTIONS.get(module, ())
 
@@ -141,7 +141,7 @@ def _is_reduction_method(name: str) -> bool:
 
 
 def _is_masked(name: str, call: ast.Call, kind: Kind) -> bool:
-    """Whether an access carries a mask, or bounds to check for a block pointer."""
+    """Return whether an access carries a mask, or bounds to check for a block pointer."""
     for keyword in call.keywords:
         if keyword.arg == "mask":
             return not _is_none(keyword.value)

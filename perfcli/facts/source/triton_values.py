@@ -28,7 +28,7 @@ Environment = dict[str, Value]
 
 
 def _pass_through(name: str, arguments: Sequence[Value], keywords: Mapping[str, Value]) -> Value:
-    """The pointers in a library function's result: those of its first argument
+    """Return the pointers in a library function's result: those of its first argument
     (``make_block_ptr``, ``advance``, ``multiple_of``, ``broadcast_to`` …)."""
     if name.endswith(".where") and len(arguments) > 2:
         return arguments[1] | arguments[2]

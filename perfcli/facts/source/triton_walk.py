@@ -106,7 +106,7 @@ class TritonWalk:
         self.leave_loop(outer)
 
     def enter_loop(self) -> int:
-        """The sweep to go back to behind the loop."""
+        """Return the sweep to go back to behind the loop."""
         outer = self.sweep
         self.loops += 1
         self.outermost_loops += self.depth == 0
@@ -185,7 +185,8 @@ class TritonWalk:
         return _pass_through(name, arguments, keywords)
 
     def method(self, node: ast.Call, env: Environment) -> Value:
-        """A method call on a local value: a descriptor's load or store, or a tensor's method."""
+        """Return a method call on a local value: a descriptor's load or store, or a tensor's
+        method."""
         if not isinstance(node.func, ast.Attribute):
             return self.evaluate(node.func, env)
         base = self.evaluate(node.func.value, env)

@@ -8,8 +8,8 @@ from perfcli.model import KernelFacts, Run
 
 
 def are_independent(run: Run, one: int, two: int) -> bool:
-    """Whether it is sure that neither of two kernels of one graph needs the other's result, where
-    each is launched first. Not sure: a library operator between them, whose buffers are not
+    """Return whether it is sure that neither of two kernels of one graph needs the other's result,
+    where each is launched first. Not sure: a library operator between them, whose buffers are not
     known, or a kernel that was launched before, on other buffers than those of its facts."""
     graph = run.kernels[one].graph
     order = [launch for launch in run.launches if launch.graph == graph]
@@ -28,7 +28,7 @@ def are_independent(run: Run, one: int, two: int) -> bool:
 
 
 def _reaches(between: Sequence[KernelFacts]) -> bool:
-    """Whether what the first of these kernels writes gets, kernel by kernel, to the last."""
+    """Return whether what the first of these kernels writes gets, kernel by kernel, to the last."""
     made: set[str] = set()
     needs = False
     for position, kernel in enumerate(between):

@@ -22,7 +22,7 @@ def groups(comparison: Comparison, relation: Relation) -> list[KernelGroup]:
 
 
 def list_kernels(kernels: Sequence[KernelFacts]) -> tuple[str, ...]:
-    """A line each, with what the kernel costs."""
+    """Return a line each, with what the kernel costs."""
     lines = [f"{k.name}: {_launches(k)}, {units.size(k.bytes_moved)} each" for k in kernels[:NAMED]]
     more = len(kernels) - NAMED
     return (*lines, f"and {units.count(more)} more") if more > 0 else tuple(lines)

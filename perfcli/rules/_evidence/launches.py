@@ -31,20 +31,20 @@ _IDLE_LATENCY: Mapping[tuple[int, int], float] = {
 
 
 def resident_warps(candidate: Candidate) -> int | None:
-    """Warps that share one multiprocessor."""
+    """Return warps that share one multiprocessor."""
     blocks = candidate.blocks_per_sm
     return None if blocks is None else blocks * candidate.num_warps
 
 
 def spills_substantially(candidate: Candidate) -> bool:
-    """Whether more is spilled than Inductor itself would tolerate, and code touches it."""
+    """Return whether more is spilled than Inductor itself would tolerate, and code touches it."""
     untouched = candidate.local_loads == 0 and candidate.local_stores == 0
     return (candidate.spilled_words or 0) > SPILLS_THAT_MATTER and not untouched
 
 
 def larger_than_l2(run: Run, kernel: KernelFacts) -> bool:
-    """Whether one launch moves more than the L2 cache holds: what it waits for is the memory,
-    and its launch is a small part of its time (16 µs at the least on an H100)."""
+    """Return whether one launch moves more than the L2 cache holds: what it waits for is the
+    memory, and its launch is a small part of its time (16 µs at the least on an H100)."""
     return (
         run.target is not None
         and kernel.bytes_moved is not None
@@ -53,8 +53,8 @@ def larger_than_l2(run: Run, kernel: KernelFacts) -> bool:
 
 
 def needed_in_flight(target: Target, kernel: KernelFacts) -> float | None:
-    """Bytes that each multiprocessor must have asked for at any time to use the whole bandwidth,
-    by Little's law. Only reads wait; stores leave the kernel behind."""
+    """Return bytes that each multiprocessor must have asked for at any time to use the whole
+    bandwidth, by Little's law. Only reads wait; stores leave the kernel behind."""
     if kernel.bytes_read is None or not kernel.bytes_moved:
         return None
     latency = _IDLE_LATENCY.get(target.capability, min(_IDLE_LATENCY.values()))
@@ -63,8 +63,9 @@ def needed_in_flight(target: Target, kernel: KernelFacts) -> float | None:
 
 
 def possible_in_flight(target: Target, candidate: Candidate) -> float | None:
-    """The most bytes that each multiprocessor can have asked for: every load instruction of every
-    resident thread at once, as many as its registers and the block's shared memory can take."""
+    """Return the most bytes that each multiprocessor can have asked for: every load instruction of
+    every resident thread at once, as many as its registers and the block's shared memory can
+    take."""
     blocks = candidate.blocks_per_sm
     if blocks is None or candidate.registers is None or not candidate.global_loads:
         return None
@@ -77,7 +78,7 @@ def possible_in_flight(target: Target, candidate: Candidate) -> float | None:
 
 
 def register_cures(run: Run, kernel: KernelFacts) -> tuple[Cure, ...]:
-    """Options that let each thread hold less."""
+    """Return options that let each thread hold less."""
     if kernel.kind == "mix-order-reduction":
         return mix_order_cures(run, buffers_read(kernel) or 0)
     if kernel.kind == "persistent-reduction" and run.settings.get(PERSISTENT):
@@ -86,7 +87,7 @@ def register_cures(run: Run, kernel: KernelFacts) -> tuple[Cure, ...]:
 
 
 def mix_order_cures(run: Run, reads: int) -> tuple[Cure, ...]:
-    """Options that keep a mix-order kernel smaller, or from being made."""
+    """Return options that keep a mix-order kernel smaller, or from being made."""
     cures = []
     limit = run.settings.get(MAX_READS)
     brought = backports.backports_for(run.environment.torch, run.settings)
@@ -103,7 +104,7 @@ def mix_order_cures(run: Run, reads: int) -> tuple[Cure, ...]:
 
 
 def buffers_read(kernel: KernelFacts) -> int | None:
-    """Buffers that a kernel reads, each once: what torch 2.13 counts against the read limit
+    """Return buffers that a kernel reads, each once: what torch 2.13 counts against the read limit
     (``FusedMixOrderReductions.can_fuse_with``) less what the kernel makes and reads itself."""
     read = {b.name for b in kernel.buffers if b.is_read}
     if read:

@@ -31,8 +31,8 @@ class Softmax:
 
 
 def find_taken_apart(run: Run) -> Iterator[Softmax]:
-    """Softmaxes whose maximum and sum are known to be taken in sweeps of their own. Kernels that
-    two softmaxes share come with the first."""
+    """Yield softmaxes whose maximum and sum are known to be taken in sweeps of their own. Kernels
+    that two softmaxes share come with the first."""
     reported: set[int] = set()
     for softmax in _softmaxes(run):
         facts = [run.kernels[n].source_facts for n in softmax.kernels]

@@ -26,8 +26,8 @@ class Split:
 
 
 def find_splits(run: Run) -> Iterator[Split]:
-    """Pairs of kernels of which the second reduces, per row, one partial result for each chunk
-    that the first reduced."""
+    """Yield pairs of kernels of which the second reduces, per row, one partial result for each
+    chunk that the first reduced."""
     reducing = [(n, k) for n, k in enumerate(run.kernels) if k.kind in ANY_REDUCTION]
     writers = {
         (kernel.graph, buffer.name): number
@@ -45,8 +45,8 @@ def find_splits(run: Run) -> Iterator[Split]:
 
 
 def unsplit(run: Run, split: Split, first: KernelFacts) -> int | None:
-    """The kernel that shares FX nodes with a split's first stage and reduces the same rows in one
-    stage; None where there is none."""
+    """Return the kernel that shares FX nodes with a split's first stage and reduces the same rows
+    in one stage, or None where there is none."""
     for number in related_kernels(run, first):
         kernel = run.kernels[number]
         same_rows = kernel.kind in ANY_REDUCTION and rows_of(kernel) == split.rows
@@ -57,8 +57,8 @@ def unsplit(run: Run, split: Split, first: KernelFacts) -> int | None:
 
 
 def related_kernels(run: Run, kernel: KernelFacts) -> list[int]:
-    """Kernels of the same graph that have FX nodes in common with this one, of this or another
-    run."""
+    """Return kernels of the same graph that have FX nodes in common with this one, of this or
+    another run."""
     nodes = {origin.node for origin in kernel.origins}
     return [
         number
@@ -68,8 +68,8 @@ def related_kernels(run: Run, kernel: KernelFacts) -> list[int]:
 
 
 def unsplit_seconds(run: Run, kernel_bytes: int, blocks: int) -> float | None:
-    """Lower bound for so many blocks of equal work, each of which has a multiprocessor's share of
-    the bandwidth: 140 blocks on 132 multiprocessors take as long as 264."""
+    """Return lower bound for so many blocks of equal work, each of which has a multiprocessor's
+    share of the bandwidth: 140 blocks on 132 multiprocessors take as long as 264."""
     if run.target is None or not blocks:
         return None
     sms = run.target.sm_count
@@ -78,13 +78,13 @@ def unsplit_seconds(run: Run, kernel_bytes: int, blocks: int) -> float | None:
 
 
 def split_seconds(run: Run, kernel_bytes: int, more_kernels: int) -> float | None:
-    """The same for so many bytes over all multiprocessors, in so many kernels more."""
+    """Return the same for so many bytes over all multiprocessors, in so many kernels more."""
     if run.target is None:
         return None
     return kernel_bytes / run.target.bandwidth + more_kernels * KERNEL_SECONDS
 
 
 def blocks_of(kernel: KernelFacts) -> int:
-    """Blocks that a kernel starts, with the candidate that starts most of them."""
+    """Return blocks that a kernel starts, with the candidate that starts most of them."""
     rows = rows_of(kernel)
     return max((-(-rows // c.config.get("XBLOCK", 1)) for c in kernel.candidates), default=0)

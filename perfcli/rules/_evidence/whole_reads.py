@@ -9,17 +9,17 @@ from perfcli.model import Buffer, Candidate, KernelFacts, KernelKind, Run
 
 
 def _points_of(kernel: KernelFacts) -> int | None:
-    """Points of the iteration space; None where it is not known."""
+    """Return points of the iteration space, or None where it is not known."""
     return math.prod(kernel.sizes.values()) if kernel.sizes else None
 
 
 def reduced_elements(kernel: KernelFacts) -> int:
-    """Elements that one result is reduced from; 1 for what does not reduce."""
+    """Return elements that one result is reduced from; 1 for what does not reduce."""
     return math.prod(size for name, size in kernel.sizes.items() if name.startswith("r"))
 
 
 def rows_of(kernel: KernelFacts) -> int:
-    """Results of a reduction: points of the iteration space that are not reduced over."""
+    """Return results of a reduction: points of the iteration space that are not reduced over."""
     return math.prod(size for name, size in kernel.sizes.items() if not name.startswith("r"))
 
 
@@ -28,7 +28,7 @@ ANY_REDUCTION: tuple[KernelKind, ...] = ("reduction", "persistent-reduction")
 
 
 def whole_reads(kernel: KernelFacts, kinds: Collection[KernelKind] = LOOPED) -> list[Buffer]:
-    """What a kernel of these kinds (looped reductions) reads one element of at each of its
+    """Return what a kernel of these kinds (looped reductions) reads one element of at each of its
     points: neither what is broadcast nor what is gathered from a larger buffer."""
     points = _points_of(kernel)
     if kernel.kind not in kinds or points is None:
@@ -42,8 +42,8 @@ def whole_reads(kernel: KernelFacts, kinds: Collection[KernelKind] = LOOPED) -> 
 
 
 def row_stride(kernel: KernelFacts, buffer: Buffer) -> int | None:
-    """Elements from one row to the next where the kernel reduces the buffer's last dimensions and
-    these are contiguous; else None."""
+    """Return elements from one row to the next where the kernel reduces the buffer's last
+    dimensions and these are contiguous; else None."""
     length = 1
     for size, stride in zip(reversed(buffer.shape), reversed(buffer.stride), strict=True):
         if length == reduced_elements(kernel):
@@ -55,8 +55,8 @@ def row_stride(kernel: KernelFacts, buffer: Buffer) -> int | None:
 
 
 def chunk_shape(kernel: KernelFacts, buffer: Buffer, rows: int) -> tuple[int, int] | None:
-    """Elements of one of so many rows, and how many chunks it is cut into, where a kernel reduces
-    the buffer's last dimension in equal contiguous chunks, the last one of a row masked."""
+    """Return elements of one of so many rows, and how many chunks it is cut into, where a kernel
+    reduces the buffer's last dimension in equal contiguous chunks, the last one of a row masked."""
     length = buffer.shape[-1] if buffer.shape else 0
     if not rows or rows * length != math.prod(buffer.shape) or buffer.stride[-1] != 1:
         return None
@@ -68,8 +68,8 @@ def chunk_shape(kernel: KernelFacts, buffer: Buffer, rows: int) -> tuple[int, in
 
 
 def in_flight(run: Run, kernel: KernelFacts, again: int) -> int | None:
-    """Bytes of ``again``, the bytes that the whole kernel reads again, that belong to the rows
-    that are being reduced at the same time: what a cache must hold for a second sweep to find
+    """Return bytes of ``again``, the bytes that the whole kernel reads again, that belong to the
+    rows that are being reduced at the same time: what a cache must hold for a second sweep to find
     them. Of the launch configuration that needs least; None where one is not known."""
     rows = rows_of(kernel)
     if run.target is None or not rows or not kernel.candidates:

@@ -15,17 +15,17 @@ _REDUCTIONS = frozenset((
 
 
 def number_kernels(run: Run) -> Iterator[tuple[int, KernelFacts, Candidate]]:
-    """Kernels of which machine code is known, with their index and their best candidate. Left out
-    is what is never launched: another form of a kernel (``triton.multi_kernel``), which the device
-    takes only if it is the faster one."""
+    """Yield kernels of which machine code is known, with their index and their best candidate. Left
+    out is what is never launched: another form of a kernel (``triton.multi_kernel``), which the
+    device takes only if it is the faster one."""
     for number, kernel in enumerate(run.kernels):
         if kernel.best is not None and kernel.launches:
             yield number, kernel, kernel.best
 
 
 def origin_of(kernel: KernelFacts) -> Origin | None:
-    """The FX node that stands for a kernel: its largest reduction on a line of the model, else
-    its largest node there."""
+    """Return the FX node that stands for a kernel: its largest reduction on a line of the model,
+    else its largest node there."""
     known = [origin for origin in kernel.origins if origin.location] or list(kernel.origins)
     return max(known, key=_weight, default=None)
 
@@ -35,7 +35,7 @@ def _weight(origin: Origin) -> tuple[bool, int]:
 
 
 def _is_reduction(op: str) -> bool:
-    """Whether an ATen operator, ``aten.sum.dim_IntList``, reduces."""
+    """Return whether an ATen operator, ``aten.sum.dim_IntList``, reduces."""
     words = op.removeprefix("aten.").removeprefix("prims.").split(".")[0].split("_")
     return "clamp" not in words and not _REDUCTIONS.isdisjoint(words)
 

@@ -49,7 +49,7 @@ class TensorSpec:
     storage_offset: int = 0
 
     def unsqueezed(self) -> TensorSpec:
-        """The same tensor with a leading dimension of size 1."""
+        """Return the same tensor with a leading dimension of size 1."""
         stride = self.shape[0] * self.strides[0] if self.shape else 1
         return replace(self, shape=(1, *self.shape), strides=(stride, *self.strides))
 
@@ -91,5 +91,5 @@ class AttentionCall:
         return self.grad_enabled and any(t.requires_grad for t in self.tensors)
 
     def since(self, version: tuple[int, int]) -> bool:
-        """Whether the call runs in this version of torch or a later one."""
+        """Return whether the call runs in this version of torch or a later one."""
         return self.torch_version >= version
