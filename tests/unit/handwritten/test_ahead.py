@@ -68,26 +68,26 @@ from pathlib import Path
 import torch
 from perfcli.loading import registry
 from perfcli.machine import targets
-from perfcli.compile.stand_in.device import triton_driver
-from perfcli.handwritten import ahead, compiling, modules, planning
-from perfcli.handwritten.data import arranged
+from perfcli.compile.stand_in.device import install_triton_driver
+from perfcli.handwritten import ahead, checking, compiling, describing
+from perfcli.handwritten.data import arrange
 from perfcli.model import Case, Problem
 from perfcli.model.kernel_work import CheckRequest, LaunchToCompile
 
 family, target = registry.family(sys.argv[1]), targets.get("h200")
-code = modules.code(family.code, sys.argv[1])
+code = describing.load_code(family.code, sys.argv[1])
 problems = (Problem("sum", 64, 2048), Problem("sum", 64, 1023, "float32"), Problem("sum", 4, 1))
 cases = [Case(problem) for problem in problems] + [Case(problems[0], layout="misaligned")]
-planned = tuple(planning.planned(family, case, target, "gpu") for case in cases)
+planned = tuple(checking.plan_case(family, case, target, "gpu") for case in cases)
 for _ in ahead.compile_ahead(CheckRequest(sys.argv[1], planned, "gpu", 1, 0, target)):
     pass
 kept = Path(os.environ["TRITON_CACHE_DIR"])
 before = {path.name for path in kept.iterdir()}
-triton_driver(target)
+install_triton_driver(target)
 for case, each in zip(cases, planned):
     problem, (step,) = each.case.problem, each.plan.launches
     function = code.function(step.function)
-    x = arranged(case, problem, code.inputs(problem, "cpu", 0))["x"]
+    x = arrange(case, problem, code.inputs(problem, "cpu", 0))["x"]
     launched = function.warmup(
         x, torch.empty(problem.rows), problem.columns, x.stride(0), **step.constants,
         num_warps=step.num_warps, grid=(1,)

@@ -50,7 +50,7 @@ def test_buffers_of_softmax_begin_where_its_plan_says(
     problem = Problem(operation, 3, columns)
     plan = family.plan(problem, targets.get("h200"), variant)
     like = torch.empty(3, columns, dtype=torch.bfloat16)
-    buffers = {**code.outputs_of(problem, like), **code.workspace_of(problem, plan, like)}
+    buffers = {**code._outputs_of(problem, like), **code._workspace_of(problem, plan, like)}
     tensors = {name: each for name, each in buffers.items() if isinstance(each, torch.Tensor)}
     assert len(tensors) >= 2
     assert {name: each.data_ptr() % 16 for name, each in tensors.items()} == dict.fromkeys(
