@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from perfcli.gate.baseline import reading
 from perfcli.gate.baseline.entry import BaselineEntry
 from perfcli.gate.baseline.facts import _public
-from perfcli.gate.baseline.operators import Node, Sort, _numbered, _origin, _sort_of
+from perfcli.gate.baseline.operators import Node, Shape, Sort, _numbered, _origin, _sort_of
 from perfcli.model import Candidate, Environment, Finding, KernelFacts, Origin, Run
 from perfcli.names import stem
 
@@ -85,6 +86,10 @@ def _whole(short: str, known: Iterable[str]) -> str:
     return next((full for full in known if full.startswith(short)), short)
 
 
+_Symbol: TypeAlias = tuple[str, str, str]
+"""A graph, a side, and a symbol or an expression of that side."""
+
+
 # --- operators -------------------------------------------------------------------------------
 
 
@@ -98,6 +103,7 @@ def _with_origins(
         for each in kernel.origins:
             if (kernel.graph, each.node) in nodes:
                 known.setdefault(nodes[kernel.graph, each.node], each)
+    base = _with_shapes(base, head)
     modules = _renamed_modules(base, head)
     return tuple(
         replace(kernel, origins=tuple(_fitted(kernel, o, known, modules) for o in kernel.origins))
@@ -123,6 +129,86 @@ def _node_of(kernel: KernelFacts, old: Origin) -> Node:
     sort = _sort_of(kernel, old)
     name, _, number = old.node.rpartition("#")
     return Node(sort._replace(stem=name.partition("@")[0]), int(number))
+
+
+def _with_shapes(
+    base: Sequence[KernelFacts], head: Sequence[KernelFacts]
+) -> tuple[KernelFacts, ...]:
+    """Return the base's kernels with the head's shapes where one side has symbols for what are
+    numbers on the other (``mark_dynamic``), or symbols of another name."""
+    shapes = _renamed_shapes(base, head)
+
+    def reshaped(kernel: KernelFacts, old: Origin) -> Origin:
+        sort = _node_of(kernel, old).sort
+        return replace(old, shape=shapes.get(sort, sort.shape))
+
+    return tuple(
+        replace(kernel, origins=tuple(reshaped(kernel, origin) for origin in kernel.origins))
+        for kernel in base
+    )
+
+
+def _renamed_shapes(base: Sequence[KernelFacts], head: Sequence[KernelFacts]) -> dict[Sort, Shape]:
+    """Return, for sorts of nodes that only the base has, the shape that the head has for them:
+    one that only the head has, and that agrees with it in all numbers. What can be told in one
+    way alone goes first, since it shows what a symbol stands for."""
+    ours, theirs = _shapes_of_file(base), _shapes_of_run(head)
+    lost = {each: _only(shapes, theirs[each]) for each, shapes in ours.items()}
+    waiting = {each: _only(theirs[each], ours[each]) for each in lost}
+    known: dict[_Symbol, int | str] = {}
+    found = {}
+    for each in sorted(lost, key=lambda each: len(lost[each]) * len(waiting[each])):
+        for shape in lost[each]:
+            fits = (s for s in waiting[each] if _agree(each.graph, shape, s, known))
+            if (new := next(fits, None)) is not None:
+                waiting[each].remove(new)
+                known |= _meanings(each.graph, shape, new)
+                found[each._replace(shape=shape)] = new
+    return found
+
+
+def _only(shapes: Sequence[Shape], others: Sequence[Shape]) -> list[Shape]:
+    """Return the shapes that the others lack, the small ones first: 8 and 64 are, in this order,
+    ``s77`` and ``8*s77``."""
+    found = (shape for shape in shapes if shape not in others)
+    return sorted(found, key=lambda shape: [(len(str(size)), str(size)) for size in shape])
+
+
+def _agree(graph: str, base: Shape, head: Shape, known: Mapping[_Symbol, int | str]) -> bool:
+    """Return whether both may be one shape: their numbers are equal, and a symbol stands for the
+    same everywhere in the graph."""
+    if len(base) != len(head):
+        return False
+    numbers = all(a == b for a, b in zip(base, head, strict=True) if type(a) is type(b) is int)
+    meanings = _meanings(graph, base, head)
+    return numbers and all(known.get(symbol, size) == size for symbol, size in meanings.items())
+
+
+def _meanings(graph: str, base: Shape, head: Shape) -> dict[_Symbol, int | str]:
+    """Return what each side's symbols are on the other side."""
+    pairs = list(zip(base, head, strict=True))
+    ours = {(graph, "base", a): b for a, b in pairs if isinstance(a, str)}
+    theirs = {(graph, "head", b): a for a, b in pairs if isinstance(b, str)}
+    return {**ours, **theirs}
+
+
+def _shapes_of_file(kernels: Sequence[KernelFacts]) -> dict[Sort, list[Shape]]:
+    sorts = (_node_of(kernel, origin).sort for kernel in kernels for origin in kernel.origins)
+    return _by_sort(sorts)
+
+
+def _shapes_of_run(kernels: Sequence[KernelFacts]) -> dict[Sort, list[Shape]]:
+    return _by_sort(node.sort for node in _numbered(kernels).values())
+
+
+def _by_sort(sorts: Iterable[Sort]) -> dict[Sort, list[Shape]]:
+    """Return the shapes of each sort, which is the key without its own."""
+    found: dict[Sort, list[Shape]] = defaultdict(list)
+    for sort in sorts:
+        shapes = found[sort._replace(shape=())]
+        if sort.shape not in shapes:
+            shapes.append(sort.shape)
+    return found
 
 
 def _renamed_modules(

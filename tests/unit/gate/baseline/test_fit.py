@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
+import pytest
 from handmade import digest, kernel, run
 
 from perfcli.diagnosis import diagnose, explain
@@ -61,6 +64,52 @@ def test_other_numbers_and_another_module_name_are_the_same() -> None:
     head = run([layer(n, module="ln", shift=5) for n in range(3)], id="head")
     comparison = against(base, head)
     assert (comparison.outcome, relations(comparison)) == ("same", {"same": 3})
+
+
+def sized(number: int, *shapes: tuple[int | str, ...], text: str, op: str = "mul") -> KernelFacts:
+    """A kernel that multiplies tensors of these shapes."""
+    nodes = (
+        Origin(f"{op}_{10 * number + n}", f"aten.{op}.Tensor", "norm", shape)
+        for n, shape in enumerate(shapes)
+    )
+    name = f"triton_poi_fused_{op}_{number}"
+    return kernel(name, origins=tuple(nodes), text=f"{text} {number}")
+
+
+STATIC = ((8, 1024), (8, 8), (64, 1024), (8, 1024, 64))
+DYNAMIC = (("s77", 1024), ("s77", 8), ("8*s77", 1024), ("s77", 1024, 64))
+RENAMED = (("s3", 1024), ("s3", 8), ("8*s3", 1024), ("s3", 1024, 64))
+
+
+@pytest.mark.parametrize("shapes", list(itertools.permutations((STATIC, DYNAMIC, RENAMED), 2)))
+def test_kernels_that_became_dynamic_are_no_new_ones(shapes: Any) -> None:
+    """``mark_dynamic``: each kernel has other code, and symbols for what were numbers. Without
+    names of nodes that is all there is to tell them by."""
+    base, head = (
+        run([sized(n, shape, text=text) for n, shape in enumerate(side)], id=text)
+        for side, text in zip(shapes, ("base", "head"), strict=True)
+    )
+    comparison = against(base, head)
+    assert relations(comparison) == {"changed": 4}
+    matches = [group.match for group in comparison.groups]
+    assert {m.method for m in matches} == {"nodes"}
+    for ours, theirs in ((m.base[0], m.head[0]) for m in matches):
+        assert comparison.base.kernels[ours].source_hash == digest(f"base {theirs}")[:16]
+
+
+def test_a_symbol_stands_for_one_size() -> None:
+    """``add`` is of the batch alone, so ``s0`` is 8: then the second ``mul`` is not of it."""
+    base = [sized(0, (8,), text="x", op="add"), sized(1, (16, 4), (8, 4), text="x")]
+    head = [sized(0, ("s0",), text="y", op="add"), sized(1, ("s0", 4), ("s1", 4), text="y")]
+    fit, _ = fitted(entry_of(run(base)), run(head, id="head"))
+    names = {origin.shape: origin.node for origin in fit.kernels[1].origins}
+    assert names == {("s0", 4): "mul_10", ("s1", 4): "mul_11"}
+
+
+def test_another_size_is_another_node() -> None:
+    base, head = run([sized(0, (8, 4), text="x")]), run([sized(0, ("s0", 5), text="y")], id="head")
+    (made,) = fitted(entry_of(base), head)[0].kernels
+    assert [origin.shape for origin in made.origins] == [(8, 4)]
 
 
 def test_a_changed_kernel_is_found_among_its_twins() -> None:
