@@ -34,7 +34,8 @@ def _added_most(comparison: Comparison, metric: str) -> str:
             best, most = group, delta
     if best is None:
         return ""
-    return f"{to_look_at(best, comparison.base, comparison.head)} {how_changed(best)}"
+    base, head = comparison.base, comparison.head
+    return f"{to_look_at(best, base, head)} {how_changed(best, base, head)}"
 
 
 def _has_most(comparison: Comparison, limit: Limit) -> str:

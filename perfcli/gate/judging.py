@@ -73,6 +73,7 @@ def judge(comparison: Comparison, policy: Policy) -> Ruling:
             holding.LEAST_SHARE if limit in policy.signs else 0.0,
         )
     )
+    results = tuple(each for each in results if not _said_by_loads(comparison, each, policy))
     if policy.usual_spills:
         results = tuple(_excuse_few_words(comparison, each) for each in results)
     findings = tuple(_hold_findings(comparison, policy))
@@ -90,6 +91,16 @@ def _excuse_few_words(comparison: Comparison, result: LimitResult) -> LimitResul
         return result
     text = f"{result.text}; but {holding._moved(moved)}: can't tell which weighs more"
     return replace(result, state="unknown", text=text)
+
+
+def _said_by_loads(comparison: Comparison, result: LimitResult, policy: Policy) -> bool:
+    """Whether only new loads are in loops: those are for the limit on loads, and its exceptions.
+    The usual limit on loads in loops is for those that moved there."""
+    if result.limit.metric != "loads_in_loops" or result.limit not in policy.signs:
+        return False
+    loads = limits._total(comparison, "loads")
+    grown = (loads.delta or 0) if loads is not None else 0
+    return result.state == "broken" and (result.head or 0) - (result.base or 0) <= grown
 
 
 def _settle(result: Ruling) -> Ruling:

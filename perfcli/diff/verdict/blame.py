@@ -16,8 +16,10 @@ def to_look_at(group: KernelGroup, base: Run, head: Run) -> str:
     return max(named, key=lambda k: (k.spilled_words or 0, k.bytes_moved or 0)).name
 
 
-def how_changed(group: KernelGroup) -> str:
-    """``fuses 3 kernels``: what became of a group, said of its kernel."""
+def how_changed(group: KernelGroup, base: Run, head: Run) -> str:
+    """Return what became of a group, said of its kernel: ``fuses 3 kernels``."""
+    if _became_looped(group, base, head):
+        return "now loops over what it held at once"
     return {
         "new": "is new",
         "gone": "is gone",
@@ -26,6 +28,14 @@ def how_changed(group: KernelGroup) -> str:
         "regrouped": f"was regrouped with others ({_ratio(group)})",
         "same": "is the same code, launched another number of times",
     }.get(group.match.relation, "changed")
+
+
+def _became_looped(group: KernelGroup, base: Run, head: Run) -> bool:
+    """Whether one kernel held what it reduces at once, and goes over it piece by piece now."""
+    if group.match.relation != "changed" or len(group.match.base) != 1:
+        return False
+    kinds = base.kernels[group.match.base[0]].kind, head.kernels[group.match.head[0]].kind
+    return kinds == ("persistent-reduction", "reduction")
 
 
 def _ratio(group: KernelGroup) -> str:

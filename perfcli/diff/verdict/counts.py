@@ -141,7 +141,7 @@ def _name_cause(change: Change, comparison: Comparison, against: Sequence[Change
             found,
             group=worst,
             kernel=to_look_at(groups[worst], base, head),
-            how=how_changed(groups[worst]),
+            how=how_changed(groups[worst], base, head),
             sums=f"{describe(groups[worst], base, head)}, {moved}",
         )
     for other in against[:1]:

@@ -211,7 +211,7 @@ def _explained(
         return replace(because, kernel=worst.name, how="runs extern code", share=share)
     group = comparison.groups[worst.group]
     base, head = comparison.base, comparison.head
-    kernel, how = to_look_at(group, base, head), how_changed(group)
+    kernel, how = to_look_at(group, base, head), how_changed(group, base, head)
     because = replace(because, group=worst.group, kernel=kernel, how=how, share=share)
     if worst.control:
         return replace(because, how="is the same code on both sides")

@@ -150,6 +150,69 @@ def test_a_kernel_more_is_no_loss_where_it_spares_spills() -> None:
     assert judge(of(BASE, spilling), own).outcome == "fail"
 
 
+def multiplying(words: int, in_loops: int = 0, **more: Any) -> KernelFacts:
+    made = kernel("a_0", "mul", **{"loads": 6, "stack": 4 * words, **more})
+    assert made.source_facts is not None
+    return replace(made, source_facts=replace(made.source_facts, loads_in_loops=in_loops))
+
+
+def test_a_trifle_makes_up_for_no_kernel_more() -> None:
+    """Of 101,000 bytes 590 less, and no spilled words where two were."""
+    big = kernel("b_1", "add", loads=1, read=90_000)
+    base = [multiplying(2, read=10_000, text="1"), big]
+    copy = kernel("copy_2", "clone", loads=7, read=200, written=100)
+    comparison = of([multiplying(0, read=9_110, text="2"), big, copy], base)
+    result = judge(comparison, USUAL_POLICY)
+    assert (comparison.outcome, result.outcome) == ("unknown", "fail")
+    assert result.reason == "kernels 2 → 3 (+50 %), at most +0: copy_2 is new (and 2 more)"
+
+
+def test_a_trifle_makes_up_for_no_loop() -> None:
+    base = [multiplying(2, kind="persistent-reduction", text="1"), BASE[2]]
+    looping = multiplying(0, in_loops=6, kind="reduction", text="2")
+    comparison = of([looping, BASE[2]], base)
+    result = judge(comparison, USUAL_POLICY)
+    change = "loads in loops 0 → 6"
+    how = "a_0 now loops over what it held at once"
+    assert result.outcome == "fail"
+    assert result.reason == f"{change}, at most +0: {how}"
+    assert comparison.outcome == "unknown"
+    assert comparison.reason.startswith(f"{change}: {how} (1 kernel, 6 loads")
+    assert "though spilled words −2" in comparison.reason
+
+
+def test_a_loop_fails_where_nothing_else_changed() -> None:
+    base = [multiplying(0, kind="persistent-reduction", text="1"), BASE[2]]
+    looping = multiplying(0, in_loops=6, kind="reduction", text="2")
+    comparison = of([looping, BASE[2]], base)
+    assert (comparison.outcome, judge(comparison, USUAL_POLICY).outcome) == ("same", "fail")
+
+
+@pytest.mark.parametrize(
+    ("in_loops", "loads", "broken"),
+    [
+        (2, 8, ["loads"]),  # both new ones are in the loop
+        (3, 8, ["loads_in_loops", "loads"]),  # one moved there
+        (2, 7, ["loads_in_loops", "loads"]),
+        (2, 5, ["loads_in_loops"]),
+    ],
+)
+def test_new_loads_in_a_loop_are_for_the_limit_on_loads(
+    in_loops: int, loads: int, broken: list[str]
+) -> None:
+    comparison = of([multiplying(0, in_loops, loads=loads, text="2")], [multiplying(0, text="1")])
+    result = judge(comparison, USUAL_POLICY)
+    assert [r.limit.metric for r in result.limits if r.state == "broken"] == broken
+    own = Limit("loads_in_loops", growth=0)
+    assert held(comparison, own).outcome == "fail"  # written by hand it holds as it says
+
+
+def test_a_loop_is_no_loss_where_many_words_are_spilled_no_more() -> None:
+    base = [multiplying(92, kind="persistent-reduction", text="1"), BASE[2]]
+    comparison = of([multiplying(0, in_loops=6, kind="reduction", text="2"), BASE[2]], base)
+    assert (comparison.outcome, judge(comparison, USUAL_POLICY).outcome) == ("better", "pass")
+
+
 def test_narrower_loads_of_a_kernel_that_matters() -> None:
     def loading(name: str, bits: dict[str, int], read: int) -> KernelFacts:
         return kernel(name, name, read=read, candidates=(candidate(global_loads=bits),), text=name)

@@ -1,0 +1,51 @@
+"""``mark_dynamic`` against a baseline of one size, compiled for real."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+MODEL = """import torch
+
+
+def squares(x):
+    return x.square().mean(0)
+
+
+def scenario():
+    x = torch.randn(32, 4096)
+    return squares, (x,)
+"""
+CONFIGURATION = """targets = ["h100"]
+
+[[checks]]
+scenario = "model.py:scenario"
+"""
+
+
+@pytest.mark.torch
+def test_a_reduction_that_loops_for_any_batch_fails(
+    perfcli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its kernel is told by its operators, whose sizes are symbols now; bytes and spills, which
+    decide a comparison, stay."""
+    monkeypatch.setenv("PERFCLI_FAKE", "0")
+    Path("perfcli.toml").write_text(CONFIGURATION)
+    model = Path("model.py")
+    model.write_text(MODEL)
+    assert perfcli("baseline", "update", "--reason", "first").code == 0
+    dynamic = "    torch._dynamo.mark_dynamic(x, 0)\n    return squares"
+    model.write_text(MODEL.replace("    return squares", dynamic))
+    result = perfcli("gate", "--json", "gate.json")
+    assert result.code == 1, result.err
+    (check,) = json.loads(Path("gate.json").read_text())["checks"]
+    kinds = {
+        (group["relation"], group["base"][0]["kind"], group["head"][0]["kind"])
+        for group in check["comparison"]["groups"]
+    }
+    assert kinds == {("changed", "persistent-reduction", "reduction")}
+    assert "loads in loops 0 → 1, at most +0" in check["reason"]
+    assert "now loops over what it held at once" in check["reason"]
