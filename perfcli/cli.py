@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Annotated, Any, cast
 
@@ -60,26 +62,40 @@ BROKEN_PIPE = 128 + signal.SIGPIPE
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0 fine, 1 regression, 2 usage or tool error,
     3 not enough evidence, 4 not comparable, 130 interrupted."""
-    _end_like_an_interrupt()
     try:
-        application()(args=argv, prog_name="perfcli")
+        with _ended_like_an_interrupt():
+            application()(args=argv, prog_name="perfcli")
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 2 if stop.code else 0
+    except KeyboardInterrupt:  # outside of a command: while it is imported, or its options are read
+        _complain("interrupted")
+        return INTERRUPTED
     return 0
 
 
-def _end_like_an_interrupt() -> None:
+@contextmanager
+def _ended_like_an_interrupt() -> Iterator[None]:
     """Make the signals that CI sends to a cancelled job end a command as Ctrl-C does.
 
-    Workers are stopped and their folders removed; what was finished stays.
+    Workers are stopped and their folders removed; what was finished stays. A signal that is
+    ignored (``nohup``) stays so. Afterwards the handlers are those that were there before: this
+    may be a call in somebody's program.
     """
 
     def interrupt(_signal: int, _frame: object) -> None:
         raise KeyboardInterrupt
 
+    before: dict[int, Any] = {}
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, interrupt)
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                before[number] = signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for changed, handler in before.items():
+            # None: it was not set by Python, and can't be given back.
+            signal.signal(changed, signal.SIG_DFL if handler is None else handler)
 
 
 class _Commands(Mapping[str, Any]):
@@ -168,8 +184,7 @@ def _guarded(command: Command) -> Callable[..., None]:
             code = command(*args, **kwargs)
             sys.stdout.flush()
         except BrokenPipeError:
-            # Python flushes stdout once more while it exits.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _give_up_stdout()
             code = BROKEN_PIPE
         except KeyboardInterrupt:
             _complain("interrupted")
@@ -180,11 +195,23 @@ def _guarded(command: Command) -> Callable[..., None]:
             code = error.exit_code
         except Exception as error:
             show_traceback()
-            _complain(describe_unexpected(error))
+            full = isinstance(error, OSError) and error.errno in _FULL and error.filename is None
+            if full:
+                _give_up_stdout()
+            _complain(f"can't write the report: {error}" if full else describe_unexpected(error))
             code = PerfcliError.exit_code
         raise typer.Exit(code)
 
     return guarded
+
+
+# What a write into an open file, such as stdout, says of a disk.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+
+def _give_up_stdout() -> None:
+    """Let what is left go nowhere: Python flushes stdout once more while it exits."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _complain(message: str, detail: str = "") -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -15,6 +14,7 @@ from perfcli.errors import NotComparable, PerfcliError
 from perfcli.search.ledger import Code
 from perfcli.search.weighing import Reading
 from perfcli.storing import store
+from perfcli.storing.whole import write_whole
 from perfcli.workflow.fingerprint import list_edited
 
 FOLDER = store.FOLDER.parent / "bisect"
@@ -44,11 +44,8 @@ class Record:
         if self.failure:
             return
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(self.path, json.dumps(self._document(), indent=1).encode())
             store.keep_out_of_commits(FOLDER.parent)
-            temporary = self.path.with_suffix(f".{os.getpid()}")
-            temporary.write_text(json.dumps(self._document(), indent=1), encoding="utf-8")
-            os.replace(temporary, self.path)
         except OSError as error:
             self.failure = f"can't write {self.path}: {error.strerror or error}"
 
@@ -90,7 +87,7 @@ def _resume(reference: str, about: Identity) -> Record:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError:
         raise PerfcliError(f"no stored search {reference!r}: {_stored()}") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise PerfcliError(f"{path} is not JSON") from None
     if not isinstance(document, dict) or document.get("perfcli") != KIND:
         raise PerfcliError(f"{path} is no search of bisect-config")

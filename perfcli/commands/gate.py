@@ -85,6 +85,8 @@ def gate(
     found = compiled.configured(config, baseline)
     documents.check(wanted, [found.path, found.baseline])
     meant = compiled.chosen(found, checks or ())
+    if not (wish.pair or found.baseline.exists()):
+        compiled.check_questions(found, meant)  # else each check says it, and the others go on
     notes = Notes(quiet)
     context = Context(notes, fresh, timeout, fake, jobs)
     order = Order(found, context, tuple(allow or ()), wish.allow_env, no_time)

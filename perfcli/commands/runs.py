@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from perfcli.commands import _arguments as args
+from perfcli.errors import PerfcliError
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -37,8 +39,12 @@ def runs(
     from perfcli.storing import store
 
     headers = [
-        stored.header for stored in store.runs() if scenario in (None, stored.header.scenario)
+        stored.header
+        for stored in store.runs()
+        if scenario is None or _is_meant(scenario, stored.header.scenario)
     ]
+    if scenario is not None and not headers:
+        _check_known(scenario)
     output.write_document("runs", {"runs": headers}, json)
     if quiet:
         ids = "\n".join(units.printable(header.id) for header in headers)
@@ -49,6 +55,31 @@ def runs(
         of = f" of {scenario}" if scenario else ""
         output.show(Text(f"no stored runs{of} in {store.FOLDER}: perfcli run SCENARIO"), json)
     return 0
+
+
+def _is_meant(wanted: str, scenario: str) -> bool:
+    """``model.py`` means all that this file declares, wherever the run was called."""
+    from perfcli.loading import registry, userfile
+    from perfcli.names import public
+
+    if not registry.is_user_file(wanted) or not registry.is_user_file(scenario):
+        return public(wanted) == public(scenario)
+    ours, theirs = userfile.split(wanted), userfile.split(scenario)
+    same = Path(ours[0]).resolve() == Path(theirs[0]).resolve()
+    return same and ours[1] in (None, theirs[1])
+
+
+def _check_known(scenario: str) -> None:
+    """Raise PerfcliError where there is no such scenario, so that it can have no runs."""
+    from perfcli.loading import registry, userfile
+    from perfcli.names import public, suggestion
+
+    if registry.is_user_file(scenario):
+        path = userfile.split(scenario)[0]
+        if not Path(path).is_file():
+            raise PerfcliError(f"there is no file {path}, and no stored run of it")
+    elif public(scenario) not in (known := registry.names("scenarios")):
+        raise PerfcliError(f"no scenario {scenario!r}: {suggestion(scenario, known)}")
 
 
 GAP = "  "

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PATIENCE_SECONDS = 2.0
 _PHASES = {
     "import": "importing torch",
-    "trace": "tracing",
+    "trace": "building and tracing the model",
     "kernels": "compiling kernels",
     "check": "checking outputs",
     "warm": "warming up",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfcli import units
 from perfcli.errors import PerfcliError
+from perfcli.storing.whole import write_whole
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -46,9 +47,9 @@ def show(renderable: RenderableType, json_file: Path | None = None) -> None:
 
 
 def print_text(text: str, json_file: Path | None = None) -> None:
-    """Print a kernel's text as it is in a pipe, without control characters on a terminal."""
+    """Print a kernel's text without control characters: a pipe may end on a terminal as well."""
     file = sys.stderr if json_file == STDOUT else sys.stdout
-    file.write(units.printable(text) if file.isatty() else text)
+    file.write(units.printable(text))
     file.write("" if text.endswith("\n") else "\n")
 
 
@@ -105,11 +106,26 @@ def check_writable(path: Path | None) -> None:
 
 
 def write_text(text: str, path: Path) -> None:
-    """Write a text to a file or stdout. Raises PerfcliError if the file can't be written."""
+    """Write a text to a file, whole or not at all, or to stdout.
+
+    Raises PerfcliError if the file can't be written.
+    """
     if path == STDOUT:
         sys.stdout.write(text)
         return
     try:
-        path.write_text(text, encoding="utf-8")
+        mode = path.stat().st_mode if path.exists() else None
+        regular = mode is None or stat.S_ISREG(mode)
+        if regular and os.access(path.resolve().parent, os.W_OK):
+            allowed = 0o666 & ~_umask() if mode is None else stat.S_IMODE(mode)
+            write_whole(path.resolve(), text.encode(), allowed)
+        else:  # a pipe, a device, or a file in a folder where nothing else may be written
+            path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise PerfcliError(f"can't write {path}: {error.strerror or error}") from error
+
+
+def _umask() -> int:
+    """Return the mask, which only setting it tells."""
+    os.umask(mask := os.umask(0o077))
+    return mask

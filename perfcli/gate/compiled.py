@@ -19,7 +19,7 @@ from perfcli.names import suggestion
 from perfcli.workflow.answer import compile_runs
 from perfcli.workflow.context import Context
 from perfcli.workflow.obtain import Obtained, warn_forward_only
-from perfcli.workflow.request import Question, Side
+from perfcli.workflow.request import Question, Side, check_question
 
 
 class NoKernels(PerfcliError):
@@ -58,6 +58,16 @@ def chosen(config: Config, names: Sequence[str]) -> list[Check]:
             raise PerfcliError(f"{config.path} has no check {name!r}: {suggestion(name, known)}")
         found += [check for check in meant if check not in found]
     return found
+
+
+def check_questions(config: Config, checks: Sequence[Check]) -> None:
+    """Raise PerfcliError for a check whose file or parameters are wrong: a baseline that is
+    missing would be made for nothing."""
+    for check in checks:
+        try:
+            check_question(_asked(config, check)[0])
+        except PerfcliError as error:
+            raise PerfcliError(f"{check.name}: {error}", detail=error.detail) from error
 
 
 def _is_meant(check: str, name: str) -> bool:

@@ -55,7 +55,8 @@ def _find(folder: Path) -> Path:
             return project
     raise PerfcliError(
         "nothing to check: there is no [tool.perfcli] in a pyproject.toml and no perfcli.toml, "
-        f"here or above. Write [[tool.perfcli.checks]] with {_EXAMPLE}, or let perfcli init-ci"
+        f"here or above. Write [[tool.perfcli.checks]] with {_EXAMPLE}, or let perfcli init-ci "
+        "write it"
     )
 
 
@@ -72,7 +73,7 @@ def _read(path: Path, codes: Collection[str] = ()) -> Config:
         if "perfcli" not in document:
             raise PerfcliError(
                 f"{path} has no [tool.perfcli]: write [[tool.perfcli.checks]] with {_EXAMPLE}, or "
-                "let perfcli init-ci"
+                "let perfcli init-ci write it"
             )
         return _config(path, Table(document["perfcli"], f"{where}.perfcli"), codes)
     # perfcli.toml may be written like pyproject.toml, or without the prefix.
@@ -93,7 +94,7 @@ def _parsed(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise PerfcliError(f"can't read {path}: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise PerfcliError(f"{path} is not TOML: {error}") from error
 
 

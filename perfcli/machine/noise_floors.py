@@ -183,14 +183,14 @@ class _Opening(msgspec.Struct):
 
 def _format(path: Path) -> int:
     """Of a file of floors; 0 where it is none, or broken."""
-    with suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
+    with suppress(OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         opening = msgspec.json.decode(path.read_bytes(), type=_Opening)
         return opening.format if opening.perfcli == KIND else 0
     return 0
 
 
 def _read(path: Path) -> ClassFile | None:
-    with suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
+    with suppress(OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         known = msgspec.json.decode(path.read_bytes(), type=ClassFile)
         if (known.perfcli, known.format) == (KIND, FORMAT):
             return known

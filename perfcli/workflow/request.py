@@ -190,6 +190,12 @@ def describe(variant: Variant) -> str:
     return " ".join(settings) or "default"
 
 
+def check_question(question: Question) -> None:
+    """Raise PerfcliError for a file that is not there, and for parameters that a shipped scenario
+    does not have. Nothing is compiled, and no interpreter is asked."""
+    _read_params(question)
+
+
 def recompile(run: Run, variant: Variant, jobs: int | None = None) -> CompileRequest:
     """Build what compiles a stored run's question again, in another variant. A user's file resolves
     the parameters once more: those of the run are all of them, typed."""

@@ -53,6 +53,39 @@ def test_without_a_baseline_the_command_that_makes_one(perfcli: Any) -> None:
     assert not Path(".perfcli").exists()  # nothing was compiled for it
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"rmsnorm"', '"models/gone.py:block"', "there is no file models/gone.py"),
+        ('"rmsnorm"', '"rmsnorm"\nparams = { rowz = 64 }', "rowz"),
+    ],
+)
+def test_a_missing_baseline_does_not_hide_what_else_is_wrong(
+    perfcli: Any, old: str, new: str, said: str
+) -> None:
+    assert old in CONFIG
+    configure(CONFIG.replace(old, new, 1))
+    result = perfcli("gate")
+    assert result.code == 2
+    assert said in result.complaint
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"format = 1\nx = " + b"[" * 100_000, "is nested too deeply"),
+        (b"#" * ((16 << 20) + 1), "is larger than 16 MiB"),
+    ],
+)
+def test_a_baseline_that_nobody_wrote(perfcli: Any, content: bytes, said: str) -> None:
+    configure(CONFIG)
+    Path("perfcli-baseline.toml").write_bytes(content)
+    result = perfcli("gate")
+    assert result.code == 2
+    assert said in result.complaint
+    assert "perfcli baseline update" in result.complaint
+
+
 def test_an_update_needs_a_reason(perfcli: Any) -> None:
     configure(CONFIG)
     for reason in ((), ("--reason", " ")):

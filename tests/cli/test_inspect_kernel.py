@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from handmade import rewrite
 
+from perfcli.blobs import blob_id, pack
 from perfcli.storing import store
 
 MAX_READS = "triton.mix_order_reduction_max_reads"
@@ -133,3 +135,16 @@ def test_a_cpu_kernel_has_no_ptx(perfcli: Any) -> None:
     result = perfcli("inspect-kernel", "rmsnorm", "0", "--ptx", "--device", "cpu")
     assert result.code == 2
     assert "has no ptx" in result.complaint
+
+
+def test_escape_sequences_of_a_file_do_not_reach_the_terminal(perfcli: Any, run: str) -> None:
+    """Nor a pipe, which may end there: ``perfcli inspect-kernel … --source | less -R``."""
+    (path,) = [stored.path for stored in store.runs()]
+    document = json.loads(path.read_text())
+    text = "x = 1\n\x1b]0;title\x07\x1b[2J\u202e\tend\n"
+    for kernel in document["run"]["kernels"]:
+        kernel["source"] = blob_id(text)
+    document["blobs"] = {blob_id(text): pack(text)}
+    rewrite(path, document)
+    result = perfcli("inspect-kernel", run, "3", "--source")
+    assert result.out == "x = 1\n�]0;title��[2J�\tend\n"

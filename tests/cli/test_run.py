@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from handmade import rewrite
 
 import perfcli as package
 from perfcli import cli, commands
@@ -106,6 +107,37 @@ def test_runs_lists_filters_and_is_empty(perfcli: Any) -> None:
     assert perfcli("runs", "softmax", "--quiet").out == f"{ids[1]}\n"
     document = json.loads(perfcli("runs", "--json", "-").out)
     assert [run["id"] for run in document["runs"]] == ids
+
+
+def test_runs_of_a_file_are_all_that_it_declares(perfcli: Any) -> None:
+    Path("sub").mkdir()
+    for path in ("breaks.py", "other.py"):
+        Path(path).write_text("")
+    for name in ("breaks.py:one", "./breaks.py:two", "breaks.py", "other.py:one"):
+        assert perfcli("run", name).code == 0
+    headers = {stored.header.id: stored.header.scenario for stored in store.runs()}
+
+    def listed(*wanted: str) -> list[str]:
+        result = perfcli("runs", "-q", *wanted)
+        assert result.code == 0
+        return sorted(headers[id] for id in result.out.split())
+
+    assert listed("breaks.py") == ["./breaks.py:two", "breaks.py", "breaks.py:one"]
+    assert listed("breaks.py:one") == ["breaks.py:one"]
+    assert listed("sub/../other.py") == ["other.py:one"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ("rmsnrm", "no scenario 'rmsnrm': did you mean rmsnorm?"),
+        ("gone.py:build", "there is no file gone.py, and no stored run of it"),
+    ],
+)
+def test_runs_of_what_is_not_there(perfcli: Any, wanted: str, said: str) -> None:
+    result = perfcli("runs", wanted)
+    assert (result.code, result.complaint) == (2, f"perfcli: {said}")
+    assert perfcli("runs", "softmax").code == 0  # there is one, only no run of it
 
 
 LONG = "some/very/long/folder/of_models/my_model.py:transformer_block"
@@ -318,7 +350,7 @@ def test_progress_keeps_quiet_for_two_seconds_then_says_each_phase_once(
         progress(Progress(1, "kernels", 1, 20))
         progress(Progress(1, "kernels", 2, 20))
     assert capsys.readouterr().err.splitlines() == [
-        "base: tracing (3 s)",
+        "base: building and tracing the model (3 s)",
         "head: compiling kernels (9 s)",
     ]
 
@@ -369,7 +401,7 @@ def test_what_a_run_file_says_is_shown_without_escapes(perfcli: Any) -> None:
     evil = "\\u001b[31m"
     text = stored.path.read_text().replace('"2.13.0"', f'"2.13.0{evil}"')
     text = text.replace(stored.header.id, f"{stored.header.id}{evil}")
-    stored.path.write_text(text.replace('"h100"', f'"h100{evil}"'))
+    rewrite(stored.path, json.loads(text.replace('"h100"', f'"h100{evil}"')))
     for arguments in (["runs"], ["runs", "--quiet"], ["compare", *[str(stored.path)] * 2]):
         out = perfcli(*arguments).out
         assert stored.header.id in out

@@ -5,16 +5,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import sys
 import zlib
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from perfcli.compile.binaries.ptxas import ptxas_version
 from perfcli.model import Candidate, LineCounts, Target
+from perfcli.storing.whole import write_whole
 
 FORMAT = 7
 """Of the entries: raise it when a fact is added or counted differently, or when other launch
@@ -80,11 +81,6 @@ def _candidates(plain: Iterable[Mapping[str, Any]]) -> tuple[Candidate, ...]:
 def write(path: Path, compiled: Compiled) -> None:
     """Write the entry. A disk that is full or read-only is no failure: the result itself is
     good."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(f".{os.getpid()}")
-        data = {**asdict(compiled), "revision": REVISION}
-        temporary.write_bytes(zlib.compress(json.dumps(data).encode(), 1))
-        os.replace(temporary, path)
-    except OSError:
-        return
+    data = {**asdict(compiled), "revision": REVISION}
+    with suppress(OSError):
+        write_whole(path, zlib.compress(json.dumps(data).encode(), 1))

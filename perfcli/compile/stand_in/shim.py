@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfcli.errors import CompileFailed, PerfcliError
+from perfcli.storing.whole import write_whole
 
 MAX_DIMS = 8
 SOURCE = Path(__file__).with_name("shim.cpp")
@@ -96,7 +97,7 @@ def build(torch: TorchInstallation, cache_dir: Path) -> Path:
     Raises ``CompileFailed`` without a compiler, or with the compiler's output where it refuses.
     """
     path = library_path(torch, cache_dir)
-    if path.exists():
+    if _is_whole(path):
         return path
     cxx = compiler()
     if cxx is None:
@@ -124,8 +125,34 @@ def build(torch: TorchInstallation, cache_dir: Path) -> Path:
             "(tested: 2.11 to 2.15; a C++20 compiler is needed)",
             detail=done.stderr[-4000:],
         )
-    os.replace(temporary, path)
+    try:
+        _keep(Path(temporary), path)
+    except OSError as error:
+        raise PerfcliError(f"can't write {path}: {error.strerror or error}") from error
     return path
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether the library is what was built: one that was cut off, or that a power cut left
+    empty, crashes the process that loads it."""
+    try:
+        digest = _digest_file(path).read_text(encoding="ascii").strip()
+        return digest == hashlib.sha256(path.read_bytes()).hexdigest()
+    except (OSError, ValueError):
+        return False
+
+
+def _digest_file(path: Path) -> Path:
+    return path.with_suffix(".sha256")
+
+
+def _keep(built: Path, path: Path) -> None:
+    """Put the library into its place, then its digest: where something comes in between, it is
+    built anew. Others may share the cache, so that they may read both."""
+    digest = hashlib.sha256(built.read_bytes()).hexdigest()
+    built.chmod(0o755)
+    os.replace(built, path)
+    write_whole(_digest_file(path), f"{digest}\n".encode())
 
 
 class Shim:

@@ -21,6 +21,8 @@ from perfcli.model import Finding, Run
 
 TOOLS = ("torch", "triton", "ptxas")
 """With another of these the same model becomes other code."""
+MOST_BYTES = 16 << 20
+"""Of the file, about 30,000 kernels."""
 
 
 def read(path: Path, options: Sequence[str] = ()) -> dict[str, BaselineCheck]:
@@ -28,7 +30,14 @@ def read(path: Path, options: Sequence[str] = ()) -> dict[str, BaselineCheck]:
     this perfcli, PerfcliError where it is broken; with the command that makes it, in which the
     ``options`` that were typed stand."""
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as source:
+            content = source.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise PerfcliError(
+                f"{path} is larger than {MOST_BYTES >> 20} MiB, which no baseline is; take it back "
+                f"with git, or make it anew with {renewing.command(options)}"
+            )
+        text = content.decode()
     except FileNotFoundError:
         make = renewing.command(options, reason=renewing.FIRST)
         raise NotComparable(f"there is no baseline {path}: make it with {make}") from None

@@ -80,6 +80,8 @@ def _read(text: str, where: str, options: Sequence[str] = ()) -> dict[str, Basel
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise PerfcliError(f"{where} is not TOML: {error}; {again}") from error
+    except RecursionError:
+        raise PerfcliError(f"{where} is no baseline: it is nested too deeply; {again}") from None
     _check_format(document, where, again)
     found = {}
     for name, table in document.get("checks", {}).items():

@@ -76,11 +76,42 @@ def test_built_once_and_found_again(
     path = build(torch, cache)
     assert path.read_text() == "library"
     assert path.name.startswith("2.13.0+cpu-")
-    assert list(path.parent.iterdir()) == [path]
+    assert sorted(path.parent.iterdir()) == [path.with_suffix(".sha256"), path]
+    assert [oct(each.stat().st_mode & 0o777) for each in sorted(path.parent.iterdir())] == [
+        "0o644",
+        "0o755",
+    ]
     assert build(torch, cache) == path
     (line,) = calls.read_text().splitlines()
     assert f"-I{torch.folder}/include" in line
     assert f"-Wl,-rpath,{torch.folder}/lib" in line
+
+
+@pytest.mark.parametrize("content", ["", "lib", "librarz"])
+@pytest.mark.parametrize("suffix", [".so", ".sha256"])
+def test_a_damaged_one_is_built_anew(
+    torch: TorchInstallation,
+    tmp_path: Path,
+    calls: Path,
+    compiler: None,
+    content: str,
+    suffix: str,
+) -> None:
+    """Cut off, empty as after a power cut, or with a flipped bit."""
+    path = build(torch, tmp_path / "cache")
+    path.with_suffix(suffix).write_text(content)
+    assert build(torch, tmp_path / "cache").read_text() == "library"
+    assert build(torch, tmp_path / "cache") == path
+    assert len(calls.read_text().splitlines()) == 2
+
+
+def test_one_without_a_digest_is_built_anew(
+    torch: TorchInstallation, tmp_path: Path, calls: Path, compiler: None
+) -> None:
+    path = build(torch, tmp_path / "cache")
+    path.with_suffix(".sha256").unlink()
+    build(torch, tmp_path / "cache")
+    assert len(calls.read_text().splitlines()) == 2
 
 
 def test_a_changed_source_is_built_anew(

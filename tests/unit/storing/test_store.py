@@ -62,6 +62,7 @@ def test_a_run_stored_before_operations_were_counted(tmp_path: Path) -> None:
     store.write(Bundle(run([replace(kernel("k"), operations=7)]), {}), path)
     document = json.loads(path.read_text())
     assert document["run"]["kernels"][0].pop("operations") == 7
+    del document["checksum"]
     path.write_text(json.dumps(document))
     assert [k.operations for k in store.read(path).kernels] == [None]
 

@@ -1,0 +1,25 @@
+"""Files that are there whole or not at all. Standard library only: workers write some as well."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+
+def write_whole(path: Path, content: bytes, mode: int = 0o644) -> None:
+    """Write a file, and its folder where that is missing. Whatever interrupts it, or a full disk,
+    leaves the file that was there before, and nothing else. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Nobody else can guess the name, or have put a link there.
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            os.fchmod(file.fileno(), mode)
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
