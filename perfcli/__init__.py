@@ -1,4 +1,8 @@
-"""perfcli: finds, explains and gates performance regressions in torch.compile's kernels."""
+"""perfcli finds, explains and gates performance regressions in torch.compile's kernels.
+
+``perfcli.inspect`` is the library; the command line begins in ``perfcli/cli.py``. Importing this
+package imports nothing else.
+"""
 
 from pathlib import Path
 

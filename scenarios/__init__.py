@@ -1,1 +1,5 @@
-"""Shipped scenarios, one per file; found by perfcli.loading.registry."""
+"""Shipped scenarios, one per file; found by ``perfcli.loading.registry``.
+
+A scenario takes parameters and gives a ``Workload``: what to call, inputs, and mode. It imports
+torch in ``build`` only. A file that starts with ``_`` is no scenario.
+"""

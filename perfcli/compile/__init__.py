@@ -1,2 +1,5 @@
-"""Compiles a model with torch.compile into kernels; the only room that touches private corners of
-torch."""
+"""Compiles a model with torch.compile into kernels.
+
+Takes a ``CompileRequest`` in a worker process; gives a ``Run`` and its texts. No other room touches
+private corners of torch. Without a device it never asks a driver: ``stand_in/`` answers instead.
+"""

@@ -1,4 +1,8 @@
-"""perfcli in a Python program: ``perfcli.inspect(fn, args, target="h100")``."""
+"""perfcli in a Python program: ``perfcli.inspect(fn, args, target="h100")``.
+
+Takes a function or module of the running program; gives ``Kernels`` with their totals, findings and
+comparisons. The program's tensors are described to a worker, and their values never leave it.
+"""
 
 from perfcli.library.asking import inspect
 from perfcli.library.compared import Compared

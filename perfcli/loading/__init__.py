@@ -1,1 +1,5 @@
-"""Finds scenarios, kernels and reports by name, and users' own by path."""
+"""Finds scenarios, kernels, rules and reports by name, and a user's own by path.
+
+Takes what was typed; gives what the file declares, or an error in the user's words. Nothing else
+imports these files by name.
+"""

@@ -1,1 +1,5 @@
-"""Builds, checks, runs and times a step; in a worker process, the room that touches torch."""
+"""The worker's side of a measurement: builds, checks, runs and times a step.
+
+Takes a ``MeasureRequest`` and then ``Ask``s; gives ``Prepared`` and ``Turn``s of raw seconds. It
+knows nothing of the other side, and judges no time.
+"""
