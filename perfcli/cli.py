@@ -27,16 +27,16 @@ Command = Callable[..., int]
 # with the same line.
 COMMANDS = {
     "Compare and explain": {
-        "compare": "Say what got worse between two variants or stored runs.",
+        "compare": "Show what got worse between two variants or runs.",
         "explain": "Say what is wrong with the kernels of one run.",
         "inspect-kernel": "Show one kernel: loads, stores, spills and source.",
-        "run": "Compile one variant of a scenario and list its kernels.",
+        "run": "Compile a variant and list its costliest kernels.",
         "report": "Write documents about stored runs.",
     },
     "Gate in CI": {
-        "gate": "Fail where kernels got worse than limits allow.",
-        "baseline": "Write down what the gate's kernels are made of.",
-        "init-ci": "Write what runs perfcli gate in CI.",
+        "gate": "Fail if kernels got worse than limits allow.",
+        "baseline": "Record or show the gate's baseline.",
+        "init-ci": "Generate CI configuration for the gate.",
     },
     "Search options": {
         "bisect-config": "Find the smallest set of options to blame.",
@@ -49,7 +49,7 @@ COMMANDS = {
     "Look up": {
         "scenarios": "List the shipped scenarios, or show one in detail.",
         "runs": "List the runs stored in this folder, oldest first.",
-        "rules": "List the rules of the findings, or explain one.",
+        "rules": "List the rules behind the findings, or explain one.",
         "doctor": "Check what is installed, and say what is missing.",
     },
 }

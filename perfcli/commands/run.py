@@ -32,7 +32,7 @@ def run(
     quiet: args.Quiet = False,
     fake: args.Fake = False,
 ) -> int:
-    """Compile one variant of a scenario and list its costliest kernels.
+    """Compile a variant and list its costliest kernels.
 
     Stores the run. With --quiet, prints only the run's id.
     """
