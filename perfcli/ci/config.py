@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from perfcli import units
-from perfcli.ci.files import WrittenFile, check_inside, filled, put, quoted
+from perfcli.ci.files import WrittenFile, check_inside, fill, put, quote
 from perfcli.errors import PerfcliError
 
 PROJECT = Path("pyproject.toml")
@@ -33,8 +33,8 @@ scenario = {scenario}
 """
 
 
-def write(root: Path) -> WrittenFile:
-    """The configuration, where there is none; what is there is never touched."""
+def write_configuration(root: Path) -> WrittenFile:
+    """Write the configuration where there is none; what is there is never touched."""
     if (root / OWN).exists():
         return WrittenFile(f"kept   {OWN}")
     check_inside(root, OWN)  # a link that leads nowhere
@@ -76,13 +76,13 @@ def _text(root: Path) -> str:
     candidates = list(_candidates(root))
     for path, name in candidates:
         if name:
-            scenario = quoted(f"{path.as_posix()}:{name}")
-            check = FOUND.format(name=quoted(units.printable(path.stem)), scenario=scenario)
+            scenario = quote(f"{path.as_posix()}:{name}")
+            check = FOUND.format(name=quote(units.printable(path.stem)), scenario=scenario)
             break
     else:
         hint = candidates[0][0].as_posix() if candidates else "path/to/model.py"
-        check = EXAMPLE.format(hint=quoted(f"{hint}:build"))
-    return filled("config.toml", {"@CHECK@\n": check})
+        check = EXAMPLE.format(hint=quote(f"{hint}:build"))
+    return fill("config.toml", {"@CHECK@\n": check})
 
 
 def _plain(text: str) -> str:
@@ -90,19 +90,20 @@ def _plain(text: str) -> str:
     return text.replace("[tool.perfcli]\n", "").replace("[tool.perfcli.", "[")
 
 
-def place(root: Path) -> Path:
-    """Where the configuration is, once it is written."""
+def find_place(root: Path) -> Path:
+    """Return where the configuration is, once it is written."""
     return OWN if (root / OWN).exists() else PROJECT
 
 
-def next_steps(root: Path, written: Sequence[Path]) -> list[str]:
-    """Empty where somebody has configured it before and a baseline is there."""
+def list_next_steps(root: Path, written: Sequence[Path]) -> list[str]:
+    """Return what is left to do: nothing where somebody configured it before and a baseline is
+    there."""
     steps = []
-    text = (root / place(root)).read_text(encoding="utf-8", errors="replace")
+    text = (root / find_place(root)).read_text(encoding="utf-8", errors="replace")
     if 'scenario = "rmsnorm"' in text:
-        steps.append(f"name your own model in {place(root)}")
+        steps.append(f"name your own model in {find_place(root)}")
     files = [path.as_posix() for path in written]
-    there = (place(root).as_posix(), BASELINE)
+    there = (find_place(root).as_posix(), BASELINE)
     files += [name for name in there if name not in files and _is_new(root, name)]
     if not (root / BASELINE).exists():
         steps.append('perfcli baseline update --reason "first baseline"')

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from perfcli import __version__
+from perfcli.ci.source import _write_requirement
 from perfcli.errors import PerfcliError
 from perfcli.machine import environment
 
@@ -42,14 +40,21 @@ def check_root(folder: Path) -> None:
         raise PerfcliError(f"CI files belong into the repository's root: cd {above} first")
 
 
-def usual(root: Path) -> str:
-    """The service that the repository seems to use."""
+def guess_service(root: Path) -> str:
+    """Return the service that the repository seems to use."""
     is_gitlab = (root / GITLAB_MAIN).exists() and not (root / ".github").exists()
     return "gitlab" if is_gitlab else "github"
 
 
-def values(root: Path) -> dict[str, str]:
-    """What the templates leave open: versions of this environment, and the main branch."""
+def installs(root: Path, service: str, force: bool) -> bool:
+    """Tell whether a file is to be written that installs perfcli; a hook runs what is there."""
+    place = {"github": GITHUB, "gitlab": GITLAB}.get(service)
+    return place is not None and (force or not os.path.lexists(root / place))
+
+
+def fill_in(root: Path, source: str) -> dict[str, str]:
+    """Return what the templates leave open: versions of this environment, where perfcli comes from,
+    and the main branch."""
     try:
         found = environment.probe(needs_triton=False)
         torch, triton = found.torch.partition("+")[0], found.triton or WITHOUT_TORCH[1]
@@ -58,7 +63,8 @@ def values(root: Path) -> dict[str, str]:
     return {
         "@TORCH@": torch,
         "@TRITON@": triton,
-        "@PERFCLI@": __version__,
+        "@PERFCLI@": _write_requirement(source),
+        "@PERFCLI_GPU@": _write_requirement(source, "nvml"),
         "@PYTHON@": f"{sys.version_info.major}.{sys.version_info.minor}",
         "@BRANCH@": _main_branch(root),
     }
@@ -75,16 +81,16 @@ def _main_branch(root: Path) -> str:
     return name if plain else "main"
 
 
-def write(
+def write_service(
     root: Path, service: str, values: Mapping[str, str], force: bool
 ) -> Iterator[WrittenFile]:
     if service == "github":
-        yield put(root, GITHUB, filled("github.yml", values), force)
+        yield put(root, GITHUB, fill("github.yml", values), force)
     elif service == "gitlab":
-        yield put(root, GITLAB, filled("gitlab.yml", values), force)
+        yield put(root, GITLAB, fill("gitlab.yml", values), force)
         yield _included(root)
     else:
-        yield _hook(root, filled("pre-commit.yml", values))
+        yield _hook(root, fill("pre-commit.yml", values))
 
 
 def _included(root: Path) -> WrittenFile:
@@ -112,15 +118,16 @@ def _hook(root: Path, text: str) -> WrittenFile:
     )
 
 
-def filled(template: str, values: Mapping[str, str]) -> str:
+def fill(template: str, values: Mapping[str, str]) -> str:
+    """Return a template of ``data/ci`` with these values in it."""
     text = (TEMPLATES / template).read_text(encoding="utf-8")
     for name, value in values.items():
         text = text.replace(name, value)
     return text
 
 
-def quoted(text: str) -> str:
-    """A text as TOML writes it in a line: as JSON does, but for one character."""
+def quote(text: str) -> str:
+    """Return a text as TOML writes it in a line: as JSON does, but for one character."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -149,52 +156,3 @@ def put(root: Path, place: Path, text: str, force: bool) -> WrittenFile:
     except OSError as error:
         raise PerfcliError(f"can't write {place}: {error.strerror or error}") from error
     return WrittenFile(f"wrote  {place}{' (again)' if there else ''}", written=place)
-
-
-PLACE = Path("perfcli-gpu.toml")
-KEPT = ("name", "scenario", "preset")
-
-
-def write_gpu(root: Path, configuration: Path) -> WrittenFile:
-    """Beside the configuration, which is there. Raises PerfcliError where that can't be read."""
-    try:
-        document = tomllib.loads((root / configuration).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise PerfcliError(f"can't read {configuration}: {error}") from error
-    table = document.get("tool", {}).get("perfcli", document)
-    checks = table.get("checks")
-    found = [c for c in checks if isinstance(c, dict)] if isinstance(checks, list) else []
-    if not found:
-        return WrittenFile(f"no     {PLACE}: {configuration} has no checks")
-    text = "\n".join("\n".join(["[[checks]]", *_lines(check), ""]) for check in found)
-    return put(root, PLACE, filled("gpu.toml", {"@CHECKS@\n": text}), force=False)
-
-
-def _lines(check: dict[str, Any]) -> Iterator[str]:
-    for name in KEPT:
-        if isinstance(check.get(name), str):
-            yield f"{name} = {quoted(check[name])}"
-    if check.get("dynamic") is True:
-        yield "dynamic = true"
-    for name in ("params", "options"):
-        table = check.get(name)
-        if isinstance(table, dict) and table:
-            yield f"{name} = {_value(table)}"
-
-
-def _value(value: object) -> str:
-    """As TOML writes it, in a line. Raises PerfcliError for what no check has: dates."""
-    if isinstance(value, dict):
-        return f"{{ {', '.join(f'{quoted(k)} = {_value(v)}' for k, v in value.items())} }}"
-    if isinstance(value, list):
-        return f"[{', '.join(map(_value, value))}]"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, str):
-        return quoted(value)
-    raise PerfcliError(
-        f"can't write {PLACE}: a check has {value}, where a text, a number or a truth value is "
-        "expected"
-    )

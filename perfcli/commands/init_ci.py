@@ -19,6 +19,14 @@ def init_ci(
     pre_commit: Annotated[
         bool, typer.Option("--pre-commit", help="Write a pre-commit hook that runs before a push.")
     ] = False,
+    install: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SPEC",
+            help="Install perfcli in CI from a git URL, a wheel in the repository, or '.'. "
+            "[default: where this perfcli came from]",
+        ),
+    ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Overwrite these files, but never a configuration.")
     ] = False,
@@ -26,10 +34,11 @@ def init_ci(
     """Generate CI configuration for the gate.
 
     Writes a workflow and a first [tool.perfcli]. Files that exist already stay as they are. Run it
-    in the repository's root.
+    in the repository's root. No package index has perfcli: the workflow installs it from where
+    this perfcli came from, or from what --install names.
     """
-    from perfcli.ci import config, files
-    from perfcli.ci import files as gpu
+    from perfcli.ci import config, files, gpu
+    from perfcli.ci.source import choose_source
 
     root = Path.cwd()
     files.check_root(root)
@@ -38,15 +47,18 @@ def init_ci(
         for name, wanted in (("github", github), ("gitlab", gitlab), ("pre-commit", pre_commit))
         if wanted
     ]
-    values = files.values(root)
-    steps = [config.write(root)]
-    for service in services or [files.usual(root)]:
-        steps += files.write(root, service, values, force)
+    services = services or [files.guess_service(root)]
+    installs = install or any(files.installs(root, each, force) for each in services)
+    source = choose_source(install, root) if installs else ""
+    values = files.fill_in(root, source)
+    steps = [config.write_configuration(root)]
+    for service in services:
+        steps += files.write_service(root, service, values, force)
         if service == "github":
-            steps.append(gpu.write_gpu(root, config.place(root)))
+            steps.append(gpu.write_gpu_configuration(root, config.find_place(root)))
     for step in steps:
         typer.echo(step.line)
-    left = config.next_steps(root, [step.written for step in steps if step.written])
+    left = config.list_next_steps(root, [step.written for step in steps if step.written])
     left += [step.next for step in steps if step.next]
     if left:
         typer.echo("\nnext:")

@@ -187,15 +187,20 @@ def test_an_exceeded_exception_is_not_to_be_taken_out(perfcli: Any) -> None:
 
 def test_init_ci_writes_perfcli_toml_as_documented_and_has_it_added(perfcli: Any) -> None:
     subprocess.run(["git", "init", "-q"], check=True)
-    assert perfcli("init-ci").code == 0
+    assert perfcli("init-ci", "--install", "git+https://example.com/perfcli@v1").code == 0
     text = Path("perfcli.toml").read_text()
     assert "tool.perfcli" not in text
     assert tomllib.loads(text)["targets"] == ["h100"]
     assert "[[checks]]" in text
-    again = perfcli("init-ci").out
+    again = perfcli("init-ci", "--install", "git+https://example.com/perfcli@v1").out
     assert "git add perfcli.toml perfcli-baseline.toml, and commit" in again
     BASELINE.write_text("format = 1\n")
     subprocess.run(["git", "add", "perfcli.toml"], check=True)
-    assert "git add perfcli-baseline.toml, and commit" in perfcli("init-ci").out
+    assert (
+        "git add perfcli-baseline.toml, and commit"
+        in perfcli("init-ci", "--install", "git+https://example.com/perfcli@v1").out
+    )
     subprocess.run(["git", "add", "perfcli-baseline.toml"], check=True)
-    assert "git add" not in perfcli("init-ci").out
+    assert (
+        "git add" not in perfcli("init-ci", "--install", "git+https://example.com/perfcli@v1").out
+    )

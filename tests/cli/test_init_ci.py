@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import tomllib
 from pathlib import Path
@@ -12,11 +13,23 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
+from perfcli.ci import source
 from perfcli.gate import config
 
 SCHEMAS = Path(__file__).parents[1] / "fixtures" / "schemas"
 WORKFLOW = Path(".github/workflows/perfcli.yml")
+
+
+@pytest.fixture(autouse=True)
+def installed_from_git(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This perfcli came from a git URL, as pip writes it down (PEP 610)."""
+    document = {
+        "url": "https://example.com/perfcli",
+        "vcs_info": {"vcs": "git", "commit_id": "0123abcd", "requested_revision": "v0.1.0"},
+    }
+    monkeypatch.setattr(source, "_read_direct_url", lambda: document)
 
 
 def valid(document: Any, schema: str) -> bool:
@@ -219,3 +232,152 @@ def test_the_main_branch_is_the_remotes(perfcli: Any, tmp_path: Path) -> None:
     head.write_text("ref: refs/remotes/origin/trunk\n")
     perfcli("init-ci")
     assert parsed(tmp_path / WORKFLOW)["on"]["push"]["branches"] == ["trunk"]
+
+
+# --- where CI installs perfcli from ------------------------------------------------------------
+
+
+def installed(path: Path) -> list[str]:
+    """What the jobs of a workflow give to pip, as a shell reads it: torch and triton left out."""
+    commands = [
+        shlex.split(line.replace("\\\n", " "))
+        for job in parsed(path)["jobs"].values()
+        for step in job["steps"]
+        for line in step.get("run", "").splitlines()
+        if "pip install" in line
+    ]
+    words = [word for command in commands for word in command[4:] if not word.startswith("-")]
+    return [w for w in words if not w.startswith(("torch==", "triton==", "https://download"))]
+
+
+def test_ci_installs_what_this_perfcli_was_installed_from(perfcli: Any, tmp_path: Path) -> None:
+    assert perfcli("init-ci", "--github", "--gitlab").code == 0
+    url = "git+https://example.com/perfcli@0123abcd"
+    assert installed(tmp_path / WORKFLOW) == [f"perfcli @ {url}", f"perfcli[nvml] @ {url}"]
+    (line,) = [
+        line
+        for line in parsed(tmp_path / ".gitlab/perfcli.yml")["perfcli"]["before_script"]
+        if "perfcli" in line
+    ]
+    assert shlex.split(line)[-1] == f"perfcli @ {url}"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (
+            "git+https://example.com/perfcli@v0.1.0#subdirectory=tool",
+            "perfcli[nvml] @ git+https://example.com/perfcli@v0.1.0#subdirectory=tool",
+        ),
+        ("wheels/perfcli-0.1.0-py3-none-any.whl", "./wheels/perfcli-0.1.0-py3-none-any.whl[nvml]"),
+        (".", ".[nvml]"),
+    ],
+)
+def test_ci_installs_what_the_user_names(
+    perfcli: Any, tmp_path: Path, given: str, expected: str
+) -> None:
+    (tmp_path / "wheels").mkdir()
+    (tmp_path / "wheels" / "perfcli-0.1.0-py3-none-any.whl").write_bytes(b"")
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "x"\n')
+    assert perfcli("init-ci", "--install", given).code == 0
+    found = installed(tmp_path / WORKFLOW)
+    assert found[1] == expected
+    if given.startswith("git+"):
+        assert (Requirement(expected).url, Requirement(expected).extras) == (given, {"nvml"})
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("perfcli", "--install perfcli: no such file here, and no index has it"),
+        ("perfcli==0.1.0", "no index has it"),
+        ("../other", "CI has no files from outside of the repository"),
+        ("notes", "neither a wheel nor a folder with pyproject.toml"),
+        ('git+https://example.com/$(id)"', "has characters that a shell or YAML reads"),
+    ],
+)
+def test_what_ci_could_not_install_is_refused(
+    perfcli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, says: str
+) -> None:
+    work = tmp_path / "work"
+    (work / "notes").mkdir(parents=True)
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(work)
+    result = perfcli("init-ci", "--install", given)
+    assert result.code == 2
+    assert says in result.complaint
+    assert [path.name for path in work.iterdir()] == ["notes"]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {},
+        {"url": "file:///elsewhere/perfcli", "dir_info": {"editable": True}},
+        {"url": "file:///tmp/perfcli-0.1.0-py3-none-any.whl", "archive_info": {}},
+        {"url": "file:///srv/perfcli", "vcs_info": {"vcs": "git", "commit_id": "1"}},
+    ],
+)
+def test_without_a_source_it_asks_before_it_writes_anything(
+    perfcli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, document: Any
+) -> None:
+    monkeypatch.setattr(source, "_read_direct_url", lambda: document)
+    result = perfcli("init-ci")
+    assert result.code == 2
+    assert result.complaint.startswith("perfcli: no index has perfcli, so CI has to be told")
+    for way in ("--install git+https://", "--install ./perfcli", "--install ."):
+        assert way in result.complaint
+    assert not list(tmp_path.iterdir())
+    # A hook runs the perfcli that is there.
+    assert perfcli("init-ci", "--pre-commit").code == 0
+
+
+def test_a_checkout_inside_the_repository_is_named_by_its_place(
+    perfcli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = {"url": (tmp_path / "tools/perfcli").as_uri(), "dir_info": {"editable": True}}
+    monkeypatch.setattr(source, "_read_direct_url", lambda: document)
+    assert perfcli("init-ci").code == 0
+    assert installed(tmp_path / WORKFLOW)[0] == "./tools/perfcli"
+
+
+@pytest.mark.parametrize("pushed", [True, False])
+def test_a_checkout_elsewhere_is_named_by_its_remote_once_that_has_it(
+    perfcli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pushed: bool
+) -> None:
+    checkout, work = tmp_path / "checkout", tmp_path / "work"
+    work.mkdir()
+
+    def git(*arguments: str) -> str:
+        who = ("-c", "user.name=a", "-c", "user.email=a@example.com")
+        command = ["git", "-C", str(checkout), *who, *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    subprocess.run(["git", "init", "-q", str(checkout)], check=True)
+    git("commit", "-q", "--allow-empty", "-m", "a")
+    git("remote", "add", "origin", "https://example.com/perfcli.git")
+    if pushed:
+        git("update-ref", "refs/remotes/origin/main", "HEAD")
+    document = {"url": checkout.as_uri(), "dir_info": {"editable": True}}
+    monkeypatch.setattr(source, "_read_direct_url", lambda: document)
+    monkeypatch.chdir(work)
+    result = perfcli("init-ci")
+    if not pushed:
+        assert result.code == 2
+        return
+    commit = git("rev-parse", "HEAD")
+    url = f"git+https://example.com/perfcli.git@{commit}"
+    assert installed(work / WORKFLOW)[0] == f"perfcli @ {url}"
+
+
+def test_nothing_that_ships_installs_perfcli_from_an_index() -> None:
+    root = Path(__file__).parents[2]
+    shipped = [root / "action.yml", root / ".pre-commit-hooks.yaml"]
+    shipped += [p for f in ("perfcli", "kernels", "reports") for p in (root / f).rglob("*.py")]
+    shipped += list((root / "perfcli" / "data" / "ci").iterdir())
+    pattern = re.compile(r"pip install[^\n]*[\s\"']perfcli(\[\w+\])?(==|[\"'\s]|$)")
+    found = [str(path) for path in shipped if pattern.search(path.read_text(encoding="utf-8"))]
+    assert found == []
+    # The action installs the checkout that it comes with.
+    assert '"${install[@]}" "$GITHUB_ACTION_PATH"' in shipped[0].read_text(encoding="utf-8")
+    assert pattern.search("pip install perfcli==0.1.0")

@@ -9,10 +9,21 @@ from typing import Any
 
 import pytest
 
+from perfcli.ci import source
 from perfcli.gate import config
 
 CHECK = '[[checks]]\nname = "a"\nscenario = "softmax"\n'
 MODEL = "import torch\ndef build():\n    return torch.nn.Linear(1, 1), (1,)\n"
+
+
+@pytest.fixture(autouse=True)
+def installed_from_git(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This perfcli came from a git URL, as pip writes it down (PEP 610)."""
+    document = {
+        "url": "https://example.com/perfcli",
+        "vcs_info": {"vcs": "git", "commit_id": "0123abcd", "requested_revision": "v0.1.0"},
+    }
+    monkeypatch.setattr(source, "_read_direct_url", lambda: document)
 
 
 def test_a_gpu_measures_the_same_variant(perfcli: Any) -> None:
