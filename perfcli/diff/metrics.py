@@ -167,10 +167,12 @@ def _weigh(vectors: Change, base: Sequence[KernelFacts], head: Sequence[KernelFa
 
 def totals(base: Run, head: Run) -> tuple[Change, ...]:
     """Return the metrics of all kernels, then those that only a whole run has."""
-    # Inductor's estimate counts differently from release to release (2.11 leaves out inputs).
-    same_torch = base.environment.torch == head.environment.torch
+    # Inductor's estimate counts differently from release to release (2.11 leaves out inputs), and
+    # is that of the largest graph: of a model in more pieces it leaves out what the others hold.
+    alike = base.environment.torch == head.environment.torch
+    alike = alike and len(base.graphs) == len(head.graphs)
     whole = (
-        _change("peak_memory_bytes", _peak_memory(base), _peak_memory(head), sure=same_torch),
+        _change("peak_memory_bytes", _peak_memory(base), _peak_memory(head), sure=alike),
         _change("extern_calls", _extern_calls(base), _extern_calls(head)),
         _change("graphs", len(base.graphs), len(head.graphs)),
         _change("graph_breaks", _graph_breaks(base), _graph_breaks(head)),

@@ -117,10 +117,20 @@ def _held(
     result = _result(limit, change)
     if limit.metric == limits.TIME:
         result = replace(result, text=of_time(comparison, limit))
+    if result.state == "unknown" and limit.metric == "peak_memory_bytes":
+        result = replace(result, text=f"{result.text}{_in_other_pieces(comparison)}")
     if result.state == "broken":
         result = _excepted(comparison, result, allowances)
     blame = _to_blame(comparison, result) if result.state == "broken" else ""
     yield replace(result, text=f"{result.text}: {blame}" if blame else result.text)
+
+
+def _in_other_pieces(comparison: Comparison) -> str:
+    """``, since 2 graphs became 8 and each has a peak of its own``; empty where they did not."""
+    base, head = len(comparison.base.graphs), len(comparison.head.graphs)
+    if base == head:
+        return ""
+    return f", since {units.plural(base, 'graph')} became {head} and each has a peak of its own"
 
 
 # --- one number ------------------------------------------------------------------------------

@@ -59,9 +59,16 @@ def _total(change: Change) -> TotalRow:
         base=write(change.base),
         head=write(change.head),
         delta="" if not change.delta else units.signed(write, change.delta),
-        relative=units.relative(change.base, change.head),
+        relative=_relate(change),
         outcome=change.outcome,
     )
+
+
+def _relate(change: Change) -> str:
+    """Return the change in percent, or that two numbers which differ say nothing of each other."""
+    if change.outcome == "unknown" and change.delta:
+        return "not comparable"
+    return units.relative(change.base, change.head)
 
 
 @dataclass(frozen=True, slots=True)

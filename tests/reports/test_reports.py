@@ -164,6 +164,14 @@ def test_graph_breaks_that_came_or_went_are_shown_with_their_reasons() -> None:
     assert any(line.split()[:5] == ["graph", "breaks", "3", "13", "+10"] for line in lines)
 
 
+def test_peaks_of_other_graphs_are_said_to_be_not_comparable() -> None:
+    base = run([kernel("a", "1")], peak=462 * 10**6)
+    head = run([kernel("a", "1"), kernel("b", "2", graph="forward 1")], peak=361 * 10**6)
+    text = shown(screen().comparison(compare(base, head)), 80)
+    (line,) = [line for line in text.splitlines() if line.startswith("peak memory")]
+    assert line.split() == [*"peak memory 462 MB 361 MB −101 MB not comparable".split()]
+
+
 def test_unchanged_kernels_take_one_line() -> None:
     same = compare(
         run([kernel("a", "1"), kernel("b", "2")]), run([kernel("a", "1"), kernel("b", "2")])

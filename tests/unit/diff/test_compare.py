@@ -95,6 +95,13 @@ def test_peak_memory_has_its_own_tolerance() -> None:
     assert at(900, "other").outcome == "better"
 
 
+def test_peak_memory_of_another_number_of_graphs_is_neither_better_nor_worse() -> None:
+    whole = run([kernel("a", "m")], peak=462)
+    pieces = run([kernel("a", "m"), kernel("b", "n", graph="forward 1")], peak=361)
+    for base, head in ((whole, pieces), (pieces, whole)):
+        assert total(compare(base, head), "peak_memory_bytes").outcome == "unknown"
+
+
 def test_peak_memory_of_another_torch_decides_nothing() -> None:
     kernels = [kernel("a", "mul")]
     other = replace(ENVIRONMENT, torch="2.11.0")

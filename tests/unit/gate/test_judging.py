@@ -117,6 +117,22 @@ def test_peak_memory_of_another_torch_is_unsure() -> None:
     assert result.reason.endswith("at most +1 %: not comparable")
 
 
+def test_peak_memory_of_another_number_of_graphs_is_unsure() -> None:
+    """It is that of the worst graph: in more pieces it falls though nothing got better."""
+    graphs = (
+        GraphFacts("forward 0", "forward", 0, 10, 2 * 10**9),
+        GraphFacts("backward 0", "backward", 0, 10, 462 * 10**6),
+    )
+    base, head = run(BASE, graphs=graphs), run(BASE, id="head", graphs=graphs[1:])
+    limit = Limit("peak_memory_bytes", growth_share=0.01)
+    result = held(compare(base, head), limit)
+    assert (states(result), result.outcome) == ([("peak_memory_bytes", "unknown")], "unsure")
+    assert result.reason == (
+        "peak memory 2 GB → 462 MB (−76.9 %), at most +1 %: not comparable, since 2 graphs became "
+        "1 and each has a peak of its own"
+    )
+
+
 # --- the usual limits ------------------------------------------------------------------------
 
 USUAL_POLICY = Policy(USUAL, signs=frozenset(SIGNS))
