@@ -46,7 +46,7 @@ def _check(check: Judged, root: str) -> dict[str, Any]:
         "reason": places.without_root(check.reason, root),
         "fault": places.without_root(check.fault, root) or None,
         "baseline": _provenance(check.provenance) if check.provenance else None,
-        "limits": [_limit(result) for result in check.limits],
+        "limits": [_limit(result, root) for result in check.limits],
         "findings": [
             {
                 "finding": result.finding,
@@ -71,7 +71,7 @@ def _provenance(source: Provenance) -> dict[str, Any]:
     }
 
 
-def _limit(result: LimitResult) -> dict[str, Any]:
+def _limit(result: LimitResult, root: str) -> dict[str, Any]:
     limit = result.limit
     return {
         "metric": limit.metric,
@@ -85,7 +85,7 @@ def _limit(result: LimitResult) -> dict[str, Any]:
         "allowed": result.allowed,
         "group": result.group,
         "kernel": result.kernel or None,
-        "text": result.text,
+        "text": places.without_root(result.text, root),
         "allowance": _allowance(result.allowance),
     }
 

@@ -21,10 +21,27 @@ _ONE_EACH = ("kernels", "launches")
 def _to_blame(comparison: Comparison, result: LimitResult) -> str:
     """``triton_red_fused_add_3 fuses 2 kernels``: the group that adds most to a total; where none
     adds anything but the total itself is limited, ``most of it in triton_red_fused_add_3 (2)``."""
+    if result.limit.metric == "graph_breaks":
+        return _new_breaks(comparison)
     return _added_most(comparison, result.limit.metric) or _has_most(comparison, result.limit)
 
 
+def _new_breaks(comparison: Comparison) -> str:
+    """Return the reasons of Dynamo's that were not there, or not so often."""
+    base, head = comparison.base.graph_breaks, comparison.head.graph_breaks
+    return "; ".join(reason for reason, number in head.items() if number > base.get(reason, 0))
+
+
 def _added_most(comparison: Comparison, metric: str) -> str:
+    best = _find_most(comparison, metric)
+    if best is None:
+        return ""
+    base, head = comparison.base, comparison.head
+    return f"{to_look_at(best, base, head)} {how_changed(best, base, head)}"
+
+
+def _find_most(comparison: Comparison, metric: str) -> KernelGroup | None:
+    """Return the group that adds most to a total; None where none adds anything."""
     sign = -1 if limits._higher_is_better(metric) else 1
     best, most = None, 0.0
     for group in comparison.groups:
@@ -32,10 +49,7 @@ def _added_most(comparison: Comparison, metric: str) -> str:
         delta = sign * (change.delta or 0.0) if change else 0.0
         if delta > most:
             best, most = group, delta
-    if best is None:
-        return ""
-    base, head = comparison.base, comparison.head
-    return f"{to_look_at(best, base, head)} {how_changed(best, base, head)}"
+    return best
 
 
 def _has_most(comparison: Comparison, limit: Limit) -> str:

@@ -10,6 +10,7 @@ from perfcli.diff.verdict.counts import judge_counts
 from perfcli.gate import holding, limits
 from perfcli.gate.allowances import _covers
 from perfcli.gate.limits import TIME
+from perfcli.gate.locating import _locate
 from perfcli.model import (
     Allowance,
     Comparison,
@@ -17,10 +18,13 @@ from perfcli.model import (
     FindingResult,
     Limit,
     LimitResult,
+    Origin,
     Passing,
     Severity,
 )
 
+_MOST_CODE = 60
+"""Of a line of the model, behind what it is to blame for."""
 _GRAVEST_FIRST: tuple[Severity, ...] = ("error", "warning", "info")
 
 
@@ -76,6 +80,10 @@ def judge(comparison: Comparison, policy: Policy) -> Ruling:
     results = tuple(each for each in results if not _said_by_loads(comparison, each, policy))
     if policy.usual_spills:
         results = tuple(_excuse_few_words(comparison, each) for each in results)
+    results = tuple(
+        replace(each, origin=_locate(comparison, each)) if each.state == "broken" else each
+        for each in results
+    )
     findings = tuple(_hold_findings(comparison, policy))
     doubt = policy.fail_on is not None
     return _settle(Ruling(comparison, results, findings, warnings_doubt=doubt))
@@ -121,11 +129,22 @@ def _broken(result: Ruling) -> Iterator[str]:
     comparison = result.comparison
     if comparison.wrong is not None and comparison.wrong.side == "head":
         yield comparison.wrong.what
-    yield from (each.text for each in result.limits if each.state == "broken")
-    for each in result.findings:
-        finding = comparison.findings[each.finding]
-        if each.state == "broken" and not (comparison.wrong and finding.code == "PC903"):
-            yield f"{finding.code} {finding.headline}"
+    broken = [each for each in result.limits if each.state == "broken"]
+    for each in sorted(broken, key=lambda each: not each.is_cause):  # stable
+        yield f"{each.text}{_write_place(each.origin)}"
+    for counted in result.findings:
+        finding = comparison.findings[counted.finding]
+        if counted.state == "broken" and not (comparison.wrong and finding.code == "PC903"):
+            yield f"{finding.code} {finding.headline}{_write_place(finding.origin)}"
+
+
+def _write_place(origin: Origin | None) -> str:
+    """`` (models/norm.py:14: print(x))``; empty where no line is known."""
+    if origin is None or not origin.location:
+        return ""
+    code = origin.code.strip()
+    short = code if len(code) <= _MOST_CODE else f"{code[: _MOST_CODE - 1]}…"
+    return f" ({origin.location}{f': {short}' if short else ''})"
 
 
 # --- findings --------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from perfcli import units
 from perfcli.gate import holding
-from perfcli.model import Comparison, Finding, Judged, Judgement, KernelGroup
+from perfcli.model import Comparison, Judged, Judgement, KernelGroup, Origin
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -36,19 +36,26 @@ def report(judgement: Judgement, quiet: bool) -> Group:
     width = max((len(check.name) for check in shown), default=0)
     for check in shown:
         text.append(f"  {WORDS[check.outcome]:<6}", _STYLES[check.outcome])
-        text.append(units.printable(f"  {check.name:<{width}}  {check.fault or check.reason}\n"))
+        reason = _shorten_paths(check.fault or check.reason, judgement.root)
+        text.append(units.printable(f"  {check.name:<{width}}  {reason}\n"))
     if quiet:
         return _whole(text)
     for check in judgement.checks:
         if lines := list(_details(check)):
             text.append(units.printable(f"\n{check.name}{_from(check)}\n"), "bold")
-            text.append("".join(units.printable(f"  {line}\n") for line in lines))
+            shown = (_shorten_paths(line, judgement.root) for line in lines)
+            text.append("".join(units.printable(f"  {line}\n") for line in shown))
     if judgement.warnings:
         text.append("\n")
     for warning in judgement.warnings:
         text.append("warning: ", "yellow")
         text.append(units.printable(f"{warning}\n"))
     return _whole(text)
+
+
+def _shorten_paths(text: str, root: str) -> str:
+    """Return a text whose paths inside the repository are relative to it."""
+    return text.replace(f"{root.rstrip('/')}/", "") if root else text
 
 
 def _whole(text: Text) -> Group:
@@ -71,10 +78,12 @@ def _from(check: Judged) -> str:
 def _details(check: Judged) -> Iterator[str]:
     if check.comparison is None:
         return
+    causes_first = sorted(check.limits, key=lambda result: not result.is_cause)
     for word, state in (("broken", "broken"), ("allowed", "allowed"), ("not known", "unknown")):
-        for result in check.limits:
+        for result in causes_first:
             if result.state == state:
                 yield f"{word}: {result.text}"
+                yield from _line_of(result.origin)
                 if result.allowance:
                     yield f"  {result.allowance.reason} ({result.allowance.owner})"
     if check.outcome != "pass" and (better := list(_better(check.comparison))):
@@ -96,14 +105,16 @@ def _findings(check: Judged, comparison: Comparison) -> Iterator[str]:
         if finding.came_with_head and (number in states or (said and not finding.explained_by)):
             usual = "note" if finding.severity == "info" else "doubt"
             state = states[number].state if number in states else usual
-            yield f"{state}: {_said(finding)}"
+            yield f"{state}: {finding.code} {finding.headline}"
+            yield from _line_of(finding.origin)
             if finding.advice:
                 yield f"  {finding.advice}"
 
 
-def _said(finding: Finding) -> str:
-    place = f" ({finding.origin.code.strip()})" if finding.origin and finding.origin.code else ""
-    return f"{finding.code} {finding.headline}{place}"
+def _line_of(origin: Origin | None) -> Iterator[str]:
+    """Yield where in the model it comes from: ``  norm.py:14  print(x)``."""
+    if origin is not None and (origin.location or origin.code):
+        yield f"  {'  '.join(part for part in (origin.location, origin.code.strip()) if part)}"
 
 
 # --- kernels ---------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from perfcli.model.comparison import Comparison
+from perfcli.model.kernel import Origin
 from perfcli.model.rule import Rule
 from perfcli.model.values import BlobId
 
@@ -74,6 +75,13 @@ class LimitResult:
     allowance: Allowance | None = None
     also: tuple[Allowance, ...] = ()
     """Further exceptions that cover a part of it."""
+    origin: Origin | None = None
+    """The line of the model to look at, where it is broken and one is known."""
+
+    @property
+    def is_cause(self) -> bool:
+        """Whether it explains other limits: a graph in pieces makes more and other kernels."""
+        return self.limit.metric == "graph_breaks"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perfcli import units
-from perfcli.model import Comparison, FindingResult, Judged, Run
+from perfcli.model import Comparison, FindingResult, Judged, Origin, Run
 
 from .._rows import judgement, names
 from .._rows import totals as _run_lines
 from .._rows.judgement import check_name, check_word, limit_line, limit_of
 from .._rows.kernels import kernel_row, known_columns
+from .._rows.places import place
 from .._rows.totals import total_rows
 from .._screen import verdict
 from .._screen.findings import summary_of
@@ -56,7 +57,7 @@ def _check(judged: Judged, rank: int, root: str, alone: bool) -> list[Section]:
     """``rank``: added to those of its sections. ``alone``: the document's title has said its
     verdict."""
     sections = [] if alone else [Section(rank, _title(judged), what="detailed check")]
-    sections += _limits(judged, rank + LIMITS)
+    sections += _limits(judged, rank + LIMITS, root)
     if judged.fault:
         fault = f"{_prose(_shorten(judged.fault, MOST_TEXT))}\n\n"
         sections.append(Section(rank + LIMITS, fault, what="error"))
@@ -78,16 +79,17 @@ def _same_reason(judged: Judged) -> bool:
     return judged.comparison is not None and judged.reason == judged.comparison.reason
 
 
-def _limits(judged: Judged, rank: int) -> list[Section]:
+def _limits(judged: Judged, rank: int, root: str) -> list[Section]:
     """Those that are broken, allowed or not known; kept ones are counted."""
     told = [r for r in judged.limits if r.state in ("broken", "allowed", "unknown")]
-    told.sort(key=lambda r: ("broken", "unknown", "allowed").index(r.state))
+    states = ("broken", "unknown", "allowed")
+    told.sort(key=lambda r: (states.index(r.state), not r.is_cause))
     rows = [
         f"- **{judgement.STATES[r.state]}** {_on(limit_of(r))}: "
-        f"{_prose(_shorten(limit_line(r), MOST_TEXT))}\n"
+        f"{_prose(_shorten(limit_line(r), MOST_TEXT))}{_place(r.origin, root)}\n"
         for r in told
     ]
-    rows += list(_findings(judged))
+    rows += list(_findings(judged, root))
     kept = sum(result.state in ("kept", "better") for result in judged.limits)
     tail = f"- {units.plural(kept, 'limit')} kept\n\n" if kept else "\n"
     if not rows and not kept:
@@ -95,17 +97,27 @@ def _limits(judged: Judged, rank: int) -> list[Section]:
     return [Section(rank, "**Limits**\n\n", tuple(rows), tail, "limit")]
 
 
+def _place(origin: Origin | None, root: str) -> str:
+    """Return the line of the model below an item of a list; empty where it is not known."""
+    where = place(origin.location, root) if origin else None
+    if origin is None or where is None:
+        return ""
+    code = f": {_code(_shorten(origin.code.strip(), MOST_TEXT))}" if origin.code.strip() else ""
+    return f"\n  - {_code(where.text)}{code}"
+
+
 def _on(what: str) -> str:
     return what if what == "total" else _code(_shorten(what, MOST_TEXT))
 
 
-def _findings(judged: Judged) -> Iterator[str]:
+def _findings(judged: Judged, root: str) -> Iterator[str]:
     """Findings that count against the head, or are excepted."""
     for result in judged.findings:
         if judged.comparison is not None:
             finding = judged.comparison.findings[result.finding]
             text = f"{finding.code} {finding.headline}{_excepted(result)}"
-            yield f"- **{result.state}** {_prose(_shorten(text, MOST_TEXT))}\n"
+            said = _prose(_shorten(text, MOST_TEXT))
+            yield f"- **{result.state}** {said}{_place(finding.origin, root)}\n"
 
 
 def _excepted(result: FindingResult) -> str:
