@@ -43,8 +43,8 @@ def report(judgement: Judgement, quiet: bool) -> Group:
     for check in judgement.checks:
         if lines := list(_details(check)):
             text.append(units.printable(f"\n{check.name}{_from(check)}\n"), "bold")
-            shown = (_shorten_paths(line, judgement.root) for line in lines)
-            text.append("".join(units.printable(f"  {line}\n") for line in shown))
+            short = [_shorten_paths(line, judgement.root) for line in lines]
+            text.append("".join(units.printable(f"  {line}\n") for line in short))
     if judgement.warnings:
         text.append("\n")
     for warning in judgement.warnings:

@@ -73,7 +73,7 @@ def test_no_peak_is_called_better_where_the_graph_broke() -> None:
 
 
 def test_the_markdown_has_the_cause_and_its_line() -> None:
-    text = registry.declared("reports", "markdown", Document).render(with_print())
+    text = registry.load_declared("reports", "markdown", Document).render(with_print())
     limits = text.partition("**Limits**")[2].splitlines()[2:]
     assert limits[0].startswith("- **broken** total: graph breaks 0 → 6")
     assert limits[1] == "  - `norm.py:15`: `print(x.mean())`"
