@@ -13,10 +13,9 @@ from pathlib import Path
 
 from rich.console import Console
 
+from perfcli.console.output import screen
 from perfcli.diagnosis import diagnose
 from perfcli.diff.compare import compare
-from perfcli.loading import registry
-from perfcli.model import Screen
 from perfcli.storing import store
 
 PICTURE = Path(__file__).parents[1] / "docs" / "report.svg"
@@ -39,7 +38,7 @@ def main() -> int:
         markup=False,
         emoji=False,
     )
-    console.print(registry.load_declared("reports", "terminal", Screen).comparison(comparison))
+    console.print(screen().comparison(comparison))
     console.print()  # or the last line touches the frame
     drawing = console.export_svg(title=TITLE, unique_id="perfcli")
     # Nothing is fetched when it is shown: the viewer's own monospaced font does.

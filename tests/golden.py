@@ -8,8 +8,7 @@ from pathlib import Path
 
 from rich.console import Console, RenderableType
 
-from perfcli.loading import registry
-from perfcli.model import Screen
+from perfcli.console.output import screen as screen
 
 FOLDER = Path(__file__).parent / "reports" / "golden"
 PLACES = [("base-id", ".perfcli/runs/base-id.json"), ("head-id", ".perfcli/runs/head-id.json")]
@@ -22,10 +21,6 @@ def check(name: str, text: str) -> None:
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
     assert text == path.read_text()
-
-
-def screen() -> Screen:
-    return registry.load_declared("reports", "terminal", Screen)
 
 
 def shown(renderable: RenderableType, width: int = 100, colour: bool = False) -> str:

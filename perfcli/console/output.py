@@ -6,6 +6,7 @@ import os
 import stat
 import sys
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from perfcli.errors import PerfcliError
 from perfcli.storing.whole import write_whole
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
 
     from perfcli.model import Comparison, Finding, Outcome, Screen
 
@@ -25,11 +26,10 @@ STDOUT = Path("-")
 EXIT_CODES: dict[Outcome, int] = {"same": 0, "better": 0, "worse": 1, "unknown": 3}
 
 
-def screen() -> Screen:
-    from perfcli.loading import registry
-    from perfcli.model import Screen
-
-    return registry.load_declared("reports", "terminal", Screen)
+def screen() -> Screen[RenderableType]:
+    """Return what a terminal shows: found by name, as every report is."""
+    found: Screen[RenderableType] = import_module("perfcli.reports.terminal").SCREEN
+    return found
 
 
 def show(renderable: RenderableType, json_file: Path | None = None) -> None:
@@ -40,10 +40,28 @@ def show(renderable: RenderableType, json_file: Path | None = None) -> None:
     width = None if file.isatty() or os.environ.get("COLUMNS") else PIPE_COLUMNS
     # emoji and markup off: kernel names hold colons and brackets
     console = Console(file=file, width=width, highlight=False, markup=False, emoji=False)
+    file.write(_capture(console, renderable))
+
+
+def render(view: RenderableType, columns: int = PIPE_COLUMNS) -> str:
+    """Return a report as text without colours, no line longer than it has to be, with a newline at
+    its end."""
+    import io
+
+    from rich.console import Console
+
+    console = Console(
+        file=io.StringIO(), width=columns, highlight=False, markup=False, emoji=False,
+        color_system=None, legacy_windows=False,
+    )  # fmt: skip
+    return _capture(console, view)
+
+
+def _capture(console: Console, view: RenderableType) -> str:
     with console.capture() as capture:
-        console.print(renderable, crop=False)
+        console.print(view, crop=False)
     # rich fills lines up with spaces: of no use in a log or a diff
-    file.write("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()))
+    return "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines())
 
 
 def print_text(text: str, json_file: Path | None = None) -> None:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Self, cast
 
 from perfcli import units
+from perfcli.console.output import render, screen
 from perfcli.diagnosis import diagnose
 from perfcli.diff.compare import compare
 from perfcli.library.frames import comparison_frame
-from perfcli.library.text import as_text, screen
 from perfcli.model import Comparison, Finding, KernelGroup, Outcome, Run
 
 # Whoever holds two functions together knows that they have two names.
@@ -100,7 +100,7 @@ class Compared:
     def report(self, columns: int = 100) -> str:
         """What ``perfcli compare`` shows."""
         places = [("", ""), ("", "")]
-        return as_text(screen().comparison(self.comparison, places, False, False), columns)
+        return render(screen().comparison(self.comparison, places, False, False), columns)
 
     def __rich__(self) -> Any:
         return screen().comparison(self.comparison, [("", ""), ("", "")], False, False)

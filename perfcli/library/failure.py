@@ -7,9 +7,9 @@ from itertools import islice
 from textwrap import fill
 
 from perfcli import units
+from perfcli.console.output import render, screen
 from perfcli.library.kernel import Kernel
 from perfcli.library.kernels import Kernels
-from perfcli.library.text import as_text, screen
 
 MOST_KERNELS = 3
 MOST_LINES = 60
@@ -25,7 +25,7 @@ def section(seen: Sequence[Kernels], full: bool = False) -> str:
 
 
 def _of_one(kernels: Kernels, full: bool) -> str:
-    lines = [as_text(screen().run(kernels.run), COLUMNS)]
+    lines = [render(screen().run(kernels.run), COLUMNS)]
     worst = sorted(kernels, key=_weight)
     shown = worst if full else worst[:MOST_KERNELS]
     lines += [_of_kernel(kernel, full) for kernel in shown]
@@ -43,7 +43,7 @@ def _weight(kernel: Kernel) -> tuple[int, int, int, int]:
 def _of_kernel(kernel: Kernel, full: bool) -> str:
     if full:
         return kernel.report(COLUMNS)
-    facts = as_text(screen().kernel(kernel.number, kernel.facts, None), COLUMNS)
+    facts = render(screen().kernel(kernel.number, kernel.facts, None), COLUMNS)
     said = (units.printable(f"{f.code} {f.severity}: {f.headline}") for f in kernel.findings)
     findings = "".join(f"{fill(line, COLUMNS, subsequent_indent='  ')}\n" for line in said)
     return f"{facts}\n{findings}{_cut(kernel)}"

@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
 from perfcli import diagnosis, units
+from perfcli.console.output import render, screen
 from perfcli.diff.metrics import KERNEL_METRICS, fold, launched_kernels
 from perfcli.errors import PerfcliError
-from perfcli.library.text import WIDE, as_text, screen
 from perfcli.model import Candidate, Finding, KernelFacts, Run, Severity
+
+_WIDE = 10_000
+"""Wider than any line of a kernel: nothing is cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +144,11 @@ class Kernel:
     def source(self) -> str:
         """Its source behind what each line became in machine code, as ``perfcli inspect-kernel``
         shows it: global loads and stores (LDG, STG), and those of spilled registers (LDL, STL)."""
-        return as_text(screen().source(self.code, self.best), WIDE)
+        return render(screen().source(self.code, self.best), _WIDE)
 
     def report(self, columns: int = 100) -> str:
         """What ``perfcli inspect-kernel`` shows: facts, origins, launch configurations, source."""
-        return as_text(screen().kernel(self.number, self.facts, self.code), columns)
+        return render(screen().kernel(self.number, self.facts, self.code), columns)
 
 
 _SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error")

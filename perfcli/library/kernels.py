@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any, overload
 
 from perfcli import diagnosis, units
-from perfcli.console.output import check_writable
+from perfcli.console.output import check_writable, render, screen
 from perfcli.errors import PerfcliError
 from perfcli.library.compared import Compared, compared
 from perfcli.library.frames import kernels_frame
 from perfcli.library.kernel import Kernel, NotKnown, Total, counted, line, listed, meant, total
 from perfcli.library.speaking import in_python
-from perfcli.library.text import as_text, screen
 from perfcli.model import Finding, Run, Severity
 from perfcli.storing import runfile
 from perfcli.workflow.obtain import Obtained
@@ -152,7 +151,7 @@ class Kernels(Sequence[Kernel]):
 
     def report(self, columns: int = 100) -> str:
         """What ``perfcli run`` shows, then the findings."""
-        shown = as_text(screen().run(self.run), columns)
+        shown = render(screen().run(self.run), columns)
         return shown + "".join(f"{line(f)}\n" for f in self.findings)
 
     def save(self, path: str | Path) -> Path:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from perfcli.model.finding import Change, Finding
+from perfcli.model.kernel import Candidate, KernelFacts
 from perfcli.model.measurement import SideName
 from perfcli.model.run import Run
 from perfcli.model.timing import Timing
@@ -168,16 +169,57 @@ class Report:
     """One finding, in formats that others put into documents of their own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Screen:
-    """What ``reports/terminal.py`` shows; each function gives something that rich can print."""
+View_co = TypeVar("View_co", covariant=True)
+"""What a screen prints: rich's ``RenderableType``, which the model does not know."""
 
-    comparison: Callable[..., Any]
-    run: Callable[..., Any]
-    kernel: Callable[..., Any]
-    listing: Callable[..., Any]
-    explanation: Callable[..., Any]
-    kernel_findings: Callable[..., Any]
-    source: Callable[..., Any]
-    columns: tuple[str, ...]
-    """What the kernels of a run can be sorted by."""
+
+class Screen(Protocol[View_co]):
+    """What ``reports/terminal.py`` shows: each method returns something that rich can print.
+
+    ``places`` and ``reference`` say how a user names a run, ``tried`` whether fixes were asked for,
+    ``brief`` whether one line is enough.
+    """
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What the kernels of a run can be sorted by."""
+        ...
+
+    def comparison(
+        self,
+        comparison: Comparison,
+        places: Sequence[tuple[str, str]] = (),
+        brief: bool = False,
+        tried: bool = False,
+    ) -> View_co: ...
+
+    def run(
+        self,
+        run: Run,
+        path: str = "",
+        reference: str = "",
+        brief: bool = False,
+        top: int = 0,
+        sort: str = ...,
+    ) -> View_co: ...
+
+    def kernel(
+        self, number: int, kernel: KernelFacts, source: str | None, candidate: int | None = None
+    ) -> View_co: ...
+
+    def listing(self, run: Run) -> View_co: ...
+
+    def explanation(
+        self,
+        run: Run,
+        findings: Sequence[Finding],
+        reference: str = "",
+        brief: bool = False,
+        tried: bool = False,
+    ) -> View_co: ...
+
+    def kernel_findings(
+        self, run: Run, findings: Sequence[Finding], tried: bool = False
+    ) -> View_co: ...
+
+    def source(self, source: str, chosen: Candidate | None) -> View_co: ...
