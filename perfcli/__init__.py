@@ -16,7 +16,7 @@ if not (_here / "kernels").is_dir():
 
 def __getattr__(name: str) -> object:
     """``perfcli.inspect`` and its types, imported when they are asked for: see ``__init__.pyi``."""
-    if name not in ("Compared", "Kernel", "Kernels", "inspect"):
+    if name not in ("Compared", "InspectOptions", "Kernel", "Kernels", "inspect"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Generator, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Never
+from collections.abc import Generator, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import ModuleType
+    from typing import Unpack
 
     from perfcli.library import Kernels
-    from perfcli.model import Mode, OptionValue, Scalar
+    from perfcli.library.asking import CallOptions, InspectOptions
 
 _CURRENT = pytest.StashKey["pytest.Item"]()
 _SEEN = pytest.StashKey["list[Kernels]"]()
@@ -68,54 +68,30 @@ class KernelsFixture:
         fn: Callable[..., Any] | str | os.PathLike[str],
         *args: Any,
         kwargs: Mapping[str, Any] | None = None,
-        target: str | None = None,
-        device: str | None = None,
-        mode: Mode = "forward",
-        dynamic: bool = False,
-        options: Mapping[str, OptionValue] | None = None,
-        env: Mapping[str, str] | None = None,
-        name: str | None = None,
-        params: Mapping[str, Scalar] | None = None,
-        preset: str | None = None,
-        by_value: Iterable[ModuleType] = (),
-        timeout: float | None = 600.0,
-        **misspelt: Never,
+        **asked: Unpack[CallOptions],
     ) -> Kernels:
         """``perfcli.inspect``, for ``fn(*args, **kwargs)``. The test's own module is sent as it is
         in this process; other modules are imported by the worker."""
         __tracebackhide__ = True
-        if misspelt:
-            from perfcli.library.speaking import refuse
-
-            refuse("kernels", self.__call__, misspelt)
-        if device != "cpu":
-            _skip_without("triton")
         from perfcli.errors import PerfcliError
         from perfcli.library import inspect
+        from perfcli.library.asking import CallOptions
+        from perfcli.library.speaking import check_names
 
+        check_names("kernels", self.__call__, CallOptions, asked)
+        if asked.get("device") != "cpu":
+            _skip_without("triton")
         item = self._config.stash.get(_CURRENT, None)
         named = isinstance(fn, str | os.PathLike)
         own = () if named else (getattr(item, "module", None),)
-        if target is None and device is None and not (named and _is_stored(fn)):
-            target = self._target()
+        modules = (*own, *asked.get("by_value", ()))
+        options: InspectOptions = {**asked, "jobs": _jobs()}
+        options["by_value"] = [module for module in modules if module is not None]
+        free = asked.get("target") is None and asked.get("device") is None
+        if free and not (named and _is_stored(fn)):
+            options["target"] = self._target()
         try:
-            found = inspect(
-                fn,
-                args,
-                kwargs,
-                target=target,
-                device=device,
-                mode=mode,
-                dynamic=dynamic,
-                options=options,
-                env=env,
-                name=name,
-                params=params,
-                preset=preset,
-                by_value=tuple(module for module in (*own, *by_value) if module is not None),
-                jobs=_jobs(),
-                timeout=timeout,
-            )
+            found = inspect(fn, args, kwargs, **options)
         except PerfcliError as error:
             if error.detail:
                 error.add_note(error.detail)

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
-from typing import Any, Never
+from typing import Any, TypedDict, Unpack
 
 from perfcli.console.notes import Notes
 from perfcli.errors import PerfcliError
 from perfcli.library.compiling import Call, compiled
 from perfcli.library.kernels import Kernels, kernels_of
 from perfcli.library.packing import eager
-from perfcli.library.speaking import in_python, refuse
+from perfcli.library.speaking import check_names, in_python
 from perfcli.model import CompileRequest, Mode, OptionValue, Scalar, Variant
 from perfcli.units import setting
 from perfcli.workflow.answer import load_or_compile
 from perfcli.workflow.context import Context
+from perfcli.workflow.obtain import Obtained
 from perfcli.workflow.request import (
     Question,
     Side,
@@ -25,25 +26,37 @@ from perfcli.workflow.request import (
     make_variant,
 )
 
+TIMEOUT_SECONDS = 600.0
+
+
+class CallOptions(TypedDict, total=False):
+    """The options that ``perfcli.inspect`` and the pytest fixture ``kernels`` share. ``inspect``
+    says what they mean."""
+
+    target: str | None
+    device: str | None
+    mode: Mode
+    dynamic: bool
+    options: Mapping[str, OptionValue] | None
+    env: Mapping[str, str] | None
+    name: str | None
+    params: Mapping[str, Scalar] | None
+    preset: str | None
+    by_value: Iterable[ModuleType]
+    timeout: float | None
+
+
+class InspectOptions(CallOptions, total=False):
+    """The options of ``perfcli.inspect``."""
+
+    jobs: int | None
+
 
 def inspect(
     fn: Callable[..., Any] | str | os.PathLike[str],
     args: Any = (),
     kwargs: Mapping[str, Any] | None = None,
-    *,
-    target: str | None = None,
-    device: str | None = None,
-    mode: Mode = "forward",
-    dynamic: bool = False,
-    options: Mapping[str, OptionValue] | None = None,
-    env: Mapping[str, str] | None = None,
-    name: str | None = None,
-    params: Mapping[str, Scalar] | None = None,
-    preset: str | None = None,
-    by_value: Iterable[ModuleType] = (),
-    jobs: int | None = None,
-    timeout: float | None = 600.0,
-    **misspelt: Never,
+    **asked: Unpack[InspectOptions],
 ) -> Kernels:
     """Compile a function for a GPU that need not be there, and say what its kernels are made of.
 
@@ -56,7 +69,7 @@ def inspect(
         target: a GPU to compile for, ``h100``; with CPU tensors, too: all is taken to be there.
             None: the GPU of this machine, else ``h100``.
         device: ``cpu`` for the C++ kernels of the CPU; ``cuda`` for the GPU of this machine.
-        mode: ``training`` compiles the backward pass as well.
+        mode: ``forward``, the default; ``training`` compiles the backward pass as well.
         dynamic: sizes are symbols, as with ``torch.compile(dynamic=True)``.
         options: of Inductor, ``{"triton.mix_order_reduction": False}``; with the prefixes
             ``dynamo.`` and ``functorch.`` of the other two.
@@ -66,7 +79,7 @@ def inspect(
         by_value: modules whose code is sent to the worker as it is in this process, instead of
             being imported there.
         jobs: kernels that are compiled at once. Default: as many as there are cores.
-        timeout: seconds that the worker has.
+        timeout: seconds that the worker has. Default: 600.
 
     Raises:
         PerfcliError: what was asked for makes no sense, or can't be sent to the worker.
@@ -74,89 +87,70 @@ def inspect(
         CompileFailed: Inductor or Triton do.
         WorkerFailed: the worker died, or took longer than ``timeout``.
     """
-    if misspelt:
-        refuse("inspect", inspect, misspelt)
+    check_names("inspect", inspect, InspectOptions, asked)
     with in_python():
-        return _inspected(
-            fn,
-            args,
-            kwargs,
-            target=target,
-            device=device,
-            mode=mode,
-            dynamic=dynamic,
-            variant=_assignments(options, env),
-            name=name,
-            params=params,
-            preset=preset,
-            by_value=tuple(by_value),
-            jobs=jobs,
-            timeout=timeout,
+        if isinstance(fn, str | os.PathLike):
+            return kernels_of(_inspect_named(os.fspath(fn), args, kwargs, asked))
+        return kernels_of(_inspect_function(fn, args, kwargs, asked))
+
+
+def _inspect_named(
+    reference: str, args: Any, kwargs: Mapping[str, Any] | None, asked: InspectOptions
+) -> Obtained:
+    mode, by_value = asked.get("mode", "forward"), tuple(asked.get("by_value", ()))
+    if kwargs or _arguments(args) or by_value or asked.get("name") or mode != "forward":
+        raise PerfcliError(
+            f"{reference} is a scenario, a file or a stored run, which says itself what is "
+            "called: leave out args, kwargs, mode, name and by_value (params sets parameters)"
         )
+    question = Question(
+        reference,
+        tuple(f"{key}={setting(value)}" for key, value in (asked.get("params") or {}).items()),
+        asked.get("preset"),
+        asked.get("target"),
+        asked.get("device"),
+        asked.get("dynamic", False),
+    )
+    timeout = asked.get("timeout", TIMEOUT_SECONDS)
+    context = Context(Notes(quiet=True), timeout=timeout, jobs=asked.get("jobs"))
+    return load_or_compile(question, _side(asked), context)
 
 
-def _inspected(
-    fn: Callable[..., Any] | str | os.PathLike[str],
-    args: Any,
-    kwargs: Mapping[str, Any] | None,
-    *,
-    target: str | None,
-    device: str | None,
-    mode: Mode,
-    dynamic: bool,
-    variant: tuple[str, ...],
-    name: str | None,
-    params: Mapping[str, Scalar] | None,
-    preset: str | None,
-    by_value: tuple[ModuleType, ...],
-    jobs: int | None,
-    timeout: float | None,
-) -> Kernels:
-    if isinstance(fn, str | os.PathLike):
-        if kwargs or _arguments(args) or by_value or name or mode != "forward":
-            raise PerfcliError(
-                f"{os.fspath(fn)} is a scenario, a file or a stored run, which says itself what is "
-                "called: leave out args, kwargs, mode, name and by_value (params sets parameters)"
-            )
-        given = tuple(f"{key}={setting(value)}" for key, value in (params or {}).items())
-        question = Question(os.fspath(fn), given, preset, target, device, dynamic)
-        context = Context(Notes(quiet=True), timeout=timeout, jobs=jobs)
-        return kernels_of(load_or_compile(question, Side(variant), context))
-    if params or preset:
+def _inspect_function(
+    fn: Callable[..., Any], args: Any, kwargs: Mapping[str, Any] | None, asked: InspectOptions
+) -> Obtained:
+    mode, by_value = asked.get("mode", "forward"), tuple(asked.get("by_value", ()))
+    if asked.get("params") or asked.get("preset"):
         raise PerfcliError("params and preset are for scenarios: give the function its arguments")
     if not callable(fn):
         raise PerfcliError(f"expected a function, a module or a name, got a {type(fn).__name__}")
     if mode not in ("forward", "training"):
         raise PerfcliError(f"mode is forward or training, not {mode!r}")
     call = Call(eager(fn), _arguments(args), dict(kwargs or {}), mode, by_value)
-    request = _request(name or _name(fn), target, device, dynamic, jobs, variant)
-    return kernels_of(compiled(call, request, timeout))
+    return compiled(call, _request(fn, asked), asked.get("timeout", TIMEOUT_SECONDS))
 
 
-def _request(
-    name: str,
-    target: str | None,
-    device: str | None,
-    dynamic: bool,
-    jobs: int | None,
-    assignments: Sequence[str],
-) -> CompileRequest:
-    chosen, for_target = choose_device(device, target)
-    variant = Variant("default")
-    if assignments:
-        interpreter = Context(Notes(quiet=True)).choose_probe(chosen)(None)
-        variant = make_variant(Side(tuple(assignments)), interpreter, chosen)
+def _request(fn: Callable[..., Any], asked: InspectOptions) -> CompileRequest:
+    device, target = choose_device(asked.get("device"), asked.get("target"))
+    side, variant = _side(asked), Variant("default")
+    if side.assignments:
+        interpreter = Context(Notes(quiet=True)).choose_probe(device)(None)
+        variant = make_variant(side, interpreter, device)
     return build_request(
-        name, variant, device=chosen, target=for_target, dynamic=dynamic, jobs=jobs
+        asked.get("name") or _name(fn),
+        variant,
+        device=device,
+        target=target,
+        dynamic=asked.get("dynamic", False),
+        jobs=asked.get("jobs"),
     )
 
 
-def _assignments(
-    given: Mapping[str, OptionValue] | None, env: Mapping[str, str] | None
-) -> tuple[str, ...]:
-    """As on the command line, where they are checked."""
-    found = [f"{name}={setting(value)}" for name, value in (given or {}).items()]
-    return (*found, *(f"{name}={value}" for name, value in (env or {}).items()))
+def _side(asked: InspectOptions) -> Side:
+    """Options and variables as on the command line, where they are checked."""
+    given, env = asked.get("options") or {}, asked.get("env") or {}
+    options = [f"{name}={setting(value)}" for name, value in given.items()]
+    return Side((*options, *(f"{name}={value}" for name, value in env.items())))
 
 
 def _arguments(args: Any) -> tuple[Any, ...]:

@@ -7,7 +7,7 @@ import difflib
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 from perfcli.errors import PerfcliError
 
@@ -32,12 +32,18 @@ def said_in_python(text: str) -> str:
     return _NAMES.sub(r"\1", text)
 
 
-def refuse(called: str, function: Callable[..., Any], unknown: Mapping[str, object]) -> NoReturn:
-    """Raises TypeError for arguments that a function does not have, with the nearest."""
-    name = next(iter(unknown))
+def check_names(
+    called: str, function: Callable[..., Any], options: type, given: Mapping[str, object]
+) -> None:
+    """Raise TypeError for an argument that a function does not have, with the nearest. ``options``
+    is the TypedDict of those that it takes by name alone."""
     known = [
         n for n, p in inspect.signature(function).parameters.items() if p.kind != p.VAR_KEYWORD
     ]
+    known += options.__annotations__
+    name = next((each for each in given if each not in known), None)
+    if name is None:
+        return
     near = difflib.get_close_matches(name, known, 1, 0.6)
     hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
     raise TypeError(f"{called}() has no argument {name!r}: {hint}")

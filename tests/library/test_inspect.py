@@ -5,6 +5,7 @@ that spills 46 words."""
 from __future__ import annotations
 
 import pickle
+import re
 import subprocess
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
@@ -15,7 +16,8 @@ import pytest
 
 import perfcli
 from perfcli.errors import NotComparable, PerfcliError, UserCodeFailed
-from perfcli.library import Kernels
+from perfcli.library import InspectOptions, Kernels
+from perfcli.library.asking import CallOptions
 from perfcli.library.by_name import Senders
 from perfcli.library.speaking import said_in_python
 
@@ -139,7 +141,15 @@ def test_errors_are_in_the_words_of_python() -> None:
         "a (compare anyway: allow=('target', 'mode')); for example target=\"h100\""
     )
     with pytest.raises(TypeError, match=r"inspect\(\) has no argument 'targt': .* 'target'\?"):
-        perfcli.inspect(norm, targt="h100")  # type: ignore[arg-type]
+        perfcli.inspect(norm, targt="h100")  # type: ignore[call-arg]
+
+
+def test_the_options_are_those_that_inspect_explains() -> None:
+    """There is one typed set for ``inspect`` and the fixture; the docstring has all of it."""
+    explained = re.findall(r"^        ([a-z_, ]+):", perfcli.inspect.__doc__ or "", re.MULTILINE)
+    names = {name for each in explained for name in each.split(", ")}
+    assert names == {"fn", "args", "kwargs", *InspectOptions.__annotations__}
+    assert {*InspectOptions.__annotations__} - {*CallOptions.__annotations__} == {"jobs"}
 
 
 def test_no_folder_is_made(tmp_path: Path) -> None:
