@@ -1,4 +1,5 @@
-"""Texts kept beside a run: named by content, packed once where they are made."""
+"""Packs texts that are kept beside a run: each is named by its content and packed once, where it is
+made."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import hashlib
 import zlib
 
 MOST_BYTES = 32 << 20
-"""Of one text, unpacked."""
+"""The largest text that is unpacked, in bytes."""
 
 
 def blob_id(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What this machine has and lacks of what perfcli needs, and what to do about it."""
+"""Checks what this machine has and lacks of what perfcli needs, and says what to do about it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GB = 1e9
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """One line: what was looked at, what was found, and what to do if that is not good."""
+    """Holds one line: what was looked at, what was found, and what to do if that is not good."""
 
     name: str
     status: Status
@@ -94,7 +94,7 @@ def _check_triton(interpreter: Interpreter) -> _Check:
 
 
 def _check_tool(interpreter: Interpreter, name: str) -> _Check:
-    """A program of the triton wheel: it must be there and run."""
+    """Check that a program of the triton wheel is there and runs."""
     path = (interpreter.tools or Path()) / name
     version = _first_line_with("release", [str(path), "--version"])
     if version is None:
@@ -122,7 +122,7 @@ def _check_shim(library: Path) -> _Check:
 
 
 def _check_folder(name: str, folder: Path, otherwise: str) -> _Check:
-    """Whether files can be made in a folder, or in the nearest one above it that exists."""
+    """Check that files can be made in a folder, or in the nearest one above it that exists."""
     place = folder.absolute()
     while not place.exists():
         place = place.parent
@@ -167,7 +167,7 @@ def _check_memory(meminfo: Path = Path("/proc/meminfo")) -> _Check:
 
 
 def _check_variables(environ: Mapping[str, str]) -> Iterator[_Check]:
-    """Variables that would change the code, and that workers are not given."""
+    """Yield the variables that would change the code, and that workers are not given."""
     everything = environment.relevant_variables(environ)
     kept = environment.clean_environment(everything, {})
     for name in everything.keys() - kept.keys():

@@ -1,4 +1,5 @@
-"""Runs and comparisons to findings: every rule asked, both sides of a comparison held together."""
+"""Turns runs and comparisons into findings: asks every rule, and holds both sides of a comparison
+together."""
 
 from __future__ import annotations
 
@@ -93,9 +94,9 @@ def _mark_consequences(findings: Sequence[Finding]) -> Iterator[Finding]:
 
 
 def _order(finding: Finding) -> tuple[int, bool, int, bool, int, str, float]:
-    """What came with the head, what is gone, what stayed; in each the gravest first, causes before
-    consequences, and last what kernels there are. Amounts are only compared within one code:
-    others count something else."""
+    """Return the sort key of a finding: first what came with the head, then what is gone, then what
+    stayed; in each the gravest first, causes before consequences, and last what only says which
+    kernels there are. Amounts are only compared within one code: others count something else."""
     return (
         _STAGES[finding.appearance],
         finding.code in ABOUT_NAMES,
@@ -112,8 +113,9 @@ def _order(finding: Finding) -> tuple[int, bool, int, bool, int, str, float]:
 
 @dataclass(frozen=True, slots=True)
 class _Family:
-    """Findings about the same, as indices into those of base and head: one code, and kernels that
-    were matched. A split kernel's finding may go on as two, those of fused kernels as one."""
+    """Groups findings about the same thing, as indices into those of base and head: one code, and
+    kernels that were matched. A split kernel's finding may go on as two, those of fused kernels as
+    one."""
 
     base: list[int] = field(default_factory=list)
     head: list[int] = field(default_factory=list)
@@ -136,7 +138,7 @@ def families(
 
 
 def _keys(finding: Finding, groups: Mapping[int, int]) -> list[Hashable]:
-    """Findings that share one of these are about the same."""
+    """Return keys of a finding: findings that share one of them are about the same thing."""
     if not finding.kernels:
         return [(finding.code, "subject", finding.subject)]
     if finding.on_base:

@@ -1,4 +1,5 @@
-"""The errors that users see: few types, each with its exit code, caught once in ``cli.main``.
+"""Defines the errors that users see: few types, each with its exit code, caught once in
+``cli.main``.
 
 A message says what was expected, what came, and what to do, in one line.
 """
@@ -10,8 +11,8 @@ import traceback
 
 
 class PerfcliError(Exception):
-    """A usage or tool error. ``detail`` is printed below the one line: a user's own traceback,
-    the tail of a worker's log."""
+    """Reports a usage or tool error. ``detail`` is printed below the one line: a user's own
+    traceback, the tail of a worker's log."""
 
     exit_code = 2
 
@@ -21,7 +22,7 @@ class PerfcliError(Exception):
 
 
 class NotComparable(PerfcliError):
-    """Two runs, or a run and a baseline, that must not be compared; or a baseline is missing."""
+    """Two runs, or a run and a baseline, must not be compared; or a baseline is missing."""
 
     exit_code = 4
 
@@ -49,15 +50,15 @@ class CompileFailed(PerfcliError):
 
 
 class UnreadableSource(PerfcliError):
-    """A kernel's source that does not parse, or does not hold the kernel."""
+    """A kernel's source does not parse, or does not hold the kernel."""
 
 
 class RuleFailed(PerfcliError):
-    """A rule raised where it should have looked: a fault of perfcli. All else stands."""
+    """A rule raised an error where it should have looked: a fault of perfcli. All else stands."""
 
 
 class Interrupted(PerfcliError):
-    """Ctrl-C; the message says what was finished and kept."""
+    """The user pressed Ctrl-C; the message says what was finished and kept."""
 
     exit_code = 130
 
@@ -73,6 +74,6 @@ def describe_unexpected(error: Exception) -> str:
 
 
 def show_traceback() -> None:
-    """Of the error that is being handled, where PERFCLI_DEBUG asks for it."""
+    """Print the traceback of the error that is being handled, where PERFCLI_DEBUG asks for it."""
     if os.environ.get("PERFCLI_DEBUG", "") not in ("", "0"):
         traceback.print_exc()

@@ -1,5 +1,5 @@
-"""Names that people type: dashes and underscores are the same, a typo gets the nearest; and those
-that Inductor gives kernels."""
+"""Handles names that people type (dashes and underscores are the same, a typo gets the nearest) and
+those that Inductor gives kernels."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def internal(name: str) -> str:
 
 
 def stem(kernel: str) -> str:
-    """``triton_red_fused_add`` of ``triton_red_fused_add_12``, which one kernel more before it
-    renames, and of its label in a baseline, ``triton_red_fused_add#2``."""
+    """Return ``triton_red_fused_add`` of ``triton_red_fused_add_12``, which one kernel more before
+    it renames, and of its label in a baseline, ``triton_red_fused_add#2``."""
     return _NUMBER.sub("", kernel.partition("#")[0])
 
 

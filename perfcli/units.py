@@ -1,4 +1,4 @@
-"""How numbers are written for people: the one place that formats them."""
+"""Writes numbers for people: the one place that formats them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ NOT_KNOWN = "–"
 
 
 def count(value: float | None) -> str:
-    """``1,234``; counts that are not whole keep one decimal."""
+    """Return ``1,234``; counts that are not whole keep one decimal."""
     if value is None:
         return NOT_KNOWN
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
 
 
 def exact_bytes(value: float | None) -> str:
-    """``112,928 B``: for sizes that people compare with a limit."""
+    """Return ``112,928 B``, for sizes that people compare with a limit."""
     return NOT_KNOWN if value is None else f"{count(value)} B"
 
 
@@ -25,7 +25,7 @@ def size(value: float | None) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """``61.2 ns``, ``4.21 ms``, ``12.5 s``, ``3 min 5 s``."""
+    """Return ``61.2 ns``, ``4.21 ms``, ``12.5 s`` or ``3 min 5 s``."""
     if value is None:
         return NOT_KNOWN
     if abs(value) >= 119.5:
@@ -56,14 +56,14 @@ def alike(base: float | None, head: float | None) -> tuple[str, str]:
 
 
 def from_to(base: float | None, head: float | None) -> str:
-    """``12.31 → 12.70 ms``; ``– → 3.100 µs`` where there was nothing."""
+    """Return ``12.31 → 12.70 ms``; ``– → 3.100 µs`` where there was nothing."""
     ours, theirs = alike(base, head)
     number, _, unit = ours.partition(" ")
     return f"{number if theirs.endswith(f' {unit}') else ours} → {theirs}"
 
 
 def rate(bytes_per_second: float | None) -> str:
-    """``2.41 TB/s``."""
+    """Return ``2.41 TB/s``."""
     return NOT_KNOWN if bytes_per_second is None else f"{size(bytes_per_second)}/s"
 
 
@@ -91,7 +91,7 @@ def _change(ratio: float, decimals: int) -> str:
 
 
 def percent(fraction: float | None) -> str:
-    """``12.5 %`` of 0.125."""
+    """Return ``12.5 %`` of 0.125."""
     if fraction is None:
         return NOT_KNOWN
     value = fraction * 100
@@ -119,7 +119,7 @@ def relative(base: float | None, head: float | None) -> str:
 
 
 def plural(number: float, noun: str, many: str = "") -> str:
-    """``1 kernel``, ``2 kernels``, ``3 batches``."""
+    """Return ``1 kernel``, ``2 kernels``, ``3 batches``."""
     return f"{count(number)} {noun if number == 1 else many or noun + 's'}"
 
 
@@ -192,6 +192,6 @@ def setting(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    """Names and sources come from users' models: control characters (terminal escapes, carriage
-    returns) and invisible ones become ``�``."""
+    """Return the text with control characters (terminal escapes, carriage returns) and invisible
+    ones as ``�``: names and sources come from users' models."""
     return "".join(c if c.isprintable() or c in "\n\t" else "�" for c in text)

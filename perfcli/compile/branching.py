@@ -53,9 +53,9 @@ class _Missed(PerfcliError):
 class _Branch:
     request: CompileRequest
     options: Mapping[str, OptionValue]
-    """Those in which it differs from the base."""
+    """The options in which it differs from the base."""
     places: frozenset[Place]
-    """Where they are read; with those that they are other names of."""
+    """The places where these options are read, including those that they are other names of."""
 
 
 class Branches:

@@ -104,7 +104,7 @@ class Session:
     seconds: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     keep: tuple[Any, ...] = ()
-    """What torch's C++ holds pointers to."""
+    """Objects that torch's C++ holds pointers to."""
     build: Callable[[Any], Any] | None = None
     """Makes a ``Built`` under a ``FakeTensorMode``; None: the request's scenario does."""
 

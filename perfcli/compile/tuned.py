@@ -1,8 +1,8 @@
 """Gives identical kernels the launch configuration that was measured best for the first of them.
 
 Inductor keeps what it tuned by the kernel's file, and the name in it has the kernel's number: a
-kernel that comes one place later is tuned again, and so is one whose best configuration was made up
-while it was compiled (a smaller R0_BLOCK). Configurations that are about as fast then win by
+kernel that comes one place later is tuned again, and so is one whose best configuration was made
+up while it was compiled (a smaller R0_BLOCK). Configurations that are about as fast then win by
 chance, on one side of a comparison and not on the other. Seen with torch 2.11.
 """
 

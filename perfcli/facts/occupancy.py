@@ -1,4 +1,5 @@
-"""How many blocks of a kernel fit on one multiprocessor: the CUDA occupancy calculator's rules."""
+"""Computes how many blocks of a kernel fit on one multiprocessor, by the CUDA occupancy
+calculator's rules."""
 
 from __future__ import annotations
 
@@ -17,10 +18,10 @@ _SHARED_BYTES_PER_ALLOCATION_BEFORE_8_0 = 256
 
 @dataclass(frozen=True, slots=True)
 class _Occupancy:
-    """Theoretical occupancy of one kernel on one multiprocessor."""
+    """Holds the theoretical occupancy of one kernel on one multiprocessor."""
 
     blocks_per_sm: int
-    """0 where not even one block fits: the launch would fail."""
+    """The number of blocks that fit; 0 where not even one does: the launch would fail."""
     fraction: float
     """Resident warps over the most that the multiprocessor can hold, 0 to 1."""
     limit: str
@@ -29,7 +30,8 @@ class _Occupancy:
 
 
 def occupancy(target: Target, registers: int, shared_bytes: int, num_warps: int) -> _Occupancy:
-    """Occupancy of a kernel with ``registers`` per thread and ``shared_bytes`` per block.
+    """Return the occupancy of a kernel with ``registers`` per thread and ``shared_bytes`` per
+    block.
 
     ``shared_bytes`` is what the kernel asks for (Triton's ``metadata.shared``, or static plus
     dynamic), without what the system reserves for each block. The formula is that of NVIDIA's
@@ -88,8 +90,8 @@ _SHARED_BYTES_PER_ALLOCATION_AMD = 512
 
 
 def occupancy_amd(target: Target, registers: int, shared_bytes: int, num_waves: int) -> _Occupancy:
-    """Of a kernel with ``registers`` vector registers a lane, ``shared_bytes`` of LDS a block and
-    ``num_waves`` waves a block."""
+    """Return the occupancy of a kernel with ``registers`` vector registers per lane,
+    ``shared_bytes`` of LDS per block and ``num_waves`` waves per block."""
     waves_per_unit = target.max_threads_per_sm // target.warp_size
     limits = {
         "blocks": target.max_blocks_per_sm,

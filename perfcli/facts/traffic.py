@@ -1,4 +1,4 @@
-"""How fast a kernel could be at best."""
+"""Computes how fast a kernel could be at best."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ def lower_bound_seconds(bytes_moved: int | None, target: Target) -> float | None
 def bytes_swept(
     bytes_moved: int | None, arguments: Mapping[str, int], facts: SourceFacts | None
 ) -> int | None:
-    """``bytes_moved`` (each buffer once) and, for each sweep over an argument after its first,
-    the bytes behind that argument again. None where the bytes or the sweeps are not known."""
+    """Return ``bytes_moved`` (each buffer once) plus, for each sweep over an argument after its
+    first, the bytes behind that argument again, or None where the bytes or the sweeps are not
+    known."""
     if bytes_moved is None or facts is None:
         return None
     again = (arguments.get(name, 0) * (passes - 1) for name, passes in facts.passes.items())

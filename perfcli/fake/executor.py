@@ -1,5 +1,5 @@
-"""An executor that compiles nothing: deterministic bundles, so that the whole command line is
-tested without torch (hidden ``--fake``, or ``PERFCLI_FAKE=1``).
+"""Compiles nothing and makes deterministic bundles up, so that the whole command line is tested
+without torch (hidden ``--fake``, or ``PERFCLI_FAKE=1``).
 
 ``PERFCLI_FAKE=user:1`` plants a failure in request 1: ``user``, ``compile``, ``killed``, ``hang``
 or ``interrupt``; ``user:NAME`` in requests that set the option NAME, ``user:all`` in every one.
@@ -24,7 +24,8 @@ FAILURES = ("user", "compile", "killed", "hang", "interrupt")
 
 
 class FakeExecutor:
-    """``plan`` is ``1`` for all well, or a failure and the request it hits, ``killed:1``."""
+    """Makes up what an executor would answer. ``plan`` is ``1`` for all well, or a failure and the
+    request it hits, ``killed:1``."""
 
     def __init__(self, plan: str = "1") -> None:
         failure, _, request = plan.partition(";")[0].partition(":")
@@ -54,7 +55,7 @@ def _find_planted(plan: FakeExecutor, number: int, request: CompileRequest) -> B
 
 
 def fake_interpreter(python: str | None = None) -> Interpreter:
-    """This interpreter's torch where it has one, for its options; else an empty one."""
+    """Return this interpreter's torch where it has one, for its options, else an empty one."""
     torch = importlib.util.find_spec("torch")
     folder = Path(torch.origin).parent if torch and torch.origin else Path()
     return Interpreter(python or "python", "3.11.9", "2.13.0", folder, "3.7.1", None, None, "fake")
@@ -114,7 +115,7 @@ class FakeGenerator:
         )
 
     def close(self) -> None:
-        """There are no processes."""
+        """Do nothing: there are no processes."""
 
 
 def _hash(run: Run, blobs: Mapping[str, str]) -> str:

@@ -1,5 +1,5 @@
-"""Answers about hand-written kernels that nobody compiled, ran or timed: deterministic, so that the
-command line is tested without torch.
+"""Makes up answers about hand-written kernels that nobody compiled, ran or timed: deterministic, so
+that the command line is tested without torch.
 
 What is planted follows the first semicolon of ``PERFCLI_FAKE``: ``1;wrong=3`` (case 3 is wrong),
 ``failed=3``, ``refused=3``, ``spill=NAME`` (the kernel of that name spills), ``refuses=NAME``
@@ -42,7 +42,7 @@ _NAMES = ("wrong", "failed", "refused", "spill", "refuses", "dies", "missing", "
 
 
 class FakeKernels:
-    """See ``kernel_worker.KernelWorker``."""
+    """Makes up what a ``roles.KernelWorker`` would answer."""
 
     def __init__(self, plan: str = "1") -> None:
         planted = plan.partition(";")[2]
@@ -130,7 +130,7 @@ class FakeKernels:
 
 
 class _Clock:
-    """A ``rounds.Clock`` on which every contender takes its share of a copy, ± 0.2 %."""
+    """Makes up the times of a clock on which every contender takes its share of a copy, ± 0.2 %."""
 
     def __init__(self, seed: int, ask: BenchAsk, ours: float) -> None:
         self._draw = random.Random(seed)
@@ -149,7 +149,8 @@ class _Clock:
 
 
 def _describe(launch: KernelLaunch, problem: Problem) -> DescribedLaunch:
-    """Read its first pointer and write its last; both are as large as the problem."""
+    """Return a launch that reads its first pointer and writes its last; both are as large as the
+    problem."""
     pointers = [name for name, kind in launch.arguments.items() if kind.startswith(("*", "tensor"))]
     arguments = [*launch.arguments, *(f"{name}: tl.constexpr" for name in launch.constants)]
     lines = [

@@ -1,4 +1,4 @@
-"""A measuring worker that makes up its turns: deterministic, and no time passes but on its clock.
+"""Makes up the turns of a measuring worker: deterministic, and no time passes but on its clock.
 
 The plan is what follows the first semicolon of ``PERFCLI_FAKE``: ``1;ratio=1.05;noise=0.002``.
 
@@ -39,14 +39,14 @@ FAILURES = ("oom", "crowded", "dies", "hangs", "garbage", "wrong", "interrupt")
 STEP_SECONDS = 0.004
 PREPARE_SECONDS = 3.0
 EXTERN_SECONDS = 2e-6
-"""Of an operator that is not generated."""
+"""The seconds of an operator that is not generated."""
 OWN_SECONDS = 0.0005
 """A turn's own cost, besides its steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """One planted failure; ``turn`` 0 is preparing."""
+    """Describes one planted failure; ``turn`` 0 is preparing."""
 
     kind: str
     side: SideName
@@ -110,7 +110,7 @@ class _Clock:
 
 @dataclass(slots=True)
 class FakeStarter:
-    """A ``measuring.StartWorker``; its workers let its clock run."""
+    """Starts made-up workers, as a ``roles.StartWorker``; they let its clock run."""
 
     plan: FakePlan = field(default_factory=FakePlan)
     clock: _Clock = field(default_factory=_Clock)
@@ -126,7 +126,7 @@ class FakeStarter:
 
 
 class _FakeWorker:
-    """See ``measuring.MeasuringWorker``."""
+    """Makes up what a ``roles.MeasuringWorker`` would answer."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A run that nobody compiled, for ``fake``: the same request gives the same run.
+"""Makes up a run that nobody compiled: the same request gives the same run.
 
 The made-up model has one forward and four backward kernels per layer. A read limit above 10
 (``triton.mix_order_reduction_max_reads``) fuses three of the backward kernels of the first layer
@@ -38,7 +38,7 @@ _MATRIX_BYTES = 2 * _ROWS * _COLUMNS
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """A kernel to be made up."""
+    """Describes a kernel to be made up."""
 
     name: str
     layer: int

@@ -1,4 +1,4 @@
-"""Kernels of cases compiled before the cases run, in parallel, into Triton's own cache.
+"""Compiles the kernels of cases before the cases run, in parallel, into Triton's own cache.
 
 A family's ``run`` is called with tensors that have no memory, under a driver that knows the target
 and nothing else: Triton's launcher itself decides what a launch is specialised on (alignment, whole
@@ -28,7 +28,7 @@ compile the same at once."""
 
 
 def compile_ahead(request: CheckRequest) -> Iterator[tuple[int, int]]:
-    """Yield how many groups of cases are compiled, and of how many. To be read to its end before
+    """Yield how many groups of cases are compiled, and of how many. Read it to its end before
     anything asks for the device, which a forked process cannot use.
 
     What fails here is compiled, and says so, where its case runs; a process that dies ends all of
@@ -55,7 +55,8 @@ def compile_ahead(request: CheckRequest) -> Iterator[tuple[int, int]]:
 
 
 def _groups(cases: Sequence[PlannedCase]) -> list[Group]:
-    """In the order of the cases. Cases that differ in their values alone count once."""
+    """Return groups in the order of the cases. Cases that differ in their values alone count
+    once."""
     found: dict[str, dict[str, PlannedCase]] = {}
     for planned in cases:
         if planned.plan is not None and planned.plan.launches:
@@ -66,7 +67,7 @@ def _groups(cases: Sequence[PlannedCase]) -> list[Group]:
 
 
 def _stand_in(target: Target) -> None:
-    """In a process of the pool, for good: launches compile, and go no further."""
+    """Make launches compile and go no further: for good, in a process of the pool."""
     from triton.runtime.jit import JITFunction
 
     from perfcli.compile.stand_in.device import install_triton_driver
@@ -83,8 +84,8 @@ def _stand_in(target: Target) -> None:
 
 
 def _build_launcher(kernel: Any) -> None:
-    """Triton 3.6 has a C module compiled for each signature; later ones do not, and without a
-    driver library there is nothing to link it to."""
+    """Have the launcher's C module compiled: Triton 3.6 needs one for each signature; later
+    versions do not, and without a driver library there is nothing to link it to."""
     with contextlib.suppress(Exception):
         from triton.backends.nvidia.driver import CudaLauncher
 

@@ -1,4 +1,4 @@
-"""Problems of a family timed against everything else that computes them."""
+"""Times problems of a family against everything else that computes them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from perfcli.model.kernel_work import BenchAsk, Benched, BenchRequest, OutputErr
 
 
 class _Clock(Protocol):
-    """Two implementations: ``device_clock.DeviceClock``, and one for tests."""
+    """Times launches. There are two implementations: ``device_clock.DeviceClock``, and one for
+    tests."""
 
     def seconds(self, name: str, launch: Launch) -> float:
         """Return what one launch takes on the device, with nothing of it in L2 before."""
@@ -31,7 +32,8 @@ class _Clock(Protocol):
 
 
 LEAST_ROUNDS = 8
-"""With fewer the interval of a median reaches from the smallest to the largest value at 99 %."""
+"""The fewest rounds: with fewer the interval of a median reaches from the smallest to the largest
+value at 99 %."""
 
 
 def time_rounds(
@@ -77,7 +79,7 @@ class _Bench:
         self._device = device
 
     def bench(self, ask: BenchAsk, told: Told) -> Benched:
-        """Get every contender ready, holds it against the reference, then time all in rounds.
+        """Get every contender ready, hold it against the reference, then time all in rounds.
         ``told`` hears who is being made ready. A contender that fails is not timed; one that takes
         the device with it ends the rest."""
         self._free_memory()
@@ -123,7 +125,8 @@ class _Bench:
     def _judged(
         self, timed: TimedContender, ask: BenchAsk, outputs: Any, reference: Any
     ) -> TimedContender:
-        """With the largest difference from the reference, where that is known."""
+        """Return the contender with its largest difference from the reference, where that is
+        known."""
         if not reference:
             return timed
         named = outputs if isinstance(outputs, Mapping) else _name_outputs(outputs, reference)
@@ -151,7 +154,7 @@ class _Bench:
             torch.cuda.synchronize()
 
     def _free_memory(self) -> None:
-        """Of the problem before, whose blocks have other sizes."""
+        """Free the memory of the problem before, whose blocks have other sizes."""
         import torch
 
         if self._device == "cuda":
@@ -166,7 +169,7 @@ class _Bench:
 
 
 def prepare_bench(request: BenchRequest) -> _Bench:
-    """On the current CUDA device."""
+    """Return a bench on the current CUDA device."""
     from perfcli.handwritten.device_clock import DeviceClock
     from perfcli.measure import machine
 
@@ -192,7 +195,8 @@ def _describe_outside(name: str, error: OutputError) -> str:
 
 
 def _try(work: Callable[[], Any]) -> Any:
-    """None where memory is too small for a reference in float64: times are good without."""
+    """Return the result of the work, or None where memory is too small for a reference in float64:
+    times are good without."""
     try:
         return work()
     except RuntimeError:

@@ -1,5 +1,5 @@
-"""A compiled launch as a candidate: from NVIDIA's cubin, from AMD's code object, or one that
-Triton refused."""
+"""Makes a candidate of a compiled launch: from NVIDIA's cubin, from AMD's code object, or of one
+that Triton refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perfcli.model import Candidate, KernelLaunch, Target
 
 
 def launched_candidate(kernel: Any, launch: KernelLaunch, target: Target) -> Candidate:
-    """Of what ``triton.compile`` gives."""
+    """Return the candidate of what ``triton.compile`` gives."""
     if target.vendor == "amd":
         return _amd_candidate(kernel, launch, target)
     return _nvidia_candidate(kernel, launch, target)

@@ -1,5 +1,5 @@
-"""Cases of a family run and held against their references: on the GPU one after the other, through
-Triton's interpreter on all cores."""
+"""Runs cases of a family and holds them against their references: on the GPU one after the other,
+through Triton's interpreter on all cores."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _check_interpreted(request: CheckRequest) -> Iterator[tuple[int, CheckedCase
 
 
 def _check_case(request: CheckRequest, planned: PlannedCase, device: str, seed: int) -> CheckedCase:
-    """One case. Whatever a family raises is its failure, not this process's."""
+    """Check one case. Whatever a family raises is its failure, not this process's."""
     if planned.plan is None:
         return CheckedCase("refused", "", reason=planned.refusal)
     started = time.monotonic()
@@ -107,7 +107,8 @@ def _run(
 
 
 def _is_usable() -> bool:
-    """An illegal access ends all work of its process on the device."""
+    """Return whether the device can still be used: an illegal access ends all work of its process
+    on the device."""
     import torch
 
     try:

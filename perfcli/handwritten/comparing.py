@@ -1,4 +1,4 @@
-"""A family's outputs held against their reference, element by element."""
+"""Compares a family's outputs with their reference, element by element."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def compare_outputs(
 
 
 def _compare(name: str, ours: Any, reference: Any, tolerance: Tolerance) -> OutputError:
-    """NaN has to be where the reference has NaN, an infinity where it has the same one; a value
-    that the output's dtype cannot hold may be infinite there."""
+    """Compare one output. NaN has to be where the reference has NaN, an infinity where it has the
+    same one; a value that the output's dtype cannot hold may be infinite there."""
     count = int(reference.numel())
     if ours.shape != reference.shape:
         shapes = f"{tuple(ours.shape)}, not {tuple(reference.shape)}"
@@ -57,7 +57,7 @@ def _compare(name: str, ours: Any, reference: Any, tolerance: Tolerance) -> Outp
 
 
 def _excesses(ours: Any, reference: Any, tolerance: Tolerance) -> Iterator[tuple[int, Any]]:
-    """Of each chunk: where it starts, and each element's error over what is allowed."""
+    """Yield, for each chunk, where it starts and each element's error over what is allowed."""
     import torch
 
     largest = torch.finfo(ours.dtype).max if ours.is_floating_point() else math.inf

@@ -1,4 +1,5 @@
-"""Launches of hand-written kernels to machine code for a target, and what that is made of.
+"""Compiles launches of hand-written kernels to machine code for a target, and tells what that is
+made of.
 
 Triton compiles as it would at the launch: the same signature, constants and divisibility. Its own
 ptxas is used, as a kernel outside of Inductor gets it. No device is asked for anything. Seen with
@@ -29,7 +30,7 @@ from perfcli.model import Candidate, KernelLaunch, Scalar, SourceFacts, Target
 from perfcli.model.kernel_work import LaunchesRequest, LaunchToCompile
 
 FORMAT = 1
-"""Of the cache's entries: raise it when a fact is added or counted differently."""
+"""The format of the cache's entries: raise it when a fact is added or counted differently."""
 
 
 def compile_all(request: LaunchesRequest) -> Iterator[tuple[int, Candidate]]:
@@ -106,8 +107,9 @@ def _source(function: Any, launch: KernelLaunch) -> Any:
 
 
 def _attributes(function: Any, launch: KernelLaunch) -> dict[tuple[int], list[Any]]:
-    """As Triton's launcher writes them: an entry for each pointer and for each whole number that it
-    specialises on, and for constants: from 3.7 on for each, before that for text."""
+    """Return the attributes as Triton's launcher writes them: an entry for each pointer and for
+    each whole number that it specialises on, and for constants: from 3.7 on for each, before that
+    for text."""
     import triton
 
     every = tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 7)
@@ -158,7 +160,7 @@ def _build(source: Any, asked: LaunchToCompile) -> Any:
 
 
 def _options(launch: KernelLaunch) -> dict[str, int]:
-    """Triton's, as the launch itself gives them."""
+    """Return Triton's options, as the launch itself gives them."""
     found = {"num_warps": launch.num_warps, "num_stages": launch.num_stages}
     return found if launch.maxnreg is None else {**found, "maxnreg": launch.maxnreg}
 

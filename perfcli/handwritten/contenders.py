@@ -1,5 +1,5 @@
-"""Ways to compute a problem, each ready to be launched: ours, torch's, other projects', and a copy
-of as many bytes, which is what the memory allows."""
+"""Prepares ways to compute a problem, each ready to be launched: ours, torch's, other projects',
+and a copy of as many bytes, which is what the memory allows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MODES = {"inductor": None, "inductor-max-autotune": "max-autotune-no-cudagraphs"
 
 @dataclass(frozen=True, slots=True)
 class Workbench:
-    """A problem with its inputs on the device."""
+    """Holds a problem with its inputs on the device."""
 
     problem: Problem
     code: Any
@@ -54,7 +54,7 @@ def launch_of(contender: Contender, bench: Workbench, ask: BenchAsk) -> Launch:
 
 
 def _prepare_copy(moved_bytes: int, device: str) -> Launch:
-    """Read half of the bytes and write the other half."""
+    """Return a launch that reads half of the bytes and writes the other half."""
     import torch
 
     source = torch.zeros(max(moved_bytes // 2, 1), dtype=torch.uint8, device=device)
@@ -67,8 +67,8 @@ def _prepare_copy(moved_bytes: int, device: str) -> Launch:
 
 
 def _prepare_compiled(bench: Workbench, mode: str | None) -> Launch:
-    """Inductor's code for what ``eager`` does, for these very shapes. What an earlier problem
-    compiled is forgotten: it would be made dynamic instead of compiled anew."""
+    """Return Inductor's code for what ``eager`` does, for these very shapes. What an earlier
+    problem compiled is forgotten: it would be made dynamic instead of compiled anew."""
     import torch
 
     torch._dynamo.reset()

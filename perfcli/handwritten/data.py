@@ -1,4 +1,4 @@
-"""A case's inputs: special values, and how they lie in memory."""
+"""Arranges a case's inputs: special values, and how they lie in memory."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _large(x: Any) -> Any:
 
 
 def _nan(x: Any) -> Any:
-    """Return one in every other row, each time in another place."""
+    """Return rows of which every other one has a NaN, each time in another place."""
     for row in range(0, x.shape[0], 2):
         if x.shape[1]:
             x[row, (row * 7919) % x.shape[1]] = float("nan")
@@ -51,7 +51,7 @@ def _nan(x: Any) -> Any:
 
 
 def _infinite(x: Any) -> Any:
-    """Return rows in turn: ∞, −∞, both, none."""
+    """Return rows that have, in turn, ∞, −∞, both, none."""
     if x.shape[1]:
         last = x.shape[1] - 1
         x[0::4, last] = float("inf")
@@ -62,8 +62,8 @@ def _infinite(x: Any) -> Any:
 
 
 def _masked(x: Any) -> Any:
-    """As a causal mask leaves it: row *i* has some values in front, then −∞; every fourth row is
-    −∞ throughout."""
+    """Return values as a causal mask leaves them: row *i* has some values in front, then −∞; every
+    fourth row is −∞ throughout."""
     import torch
 
     rows, columns = x.shape
@@ -94,7 +94,8 @@ _VALUES: Mapping[str, Callable[[Any], Any]] = {
 
 
 def _in_rows(x: Any, problem: Problem) -> Any:
-    """With the problem's row stride; what lies between rows is NaN, which nobody may read."""
+    """Return a copy with the problem's row stride; what lies between rows is NaN, which nobody may
+    read."""
     import torch
 
     if x.shape[0] < 2 or x.stride() == (problem.stride, 1):
@@ -109,7 +110,7 @@ def _transposed(x: Any, _problem: Problem) -> Any:
 
 
 def _misaligned(x: Any, problem: Problem) -> Any:
-    """Begins one element behind a boundary of 16 bytes."""
+    """Return a copy that begins one element behind a boundary of 16 bytes."""
     import torch
 
     size = max(x.shape[0], 1) * problem.stride + 1

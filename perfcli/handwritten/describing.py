@@ -1,4 +1,5 @@
-"""What launches of hand-written kernels are given, and the text of what they run; nothing runs.
+"""Describes what launches of hand-written kernels are given, and the text of what they run; nothing
+runs.
 
 A family's own ``run`` says which tensor is which argument: it is called with tensors that have no
 memory, and what it would launch is written down instead.
@@ -52,7 +53,7 @@ _HEADER = "import triton\nimport triton.language as tl\n"
 
 
 def describe(request: DescribeRequest) -> tuple[DescribedLaunch, ...]:
-    """Of each launch of the plan, in order.
+    """Describe each launch of the plan, in order.
 
     Raises:
         PerfcliError: the family's code is not there, or does not launch what the plan says.
@@ -93,7 +94,8 @@ def _operands(
     names: dict[int, str],
     inputs: Set[int],
 ) -> Iterator[Operand]:
-    """``names`` by identity: one name for one tensor, whatever launches call it."""
+    """Yield the operands of a launch. ``names`` goes by identity: one name for one tensor, whatever
+    launches call it."""
     for name in arguments:
         tensor = getattr(values[name], "base", None)  # of a tensor descriptor
         tensor = values[name] if tensor is None else tensor

@@ -1,4 +1,4 @@
-"""Seconds of a launch on the GPU, by its events, with a cold L2.
+"""Measures the seconds of a launch on the GPU, by its events, with a cold L2.
 
 Before each timed launch a buffer of twice L2 is written and waited for: without the wait the write
 is still going on when the launch begins, and what it left in L2 is another question each time
@@ -15,14 +15,14 @@ import time
 from collections.abc import Callable
 
 LEAST_AHEAD_SECONDS = 300e-6
-"""With 120 µs two short launches in a row still waited for their host now and then: 31 µs were
-measured for 12 (H200 machine, 2026-11-22)."""
+"""The least that the device is kept busy. With 120 µs two short launches in a row still waited for
+their host now and then: 31 µs were measured for 12 (H200 machine, 2026-11-22)."""
 MOST_AHEAD_SECONDS = 5e-3
 _CALIBRATION_CYCLES = 4_000_000
 
 
 class DeviceClock:
-    """See ``rounds.Clock``. Needs a CUDA device."""
+    """Times launches on a CUDA device, as ``benching._Clock``."""
 
     def __init__(self) -> None:
         import torch
@@ -62,7 +62,7 @@ class DeviceClock:
 
     @staticmethod
     def _calibrated() -> float:
-        """Cycles of ``_sleep`` per second."""
+        """Return the cycles of ``_sleep`` per second."""
         import torch
 
         fastest = float("inf")

@@ -1,4 +1,4 @@
-"""Triton's interpreter, made to round float32 to bfloat16 as a GPU does.
+"""Makes Triton's interpreter round float32 to bfloat16 as a GPU does.
 
 Its own conversion cuts the lower bits off: every output is up to a whole unit of its last place too
 small, twice of what a kernel's tolerance allows. Rounded to the nearest, ties to even, a case has
@@ -16,7 +16,8 @@ _CORNER = "_convert_float"
 
 
 def round_to_nearest() -> None:
-    """For good, in this process, which has ``TRITON_INTERPRET`` set.
+    """Replace the interpreter's conversion, for good, in this process, which has
+    ``TRITON_INTERPRET`` set.
 
     Raises:
         PerfcliError: this triton's interpreter has no such function.

@@ -1,4 +1,4 @@
-"""Kernels of other projects for the same problems, where they are installed.
+"""Launches kernels of other projects for the same problems, where they are installed.
 
 Seen with liger-kernel 0.8.5 and quack-kernels 0.6.5. Forward operations only: their backward
 functions take what their own forward saved.

@@ -1,5 +1,6 @@
-"""The way out where both sides do not fit into memory at once: a fresh process for each side and
-round, one after the other. Slower, and noisier: what differs from process to process is in it."""
+"""Measures both sides where they do not fit into memory at once: a fresh process for each side and
+round, one after the other. That is slower, and noisier: what differs from process to process is in
+it."""
 
 from __future__ import annotations
 
@@ -27,9 +28,9 @@ def measure(
     ready: Ready = lambda base, head: None,
     clock: Clock = time.monotonic,
 ) -> MeasuredPair:
-    """Return a race of two workers; where one of them runs out of memory beside the other, both are
-    closed and the sides alternate. Raises as ``Race.run``; OutOfMemory where a side has not enough
-    memory though it is alone."""
+    """Measure with a race of two workers; where one of them runs out of memory beside the other,
+    close both and let the sides alternate. Raises as ``Race.run``; OutOfMemory where a side has not
+    enough memory though it is alone."""
     race = Race(plan, start, enough, sink, told, ready, clock)
     try:
         return race.run()
@@ -68,8 +69,8 @@ class _Alternation:
         self._began = clock()
 
     def run(self) -> MeasuredPair:
-        """Until it is enough, the budget is spent (starting processes counts), or somebody
-        interrupts. At least one round is measured."""
+        """Measure until it is enough, the budget is spent (starting processes counts), or somebody
+        interrupts; at least one round."""
         process = max((p.process for p in self.measured.prepared), default=-1) + 1
         try:
             while not self.measured.stopped:
@@ -89,7 +90,7 @@ class _Alternation:
         return BUDGET_SPENT if spent else ""
 
     def _process(self, process: int) -> None:
-        """A round of steps, and one of kernels, from the same two processes."""
+        """Measure a round of steps, and one of kernels, with the same two processes."""
         first = self._order.choice(SIDES)
         prepared: dict[SideName, Prepared] = {}
         turns: dict[SideName, dict[RoundKind, Turn]] = {}

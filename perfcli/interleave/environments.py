@@ -1,4 +1,4 @@
-"""Did both sides run in the same place? What differs though nobody asked for it ends in
+"""Tells whether both sides ran in the same place. What differs though nobody asked for it ends in
 ``NotComparable``: the times of the two sides would not answer what was asked.
 
 Asked for are: all that comes with another interpreter (torch, triton, ptxas, python), variables
@@ -64,7 +64,8 @@ _TUNING = ("tune", "tuning")
 
 @dataclass(frozen=True, slots=True)
 class _Difference:
-    """``text``: ``the driver: 580.82 in the base, 570.10 in the head``."""
+    """Describes one difference. ``text``: ``the driver: 580.82 in the base, 570.10 in the
+    head``."""
 
     aspect: str
     text: str
@@ -171,7 +172,7 @@ def _of_configurations(
 
 
 def _configurations(launches: Sequence[MeasuredLaunch]) -> dict[str, tuple[str, list[str]]]:
-    """Of each source: a kernel's name and the configurations that it was launched with."""
+    """Return, for each source, a kernel's name and the configurations that it was launched with."""
     names: dict[str, str] = {}
     found: defaultdict[str, set[str]] = defaultdict(set)
     for launch in launches:

@@ -1,4 +1,4 @@
-"""Two workers, both warm, asked in turns: what drifts hits both sides alike.
+"""Asks two workers, both warm, in turns: what drifts hits both sides alike.
 
 A round is a turn of each side, one right after the other, in random order. Sampled like this,
 differences between the sides of a round scatter symmetrically around the true one, whatever the
@@ -29,7 +29,7 @@ BURN_IN_ROUNDS = 2
 SIDES: tuple[SideName, SideName] = ("base", "head")
 
 Enough = Callable[[Sequence[Round]], "str | None"]
-"""Why no more rounds are needed, of all measured so far; None: go on."""
+"""Says why no more rounds are needed, from all measured so far; None: go on."""
 Told = Callable[[SideName, Phase], None]
 Ready = Callable[[Prepared, Prepared], None]
 """May raise where the two must not be measured against each other."""
@@ -38,18 +38,19 @@ Clock = Callable[[], float]
 
 
 class Sink(Protocol):
-    """Told of everything as soon as it is there."""
+    """Is told of everything as soon as it is there."""
 
     def prepared(self, prepared: Prepared) -> None: ...
 
     def round(self, measured: Round, elapsed: float) -> None:
-        """``elapsed``: seconds since this pair of processes began to be measured."""
+        """Take one round. ``elapsed``: seconds since this pair of processes began to be
+        measured."""
         ...
 
 
 @dataclass(slots=True)
 class MeasuredPair:
-    """What came of it."""
+    """Holds what came of a measurement."""
 
     prepared: list[Prepared] = field(default_factory=list)
     rounds: list[Round] = field(default_factory=list)
@@ -59,7 +60,7 @@ class MeasuredPair:
 
 
 class Race:
-    """One measurement of one plan."""
+    """Measures one plan."""
 
     def __init__(
         self,
@@ -120,8 +121,9 @@ class Race:
     def _prepared(
         self, workers: dict[SideName, MeasuringWorker], process: int
     ) -> dict[SideName, Prepared]:
-        """Both warm. They get ready at the same time, but on a GPU one after the other: the
-        second finds in the caches what the first tuned, and tunes without a neighbour."""
+        """Return both workers warm. They get ready at the same time, but on a GPU one after the
+        other: the second finds in the caches what the first tuned, and tunes without a
+        neighbour."""
         found: dict[SideName, Prepared] = {}
         for side in SIDES:
             workers[side] = self._started(side)
@@ -186,6 +188,6 @@ class Race:
         return Round(number, process, kind, first, at, turns["base"], turns["head"], took)
 
     def _keep_layout(self, ask: Ask, took: float) -> None:
-        """Set when there is another one, from how much longer the round with this one was."""
+        """Set when the next layout is due, from how much longer the round with this one took."""
         more = took - len(SIDES) * (ask.steps + ask.warmup) * self._step_seconds
         self._relayout_at = self._clock() + max(RELAYOUT_SECONDS, RELAYOUT_TIMES * more)

@@ -1,4 +1,4 @@
-"""What is measured, and for how long."""
+"""Plans what is measured, and for how long."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ round's own cost (a warm-up step, two messages) stays small beside them. On a CP
 many short rounds know more than few long ones: in the same 15 s the interval over turns of 3 ms was
 half as wide as over those of 10 ms (softmax over 4 MB, 2-core AMD EPYC, 2026-11-21)."""
 RELAYOUT_SECONDS = 0.2
-"""How long a layout of memory lasts. Another one takes as long as several rounds."""
+"""How long a layout of memory lasts. Making another one takes as long as several rounds."""
 RELAYOUT_TIMES = 4
-"""It lasts so many times as long as it took at least: 128 MiB take a while to get other pages."""
+"""How many times as long as it took to make a layout lasts at least: 128 MiB take a while to get
+other pages."""
 LEAST_STEPS = 3
 MOST_STEPS = 1000
 SLOW_STEP_SECONDS = 1.0
 """A step from which one alone is a turn, without warming up: nothing of it is in a cache."""
 PROFILED_SHARE = 0.25
-"""Of the time spent: rounds with the profiler attached, for the times of single kernels."""
+"""The share of the time spent on rounds with the profiler attached, for the times of single
+kernels."""
 PROFILED_STEPS = 3
 BUDGET_SPENT = "budget spent"
 """Why a measurement ended that was not precise enough before."""
@@ -30,7 +32,8 @@ LONG_STEP_SECONDS = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """``base`` and ``head`` differ in their variant, side, and device at most."""
+    """Describes a measurement. ``base`` and ``head`` differ in their variant, side, and device at
+    most."""
 
     base: MeasureRequest
     head: MeasureRequest

@@ -1,4 +1,5 @@
-"""The raw file of one measurement: ``.perfcli/timings/ID.jsonl``, one JSON object a line.
+"""Writes and reads the raw file of one measurement: ``.perfcli/timings/ID.jsonl``, one JSON object
+per line.
 
 The first line is the header, then one line for each worker that got ready and for each round, and
 a last one that says why measuring ended. Every line is written and flushed at once, so that
@@ -33,7 +34,7 @@ _HEADER_LIMIT = 64 * 1024
 
 
 class _Header(msgspec.Struct, frozen=True):
-    """What finds a measurement again."""
+    """Holds what finds a measurement again."""
 
     perfcli: str
     format: int
@@ -50,7 +51,7 @@ class _Header(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What of a header tells whose file it is, even if the rest is broken or newer."""
+    """Holds what of a header tells whose file it is, even if the rest is broken or newer."""
 
     path: Path
     base: str
@@ -98,17 +99,18 @@ class Recorder:
         self._write(_Line(prepared=prepared))
 
     def round(self, measured: Round, elapsed: float = 0.0) -> None:
-        """``elapsed`` is for those who show progress."""
+        """Write one round. ``elapsed`` is for those who show progress."""
         self._write(_Line(round=measured))
         self._rounds += 1
 
     def end(self, stopped: str, method: str = "", notes: Sequence[str] = ()) -> None:
-        """The last line; nothing is written after it."""
+        """Write the last line; nothing is written after it."""
         self._write(_Line(end=_End(stopped, method or self._method, tuple(notes))))
         self.close()
 
     def close(self) -> None:
-        """Without a last line: the measurement counts as broken off. May be called again."""
+        """Close the file. Without a last line the measurement counts as broken off. May be called
+        again."""
         with suppress(OSError):
             self._file.close()
         if not self._rounds:
@@ -175,8 +177,8 @@ def read(path: Path) -> Measurement:
 
 
 def read_opening(path: Path) -> Opening | None:
-    """Of the first line alone, whatever else is in it; None where it does not say of which runs it
-    is, or can't be read."""
+    """Read the first line alone, whatever else is in the file; return None where it does not say of
+    which runs it is, or can't be read."""
     try:
         with path.open("rb") as file:
             line = file.readline(_HEADER_LIMIT)

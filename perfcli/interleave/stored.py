@@ -1,4 +1,4 @@
-"""The measurement of two runs that the folder holds: found by header lines, and read.
+"""Finds the measurement of two runs that the folder holds by header lines, and reads it.
 
 One that ran to its end is preferred to one that was interrupted or failed, then the newest counts.
 What can't be read is passed over, and told.
@@ -25,8 +25,8 @@ _OTHER: dict[str, SideName] = {"base": "head", "head": "base"}
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """``left_out``: files of this pair that would have been taken, and why they were not.
-    ``unreadable``: names of files that may be of any pair."""
+    """Holds what was found. ``left_out``: files of this pair that would have been taken, and why
+    they were not. ``unreadable``: names of files that may be of any pair."""
 
     measurement: Measurement | None = None
     left_out: tuple[str, ...] = ()
@@ -60,7 +60,8 @@ def find(base: str, head: str, folder: Path = record.FOLDER) -> Found:
 
 
 def _openings(folder: Path) -> tuple[list[record.Opening], tuple[str, ...]]:
-    """Of all files; and the names of those that don't say which pair they are of."""
+    """Return the openings of all files, and the names of those that don't say which pair they are
+    of."""
     openings, unreadable = [], []
     for path in sorted(folder.glob("[!.]*.jsonl")):
         opening = record.read_opening(path)
@@ -94,5 +95,6 @@ def _exchange_round(measured: Round) -> Round:
 
 
 def _exchange_words(text: str) -> str:
-    """``the head's worker was killed``, ``580.82 in the base, 570.10 in the head``."""
+    """Exchange the sides in ``the head's worker was killed`` and ``580.82 in the base, 570.10 in
+    the head``."""
     return re.sub(r"\bthe (base|head)\b", lambda found: f"the {_OTHER[found[1]]}", text)

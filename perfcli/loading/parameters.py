@@ -21,8 +21,8 @@ def resolve_params(
 ) -> dict[str, Scalar]:
     """Return the value of every parameter: its default, the preset's, then the override's.
 
-    Overrides may be text as typed, or values of the right type; dashes and underscores in names are
-    equal. The preset ``full``, and none, are the defaults.
+    Overrides may be text as typed, or values of the right type; dashes and underscores in names
+    are equal. The preset ``full``, and none, are the defaults.
 
     Raises:
         PerfcliError: an unknown preset or parameter, or a value that does not fit.

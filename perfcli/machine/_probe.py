@@ -27,7 +27,7 @@ KEYS = (
 
 
 def describe() -> dict[str, str | None]:
-    """Versions and folders of Python, torch and triton; None for what isn't there."""
+    """Return versions and folders of Python, torch and triton; None for what isn't there."""
     torch = _folder("torch")
     triton = _folder("triton")
     torch_version = _read(torch, "version.py")

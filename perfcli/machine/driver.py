@@ -1,4 +1,4 @@
-"""The CUDA driver API through ctypes: what a device says about itself, without torch."""
+"""Asks the CUDA driver through ctypes what a device says about itself, without torch."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ ATTRIBUTES = {
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """The first visible GPU. ``memory_bytes`` is what the driver lets programs use, which is
-    less than what nvidia-smi prints; attributes are named after the keys of ``ATTRIBUTES``."""
+    """Describes the first visible GPU. ``memory_bytes`` is what the driver lets programs use, which
+    is less than what nvidia-smi prints; attributes are named after the keys of ``ATTRIBUTES``."""
 
     name: str
     memory_bytes: int
@@ -83,7 +83,8 @@ def driver_version(path: Path = Path("/proc/driver/nvidia/version")) -> str | No
 
 @functools.cache
 def _library() -> ctypes.CDLL | None:
-    """libcuda, initialised; None where it is missing, a stub, or older than its kernel module."""
+    """Return libcuda, initialised, or None where it is missing, a stub, or older than its kernel
+    module."""
     try:
         library = ctypes.CDLL("libcuda.so.1")
     except OSError:

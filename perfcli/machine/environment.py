@@ -1,4 +1,5 @@
-"""Interpreters, environment variables and folders: what can change the code, without importing it.
+"""Reads interpreters, environment variables and folders: what can change the code, without
+importing it.
 
 ``probe`` asks an interpreter which torch and triton it has, by reading their files: importing
 torch takes seconds and belongs in a worker.
@@ -50,7 +51,8 @@ _MACHINE_PREFIXES = ("CUDA", "OMP_", "MKL_NUM_THREADS", "CXX", "NVCC", "PTXAS")
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """A Python with torch, as ``probe`` found it. Directories are those of the packages."""
+    """Describes a Python with torch, as ``probe`` found it. Directories are those of the
+    packages."""
 
     path: str
     version: str

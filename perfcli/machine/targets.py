@@ -1,4 +1,4 @@
-"""Devices to compile for: the ones we know by name, and the GPU in this machine.
+"""Knows the devices to compile for: those of a table, by name, and the GPU in this machine.
 
 What Inductor reads (SM count, shared memory, L2, threads per SM, capability) is what the driver
 reports on the real device. Sources of the columns:
@@ -26,8 +26,8 @@ THIS_GPU = "this-gpu"
 
 
 def get_for_kernels(name: str) -> Target:
-    """As ``get``, for hand-written kernels: Triton compiles these for AMD's devices as well, which
-    are known by their architecture, ``gfx942``, too.
+    """Return a target for hand-written kernels, as ``get``: Triton compiles these for AMD's devices
+    as well, which are also known by their architecture, ``gfx942``.
 
     Raises:
         PerfcliError: as ``get``.
@@ -79,8 +79,8 @@ def this_gpu() -> Target:
 def _from_device(device: driver.Device) -> Target:
     """Return a target from what the driver reported.
 
-    For a device outside the table the bandwidth is memory clock × bus width × 2 (double data rate),
-    and the peaks are operations per cycle and SM × SMs × SM clock.
+    For a device outside the table the bandwidth is memory clock × bus width × 2 (double data
+    rate), and the peaks are operations per cycle and SM × SMs × SM clock.
     """
     facts = device.attributes
     capability = (facts["capability_major"], facts["capability_minor"])

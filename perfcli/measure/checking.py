@@ -1,4 +1,4 @@
-"""A variant's outputs, held against a reference before anything is timed.
+"""Holds a variant's outputs against a reference before anything is timed.
 
 Two correct implementations differ by rounding, and how much that may be depends on the model. So
 a result beyond its tolerance is only a suspicion: then the model runs once more, eagerly in

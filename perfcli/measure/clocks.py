@@ -1,4 +1,5 @@
-"""Seconds of steps on a GPU, by its events; the step as a CUDA graph; the bandwidth of a copy."""
+"""Times steps on a GPU by its events; takes a step as a CUDA graph; measures the bandwidth of a
+copy."""
 
 from __future__ import annotations
 
@@ -25,9 +26,9 @@ def time_gpu_steps(step: Step, count: int) -> Turn:
     """Time ``count`` steps: on the device between two events around each, and on the host until
     each was enqueued.
 
-    The host runs ahead of the device, as it does in a program, but by two steps at most: the driver
-    holds about a thousand launches, and a host that waits for room would look busy. Where L2 is
-    flushed it waits before each step, and the first launch is part of the step's time.
+    The host runs ahead of the device, as it does in a program, but by two steps at most: the
+    driver holds about a thousand launches, and a host that waits for room would look busy. Where
+    L2 is flushed it waits before each step, and the first launch is part of the step's time.
     """
     import torch
 
@@ -67,7 +68,7 @@ def drop_scratch() -> None:
 
 
 _planted: dict[int, int] = {}
-"""By the step's id, which lives as long as its process."""
+"""The planted cycles by the step's id, which lives as long as its process."""
 
 
 def _planted_cycles(step: Step) -> int:
@@ -129,7 +130,8 @@ def take_graph(step: Step) -> str:
 
 
 def _warm_on_side_stream(step: Step) -> None:
-    """A capture needs its libraries' workspaces made on a stream that is not the default one."""
+    """Run the step on a stream that is not the default one: a capture needs its libraries'
+    workspaces made there."""
     import torch
 
     side = torch.cuda.Stream()
@@ -142,8 +144,8 @@ def _warm_on_side_stream(step: Step) -> None:
 
 
 def copy_bandwidth(device: str) -> float | None:
-    """Bytes per second, read and written, of a large copy within the device's memory, with the
-    threads that torch now uses; the median of several. None where memory is too small for it.
+    """Return bytes per second, read and written, of a large copy within the device's memory, with
+    the threads that torch now uses; the median of several. None where memory is too small for it.
 
     Gives its memory back, and with it whatever the caching allocator kept unused: the next step
     allocates again.
@@ -191,7 +193,7 @@ def time_cpu_steps(step: Step, count: int) -> Turn:
 
 
 def _preemptions() -> int:
-    """Involuntary context switches of this process, all threads."""
+    """Return the involuntary context switches of this process, of all its threads."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 
 

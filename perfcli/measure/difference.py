@@ -1,4 +1,4 @@
-"""How two tensors differ that should be equal, without copies of their size in float64."""
+"""Measures how two tensors differ that should be equal, without copies of their size in float64."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ CHUNK = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Of a value from its reference. Elements that are not finite count in ``odd`` only."""
+    """Holds the difference of a value from its reference. Elements that are not finite count in
+    ``odd`` only."""
 
     largest_error: float
     largest: float
@@ -29,22 +30,22 @@ class Difference:
 
     @property
     def relative(self) -> float:
-        """Largest error over the reference's largest value."""
+        """Return the largest error over the reference's largest value."""
         return _ratio(self.largest_error, self.largest)
 
     @property
     def share(self) -> float:
-        """Part of the elements that are not equal."""
+        """Return the part of the elements that are not equal."""
         return self.unequal / self.count if self.count else 0.0
 
     @property
     def rms(self) -> float:
-        """Of the reference."""
+        """Return the root mean square of the reference."""
         return self.norm / math.sqrt(self.count) if self.count else 0.0
 
     def relative_norm(self, least: float) -> float:
-        """L2 norm of the error over the reference's; ``least``: root mean square of the reference
-        below which it does not count as smaller."""
+        """Return the L2 norm of the error over the reference's; ``least``: root mean square of the
+        reference below which it does not count as smaller."""
         return _ratio(self.error_norm, max(self.norm, least * math.sqrt(self.count)))
 
 
@@ -67,7 +68,7 @@ def is_comparable(tensor: Any) -> bool:
 
 
 def measure_difference(value: Any, reference: Any) -> Difference:
-    """Both tensors of one shape, each in any dtype."""
+    """Measure the difference of two tensors of one shape, each in any dtype."""
     import torch
 
     worst = largest = squares = reference_squares = 0.0

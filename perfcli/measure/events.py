@@ -1,4 +1,5 @@
-"""What a profiler saw of a step: kernels and operators, with their seconds; from Kineto's events.
+"""Reads what a profiler saw of a step off Kineto's events: kernels and operators, with their
+seconds.
 
 Read with torch 2.11 (CUDA) and 2.13 (CPU). A kernel on the device names, by ``linked``, the
 innermost event that was open on the host when it was launched.
@@ -31,7 +32,7 @@ _NO_WORK = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """One of Kineto's events; nanoseconds of one clock."""
+    """Holds one of Kineto's events, in nanoseconds of one clock."""
 
     name: str
     start: int
@@ -43,9 +44,10 @@ class _Event:
     correlation: int = 0
     linked: int = 0
     mark: bool = False
-    """From ``record_function``; on the device such an event spans kernels, and is none."""
+    """The name given to ``record_function``; on the device such an event spans kernels, and is
+    none."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """Of a kernel: ``registers per thread``, ``grid``, ``block``, ``shared memory``."""
+    """Facts of a kernel: ``registers per thread``, ``grid``, ``block``, ``shared memory``."""
 
     @property
     def seconds(self) -> float:
@@ -55,7 +57,7 @@ class _Event:
 def split_steps(
     events: Iterable[_Event], on_device: bool, generated: Callable[[str], bool]
 ) -> list[list[Seen]]:
-    """For each marked step what was launched, in order. ``generated`` says whether a kernel's
+    """Return what was launched in each marked step, in order. ``generated`` says whether a kernel's
     name on the device is that of a generated one."""
     ordered = sorted(events, key=lambda e: (e.start, -e.end))
     windows = [e for e in ordered if e.mark and e.name == STEP and e.where == "host"]
@@ -145,7 +147,7 @@ _DRIVER = re.compile(r"(cu|cuda|hip)[A-Z]\w*")
 
 
 def read(kineto: Iterable[Any]) -> list[_Event]:
-    """Kineto's events (``torch._C._autograd._KinetoEvent``) as ours."""
+    """Return Kineto's events (``torch._C._autograd._KinetoEvent``) as ours."""
     return [_event(e) for e in kineto]
 
 
@@ -169,7 +171,8 @@ def _event(event: Any) -> _Event:
 
 
 def _facts(event: Any) -> dict[str, Any]:
-    """Kineto's metadata of a kernel, the inside of a JSON object; empty unless it was asked for."""
+    """Return Kineto's metadata of a kernel, the inside of a JSON object; empty unless it was asked
+    for."""
     text = event.metadata_json() if hasattr(event, "metadata_json") else ""
     try:
         facts = json.loads(text if text.lstrip().startswith("{") else f"{{{text}}}")

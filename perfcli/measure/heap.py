@@ -1,4 +1,4 @@
-"""glibc's heap of this process, as far as it decides where a step's memory lies."""
+"""Handles glibc's heap of this process, as far as it decides where a step's memory lies."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def why_unmovable() -> str:
 
 
 class Heap:
-    """Blocks of memory by the C library's own functions."""
+    """Takes blocks of memory by the C library's own functions."""
 
     def __init__(self) -> None:
         libc = ctypes.CDLL(None)
@@ -83,7 +83,7 @@ class Heap:
 
     @contextmanager
     def taken(self, length: int) -> Iterator[tuple[int, int]]:
-        """Whole pages of so many bytes at the heap's end, that nobody else has meanwhile."""
+        """Yield whole pages of so many bytes at the heap's end, that nobody else has meanwhile."""
         block = self._malloc(length + 2 * PAGE)
         try:
             yield -(-((block or 0) + LINE) // PAGE) * PAGE, length if block else 0
@@ -99,7 +99,7 @@ def whole_pages(address: int, length: int) -> Iterator[tuple[int, int]]:
 
 
 def give_back(address: int, length: int) -> None:
-    """The system gets the pages there: whoever touches them next finds zeros."""
+    """Give the pages there back to the system: whoever touches them next finds zeros."""
     ctypes.CDLL(None).madvise(ctypes.c_void_p(address), ctypes.c_size_t(length), _DONTNEED)
 
 

@@ -1,4 +1,4 @@
-"""Launches that were expected, in order, held against what a profiler saw. Pure."""
+"""Joins launches that were expected, in order, with what a profiler saw. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One launch as it was seen: a generated kernel, or an operator with all of its kernels."""
+    """Describes one launch as it was seen: a generated kernel, or an operator with all of its
+    kernels."""
 
     key: str
     """What it goes by on the device or in the profile: ``triton_poi_fused_0``, ``aten::mm``."""
@@ -20,7 +21,7 @@ class Seen:
     kernels: tuple[str, ...] = ()
     """Names on the device, the first launched first."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """Of the longest kernel, as the profiler gives them."""
+    """The facts of the longest kernel, as the profiler gives them."""
     longest: tuple[float, str] | None = None
     """Seconds and name of that kernel, where there are several."""
 
@@ -44,7 +45,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class _Joined:
-    """Which expected launch each seen one is; several seen can be one that was expected."""
+    """Says which expected launch each seen one is; several seen can be one that was expected."""
 
     expected_of: tuple[int | None, ...]
     missing: tuple[int, ...]
@@ -52,7 +53,7 @@ class _Joined:
 
 
 def join(expected: Sequence[Seen], seen: Sequence[Seen]) -> _Joined:
-    """Join by key and order. Where the orders differ, by key alone; what is then left between two
+    """Join by key and order; where the orders differ, by key alone. What is then left between two
     launches that are sure is joined where that is unambiguous: one expected operator, or as many
     seen as expected (an operator can be another one inside)."""
     found: list[int | None] = [None] * len(seen)
@@ -139,7 +140,7 @@ def slots(joined: _Joined) -> tuple[int, ...]:
 
 
 def firsts(seen: Sequence[Seen], joined: _Joined) -> list[tuple[Seen, int | None]]:
-    """For each slot, in order, its first seen launch and which expected one it is."""
+    """Return, for each slot in order, its first seen launch and which expected one it is."""
     given = slots(joined)
     return [
         (launch, joined.expected_of[s])
@@ -149,7 +150,7 @@ def firsts(seen: Sequence[Seen], joined: _Joined) -> list[tuple[Seen, int | None
 
 
 def notes(expected: Sequence[Seen], seen: Sequence[Seen], joined: _Joined) -> tuple[str, ...]:
-    """In words, where the profile is not the launch list."""
+    """Say in words where the profile is not the launch list."""
     found = []
     missing = [expected[e] for e in joined.missing]
     kernels = sorted({m.key for m in missing if m.generated})

@@ -1,4 +1,4 @@
-"""Results of a call held against those of another: which of them lie how far off."""
+"""Judges results of a call against those of another: which of them lie how far off."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from perfcli.measure.difference import Difference
 from perfcli.measure.results import Results
 
 OUTPUTS = {"bfloat16": 2e-2, "float16": 5e-3, "float32": 1e-4, "float64": 1e-7}
-"""Where the scenario names none: largest error as a part of the reference's largest value. About
-``torch.testing.assert_close``'s relative tolerances (1.6e-2 for bfloat16, 1e-3 for float16, 1e-7
-for float64), and for float32 what Inductor's own benchmarks allow (1e-4). A larger error is not
-wrong yet: it is held against eager's own error (``checking``)."""
+"""Tolerances for where the scenario names none: the largest error as a part of the reference's
+largest value. They are about ``torch.testing.assert_close``'s relative tolerances (1.6e-2 for
+bfloat16, 1e-3 for float16, 1e-7 for float64), and for float32 what Inductor's own benchmarks allow
+(1e-4). A larger error is not wrong yet: it is held against eager's own error (``checking``)."""
 
 GRADIENTS = {"bfloat16": 0.1, "float16": 0.05, "float32": 1e-3, "float64": 1e-6}
 """Relative L2 error of a gradient. Every layer of a backward rounds again, and sums of many
@@ -43,8 +43,8 @@ def dtypes_at_work(built: Built, outputs: Iterable[Any]) -> set[str]:
 
 
 def tolerance(table: Mapping[str, float], dtypes: Iterable[str]) -> float:
-    """Return the coarsest; of dtypes that the table lacks (float8), two steps of their own
-    precision. 0 where nothing is rounded: integers only."""
+    """Return the coarsest tolerance of these dtypes; of dtypes that the table lacks (float8), two
+    steps of their own precision. 0 where nothing is rounded: integers only."""
     return max((table.get(name, _steps(name)) for name in dtypes), default=0.0)
 
 
@@ -61,7 +61,7 @@ def _steps(name: str) -> float:
 
 
 def _name(dtype: Any) -> str:
-    """``complex64`` is made of float32."""
+    """Return the name of the real dtype: ``complex64`` is made of float32."""
     real = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}
     name = str(dtype).removeprefix("torch.")
     return real.get(name, name)
@@ -85,7 +85,7 @@ class ErrorLimits:
 
 @dataclass(frozen=True, slots=True)
 class Distance:
-    """Of one tensor from its reference."""
+    """Holds the distance of one tensor from its reference."""
 
     name: str
     what: What
@@ -126,14 +126,15 @@ class Distance:
 
 
 def _part(ratio: float) -> str:
-    """``0.01 %``; ``14 times`` from two on."""
+    """Write a ratio as ``0.01 %``, and as ``14 times`` from two on."""
     if ratio >= 2:
         return f"{units.count(float(f'{ratio:.2g}'))} times"
     return f"{ratio * 100:.0f} %" if ratio >= 0.1 else f"{ratio * 100:.2g} %"
 
 
 def distances(found: Results, expected: Results, limits: ErrorLimits) -> tuple[Distance, ...]:
-    """Of all that is expected: outputs, gradients, and what was changed in place."""
+    """Return the distance of everything that is expected: outputs, gradients, and what was changed
+    in place."""
     return (
         *_outputs(found.outputs, expected.outputs, limits),
         *_gradients(found.gradients, expected.gradients, limits),
@@ -142,7 +143,8 @@ def distances(found: Results, expected: Results, limits: ErrorLimits) -> tuple[D
 
 
 def new_nan(found: Results, expected: Results) -> Iterator[Distance]:
-    """NaN where the expected tensor has none at all: wrong even where the numbers are random."""
+    """Yield NaN where the expected tensor has none at all: wrong even where the numbers are
+    random."""
     import torch
 
     for what, ours, theirs in (
@@ -167,7 +169,8 @@ def _outputs(
 
 
 def _changed(found: Results, expected: Results, limits: ErrorLimits) -> Iterator[Distance]:
-    """What one side left as it was counts as it was."""
+    """Yield the distances of what was changed in place; what one side left as it was counts as it
+    was."""
     names = (found.changed.keys() | expected.changed.keys()) & expected.before.keys()
     ours = {name: found.changed.get(name, found.before[name]) for name in names}
     theirs = {name: expected.changed.get(name, expected.before[name]) for name in names}
@@ -217,7 +220,7 @@ def _gradients(
 
 
 def mismatch(ours: Any, theirs: Any) -> str:
-    """Another shape or kind of number; empty where both agree."""
+    """Say that shape or kind of number differ; empty where both agree."""
     if tuple(ours.shape) != tuple(theirs.shape):
         return f"has shape {tuple(ours.shape)}, not {tuple(theirs.shape)}"
     kinds = difference.kind(ours), difference.kind(theirs)

@@ -1,4 +1,4 @@
-"""Where a step's memory lies on the CPU: elsewhere every while, by the same draw on both sides.
+"""Moves a step's memory on the CPU elsewhere every while, by the same draw on both sides.
 
 Two processes of the same code differ in speed for as long as they live, by 1 % here and 3 % there:
 because of the last bits of their buffers' addresses (a load waits for an earlier store at the same
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from perfcli.measure.step import Step
 
 MOST_BYTES = 128 << 20
-"""Above this only addresses move: other pages would take longer than the steps, and so many lie in
-good and bad places alike."""
+"""The most bytes that get other pages; above this only addresses move: other pages would take
+longer than the steps, and so many lie in good and bad places alike."""
 PARKED = 4
 """Generations of old pages that are kept from being handed out again: the system gives out first
 what it got last."""
@@ -41,9 +41,9 @@ _LEAST_BYTES = 1 << 14
 
 
 class Layout:
-    """``seed``: the same on both sides. ``peak_bytes``: what is allocated at a step's peak, with
-    the weights and inputs. Whether pages are renewed is decided by the latter alone, which both
-    sides have alike."""
+    """Changes the layout of a step's memory. ``seed``: the same on both sides. ``peak_bytes``: what
+    is allocated at a step's peak, with the weights and inputs. Whether pages are renewed is decided
+    by the latter alone, which both sides have alike."""
 
     def __init__(self, step: Step, seed: int, peak_bytes: int | None) -> None:
         self._step = step
@@ -56,7 +56,7 @@ class Layout:
         self._heap.fill()
 
     def change(self) -> None:
-        """Another layout, for the next turn."""
+        """Make another layout, for the next turn."""
         if self.renews:
             self._renew()
         self._heap.move(self._draw.randrange(PAGE // LINE))
@@ -90,13 +90,14 @@ def _whole_pages(places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]
 
 
 def _exchange_pages(address: int, length: int) -> mmap.mmap:
-    """The system gets the pages there, and somebody else, who is returned, takes them."""
+    """Give the pages there back to the system and let a new mapping, which is returned, take
+    them."""
     heap.give_back(address, length)
     return _take_pages(length)
 
 
 def _take_pages(length: int) -> mmap.mmap:
-    """Pages that nobody else gets as long as this lives."""
+    """Take pages that nobody else gets as long as the result lives."""
     pages = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     ctypes.memset(_address(pages), 1, length)
     return pages

@@ -1,4 +1,4 @@
-"""Kernels of the generated modules, where the running program has them.
+"""Finds kernels of the generated modules where the running program has them.
 
 On the CPU they are functions in the module's globals, which its ``call`` looks up on every launch
 (seen with torch 2.11 and 2.13): another function under the name is called instead. On the GPU they
@@ -18,7 +18,7 @@ from perfcli.measure.events import KERNEL
 
 @dataclass(frozen=True, slots=True)
 class _Launcher:
-    """What the driver says of the kernel that the autotuner took."""
+    """Holds what the driver says of the kernel that the autotuner took."""
 
     registers: int | None = None
     shared_bytes: int | None = None
@@ -27,8 +27,8 @@ class _Launcher:
 
 @contextmanager
 def mark_kernels(capture: Capture) -> Iterator[None]:
-    """While the block runs, each call of a generated C++ kernel stands in the profile under its
-    graph and name. Outside of it nothing is wrapped."""
+    """Mark each call of a generated C++ kernel in the profile with its graph and name while the
+    block runs. Outside of it nothing is wrapped."""
     replaced: list[tuple[dict[str, Any], str, Any]] = []
     for graph in capture.graphs:
         names = _globals(graph)
@@ -65,7 +65,7 @@ def key(graph: CapturedGraph, kernel: CapturedKernel) -> str:
 
 
 def launcher(graph: CapturedGraph, name: str) -> _Launcher:
-    """Of a Triton kernel that has run."""
+    """Return the launcher of a Triton kernel that has run."""
     launchers = getattr(_globals(graph).get(name), "launchers", None)
     if not launchers:
         return _Launcher()

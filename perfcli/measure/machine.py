@@ -1,4 +1,4 @@
-"""Where a worker runs, as far as it decides times."""
+"""Describes where a worker runs, as far as it decides times."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _GOVERNOR = "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_governor"
 def describe(
     device: str, *, threads: int | None = None, cpus: Sequence[int] = (), flush_l2: bool = False
 ) -> Machine:
-    """This process's machine, and the GPU that is current where ``device`` is ``cuda``.
+    """Return this process's machine, and the GPU that is current where ``device`` is ``cuda``.
     ``flush_l2``: whether steps there are timed with nothing of theirs in L2."""
     import torch
 
@@ -62,7 +62,7 @@ def describe(
 
 
 def gpu_uuid(index: int) -> str | None:
-    """As NVIDIA's tools write it; None where torch doesn't tell."""
+    """Return the UUID as NVIDIA's tools write it, or None where torch doesn't tell."""
     import torch
 
     uuid = getattr(torch.cuda.get_device_properties(index), "uuid", None)
@@ -88,7 +88,7 @@ def _host_facts(cpus: Sequence[int]) -> dict[str, Scalar]:
 
 
 def _cpu_model(cpuinfo: str | None = None) -> str:
-    """``model name`` of /proc/cpuinfo; the architecture where it has none (Arm)."""
+    """Return ``model name`` of /proc/cpuinfo, or the architecture where it has none (Arm)."""
     text = _read("/proc/cpuinfo") if cpuinfo is None else cpuinfo
     names = (line.partition(":")[2].strip() for line in text.splitlines() if "model name" in line)
     return next(names, "") or platform.machine()

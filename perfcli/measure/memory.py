@@ -1,4 +1,4 @@
-"""How much memory a step takes at its peak, and when.
+"""Measures how much memory a step takes at its peak, and when.
 
 On a GPU by the caching allocator; on the CPU by the allocator's events in a profile, or else by
 the process's resident set.
@@ -27,14 +27,14 @@ Points = tuple[tuple[float, int], ...]
 
 
 def measure_memory(step: Step) -> MemoryUse:
-    """Run one step and tell its memory, with the weights and inputs that it works on. Before a CUDA
-    graph is taken: that one keeps memory of its own."""
+    """Run one step and return its memory, with the weights and inputs that it works on. Call it
+    before a CUDA graph is taken: that one keeps memory of its own."""
     return _on_device(step) if step.device == "cuda" else _on_host(step)
 
 
 def _reduce(points: Sequence[tuple[float, int]], limit: int = TIMELINE_POINTS) -> Points:
-    """At most ``limit`` of the points: of each stretch of equal length in time the highest, so
-    that the peak stays, and the last of all."""
+    """Return at most ``limit`` of the points: of each stretch of equal length in time the highest,
+    so that the peak stays, and the last of all."""
     if len(points) <= limit:
         return tuple(points)
     start, end = points[0][0], points[-1][0]
@@ -48,7 +48,7 @@ def _reduce(points: Sequence[tuple[float, int]], limit: int = TIMELINE_POINTS) -
 
 
 def _timeline(changes: Iterable[tuple[float, int]], held: int) -> list[tuple[float, int]]:
-    """Held bytes after each change, from what was held before the first."""
+    """Return the held bytes after each change, from what was held before the first."""
     points = [(0.0, held)]
     for moment, change in changes:
         held += change
@@ -83,7 +83,8 @@ def _on_device(step: Step) -> MemoryUse:
 
 
 def _record(on: bool) -> str:
-    """Switch the allocator's history on or off (private; torch 2.11 to 2.13); why it failed."""
+    """Switch the allocator's history on or off (private; torch 2.11 to 2.13); return why it
+    failed."""
     import torch
 
     try:
@@ -149,7 +150,8 @@ def _profiled_changes(step: Step) -> list[tuple[float, int]] | None:
 
 
 def _resident_peak(step: Step) -> int | None:
-    """Of the whole process, while one step ran; of its whole life where Linux forbids a reset."""
+    """Return the peak of the whole process while one step ran, or in its whole life where Linux
+    forbids a reset."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
     step.launch()

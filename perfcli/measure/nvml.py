@@ -1,4 +1,4 @@
-"""NVIDIA's management library, as far as times depend on what it tells; by its C interface.
+"""Asks NVIDIA's management library what times depend on, by its C interface.
 
 ``nvidia-smi`` asks the same library in 50 ms and more; a question here takes microseconds.
 Whatever can't be told is None.
@@ -36,7 +36,7 @@ class _ProcessUse(ctypes.Structure):
 
 
 class Nvml:
-    """One GPU, by its UUID (``GPU-…``).
+    """Asks about one GPU, by its UUID (``GPU-…``).
 
     Raises OSError where the library or the GPU is not to be had.
     """
@@ -68,7 +68,8 @@ class Nvml:
         return {name: value for name, value in found.items() if value is not None}
 
     def state(self, ours: frozenset[int]) -> DeviceState:
-        """As it is at this moment. ``ours``: processes that belong to the measurement."""
+        """Return the GPU's state at this moment. ``ours``: processes that belong to the
+        measurement."""
         power = self._number("nvmlDeviceGetPowerUsage")
         return DeviceState(
             sm_clock_mhz=self._number("nvmlDeviceGetClockInfo", _SM),

@@ -1,4 +1,4 @@
-"""Seconds of each launch of a step, by torch's profiler (Kineto, with CUPTI on a GPU).
+"""Measures the seconds of each launch of a step, by torch's profiler (Kineto, with CUPTI on a GPU).
 
 The profiler slows the host down, so the step as a whole is timed elsewhere, without it.
 """
@@ -22,7 +22,7 @@ NAME = 160
 """Characters of an operator with its kernel: C++ templates have names of thousands."""
 
 Kernels = dict[str, list[tuple[CapturedGraph, CapturedKernel]]]
-"""By what they go by in a profile; two graphs can have kernels of one name."""
+"""Captured kernels by what they go by in a profile; two graphs can have kernels of one name."""
 
 
 def _profile_steps(
@@ -65,8 +65,8 @@ class StepProfiler:
         self.notes = joining.notes(expected, seen, joined)
 
     def times(self, count: int) -> list[tuple[float, ...]]:
-        """For each step the seconds of each launch. Fewer than ``count`` where the profiler lost
-        events of a step."""
+        """Return the seconds of each launch for each step. There are fewer than ``count`` where the
+        profiler lost events of a step."""
         steps = [joining.times(self._layout, self._slots, s) for s in self._profiled(count)]
         return [seconds for seconds in steps if seconds is not None]
 
@@ -121,7 +121,7 @@ class StepProfiler:
 
 @contextmanager
 def _profiler(on_device: bool, facts: bool) -> Iterator[Any]:
-    """The low-level profiler: the high-level one also builds an object per event, which takes
+    """Run the low-level profiler: the high-level one also builds an object per event, which takes
     longer than the step."""
     import torch
     from torch._C._profiler import _ExperimentalConfig
@@ -153,7 +153,7 @@ def _expected(launch: Launch, capture: Capture) -> Seen:
 
 
 def _operator_key(name: str) -> str:
-    """``aten.mm.out`` and ``extern_kernels.mm`` as profilers call them: ``aten::mm``."""
+    """Return ``aten.mm.out`` and ``extern_kernels.mm`` as profilers call them: ``aten::mm``."""
     parts = name.removeprefix("torch.ops.").split(".")
     if parts[0] == "extern_kernels":
         parts[0] = "aten"
@@ -161,7 +161,7 @@ def _operator_key(name: str) -> str:
 
 
 def _extern_name(seen: Seen) -> str:
-    """``aten::mm`` and, on a GPU, the longest of its kernels."""
+    """Return ``aten::mm`` and, on a GPU, the longest of its kernels."""
     if seen.kernel in ("", seen.key):
         return seen.key[:NAME]
     return f"{seen.key} {seen.kernel}"[:NAME]

@@ -1,4 +1,5 @@
-"""The runs that a check needs, each from the same state and seed, and only where it is wanted."""
+"""Makes the runs that a check needs, each from the same state and seed, and only where it is
+wanted."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ BYTES_FLOAT64 = 8
 
 
 class Runs:
-    """Of one step. What fails to run is None; ``why`` says what happened to it."""
+    """Makes runs of one step. What fails to run is None; ``why`` says what happened to it."""
 
     def __init__(self, step: Step, before: Snapshot) -> None:
         self._step = step
@@ -33,7 +34,7 @@ class Runs:
         self.why = ""
 
     def compiled(self) -> Results:
-        """May raise whatever the step raises."""
+        """Run the compiled workload. Raises whatever the step raises."""
         return self._run(self._step.compiled, self._workload)
 
     @functools.cached_property
@@ -42,7 +43,7 @@ class Runs:
 
     @functools.cached_property
     def reference(self) -> Results | None:
-        """The scenario's own, outputs only."""
+        """Run the scenario's own reference, which has outputs only."""
         if self._workload.reference is None:
             return None
         return self._tried(SCENARIOS, BYTES_FLOAT64, self._run_reference)
@@ -74,7 +75,7 @@ class Runs:
         return self.float64, FLOAT64
 
     def again(self) -> Results | None:
-        """Eagerly once more, to see whether it repeats itself."""
+        """Run eagerly once more, to see whether it repeats itself."""
         return self._tried(EAGER, 0, lambda: self._run(self._workload.call, self._workload))
 
     def limits(self, compiled: Results) -> ErrorLimits:

@@ -1,4 +1,4 @@
-"""One call of a workload, compiled or not, and all tensors that came of it, by name."""
+"""Calls a workload once, compiled or not, and collects all tensors that came of it, by name."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from perfcli.model import Workload
 class Results:
     outputs: Mapping[str, Any]
     gradients: Mapping[str, Any] = field(default_factory=dict)
-    """Of the leaves; only those that got one."""
+    """Gradients of the leaves; only of those that got one."""
     changed: Mapping[str, Any] = field(default_factory=dict)
     """Buffers and inputs that were written to."""
     random: bool = False
     """Random numbers were drawn: another implementation draws others."""
     before: Mapping[str, Any] = field(default_factory=dict)
-    """What ``changed`` changed, and all that could have been."""
+    """The values before the call of what ``changed`` changed, and of all that could have been."""
 
 
 def collect_results(
@@ -51,7 +51,7 @@ def collect_results(
 
 
 def _fixed_gradient(output: Any) -> Any:
-    """The gradient of an output: 1 for a loss, else the same random numbers whichever dtype.
+    """Return the gradient of an output: 1 for a loss, else the same random numbers whichever dtype.
 
     Not ones: rows of a softmax or a norm sum to a constant, whose gradient is rounding alone.
     """
@@ -73,8 +73,8 @@ def tensors(result: Any) -> dict[str, Any]:
 
 
 def _name_tensors(value: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """Through what pytree knows, and mappings and dataclasses that it does not (the model outputs
-    of transformers, where they are not registered)."""
+    """Yield name and tensor through what pytree knows, and through mappings and dataclasses that it
+    does not (the model outputs of transformers, where they are not registered)."""
     import torch
     from torch.utils import _pytree
 
@@ -95,8 +95,8 @@ def _name_tensors(value: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 @contextlib.contextmanager
 def convert_to_float64(workload: Workload) -> Iterator[Workload]:
-    """The workload with all that is in floating point exactly converted, without autocast. Its
-    modules hold other tensors meanwhile; their own stay where they are in memory."""
+    """Yield the workload with all that is in floating point exactly converted, without autocast.
+    Its modules hold other tensors meanwhile; their own stay where they are in memory."""
     converted: dict[int, Any] = {}
     tables = [
         table
@@ -128,7 +128,8 @@ def double_inputs(workload: Workload) -> Workload:
 
 
 def _double(tensor: Any) -> Any:
-    """In float64, a leaf of its own; integers are copied, so that nothing is written to them."""
+    """Return the tensor in float64, as a leaf of its own; integers are copied, so that nothing is
+    written to them."""
     import torch
 
     new = tensor.detach().clone()

@@ -1,4 +1,4 @@
-"""Memory for the runs that only check: what there is, and giving it back."""
+"""Finds memory for the runs that only check: what there is, and giving it back."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def out_of_memory_in(error: BaseException) -> BaseException | None:
-    """torch's error for a full device, or the CPU allocator's, which is a plain RuntimeError: this
-    one, or the innermost of those that it wraps (Dynamo's, Inductor's, ours)."""
+    """Return torch's error for a full device, or the CPU allocator's, which is a plain
+    RuntimeError: this one, or the innermost of those that it wraps (Dynamo's, Inductor's, ours)."""
     found = [each for each in _unwrap(error) if _says_full(each)]
     return found[-1] if found else None
 
@@ -43,7 +43,8 @@ def _says_full(error: BaseException) -> bool:
 
 
 def require(needed: int, available: int | None) -> None:
-    """Before a run on the CPU: the kernel would end a process that takes too much, unasked.
+    """Check, before a run on the CPU, that there is memory: the kernel would end a process that
+    takes too much, unasked.
 
     Raises MemoryError where more is needed than there is.
     """
@@ -75,7 +76,7 @@ def _of_group(cgroup: Path) -> int | None:
 
 
 def give_back(device: Any) -> None:
-    """Memory that is free but kept, so that peaks measured later are the step's own."""
+    """Give back memory that is free but kept, so that peaks measured later are the step's own."""
     import torch
 
     gc.collect()

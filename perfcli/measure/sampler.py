@@ -1,4 +1,5 @@
-"""The device's state while turns are timed: at most four times a second, never in a thread."""
+"""Samples the device's state while turns are timed: at most four times a second, never in a
+thread."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ Sample = Callable[[], DeviceState | None]
 
 
 class Sampler:
-    """A context around each turn; ``state`` is then what was sampled at its end, or None where the
-    last sample is too fresh for another."""
+    """Wraps each turn as a context; ``state`` is then what was sampled at its end, or None where
+    the last sample is too fresh for another."""
 
     def __init__(self, sample: Sample, clock: Callable[[], float] = time.monotonic) -> None:
         self.state: DeviceState | None = None
@@ -45,7 +46,7 @@ class Sampler:
 
 
 def sampler(device: str, cpus: Sequence[int] = ()) -> Sampler:
-    """For the current GPU, or for the cores that this process may run on."""
+    """Return a sampler for the current GPU, or for the cores that this process may run on."""
     if device != "cuda":
         return Sampler(_Cores(cpus or sorted(os.sched_getaffinity(0))))
     import torch
@@ -59,14 +60,14 @@ def sampler(device: str, cpus: Sequence[int] = ()) -> Sampler:
 
 
 class _Ticks(Protocol):
-    """Seconds that cores were busy and that they existed; seconds that our processes took. None
-    where it is not known which these are."""
+    """Holds the seconds that cores were busy and that they existed, and the seconds that our
+    processes took. None where it is not known which these are."""
 
     def __call__(self) -> tuple[float, float, float] | None: ...
 
 
 class _Cores:
-    """Which share of the cores others kept busy since the last sample."""
+    """Tells which share of the cores others kept busy since the last sample."""
 
     def __init__(self, cpus: Sequence[int], ticks: _Ticks | None = None) -> None:
         self._ticks = ticks or (lambda: _seconds(cpus))
@@ -89,7 +90,7 @@ def _seconds(cpus: Sequence[int]) -> tuple[float, float, float] | None:
 
 
 def _core_seconds(stat: str, cpus: Iterable[int]) -> tuple[float, float]:
-    """Busy and total seconds of these cores since the system started, of /proc/stat."""
+    """Return busy and total seconds of these cores since the system started, from /proc/stat."""
     wanted = {f"cpu{n}" for n in cpus}
     busy = total = 0
     for line in stat.splitlines():
@@ -116,7 +117,8 @@ def _family(proc: Path = Path("/proc")) -> frozenset[int] | None:
 
 
 def _family_seconds(pids: Iterable[int]) -> float:
-    """Processor seconds that these processes have taken; one that has ended counts nothing."""
+    """Return the processor seconds that these processes have taken; one that has ended counts
+    nothing."""
     return sum(_process_seconds(pid) for pid in pids)
 
 

@@ -1,4 +1,4 @@
-"""One side of a measurement, in its worker process: gets ready, then answers questions."""
+"""Serves one side of a measurement, in its worker process: gets ready, then answers questions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WARM_STEPS = 2
 
 
 class MeasuredSide:
-    """One side's step, and what has been learnt of it. ``report`` is told of phases."""
+    """Holds one side's step, and what has been learnt of it. ``report`` is told of phases."""
 
     def __init__(self, request: MeasureRequest, report: Callable[[str], None]) -> None:
         self.request = request
@@ -38,7 +38,7 @@ class MeasuredSide:
         return self.request.compile.device
 
     def prepare(self) -> Prepared:
-        """Everything that is done once, before anything is timed.
+        """Do everything that is done once, before anything is timed.
 
         Raises what building and compiling raise, WrongResult for outputs that are not those of
         the reference, and OutOfMemory.
@@ -146,7 +146,7 @@ class MeasuredSide:
 
 @contextmanager
 def _pause_collection() -> Iterator[None]:
-    """No garbage is collected in the middle of a step: turns do so before."""
+    """Keep garbage from being collected in the middle of a step: turns do so before."""
     gc.disable()
     try:
         yield

@@ -1,4 +1,4 @@
-"""Everything that a step may change, put back after it was run for another reason than timing."""
+"""Puts everything that a step may change back after it was run for another reason than timing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perfcli.model import Workload
 
 
 class Snapshot:
-    """Values of parameters, buffers and inputs, and the state of the random generators."""
+    """Holds values of parameters, buffers and inputs, and the state of the random generators."""
 
     def __init__(self, workload: Workload) -> None:
         self._tensors = state_of(workload)
@@ -18,7 +18,7 @@ class Snapshot:
         self.values = {name: t.detach().clone() for name, t in self._tensors.items()}
 
     def restore(self) -> None:
-        """Into the same memory: compiled code may hold on to addresses."""
+        """Restore the values into the same memory: compiled code may hold on to addresses."""
         import torch
 
         with torch.no_grad():
@@ -64,7 +64,7 @@ def named_leaves(workload: Workload, all_inputs: bool = False) -> Iterator[tuple
 
 
 def random_state() -> tuple[Any, Any]:
-    """Of the CPU's generator, and of the current GPU's where one is in use."""
+    """Return the state of the CPU's generator, and of the current GPU's where one is in use."""
     import torch
 
     in_use = torch.cuda.is_available() and torch.cuda.is_initialized()
@@ -87,7 +87,8 @@ def _equal(tensor: Any, saved: Any) -> bool:
 
 
 def _overlaps(tensor: Any) -> bool:
-    """Expanded: several elements are one, nothing can be written to it."""
+    """Return whether a tensor is expanded: several elements are one, so nothing can be written to
+    it."""
     import torch
 
     if tensor.layout != torch.strided or tensor.is_nested:

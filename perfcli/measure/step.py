@@ -1,4 +1,4 @@
-"""A scenario's step on a real device: built, compiled, and run again and again."""
+"""Builds a scenario's step on a real device, compiles it, and runs it again and again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WARM_STEPS = 3
 
 @dataclass(slots=True)
 class Step:
-    """One call of the compiled workload, with its backward where it trains."""
+    """Makes one call of the compiled workload, with its backward where it trains."""
 
     request: MeasureRequest
     built: Built
@@ -39,14 +39,14 @@ class Step:
         return self.request.compile.device
 
     def run(self) -> None:
-        """One step, without waiting for the device."""
+        """Run one step, without waiting for the device."""
         if self.graphed is not None:
             self.graphed()
         else:
             self.launch()
 
     def launch(self) -> Any:
-        """Return one step, kernel by kernel; its outputs."""
+        """Run one step, kernel by kernel, and return its outputs."""
         import torch
 
         workload = self.built.workload
@@ -59,7 +59,7 @@ class Step:
         return result
 
     def wait(self) -> None:
-        """Until the device has done what it was told."""
+        """Wait until the device has done what it was told."""
         if self.device == "cuda":
             import torch
 
@@ -73,7 +73,8 @@ class Step:
         self.wait()
 
     def _drop_gradients(self) -> None:
-        """As an optimiser's ``zero_grad`` does: without it each step would also accumulate."""
+        """Drop gradients as an optimiser's ``zero_grad`` does: without it each step would also
+        accumulate."""
         for tensor in _leaves(self.built.workload):
             tensor.grad = None
 
@@ -110,7 +111,7 @@ def prepare(request: MeasureRequest, report: Callable[[str], None] = lambda phas
 
 
 def _pin(cpus: Iterable[int]) -> None:
-    """All threads of this process onto these cores: those of OpenMP live by now, and only later
+    """Pin all threads of this process to these cores: those of OpenMP live by now, and only later
     ones take after the main thread."""
     wanted = frozenset(cpus)
     os.sched_setaffinity(0, wanted)
@@ -120,7 +121,7 @@ def _pin(cpus: Iterable[int]) -> None:
 
 
 def _share_tuning(device: str) -> AbstractContextManager[None]:
-    """On a GPU, identical kernels of both sides get the same launch configuration."""
+    """Give identical kernels of both sides the same launch configuration, on a GPU."""
     return tuned.share_choices(tuned.choices_folder()) if device == "cuda" else nullcontext()
 
 
@@ -142,7 +143,7 @@ def _use_device(request: MeasureRequest) -> None:
 
 
 def _run_first(step: Step) -> None:
-    """The step that compiles. Its failure is Inductor's, or the model's."""
+    """Run the step that compiles. Its failure is Inductor's, or the model's."""
     try:
         step.launch()
         step.wait()
@@ -154,7 +155,7 @@ def _run_first(step: Step) -> None:
 
 @contextmanager
 def translate_out_of_memory(side: SideName, request: CompileRequest) -> Iterator[None]:
-    """torch's errors for a full device or machine, as ours."""
+    """Raise torch's errors for a full device or machine as ours."""
     try:
         yield
     except Exception as error:

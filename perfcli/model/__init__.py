@@ -1,4 +1,5 @@
-"""The types that every part of perfcli speaks in: frozen, plain data, standard library only.
+"""Defines the types that every part of perfcli speaks in: frozen, plain data, standard library
+only.
 
 A ``Run`` is what one compilation of one scenario yielded; a ``Comparison`` is a new object
 made from two runs. ``None`` always means "not known", never zero.

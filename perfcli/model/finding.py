@@ -1,4 +1,4 @@
-"""What a rule has to say, and what became of its advice."""
+"""Defines what a rule has to say, and what became of its advice."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TrialOutcome = Literal["helps", "helps at a cost", "does not help", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One number on both sides."""
+    """Holds one number of both sides."""
 
     metric: str
     base: float | None
@@ -32,7 +32,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Cure:
-    """Options that a finding proposes to compile with, and what they do."""
+    """Holds options that a finding proposes to compile with, and what they do."""
 
     options: Mapping[str, OptionValue]
     why: str = ""
@@ -40,7 +40,8 @@ class Cure:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A cure, compiled: the finding's own amount before and after, and what else changed."""
+    """Holds a cure that was compiled: the finding's own amount before and after, and what else
+    changed."""
 
     cure: Cure
     outcome: TrialOutcome
@@ -58,7 +59,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One diagnosis: evidence in numbers, advice, cures to try where there are any."""
+    """Holds one diagnosis: evidence in numbers, advice, cures to try where there are any."""
 
     code: str
     severity: Severity
@@ -71,15 +72,15 @@ class Finding:
     origin: Origin | None = None
     """Where in the user's model it comes from."""
     metric: str = ""
-    """What ``amount`` counts, a metric's name: ``spilled_words``."""
+    """The name of the metric that ``amount`` counts, ``spilled_words``."""
     amount: float | None = None
     """How bad it is, in units of ``metric``; less is better."""
     subject: str = ""
     """Tells findings of one code apart where they name no kernels."""
     on_base: bool = False
-    """In a comparison: the kernels are the base's, because the finding is gone."""
+    """Whether the kernels are the base's, because the finding is gone (in a comparison)."""
     appearance: Appearance = ""
-    """In a comparison: what became of it from base to head."""
+    """What became of it from base to head (in a comparison)."""
     explained_by: str = ""
     """The code of another finding about the same kernel that this one is a consequence of."""
     trials: tuple[Trial, ...] = ()
@@ -88,18 +89,18 @@ class Finding:
     source_lines: Mapping[str, str] = field(default_factory=dict)
     """Lines of the kernel's source that the evidence names: number to text."""
     doubt: bool = False
-    """It doubts the report's numbers: no matter how grave, it is no regression."""
+    """Whether it doubts the report's numbers: no matter how grave, it is no regression."""
 
     @property
     def came_with_head(self) -> bool:
-        """In a comparison: new, worse, or what only the comparison shows; not what is gone or
-        stayed."""
+        """Return whether, in a comparison, it is new, worse, or something that only the comparison
+        shows; not what is gone or stayed."""
         return self.appearance in ("", "new", "worse") and not self.on_base
 
     @property
     def proven(self) -> bool | None:
-        """True where a cure was compiled and helps, False where some were and none does, None
-        where none was."""
+        """Return True where a cure was compiled and helps, False where some were and none does, and
+        None where none was."""
         if self.shown or any(t.outcome.startswith("helps") for t in self.trials):
             return True
         return False if any(t.outcome != "failed" for t in self.trials) else self.shown

@@ -1,4 +1,5 @@
-"""What a gate asks and what it says: limits, exceptions to them, and one judgement of all checks.
+"""Defines what a gate asks and what it says: limits, exceptions to them, and one judgement of all
+checks.
 
 Reports other than the terminal's read a ``Judgement``; one comparison that nobody put limits on is
 a judgement of one check without any.
@@ -26,7 +27,7 @@ had."""
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What a metric may be. Each bound that is given has to hold; units are the metric's own
+    """Says what a metric may be. Each bound that is given has to hold; units are the metric's own
     (bytes, seconds, words, 0 to 1)."""
 
     metric: str
@@ -37,12 +38,12 @@ class Limit:
     growth: float | None = None
     """Change for the worse against the base at most, in the metric's unit."""
     growth_share: float | None = None
-    """The same as a part of the base: 0.01 is one percent."""
+    """The change for the worse as a part of the base: 0.01 is one percent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """An exception to limits and findings, which somebody answers for."""
+    """Makes an exception to limits and findings, which somebody answers for."""
 
     kernel: str
     """Glob of kernel names; ``*`` is all of them and the totals."""
@@ -58,7 +59,7 @@ class Allowance:
 
 @dataclass(frozen=True, slots=True)
 class LimitResult:
-    """One limit held against one comparison."""
+    """Holds one limit held against one comparison."""
 
     limit: Limit
     state: LimitState
@@ -86,7 +87,7 @@ class LimitResult:
 
 @dataclass(frozen=True, slots=True)
 class FindingResult:
-    """A finding of the comparison that counts against the head."""
+    """Names a finding of the comparison that counts against the head."""
 
     finding: int
     """Index into ``Comparison.findings``."""
@@ -96,36 +97,36 @@ class FindingResult:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Where the base comes from."""
+    """Says where the base comes from."""
 
     kind: Literal["baseline", "revision", "interpreter", "run"]
     where: str
     """The baseline's file, the git revision, the interpreter's path, or the run's id."""
     created: str = ""
-    """ISO date."""
+    """The date, in ISO format."""
     reason: str = ""
     revision: str = ""
-    """Of the repository when it was made, where there was one."""
+    """The repository's revision when it was made, where there was a repository."""
     torch: str = ""
     triton: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One check: a scenario with its parameters on one target or device."""
+    """Holds one check: a scenario with its parameters on one target or device."""
 
     name: str
     """``norm@h100``; empty for a plain comparison."""
     outcome: Passing
     reason: str
-    """One sentence."""
+    """The reason in one sentence."""
     comparison: Comparison | None = None
-    """None: a fault, or no base to compare with."""
+    """The comparison, or None for a fault or where there is no base to compare with."""
     limits: tuple[LimitResult, ...] = ()
     findings: tuple[FindingResult, ...] = ()
     provenance: Provenance | None = None
     fault: str = ""
-    """What failed, one line."""
+    """What failed, in one line."""
     alone: bool = False
     """One run by itself: it is both sides of the comparison, whose findings are all of the run."""
     texts: Mapping[BlobId, str] = field(default_factory=dict)
@@ -134,7 +135,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """All checks of one gate, and what follows."""
+    """Holds all checks of one gate, and what follows."""
 
     checks: tuple[Judged, ...]
     outcome: Passing
@@ -144,9 +145,9 @@ class Judgement:
     """Allowances that have expired or except nothing, an old baseline, better numbers to take
     over: each one line, none of them red."""
     command: str = ""
-    """What makes it again: ``perfcli gate``."""
+    """The command that makes it again: ``perfcli gate``."""
     rules: tuple[Rule, ...] = ()
-    """That looked, for formats that document them."""
+    """The rules that looked, for formats that document them."""
     root: str = ""
     """Absolute folder that paths of the model are shown relative to: the repository's. Never
     shown itself."""
@@ -157,7 +158,8 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A format of ``reports/`` for files: ``render`` gives the whole text, ending in a newline."""
+    """Describes a format of ``reports/`` for files: ``render`` gives the whole text, ending in a
+    newline."""
 
     name: str
     suffix: str

@@ -1,4 +1,4 @@
-"""Kernels written by hand: what a family computes, and how one computation is launched.
+"""Describes hand-written kernels: what a family computes, and how one computation is launched.
 
 A ``KernelFamily`` is declared in one file of ``kernels/``, without torch. Which kernels run, with
 which blocks and warps, is a ``LaunchPlan``: plain data made by a pure function of the problem and
@@ -22,7 +22,7 @@ Layout = Literal["contiguous", "padded-rows", "transposed", "misaligned"]
 
 @dataclass(frozen=True, slots=True)
 class KernelLaunch:
-    """One launch of one ``@triton.jit`` function."""
+    """Describes one launch of one ``@triton.jit`` function."""
 
     function: str
     """Its name in the family's file of kernels."""
@@ -43,7 +43,7 @@ class KernelLaunch:
 
 @dataclass(frozen=True, slots=True)
 class LaunchPlan:
-    """How one problem is computed on one target."""
+    """Says how one problem is computed on one target."""
 
     variant: str
     launches: tuple[KernelLaunch, ...]
@@ -56,7 +56,7 @@ class LaunchPlan:
 
 @dataclass(frozen=True, slots=True)
 class KernelVariant:
-    """One way to compute some operations of a family."""
+    """Names one way to compute some operations of a family."""
 
     name: str
     summary: str
@@ -65,18 +65,18 @@ class KernelVariant:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One problem whose outputs are held against a float64 reference."""
+    """Describes one problem whose outputs are held against a float64 reference."""
 
     problem: Problem
     variant: str | None = None
-    """None: whatever the plan picks."""
+    """The variant; None means whatever the plan picks."""
     data: Data = "normal"
     layout: Layout = "contiguous"
 
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """An output may differ from the reference by ``absolute + relative × |reference|``."""
+    """Lets an output differ from the reference by ``absolute + relative × |reference|``."""
 
     absolute: float
     relative: float
@@ -85,7 +85,7 @@ class Tolerance:
 
 @dataclass(frozen=True, slots=True)
 class KernelFamily:
-    """Hand-written kernels for one kind of computation."""
+    """Describes hand-written kernels for one kind of computation."""
 
     name: str
     summary: str
@@ -98,7 +98,7 @@ class KernelFamily:
     """The fewest bytes: every input read once, every output written once."""
     flops: Callable[[Problem], int]
     tolerances: Callable[[Problem], Mapping[str, Tolerance]]
-    """By output."""
+    """The tolerance of each output, by name."""
     cases: tuple[Case, ...]
     benchmarks: tuple[Problem, ...]
     code: str

@@ -1,4 +1,4 @@
-"""What a kernel is made of."""
+"""Defines what a kernel is made of."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perfcli.model.values import BlobId, KernelKind
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """An FX node that a kernel computes, as Inductor's scheduler recorded it."""
+    """Describes an FX node that a kernel computes, as Inductor's scheduler recorded it."""
 
     node: str
     op: str
@@ -22,18 +22,18 @@ class Origin:
     location: str = ""
     """``file:line`` in the user's model."""
     code: str = ""
-    """That line's text."""
+    """The text of that line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One load, store or atomic in a kernel's source."""
+    """Describes one load, store or atomic in a kernel's source."""
 
     kind: Literal["load", "store", "atomic"]
     pointer: str
     """The kernel argument it addresses, ``in_ptr0``; empty where it could not be traced."""
     line: int
-    """1-based line in the kernel's source."""
+    """The line in the kernel's source, counted from 1."""
     loop: int
     """Number of the outermost loop that holds it, in source order from 1; 0 outside loops. Sweeps
     (``SourceFacts.passes``) are those of the innermost loop instead."""
@@ -46,7 +46,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class SourceFacts:
-    """What a kernel's source says, counted on its syntax tree."""
+    """Holds what a kernel's source says, counted on its syntax tree."""
 
     loads: int
     loads_in_loops: int
@@ -57,7 +57,7 @@ class SourceFacts:
     loops: int
     accesses: tuple[Access, ...]
     passes: Mapping[str, int]
-    """For each pointer read: in how many separate sweeps. A sweep is the innermost loop around a
+    """In how many separate sweeps each pointer is read. A sweep is the innermost loop around a
     load, or the code outside loops."""
     buffers_read: int
     buffers_written: int
@@ -73,7 +73,7 @@ class SourceFacts:
 
 @dataclass(frozen=True, slots=True)
 class LineCounts:
-    """Memory instructions of one source line in the machine code (static counts)."""
+    """Counts the memory instructions of one source line in the machine code (static counts)."""
 
     global_loads: int = 0
     global_stores: int = 0
@@ -85,7 +85,7 @@ class LineCounts:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One launch configuration of a kernel, compiled. Bytes are per thread for the stack, per
+    """Holds one launch configuration of a kernel, compiled. Bytes are per thread for the stack, per
     block for shared memory; counts are static instruction counts in the SASS."""
 
     config: Mapping[str, int]
@@ -107,7 +107,7 @@ class Candidate:
     """Instructions that move a whole tile for the block (TMA)."""
     tma_stores: int | None = None
     lines: Mapping[str, LineCounts] = field(default_factory=dict)
-    """1-based line of the kernel's source (as text, a JSON key) to what it became."""
+    """What each line of the kernel's source became (counted from 1; as text, a JSON key)."""
     blocks_per_sm: int | None = None
     occupancy: float | None = None
     """Theoretical occupancy, resident warps over the maximum, 0 to 1."""
@@ -121,13 +121,14 @@ class Candidate:
 
     @property
     def local_words(self) -> int | None:
-        """32-bit words per thread in local memory, what the driver reports as ``n_spills``."""
+        """Return the 32-bit words per thread in local memory, which the driver reports as
+        ``n_spills``."""
         return None if self.stack_bytes is None else self.stack_bytes // 4
 
     @property
     def spilled_words(self) -> int | None:
-        """Of these, the words that registers were spilled into: the stack less the program's own
-        arrays, which it holds in units of 8 bytes."""
+        """Return those of the local words that registers were spilled into: the stack less the
+        program's own arrays, which it holds in units of 8 bytes."""
         if self.stack_bytes is None:
             return None
         arrays = -(-(self.local_array_bytes or 0) // 8) * 8
@@ -135,7 +136,7 @@ class Candidate:
 
 
 def best_candidate(candidates: Sequence[Candidate]) -> Candidate | None:
-    """As ``KernelFacts.best`` says."""
+    """Return the best candidate, as ``KernelFacts.best`` says."""
     known = [c for c in candidates if c.registers is not None]
     known = [c for c in known if c.blocks_per_sm != 0] or known
     return min(known, key=lambda c: (c.stack_bytes or 0, c.registers or 0), default=None)
@@ -143,21 +144,21 @@ def best_candidate(candidates: Sequence[Candidate]) -> Candidate | None:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """What one pointer argument of a kernel addresses, as Inductor knows it."""
+    """Describes what one pointer argument of a kernel addresses, as Inductor knows it."""
 
     argument: str
-    """``in_ptr0``."""
+    """The argument's name, ``in_ptr0``."""
     name: str
     """Inductor's name, ``buf12`` or ``primals_3``: the same in all kernels of one graph. What is
     overwritten goes by the name under which the kernels after it read it."""
     role: Literal["input", "output", "inplace", "workspace"]
     dtype: str
-    """``bfloat16``."""
+    """The name of the dtype, ``bfloat16``."""
     shape: tuple[int, ...]
     """Hints where sizes are dynamic."""
     stride: tuple[int, ...]
     bytes: int
-    """Of its elements, no more than the kernel has points."""
+    """The bytes of its elements, of no more of them than the kernel has points."""
     graph_input: bool = False
     """An input, parameter or saved value: not made by another kernel of this graph."""
 
@@ -172,7 +173,7 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class KernelFacts:
-    """Everything known about one generated (or user-written) kernel of one graph."""
+    """Holds everything known about one generated (or user-written) kernel of one graph."""
 
     name: str
     kind: KernelKind

@@ -1,4 +1,4 @@
-"""What is asked of a worker about hand-written kernels, and what it answers."""
+"""Defines what a worker is asked about hand-written kernels, and what it answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Runner = Literal["gpu", "interpreter"]
 
 @dataclass(frozen=True, slots=True)
 class LaunchToCompile:
-    """One launch of a family's plan, for one target."""
+    """Describes one launch of a family's plan, for one target."""
 
     code: str
     """The module with the ``@triton.jit`` function (``KernelFamily.code``)."""
@@ -25,7 +25,7 @@ class LaunchToCompile:
 
 @dataclass(frozen=True, slots=True)
 class LaunchesRequest:
-    """Launches to be compiled without a device."""
+    """Asks for launches to be compiled without a device."""
 
     launches: tuple[LaunchToCompile, ...]
     jobs: int
@@ -36,7 +36,7 @@ class LaunchesRequest:
 
 @dataclass(frozen=True, slots=True)
 class DescribeRequest:
-    """A plan whose launches are to be described, without a device."""
+    """Asks for a description of a plan's launches, without a device."""
 
     family: str
     """A shipped name, or a user's file."""
@@ -46,11 +46,11 @@ class DescribeRequest:
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A tensor that a launch is given."""
+    """Describes a tensor that a launch is given."""
 
     argument: str
     name: str
-    """The same for the same input in all launches."""
+    """The tensor's name: the same for the same input in all launches."""
     dtype: str
     shape: tuple[int, ...]
     stride: tuple[int, ...]
@@ -60,7 +60,7 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class DescribedLaunch:
-    """One launch: the text of what it runs, helpers included, and its tensors."""
+    """Describes one launch: the text of what it runs, helpers included, and its tensors."""
 
     source: str
     operands: tuple[Operand, ...]
@@ -68,11 +68,11 @@ class DescribedLaunch:
 
 @dataclass(frozen=True, slots=True)
 class PlannedCase:
-    """A case as it is run: its problem may be smaller than the family's."""
+    """Holds a case as it is run: its problem may be smaller than the family's."""
 
     case: Case
     plan: LaunchPlan | None
-    """None where the planner refuses the problem, for the ``refusal`` given."""
+    """The plan, or None where the planner refuses the problem, for the ``refusal`` given."""
     refusal: str = ""
     rows_asked: int | None = None
     """The family's own number of rows, where the case was scaled down."""
@@ -80,7 +80,7 @@ class PlannedCase:
 
 @dataclass(frozen=True, slots=True)
 class CheckRequest:
-    """Cases to be run and held against their references."""
+    """Asks for cases to be run and held against their references."""
 
     family: str
     cases: tuple[PlannedCase, ...]
@@ -88,16 +88,17 @@ class CheckRequest:
     jobs: int
     seed: int
     target: Target | None = None
-    """Of the GPU that cases run on: their kernels are compiled ahead for it, ``jobs`` at a time."""
+    """The GPU that cases run on: their kernels are compiled ahead for it, ``jobs`` at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputError:
-    """The element of one output that exceeds its tolerance most, or comes nearest to it."""
+    """Describes the element of one output that exceeds its tolerance most, or comes nearest to
+    it."""
 
     name: str
     error: float | None
-    """Absolute; None where one side is not finite."""
+    """The absolute error; None where one side is not finite."""
     allowed: float | None
     value: str
     expected: str
@@ -115,11 +116,11 @@ class OutputError:
 
 @dataclass(frozen=True, slots=True)
 class CheckedCase:
-    """What came of one case."""
+    """Says what came of one case."""
 
     outcome: CheckOutcome
     variant: str
-    """That was run; empty where none was."""
+    """The variant that was run; empty where none was."""
     outputs: tuple[OutputError, ...] = ()
     reason: str = ""
     """Why it was refused, or how it failed."""
@@ -130,17 +131,17 @@ class CheckedCase:
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """One way to compute a problem that is timed."""
+    """Names one way to compute a problem that is timed."""
 
     name: str
     """``copy``, ``ours``, a variant's name, ``eager``, ``inductor`` …"""
     plan: LaunchPlan | None = None
-    """For ours and for variants."""
+    """The plan, for ours and for variants."""
 
 
 @dataclass(frozen=True, slots=True)
 class BenchRequest:
-    """A worker that times problems of one family, one after the other."""
+    """Asks for a worker that times problems of one family, one after the other."""
 
     family: str
     seed: int
@@ -148,35 +149,35 @@ class BenchRequest:
 
 @dataclass(frozen=True, slots=True)
 class BenchAsk:
-    """One problem for it."""
+    """Asks for the times of one problem."""
 
     problem: Problem
     moved_bytes: int
     contenders: tuple[Contender, ...]
     rounds: int
     budget_seconds: float
-    """For the rounds; getting contenders ready is not part of it."""
+    """The seconds for the rounds; getting contenders ready is not part of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimedContender:
-    """One contender, as it was timed; seconds in the order of the rounds."""
+    """Holds one contender, as it was timed; seconds are in the order of the rounds."""
 
     name: str
     seconds: tuple[float, ...] = ()
     error: str = ""
     """Why it was not timed."""
     largest_error: float | None = None
-    """Absolute, of the element that exceeds its tolerance most or comes nearest to it."""
+    """The absolute error of the element that exceeds its tolerance most or comes nearest to it."""
     wrong: str = ""
-    """In a clause, where its outputs are outside the family's tolerance."""
+    """What is wrong, in a clause, where its outputs are outside the family's tolerance."""
     ready_seconds: float = 0.0
-    """Until its first launch was through: compiling and tuning included."""
+    """The seconds until its first launch was through: compiling and tuning included."""
 
 
 @dataclass(frozen=True, slots=True)
 class Benched:
-    """One problem, timed."""
+    """Holds one problem, timed."""
 
     problem: Problem
     moved_bytes: int

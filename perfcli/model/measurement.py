@@ -1,4 +1,4 @@
-"""What measuring yields: raw values in the order they were taken, stored and never changed.
+"""Defines what measuring yields: raw values in the order they were taken, stored and never changed.
 
 Seconds, bytes, and bytes per second everywhere. ``None`` is "not known".
 """
@@ -18,8 +18,8 @@ RoundKind = Literal["step", "kernels"]
 
 @dataclass(frozen=True, slots=True)
 class MeasureRequest:
-    """Everything a measuring worker needs to get ready. Both sides of a pair get the same seed:
-    the same weights and inputs."""
+    """Holds everything a measuring worker needs to get ready. Both sides of a pair get the same
+    seed: the same weights and inputs."""
 
     compile: CompileRequest
     side: SideName
@@ -44,7 +44,7 @@ class MeasureRequest:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One question to a worker that is ready."""
+    """Holds one question to a worker that is ready."""
 
     kind: RoundKind
     steps: int = 0
@@ -57,7 +57,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Where a worker ran, as far as it decides times."""
+    """Says where a worker ran, as far as it decides times."""
 
     device: str
     """``NVIDIA H200`` or the CPU's model name."""
@@ -78,8 +78,8 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredLaunch:
-    """One launch of a step, as the profiler saw it. Its place in ``Prepared.launches`` is the
-    index of its time in ``Turn.launches``."""
+    """Describes one launch of a step, as the profiler saw it. Its place in ``Prepared.launches`` is
+    the index of its time in ``Turn.launches``."""
 
     name: str
     """A generated kernel's name, or an extern operator's (``aten::mm``) with its kernel."""
@@ -87,7 +87,7 @@ class MeasuredLaunch:
     """``forward 0``; empty for what is not generated."""
     generated: bool = True
     source_hash: str = ""
-    """As ``KernelFacts.source_hash``, of the kernel that ran."""
+    """The hash of the kernel that ran, as ``KernelFacts.source_hash``."""
     registers: int | None = None
     shared_bytes: int | None = None
     grid: tuple[int, ...] = ()
@@ -98,7 +98,8 @@ class MeasuredLaunch:
 
 @dataclass(frozen=True, slots=True)
 class MemoryUse:
-    """Of one warm step. ``timeline``: pairs of seconds since the step began and allocated bytes."""
+    """Holds the memory use of one warm step. ``timeline`` has pairs of seconds since the step began
+    and allocated bytes."""
 
     peak_allocated_bytes: int | None
     peak_reserved_bytes: int | None
@@ -109,7 +110,7 @@ class MemoryUse:
 
 @dataclass(frozen=True, slots=True)
 class OutputCheck:
-    """A variant's outputs against the eager reference, before anything was timed."""
+    """Holds a variant's outputs against the eager reference, before anything was timed."""
 
     error: float | None
     """Largest error over the reference's largest value; None where nothing could be compared."""
@@ -117,19 +118,20 @@ class OutputCheck:
     reference: str
     """``the scenario's reference in float64``, ``the model run eagerly``."""
     failure: str = ""
-    """What is wrong, in a clause; empty: within tolerance, or not comparable (see error)."""
+    """What is wrong, in a clause; empty where all is within tolerance, or not comparable (see
+    error)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A worker that is compiled and warm."""
+    """Describes a worker that is compiled and warm."""
 
     side: SideName
     process: int
     """Number of the pair of processes, from 0."""
     machine: Machine
     step_seconds: float
-    """Of a warm step, for planning only."""
+    """The seconds of a warm step, for planning only."""
     compile_seconds: float
     launches: tuple[MeasuredLaunch, ...] = ()
     launch_count: int | None = None
@@ -143,7 +145,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class DeviceState:
-    """Sampled while a turn was timed."""
+    """Holds what was sampled while a turn was timed."""
 
     sm_clock_mhz: float | None = None
     memory_clock_mhz: float | None = None
@@ -157,12 +159,12 @@ class DeviceState:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One side's part of a round. Each timed step's seconds, in order."""
+    """Holds one side's part of a round: each timed step's seconds, in order."""
 
     seconds: tuple[float, ...]
-    """On the device, by events; on the CPU by the monotonic clock."""
+    """The steps' seconds on the device, by events; on the CPU by the monotonic clock."""
     wall: tuple[float, ...] = ()
-    """Until the host was free again, by the monotonic clock."""
+    """The seconds until the host was free again, by the monotonic clock."""
     launches: tuple[tuple[float, ...], ...] = ()
     """Kernel rounds: for each step, seconds of each launch in ``Prepared.launches``."""
     state: DeviceState | None = None
@@ -171,7 +173,8 @@ class Turn:
 
     @property
     def calm(self) -> tuple[float, ...]:
-        """``seconds`` of the steps that nothing interrupted; of all where that is not known."""
+        """Return the ``seconds`` of the steps that nothing interrupted, or of all where that is not
+        known."""
         if not self.preempted:
             return self.seconds
         pairs = zip(self.seconds, self.preempted, strict=True)
@@ -180,7 +183,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Both sides, one right after the other."""
+    """Holds both sides, one right after the other."""
 
     number: int
     process: int
@@ -196,7 +199,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """All that was measured of two variants; its file is written round by round."""
+    """Holds all that was measured of two variants; its file is written round by round."""
 
     id: str
     created: str

@@ -1,4 +1,4 @@
-"""A diagnosis that perfcli can make."""
+"""Defines a diagnosis that perfcli can make."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def _nothing(_: object) -> Iterable[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One file of ``rules/``. ``of_run`` looks at one run alone and is asked about both sides of
-    a comparison; ``of_comparison`` says what only two runs can show."""
+    """Describes one file of ``rules/``. ``of_run`` looks at one run alone and is asked about both
+    sides of a comparison; ``of_comparison`` says what only two runs can show."""
 
     code: str
     title: str

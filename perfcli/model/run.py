@@ -1,4 +1,4 @@
-"""One variant of one scenario, compiled."""
+"""Defines one variant of one scenario, compiled."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perfcli.model.workload import Target, Variant
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One entry of a step's launch list, in the order of the generated wrapper."""
+    """Holds one entry of a step's launch list, in the order of the generated wrapper."""
 
     graph: str
     name: str
@@ -23,7 +23,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class ExternCall:
-    """Calls of an operator that Inductor does not generate code for, per step."""
+    """Counts the calls of an operator that Inductor does not generate code for, per step."""
 
     op: str
     graph: str
@@ -32,7 +32,7 @@ class ExternCall:
 
 @dataclass(frozen=True, slots=True)
 class GraphFacts:
-    """One compiled FX graph."""
+    """Describes one compiled FX graph."""
 
     name: str
     direction: Literal["forward", "backward", "inference"]
@@ -41,25 +41,25 @@ class GraphFacts:
     peak_memory_bytes: int | None = None
     """Inductor's own estimate for the schedule, where the installed torch gives one."""
     live_bytes: tuple[int, ...] = ()
-    """The same estimate at each node of the schedule, in order, then what outlives it; empty where
-    it is not known."""
+    """The estimate of live memory at each node of the schedule, in order, then what outlives it;
+    empty where it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class BreakPlace:
-    """Where Dynamo broke a graph."""
+    """Says where Dynamo broke a graph."""
 
     location: str
     """``file:line`` of the model, its innermost one."""
     code: str = ""
-    """That line's text."""
+    """The text of that line."""
     explanation: str = ""
     """Dynamo's sentence that names the operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What produced a run, as far as it can change the generated code."""
+    """Says what produced a run, as far as it can change the generated code."""
 
     torch: str
     triton: str | None
@@ -74,7 +74,7 @@ class Environment:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One variant of one scenario, compiled. Stored as a file that stands alone."""
+    """Holds one variant of one scenario, compiled. It is stored as a file that stands alone."""
 
     id: str
     created: str
@@ -92,10 +92,10 @@ class Run:
     graphs: tuple[GraphFacts, ...]
     externs: tuple[ExternCall, ...]
     graph_breaks: Mapping[str, int] = field(default_factory=dict)
-    """Why Dynamo gave up on a part of the model, in one line, to how often."""
+    """How often Dynamo gave up on a part of the model for each reason, in one line."""
     break_places: Mapping[str, tuple[BreakPlace, ...]] = field(default_factory=dict)
-    """The same reasons to the lines of the model, each once; what torch does not tell is not
-    there."""
+    """The lines of the model at which Dynamo gave up, each once, for each of the same reasons; what
+    torch does not tell is not there."""
     compile_seconds: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     settings: Mapping[str, OptionValue] = field(default_factory=dict)
@@ -108,12 +108,13 @@ class Run:
     sources: Mapping[str, str] = field(default_factory=dict)
     """The user's own source files that the run imported: path to SHA-256."""
     threads: int | None = None
-    """That kernels for the CPU were generated for; None: torch's own number, or a GPU."""
+    """The number of threads that kernels for the CPU were generated for; None: torch's own number,
+    or a GPU."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A run and the texts that its facts name, packed (``perfcli.blobs``)."""
+    """Holds a run and the packed texts that its facts name (``perfcli.blobs``)."""
 
     run: Run
     blobs: Mapping[BlobId, str]
@@ -121,7 +122,7 @@ class Bundle:
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """One variant compiled as far as its code, and no further: kernels have no candidates."""
+    """Holds one variant compiled as far as its code, and no further: kernels have no candidates."""
 
     code: str
     """Hash of all generated code, kernels and what calls them: equal is the same variant."""

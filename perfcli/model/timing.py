@@ -1,4 +1,4 @@
-"""What is derived of raw values when they are read: times of both sides, and the verdict.
+"""Defines what is derived of raw values when they are read: times of both sides, and the verdict.
 
 Seconds, bytes, and bytes per second everywhere. ``None`` is "not known".
 """
@@ -16,7 +16,8 @@ TimeVerdict = Literal["slower", "faster", "same", "unsure"]
 
 @dataclass(frozen=True, slots=True)
 class TimeChange:
-    """Times of both sides, paired by round. ``ratio`` is head over base, with its 95 % interval."""
+    """Holds the times of both sides, paired by round. ``ratio`` is head over base, with its 95 %
+    interval."""
 
     base: float | None
     """Seconds per step: the median over rounds, so moved that head / base is the ratio."""
@@ -25,7 +26,7 @@ class TimeChange:
     low: float | None = None
     high: float | None = None
     p: float | None = None
-    """Of the signed-rank test that the ratio is 1."""
+    """The p value of the signed-rank test that the ratio is 1."""
     verdict: TimeVerdict = "unsure"
     rounds: int = 0
     why: str = ""
@@ -41,14 +42,14 @@ class TimeChange:
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """Below this relative change nothing is told apart from noise."""
+    """Holds the relative change below which nothing is told apart from noise."""
 
     relative: float
-    """0.01: one percent."""
+    """The floor as a part: 0.01 is one percent."""
     source: str
     """``12 identical kernels on both sides, today``, ``perfcli noise, 2026-11-21``, ``assumed``."""
     kernel: float = 0.0
-    """The same for one kernel's time."""
+    """The floor for one kernel's time."""
     margin: float | None = None
     """SAME asks for an interval within this, however high the floor; None: within the floor."""
 
@@ -61,7 +62,8 @@ class Floor:
 
 @dataclass(frozen=True, slots=True)
 class GroupTiming:
-    """Time of one ``KernelGroup``, or of extern operators of one name (``group`` is None)."""
+    """Holds the time of one ``KernelGroup``, or of extern operators of one name (``group`` is
+    None)."""
 
     group: int | None
     name: str
@@ -69,9 +71,9 @@ class GroupTiming:
     control: bool = False
     """Identical code on both sides."""
     share_of_step: float | None = None
-    """Of the base's time on the device (of the head's where new)."""
+    """Its share of the base's time on the device (of the head's where new)."""
     share_of_change: float | None = None
-    """Of the step's change; None where the step's change is not told apart from none."""
+    """Its share of the step's change; None where the step's change is not told apart from none."""
     base_bandwidth: float | None = None
     """Achieved bytes per second: bytes moved over time."""
     head_bandwidth: float | None = None
@@ -91,7 +93,7 @@ class GroupTiming:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What was measured of two runs, with the verdict."""
+    """Holds what was measured of two runs, with the verdict."""
 
     step: TimeChange
     """The step without the profiler: on the device by events, on the CPU by the clock."""

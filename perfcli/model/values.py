@@ -1,4 +1,4 @@
-"""Plain values, and the words that fields choose from."""
+"""Defines plain values, and the words that fields choose from."""
 
 from __future__ import annotations
 

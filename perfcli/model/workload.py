@@ -1,4 +1,4 @@
-"""What to compile, and for what."""
+"""Defines what to compile, and for what."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from perfcli.model.values import Device, KernelKind, Mode, OptionValue, Scalar
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What a family is asked to compute: ``operation`` over ``rows`` × ``columns`` elements."""
+    """Describes what a family is asked to compute: ``operation`` over ``rows`` × ``columns``
+    elements."""
 
     operation: str
     rows: int
@@ -20,7 +21,7 @@ class Problem:
     row_stride: int | None = None
     """Elements from one row to the next; None: as many as columns."""
     settings: Mapping[str, Scalar] = field(default_factory=dict)
-    """What only this family knows: a residual, how many inputs, how many reads."""
+    """Settings that only this family knows: a residual, how many inputs, how many reads."""
 
     @property
     def stride(self) -> int:
@@ -33,7 +34,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class ScenarioProblem:
-    """A problem whose answer is what one direction of a scenario computes."""
+    """Names a problem whose answer is what one direction of a scenario computes."""
 
     family: str
     problem: Problem
@@ -44,7 +45,8 @@ class ScenarioProblem:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A device to compile for. Sizes in bytes, bandwidth in bytes/s, peaks in operations/s."""
+    """Describes a device to compile for. Sizes are in bytes, bandwidth in bytes/s, peaks in
+    operations/s."""
 
     name: str
     description: str
@@ -79,7 +81,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One side of a comparison: Inductor options, environment, interpreter."""
+    """Describes one side of a comparison: Inductor options, environment, interpreter."""
 
     name: str
     options: Mapping[str, OptionValue] = field(default_factory=dict)
@@ -90,7 +92,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of a scenario; its type is the type of its default."""
+    """Describes one parameter of a scenario; its type is the type of its default."""
 
     default: Scalar
     help: str = ""
@@ -101,7 +103,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What a scenario's ``build`` returns: something to compile and what to call it with.
+    """Holds what a scenario's ``build`` returns: something to compile and what to call it with.
 
     ``call`` is a module or function; the inputs are tensors or plain values, on any device.
     ``autocast`` names the dtype of an ambient autocast around the call and its backward.
@@ -119,7 +121,8 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """Compiled like this, a scenario raises exactly these findings; ``codes`` empty: none."""
+    """Says that a scenario, compiled like this, raises exactly these findings; none where ``codes``
+    is empty."""
 
     codes: tuple[str, ...]
     preset: str = "full"
@@ -128,12 +131,13 @@ class Expectation:
     dynamic: bool = False
     target: str = "h100"
     compared: bool = False
-    """Not one run's findings but those of a comparison with the default options."""
+    """Whether they are not one run's findings but those of a comparison with the default
+    options."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A question about generated code, and how to build the model that answers it."""
+    """Asks a question about generated code, and says how to build the model that answers it."""
 
     name: str
     question: str
@@ -145,12 +149,13 @@ class Scenario:
     tolerance: Mapping[str, float] = field(default_factory=dict)
     origin: str = ""
     handwritten: Callable[[Mapping[str, Any]], tuple[ScenarioProblem, ...]] | None = None
-    """Which hand-written kernels compute the same with these parameters; None: none do."""
+    """Returns the problems of hand-written kernels that compute the same with these parameters;
+    None: there are none."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompileRequest:
-    """Everything a worker needs to compile one variant of one scenario."""
+    """Holds everything a worker needs to compile one variant of one scenario."""
 
     scenario: str
     """A shipped name, or ``path/to/file.py`` with an optional ``:name``."""
@@ -173,10 +178,10 @@ class CompileRequest:
 
 @dataclass(frozen=True, slots=True)
 class KernelText:
-    """One generated kernel as its text alone."""
+    """Holds one generated kernel as its text alone."""
 
     name: str
-    """In that text."""
+    """The kernel's name in that text."""
     language: Literal["triton", "cpp"]
     source: str
     kind: KernelKind
@@ -184,7 +189,7 @@ class KernelText:
 
 @dataclass(frozen=True, slots=True)
 class KernelsRequest:
-    """Kernels to be compiled to binaries, without what they were generated from."""
+    """Asks for kernels to be compiled to binaries, without what they were generated from."""
 
     kernels: tuple[KernelText, ...]
     target: Target
@@ -194,7 +199,7 @@ class KernelsRequest:
 
 @dataclass(frozen=True, slots=True)
 class GivenRequest:
-    """What is called, and with what, instead of a scenario to build."""
+    """Says what is called, and with what, instead of a scenario to build."""
 
     compile: CompileRequest
     """``scenario`` is a name to show."""

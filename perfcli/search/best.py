@@ -1,4 +1,4 @@
-"""The best set of changes seen so far, and what each change was seen to do."""
+"""Keeps the best set of changes seen so far, and what each change was seen to do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROUNDING = 1e-9
 
 
 class Best:
-    """Grows with each answer."""
+    """Grows with each answer: knows the best set and the gains of all."""
 
     def __init__(self, changes: dict[str, OptionChange], wants_lower: bool) -> None:
         self.changes = changes
@@ -27,7 +27,7 @@ class Best:
 
     @property
     def baseline(self) -> Answer | None:
-        """Without any change."""
+        """Return the answer without any change."""
         return self.seen.get(frozenset())
 
     def ask(self, subset: Subset, maybe: tuple[Subset, ...], step: str) -> Search[Subset, Answer]:
@@ -43,7 +43,8 @@ class Best:
         return answer
 
     def _is_better(self, subset: Subset) -> bool:
-        """Than the best so far; as good with fewer changes is better."""
+        """Return whether it is better than the best so far; as good with fewer changes is
+        better."""
         most = self.gain(self.subset)
         if most is None or not self.is_at_least(subset, most):
             return False
@@ -55,7 +56,8 @@ class Best:
         return gain is not None and (gain > least or self._equal(gain, least))
 
     def gain(self, subset: Subset) -> float | None:
-        """Against no change, in the metric's unit; ``None`` where one of the two is not known."""
+        """Return the gain against no change, in the metric's unit, or ``None`` where one of the two
+        is not known."""
         answer, without = self.seen.get(subset), self.baseline
         if not answer or not without or "unresolved" in (answer.outcome, without.outcome):
             return None
@@ -76,7 +78,7 @@ class Best:
         return self.gain(frozenset({key})) or 0.0
 
     def ordered(self, subset: Subset) -> Keys:
-        """As in the catalogue."""
+        """Return the changes in the order of the catalogue."""
         return tuple(key for key in self.changes if key in subset)
 
     def by_gain(self) -> Keys:
@@ -119,7 +121,7 @@ class Best:
         )
 
     def replaced(self, subset: Subset, key: str) -> Subset:
-        """With this change, and without another value of its option."""
+        """Return the set with this change, and without another value of its option."""
         name = self.changes[key].name
         return frozenset(k for k in subset if self.changes[k].name != name) | {key}
 
@@ -129,7 +131,7 @@ class Best:
         return subset
 
     def as_good(self, subset: Subset) -> Subset:
-        """It, where it has the best value; else the best set."""
+        """Return the set where it has the best value, else the best set."""
         return subset if self.is_at_least(subset, self.gain(self.subset) or 0.0) else self.subset
 
     def untried(self) -> Keys:
@@ -143,7 +145,7 @@ class Best:
         )
 
     def untried_pairs(self) -> list[Subset]:
-        """Of leaders, those that no set with a value has."""
+        """Return the pairs of leaders that no set with a value has."""
         leaders = self.leaders()
         tried = {
             pair

@@ -1,4 +1,4 @@
-"""All the culprits among the changes between a good and a bad side, each proven."""
+"""Finds all the culprits among the changes between a good and a bad side, and proves each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_CONTRADICTIONS = 3
 
 @dataclass(slots=True)
 class _Found:
-    """What is known so far, to be told when the search is stopped."""
+    """Holds what is known so far, to be told when the search is stopped."""
 
     changes: dict[str, OptionChange]
     status: Status | None = None
@@ -109,7 +109,7 @@ def _search(found: _Found) -> Search[Subset, None]:
 
 
 def _ends(good: Answer, bad: Answer) -> Status | None:
-    """What the ends alone say, where they say that there is nothing to look for."""
+    """Return what the ends alone say, where they say that there is nothing to look for."""
     if "unresolved" in (good.outcome, bad.outcome):
         return "an end is unresolved"
     if good.is_bad:
@@ -125,7 +125,8 @@ def _status(found: _Found) -> Status:
 
 
 def _find_culprit(found: _Found, remaining: tuple[str, ...]) -> Search[Subset, CulpritSet | None]:
-    """One set of ``remaining``, which are bad; None where measurements went on contradicting."""
+    """Find one set of ``remaining``, which are bad; None where measurements went on
+    contradicting."""
     step = f"culprit {len(found.sets) + 1}"
     for _ in range(MOST_CONTRADICTIONS + 1):
         keys = yield from _find_minimal(found, remaining, step)
@@ -159,8 +160,8 @@ def _find_minimal(
 
 
 def _ask_with_one_less(keys: tuple[str, ...], step: str) -> Search[Subset, list[Answer]]:
-    """Measured again: what was wrongly held to be good blames a change that is innocent. Of a
-    single one this is the good side, which is known."""
+    """Ask again for the set with each change left out: what was wrongly held to be good blames a
+    change that is innocent. For a single change this is the good side, which is known."""
     answers = []
     for key in keys:
         less = frozenset(keys) - {key}

@@ -1,4 +1,4 @@
-"""The minimising delta debugging algorithm, with three outcomes."""
+"""Minimises a bad set by the delta debugging algorithm, with three outcomes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ Keys = tuple[str, ...]
 
 
 def ddmin(keys: Keys, parts: int = 2, label: str = "minimising") -> Search[Subset, Keys]:
-    """A 1-minimal bad set of ``keys``, which are known to be bad: without any one of its changes
-    it is not bad (good, or unresolved). In their order.
+    """Find a 1-minimal bad set of ``keys``, which are known to be bad: without any one of its
+    changes it is not bad (good, or unresolved). The keys stay in their order.
 
     Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input", IEEE TSE 28 (2002):
     each of ``parts`` parts, then what is left without each, then smaller parts. The
@@ -37,7 +37,7 @@ def ddmin(keys: Keys, parts: int = 2, label: str = "minimising") -> Search[Subse
 
 
 def _split(keys: Keys, parts: int) -> list[Keys]:
-    """Into parts of equal size, or nearly, in order."""
+    """Split into parts of equal size, or nearly, in order."""
     ends = [len(keys) * part // parts for part in range(parts + 1)]
     return [keys[a:b] for a, b in pairwise(ends)]
 
@@ -52,7 +52,7 @@ def _first_bad(tried: list[Keys], suspects: int, label: str) -> Search[Subset, K
 
 
 def narrow(keys: tuple[str, ...], label: str = "narrowing") -> Search[Subset, tuple[str, ...]]:
-    """A set that is bad, of ``keys`` that are known to be. In their order.
+    """Find a bad set among ``keys``, which are known to be bad. The keys stay in their order.
 
     The shortest prefix that is bad ends with a change that it needs; keep that one, and look for
     the shortest prefix of those before it that is bad together with what is kept, until what is

@@ -1,4 +1,4 @@
-"""What changes no code alone, and may on top of something else."""
+"""Tries what changes no code alone, and may on top of something else."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ MayMatter = Callable[[Subset, str], bool]
 
 
 def try_silent(best: Best, wide: Subset) -> Search[Subset, Subset]:
-    """What changes no code alone; ``wide``, with what helps there. Of each option the first value
-    that is still to be tried, then the second, and so on; last those in whose place ``wide`` has
-    another value."""
+    """Try what changes no code alone and return ``wide`` with what helps there. Of each option the
+    first value that is still to be tried comes first, then the second, and so on; last come those
+    in whose place ``wide`` has another value."""
     most = MOST_SILENT
     left = tuple(key for key in best.silent() if best.fits(best.subset, key))
     while wide and left and most > 0:
@@ -35,7 +35,8 @@ def try_silent(best: Best, wide: Subset) -> Search[Subset, Subset]:
 
 
 def try_on_top(best: Best, wide: Subset, may_matter: MayMatter, end: int) -> Search[Subset, None]:
-    """On top of ``wide`` each other change, with what changes no code alone and may beside it."""
+    """Try each other change on top of ``wide``, with what changes no code alone and may beside
+    it."""
     for key in best.by_gain():
         core, base = best.replaced(best.subset, key), best.replaced(wide, key)
         left = tuple(
@@ -60,8 +61,8 @@ def _next_values(best: Best, base: Subset, left: Keys) -> tuple[Keys, Keys]:
 
 
 def find_supports(best: Best) -> Search[Subset, None]:
-    """Of the best set's changes that change no code alone: one that they change it on top of; what
-    does harm alone first, as it is there for a reason."""
+    """Find, for changes of the best set that change no code alone, one that they change it on top
+    of; what does harm alone comes first, as it is there for a reason."""
     for key in sorted(best.subset.intersection(best.silent())):
         others = sorted(best.ordered(best.subset - {key}), key=best.alone)
         pairs = [frozenset({key, other}) for other in others]

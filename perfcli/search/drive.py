@@ -13,7 +13,7 @@ from perfcli.search.question import Answer, K, Query, Search, Stopped, T
 
 
 class _Oracle(Protocol[K]):
-    """The test, in two steps, as compiling is what can be done for several sets at once."""
+    """Tests sets of changes in two steps, since compiling can be done for several sets at once."""
 
     def compile(
         self, wanted: Sequence[K]
@@ -24,8 +24,8 @@ class _Oracle(Protocol[K]):
         ...
 
     def judge(self, key: K, code: str, fresh: bool) -> Answer:
-        """The answer for a class, ``key`` being the set that was asked for. ``fresh``: it is known
-        and shall be measured once more; a test that is exact gives the same answer."""
+        """Return the answer for a class, ``key`` being the set that was asked for. ``fresh``: it is
+        known and shall be measured once more; a test that is exact gives the same answer."""
         ...
 
 
@@ -59,7 +59,7 @@ def drive(
     watch: Watch[K] = lambda question, answer: None,
     at_hand: Callable[[str], bool] = lambda code: False,
 ) -> T:
-    """What the search returns.
+    """Run the search and return what it returns.
 
     ``width``: so many sets are compiled for a question, at once or as the oracle can. ``stops`` are
     asked before each question that is not answered from the ledger, and as sets are compiled; the
@@ -104,7 +104,7 @@ class _Drive(Generic[K]):
     """Nothing is begun any more."""
 
     def halt(self, search: Search[K, T], stop: Stopped) -> Callable[[], Query[K]]:
-        """A search may ask on: what is known is answered."""
+        """Stop the search and let it ask on only for what is known."""
         self.halted = stop
         return lambda: search.throw(stop)
 

@@ -1,4 +1,4 @@
-"""What each change of a set does alone, and which one needs another."""
+"""Finds what each change of a set does alone, and which one needs another."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Options = tuple[OptionChange, ...]
 
 
 def find_own_effects(options: Options) -> Search[Subset, tuple[OwnEffect, ...]]:
-    """The good side with each of them only."""
+    """Ask for the good side with each of the changes only."""
     singles = tuple(frozenset({option.key}) for option in options)
     good = yield Query(frozenset(), singles, step="own effects")
     effects = []
@@ -26,9 +26,9 @@ def changes_code(before: Answer, after: Answer) -> bool | None:
 
 
 def find_dependencies(own: tuple[OwnEffect, ...]) -> Search[Subset, tuple[Dependency, ...]]:
-    """The options that alone leave the generated code as it is, and which of the others it takes
-    for them to change it. Asks for pairs with such an option, which are known already in a set of
-    up to three."""
+    """Find the options that alone leave the generated code as it is, and which of the others it
+    takes for them to change it. Asks for pairs with such an option, which are known already in a
+    set of up to three."""
     found = []
     for silent in own:
         if silent.changes_code is not False:

@@ -1,4 +1,5 @@
-"""What many changes do at once on top of a set: those that do no harm, those that are needed."""
+"""Finds what many changes do at once on top of a set: those that do no harm, those that are
+needed."""
 
 from __future__ import annotations
 
@@ -7,12 +8,13 @@ from perfcli.search.ddmin import narrow
 from perfcli.search.question import Answer, Search, Subset
 
 SHARE = 0.5
-"""Of what changes gain alone, the least that several of them must gain on top of a set for all of
-them to stay; which of them contribute is found later."""
+"""The least part of what changes gain alone that several of them must gain on top of a set for all
+of them to stay; which of them contribute is found later."""
 
 
 def widen(best: Best, wide: Subset, keys: Keys, step: str, most: int) -> Search[Subset, Subset]:
-    """``wide``, which has a value, with as many of ``keys`` as do it no harm, in ``most`` tests.
+    """Find ``wide``, which has a value, with as many of ``keys`` as do it no harm, in ``most``
+    tests.
 
     All at once, and halves of what does harm, or does not compile: one test where there is no such
     change, up to 2 · log2(n) more for each.

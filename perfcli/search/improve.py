@@ -1,4 +1,5 @@
-"""What should I turn on? The best set of changes out of a catalogue, for a metric that is exact.
+"""Finds out what to turn on: the best set of changes out of a catalogue, for a metric that is
+exact.
 
 Of n changes (options times values) m generate code that neither the defaults nor an earlier change
 does: h of their options help alone, others do nothing or do harm. The tests are:
@@ -52,11 +53,11 @@ def find_best(
     most_pairs: int = MOST_PAIRS,
     may_matter: MayMatter = lambda base, name: True,
 ) -> Search[Subset, Improvement]:
-    """``catalogue``: an option may be there with several values; a set has one at most.
-    ``may_matter``: whether an option that changes no code alone is worth trying on top of a single
-    change; on top of what helps or does nothing alone all are tried. Answers need a ``value``;
-    their outcome counts where it is "unresolved". Where the code without any change has no value
-    the search ends there."""
+    """Find the best set of changes. ``catalogue``: an option may be there with several values; a
+    set has one at most. ``may_matter``: whether an option that changes no code alone is worth
+    trying on top of a single change; on top of what helps or does nothing alone all are tried.
+    Answers need a ``value``; their outcome counts where it is "unresolved". Where the code without
+    any change has no value the search ends there."""
     wants_lower = lower_is_better == (direction == "improve")
     best = Best({change.key: change for change in sort_changes(catalogue)}, wants_lower)
     try:
@@ -86,7 +87,8 @@ def _search(best: Best, most_pairs: int, may_matter: MayMatter) -> Search[Subset
 
 
 def _try_singles(best: Best, singles: tuple[Subset, ...]) -> Search[Subset, None]:
-    """They are compiled in any order: after a stop those that were are taken in."""
+    """Try each change alone. They are compiled in any order: after a stop those that were are taken
+    in."""
     stopped: Stopped | None = None
     for at, single in enumerate(singles):
         try:
@@ -105,7 +107,7 @@ def _try_helpful(best: Best) -> Search[Subset, None]:
 
 
 def _try_neutral(best: Best) -> Search[Subset, Subset]:
-    """The best set, with all that does no harm."""
+    """Find the best set, with all that does no harm."""
     core = best.subset
     alone = tuple(key for key in best.by_gain() if best.alone(key) == 0 and best.fits(core, key))
     keys = best.first_values(alone)
@@ -115,7 +117,7 @@ def _try_neutral(best: Best) -> Search[Subset, Subset]:
 
 
 def _try_one_more(best: Best, wide: Subset, end: int) -> Search[Subset, Subset]:
-    """Each change that ``wide`` does not have on top of it, the least harm first."""
+    """Try each change that ``wide`` does not have on top of it, the least harm first."""
     others = tuple(key for key in best.by_gain() if key not in wide)
     for at, key in enumerate(others):
         if len(best.seen) >= end:
@@ -130,7 +132,8 @@ def _try_one_more(best: Best, wide: Subset, end: int) -> Search[Subset, Subset]:
 
 
 def _try_left(best: Best, end: int) -> Search[Subset, None]:
-    """On top of the best set: what was not tried there, then pairs that were not tried at all."""
+    """Try, on top of the best set, what was not tried there, then pairs that were not tried at
+    all."""
     before: Subset | None = None
     while before != best.subset:
         before = best.subset

@@ -1,4 +1,4 @@
-"""What is known: the class of each set, and the answer for each class."""
+"""Keeps what is known: the class of each set, and the answer for each class."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perfcli.search.question import Answer, K
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """What a set of changes compiles to."""
+    """Holds what a set of changes compiles to."""
 
     name: str | None
     """Hash of the generated code; ``None`` where it does not compile."""
@@ -19,9 +19,9 @@ class Code:
 
 
 class Ledger(Generic[K]):
-    """Sets with identical code are one class and share its answer. To go on with an earlier
-    search, give what its ledger had in ``codes`` and ``answers``; both are plain data.
-    What has no answer is not asked again either: leave out what may have one by now."""
+    """Remembers classes and answers. Sets with identical code are one class and share its answer.
+    To go on with an earlier search, give what its ledger had in ``codes`` and ``answers``; both are
+    plain data. What has no answer is not asked again either: leave out what may have one by now."""
 
     def __init__(
         self,

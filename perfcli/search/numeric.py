@@ -1,4 +1,4 @@
-"""At which value of one option the metric flips."""
+"""Finds the value of one option at which the metric flips."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AskAt = Callable[[int, tuple[int, ...], int], Search[K, Answer]]
 
 
 def find_flip(low: int, high: int, ask: AskAt[K]) -> Search[K, tuple[int, int]]:
-    """The last place known not to be bad and the first known to be bad, by bisection.
+    """Find the last place known not to be bad and the first known to be bad, by bisection.
 
     ``low``, not bad, and ``high``, bad, are known and not asked. At most ceil(log2(high - low))
     tests where each has an answer. Where the places around the middle have none, others are tried,
@@ -64,8 +64,8 @@ NumericStatus = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """Between ``last_good`` and ``first_bad`` the metric goes from good to bad; for integers and
-    lists they are neighbours."""
+    """Says where the metric flips: between ``last_good`` and ``first_bad`` it goes from good to
+    bad; for integers and lists they are neighbours."""
 
     status: NumericStatus | None
     """``None``: stopped; the two values are as close as it came."""
@@ -74,7 +74,7 @@ class Flip:
     first_bad: Value
     """The bad end, where nothing was found."""
     tested: tuple[tuple[Value, Answer], ...]
-    """In the order of the values, from the good end to the bad one."""
+    """The tested values in their order, from the good end to the bad one."""
     back: tuple[Value, ...] = ()
     """Values that are nearer to the bad end than their neighbour in ``tested`` and yet have a
     metric that is nearer to the good end's: it is not monotone, and may flip elsewhere, too."""
@@ -82,14 +82,15 @@ class Flip:
 
 
 def search_integer(good: int, bad: int) -> Search[Value, Flip]:
-    """Exact. At most ceil(log2(abs(bad - good))) tests and the two ends. Either may be larger."""
+    """Search for the integer, exactly, in at most ceil(log2(abs(bad - good))) tests and the two
+    ends. Either may be larger."""
     step = 1 if bad > good else -1
     return _search(abs(bad - good), lambda place: good + step * place)
 
 
 def _search_list(values: Sequence[Value]) -> Search[Value, Flip]:
-    """``values`` in their order, the good end first. Exact; at most ceil(log2(n - 1)) tests and the
-    two ends."""
+    """Search ``values`` in their order, the good end first; exactly, in at most ceil(log2(n - 1))
+    tests and the two ends."""
     if len(set(values)) != len(values):
         raise PerfcliError("a value is given twice")
     return _search(len(values) - 1, lambda place: values[place])
@@ -98,7 +99,7 @@ def _search_list(values: Sequence[Value]) -> Search[Value, Flip]:
 def search_float(
     good: float, bad: float, relative_precision: float = RELATIVE_PRECISION
 ) -> Search[Value, Flip]:
-    """Until the two values differ by at most ``relative_precision`` of the larger one.
+    """Search until the two values differ by at most ``relative_precision`` of the larger one.
 
     Ends of one sign are halved by ratio, so that each power of ten gets its share: one between
     1e-6 and 1 is found to 1 % with 11 tests. Others are halved by difference, and the precision is
@@ -126,7 +127,7 @@ def _on_scale(good: float, bad: float, steps: int, place: int) -> float:
 
 
 def _search(last: int, value: Callable[[int], Value]) -> Search[Value, Flip]:
-    """Over the places 0, good, to ``last``, bad."""
+    """Search over the places 0, good, to ``last``, bad."""
     if last < 1:
         raise PerfcliError("the good and the bad value are the same")
     return _bisect(last, value)

@@ -1,4 +1,4 @@
-"""How a search asks: it is a generator that yields questions and is sent answers.
+"""Defines how a search asks: it is a generator that yields questions and is sent answers.
 
 A search neither runs nor remembers a test. What was answered once is answered again at no cost by
 whoever drives it (``drive``), so that a search that starts over, or is resumed from a file, asks
@@ -16,7 +16,7 @@ Outcome = Literal["bad", "good", "unresolved"]
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a noisy answer rests on."""
+    """Holds what a noisy answer rests on."""
 
     log_odds: float
     """Natural logarithm of the odds that it is bad, where both were equally likely before."""
@@ -34,7 +34,7 @@ class Answer:
     code: str | None = None
     """The class: the hash of the generated code. ``None`` where it did not compile."""
     evidence: Evidence | None = None
-    """Of a noisy test; ``None``: the answer is exact."""
+    """The evidence of a noisy test; ``None``: the answer is exact."""
     reason: str = ""
     """Why it is unresolved."""
 
@@ -77,8 +77,8 @@ Subset = frozenset[str]
 
 @dataclass(frozen=True, slots=True)
 class OptionChange:
-    """One option that differs between the good and the bad side; of a catalogue, one of the values
-    worth trying (``bad``) beside the default (``good``)."""
+    """Describes one option that differs between the good and the bad side; of a catalogue, one of
+    the values worth trying (``bad``) beside the default (``good``)."""
 
     name: str
     good: Any
@@ -93,5 +93,6 @@ class OptionChange:
 
 
 def sort_changes(changes: Iterable[OptionChange]) -> tuple[OptionChange, ...]:
-    """By rank, then by name and value, so that a search is the same however they were listed."""
+    """Sort changes by rank, then by name and value, so that a search is the same however they were
+    listed."""
     return tuple(sorted(changes, key=lambda change: (change.rank, change.key)))

@@ -1,4 +1,4 @@
-"""What a search for culprits found."""
+"""Holds what a search for culprits found."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ Status = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
-    """``option`` alone does not change the generated code; with any of ``needs`` on it does."""
+    """Says that ``option`` alone does not change the generated code; with any of ``needs`` on it
+    does."""
 
     option: OptionChange
     needs: tuple[OptionChange, ...]
@@ -36,7 +37,7 @@ class OwnEffect:
 
 @dataclass(frozen=True, slots=True)
 class CulpritSet:
-    """Changes that are bad together, and not with any one of them left out."""
+    """Holds changes that are bad together, and not with any one of them left out."""
 
     options: tuple[OptionChange, ...]
     with_it: Answer
@@ -50,13 +51,15 @@ class CulpritSet:
 
     @property
     def is_interaction(self) -> bool:
-        """Bad together only: no one of them is to blame alone. Of two or three changes every
-        smaller set was tested; of more, those with one change less and the single ones."""
+        """Return whether they are bad together only: no one of them is to blame alone. Of two or
+        three changes every smaller set was tested; of more, those with one change less and the
+        single ones."""
         return len(self.options) > 1
 
     @property
     def proven(self) -> bool:
-        """Both ways: good with the set is bad, and bad without it is good."""
+        """Return whether it is proven both ways: good with the set is bad, and bad without it is
+        good."""
         return self.with_it.outcome == "bad" and self.without.outcome == "good"
 
 
@@ -65,15 +68,15 @@ class Culprits:
     status: Status | None
     """``None``: stopped before anything could be said."""
     sets: tuple[CulpritSet, ...] = ()
-    """In the order they were found; each is bad without the others. The last one's ``without``
-    proves all of them together."""
+    """The sets in the order they were found; each is bad without the others. The last one's
+    ``without`` proves all of them together."""
     good_end: Answer | None = None
     bad_end: Answer | None = None
     left: Answer | None = None
     """The bad side without all of them."""
     suspects: tuple[OptionChange, ...] = ()
-    """Where it was not explained, or stopped: the smallest set of changes known to be bad beside
-    those that are found."""
+    """The smallest set of changes known to be bad beside those that are found, where the search did
+    not explain everything or was stopped."""
     stopped: str = ""
     """Why it stopped before the end; empty where it did not."""
     contradictions: int = 0
@@ -96,7 +99,7 @@ Direction = Literal["improve", "worsen"]
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One change alone."""
+    """Says what one change does alone."""
 
     change: OptionChange
     answer: Answer
@@ -111,7 +114,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Interaction:
-    """Two changes that do more, or less, together than the sum of what each does alone."""
+    """Holds two changes that do more, or less, together than the sum of what each does alone."""
 
     options: tuple[OptionChange, OptionChange]
     together: float
@@ -123,17 +126,17 @@ class Interaction:
 class Improvement:
     baseline: Answer | None = None
     effects: tuple[Effect, ...] = ()
-    """In the order of the catalogue, as far as it came."""
+    """The effects in the order of the catalogue, as far as the search came."""
     best: tuple[OptionChange, ...] = ()
     """The set with the best value that was seen; without any one of its changes it is not as
     good, except where the search was stopped. Empty: nothing is better than no change."""
     answer: Answer | None = None
-    """Of the best set."""
+    """The answer of the best set."""
     gain: float = 0.0
     interactions: tuple[Interaction, ...] = ()
     """Among the pairs that were tested."""
     dependencies: tuple[Dependency, ...] = ()
-    """Of the best set: options that alone change no code, and what they do something on top of."""
+    """Options of the best set that alone change no code, and what they do something on top of."""
     pairs_left: int = 0
     """Pairs of changes with code of their own that no tested set has."""
     untried: tuple[OptionChange, ...] = ()

@@ -13,8 +13,8 @@ from perfcli.search.weighing import Weighing
 ODDS = 999.0
 MOST_MEASUREMENTS = 30
 OVERCONFIDENT = 3.0
-"""By so much a stated error may be too small before a single measurement is believed wrongly: log
-odds go with its inverse square."""
+"""How many times too small a stated error may be before a single measurement is believed wrongly:
+log odds go with its inverse square."""
 
 O = TypeVar("O")  # noqa: E741 - an observation
 
@@ -52,8 +52,8 @@ class Sequential(Generic[K, O]):
         """Made by this object."""
 
     def judge(self, key: K, code: str, fresh: bool) -> Answer:
-        """``fresh``: measured until new measurements alone are sure, then weighed with the earlier
-        ones; where the two contradict each other, until all together are sure."""
+        """Judge a class. ``fresh``: measured until new measurements alone are sure, then weighed
+        with the earlier ones; where the two contradict each other, until all together are sure."""
         seen = self.observations.setdefault(code, [])
         start = len(seen) if fresh else 0
         most = start + self.most

@@ -1,4 +1,4 @@
-"""What noisy measurements say: the odds that what was measured is bad.
+"""Weighs what noisy measurements say: the odds that what was measured is bad.
 
 Two kinds: a yes/no oracle that is wrong at a known rate, and measured log ratios with their
 standard errors. A yes or no throws away about two thirds of what a measured ratio says.
@@ -25,11 +25,11 @@ class Weighing(Protocol[O_contra]):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One measurement against the good end."""
+    """Holds one measurement against the good end."""
 
     log_ratio: float
     standard_error: float
-    """Above 0."""
+    """The standard error, above 0."""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.log_ratio) and 0 < self.standard_error < math.inf):
@@ -38,8 +38,8 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class YesNo:
-    """Observations are True for bad. Each adds or takes ln((1 - error) / error): Wald, "Sequential
-    tests of statistical hypotheses", Annals of Mathematical Statistics 16 (1945)."""
+    """Weighs observations that are True for bad. Each adds or takes ln((1 - error) / error): Wald,
+    "Sequential tests of statistical hypotheses", Annals of Mathematical Statistics 16 (1945)."""
 
     error: float
     """The share of wrong answers, above 0 and below 0.5, the same for good and bad."""
@@ -56,7 +56,7 @@ class YesNo:
 
 @dataclass(frozen=True, slots=True)
 class LogRatio:
-    """Observations are log ratios to the good end, 0 there and ``size`` at the bad end.
+    """Weighs observations that are log ratios to the good end, 0 there and ``size`` at the bad end.
 
     A set with a part of the effect counts as bad from half of it on: the log likelihood ratio of
     N(size, s) to N(0, s) is size * (mean - size / 2) / s**2, zero at the half. In s are the
@@ -70,7 +70,7 @@ class LogRatio:
     """The bad end's log ratio; not zero. Negative where bad is less."""
     size_error: float = 0.0
     floor: float = 0.0
-    """What repetitions do not average out, as a log ratio: the machine's noise floor."""
+    """The error that repetitions do not average out, as a log ratio: the machine's noise floor."""
 
     def __post_init__(self) -> None:
         if self.size == 0 or not math.isfinite(self.size):

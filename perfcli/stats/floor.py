@@ -1,4 +1,5 @@
-"""The noise floor: the change below which nothing is told apart from noise, however many rounds.
+"""Finds the noise floor: the change below which nothing is told apart from noise, however many
+rounds.
 
 An interval over rounds narrows without end; what differs between two processes by chance does not.
 The floor is the largest of
@@ -30,10 +31,10 @@ from perfcli.stats.series import Series, align
 from perfcli.stats.verdict import DECIDING
 
 ASSUMED: dict[Device, float] = {"cpu": 0.015, "cuda": 0.01}
-"""On the CPU an otherwise idle machine's pairs differed by up to 0.7 % (4 pairs, softmax over 4 MB,
-2-core AMD EPYC, 2026-11-21): twice that. A busy one's do by more (docs/accuracy.md), which no floor
-covers. On an H200 by 0.03 % for one kernel (5 pairs), by 0.3 % for a step at the power limit (3
-pairs): three times that (docs/noise.md)."""
+"""The assumed minimum. On the CPU an otherwise idle machine's pairs differed by up to 0.7 % (4
+pairs, softmax over 4 MB, 2-core AMD EPYC, 2026-11-21): twice that. A busy one's do by more
+(docs/accuracy.md), which no floor covers. On an H200 they differed by 0.03 % for one kernel (5
+pairs), by 0.3 % for a step at the power limit (3 pairs): three times that (docs/noise.md)."""
 FOR_STEP, FOR_KERNEL = 3, 5
 """Controls needed to say anything."""
 
@@ -91,7 +92,7 @@ LEAST_PAIRS = 2
 
 
 def factor(pairs: int, confidence: float = CONFIDENCE) -> float:
-    """By how much the root mean square is multiplied: 5.84 for 3 pairs, 3.17 for 10."""
+    """Return by how much the root mean square is multiplied: 5.84 for 3 pairs, 3.17 for 10."""
     from scipy.special import stdtrit
 
     return float(stdtrit(pairs, (1 + confidence) / 2))

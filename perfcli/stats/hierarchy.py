@@ -1,4 +1,5 @@
-"""Rounds of several pairs of processes: what differs between processes belongs to the interval.
+"""Estimates from rounds of several pairs of processes: what differs between processes belongs to
+the interval.
 
 Rounds of one pair share the layout of memory that their processes happened to get; a thousand of
 them are one sample of it. So with several pairs each pair gives one Hodges–Lehmann estimate, and
@@ -49,7 +50,7 @@ def estimate(series: Series, confidence: float = 0.95) -> Estimate:
 
 
 def estimate_one_pair(logs: Sequence[float], confidence: float = 0.95) -> Estimate:
-    """From the log ratios of one pair of processes, in the order of time."""
+    """Estimate from the log ratios of one pair of processes, in the order of time."""
     if len(logs) < STRETCHES_FROM:
         return paired.estimate_logs(logs, confidence)
     ratio, found = (
@@ -76,8 +77,9 @@ def _estimate_pairs(logs: Sequence[float], processes: Sequence[int]) -> list[flo
 
 
 def p_value(series: Series) -> float | None:
-    """Two-sided, that the ratio is 1, by the test that belongs to the interval; for stretches by
-    Student's t: ranks of eight say 0.8 % at best, too much for the best of a hundred kernels."""
+    """Return the two-sided p value that the ratio is 1, by the test that belongs to the interval;
+    for stretches by Student's t: ranks of eight say 0.8 % at best, too much for the best of a
+    hundred kernels."""
     logs = series.logs
     pairs = _estimate_pairs(logs, series.processes)
     if len(pairs) <= 1 and len(logs) < STRETCHES_FROM:

@@ -1,4 +1,4 @@
-"""Which kernel's facts belong to which launch that the profiler saw."""
+"""Tells which kernel's facts belong to which launch that the profiler saw."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Part: TypeAlias = int | str
 
 @dataclass(frozen=True, slots=True)
 class SideLaunches:
-    """One side's launches, for each pair of processes: the part that each belongs to."""
+    """Holds one side's launches, for each pair of processes: the part that each belongs to."""
 
     name: SideName
     launches: dict[int, tuple[MeasuredLaunch, ...]]
@@ -47,8 +47,8 @@ class SideLaunches:
         return bool(turn.launches) and all(len(step) == count for step in turn.launches)
 
     def seconds(self, wanted: Collection[Part], made: Round) -> float | None:
-        """Of these parts per step: the median over the steps of a complete turn. None where
-        nothing launches them, or the clock jumped."""
+        """Return the seconds of these parts per step: the median over the steps of a complete turn.
+        None where nothing launches them, or the clock jumped."""
         slots = self.slots(wanted, made.process)
         if not slots:
             return None
@@ -88,8 +88,8 @@ def join_side(name: SideName, measurement: Measurement, run: Run) -> SideLaunche
 
 
 def _join(launches: Sequence[MeasuredLaunch], kernels: Sequence[KernelFacts]) -> tuple[Part, ...]:
-    """By graph and name, else by source; of kernels with one source each gets as many launches as
-    its facts announce. The rest goes by operator, or by its own name."""
+    """Join by graph and name, else by source; of kernels with one source each gets as many launches
+    as its facts announce. The rest goes by operator, or by its own name."""
     named = {(k.graph, k.name): i for i, k in enumerate(kernels)}
     left = Counter({i: k.launches for i, k in enumerate(kernels)})
     parts: list[Part | None] = []
@@ -117,7 +117,8 @@ def _by_source(
 
 
 def _operator(name: str) -> str:
-    """``aten::mm`` of ``aten::mm sm90_xmma_gemm…``: its kernel may be another on each side."""
+    """Return ``aten::mm`` of ``aten::mm sm90_xmma_gemm…``: its kernel may be another on each
+    side."""
     first = name.partition(" ")[0]
     return first if "::" in first else name
 

@@ -1,4 +1,4 @@
-"""Times of both sides, paired by round: the ratio head/base with an interval.
+"""Pairs the times of both sides by round: the ratio head/base with an interval.
 
 Each round times both sides one right after the other, in the order of a fair coin. Whatever slows
 the machine, and however it hangs together in time, the coin decides which side it hits: the log
@@ -30,7 +30,8 @@ class Estimate:
 
     @property
     def half_width(self) -> float | None:
-        """Of the interval, relative: half the difference of the logarithms of its ends."""
+        """Return half the interval's width, relative: half the difference of the logarithms of its
+        ends."""
         if self.low is None or self.high is None:
             return None
         return (math.log(self.high) - math.log(self.low)) / 2
@@ -72,7 +73,7 @@ def compare(base: Sequence[float], head: Sequence[float], confidence: float = 0.
 
 
 def estimate_logs(logs: Sequence[float], confidence: float = 0.95) -> Estimate:
-    """As ``compare``, from log ratios."""
+    """Estimate as ``compare``, from log ratios."""
     n = len(logs)
     if n == 0:
         return Estimate(why="no round was measured")
@@ -94,8 +95,9 @@ def location(logs: Sequence[float]) -> float:
 
 
 def p_value(logs: Sequence[float]) -> float | None:
-    """Two-sided, of the signed-rank test that the ratio is 1 (``scipy.stats.wilcoxon``: exact up
-    to 50 rounds without ties). None where there are no rounds, or none differs from 1."""
+    """Return the two-sided p value of the signed-rank test that the ratio is 1
+    (``scipy.stats.wilcoxon``: exact up to 50 rounds without ties). None where there are no rounds,
+    or none differs from 1."""
     if not any(logs):
         return None
     from scipy.stats import wilcoxon

@@ -15,7 +15,7 @@ from perfcli.stats.series import Series
 
 @dataclass(frozen=True, slots=True)
 class TimedPart:
-    """One part of both sides with its times per profiled round."""
+    """Holds one part of both sides with its times per profiled round."""
 
     group: int | None
     name: str
@@ -135,7 +135,8 @@ def _time_part(
 
 
 def _time_alone(side: str, seconds: Sequence[float]) -> TimeChange:
-    """What only one side launches: the other's time is zero, which has no ratio."""
+    """Return the change of what only one side launches: the other's time is zero, which has no
+    ratio."""
     median = statistics.median(seconds) if seconds else None
     return TimeChange(
         base=median if side == "base" else None,

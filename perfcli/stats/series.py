@@ -30,9 +30,9 @@ CALM_SHARE = 0.25
 
 
 def _calm_rounds(rounds: Sequence[Round]) -> Sequence[Round]:
-    """Those in which each side had a step that nothing interrupted, if they are enough: at least
-    20 and a quarter. Whether a step is interrupted is decided by what else runs, for both sides
-    alike."""
+    """Return the rounds in which each side had a step that nothing interrupted, if they are enough:
+    at least 20 and a quarter. Whether a step is interrupted is decided by what else runs, for both
+    sides alike."""
     found = [r for r in rounds if r.base.calm and r.head.calm]
     return found if len(found) >= max(CALM_ROUNDS, CALM_SHARE * len(rounds)) else rounds
 
@@ -66,8 +66,8 @@ def join(
 
 
 def align(several: Sequence[Series]) -> list[Series]:
-    """Return each reduced to the rounds that all of them have; as they are where rounds have no
-    numbers and all have as many. Those without any value are left out."""
+    """Return each series reduced to the rounds that all of them have; as they are where rounds have
+    no numbers and all have as many. Those without any value are left out."""
     filled = [each for each in several if each.base]
     if not all(each.numbers for each in filled):
         return filled if len({each.processes for each in filled}) == 1 else []
@@ -87,5 +87,5 @@ def _keep_only(whole: Series, numbers: Container[int]) -> Series:
 
 
 def seconds_spent(rounds: Iterable[Round]) -> float:
-    """Until the last round was through."""
+    """Return the seconds until the last round was through."""
     return max((r.at + r.took for r in rounds), default=0.0)

@@ -1,4 +1,4 @@
-"""When enough rounds were measured: the sequential rule.
+"""Decides when enough rounds were measured: the sequential rule.
 
 It stops on precision, never on significance: a rule that stops as soon as the ratio looks unlike 1
 takes the moments at which noise looks like a change, and its intervals miss the truth. Looks are

@@ -1,4 +1,5 @@
-"""All that is derived of a measurement: changes with verdicts, shares, bandwidths, what is left."""
+"""Derives everything from a measurement: changes with verdicts, shares, bandwidths, what is
+left."""
 
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ LEVEL = 0.05
 
 
 def _adjust(p_values: Sequence[float | None]) -> list[float | None]:
-    """Benjamini and Hochberg's adjusted p values (``scipy.stats.false_discovery_control``); those
-    that are None stay None and do not count."""
+    """Return Benjamini and Hochberg's adjusted p values (``scipy.stats.false_discovery_control``);
+    those that are None stay None and do not count."""
     known = [p for p in p_values if p is not None]
     if not known:
         return [None] * len(p_values)
@@ -57,8 +58,8 @@ AVERAGED = (
 
 
 def _average_sides(rounds: Iterable[Round]) -> dict[str, DeviceState]:
-    """``base`` and ``head``: means over the turns that were sampled, throttle reasons united; a
-    side that never was sampled is not there."""
+    """Return ``base`` and ``head``: means over the turns that were sampled, throttle reasons
+    united; a side that never was sampled is not there."""
     made = list(rounds)
     sides = {"base": [r.base.state for r in made], "head": [r.head.state for r in made]}
     sampled = {name: [s for s in states if s is not None] for name, states in sides.items()}
@@ -82,8 +83,8 @@ def derive(
     groups: Sequence[KernelGroup],
     stored_floor: tuple[float, str] | None = None,
 ) -> Timing:
-    """Time of the step and of each group of the comparison. ``stored_floor``: what ``perfcli
-    noise`` found (relative), and where that is from."""
+    """Derive the times of the step and of each group of the comparison. ``stored_floor``: what
+    ``perfcli noise`` found (relative), and where that is from."""
     runs = (base_run, head_run)
     sides = parts.join_sides(measurement, runs)
     timed = parts.all_parts(measurement, runs, groups)

@@ -1,4 +1,4 @@
-"""SLOWER, FASTER, SAME or UNSURE, with the reason where it is unsure.
+"""Decides between SLOWER, FASTER, SAME and UNSURE, with the reason where it is unsure.
 
 Being told apart from none and being larger than noise are two questions. SLOWER and FASTER need
 both: the 99 % interval excludes 1, and the estimate lies beyond the floor. SAME needs the 95 %
@@ -54,7 +54,7 @@ def _align_medians(series: Series, ratio: float | None) -> tuple[float | None, f
 
 
 def judge_step(series: Series, seconds: float, floor: Floor) -> TimeChange:
-    """``change`` of a step that was measured for so long; see ``after``."""
+    """Judge the change of a step that was measured for so many seconds."""
     return _require_a_second(seconds, judge_change(series, floor.relative, floor.margin))
 
 

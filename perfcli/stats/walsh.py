@@ -20,8 +20,8 @@ LISTED_UP_TO = 64
 def order_statistics(values: Sequence[float], ranks: Sequence[int]) -> list[float]:
     """Return the Walsh averages of the given ranks, from 0 (the smallest) on.
 
-    Above ``LISTED_UP_TO`` values, a bisection counts the averages below a bound, which takes n log
-    n, until few are left to be sorted: 2000 values have two million averages.
+    Above ``LISTED_UP_TO`` values, a bisection counts the averages below a bound, which takes
+    n log n, until few are left to be sorted: 2000 values have two million averages.
     """
     import numpy as np
 

@@ -43,7 +43,8 @@ def _fix_layout() -> None:
 
 
 def _renumber(inherited: list[int]) -> bool:
-    """Both are to be had under their own and the chosen number, or only under their own."""
+    """Return whether both descriptors are to be had under their own and the chosen number, or only
+    under their own."""
     for done, (old, new) in enumerate(zip(inherited, _DESCRIPTORS, strict=True)):
         try:
             os.dup2(old, new, inheritable=True)

@@ -1,4 +1,4 @@
-"""A worker process and the pipes to it: lines out, lines in, its log, its end.
+"""Handles a worker process and the pipes to it: lines out, lines in, its log, its end.
 
 A process group of its own, to be killed as a whole; standard output and error are only a log, so
 whatever a model prints there can't be taken for a reply.
@@ -30,8 +30,8 @@ _IMPORTING = "<frozen importlib"
 
 
 def _innermost(log: Sequence[str]) -> str:
-    """``it was in …/model.py:7, step``: the innermost frame that is not Python's import machinery;
-    empty where the log has no stack."""
+    """Return ``it was in …/model.py:7, step``: the innermost frame that is not Python's import
+    machinery; empty where the log has no stack."""
     begins = [number for number, line in enumerate(log) if _THREAD.match(line)]
     if not begins:
         return ""
@@ -55,9 +55,9 @@ _READ_BYTES = 1 << 20
 
 
 class Channel:
-    """``doing`` is what the worker is at, for messages about its end. ``killed``: the error for a
-    worker that somebody else ended with SIGKILL, as Linux does where memory is full. ``current``
-    is its working folder; empty: the caller's."""
+    """Connects to one worker. ``doing`` is what the worker is at, for messages about its end.
+    ``killed``: the error for a worker that somebody else ended with SIGKILL, as Linux does where
+    memory is full. ``current`` is its working folder; empty: the caller's."""
 
     def __init__(
         self,
@@ -106,14 +106,14 @@ class Channel:
         self._requests = os.fdopen(request_write, "wb")
 
     def give(self, seconds: float | None, advice: str = MORE_TIME) -> None:
-        """From now on the worker has this long; None: for ever. ``advice`` is for one that was
-        not done by then."""
+        """Give the worker this long from now on; None: for ever. ``advice`` is for one that was not
+        done by then."""
         self._advice = f" ({advice})" if advice else ""
         self._timeout = seconds or 0.0
         self._deadline = time.monotonic() + seconds if seconds else None
 
     def send(self, line: bytes, *, last: bool = False) -> None:
-        """A worker that is gone is noticed when its reply is waited for."""
+        """Send a line. A worker that is gone is noticed when its reply is waited for."""
         with contextlib.suppress(BrokenPipeError):
             self._requests.write(line)
             self._requests.flush()
@@ -140,7 +140,7 @@ class Channel:
             raise self.failure(f"the worker sent what is not a reply ({error})") from error
 
     def failure(self, message: str, kind: type[WorkerFailed] = WorkerFailed) -> WorkerFailed:
-        """With the end of its log."""
+        """Return the error with the end of the worker's log."""
         lines = [line for line in self._log_lines() if not line.startswith(_PROFILERS)]
         tail = "\n".join(lines[-LOG_TAIL_LINES:])
         return kind(message, detail=f"the end of its log:\n{tail}" if tail else "")
@@ -161,8 +161,8 @@ class Channel:
             self._requests.close()
 
     def _wait(self) -> bool:
-        """Until there is something to read; False where the worker died before it. Processes
-        that it started can hold the pipe open: its end alone does not tell."""
+        """Wait until there is something to read; return False where the worker died before it.
+        Processes that it started can hold the pipe open: its end alone does not tell."""
         while True:
             if self._deadline is not None and time.monotonic() >= self._deadline:
                 self._dump_stack()
@@ -208,7 +208,7 @@ class Channel:
             return []
 
     def _dump_stack(self) -> None:
-        """Where it hangs: faulthandler writes the Python stack into the log."""
+        """Make faulthandler write the Python stack into the log, to see where it hangs."""
         with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
             os.kill(self._process.pid, signal.SIGABRT)
             self._process.wait(timeout=STACK_SECONDS)

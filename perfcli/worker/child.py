@@ -1,4 +1,5 @@
-"""The worker's side: reads what it is to do, does it, replies. Standard library and torch only."""
+"""Does the worker's side: reads what it is to do, does it, replies. Standard library and torch
+only."""
 
 from __future__ import annotations
 
@@ -105,7 +106,7 @@ def _check_kernels(request: object, _questions: BinaryIO, replies: BinaryIO) -> 
 
 
 def _bench_kernels(request: object, questions: BinaryIO, replies: BinaryIO) -> None:
-    """Until the parent is gone."""
+    """Time problems until the parent is gone."""
     from perfcli.handwritten.benching import prepare_bench
 
     bench = prepare_bench(protocol.decode_dataclass(BenchRequest, request))
@@ -130,7 +131,7 @@ _OF_KERNELS = {
 
 
 def _serve_as_template(request: CompileRequest, questions: BinaryIO, replies: BinaryIO) -> None:
-    """Until the parent is gone."""
+    """Serve requests until the parent is gone."""
     from perfcli.worker.forking import Template
 
     template = Template(request, Path(tempfile.mkdtemp(prefix="replies-")))

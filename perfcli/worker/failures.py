@@ -1,4 +1,4 @@
-"""How a worker's failure is told. The worker's side: standard library alone."""
+"""Tells a worker's failure. This is the worker's side: standard library alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from perfcli.loading import tracebacks
 
 
 def explain_failure(error: Exception) -> PerfcliError:
-    """Return the user's where their code raised, wherever we called it; else ours."""
+    """Return the failure as the user's where their code raised, wherever we called it; else as
+    ours."""
     if tracebacks.is_users_fault(error):
         return tracebacks.users_failure("the model failed while it ran", error)
     whole = os.environ.get("PERFCLI_DEBUG", "") not in ("", "0")
@@ -25,7 +26,7 @@ def _first_line(error: Exception) -> str:
 
 
 def signal_name(number: int) -> str:
-    """``SIGKILL``; ``signal 34`` of those that have no name."""
+    """Return ``SIGKILL``; ``signal 34`` for those that have no name."""
     try:
         return signal.Signals(number).name
     except ValueError:  # a real-time signal

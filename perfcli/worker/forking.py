@@ -1,6 +1,6 @@
-"""A worker that imports torch once and forks a process for each variant: none of them pays for the
-import, and each starts as a fresh process does: before the fork nothing but a small function was
-compiled, with default options.
+"""Imports torch once and forks a process for each variant: none of them pays for the import, and
+each starts as a fresh process does: before the fork nothing but a small function was compiled, with
+default options.
 
 Its parent sends ``{"template": CompileRequest}``, which names device, target and threads, and then
 any number of ``{"generate": [CompileRequest, …]}``, ``{"branch": …}`` with a ``base`` and
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 
 class Template:
-    """This process, torch imported. ``folder``: where processes that are forked leave replies."""
+    """Serves as the process with torch imported. ``folder``: where processes that are forked leave
+    replies."""
 
     def __init__(self, request: CompileRequest, folder: Path) -> None:
         from perfcli.compile import code, session
@@ -67,7 +68,8 @@ class Template:
         return self._at_once(works, _jobs(requests))
 
     def _at_once(self, works: Mapping[int, Callable[[], Message]], jobs: int) -> Iterator[Message]:
-        """Yield each in a process of its own; replies as they come, with their work's number."""
+        """Do each of the works in a process of its own; yield replies as they come, with their
+        work's number."""
         waiting, running = list(works), dict[int, int]()
         while waiting or running:
             while waiting and len(running) < jobs:
@@ -81,7 +83,7 @@ class Template:
     def _branched(
         self, base: CompileRequest, requests: Mapping[int, CompileRequest]
     ) -> Iterator[Message]:
-        """By a trunk; what it leaves over from the start."""
+        """Compile by a trunk, and what it leaves over from the start."""
         pipe, end = os.pipe()
         left = dict(requests)
         trunk = self._fork(lambda: self._grow(base, requests, end))
@@ -101,7 +103,7 @@ class Template:
     def _grow(
         self, base: CompileRequest, requests: Mapping[int, CompileRequest], pipe: int
     ) -> None:
-        """In the trunk, and to its end in every process that it forks."""
+        """Run as the trunk, and to its end in every process that it forks."""
         from perfcli.compile.branching import Branches
 
         trunk = Trunk(_jobs(requests), self._keep, pipe)

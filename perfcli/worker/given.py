@@ -1,5 +1,5 @@
-"""The parent's side of compiling what its own process holds: workers that have torch imported, one
-per device, target and environment, and a fork of them for each request (``forking``)."""
+"""Compiles what the parent's own process holds: workers that have torch imported, one per device,
+target and environment, and a fork of them for each request (``forking``)."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ MOST_WORKERS = 3
 
 
 class GivenCompiler:
-    """``compile`` may be called from any thread, by one at a time; in a process that was forked
-    it starts workers of that process's own."""
+    """Compiles given callables. ``compile`` may be called from any thread, by one at a time; in a
+    process that was forked it starts workers of that process's own."""
 
     def __init__(self) -> None:
         self._workers: dict[Place, WarmWorker] = {}
         self._turn = threading.Lock()
 
     def compile(self, given: GivenRequest, timeout_seconds: float | None = None) -> Bundle:
-        """Raise UserCodeFailed, CompileFailed or WorkerFailed; after the latter the next request
-        gets a new worker."""
+        """Compile one request. Raises UserCodeFailed, CompileFailed or WorkerFailed; after the
+        latter the next request gets a new worker."""
         with self._turn:
             try:
                 return self._compiled(given, timeout_seconds)

@@ -1,4 +1,4 @@
-"""The parent's side of hand-written kernels: processes that compile, check and time them.
+"""Does the parent's side of hand-written kernels: processes that compile, check and time them.
 
 A worker is sent ``{"launches": LaunchesRequest}``, ``{"describe": DescribeRequest}``, ``{"check":
 CheckRequest}`` or ``{"bench": BenchRequest}``, the last then any number of ``BenchAsk``. It replies
@@ -51,7 +51,7 @@ class _Reply(msgspec.Struct):
 
 
 class _Worker:
-    """One process, and a folder for its caches."""
+    """Holds one process, and a folder for its caches."""
 
     def __init__(
         self, python: str | None, timeout_seconds: float | None, own: Mapping[str, str]
@@ -117,7 +117,8 @@ def _environment(folder: Path, own: Mapping[str, str]) -> dict[str, str]:
 
 
 class _Checking:
-    """``compiling`` hears how much is compiled ahead, and of how much."""
+    """Checks the cases of a family. ``compiling`` hears how much is compiled ahead, and of how
+    much."""
 
     def __init__(self, request: CheckRequest, compiling: Callable[[int, int], None]) -> None:
         self.left = dict(enumerate(request.cases))
@@ -172,8 +173,8 @@ problem by Inductor takes up to a minute or two, a kernel that waits for itself 
 
 
 class KernelProcess:
-    """See ``kernel_worker.KernelWorker``. ``timeout_seconds`` is for each launch, case or problem:
-    the longest that a worker may be silent."""
+    """Answers, in processes of its own, as a ``roles.KernelWorker``. ``timeout_seconds`` is for
+    each launch, case or problem: the longest that a worker may be silent."""
 
     def __init__(self, python: str | None = None, timeout_seconds: float | None = None) -> None:
         self._python = python
@@ -207,7 +208,7 @@ class KernelProcess:
                 yield from checking.run(partial(self._checker, request.runner, kernels))
 
     def _checker(self, runner: Runner, kernels: str) -> _Worker:
-        """All of one check have one cache of Triton's."""
+        """Return a worker for a check; all workers of one check have one cache of Triton's."""
         own = {"TRITON_CACHE_DIR": kernels}
         if runner == "interpreter":
             own |= {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}

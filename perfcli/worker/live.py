@@ -1,4 +1,4 @@
-"""A measuring worker in a process of its own."""
+"""Runs a measuring worker in a process of its own."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Starter:
 
 
 class LiveWorker:
-    """See ``measuring.MeasuringWorker``."""
+    """Answers, from a process of its own, as a ``roles.MeasuringWorker``."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The parent's side of compiling: one process per request.
+"""Compiles with one process per request: the parent's side.
 
 The parent never imports torch. A worker gets an environment without the caller's torch settings,
 and caches of its own that vanish with it.
@@ -63,8 +63,8 @@ def compile_in_process(
     progress: Callable[[Progress], None],
     timeout_seconds: float | None = None,
 ) -> Bundle:
-    """Return one request in one worker. Raises what the worker raised, or ``WorkerFailed`` with the
-    end of its log where it died, hung past the timeout, or sent something else than a reply."""
+    """Compile one request in one worker. Raises what the worker raised, or ``WorkerFailed`` with
+    the end of its log where it died, hung past the timeout, or sent something else than a reply."""
     folder = Path(tempfile.mkdtemp(prefix="perfcli-"))
     try:
         environment = worker_environment(request, folder)

@@ -1,4 +1,4 @@
-"""What parent and child say to each other: one JSON object a line, on pipes of their own.
+"""Defines what parent and child say to each other: one JSON object per line, on pipes of their own.
 
 Standard output and error are only logs. The parent's first line is ``{"compile": CompileRequest}``
 or ``{"measure": MeasureRequest}``; a measuring worker then gets any number of ``Ask``. (What a
@@ -45,7 +45,7 @@ ERROR_KINDS = {error.__name__: error for error in _ERRORS}
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
-    """Return one line. Dataclasses become objects."""
+    """Encode a message as one line. Dataclasses become objects."""
     return json.dumps(message, default=_plain, separators=(",", ":")).encode() + b"\n"
 
 

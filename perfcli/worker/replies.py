@@ -1,4 +1,4 @@
-"""What a process that was forked says: a reply, or how it ended without one."""
+"""Tells what a process that was forked says: a reply, or how it ended without one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Message = Mapping[str, Any]
 
 
 def try_work(work: Callable[[], Message]) -> Message:
-    """Its reply, an error where it fails."""
+    """Return the reply of a work, or an error where it fails."""
     try:
         return work()
     except PerfcliError as error:

@@ -1,4 +1,4 @@
-"""What the command line asks of whoever compiles: requests in, bundles out, in order.
+"""Defines what the command line asks of whoever compiles: requests in, bundles out, in order.
 
 Two implementations: ``process.ProcessExecutor`` starts workers, ``fake.FakeExecutor`` makes up
 deterministic bundles so that the whole command line is tested without torch.
@@ -39,7 +39,7 @@ Phase = Literal["import", "trace", "kernels", "check", "warm", "done"]
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far one request has come. ``total`` is None where it is not known yet."""
+    """Says how far one request has come. ``total`` is None where it is not known yet."""
 
     request: int
     """Index into the requests given to ``compile``."""
@@ -128,7 +128,7 @@ class KernelWorker(Protocol):
 
 
 class MeasuringWorker(Protocol):
-    """One variant, compiled and warm in a process of its own."""
+    """Measures one variant, compiled and warm in a process of its own."""
 
     def prepare(self) -> Prepared:
         """Wait until it is compiled, checked and warm.

@@ -1,5 +1,5 @@
-"""The parent's side of generating code: one process per interpreter and environment that has
-torch imported, and forks for each variant (``forking``)."""
+"""Generates code from the parent's side: one process per interpreter and environment that has torch
+imported, and forks for each variant (``forking``)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Reply(msgspec.Struct):
 
 
 def _read_made(reply: Reply) -> Made:
-    """Of a reply to a variant."""
+    """Return what a reply to a variant says."""
     if reply.type == "error":
         return protocol.error(reply.kind, reply.message, reply.detail)
     bundle = Bundle(_RUN.decode(reply.run), _TEXTS.decode(reply.blobs))
@@ -60,7 +60,7 @@ def _read_made(reply: Reply) -> Made:
 
 
 def _join(facts: KernelFacts, made: _Binaries | None) -> KernelFacts:
-    """With its candidates. Raises CompileFailed where Triton refused it."""
+    """Return the kernel with its candidates. Raises CompileFailed where Triton refused it."""
     if made is None:
         return facts
     if made.error:
@@ -79,7 +79,8 @@ MOST_TEMPLATES = 3
 
 
 class TemplateProcess:
-    """See ``generator.Generator``. ``timeout_seconds`` is from one reply to the next."""
+    """Generates code as a ``roles.Generator``. ``timeout_seconds`` is from one reply to the
+    next."""
 
     def __init__(self, timeout_seconds: float | None = None) -> None:
         self._timeout = timeout_seconds
@@ -96,8 +97,9 @@ class TemplateProcess:
     def _at_once(
         self, requests: Mapping[int, CompileRequest], base: CompileRequest | None
     ) -> Iterator[tuple[int, Made]]:
-        """Of one place. Where the worker itself fails, or a process of it dies, what is missing is
-        tried once more: what parts from ``base`` without it, others each in a fresh worker."""
+        """Generate the requests of one place. Where the worker itself fails, or a process of it
+        dies, what is missing is tried once more: what branches off ``base`` without it, others each
+        in a fresh worker."""
         missing, numbers = dict(requests), list(requests)
         first = requests[numbers[0]]
         asked: dict[str, Any] = {"generate": list(requests.values())}
@@ -177,7 +179,7 @@ class TemplateProcess:
 
 
 class WarmWorker:
-    """One process that has torch imported for a request's device, target, interpreter and
+    """Keeps one process that has torch imported for a request's device, target, interpreter and
     environment. Raises what it says of itself where it can't start."""
 
     def __init__(self, request: CompileRequest, timeout_seconds: float | None) -> None:
@@ -225,7 +227,8 @@ def _place(request: CompileRequest) -> Place:
 def _groups(
     requests: Mapping[int, CompileRequest], jobs: int
 ) -> Iterator[dict[int, CompileRequest]]:
-    """As many as are compiled at once: a worker that dies takes no more than those with it."""
+    """Yield as many requests as are compiled at once: a worker that dies takes no more than those
+    with it."""
     left = list(requests.items())
     size = max(jobs, 1)
     for start in range(0, len(left), size):

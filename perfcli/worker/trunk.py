@@ -1,5 +1,5 @@
-"""A process that compiles what many variants have in common, and is forked for each where it
-parts (``compile/branching``). At most ``jobs`` of them run at once, the trunk counted.
+"""Compiles in one process what many variants have in common, and forks it for each where it
+branches off (``compile/branching``). At most ``jobs`` of them run at once, the trunk counted.
 
 To the template it writes lines of JSON: ``{"number": n}``, the reply to that request is there;
 ``{"forked": pid}``; ``{"unread": [n, …]}``, requests with the code of the base. What is missing at
@@ -23,7 +23,7 @@ _READ_BYTES = 1 << 16
 
 
 class Trunk:
-    """This process and those that it forks. ``keep``: as in ``code.generate``."""
+    """Holds this process and those that it forks. ``keep``: as in ``code.generate``."""
 
     def __init__(self, jobs: int, keep: tuple[Any, ...], pipe: int) -> None:
         self._jobs = max(jobs, 1)
@@ -33,8 +33,9 @@ class Trunk:
         _start_engine(keep)
 
     def fork(self, number: int) -> bool:
-        """See ``branching.Forks``. While it waits for another process, it counts for none. Where
-        the system has no room for one nothing parts: the trunk's own compilation goes on."""
+        """Fork as ``branching.Forks`` says. While it waits for another process, it counts for none.
+        Where the system has no room for one nothing branches off: the trunk's own compilation goes
+        on."""
         self._until_fewer_than(self._jobs)
         try:
             pid = os.fork()
@@ -55,7 +56,7 @@ class Trunk:
         self._until_fewer_than(self._jobs)
 
     def end(self) -> None:
-        """All that were forked have ended."""
+        """Wait until all that were forked have ended."""
         self._until_fewer_than(1)
 
     def tell(self, line: Line) -> None:
@@ -71,7 +72,7 @@ class Trunk:
 
 
 def _start_engine(keep: tuple[Any, ...]) -> None:
-    """Autograd's, after a fork and before the next one."""
+    """Start autograd's engine, after a fork and before the next one."""
     for part in keep:
         if hasattr(part, "start_engine_without_threads"):
             part.start_engine_without_threads()

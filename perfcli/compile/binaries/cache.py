@@ -18,12 +18,12 @@ from perfcli.model import Candidate, LineCounts, Target
 from perfcli.storing.whole import write_whole
 
 FORMAT = 7
-"""Of the entries: raise it when a fact is added or counted differently, or when other launch
-configurations are compiled. 7: text of lines that spill, alternatives."""
+"""The format of the entries: raise it when a fact is added or counted differently, or when other
+launch configurations are compiled. 7: text of lines that spill, alternatives."""
 
 REVISION = 1
-"""Of what is kept of kernels with a configuration that does not fit on the target: theirs alone
-are compiled again when it is raised. 1: compiled again without a pipeline."""
+"""The revision of entries of kernels with a configuration that does not fit on the target: when it
+is raised, these alone are compiled again. 1: compiled again without a pipeline."""
 
 
 @dataclass(frozen=True, slots=True)

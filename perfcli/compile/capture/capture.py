@@ -24,8 +24,8 @@ def hook_inductor(
 ) -> Iterator[None]:
     """Hook Inductor while the block runs.
 
-    ``finish(lowering, graph)`` stands in for building the generated module and returns what has its
-    ``call``; None leaves the real module to be built and run (on a real device).
+    ``finish(lowering, graph)`` stands in for building the generated module and returns what has
+    its ``call``; None leaves the real module to be built and run (on a real device).
     """
     from torch._inductor.codegen import cpp, multi_kernel, triton, wrapper
     from torch._inductor.graph import GraphLowering

@@ -19,7 +19,7 @@ class CapturedKernel:
     uses: list[traffic.Moved] = field(default_factory=list)
     """What each place that launches it moves: the same text can work on other buffers."""
     operands: buffers.Operands = buffers.NOTHING
-    """Of its first use."""
+    """The operands of its first use."""
 
     def add_origins(self, nodes: Any) -> None:
         """Add the origins of a further use: identical sources share one kernel, whose origins are

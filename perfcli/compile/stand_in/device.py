@@ -1,8 +1,8 @@
 """Stands in for the CUDA device in torch's and triton's Python: properties, streams, driver.
 
-Each stand-in names what it replaces, so that a torch without that name fails with the name. Seen
-with torch 2.11 to 2.15 and triton 3.6 to 3.9. ``install`` changes the process for good: only worker
-processes call it.
+Each stand-in names what it replaces, so that a torch without that name fails with the name.
+Seen with torch 2.11 to 2.15 and triton 3.6 to 3.9. ``install`` changes the process for good:
+only worker processes call it.
 """
 
 from __future__ import annotations

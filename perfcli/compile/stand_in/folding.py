@@ -4,8 +4,8 @@ values (bf16 rounds -65504 to -65536) and names, so it cannot be left out.
 Tracing does the same with constants of the model: what is made of a tensor of one element whose
 value is known is computed at once, a copy to the device included.
 
-Seen with torch 2.11 to 2.15: ``fx_passes.joint_graph.UniformValueConstantFolder``, which works on
-tensors of one element, and ``proxy_tensor.unset_fake_temporarily`` around the constants.
+Seen with torch 2.11 to 2.15: ``fx_passes.joint_graph.UniformValueConstantFolder``, which works
+on tensors of one element, and ``proxy_tensor.unset_fake_temporarily`` around the constants.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ _library: Any = None
 def register_missing() -> tuple[str, ...]:
     """Give each of ``OPERATORS`` a CUDA kernel where this torch has none, and return which.
 
-    The kernel is never run: under fake tensors the meta function answers. The registration alone
-    makes the dispatcher prefer the operator's own autograd formula.
+    The kernel is never run: under fake tensors the meta function answers. The registration
+    alone makes the dispatcher prefer the operator's own autograd formula.
     """
     global _library
     import torch

@@ -1,4 +1,4 @@
-"""Which machine instructions sit in a loop: the cycles of the control-flow graph.
+"""Tells which machine instructions sit in a loop: the cycles of the control-flow graph.
 
 Not "between a backward branch and its target": a compiler may lay out code that leaves a loop
 inside that range, or parts of the loop outside it.
@@ -18,8 +18,8 @@ _INDIRECT = {"BRX", "JMX", "BRXU", "JMXU"}
 def in_loops(listing: Listing) -> frozenset[int]:
     """Return indices of the instructions that can run again after they ran.
 
-    A branch whose targets are not printed is taken to reach every label. A called function is in a
-    loop when any of its calls is.
+    A branch whose targets are not printed is taken to reach every label. A called function is in
+    a loop when any of its calls is.
     """
     edges = [list(_successors(i, listing)) for i in range(len(listing.instructions))]
     looping = _cyclic(edges)
@@ -51,7 +51,8 @@ def _successors(index: int, listing: Listing) -> Iterator[int]:
 
 
 def _falls_through(instruction: Instruction) -> bool:
-    """``@P0 BRA``, ``BRA.U UP0, …``, ``BRA.DIV UR4, …`` and ``BRA P1, …`` may go on below."""
+    """Return whether execution may go on below: ``@P0 BRA``, ``BRA.U UP0, …``, ``BRA.DIV UR4, …``
+    and ``BRA P1, …`` may."""
     if instruction.predicate and instruction.predicate not in ("@PT", "@UPT"):
         return True
     if instruction.name in _JUMPS:

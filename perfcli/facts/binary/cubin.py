@@ -1,4 +1,4 @@
-"""What a kernel's machine code says: registers, stack, and its memory instructions.
+"""Reads what a kernel's machine code says: registers, stack, and its memory instructions.
 
 Everything is static: how many instructions there are, not how often they run. Seen with the
 ``cuobjdump`` and ``nvdisasm`` that triton 3.6 (12.8), 3.7 and 3.9 (13.1) bring along.
@@ -35,8 +35,8 @@ _WIDTHS = {"256", "128", "64", "U16", "S16", "U8", "S8"}
 
 @dataclass(frozen=True, slots=True)
 class _Resources:
-    """What one kernel occupies: registers per thread, bytes of local memory per thread, bytes of
-    static shared memory per block (without the 1 KiB that the system reserves; Triton's own
+    """Holds what one kernel occupies: registers per thread, bytes of local memory per thread, bytes
+    of static shared memory per block (without the 1 KiB that the system reserves; Triton's own
     shared memory is dynamic and stands in its metadata)."""
 
     registers: int
@@ -46,7 +46,7 @@ class _Resources:
 
 @dataclass(frozen=True, slots=True)
 class BinaryFacts:
-    """A cubin's resources and memory instructions.
+    """Holds a cubin's resources and memory instructions.
 
     Loads and stores are keyed by the bits that one thread moves ("128", "64", "32", "16", "8");
     asynchronous copies to shared memory count as global loads. TMA instructions move a tile for
@@ -66,7 +66,7 @@ class BinaryFacts:
     tma_stores: int
     instructions: int
     lines: Mapping[str, LineCounts] = field(default_factory=dict)
-    """1-based line of the source file to what it became; TMA counts as a global access."""
+    """What each line of the source file (counted from 1) became; TMA counts as a global access."""
     sass: str = ""
     """The code for readers, each stretch below the source line that it comes from."""
     code_hash: str = ""
@@ -93,9 +93,9 @@ def read_cubin(cubin: bytes, tools: Path, source_file: str, ptx: str | None = No
     """Return everything about a cubin with one kernel.
 
     ``lines`` holds the lines of ``source_file`` only (compared by file name without folder). Code
-    that was inlined counts for the outermost line within that file. That needs the kernel's ``ptx``
-    as well: without it the code of called functions counts where they are defined up to triton 3.8,
-    and loads count one line too far down from 3.9 on (see ``sass.read_ptx``).
+    that was inlined counts for the outermost line within that file. That needs the kernel's
+    ``ptx`` as well: without it the code of called functions counts where they are defined up to
+    triton 3.8, and loads count one line too far down from 3.9 on (see ``sass.read_ptx``).
 
     Most of the 0.2 s is nvdisasm's start; a kernel of 3,500 instructions takes 0.25 s.
 
@@ -175,7 +175,8 @@ def _widths(code: Iterable[Instruction], names: Set[str]) -> dict[str, int]:
 
 
 def _width(opcode: str) -> str:
-    """Bits per thread. A modifier such as ``LTC128B`` is a hint to the cache, not a width."""
+    """Return the bits per thread. A modifier such as ``LTC128B`` is a hint to the cache, not a
+    width."""
     return next((m.lstrip("US") for m in opcode.split(".") if m in _WIDTHS), "32")
 
 

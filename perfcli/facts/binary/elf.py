@@ -1,4 +1,4 @@
-"""The few things that are read from a cubin without a tool: it is a 64-bit ELF file."""
+"""Reads a cubin, which is a 64-bit ELF file, as far as no tool is needed."""
 
 from __future__ import annotations
 

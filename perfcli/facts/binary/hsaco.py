@@ -1,4 +1,4 @@
-"""What AMD's machine code says: registers, spills, LDS and the width of its loads.
+"""Reads what AMD's machine code says: registers, spills, LDS and the width of its loads.
 
 Resources are read from the code object's own note (LLVM, *User Guide for AMDGPU Backend*, "Code
 Object V5 Metadata"); memory instructions from the assembly that Triton keeps beside it. Seen with
@@ -35,7 +35,7 @@ _NAMED_BITS |= {"ubyte": "8", "sbyte": "8", "byte": "8"}
 
 @dataclass(frozen=True, slots=True)
 class _HsacoFacts:
-    """One kernel. Registers are 32 bits wide for each lane of a wave."""
+    """Holds the facts of one kernel. Registers are 32 bits wide for each lane of a wave."""
 
     vector_registers: int
     """Accumulation registers, which come out of the same file on gfx942, are part of it."""

@@ -1,5 +1,5 @@
-"""MessagePack, as far as the metadata of AMD's code objects uses it: maps, lists, texts, whole
-numbers and truth values. Standard library only, because workers read it.
+"""Decodes MessagePack as far as the metadata of AMD's code objects uses it: maps, lists, texts,
+whole numbers and truth values. It needs the standard library only, because workers read it.
 
 The format: https://github.com/msgpack/msgpack/blob/master/spec.md
 """

@@ -24,12 +24,12 @@ _TABLE = re.compile(r'BRANCH_TARGETS ([^"]*)"')
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One machine instruction and where it comes from."""
+    """Holds one machine instruction and where it comes from."""
 
     predicate: str
     """``@P0``, ``@!UP1``; empty where it always runs."""
     opcode: str
-    """With its modifiers, ``LDG.E.128``."""
+    """The opcode with its modifiers, ``LDG.E.128``."""
     operands: str
     places: tuple[Place, ...] = ()
     """Source lines, the innermost inlined function's first."""
@@ -50,7 +50,7 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A cubin's code."""
+    """Holds a cubin's code."""
 
     instructions: tuple[Instruction, ...]
     labels: Mapping[str, int]
@@ -61,7 +61,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class PtxLines:
-    """What a kernel's PTX knows about source lines that its cubin does not."""
+    """Holds what a kernel's PTX knows about source lines and its cubin does not."""
 
     places: Mapping[int, tuple[Place, ...]] = field(default_factory=dict)
     """PTX line to source lines, where inlined calls stand in comments only."""
@@ -137,7 +137,7 @@ def _pair_with_notes(text: str) -> Iterator[tuple[str, list[Place]]]:
 
 
 def read_ptx(ptx: str) -> PtxLines:
-    """Source lines from a PTX text.
+    """Return the source lines of a PTX text.
 
     Up to triton 3.8 the calls that a line was inlined through are only in the comment that LLVM
     writes behind ``.loc`` (``k.py:6:23 @[ k.py:15:20 ]``); from 3.9 they are in ``.loc`` itself
@@ -166,7 +166,7 @@ def read_ptx(ptx: str) -> PtxLines:
 
 
 def _comment_places(comment: str) -> tuple[Place, ...]:
-    """``a.py:6:23 @[ b.py:15:20 @[ c.py:1:2 ] ]`` as places, innermost first; nothing where
+    """Return ``a.py:6:23 @[ b.py:15:20 @[ c.py:1:2 ] ]`` as places, innermost first; nothing where
     nothing was inlined."""
     parts = [part.strip(" ]") for part in comment.split("@[")]
     found = (re.fullmatch(r"(.*):(\d+):(\d+)", part) for part in parts)

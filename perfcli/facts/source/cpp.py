@@ -1,4 +1,4 @@
-"""What Inductor's C++ CPU kernels do to memory, read off their tokens.
+"""Reads what Inductor's C++ CPU kernels do to memory off their tokens.
 
 Seen with the code that Inductor of torch 2.11 to 2.15 writes (``codegen/cpp.py``).
 """
@@ -19,12 +19,12 @@ def cpp_facts(source: str) -> SourceFacts:
     """Return facts of the ``extern "C"`` kernel in a text that Inductor hands to
     ``async_compile.cpp…``.
 
-    An access goes to memory when it addresses one of the kernel's arguments; scratch buffers on the
-    stack do not count. Static counts: the vectorised loop's main and tail body both count, the
-    tail's accesses (``C10_UNLIKELY``) as masked. A pass over a buffer is an innermost loop: the
-    outer ones, over rows, stand for what is a Triton kernel's grid. Reductions are the accumulators
-    that Inductor declares. Element ``p[i]`` is a scalar access; ``loadu``, ``store``, masks and
-    transposed tiles move vectors.
+    An access goes to memory when it addresses one of the kernel's arguments; scratch buffers on
+    the stack do not count. Static counts: the vectorised loop's main and tail body both count,
+    the tail's accesses (``C10_UNLIKELY``) as masked. A pass over a buffer is an innermost loop:
+    the outer ones, over rows, stand for what is a Triton kernel's grid. Reductions are the
+    accumulators that Inductor declares. Element ``p[i]`` is a scalar access; ``loadu``,
+    ``store``, masks and transposed tiles move vectors.
 
     Raises:
         UnreadableSource: there is no such kernel, or its brackets do not close.

@@ -1,4 +1,4 @@
-"""A walk through a C++ kernel's tokens that knows blocks, loops, calls and pointers."""
+"""Walks through a C++ kernel's tokens and knows blocks, loops, calls and pointers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ _TOKEN = re.compile("|".join(f"(?P<{kind}>{rule})" for kind, rule in _RULES))
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """``>>`` is two marks, so that template arguments close one by one."""
+    """Represents one mark, word or number; ``>>`` is two marks, so that template arguments close
+    one by one."""
 
     kind: TokenKind
     text: str
@@ -92,7 +93,7 @@ _LANES = "_inner"  # how Inductor ends the names of its loops over one vector
 
 @dataclass(slots=True)
 class CppWalk:
-    """State of one walk through a kernel's tokens."""
+    """Holds the state of one walk through a kernel's tokens."""
 
     tokens: Sequence[Token]
     closing: dict[int, int]
@@ -129,7 +130,7 @@ class CppWalk:
         return self.expression(index)
 
     def controlled(self, index: int) -> int:
-        """``for``, ``while`` or ``if``: its header and the statement below it."""
+        """Read the header of a ``for``, ``while`` or ``if``, and the statement below it."""
         is_loop = self.tokens[index].text != "if"
         header = index + 1
         while self.tokens[header].text != "(":  # if constexpr
@@ -150,7 +151,7 @@ class CppWalk:
         return index
 
     def expression(self, index: int) -> int:
-        """Everything up to the next ``;`` on this level, or the end of the block."""
+        """Read everything up to the next ``;`` on this level, or the end of the block."""
         start = index
         while index < len(self.tokens) and self.tokens[index].text not in (";", "}"):
             index = self.closing.get(index, index) + 1
@@ -174,8 +175,8 @@ class CppWalk:
             return
 
     def span(self, start: int, end: int, calls: Sequence[tuple[str, int]]) -> None:
-        """Accesses among tokens ``start`` to ``end``; ``calls`` are the functions around them,
-        each with the number of the argument."""
+        """Count the accesses among tokens ``start`` to ``end``; ``calls`` are the functions around
+        them, each with the number of the argument."""
         position = 0
         index = start
         while index < end:
@@ -209,7 +210,7 @@ class CppWalk:
         return token.text if token.kind == "name" else ""
 
     def use(self, index: int, calls: Sequence[tuple[str, int]]) -> None:
-        """One mention of a kernel argument: what it does depends on what is around it."""
+        """Count one mention of a kernel argument: what it does depends on what is around it."""
         atomic = any("atomic_add" in name for name, _ in calls)
         if self.tokens[index + 1].text == "[":
             following = self.tokens[self.closing[index + 1] + 1].text

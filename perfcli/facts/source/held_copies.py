@@ -1,4 +1,4 @@
-"""Half-precision rows that a persistent reduction keeps as float32 across its reduction.
+"""Finds half-precision rows that a persistent reduction keeps as float32 across its reduction.
 
 Seen with the code that Inductor of torch 2.11 to 2.15 writes: straight-line assignments to
 ``tmpN``, in a mix-order kernel inside one loop over rows.
@@ -22,10 +22,10 @@ _COLUMN = re.compile(r"r\d_(\d+|index)")
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """Which pointers an expression's values come from."""
+    """Holds the pointers that an expression's values come from."""
 
     half: frozenset[str] = frozenset()
-    """As loaded, not converted."""
+    """Pointers whose values are as loaded, not converted."""
     single: frozenset[str] = frozenset()
     """Element by element, in float32."""
     reduced: frozenset[str] = frozenset()
@@ -124,8 +124,8 @@ def _held_copies(
 
 
 def _target_dtype(conversion: ast.Call) -> str:
-    """``tl.float32`` of ``x.to(tl.float32)`` and of ``x.to(dtype=tl.float32)``; empty where it
-    says none."""
+    """Return ``tl.float32`` of ``x.to(tl.float32)`` and of ``x.to(dtype=tl.float32)``; empty where
+    the call names none."""
     named = [keyword.value for keyword in conversion.keywords if keyword.arg == "dtype"]
     given = [*conversion.args[:1], *named]
     return ast.unparse(given[0]) if given else ""
@@ -138,7 +138,7 @@ def _loads(kernel: ast.FunctionDef) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _loaded_pointer(node: ast.Call) -> str | None:
-    """``in_ptr0`` for ``tl.load(in_ptr0 + (r0_1 + 1024*x0), …)``."""
+    """Return ``in_ptr0`` for ``tl.load(in_ptr0 + (r0_1 + 1024*x0), …)``."""
     if ast.unparse(node.func) != "tl.load" or not node.args:
         return None
     address = node.args[0]

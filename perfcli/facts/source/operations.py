@@ -1,4 +1,4 @@
-"""How many arithmetic operations a generated Triton kernel does: an estimate, by its source.
+"""Estimates, by its source, how many arithmetic operations a generated Triton kernel does.
 
 Each arithmetic operator and each function that the source applies to values counts once for every
 point of the iteration space that it runs over; a reduction counts once for each value that goes
@@ -44,7 +44,7 @@ def count_operations(source: str, sizes: Mapping[str, int]) -> int | None:
 
 
 def _name(function: ast.expr) -> str:
-    """``exp`` of ``tl_math.exp``."""
+    """Return ``exp`` of ``tl_math.exp``."""
     if isinstance(function, ast.Attribute):
         return function.attr
     return function.id if isinstance(function, ast.Name) else ""
@@ -110,8 +110,8 @@ class _Counter:
         return axes
 
     def _reduced(self, axes: Axes, node: ast.Call) -> Axes:
-        """Axis 0 is what a mix-order kernel reduces over besides its rows; where the kernel has no
-        axis x it is the row itself."""
+        """Return the axes that are left after a reduction. Axis 0 is what a mix-order kernel
+        reduces over besides its rows; where the kernel has no axis x it is the row itself."""
         axis = node.args[1] if len(node.args) > 1 else None
         first = isinstance(axis, ast.Constant) and axis.value == 0
         if first and self._x_is_an_axis and "x" in axes:

@@ -1,4 +1,4 @@
-"""A Triton kernel as it is compiled for one launch: what its constants decide is decided.
+"""Writes a Triton kernel as it is compiled for one launch: what its constants decide is decided.
 
 A hand-written kernel serves many launches, by ``if`` statements that Triton decides while it
 compiles. Counted as it is written it has loads that no launch makes.
@@ -18,7 +18,7 @@ from perfcli.model import Scalar
 
 
 class _Unknown:
-    """What only the device knows."""
+    """Represents a value that only the device knows."""
 
 
 UNKNOWN: Final = _Unknown()
@@ -87,7 +87,7 @@ def _value(node: ast.expr, constants: Mapping[str, Known]) -> Known:
 
 
 def _value_of_several(node: ast.BoolOp, constants: Mapping[str, Known]) -> Known:
-    """One operand may decide though others are not known."""
+    """Return the value of ``and`` or ``or``: one operand may decide though others are not known."""
     values = [_value(each, constants) for each in node.values]
     decides = isinstance(node.op, ast.Or)
     if any(not isinstance(v, _Unknown) and bool(v) == decides for v in values):
@@ -141,7 +141,7 @@ def specialize(
 
 
 def _globals(statements: Sequence[ast.stmt]) -> Iterator[tuple[str, Known]]:
-    """``NAME = tl.constexpr(value)``."""
+    """Yield name and value of each ``NAME = tl.constexpr(value)``."""
     for node in statements:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(args=[value])):
@@ -178,7 +178,7 @@ class _Known:
         return self.names[key]
 
     def block(self, body: Sequence[ast.stmt], env: dict[str, Known]) -> list[ast.stmt]:
-        """The statements that are left; nothing behind one that leaves the block."""
+        """Return the statements that are left; nothing behind one that leaves the block."""
         left: list[ast.stmt] = []
         for statement in body:
             left += self.statement(statement, env)
@@ -226,7 +226,7 @@ class _Known:
 
 
 class _Expressions(ast.NodeTransformer):
-    """Choices by constants, and calls of helpers, inside an expression."""
+    """Resolves choices by constants, and calls of helpers, inside an expression."""
 
     def __init__(self, known: _Known, env: Mapping[str, Known]) -> None:
         self.known = known
@@ -263,7 +263,8 @@ def _is_constant(annotation: ast.expr | None) -> bool:
 
 
 def _learn(node: ast.stmt, env: dict[str, Known]) -> None:
-    """A constant that the kernel defines is known; any other name that it assigns is not."""
+    """Note an assignment: a constant that the kernel defines is known; any other name that it
+    assigns is not."""
     if isinstance(node, ast.AnnAssign) and _is_constant(node.annotation) and node.value:
         if isinstance(node.target, ast.Name):
             env[node.target.id] = _value_of(node.value, env)

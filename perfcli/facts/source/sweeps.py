@@ -1,4 +1,4 @@
-"""Loops that together make one sweep: what a row's whole tiles leave over is read by another.
+"""Joins loops that together make one sweep: what a row's whole tiles leave over is read by another.
 
 A hand-written kernel walks over a row in wide tiles, and over its rest in narrow ones. Two loops of
 a function are one sweep where the second starts at what the first ends at, and so are two calls of
@@ -26,7 +26,8 @@ def join_sweeps(source: str) -> str:
 
 
 def _drop_parts(body: list[ast.stmt]) -> list[ast.stmt]:
-    """Parts of one sweep stand in one block."""
+    """Return the statements without the further parts of a sweep; parts of one sweep stand in one
+    block."""
     left = list(body)
     for first, second in itertools.permutations(body, 2):
         if first in left and second in left and _continues(first, second):
@@ -66,7 +67,8 @@ def _name_of(node: ast.expr) -> str:
 
 
 def _starts_at(stop: ast.expr, start: ast.expr) -> bool:
-    """At the other's stop, or a multiple of it: ``full`` and ``full * LANES``."""
+    """Return whether it starts at the other's stop, or at a multiple of it: ``full`` and ``full *
+    LANES``."""
     names = {node.id for node in ast.walk(start) if isinstance(node, ast.Name)}
     return _name_of(stop) in names
 
@@ -78,5 +80,5 @@ def _call(statement: ast.stmt) -> ast.Call | None:
 
 
 def _helper(call: ast.Call) -> str:
-    """Its name before it was made for its constants."""
+    """Return the helper's name before it was specialized for its constants."""
     return _NUMBER.sub("", ast.unparse(call.func))

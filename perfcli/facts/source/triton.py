@@ -1,4 +1,4 @@
-"""What a Triton kernel's source says about memory, counted on its syntax tree."""
+"""Counts on its syntax tree what a Triton kernel's source says about memory."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def triton_facts(source: str, name: str) -> SourceFacts:
     ``@triton.jit`` function of the same text counts as often as it is called, on the line of the
     outermost call. Of the library's own functions only those that Inductor gives pointers to are
     known (``triton_names.LIBRARY_EFFECTS``). A pass over a buffer is an innermost loop that loads
-    it: a persistent kernel's outer loop, over rows, stands for the grid. ``buffers_read`` counts
-    distinct pointers that are loaded, ``buffers_written`` those stored or updated atomically, so an
-    ``in_out_ptr`` counts in both when it is both; accesses whose pointer could not be traced are in
-    neither.
+    it: a persistent kernel's outer loop, over rows, stands for the grid. ``buffers_read``
+    counts distinct pointers that are loaded, ``buffers_written`` those stored or updated
+    atomically, so an ``in_out_ptr`` counts in both when it is both; accesses whose pointer could
+    not be traced are in neither.
 
     Raises:
         UnreadableSource: the text is no Python, or holds no such kernel.
@@ -93,8 +93,9 @@ def _is_jit(decorator: ast.expr) -> bool:
 
 
 def _find_kernel(functions: Mapping[str, ast.FunctionDef], name: str) -> ast.FunctionDef:
-    """By name; else the only function that no other one calls (Inductor numbers a user's kernels
-    when it calls them, ``add_kernel_0``, and leaves their definitions alone)."""
+    """Return the kernel by its name, else the only function that no other one calls (Inductor
+    numbers a user's kernels when it calls them, ``add_kernel_0``, and leaves their definitions
+    alone)."""
     if name in functions:
         return functions[name]
     called = {

@@ -1,4 +1,4 @@
-"""What the functions that Triton kernels call do to memory, by full name.
+"""Names what the functions that Triton kernels call do to memory, by full name.
 
 Seen with triton 3.6 to 3.9 and the code that Inductor of torch 2.11 to 2.15 writes.
 """
@@ -57,7 +57,7 @@ _MASK_POSITION: dict[Kind, int] = {"load": 1, "store": 2, "atomic": 2}
 
 @dataclass(frozen=True, slots=True)
 class HelperAccess:
-    """One access that a library helper makes through its argument number ``argument``."""
+    """Describes one access that a library helper makes through its argument number ``argument``."""
 
     kind: Kind
     argument: int
@@ -106,7 +106,8 @@ def _import_aliases(module: ast.Module) -> dict[str, str]:
 
 
 def _full_name(function: ast.expr, aliases: dict[str, str], local: Iterable[str]) -> str | None:
-    """``triton.language.load`` for ``tl.load``; None for what starts at a local variable."""
+    """Return ``triton.language.load`` for ``tl.load``, or None for what starts at a local
+    variable."""
     parts: list[str] = []
     node = function
     while isinstance(node, ast.Attribute):

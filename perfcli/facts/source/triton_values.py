@@ -1,4 +1,4 @@
-"""What the expressions of a Triton kernel point at."""
+"""Tracks what the expressions of a Triton kernel point at."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What an expression may point at: kernel arguments, the likeliest first."""
+    """Holds what an expression may point at: kernel arguments, the likeliest first."""
 
     pointers: tuple[str, ...] = ()
     items: tuple[Value, ...] = ()

@@ -1,4 +1,4 @@
-"""A walk through a Triton kernel's syntax tree that follows pointers and inlines helpers."""
+"""Walks through a Triton kernel's syntax tree, follows pointers and inlines helpers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from perfcli.model import Access
 
 @dataclass(slots=True)
 class TritonWalk:
-    """State of one walk: where it is, and what it has found so far."""
+    """Holds the state of one walk: where it is, and what it has found so far."""
 
     functions: Mapping[str, ast.FunctionDef]
     aliases: dict[str, str]
@@ -96,7 +96,7 @@ class TritonWalk:
                         self.evaluate(child, env)
 
     def loop(self, body: Sequence[ast.stmt], env: Environment, tests: Sequence[ast.expr]) -> None:
-        """A loop's body, once. A ``while``'s condition runs as often as the body does."""
+        """Walk a loop's body once. A ``while``'s condition runs as often as the body does."""
         outer = self.enter_loop()
         for test in tests:
             self.evaluate(test, env)
@@ -119,7 +119,7 @@ class TritonWalk:
         self.sweep = outer
 
     def branches(self, node: ast.If, env: Environment) -> None:
-        """Both branches, as if both ran: which one does is decided when Triton compiles."""
+        """Walk both branches, as if both ran: which one does is decided when Triton compiles."""
         other = dict(env)
         self.block(node.body, env)
         self.block(node.orelse, other)
@@ -145,7 +145,8 @@ class TritonWalk:
                 return self.combined(node, env)
 
     def combined(self, node: ast.expr, env: Environment) -> Value:
-        """Sums and choices keep pointers; products, comparisons and the like are numbers."""
+        """Return what a combined value points at: sums and choices keep pointers; products,
+        comparisons and the like are numbers."""
         if isinstance(node, ast.Lambda):
             return NOTHING
         values = [
@@ -219,7 +220,7 @@ class TritonWalk:
         keywords: Mapping[str, Value],
         line: int,
     ) -> None:
-        """What a library helper does, which has at most one loop that touches memory."""
+        """Count what a library helper does, which has at most one loop that touches memory."""
         for in_loop in (False, True):
             chosen = [e for e in effects if e.in_loop == in_loop]
             outer = self.enter_loop() if in_loop and chosen else self.sweep

@@ -37,8 +37,8 @@ class TensorSpec:
     """Holds what the chooser may know of a tensor; sizes, strides and offset count elements.
 
     A negative number is symbolic, and equal negative numbers are the same expression. A symbolic
-    size is taken to be at least 2 (torch specialises 0 and 1), to differ from every constant, to
-    respect every upper limit and to be divisible as required.
+    size is taken to be at least 2 (torch specialises 0 and 1), to differ from every constant,
+    to respect every upper limit and to be divisible as required.
     """
 
     shape: tuple[int, ...]
@@ -70,7 +70,7 @@ class AttentionCall:
     capability: tuple[int, int] = (9, 0)
     torch_version: tuple[int, ...] = (2, 11, 0)
     cudnn_version: int = 91900
-    """As ``torch.backends.cudnn.version()`` has it: 9.19.0 is 91900."""
+    """The version as ``torch.backends.cudnn.version()`` has it: 9.19.0 is 91900."""
     enabled: frozenset[Backend] = ALL_BACKENDS
     """What ``torch.backends.cuda.*_sdp_enabled`` answers."""
     priority: tuple[int, ...] = DEFAULT_ORDER

@@ -2,11 +2,11 @@
 2.15.
 
 Each check is one of the filters in aten/src/ATen/native/transformers/cuda/sdp_utils.cpp or
-../sdp_utils_cpp.h and carries its name. It answers with the reason, or "" where it passes. What
-differs between releases is the data below. It was read from the headers, symbols and constants of
-the released CUDA 13 builds; 2.12.1 and 2.14.1 do not differ from the .0 releases. Not modelled:
-nested tensors, FlashAttention 3 and 4 (off unless a package activates them), builds for CUDA 12,
-cuDNN 8.
+../sdp_utils_cpp.h and carries its name. It answers with the reason, or "" where it passes.
+What differs between releases is the data below. It was read from the headers, symbols and
+constants of the released CUDA 13 builds; 2.12.1 and 2.14.1 do not differ from the .0 releases.
+Not modelled: nested tensors, FlashAttention 3 and 4 (off unless a package activates them),
+builds for CUDA 12, cuDNN 8.
 """
 
 from __future__ import annotations
