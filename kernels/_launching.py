@@ -17,13 +17,14 @@ _record: ContextVar[Record | None] = ContextVar("_record", default=None)
 
 
 class FamilyCode(Protocol):
-    """The torch side of a family: a module with these functions, named in ``KernelFamily.code``."""
+    """Describes the torch side of a family: a module with these functions, named in
+    ``KernelFamily.code``."""
 
     def inputs(self, problem: Problem, device: str, seed: int) -> dict[str, Tensor]:
-        """Normally distributed inputs of the problem's shape, strides and dtype."""
+        """Return normally distributed inputs of the problem's shape, strides and dtype."""
 
     def reference(self, problem: Problem, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The outputs in float64, by a formula that shares nothing with the kernels."""
+        """Return the outputs in float64, by a formula that shares nothing with the kernels."""
 
     def run(
         self, problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan
@@ -58,7 +59,8 @@ def launch(code: FamilyCode, plan: LaunchPlan, values: Mapping[str, Any]) -> Non
 
 @contextmanager
 def record_launches() -> Iterator[Record]:
-    """Launches are written down instead of enqueued: tensors need no memory."""
+    """Write launches down instead of enqueueing them while the block runs: tensors need no
+    memory."""
     record: Record = []
     token = _record.set(record)
     try:

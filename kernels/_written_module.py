@@ -1,4 +1,4 @@
-"""Kernels whose number of arguments is chosen at run time: their source is written, then imported.
+"""Writes the source of kernels whose number of arguments is chosen at run time, then imports it.
 
 A ``@triton.jit`` function has a fixed number of parameters, and tuples of tensor descriptors
 compile but cannot be launched (triton 3.6 and 3.7 expand descriptors at the top level of the
@@ -43,7 +43,7 @@ def _folder() -> Path:
 
 
 def _write_at_once(path: Path, source: str) -> None:
-    """Another process may write the same file at the same time: each one's is whole."""
+    """Write the file whole: another process may write the same file at the same time."""
     with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".tmp", delete=False) as file:
         file.write(source)
     os.replace(file.name, path)

@@ -1,4 +1,4 @@
-"""Element types by name, and how exactly a result in each can be right."""
+"""Finds element types by name, and how exactly a result in each can be right."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ place (2⁻⁸ and 2⁻¹¹ relative, half units), and for float32 the summing o
 
 
 def torch_dtype(name: object) -> Any:
-    """``bfloat16`` to ``torch.bfloat16``."""
+    """Return ``torch.bfloat16`` for ``bfloat16``."""
     import torch
 
     return getattr(torch, str(name))
@@ -23,8 +23,8 @@ def torch_dtype(name: object) -> Any:
 
 @contextlib.contextmanager
 def default_dtype(name: object) -> Iterator[None]:
-    """New floating-point parameters are of this type. Only while building: a default left in
-    place would change the type of scalars in the model itself."""
+    """Make new floating-point parameters of this type. Only while building: a default left in place
+    would change the type of scalars in the model itself."""
     import torch
 
     before = torch.get_default_dtype()

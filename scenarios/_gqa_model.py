@@ -1,4 +1,5 @@
-"""The model of pytorch #179494, line by line, with what its author trained added on request."""
+"""Repeats the model of pytorch #179494, line by line, with what its author trained added on
+request."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from torch import nn
 
 
 def written_out_rms_norm(x: Any, _shape: tuple[int], weight: Any = None) -> Any:
-    """RMSNorm as decoder libraries write it: in float32, rounded to the input's type."""
+    """Compute RMSNorm as decoder libraries write it: in float32, rounded to the input's type."""
     y = x.to(torch.promote_types(x.dtype, torch.float32))
     y = y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + torch.finfo(y.dtype).eps)
     if weight is not None:
@@ -22,7 +23,7 @@ def written_out_rms_norm(x: Any, _shape: tuple[int], weight: Any = None) -> Any:
 
 @dataclass(frozen=True)
 class Additions:
-    """What the listing has not, or differently."""
+    """Holds what the listing has not, or has differently."""
 
     learned: bool
     """Norms with a weight, and a scale per channel for both branches of a block."""

@@ -1,4 +1,5 @@
-"""What scenarios over a matrix of rows share: its size and element type, forward or training."""
+"""Defines what scenarios over a matrix of rows share: its size and element type, forward or
+training."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ PRESETS: Mapping[str, Mapping[str, Scalar]] = {
 
 
 def parameters(rows: int, columns: int) -> dict[str, Parameter]:
-    """Parameters with the given size as the full one."""
+    """Return parameters with the given size as the full one."""
     return {
         "rows": Parameter(rows, "rows of the input"),
         "columns": Parameter(columns, "elements of one row"),
@@ -26,7 +27,7 @@ def parameters(rows: int, columns: int) -> dict[str, Parameter]:
 
 
 def matrix(params: Mapping[str, Any]) -> Any:
-    """Normally distributed rows, which require a gradient when training."""
+    """Return normally distributed rows, which require a gradient when training."""
     import torch
 
     return torch.randn(

@@ -1,4 +1,4 @@
-"""The hand-written kernels as operators of torch, ``torch.ops.perfcli.…``.
+"""Registers the hand-written kernels as operators of torch, ``torch.ops.perfcli.…``.
 
 They have a fake implementation and a gradient, so they can stand in a model that is compiled with
 torch.compile, with static shapes or dynamic ones. To Inductor each is one opaque call: nothing is
@@ -29,6 +29,7 @@ SCHEMAS = {
 
 
 def register(target: Callable[[], Target]) -> Any:
-    """``torch.ops.perfcli``; ``target`` says what launches are planned for, and is asked once."""
+    """Return ``torch.ops.perfcli``; ``target`` says what launches are planned for, and is asked
+    once."""
     calls.plan_for(target)
     return torch.ops.perfcli

@@ -1,4 +1,4 @@
-"""From an operator's tensors to a family's problem, its plan and its kernels."""
+"""Leads from an operator's tensors to a family's problem, its plan and its kernels."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from perfcli.model import KernelFamily, LaunchPlan, Problem, Scalar, Target
 
 NAMESPACE = "perfcli"
 ALIGNMENT = 16
-"""Bytes."""
+"""The alignment of pointers, in bytes."""
 Key = tuple[str, int, int, str, int, tuple[tuple[str, Scalar], ...]]
 _PLANS = 4096
 """Kept; a model with dynamic shapes makes one for each shape."""
 
 
 class _Targets:
-    """What launches are planned for; a class, since it is told only when operators are wanted."""
+    """Remembers what launches are planned for; a class, since it is told only when operators are
+    wanted."""
 
     ask: Callable[[], Target] | None = None
 
@@ -37,7 +38,7 @@ def plan_for(target: Callable[[], Target]) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FamilyKernels:
-    """A family and its torch side; compared by identity, so that plans are cached by it."""
+    """Calls a family's kernels; compared by identity, so that plans are cached by it."""
 
     family: KernelFamily
     code: Any
@@ -67,7 +68,8 @@ class FamilyKernels:
 
 @functools.lru_cache(_PLANS)
 def _plan(kernels: FamilyKernels, key: Key) -> LaunchPlan:
-    """Of the problem that ``key`` spells out, which is no key itself: its settings are a dict."""
+    """Return the plan of the problem that ``key`` spells out, which is no key itself: its settings
+    are a dict."""
     if _Targets.ask is None:
         raise PerfcliError("nobody said what to plan for: call perfcli.operators.register()")
     operation, rows, columns, dtype, stride, settings = key
@@ -91,7 +93,7 @@ def check_devices(tensors: Sequence[Tensor]) -> None:
 
 
 def _device_of(tensor: Tensor) -> AbstractContextManager[Any]:
-    """Triton launches on the current device."""
+    """Make the tensor's device current: Triton launches on the current device."""
     if tensor.device.type != "cuda":
         return nullcontext()
     guard: AbstractContextManager[Any] = torch.cuda.device(tensor.device)

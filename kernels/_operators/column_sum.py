@@ -1,4 +1,5 @@
-"""``column_sum`` of several arrays: over all dimensions but the last, and over the arrays."""
+"""Defines ``column_sum`` of several arrays: over all dimensions but the last, and over the
+arrays."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def _setup(ctx: Any, inputs: tuple[Sequence[Tensor]], output: Tensor) -> None:
 
 
 def _differentiate(ctx: Any, dout: Tensor) -> Any:
-    """Every row of every input gets the same."""
+    """Return the gradients: every row of every input gets the same."""
     return [dout.expand(shape) for shape in ctx.shapes]
 
 

@@ -1,4 +1,4 @@
-"""``cross_entropy`` of logits (…, classes) and targets (…), with its gradient.
+"""Defines ``cross_entropy`` of logits (…, classes) and targets (…), with its gradient.
 
 The losses are float32 whatever the logits are; a target of −100 counts nothing, as in torch.
 """
@@ -72,7 +72,7 @@ ROWS.register_autograd(_differentiate, setup_context=_setup)
 
 
 def cross_entropy(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
-    """Made of the operator for rows and torch's own, which have the gradient."""
+    """Compute the loss by the operator for rows and torch's own, which have the gradient."""
     if reduction not in REDUCTIONS:
         raise PerfcliError(f"reduction is {', '.join(REDUCTIONS)}, not {reduction!r}")
     losses: Tensor = torch.ops.perfcli.cross_entropy_rows(x, target)[0]

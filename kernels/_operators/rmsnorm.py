@@ -1,4 +1,5 @@
-"""``rms_norm`` over the last dimension, and of a sum, ``rms_norm_residual``; with their gradients.
+"""Defines ``rms_norm`` over the last dimension, and of a sum, ``rms_norm_residual``; with their
+gradients.
 
 The backward computes each row's scale again, so that nothing but the inputs is kept for it.
 """

@@ -1,4 +1,4 @@
-"""``softmax`` and ``log_softmax`` over the last dimension, with their gradients."""
+"""Defines ``softmax`` and ``log_softmax`` over the last dimension, with their gradients."""
 
 from __future__ import annotations
 

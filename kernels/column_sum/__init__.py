@@ -4,8 +4,8 @@ Bytes: every input once and the result once, ``n · M · N · b + N · b`` (b by
 partial sums of a split reduction (``splits · N · 4``, written and read once) stay in L2 and do not
 count. Flops: ``n · M · N`` additions.
 
-Two kernels for the first pass, written for n (``_column_sum_source``): plain loads through
-pointers, and tiles moved by TMA (``_column_sum_plan`` says which tile fits). Both add in fp32 and
+Two kernels for the first pass, written for n (``source``): plain loads through
+pointers, and tiles moved by TMA (``plan`` says which tile fits). Both add in fp32 and
 in an order that only the plan decides: the same inputs give the same bits.
 """
 
@@ -167,10 +167,11 @@ def flops(problem: Problem) -> int:
 
 
 def _tolerances(problem: Problem) -> Mapping[str, Tolerance]:
-    """K = n · M standard normals added one after the other in fp32: the k-th partial sum is about
-    √k, a rounding is off by 2^-24 / √3 of it, and together they are a random walk with a deviation
-    of 2^-24 · K / √6 at most. Six of these: there are up to 10^5 columns. Long sums are cut into
-    shorter chains; + 32 for sums of so few terms that they are not yet a random walk."""
+    """Return the tolerance of K = n · M standard normals added one after the other in fp32: the
+    k-th partial sum is about √k, a rounding is off by 2^-24 / √3 of it, and together they are a
+    random walk with a deviation of 2^-24 · K / √6 at most. Six of these are allowed: there are up
+    to 10^5 columns. Long sums are cut into shorter chains; + 32 is for sums of so few terms that
+    they are not yet a random walk."""
     added = max(_input_count(problem) * problem.rows, 1)
     return {
         "out": Tolerance(

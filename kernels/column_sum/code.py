@@ -1,4 +1,4 @@
-"""The torch side of the column sum: inputs, reference, and how a plan runs."""
+"""Runs the torch side of the column sum: inputs, reference, and how a plan runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from .source import _input_names, _pointers_source, _tma_source
 
 
 def inputs(problem: Problem, device: str, seed: int) -> dict[str, Tensor]:
-    """``x0``, ``x1``, …: normally distributed, their rows ``problem.stride`` elements apart."""
+    """Return ``x0``, ``x1``, …: normally distributed, their rows ``problem.stride`` elements
+    apart."""
     generator = torch.Generator(device).manual_seed(seed)
     dtype = getattr(torch, problem.dtype)
     shape = (problem.rows, problem.stride)
@@ -34,7 +35,7 @@ def inputs(problem: Problem, device: str, seed: int) -> dict[str, Tensor]:
 
 
 def reference(problem: Problem, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """In float64, one input after the other."""
+    """Compute the sum in float64, one input after the other."""
     sums = [tensors[name].double().sum(0) for name in _input_names(_input_count(problem))]
     return {"out": torch.stack(sums).sum(0)}
 
@@ -112,7 +113,7 @@ def _check_layout(problem: Problem, tensors: Mapping[str, Tensor], uses_tma: boo
 
 
 def function(name: str) -> Any:
-    """``column_sum_finish``, ``column_sum_pointers_<n>`` or ``column_sum_tma_<n>``."""
+    """Return ``column_sum_finish``, ``column_sum_pointers_<n>`` or ``column_sum_tma_<n>``."""
     if name == "column_sum_finish":
         return finish.column_sum_finish
     kind, _, number = name.rpartition("_")

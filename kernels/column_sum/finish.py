@@ -1,6 +1,6 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
 # ruff: noqa: ANN001 (arguments of kernels have no Python types)
-"""The second kernel of a split column sum: rows of fp32 partial sums, added in order."""
+"""Defines the second kernel of a split column sum: rows of fp32 partial sums, added in order."""
 
 import triton
 import triton.language as tl

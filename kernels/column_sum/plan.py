@@ -1,4 +1,4 @@
-"""The column sum's planner: tiles, splits and shared memory of one problem on one target. Pure.
+"""Plans a column sum: tiles, splits and shared memory of one problem on one target. Pure.
 
 The tile of the TMA kernel is nvFuser's (``reduction_outer_tma``, PR 6036): 128 × 128, halved along
 the reduction first and along the columns then, until all inputs fit in shared memory. Different
@@ -28,8 +28,8 @@ _FEWEST_ROWS_PER_SPLIT = 64
 
 @dataclass(frozen=True, slots=True)
 class Pointers:
-    """How the pointer kernel is launched. ``rows`` × ``columns`` is one tile, before it is fitted
-    to a narrow problem; ``blocks_per_sm`` are meant to be resident at the same time."""
+    """Says how the pointer kernel is launched. ``rows`` × ``columns`` is one tile, before it is
+    fitted to a narrow problem; ``blocks_per_sm`` are meant to be resident at the same time."""
 
     rows: int
     columns: int
@@ -41,8 +41,8 @@ class Pointers:
 
 @dataclass(frozen=True, slots=True)
 class _Tma:
-    """How the TMA kernel is launched: ``num_stages`` − 1 tiles of every input are in flight, and
-    ``blocks_per_sm`` blocks share the multiprocessor's shared memory."""
+    """Says how the TMA kernel is launched: ``num_stages`` − 1 tiles of every input are in flight,
+    and ``blocks_per_sm`` blocks share the multiprocessor's shared memory."""
 
     num_stages: int
     blocks_per_sm: int
@@ -51,7 +51,7 @@ class _Tma:
 
 @dataclass(frozen=True, slots=True)
 class _Tile:
-    """A tile in shared memory, and what the compiled kernel takes of it per block."""
+    """Describes a tile in shared memory, and what the compiled kernel takes of it per block."""
 
     rows: int
     columns: int
@@ -63,7 +63,7 @@ class _Tile:
 
 @dataclass(frozen=True, slots=True)
 class Splits:
-    """The rows are cut into ``count`` pieces of ``rows`` each; the last may be shorter."""
+    """Cuts the rows into ``count`` pieces of ``rows`` each; the last may be shorter."""
 
     count: int
     rows: int
@@ -140,8 +140,8 @@ def _split_rows(rows: int, column_tiles: int, tile_rows: int, slots: int) -> Spl
 
 
 def equal_splits(rows: int, count: int, tile_rows: int) -> Splits:
-    """At most ``count`` splits of equally many whole tiles. Made of its own result's count it gives
-    the same again, so that a plan's grid says how many rows a split has."""
+    """Return at most ``count`` splits of equally many whole tiles. Made of its own result's count
+    it gives the same again, so that a plan's grid says how many rows a split has."""
     per_split = -(-rows // (count * tile_rows)) * tile_rows
     return Splits(-(-rows // per_split), per_split)
 
@@ -167,7 +167,7 @@ def _input_count(problem: Problem) -> int:
 def _pointer_plan(
     problem: Problem, target: Target, config: Pointers, why: str, instead_of: str = ""
 ) -> LaunchPlan:
-    """Plain loads through pointers: any stride, any alignment, any device."""
+    """Plan plain loads through pointers: any stride, any alignment, any device."""
     tile_rows, tile_columns = _pointer_tile(problem, config)
     column_tiles = -(-problem.columns // tile_columns)
     slots = target.sm_count * config.blocks_per_sm
@@ -206,7 +206,7 @@ def _pointer_plan(
 
 
 def tma_plan(problem: Problem, target: Target, tile: _Tile, config: _Tma, why: str) -> LaunchPlan:
-    """Tiles moved by TMA, through descriptors made on the host."""
+    """Plan tiles moved by TMA, through descriptors made on the host."""
     column_tiles = -(-problem.columns // tile.columns)
     slots = target.sm_count * config.blocks_per_sm
     splits = _split_rows(problem.rows, column_tiles, tile.rows, slots)
@@ -272,7 +272,7 @@ def _pipeline_bytes(problem: Problem, elements: int, num_stages: int) -> int | N
 
 
 def _partial_type(problem: Problem, splits: Splits) -> str:
-    """One split writes the result itself; several write fp32 partial sums."""
+    """Return the type of partial sums: one split writes the result itself; several write fp32."""
     return TRITON_TYPE[problem.dtype] if splits.count == 1 else "fp32"
 
 
@@ -281,7 +281,7 @@ def _multiples(sizes: dict[str, int]) -> tuple[str, ...]:
 
 
 def _warps(wanted: int, elements: int, vector: int, target: Target) -> int:
-    """No more than leave a thread two elements, where two can be loaded at once."""
+    """Return no more warps than leave a thread two elements, where two can be loaded at once."""
     return max(min(wanted, elements // (min(vector, 2) * target.warp_size)), 1)
 
 
@@ -292,11 +292,11 @@ _MEASURED = "H200, 2026-11-22, triton 3.6.0"
 
 
 def _pointers_of(problem: Problem, target: Target) -> tuple[Pointers, str]:
-    """Few inputs: one block per multiprocessor, as wide as its threads have 16-byte vectors, with
-    three tiles of up to 48 KiB on their way to shared memory (cp.async). Twice the warps for half
-    precision on sm_100, where 8 warps spill 4 words (262144 × 1024, 3 inputs; triton 3.7.1, not
-    timed). Many inputs keep enough bytes in flight by themselves: loads into registers, narrower
-    tiles."""
+    """Return how the pointer kernel is launched. Few inputs: one block per multiprocessor, as wide
+    as its threads have 16-byte vectors, with three tiles of up to 48 KiB on their way to shared
+    memory (cp.async). Twice the warps for half precision on sm_100, where 8 warps spill 4 words
+    (262144 × 1024, 3 inputs; triton 3.7.1, not timed). Many inputs keep enough bytes in flight by
+    themselves: loads into registers, narrower tiles."""
     inputs, vector = _input_count(problem), VECTOR_BYTES // ITEM_BYTES[problem.dtype]
     if _aligned_elements(problem) < vector:
         return _narrow(inputs), "rows not at multiples of 16 bytes: narrow loads (not measured)"
@@ -314,9 +314,10 @@ def _pointers_of(problem: Problem, target: Target) -> tuple[Pointers, str]:
 
 
 def _tma_of(problem: Problem, target: Target) -> tuple[_Tma, str]:
-    """Few inputs: two tiles of each in flight; 4 to 7 of half precision, whose larger tiles spill
-    (5 inputs, triton 3.7), as three smaller ones. Many: one, since with two such tiles Triton
-    spills (float16, 14 to 56 inputs), and 16 inputs were 1 % slower."""
+    """Return how the TMA kernel is launched. Few inputs: two tiles of each in flight; 4 to 7 of
+    half precision, whose larger tiles spill (5 inputs, triton 3.7), as three smaller ones. Many:
+    one, since with two such tiles Triton spills (float16, 14 to 56 inputs), and 16 inputs were 1 %
+    slower."""
     inputs = _input_count(problem)
     if 4 <= inputs <= _FEW_INPUTS and ITEM_BYTES[problem.dtype] == 2:
         return _Tma(4, 3, 4), f"three small tiles of each input, three blocks ({_MEASURED})"
@@ -326,14 +327,15 @@ def _tma_of(problem: Problem, target: Target) -> tuple[_Tma, str]:
 
 
 def _narrow(inputs: int) -> Pointers:
-    """About 32 loads per thread in flight, whatever their width."""
+    """Return a launch with about 32 loads per thread in flight, whatever their width."""
     loads = _power_of_2_below(32 // inputs)
     side_by_side = min(loads, 4)
     return Pointers(loads // side_by_side, 256 * side_by_side, 8, 4)
 
 
 def _without_copies(inputs: int, columns_per_warp: int) -> Pointers:
-    """As many vectors of each input as registers take; a part of one where there are very many."""
+    """Return a launch with as many vectors of each input as registers take; a part of one where
+    there are very many."""
     if inputs > _MANY_INPUTS:
         return Pointers(1, 512, 4, 4)
     return Pointers(4 if inputs <= _FEW_INPUTS else 1, 4 * columns_per_warp, 4, 4)

@@ -1,4 +1,4 @@
-"""The source of the column-sum kernels for n inputs, with pointers or TMA descriptors.
+"""Writes the source of the column-sum kernels for n inputs, with pointers or TMA descriptors.
 
 Both walk down ``rows_per_split`` rows of one column tile, add all inputs of a tile element by
 element in fp32, and reduce the tile over its rows once, after the loop. One block writes one row
@@ -93,7 +93,7 @@ def _input_names(inputs: int) -> tuple[str, ...]:
 
 
 def _pointers_source(inputs: int) -> str:
-    """``column_sum_pointers_<inputs>``."""
+    """Write ``column_sum_pointers_<inputs>``."""
     return _HEAD + _POINTERS.format(
         n=inputs,
         inputs=", ".join(_input_names(inputs)),
@@ -111,7 +111,7 @@ def _pointers_source(inputs: int) -> str:
 
 
 def _tma_source(inputs: int) -> str:
-    """``column_sum_tma_<inputs>``."""
+    """Write ``column_sum_tma_<inputs>``."""
     return _HEAD + _TMA.format(
         n=inputs,
         inputs=", ".join(_input_names(inputs)),

@@ -1,7 +1,7 @@
 """Mix-order reduction: an inner (over a row) and an outer reduction (over rows) in one kernel, as
 Inductor fuses an RMSNorm's input gradient with its weight gradient. A probe: ``reads`` says how
 many full-size inputs the loop has, and the launch can be chosen, so that registers, spills and time
-can be seen as functions of both (``_mix_order_probe``).
+can be seen as functions of both (``probe``).
 
 Bytes, M × N with r reads and s norms, b bytes per element: ``(r + 1) · M · N · b`` for the reads
 and ``dx``, ``4 · s · (M + 2 · N)`` for ``rstd``, weights and their gradients. The partial sums of
@@ -141,8 +141,9 @@ def flops(problem: Problem) -> int:
 
 
 def _tolerances(problem: Problem) -> Mapping[str, Tolerance]:
-    """``dx`` is a few operations in fp32 on values of order 1 and one rounding. A weight gradient
-    adds M products of order 1 (a random walk: rms of the rounding errors 2^-24 · M / √2)."""
+    """Return the tolerances: ``dx`` is a few operations in fp32 on values of order 1 and one
+    rounding. A weight gradient adds M products of order 1 (a random walk: rms of the rounding
+    errors 2^-24 · M / √2)."""
     norms = len(_reads_of(_read_count(problem)).norms)
     dx = Tolerance(
         absolute=2.0**-17,

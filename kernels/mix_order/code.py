@@ -1,4 +1,4 @@
-"""The torch side of the mix-order reduction: inputs, reference, and how a plan runs."""
+"""Runs the torch side of the mix-order reduction: inputs, reference, and how a plan runs."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ EPSILON = 1e-6
 
 
 def inputs(problem: Problem, device: str, seed: int) -> dict[str, Tensor]:
-    """``grad``, ``x0`` …, ``residual0`` …: normally distributed. ``weight0`` … around 1 and the
-    reciprocal root mean square of each ``x``, ``rstd0`` …, in fp32."""
+    """Return ``grad``, ``x0`` …, ``residual0`` …: normally distributed; ``weight0`` … around 1, and
+    the reciprocal root mean square of each ``x``, ``rstd0`` …, in fp32."""
     generator = torch.Generator(device).manual_seed(seed)
     reads = _reads_of(_read_count(problem))
     dtype = getattr(torch, problem.dtype)
@@ -41,8 +41,8 @@ def inputs(problem: Problem, device: str, seed: int) -> dict[str, Tensor]:
 
 
 def reference(problem: Problem, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The chain rule by autograd in float64, ``rstd`` taken as it is given: for one norm,
-    ``y = x · rstd · w`` with ``d rstd / dx = −rstd³ · x / N``."""
+    """Apply the chain rule by autograd in float64, with ``rstd`` taken as it is given: for one
+    norm, ``y = x · rstd · w`` with ``d rstd / dx = −rstd³ · x / N``."""
     reads = _reads_of(_read_count(problem))
     given = {name: tensor.double() for name, tensor in tensors.items()}
     d = given["grad"]
@@ -61,7 +61,7 @@ def reference(problem: Problem, tensors: Mapping[str, Tensor]) -> dict[str, Tens
 
 
 def eager(problem: Problem, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """As torch's decomposition of the RMSNorm backward has it, in fp32."""
+    """Compute the gradients as torch's decomposition of the RMSNorm backward does, in fp32."""
     reads = _reads_of(_read_count(problem))
     d = tensors["grad"].float()
     out = {}
@@ -77,7 +77,7 @@ def eager(problem: Problem, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def run(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan) -> dict[str, Tensor]:
-    """``dx`` and the weight gradients by the plan.
+    """Compute ``dx`` and the weight gradients by the plan.
 
     Raises:
         PerfcliError: an input that is not contiguous, or not of the problem's shape and dtype.
@@ -121,7 +121,7 @@ def _check_layout(problem: Problem, tensors: Mapping[str, Tensor]) -> None:
 
 
 def function(name: str) -> Any:
-    """``mix_order_<reads>``, or the kernel that adds the blocks' weight gradients."""
+    """Return ``mix_order_<reads>``, or the kernel that adds the blocks' weight gradients."""
     if name == "column_sum_finish":
         return finish.column_sum_finish
     return getattr(import_written(name, _mix_order_source(int(name.rpartition("_")[2]))), name)

@@ -1,4 +1,5 @@
-"""How a mix-order kernel is launched: Inductor's own rule, ours, or what a probe asks for. Pure."""
+"""Plans how a mix-order kernel is launched: by Inductor's own rule, by ours, or as a probe asks.
+Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ VECTOR_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class _Setting:
-    """One launch configuration of the loop: ``block`` rows at a time, ``rows_per_block`` in all."""
+    """Describes one launch configuration of the loop: ``block`` rows at a time, ``rows_per_block``
+    in all."""
 
     num_warps: int
     block: int
@@ -26,8 +28,8 @@ class _Setting:
 
 
 def _inductor_setting(rows: int, columns: int, target: Target) -> _Setting:
-    """What torch 2.11 chooses: ``MixOrderReduction`` (scheduler.py) for the rows per block, and
-    ``heuristics/triton_codegen/reduction.py`` for the rest."""
+    """Return what torch 2.11 chooses: by ``MixOrderReduction`` (scheduler.py) for the rows per
+    block, and by ``heuristics/triton_codegen/reduction.py`` for the rest."""
     per_block = min(max(_last_power_of_2(rows // (8 * target.sm_count)), 16), 128)
     block = min(max(per_block // 32, 4 if columns <= 512 else 1), 16)
     warps = min(max(columns // 128, 1), 8)
@@ -39,10 +41,10 @@ def _inductor_setting(rows: int, columns: int, target: Target) -> _Setting:
 def _spill_free_setting(
     rows: int, columns: int, reads: int, dtype: str, target: Target
 ) -> _Setting:
-    """As many warps as a row has vectors of 16 bytes for, up to 8: then a thread holds the same
-    columns of every row, and the outer sum needs no exchange between warps (with twice as many the
-    kernel took 1.8 times as long: 98304 × 512 bfloat16, 5 reads, H200, triton 3.6.0). Fewer rows
-    at a time, and only then more warps, until everything fits in registers."""
+    """Return as many warps as a row has vectors of 16 bytes for, up to 8: then a thread holds the
+    same columns of every row, and the outer sum needs no exchange between warps (with twice as many
+    the kernel took 1.8 times as long: 98304 × 512 bfloat16, 5 reads, H200, triton 3.6.0). Fewer
+    rows at a time, and only then more warps, until everything fits in registers."""
     setting = _inductor_setting(rows, columns, target)
     vectors = _next_power_of_2(columns) * ITEM_BYTES[dtype] // VECTOR_BYTES
     setting = replace(setting, num_warps=min(max(vectors // target.warp_size, 1), 8))
@@ -70,7 +72,8 @@ def _fits_in_registers(setting: _Setting, columns: int, reads: int, target: Targ
 
 
 def _asked_for(setting: _Setting, settings: Mapping[str, Scalar]) -> _Setting:
-    """``setting`` with what a probe fixes: ``warps``, ``block``, ``stages``, ``rows_per_block``."""
+    """Return ``setting`` with what a probe fixes: ``warps``, ``block``, ``stages``,
+    ``rows_per_block``."""
     names = {"warps": "num_warps", "block": "block", "stages": "num_stages"}
     names["rows_per_block"] = "rows_per_block"
     given = {names[key]: int(str(settings[key])) for key in names if key in settings}
@@ -92,7 +95,7 @@ def _next_power_of_2(number: int) -> int:
 def _fused_plan(
     problem: Problem, target: Target, setting: _Setting, variant: str, why: str
 ) -> LaunchPlan:
-    """One block per ``rows_per_block`` rows, then the sum of the blocks' weight gradients."""
+    """Plan one block per ``rows_per_block`` rows, then the sum of the blocks' weight gradients."""
     reads = _reads_of(_read_count(problem))
     norms = range(len(reads.norms))
     item = TRITON_TYPE[problem.dtype]

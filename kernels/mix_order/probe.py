@@ -22,14 +22,14 @@ from .plan import ITEM_BYTES, _inductor_setting, _read_count
 READS = (3, 5, 7, 9, 11)
 DTYPES = ("bfloat16", "float32")
 SWEPT = {"reads": READS, "warps": (2, 4, 8), "block": (1, 4), "stages": (1, 2)}
-"""What a sweep varies, and the values that it takes where nobody says which."""
+"""What a sweep varies, and the values that it takes by default."""
 SLOWER = 1.1
 """Times the fewest seconds per byte of fewer reads: from there on a launch is on the cliff."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ProbeRow:
-    """One launch of the fused kernel. ``None``: not known."""
+    """Describes one launch of the fused kernel. ``None`` means not known."""
 
     reads: int
     dtype: str
@@ -38,11 +38,11 @@ class _ProbeRow:
     """Rows at a time."""
     num_stages: int
     registers: int | None
-    """Per thread."""
+    """Registers per thread."""
     spilled_words: int | None
-    """Per thread, of 32 bits."""
+    """Spilled words of 32 bits per thread."""
     shared_bytes: int | None
-    """Per block."""
+    """Bytes of shared memory per block."""
     warps_per_sm: int | None
     """Resident at the same time."""
     seconds: float | None
@@ -51,7 +51,7 @@ class _ProbeRow:
     error: str = ""
 
     most_registers: int = 255
-    """That a thread of this launch can have."""
+    """The most registers that a thread of this launch can have."""
 
     @property
     def launch(self) -> tuple[str, int, int, int]:
@@ -64,7 +64,7 @@ class _ProbeRow:
 
 @dataclass(frozen=True, slots=True)
 class _Cliff:
-    """What more reads do to one launch configuration."""
+    """Describes what more reads do to one launch configuration."""
 
     dtype: str
     num_warps: int
@@ -75,7 +75,7 @@ class _Cliff:
     spills_from: int | None
     """The fewest reads from which on all spill; None where the most reads do not."""
     spilled_words: int
-    """There; 0 where that is None."""
+    """The words spilled there; 0 where that is None."""
     slow_from: int | None
     """The fewest reads whose time per byte is SLOWER times that of fewer; None where there is none
     or nothing was timed."""
@@ -92,8 +92,8 @@ def settings(
     rows: int = 98304,
     columns: int = 512,
 ) -> tuple[Problem, ...]:
-    """Every combination, by default around what Inductor chose in pytorch #179494 (98304 × 512,
-    2 warps, 4 rows at a time). Each problem fixes its launch."""
+    """Return every combination, by default around what Inductor chose in pytorch #179494 (98304 ×
+    512, 2 warps, 4 rows at a time). Each problem fixes its launch."""
     return tuple(
         replace(
             problem := mix_order(rows, columns, count, dtype),
@@ -110,8 +110,8 @@ def row_of(
     seconds: float | None = None,
     target: Target | None = None,
 ) -> _ProbeRow:
-    """``launch``: the fused kernel's, the first of its plan. ``target``: what it is compiled for;
-    NVIDIA's where nobody says."""
+    """Return the row of a launch. ``launch``: the fused kernel's, the first of its plan.
+    ``target``: what it is compiled for; NVIDIA's by default."""
     resident = compiled.blocks_per_sm
     reads = _read_count(problem)
     return _ProbeRow(
@@ -138,14 +138,14 @@ def _most_registers(launch: KernelLaunch, target: Target) -> int:
 
 
 def inductors(rows: Sequence[_ProbeRow], columns: int, row_count: int, target: Target) -> set[Any]:
-    """Of the launches in ``rows`` the ones that torch 2.11 chooses."""
+    """Return, of the launches in ``rows``, the ones that torch 2.11 chooses."""
     chosen = _inductor_setting(row_count, columns, target)
     wanted = (chosen.num_warps, chosen.block, chosen.num_stages)
     return {row.launch for row in rows if row.launch[1:] == wanted}
 
 
 def cliffs(rows: Iterable[_ProbeRow]) -> tuple[_Cliff, ...]:
-    """One for each launch configuration, in the order in which they come first."""
+    """Return one cliff for each launch configuration, in the order in which they come first."""
     groups: dict[tuple[str, int, int, int], list[_ProbeRow]] = {}
     for row in rows:
         groups.setdefault(row.launch, []).append(row)
@@ -169,7 +169,7 @@ def _cliff(rows: Sequence[_ProbeRow]) -> _Cliff:
 
 
 def _slow_from(times: Sequence[tuple[int, float]]) -> int | None:
-    """``times``: reads, and seconds per byte."""
+    """Return from how many reads on a launch is slow. ``times``: reads, and seconds per byte."""
     best = float("inf")
     for reads, time in times:
         if time > SLOWER * best:

@@ -1,4 +1,4 @@
-"""The source of the fused inner and outer reduction with a chosen number of full-size reads.
+"""Writes the source of the fused inner and outer reduction with a chosen number of full-size reads.
 
 The shape is that of Inductor's mix-order kernels: one block walks over ``rows_per_block`` rows,
 ``BLOCK`` whole rows at a time; all loads stand at the top of the loop; inner reductions (over a
@@ -24,12 +24,12 @@ MOST_READS = 32
 
 @dataclass(frozen=True, slots=True)
 class _Reads:
-    """The full-size inputs of a kernel, by what they are."""
+    """Names the full-size inputs of a kernel, by what they are."""
 
     norms: tuple[str, ...]
     """The activation of each norm: ``x0`` …"""
     residuals: tuple[tuple[str, ...], ...]
-    """For each norm the gradients that join after it: ``residual0`` …"""
+    """The gradients that join after each norm: ``residual0`` …"""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -37,8 +37,9 @@ class _Reads:
 
 
 def _reads_of(count: int) -> _Reads:
-    """``count`` full-size reads, at least 2: the gradient, one activation per norm, residuals. An
-    odd count up to 7 has one residual per norm; beyond, three norms share all further ones."""
+    """Return ``count`` full-size reads, at least 2: the gradient, one activation per norm,
+    residuals. An odd count up to 7 has one residual per norm; beyond, three norms share all further
+    ones."""
     norms = min(max((count - 1) // 2, 1), MOST_NORMS)
     residuals = range(count - 1 - norms)
     shares = tuple(
@@ -48,7 +49,7 @@ def _reads_of(count: int) -> _Reads:
 
 
 def _mix_order_source(count: int) -> str:
-    """``mix_order_<count>``."""
+    """Write ``mix_order_<count>``."""
     reads = _reads_of(count)
     norms = range(len(reads.norms))
     small = [f"weight{s}" for s in norms] + [f"rstd{s}" for s in norms]

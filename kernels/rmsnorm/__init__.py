@@ -17,7 +17,7 @@ dx, 3 for dw), 13 with a residual.
 
 All of it is far below any device's ratio of flops to bytes: a copy of the same bytes is the limit.
 What keeps a kernel from it is a row that is read twice, loads narrower than 16 bytes, and too few
-bytes in flight; each variant is an answer to one of these. ``_rmsnorm_table`` says which one is
+bytes in flight; each variant is an answer to one of these. ``choice`` says which one is
 taken where, and what was measured.
 """
 
@@ -45,26 +45,26 @@ FLOPS = {
     "rmsnorm-residual-backward": 13,
 }
 UNIT_ROUNDOFF = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24}
-"""Of a result that is rounded to the nearest."""
+"""The unit roundoff of a result that is rounded to the nearest."""
 FP32 = UNIT_ROUNDOFF["float32"]
 LEAST = {"bfloat16": 2.0**-126, "float16": 2.0**-24, "float32": 2.0**-126}
-"""Below it a result has lost bits, or is zero."""
+"""The least normal number: below it a result has lost bits, or is zero."""
 
 
 def _moved_bytes(problem: Problem) -> int:
-    """See the module's docstring."""
+    """Return the bytes moved; see the module's docstring."""
     vectors = 2 if problem.operation in BACKWARD_OPERATIONS else 1
     matrices = MATRICES[problem.operation] * problem.elements
     return (matrices + vectors * problem.columns) * ITEM_BYTES[problem.dtype]
 
 
 def flops(problem: Problem) -> int:
-    """See the module's docstring."""
+    """Return the flops; see the module's docstring."""
     return FLOPS[problem.operation] * problem.elements
 
 
 def _tolerances(problem: Problem) -> Mapping[str, Tolerance]:
-    """One rounding of the result, and what fp32 sums of N squares or M products are off by.
+    """Allow one rounding of the result, and what fp32 sums of N squares or M products are off by.
 
     With a residual, y comes from the rounded sum x + r, as it is stored and as the next layer sees
     it. A tie in that rounding moves y by a unit roundoff before y is rounded itself, and the N

@@ -1,6 +1,7 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
 # ruff: noqa: ANN001 (arguments of kernels have no Python types)
-"""Gradients of RMSNorm: fused, with the weight's gradient summed while rows pass, and unfused."""
+"""Computes the gradients of RMSNorm: fused, with the weight's gradient summed while rows pass, and
+unfused."""
 
 from __future__ import annotations
 
@@ -10,9 +11,9 @@ import triton.language as tl
 
 @triton.jit
 def _row_gradient(x, g, squares, dot, eps, COLUMNS: tl.constexpr):
-    """The input's gradient of rows whose sums are known, and their scale; ``g`` is the output's
-    gradient times the weight. With x̂ = x · scale it is (g − x̂ · mean(g · x̂)) · scale: no power
-    of the scale is formed, which would leave fp32's range before the result does."""
+    """Return the input's gradient of rows whose sums are known, and their scale; ``g`` is the
+    output's gradient times the weight. With x̂ = x · scale it is (g − x̂ · mean(g · x̂)) · scale:
+    no power of the scale is formed, which would leave fp32's range before the result does."""
     scale = tl.rsqrt(squares / COLUMNS + eps)
     mean = dot * scale / COLUMNS
     return (g - x * scale * mean) * scale, scale
@@ -39,9 +40,9 @@ def backward_rows(
     READ: tl.constexpr,
     WRITE: tl.constexpr,
 ):
-    """``ROWS`` rows at a time, whole. ``FUSED``: a persistent program adds up the weight's
-    gradient over all of its rows and writes one partial sum; else each row's scale is written
-    for the kernel that sums columns."""
+    """Compute gradients of ``ROWS`` whole rows at a time. ``FUSED``: a persistent program adds up
+    the weight's gradient over all of its rows and writes one partial sum; else each row's scale is
+    written for the kernel that sums columns."""
     row = tl.arange(0, ROWS)[:, None]
     column = tl.arange(0, BLOCK)[None, :]
     w = tl.load(weight + column, mask=column < COLUMNS, other=0.0, eviction_policy="evict_last")
@@ -89,7 +90,7 @@ def backward_loop(
     BLOCK: tl.constexpr,
     RESIDUAL: tl.constexpr,
 ):
-    """The input's gradient of rows too long for registers: read twice, in a loop."""
+    """Compute the input's gradient of rows too long for registers: read twice, in a loop."""
     row = tl.program_id(0)
     source = tl.cast(row, tl.int64) * STRIDE
     target = tl.cast(row, tl.int64) * COLUMNS
@@ -133,8 +134,8 @@ def weight_gradient(
     ROWS: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """``partial[split, column]``: output gradient times normalised input, added over the rows
-    ``split``, ``split + number of splits``, … in tiles of ``ROWS``."""
+    """Compute ``partial[split, column]``: output gradient times normalised input, added over the
+    rows ``split``, ``split + number of splits``, … in tiles of ``ROWS``."""
     split, splits = tl.program_id(1), tl.num_programs(1)
     row = tl.arange(0, ROWS)[:, None]
     column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[None, :]
@@ -163,7 +164,7 @@ def sum_partials(
     BLOCK: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """The weight's gradient: ``count`` partial sums added in a fixed order."""
+    """Add ``count`` partial sums of the weight's gradient in a fixed order."""
     row = tl.arange(0, ROWS)[:, None]
     column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[None, :]
     sums = tl.zeros([ROWS, BLOCK], tl.float32)

@@ -1,4 +1,4 @@
-"""How RMSNorm is cut into blocks, and what of that fits a device. Pure."""
+"""Cuts RMSNorm into blocks, and checks what of that fits a device. Pure."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ WIDE_BYTES = 16
 OWN_REGISTERS = 32
 """Addresses, masks, sums: registers per thread beside the row's own, as compiled for sm_90."""
 OWN_TILED = 28
-"""The same of the tiled kernel."""
+"""Registers per thread beside the row's own, in the tiled kernel."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """A choice for one problem: the variant, and how large its blocks are."""
+    """Holds a choice for one problem: the variant, and how large its blocks are."""
 
     variant: str
     threads: int
-    """Per block, whatever the warp size is."""
+    """Threads per block, whatever the warp size is."""
     rows: int = 1
-    """Per block at a time."""
+    """Rows per block at a time."""
     tile: int = 0
     """Columns that are loaded at a time; 0: the whole row, padded to a power of two."""
     tiles: int = 1
@@ -35,7 +35,7 @@ class Blocks:
     parts: int = 1
     """Programs per row."""
     stages: int = 1
-    """Of the loop over rows."""
+    """Pipeline stages of the loop over rows."""
     per_sm: int = 0
     """Programs per multiprocessor that share all rows; 0: one program for each tile of rows."""
     early: bool = False
@@ -43,7 +43,7 @@ class Blocks:
     read: str = ""
     """Where a load goes in the order of eviction; empty: as usual."""
     again: str = "evict_first"
-    """The same of the second time that a row is read."""
+    """Where a load goes the second time that a row is read."""
     write: str = ""
 
 
@@ -87,13 +87,14 @@ def warps(blocks: Blocks, target: Target) -> int:
 
 
 def _elements_per_thread(problem: Problem, blocks: Blocks) -> int:
-    """Of one row or tile of rows, as they stay in a thread's registers over the reduction."""
+    """Return the elements of one row or tile of rows that stay in a thread's registers over the
+    reduction."""
     width = _tile_columns(problem, blocks)
     return -(-blocks.rows * width * blocks.tiles // blocks.threads)
 
 
 def registers(problem: Problem, blocks: Blocks) -> int:
-    """About what a thread needs.
+    """Return about how many registers a thread needs.
 
     A tiled row stays in its own dtype, so half precision takes half a register per element; all
     other kernels keep what they widened to fp32. The weights of one tile are on top.
@@ -108,7 +109,8 @@ def registers(problem: Problem, blocks: Blocks) -> int:
 
 
 def _shared_bytes(problem: Problem, blocks: Blocks, inputs: int) -> int:
-    """Of a block: ``(stages − 1)`` tiles of each input that the loop over rows prefetches."""
+    """Return the shared memory of a block: ``(stages − 1)`` tiles of each input that the loop over
+    rows prefetches."""
     tile = blocks.rows * padded(problem) * ITEM_BYTES[problem.dtype]
     return max(blocks.stages - 1, 0) * inputs * tile
 

@@ -1,4 +1,4 @@
-"""Problems of RMSNorm that are checked, and those that are timed. Pure.
+"""Lists problems of RMSNorm that are checked, and those that are timed. Pure.
 
 Row lengths and counts are the ends of what PyTorch's, QuACK's and Liger's own tests cover: one
 under, at and over powers of two, no multiple of 16 bytes, more than a block has.
@@ -101,7 +101,7 @@ def _backward() -> list[Case]:
 
 
 def _special() -> list[Case]:
-    """Values, layouts and sizes that are not as usual."""
+    """Return cases whose values, layouts and sizes are not as usual."""
     forward = [
         Case(Problem("rmsnorm", 8, 1023), variant, data)
         for variant in ("two-read", "full-tile", "register-tiled", "peeled", "cooperative", "split")

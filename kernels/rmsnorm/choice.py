@@ -1,4 +1,4 @@
-"""From a problem to blocks: by the launch table, or for a variant that was asked for. Pure."""
+"""Chooses blocks for a problem: by the launch table, or for a variant that was asked for. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LAST, FIRST = "evict_last", "evict_first"
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """Rows of up to ``row_bytes`` are computed with these blocks."""
+    """Says with which blocks rows of up to ``row_bytes`` are computed."""
 
     row_bytes: int
     blocks: Blocks
@@ -80,7 +80,7 @@ LONG = _Entry(
 )
 """Longer rows: blocks that keep up to so much of a row each."""
 FEW = _Entry(32 * KIB, Blocks("cooperative", threads=256), "64 × 131072: 71.7 %")
-"""Few rows."""
+"""The entry for few rows."""
 LEAST_PART_BYTES = 16 * KIB
 
 FUSED: tuple[_Entry, ...] = (
@@ -97,8 +97,8 @@ BLOCKS_PER_SM = 2
 """Fewer blocks than this per multiprocessor leave some of its bandwidth unused."""
 MOST_PARTS = 1024
 TILE_ELEMENTS = 8
-"""Per thread: one 16-byte load of half precision, two of fp32 (with one, ptxas 12.8 spills two
-words of 8192 columns)."""
+"""Elements per thread of a tile: one 16-byte load of half precision, two of fp32 (with one, ptxas
+12.8 spills two words of 8192 columns)."""
 
 
 def row_bytes(problem: Problem) -> int:
@@ -115,7 +115,8 @@ def describe_entry(found: _Entry) -> str:
 
 
 def fit(problem: Problem, blocks: Blocks) -> Blocks:
-    """With tiles of eight elements per thread, and no more threads than wide loads."""
+    """Return the blocks with tiles of eight elements per thread, and no more threads than wide
+    loads."""
     if blocks.variant not in TILED:
         loads = blocks.rows * padded(problem) // vector(problem)
         tile = min(blocks.tile, padded(problem))
@@ -146,7 +147,8 @@ def _few_rows(problem: Problem, target: Target) -> bool:
 
 
 def cooperative(problem: Problem, target: Target) -> Blocks:
-    """At least two programs per row: what its length needs, and more where there are few rows."""
+    """Return at least two programs per row: what its length needs, and more where there are few
+    rows."""
     kept = FEW if _few_rows(problem, target) else LONG
     parts = max(2, _power_of_two(-(-row_bytes(problem) // kept.row_bytes)))
     wanted = BLOCKS_PER_SM * target.sm_count
@@ -182,7 +184,7 @@ def _forward_of(problem: Problem, target: Target, variant: str) -> Blocks:
 
 
 def _usual_threads(problem: Problem) -> int:
-    """For a row in one block: 16 to 64 elements of half precision per thread."""
+    """Return the threads for a row in one block: 16 to 64 elements of half precision per thread."""
     size = row_bytes(problem)
     return next(
         t for t, most in ((128, 8), (256, 16), (512, 64), (1024, size)) if size <= most * KIB
@@ -212,7 +214,7 @@ def _fused_choice(problem: Problem, target: Target, inputs: int) -> tuple[Blocks
 
 
 def _unfused_choice(problem: Problem) -> Blocks:
-    """Whole rows while they fit, then a loop."""
+    """Choose whole rows while they fit, then a loop."""
     found = _entry(FORWARD, problem)
     if found and found.blocks.variant == "full-tile":
         return fit(problem, replace(found.blocks, variant="unfused"))

@@ -1,4 +1,4 @@
-"""The torch side of RMSNorm: inputs, the float64 reference, and running a plan's kernels."""
+"""Runs the torch side of RMSNorm: inputs, the float64 reference, and a plan's kernels."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ def descriptor(rows: Tensor, constants: Mapping[str, Any]) -> Any:
 
 
 def _interpretable(plan: LaunchPlan) -> LaunchPlan:
-    """For Triton's interpreter, which runs one program after the other and knows no assembly:
-    nobody waits for a program that has not started, and nothing is opaque."""
+    """Return the plan for Triton's interpreter, which runs one program after the other and knows no
+    assembly: nobody waits for a program that has not started, and nothing is opaque."""
     if not triton.knobs.runtime.interpret:
         return plan
     simple = {"POLLS": 1, "OPAQUE": False}
@@ -106,8 +106,8 @@ def _epsilon(problem: Problem) -> float:
 
 
 def inputs(problem: Problem, device: str, seed: int) -> dict[str, Tensor]:
-    """Normally distributed: ``x`` with the problem's row stride, ``weight`` about 1, and by
-    operation ``residual``, ``dy``, ``dsum``, all with the strides of ``x``."""
+    """Return normally distributed inputs: ``x`` with the problem's row stride, ``weight`` about 1,
+    and by operation ``residual``, ``dy``, ``dsum``, all with the strides of ``x``."""
     generator = torch.Generator(device=device).manual_seed(seed)
     dtype: torch.dtype = getattr(torch, problem.dtype)
 
@@ -133,7 +133,8 @@ def inputs(problem: Problem, device: str, seed: int) -> dict[str, Tensor]:
 
 
 def reference(problem: Problem, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """In float64. Gradients by the formula of the derivative, not by autograd."""
+    """Compute the outputs in float64, gradients by the formula of the derivative, not by
+    autograd."""
     wide = {name: tensor.double() for name, tensor in tensors.items()}
     x, weight = wide["x"], wide["weight"]
     outputs = {}
@@ -196,7 +197,8 @@ def run(problem: Problem, tensors: Mapping[str, Tensor], plan: LaunchPlan) -> di
 
 
 def _check(problem: Problem, tensors: Mapping[str, Tensor]) -> None:
-    """Kernels take sizes and strides from the problem, so the tensors have to have them."""
+    """Check the tensors: kernels take sizes and strides from the problem, so the tensors have to
+    have them."""
     for name, tensor in tensors.items():
         if name == "weight":
             shape, strides = [problem.columns], [1]

@@ -1,4 +1,4 @@
-"""Launches of the forward variants. Pure: what is chosen becomes names, grids and numbers."""
+"""Plans launches of the forward variants: what is chosen becomes names, grids and numbers. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ LINE_ELEMENTS = 64
 
 
 def _line_width(problem: Problem) -> int:
-    """Of the TMA view of a row as lines: a power of two that divides the row."""
+    """Return the width of the lines of the TMA view of a row: a power of two that divides the
+    row."""
     return gcd(problem.columns, LINE_ELEMENTS)
 
 
@@ -67,7 +68,7 @@ def tma(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
 
 
 POLLS = 4096
-"""Of a cooperative program before it computes what others owe it: some milliseconds, when all
+"""Polls of a cooperative program before it computes what others owe it: some milliseconds, when all
 programs of a row start within microseconds of each other."""
 MISSING = -1.0
 """Stands where a program has not written its sum of squares, which is zero or more, or NaN."""
@@ -87,7 +88,8 @@ def full_tile(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLa
 
 
 def tiled(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
-    """Register-tiled, peeled and cooperative: one kernel."""
+    """Return the launches of the register-tiled, peeled and cooperative variants, which are one
+    kernel."""
     peel = _peels(problem) and blocks.variant != "register-tiled"
     wide = vector(problem)
     chunk = _chunk_columns(problem, blocks.parts)

@@ -1,6 +1,7 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
 # ruff: noqa: ANN001 (arguments of kernels have no Python types)
-"""Rows read twice, in loops of one block each; the loops serve split rows, too."""
+"""Computes rows that are read twice, in loops of one block each; the loops serve split rows,
+too."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ def _squares_of_range(
     x, residual, total, first, out_first, begin, end, main,
     BLOCK: tl.constexpr, MASKED: tl.constexpr, RESIDUAL: tl.constexpr, READ: tl.constexpr,
 ):  # fmt: skip
-    """Per lane: the sum of squares over columns ``begin`` to ``end``, in steps of ``BLOCK``."""
+    """Return, per lane, the sum of squares over columns ``begin`` to ``end``, in steps of
+    ``BLOCK``."""
     squares = tl.zeros([BLOCK], tl.float32)
     for start in tl.range(begin, end, BLOCK):
         column = start + tl.arange(0, BLOCK)
@@ -36,7 +38,8 @@ def _normalise_range(
     source, weight, y, source_first, out_first, begin, end, main, scale,
     BLOCK: tl.constexpr, MASKED: tl.constexpr, AGAIN: tl.constexpr, WRITE: tl.constexpr,
 ):  # fmt: skip
-    """Columns ``begin`` to ``end``, the last block first: it is the likeliest to be in a cache."""
+    """Write columns ``begin`` to ``end``, the last block first: it is the likeliest to be in a
+    cache."""
     for start in tl.range(begin, end, BLOCK):
         column = begin + (tl.cdiv(end - begin, BLOCK) * BLOCK - BLOCK) - (start - begin)
         column = column + tl.arange(0, BLOCK)
@@ -51,7 +54,7 @@ def _normalise_range(
 def _edge_squares(
     x, residual, total, first, out_first, edge, is_edge, write, RESIDUAL: tl.constexpr
 ):  # fmt: skip
-    """The values outside the aligned part, and their sum of squares."""
+    """Return the values outside the aligned part, and their sum of squares."""
     values = tl.load(x + first + edge, mask=is_edge, other=0.0)
     if RESIDUAL:
         values = add_residual(values, tl.load(residual + first + edge, mask=is_edge, other=0.0))
@@ -79,8 +82,8 @@ def two_reads(
     AGAIN: tl.constexpr,
     WRITE: tl.constexpr,
 ):
-    """One program per row: a loop that sums, a loop that reads again and writes. ``PEEL`` as in
-    the tiled kernel; the loop over what is certainly inside the row has no mask."""
+    """Compute one row per program: a loop that sums, a loop that reads again and writes. ``PEEL``
+    as in the tiled kernel; the loop over what is certainly inside the row has no mask."""
     row = tl.program_id(0)
     SURE: tl.constexpr = COLUMNS - 2 * (VECTOR - 1) if PEEL else COLUMNS
     FULL: tl.constexpr = SURE // BLOCK * BLOCK
@@ -154,7 +157,7 @@ def split_sum(
     RESIDUAL: tl.constexpr,
     READ: tl.constexpr,
 ):
-    """``partial[row, part]``: the squares of ``CHUNK`` columns, added."""
+    """Compute ``partial[row, part]``: the squares of ``CHUNK`` columns, added."""
     row = tl.program_id(0) // PARTS
     part = tl.program_id(0) % PARTS
     if PEEL:
@@ -195,8 +198,8 @@ def split_apply(
     PEEL: tl.constexpr,
     WRITE: tl.constexpr,
 ):
-    """Adds a row's partial sums and normalises ``CHUNK`` of its columns. Programs start with the
-    rows that ``split_sum`` read last."""
+    """Add a row's partial sums and normalise ``CHUNK`` of its columns. Programs start with the rows
+    that ``split_sum`` read last."""
     program = tl.num_programs(0) - 1 - tl.program_id(0)
     row = program // PARTS
     part = program % PARTS

@@ -1,4 +1,4 @@
-"""The planner of RMSNorm: from problem and target to launches. Pure."""
+"""Plans RMSNorm: from problem and target to launches. Pure."""
 
 from __future__ import annotations
 
@@ -86,20 +86,22 @@ def _tile_count(problem: Problem, blocks: Blocks) -> int:
 
 
 def plan_fused(problem: Problem, target: Target, blocks: Blocks, why: str) -> LaunchPlan:
-    """A persistent grid, then the sum of what each of its programs has added up."""
+    """Plan a persistent grid, then the sum of what each of its programs has added up."""
     programs = min(_tile_count(problem, blocks), max(blocks.per_sm, 1) * target.sm_count)
     steps = (_rows(problem, target, blocks, programs, True), _sum(problem, target))
     return LaunchPlan("fused", steps, why, 4 * programs * problem.columns)
 
 
 def splits(problem: Problem, target: Target, columns: int, rows: int) -> int:
-    """Of the rows, in the kernel that sums columns: about four blocks per multiprocessor."""
+    """Return the splits of the rows, in the kernel that sums columns: about four blocks per
+    multiprocessor."""
     across = -(-problem.columns // columns)
     return max(1, min(-(-problem.rows // rows), -(-4 * target.sm_count // across)))
 
 
 def plan_unfused(problem: Problem, target: Target, blocks: Blocks, why: str) -> LaunchPlan:
-    """The input's gradient with each row's scale; then columns summed: both inputs once more."""
+    """Plan the input's gradient with each row's scale, then the sum of columns, which reads both
+    inputs once more."""
     columns, rows = min(128, padded(problem)), 32
     parts = splits(problem, target, columns, rows)
     if blocks.tile:

@@ -1,6 +1,6 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
 # ruff: noqa: ANN001 (arguments of kernels have no Python types)
-"""Whole rows in one tile: loaded through pointers, or by TMA into shared memory."""
+"""Computes whole rows in one tile: loaded through pointers, or by TMA into shared memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import triton.language as tl
 
 @triton.jit
 def _aligned_part(row, STRIDE: tl.constexpr, COLUMNS: tl.constexpr, VECTOR: tl.constexpr):
-    """The row's part that starts at, and is as long as, a multiple of ``VECTOR`` elements.
+    """Find the row's part that starts at, and is as long as, a multiple of ``VECTOR`` elements.
 
     Returns the tensor's element where it starts, how many elements of the row lie before it, and
     how many are in it. That the first number is a multiple is visible to the compiler, which
@@ -24,7 +24,8 @@ def _aligned_part(row, STRIDE: tl.constexpr, COLUMNS: tl.constexpr, VECTOR: tl.c
 
 @triton.jit
 def _edge_columns(head, main, COLUMNS: tl.constexpr, VECTOR: tl.constexpr):
-    """Columns before and after the aligned part, fewer than ``VECTOR`` each, and which are any."""
+    """Return columns before and after the aligned part, fewer than ``VECTOR`` each, and which are
+    any."""
     edge = tl.arange(0, 2 * VECTOR)
     before = edge < VECTOR
     column = tl.where(before, edge, head + main + edge - VECTOR)
@@ -33,7 +34,7 @@ def _edge_columns(head, main, COLUMNS: tl.constexpr, VECTOR: tl.constexpr):
 
 @triton.jit
 def add_residual(x, residual):
-    """The sum as it is stored: rounded to the inputs' dtype."""
+    """Return the sum as it is stored: rounded to the inputs' dtype."""
     return (x.to(tl.float32) + residual.to(tl.float32)).to(x.dtype)
 
 
@@ -44,8 +45,8 @@ def _scale(x, scale, weight, dtype: tl.constexpr):
 
 @triton.jit
 def opaque(x, OPAQUE: tl.constexpr):
-    """``x``, which the compiler can no longer see to be a value it has converted before: so it
-    keeps 16 bits of it over a reduction, and not the 32 that it has been widened to."""
+    """Return ``x``, which the compiler can no longer see to be a value it has converted before: so
+    it keeps 16 bits of it over a reduction, and not the 32 that it has been widened to."""
     if OPAQUE:
         x = tl.inline_asm_elementwise(
             "mov.b32 $0, $1;", "=r,r", [x], dtype=x.dtype, is_pure=False, pack=2
@@ -57,8 +58,8 @@ def opaque(x, OPAQUE: tl.constexpr):
 def shift_weights(
     unshifted, weight, COLUMNS: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """``weight[h, i] = unshifted[i + h]``: a row whose aligned part starts at its column ``h``
-    finds its weights aligned in copy ``h``."""
+    """Write ``weight[h, i] = unshifted[i + h]``: a row whose aligned part starts at its column
+    ``h`` finds its weights aligned in copy ``h``."""
     head = tl.program_id(1)
     column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     values = tl.load(unshifted + head + column, mask=head + column < COLUMNS, other=0.0)
@@ -83,8 +84,8 @@ def full_tile(
     READ: tl.constexpr,
     WRITE: tl.constexpr,
 ):
-    """``ROWS`` rows at a time, each read once and kept in registers. A grid smaller than the
-    number of such tiles goes round, with the weights kept."""
+    """Compute ``ROWS`` rows at a time, each read once and kept in registers. A grid smaller than
+    the number of such tiles goes round, with the weights kept."""
     row = tl.arange(0, ROWS)[:, None]
     column = tl.arange(0, BLOCK)[None, :]
     w = tl.load(weight + column, mask=column < COLUMNS, other=0.0, eviction_policy="evict_last")
@@ -123,8 +124,8 @@ def tma_rows(
     RESIDUAL: tl.constexpr,
     WRITE: tl.constexpr,
 ):
-    """Rows seen as ``COLUMNS / WIDTH`` lines of ``WIDTH`` elements, copied by the TMA unit into
-    shared memory while rows before them are normalised; lines past the end arrive as zeros."""
+    """Compute rows seen as ``COLUMNS / WIDTH`` lines of ``WIDTH`` elements, copied by the TMA unit
+    into shared memory while rows before them are normalised; lines past the end arrive as zeros."""
     LINES: tl.constexpr = BLOCK // WIDTH
     row = tl.arange(0, ROWS)[:, None, None]
     line = tl.arange(0, LINES)[None, :, None]

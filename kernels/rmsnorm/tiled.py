@@ -1,7 +1,7 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
 # mypy: disable-error-code="assignment, var-annotated"
 # ruff: noqa: ANN001, C901, RUF005 (arguments have no Python types; branches are constant)
-"""Rows kept in registers as several tiles of half precision: one block per row, or several blocks
+"""Keeps rows in registers as several tiles of half precision: one block per row, or several blocks
 that tell each other their sums."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def _squares_of_part(
     x, residual, first, part, main, tiles,
     CHUNK: tl.constexpr, TILE: tl.constexpr, RESIDUAL: tl.constexpr,
 ):  # fmt: skip
-    """The sum that the program of this part would have told, added in the same order."""
+    """Return the sum that the program of this part would have told, added in the same order."""
     squares = tl.zeros([TILE], tl.float32)
     for tile in tl.range(tiles):
         local = tile * TILE + tl.arange(0, TILE)
@@ -38,7 +38,7 @@ def _told_by_all(
     CHUNK: tl.constexpr, PARTS: tl.constexpr, TILE: tl.constexpr, RESIDUAL: tl.constexpr,
     POLLS: tl.constexpr, MISSING: tl.constexpr,
 ):  # fmt: skip
-    """The row's sum, from all its programs, always added in the same order.
+    """Return the row's sum, from all its programs, always added in the same order.
 
     Each program puts its part where ``MISSING`` stood, which no sum of squares is, and reads until
     none is left: one word says both that a sum is there and what it is, so nothing is fenced. The
@@ -94,7 +94,8 @@ def tiled(
     READ: tl.constexpr,
     WRITE: tl.constexpr,
 ):
-    """``PARTS`` programs per row, each with ``CHUNK`` columns in ``TILES`` tiles, read once.
+    """Compute rows with ``PARTS`` programs each, every one with ``CHUNK`` columns in ``TILES``
+    tiles, read once.
 
     ``PEEL``: rows start at any element. What lies between multiples of ``VECTOR`` elements is
     read and written 16 bytes wide, the fewer than ``2 × VECTOR`` others one by one by the first
@@ -194,6 +195,6 @@ def tiled(
 
 @triton.jit(do_not_specialize=["count"])
 def mark_missing(partial, count, MISSING: tl.constexpr, BLOCK: tl.constexpr):
-    """Nobody has told anything yet."""
+    """Write that nobody has told anything yet."""
     word = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(partial + word, tl.full([BLOCK], MISSING, tl.float32), mask=word < count)

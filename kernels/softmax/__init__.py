@@ -32,8 +32,8 @@ Variants, by how often a row is read:
     split        twice, by many blocks: partial (maximum, sum) per chunk, combined in a fixed order
 
 Rows of −∞ give NaN, as in torch. Nothing is added with atomics: the same inputs give the same bits.
-Kernels: _softmax_looped, _cached, _held, _cooperative, _streamed, _split, those of the gradients;
-which one, and with how many warps: _softmax_table.
+The kernels are in ``looped``, ``cached``, ``shared``, ``split`` and ``backward``; ``plan`` and
+``choice`` say which one is taken, and with how many warps.
 """
 
 from __future__ import annotations
@@ -86,8 +86,9 @@ _SUBNORMAL_STEP = {"bfloat16": 0.0, "float16": 2.0**-24, "float32": 0.0}
 
 
 def _tolerances(problem: Problem) -> Mapping[str, Tolerance]:
-    """Computed in float32, brought to the output's dtype once: half a step on GPUs, which round, a
-    whole one in Triton's interpreter, which cuts bfloat16 off."""
+    """Return the tolerances of results computed in float32 and brought to the output's dtype once:
+    half a step on GPUs, which round, a whole one in Triton's interpreter, which cuts bfloat16
+    off."""
     if problem.operation == LOSS:
         same = Tolerance(
             2.0**-18, 2.0**-20, "float32: a logarithm of a sum whose relative error is below 2^-18"
@@ -116,7 +117,8 @@ _ABSOLUTE = {
     "log-softmax-backward": 2.0**-16,
     "cross-entropy-backward": 2.0**-18,
 }
-"""Where terms cancel: of the order of the output's largest value times 2^-20."""
+"""Absolute tolerances where terms cancel: of the order of the output's largest value times
+2^-20."""
 
 FAMILY = KernelFamily(
     name="softmax",

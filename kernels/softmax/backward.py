@@ -1,10 +1,10 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
 # ruff: noqa: ANN001 (arguments of kernels have no Python types)
-"""Gradients of softmax and log-softmax of rows of any length, read tile by tile.
+"""Computes the gradients of softmax and log-softmax of rows of any length, read tile by tile.
 
 ``y`` is what the forward wrote. Softmax: ``dx = y × (dy − Σ y dy)``; its logarithm:
 ``dx = dy − exp(y) × Σ dy``. One pass for the row's sum, one to write; rows, tiles and constants
-as in _softmax_statistics.
+as in rows.py.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _row_sum(
     STAGES: tl.constexpr,
     KEEP: tl.constexpr,
 ):
-    """The row's sum of summands. Where PEEL, all addresses are congruent modulo 16."""
+    """Return the row's sum of summands. Where PEEL, all addresses are congruent modulo 16."""
     head = _head_elements(dy, columns, ITEM, PEEL)
     y_start = _first_vector(y, head, PEEL)
     dy_start = _first_vector(dy, head, PEEL)

@@ -1,6 +1,6 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
 # ruff: noqa: ANN001, SIM108 (arguments of kernels have no Python types)
-"""One pass: a whole row, or several short ones, held in registers; forward.
+"""Computes in one pass a whole row, or several short ones, held in registers; forward.
 
 Constants
     ROWS, BLOCK             tile of a block: rows × columns, the latter a power of two
@@ -31,7 +31,7 @@ def _place_rows(
     VECTOR: tl.constexpr,
     ALIGNED: tl.constexpr,
 ):
-    """Pointers to a tile whose first row is ``first``."""
+    """Return pointers to a tile whose first row is ``first``."""
     offset = tl.cast(first, tl.int64) * stride
     if ALIGNED:
         offset = tl.multiple_of(offset, VECTOR)
@@ -54,7 +54,7 @@ def _mask_existing(
     VECTOR: tl.constexpr,
     VECTORS_ONLY: tl.constexpr,
 ):
-    """Which elements of the tile exist."""
+    """Return which elements of the tile exist."""
     limit = columns
     if VECTORS_ONLY:  # the product tells the compiler that whole vectors are masked
         limit = columns // VECTOR * VECTOR
@@ -98,7 +98,7 @@ def _softmax_tile(
     RECOMPUTE: tl.constexpr,
     DROP: tl.constexpr,
 ):
-    """Softmax of one tile, from load to store."""
+    """Compute softmax of one tile, from load to store."""
     inside = _mask_existing(first, rows, columns, ROWS, BLOCK, VECTOR, VECTORS_ONLY)
     at = _place_rows(x_ptr, first, x_stride, ROWS, BLOCK, VECTOR, ALIGNED)
     x = _load_rows(at, inside, float("-inf"), FULL, DROP)
@@ -167,7 +167,8 @@ def cached_loss(
     FULL: tl.constexpr,
     DROP: tl.constexpr,
 ):
-    """Cross-entropy: the logit of the target comes from the cache line that is read anyway."""
+    """Compute cross-entropy: the logit of the target comes from the cache line that is read
+    anyway."""
     first = tl.program_id(0) * ROWS
     inside = _mask_existing(first, rows, columns, ROWS, BLOCK, VECTOR, VECTORS_ONLY)
     at = _place_rows(x_ptr, first, x_stride, ROWS, BLOCK, VECTOR, ALIGNED)

@@ -1,4 +1,4 @@
-"""What the softmax family is tested and timed on."""
+"""Lists what the softmax family is tested and timed on."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _can(variant: str, problem: Problem) -> bool:
 
 
 def _plain() -> Iterator[Case]:
-    """Every variant of every operation on all shapes; the dtypes go round."""
+    """Yield every variant of every operation on all shapes; the dtypes go round."""
     for operation in OPERATIONS:
         for number, (rows, columns) in enumerate(SHAPES):
             for turn, variant in enumerate(_variants(operation)):
@@ -68,8 +68,8 @@ def _variants(operation: str) -> tuple[str, ...]:
 
 
 def _special() -> Iterator[Case]:
-    """Masked rows, NaN, infinities, in every variant; forward (the gradients of −∞ are NaN or 0
-    by the same formulas)."""
+    """Yield masked rows, NaN, infinities, in every variant; forward (the gradients of −∞ are NaN or
+    0 by the same formulas)."""
     for operation in FORWARD:
         for variant in _variants(operation):
             for number, data in enumerate(_MASKS):

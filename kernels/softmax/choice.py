@@ -1,4 +1,4 @@
-"""A choice of variant, tile and warps, and one launch of it as plain data."""
+"""Holds a choice of variant, tile and warps, and makes one launch of it as plain data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perfcli.model import KernelLaunch, Problem, Scalar
 TRITON_TYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 VECTOR_BYTES = 16
-"""What one thread loads with one instruction."""
+"""The bytes that one thread loads with one instruction."""
 DIVISOR = 16
 """Triton's launcher specialises integers that are multiples of it."""
 INDEX_BYTES, STATISTIC_BYTES, WORD_BYTES = 8, 4, 8
@@ -22,16 +22,16 @@ LOSS, LOSS_GRADIENT = "cross-entropy", "cross-entropy-backward"
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """How a problem is computed. Tiles and chunks are numbers of elements."""
+    """Says how a problem is computed. Tiles and chunks are numbers of elements."""
 
     variant: str
     warps: int
     tile: int
-    """Of one load by the whole block; cached: the padded row times the rows of a block."""
+    """Elements of one load by the whole block; cached: the padded row times the rows of a block."""
     rows: int = 1
-    """Of a block of the cached variant."""
+    """Rows of a block of the cached variant."""
     chunk: int = 0
-    """Of the split variant: what a block reads of a row."""
+    """What a block of the split variant reads of a row."""
     stages: int = 1
     programs: int = 0
     """Blocks of a persistent grid; 0: one block per tile."""
@@ -54,24 +54,26 @@ def _vectors_only(problem: Problem) -> bool:
 
 
 def is_aligned(problem: Problem) -> bool:
-    """Every row starts at a multiple of 16 bytes when the first one does."""
+    """Return whether every row starts at a multiple of 16 bytes when the first one does."""
     strides = (problem.stride, problem.columns)  # of the input and of the output
     return problem.rows == 1 or all(stride % vector(problem) == 0 for stride in strides)
 
 
 def is_congruent(problem: Problem) -> bool:
-    """Row by row, input and output (which has no gaps) lie alike with regard to 16 bytes."""
+    """Return whether input and output (which has no gaps) lie alike, row by row, with regard to 16
+    bytes."""
     return problem.rows == 1 or (problem.stride - problem.columns) % vector(problem) == 0
 
 
 def _padded_bytes(problem: Problem) -> int:
-    """Of a row, up to the next power of two; a vector at least."""
+    """Return the bytes of a row, up to the next power of two; a vector at least."""
     padded = 1 << max(problem.columns - 1, 0).bit_length()
     return max(padded * ITEM_BYTES[problem.dtype], VECTOR_BYTES)
 
 
 def _padded_count(statistics: int) -> int:
-    """Of an array of statistics after which another one begins, at a multiple of 16 bytes."""
+    """Return the length of an array of statistics after which another one begins, at a multiple of
+    16 bytes."""
     whole = VECTOR_BYTES // STATISTIC_BYTES
     return -(-statistics // whole) * whole
 
@@ -119,7 +121,7 @@ def pointer(problem: Problem) -> str:
 
 
 def _tile_constants(problem: Problem, choice: Choice) -> dict[str, Scalar]:
-    """Of whole rows that one block holds (see _softmax_cached)."""
+    """Return the constants of whole rows that one block holds (see cached)."""
     block = choice.tile // choice.rows
     return {
         "ROWS": choice.rows,
@@ -133,7 +135,7 @@ def _tile_constants(problem: Problem, choice: Choice) -> dict[str, Scalar]:
 
 
 def _walk_constants(problem: Problem, choice: Choice) -> dict[str, Scalar]:
-    """Of a row, or a chunk of it, that is read tile by tile (see _softmax_statistics)."""
+    """Return the constants of a row, or a chunk of it, that is read tile by tile (see rows)."""
     peelable = choice.variant in ("split", "cooperative", "held") and is_congruent(problem)
     peel = choice.variant == "peeled" or (peelable and not is_aligned(problem))
     step = choice.chunk or choice.tile
@@ -151,12 +153,12 @@ def _walk_constants(problem: Problem, choice: Choice) -> dict[str, Scalar]:
 
 
 PARTS_PER_BLOCK = 1024
-"""So many chunks' statistics are combined by every block of the second kernel; more of them, by a
-kernel of their own."""
+"""The most chunks' statistics that every block of the second kernel combines; more of them are
+combined by a kernel of their own."""
 
 
 def parts(chunks: int) -> int:
-    """The next power of two, two at least."""
+    """Return the next power of two, two at least."""
     return max(2, 1 << (chunks - 1).bit_length())
 
 
@@ -167,21 +169,22 @@ LAST, FIRST = "evict_last", "evict_first"
 
 @dataclass(frozen=True, slots=True)
 class RowRule:
-    """For rows of up to ``row_bytes``, padded to a power of two."""
+    """Rules rows of up to ``row_bytes``, padded to a power of two."""
 
     row_bytes: int
     variant: str
     warps: int
-    """Of 32 threads."""
+    """Warps of 32 threads."""
     vectors: int
     """16-byte loads of one thread and tile."""
     source: str
     chunk_tiles: int = 1
-    """Of variants that cut rows into chunks."""
+    """Tiles of a chunk, for variants that cut rows into chunks."""
     item_bytes: int = 0
-    """Of the elements it is for; 0: of any."""
+    """Bytes of the elements it is for; 0: of any."""
     blocks_per_sm: int = 0
-    """Of a persistent grid, and what the registers of a multiprocessor are divided by."""
+    """Blocks per multiprocessor of a persistent grid, and what the registers of a multiprocessor
+    are divided by."""
     held: int = 0
     recompute: str = "no"
     keep: str = ""

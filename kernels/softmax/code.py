@@ -1,4 +1,4 @@
-"""The torch side of the softmax family: inputs, references, and how a plan runs."""
+"""Runs the torch side of the softmax family: inputs, references, and how a plan runs."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ Tensors = Mapping[str, Tensor]
 
 
 def inputs(problem: Problem, device: str, seed: int) -> dict[str, Tensor]:
-    """Standard normal ``x`` and ``dy`` and what a forward would have saved; random targets, of
-    which every seventh is ignored."""
+    """Return standard normal ``x`` and ``dy`` and what a forward would have saved; random targets,
+    of which every seventh is ignored."""
     generator = torch.Generator(device).manual_seed(seed)
     x = normal(problem, device, generator)
     if problem.operation.startswith(LOSS):
@@ -64,7 +64,8 @@ def _loss_inputs(problem: Problem, x: Tensor, generator: torch.Generator) -> dic
 
 
 def reference(problem: Problem, tensors: Tensors) -> dict[str, Tensor]:
-    """The definitions, one after the other; ``lse`` of a row with +∞ is NaN, as its gradient is."""
+    """Compute the definitions, one after the other; ``lse`` of a row with +∞ is NaN, as its
+    gradient is."""
     exact = {n: t.double() if t.is_floating_point() else t for n, t in tensors.items()}
     return _REFERENCES[problem.operation](exact)
 
@@ -124,7 +125,8 @@ _REFERENCES: Mapping[str, Callable[[Tensors], dict[str, Tensor]]] = {
 
 
 def eager(problem: Problem, tensors: Tensors) -> dict[str, Tensor]:
-    """By torch's own operators. Gradients are written out, as autograd would call them."""
+    """Compute the outputs by torch's own operators. Gradients are written out, as autograd would
+    call them."""
     return _EAGER[problem.operation](tensors)
 
 
@@ -222,7 +224,7 @@ def _outputs_of(problem: Problem, like: Tensor) -> dict[str, Tensor]:
 
 
 def _aligned_as(like: Tensor, shape: tuple[int, int]) -> Tensor:
-    """New memory without gaps, at an address congruent to ``like``'s modulo 16."""
+    """Return new memory without gaps, at an address congruent to ``like``'s modulo 16."""
     beyond = like.data_ptr() % VECTOR_BYTES // like.element_size()
     memory = like.new_empty(shape[0] * shape[1] + beyond)
     return memory[beyond:].view(shape)
@@ -236,7 +238,8 @@ def _at_a_vector(x: Tensor) -> Tensor:
 
 
 def _congruent_to(like: Tensor, other: Tensor) -> Tensor:
-    """``other``, or a copy of it with the same strides, at an address congruent to ``like``'s."""
+    """Return ``other``, or a copy of it with the same strides, at an address congruent to
+    ``like``'s."""
     if (other.data_ptr() - like.data_ptr()) % VECTOR_BYTES == 0:
         return other
     beyond = like.data_ptr() % VECTOR_BYTES // like.element_size()
@@ -260,7 +263,8 @@ def _workspace_of(problem: Problem, plan: LaunchPlan, like: Tensor) -> dict[str,
 
 
 def statistics(like: Tensor, arrays: int, count: int) -> Tensor:
-    """New float32 numbers, each array at a multiple of 16 bytes, as plans say of all pointers."""
+    """Return new float32 numbers, each array at a multiple of 16 bytes, as plans say of all
+    pointers."""
     return like.new_empty((arrays, _padded_count(count)), dtype=torch.float32)[:, :count]
 
 

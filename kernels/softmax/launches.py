@@ -1,4 +1,4 @@
-"""The launches of softmax, log-softmax and cross-entropy, forward, as plain data."""
+"""Plans the launches of softmax, log-softmax and cross-entropy, forward, as plain data."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _combine(problem: Problem, choice: Choice, wanted: bool) -> tuple[KernelLaun
 PATIENCE = 4096
 """Looks of a block at what others owe it, some milliseconds, before it takes over their work."""
 _LOOPS = ("STAGES", "STRIPE")
-"""What a kernel without a loop over tiles has no use for."""
+"""Constants that a kernel without a loop over tiles has no use for."""
 
 
 def cooperative(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
@@ -211,7 +211,8 @@ def online_backward(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...
 
 
 def _loss_gradient(problem: Problem, choice: Choice) -> tuple[KernelLaunch, ...]:
-    """Not a reduction: rows are cut into chunks, or (online, peeled) taken whole."""
+    """Plan the gradient of cross-entropy, which is no reduction: rows are cut into chunks, or
+    (online, peeled) taken whole."""
     arguments = {
         "x_ptr": pointer(problem),
         "target_ptr": "*i64",

@@ -1,8 +1,8 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
 # ruff: noqa: ANN001, SIM108 (arguments of kernels have no Python types)
-"""Rows of any length, read tile by tile: online (two passes) and three-pass, forward.
+"""Computes rows of any length, read tile by tile: online (two passes) and three-pass, forward.
 
-``peeled`` is ``online`` with PEEL: see _softmax_statistics.
+``peeled`` is ``online`` with PEEL: see rows.py.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .rows import (
 
 @triton.jit
 def _row_at(pointer, stride, VECTOR: tl.constexpr, ALIGNED: tl.constexpr):
-    """This program's row. ALIGNED: the stride is a multiple of VECTOR."""
+    """Return this program's row. ALIGNED: the stride is a multiple of VECTOR."""
     offset = tl.program_id(0).to(tl.int64) * stride
     if ALIGNED:
         offset = tl.multiple_of(offset, VECTOR)
@@ -49,8 +49,8 @@ def _write_loss(
     columns,
     ignored,
 ):
-    """Cross-entropy of this program's row: ``log(sum(exp(x))) − x[target]``; 0 where the target
-    is ``ignored``, NaN where it is no column."""
+    """Write the cross-entropy of this program's row: ``log(sum(exp(x))) − x[target]``; 0 where the
+    target is ``ignored``, NaN where it is no column."""
     index = tl.program_id(0)
     there = (target >= 0) & (target < columns)
     logit = tl.load(row + target, mask=there, other=float("nan")).to(tl.float32)
@@ -121,7 +121,7 @@ def online_loss(
 
 @triton.jit
 def _two_pass_statistics(row, columns, TILE: tl.constexpr):
-    """The maximum in one pass, the sum in another, with nothing clever: the baseline."""
+    """Take the maximum in one pass and the sum in another, with nothing clever: the baseline."""
     place = tl.arange(0, TILE)
     highest = tl.full([TILE], float("-inf"), tl.float32)
     for first in range(0, columns, TILE):

@@ -1,4 +1,5 @@
-"""Which kernels compute a problem: checks it, picks a rule of the launch table, makes it fit."""
+"""Plans which kernels compute a problem: checks it, picks a rule of the launch table, makes it
+fit."""
 
 from __future__ import annotations
 
@@ -42,12 +43,13 @@ sweep: 27.9 against 33.2 µs at 8 × 1048576 fp32 (34 MB), 17.2 against 19.6 at 
 (17 MB), but 13.3 against 13.2 at 4 × 1048576 bf16 (8 MB) and 10.8 against 10.2 at 1 × 1048589.
 What is picked took 28.5, 17.4, 12.9 and 8.9 µs in the last bench."""
 MOST_PARTS = 1024
-"""Of a row: so many words a block of the cooperative variant looks at."""
+"""The most parts of a row: so many words a block of the cooperative variant looks at."""
 MOST_COOPERATIVE_BYTES = MOST_PARTS * 16 * KIB
 CACHED_BYTES_PER_THREAD = {False: 128, True: 32}
-"""Of one input, by a block of as many threads as there can be; forward (one input), backward (two).
-Compiled for sm_90 by Triton 3.6: 32 warps have 64 registers per thread, and 128 bytes of a row in
-half precision take all of them where the exponentials are computed twice; more spills."""
+"""The bytes of one input that a thread can hold, in a block of as many threads as there can be;
+forward (one input), backward (two). Compiled for sm_90 by Triton 3.6: 32 warps have 64 registers
+per thread, and 128 bytes of a row in half precision take all of them where the exponentials are
+computed twice; more spills."""
 
 
 def _rule_for(problem: Problem, target: Target, variant: str | None) -> RowRule:
@@ -75,12 +77,14 @@ def fastest(problem: Problem, target: Target) -> str:
 
 
 def _is_cooperative(problem: Problem) -> bool:
-    """Rows too long for one block's registers, not too long for those of many."""
+    """Return whether rows are too long for one block's registers, and not too long for those of
+    many."""
     return writes(problem) and COOPERATIVE_FROM < _padded_bytes(problem) <= MOST_COOPERATIVE_BYTES
 
 
 def writes(problem: Problem) -> bool:
-    """Softmax or its logarithm: a row is read for its statistics, and then written."""
+    """Return whether it is softmax or its logarithm: a row is read for its statistics, and then
+    written."""
     return problem.operation != LOSS and problem.operation not in BACKWARD
 
 
@@ -163,7 +167,8 @@ MOST_COLUMNS = 2**31 - 2**18
 MOST_CHUNKS = 65535
 """Blocks along the second dimension of a grid (CUDA C++ Programming Guide)."""
 BLOCKS_PER_SM = 2
-"""Of the cooperative variant: with fewer, less of the memory's bandwidth is used."""
+"""Blocks per multiprocessor of the cooperative variant: with fewer, less of the memory's bandwidth
+is used."""
 REGISTER_STEP, MOST_REGISTERS = 8, 255
 """Of a thread: they are given out in such steps (CUDA occupancy calculator)."""
 
@@ -191,7 +196,7 @@ def plan(problem: Problem, target: Target, variant: str | None = None) -> Launch
 
 
 def check(problem: Problem, variant: str | None) -> None:
-    """Whether the request makes sense at all."""
+    """Check whether the request makes sense at all."""
     if problem.operation not in OPERATIONS:
         known = ", ".join(OPERATIONS)
         raise PerfcliError(f"no operation {problem.operation!r} of softmax; known: {known}")
@@ -250,7 +255,8 @@ def fit(problem: Problem, target: Target, rule: RowRule) -> Choice:
 
 
 def registers(target: Target, rule: RowRule, threads: int) -> int | None:
-    """Of a thread, so that as many blocks of the rule's as are wanted fit on a multiprocessor."""
+    """Return the registers of a thread, so that as many blocks of the rule's as are wanted fit on a
+    multiprocessor."""
     if not rule.blocks_per_sm:
         return None
     share = target.registers_per_sm // (rule.blocks_per_sm * threads)
@@ -258,7 +264,8 @@ def registers(target: Target, rule: RowRule, threads: int) -> int | None:
 
 
 def _recomputed(rule: RowRule, problem: Problem, target: Target) -> str:
-    """Float32 is held as it came; what hides it from the compiler is NVIDIA's assembly."""
+    """Return how exponentials are computed twice: float32 is held as it came; what hides it from
+    the compiler is NVIDIA's assembly."""
     if rule.recompute == "no" or problem.dtype == "float32":
         return "no"
     return rule.recompute if target.vendor == "nvidia" else "yes"

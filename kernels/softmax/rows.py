@@ -1,6 +1,6 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
 # ruff: noqa: ANN001 (arguments of kernels have no Python types)
-"""A row's maximum and sum of exponentials in one pass, and the row written from them.
+"""Takes a row's maximum and sum of exponentials in one pass, and writes the row from them.
 
 The pieces that the looped kernels of the family are made of. A row is read in tiles of
 ``LANES × VECTOR`` elements, where VECTOR elements are the 16 bytes that one thread loads at once.
@@ -35,13 +35,13 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 
 @triton.jit
 def _above_minus_infinity(peak):
-    """Something to subtract: −inf − −inf is no number, though exp(−inf) is a good zero."""
+    """Return something to subtract: −inf − −inf is no number, though exp(−inf) is a good zero."""
     return tl.where(peak == float("-inf"), 0.0, peak)
 
 
 @triton.jit
 def _fold(peak, total, x):
-    """One more tile [LANES, VECTOR], float32, into the lanes' statistics."""
+    """Fold one more tile [LANES, VECTOR], float32, into the lanes' statistics."""
     new = tl.maximum(peak, tl.max(x, axis=1))
     base = _above_minus_infinity(new)
     old = total * tl.exp2((peak - base) * LOG2_E)
@@ -50,7 +50,7 @@ def _fold(peak, total, x):
 
 @triton.jit
 def join(peak, total):
-    """The statistics of all lanes as one; total 0 where nothing is above −inf."""
+    """Join the statistics of all lanes; the total is 0 where nothing is above −inf."""
     top = tl.max(peak, axis=0)
     base = _above_minus_infinity(top)
     return top, tl.sum(total * tl.exp2((peak - base) * LOG2_E), axis=0)
@@ -58,7 +58,8 @@ def join(peak, total):
 
 @triton.jit
 def normalise(x, peak, total, LOG: tl.constexpr):
-    """The softmax of elements, or its logarithm. NaN where the whole row is −inf, as in torch.
+    """Return the softmax of elements, or its logarithm. NaN where the whole row is −inf, as in
+    torch.
 
     In half precision the division is done in the exponent: a multiply-add less per element, and
     an error (1e-6, from the rounding of log2(total)) that float32 would show.
@@ -73,7 +74,7 @@ def normalise(x, peak, total, LOG: tl.constexpr):
 
 @triton.jit
 def _head_elements(row, columns, ITEM: tl.constexpr, PEEL: tl.constexpr):
-    """How many elements come before the row's first address that is a multiple of 16."""
+    """Return how many elements come before the row's first address that is a multiple of 16."""
     head = 0
     if PEEL:
         head = tl.minimum(((-row.to(tl.int64)) & 15) // ITEM, columns).to(tl.int32)
@@ -90,7 +91,7 @@ def _first_vector(row, head, PEEL: tl.constexpr):
 
 @triton.jit
 def _edge_columns(head, columns, VECTOR: tl.constexpr):
-    """Columns of head and rest, and which of the tile are some."""
+    """Return columns of head and rest, and which of the tile are some."""
     place = tl.arange(0, 2 * VECTOR)
     after = head + (columns - head) // VECTOR * VECTOR
     column = tl.where(place < VECTOR, place, after + place - VECTOR)
@@ -105,7 +106,7 @@ def _tile_offsets(LANES: tl.constexpr, VECTOR: tl.constexpr):
 
 @triton.jit
 def stripe(first, vectors, STRIPE: tl.constexpr, VECTOR: tl.constexpr):
-    """Offsets of a tile of one vector per lane, masked by whole vectors."""
+    """Return offsets of a tile of one vector per lane, masked by whole vectors."""
     lane = first + tl.arange(0, STRIPE)
     offsets = (lane * VECTOR)[:, None] + tl.arange(0, VECTOR)[None, :]
     return offsets, (lane < vectors)[:, None]
@@ -113,7 +114,7 @@ def stripe(first, vectors, STRIPE: tl.constexpr, VECTOR: tl.constexpr):
 
 @triton.jit
 def _narrow(peak, total, LANES: tl.constexpr, STRIPE: tl.constexpr):
-    """The statistics of STRIPE lanes: those that one thread keeps are combined."""
+    """Return the statistics of STRIPE lanes: those that one thread keeps are combined."""
     if STRIPE < LANES:
         per_thread: tl.constexpr = LANES // STRIPE
         peaks = tl.reshape(peak, [per_thread, STRIPE])
@@ -138,7 +139,7 @@ def _walk_statistics(
     STAGES: tl.constexpr,
     KEEP: tl.constexpr,
 ):
-    """The lanes' statistics with those of all tiles from FIRST on."""
+    """Return the lanes' statistics with those of all tiles from FIRST on."""
     full = vectors // LANES
     offsets = _tile_offsets(LANES, VECTOR)
     for tile in tl.range(FIRST, full, num_stages=STAGES):
@@ -155,7 +156,7 @@ def _walk_statistics(
 
 @triton.jit
 def _with_more(x, peak, total):
-    """Statistics with those of a few elements more."""
+    """Return the statistics with those of a few elements more."""
     new = tl.maximum(peak, tl.max(x, axis=0))
     base = _above_minus_infinity(new)
     total = total * tl.exp2((peak - base) * LOG2_E)
@@ -164,7 +165,7 @@ def _with_more(x, peak, total):
 
 @triton.jit
 def _with_edge(row, head, columns, peak, total, VECTOR: tl.constexpr):
-    """A row's statistics with those of its edge."""
+    """Return a row's statistics with those of its edge."""
     column, there = _edge_columns(head, columns, VECTOR)
     edge = tl.load(row + column, mask=there, other=float("-inf")).to(tl.float32)
     return _with_more(edge, peak, total)
@@ -184,7 +185,7 @@ def _row_statistics(
     STAGES: tl.constexpr,
     KEEP: tl.constexpr,
 ):
-    """Maximum and sum of ``exp(x − maximum)`` over ``columns`` elements from ``row`` on."""
+    """Return maximum and sum of ``exp(x − maximum)`` over ``columns`` elements from ``row`` on."""
     head = _head_elements(row, columns, ITEM, PEEL)
     start = _first_vector(row, head, PEEL)
     vectors = (columns - head) // VECTOR
@@ -204,7 +205,7 @@ INTERPRETED = tl.constexpr(triton.knobs.runtime.interpret)
 
 @triton.jit
 def opaque(x):
-    """``x`` itself, in a way that the compiler cannot see through."""
+    """Return ``x`` itself, in a way that the compiler cannot see through."""
     if INTERPRETED:  # which has no assembler, and nothing to hide
         return x
     return tl.inline_asm_elementwise(
@@ -241,8 +242,8 @@ def _walk_write(
     BACKWARDS: tl.constexpr,
     DROP: tl.constexpr,
 ):
-    """Writes all tiles from FIRST on. BACKWARDS: what was read last is read again first, since
-    that is what the caches still hold."""
+    """Write all tiles from FIRST on. BACKWARDS: what was read last is read again first, since that
+    is what the caches still hold."""
     full = vectors // LANES
     offsets = _tile_offsets(LANES, VECTOR)
     if TAIL:
@@ -278,7 +279,7 @@ def _write_row(
     BACKWARDS: tl.constexpr,
     DROP: tl.constexpr,
 ):
-    """Writes ``columns`` elements at ``out``, whose address is congruent to ``row``'s modulo 16
+    """Write ``columns`` elements at ``out``, whose address is congruent to ``row``'s modulo 16
     where PEEL."""
     head = _head_elements(row, columns, ITEM, PEEL)
     start = _first_vector(row, head, PEEL)

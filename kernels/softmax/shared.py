@@ -1,16 +1,16 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
 # mypy: disable-error-code="assignment, attr-defined"
 # ruff: noqa: ANN001, RUF005 (arguments of kernels have no Python types)
-"""Long rows read once: each of the blocks of a row keeps a part of it in registers; forward.
+"""Reads long rows once: each of the blocks of a row keeps a part of it in registers; forward.
 
 A block loads its part, takes the statistics (peak, total) of it, tells them to the row's other
 blocks, waits for theirs, and writes its part from registers.
 
 Programs with numbers in a row belong to one row, and GPUs start them in that order, so that those
-of a row run at the same time where there is room for them. Nothing depends on it: see
-_softmax_words for what they tell one another, and what happens where it does not come.
+of a row run at the same time where there is room for them. Nothing depends on it: what they
+tell one another, and what happens where it does not come, stands at ``_told_by_all``.
 
-Constants as in _softmax_statistics, and
+Constants as in rows.py, and
     CHUNK       elements of a part: TILES tiles, of as many LANES as threads or more
     PARTS       the next power of two of the parts of a row
     TAIL        some tile of some row is not full; all are masked then, by whole vectors
@@ -70,8 +70,9 @@ def _told_by_all(
     PARTS: tl.constexpr, PATIENCE: tl.constexpr,
     LANES: tl.constexpr, VECTOR: tl.constexpr, TILES: tl.constexpr, EDGE: tl.constexpr,
 ):  # fmt: skip
-    """The statistics of the row, from the words of all its programs. OF_PART gives those of a part
-    as its own program would have added them up: tiles in the same order, and so the same bits."""
+    """Return the statistics of the row, from the words of all its programs. OF_PART gives those of
+    a part as its own program would have added them up: tiles in the same order, and so the same
+    bits."""
     other = tl.arange(0, PARTS)
     exists = other < chunks
     seen = tl.load(words + other, mask=exists, other=NOTHING, volatile=True)
@@ -99,7 +100,8 @@ def _told_by_all(
 
 @triton.jit
 def _part_tile(start, first, vectors, LANES: tl.constexpr, VECTOR: tl.constexpr):
-    """Where the tile is that begins with vector ``first`` of a row, and which vectors exist."""
+    """Return where the tile is that begins with vector ``first`` of a row, and which vectors
+    exist."""
     lane = first + tl.arange(0, LANES)
     at = start + ((lane * VECTOR)[:, None] + tl.arange(0, VECTOR)[None, :])
     return at, (lane < vectors)[:, None]
@@ -110,7 +112,7 @@ def _statistics_of_part(
     start, part, vectors, edge,
     LANES: tl.constexpr, VECTOR: tl.constexpr, TILES: tl.constexpr, EDGE: tl.constexpr,
 ):  # fmt: skip
-    """The pair that the program of this part would have told, added up in the same order."""
+    """Return the pair that the program of this part would have told, added up in the same order."""
     peak = tl.full([LANES], float("-inf"), tl.float32)
     total = tl.zeros([LANES], tl.float32)
     begin = part * (TILES * LANES)
@@ -149,7 +151,7 @@ def cooperative_forward(
     KEEP: tl.constexpr,
     DROP: tl.constexpr,
 ):
-    """``chunks`` programs per row. The row's edge belongs to its first part."""
+    """Compute a row with ``chunks`` programs. The row's edge belongs to its first part."""
     TILES: tl.constexpr = CHUNK // (LANES * VECTOR)
     row = tl.program_id(0) // chunks
     part = tl.program_id(0) - row * chunks
@@ -202,7 +204,7 @@ def cooperative_forward(
 NOTHING_BF16 = tl.constexpr(-0x007F_0080)
 """A pair of −∞, 0xff80ff80 as a signed number."""
 NOTHING_FP16 = tl.constexpr(-0x03FF_0400)
-"""The same in float16: 0xfc00fc00."""
+"""The word of a pair of −∞ in float16: 0xfc00fc00."""
 CONVERT_BF16 = tl.constexpr("cvt.rn.bf16x2.f32 $0, $1, $2;")
 CONVERT_FP16 = tl.constexpr("cvt.rn.f16x2.f32 $0, $1, $2;")
 """The first operand goes to the upper half (PTX ISA, cvt); sm_80 and up."""
@@ -210,7 +212,7 @@ CONVERT_FP16 = tl.constexpr("cvt.rn.f16x2.f32 $0, $1, $2;")
 
 @triton.jit
 def _low(pair, KIND: tl.constexpr):
-    """The first of two halves, as float32."""
+    """Return the first of two halves, as float32."""
     if tl.bfloat16 == KIND:
         return (pair << 16).to(tl.float32, bitcast=True)
     return pair.to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
@@ -225,7 +227,7 @@ def _high(pair, KIND: tl.constexpr):
 
 @triton.jit
 def _pair(first, second, KIND: tl.constexpr):
-    """Two float32, rounded to nearest even."""
+    """Return two float32 as one word, rounded to nearest even."""
     if INTERPRETED:
         below = first.to(KIND).to(tl.int16, bitcast=True).to(tl.int32) & 0xFFFF
         return below | (second.to(KIND).to(tl.int16, bitcast=True).to(tl.int32) << 16)
@@ -241,7 +243,7 @@ def _pair(first, second, KIND: tl.constexpr):
 
 @triton.jit
 def _fold_pairs(peak, total, pair, KIND: tl.constexpr):
-    """One more tile [LANES, VECTOR / 2] of pairs into the lanes' statistics."""
+    """Fold one more tile [LANES, VECTOR / 2] of pairs into the lanes' statistics."""
     first = _low(pair, KIND)
     second = _high(pair, KIND)
     new = tl.maximum(peak, tl.max(tl.maximum(first, second), axis=1))
@@ -254,7 +256,7 @@ def _fold_pairs(peak, total, pair, KIND: tl.constexpr):
 
 @triton.jit
 def _pair_offsets(LANES: tl.constexpr, VECTOR: tl.constexpr):
-    """Of a tile, in words of 32 bits."""
+    """Return the offsets of a tile, in words of 32 bits."""
     WORDS: tl.constexpr = VECTOR // 2
     return (tl.arange(0, LANES) * WORDS)[:, None] + tl.arange(0, WORDS)[None, :]
 
@@ -264,7 +266,7 @@ def _statistics_of_pairs(
     start, part, vectors, edge,
     LANES: tl.constexpr, VECTOR: tl.constexpr, TILES: tl.constexpr, EDGE: tl.constexpr,
 ):  # fmt: skip
-    """The pair that the program of this part would have told, added up in the same order."""
+    """Return the pair that the program of this part would have told, added up in the same order."""
     KIND: tl.constexpr = start.dtype.element_ty
     nothing: tl.constexpr = NOTHING_BF16 if tl.bfloat16 == KIND else NOTHING_FP16
     peak = tl.full([LANES], float("-inf"), tl.float32)
@@ -281,7 +283,8 @@ def _statistics_of_pairs(
 
 @triton.jit
 def _inside_row(exists, first, vectors, LANES: tl.constexpr, TAIL: tl.constexpr):
-    """Which vectors of a tile there are; all or none where every tile of every row is full."""
+    """Return which vectors of a tile there are; all or none where every tile of every row is
+    full."""
     inside = exists
     if TAIL:
         inside = exists & (first + tl.arange(0, LANES) < vectors)[:, None]
@@ -294,7 +297,7 @@ def _load_part(
     LANES: tl.constexpr, VECTOR: tl.constexpr, TILES: tl.constexpr,
     TAIL: tl.constexpr, KEEP: tl.constexpr,
 ):  # fmt: skip
-    """The tiles of a part, as pairs; nothing is loaded beyond the last one."""
+    """Return the tiles of a part, as pairs; nothing is loaded beyond the last one."""
     KIND: tl.constexpr = x_ptr.dtype.element_ty
     nothing: tl.constexpr = NOTHING_BF16 if tl.bfloat16 == KIND else NOTHING_FP16
     row = item // chunks
@@ -329,7 +332,7 @@ def streamed_forward(
     KEEP: tl.constexpr,
     DROP: tl.constexpr,
 ):
-    """``items`` parts in all, ``chunks`` of them per row."""
+    """Compute ``items`` parts in all, ``chunks`` of them per row."""
     TILES: tl.constexpr = CHUNK // (LANES * VECTOR)
     KIND: tl.constexpr = x_ptr.dtype.element_ty
     looks: tl.constexpr = 1 if INTERPRETED else PATIENCE

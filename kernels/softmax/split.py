@@ -1,6 +1,7 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
 # ruff: noqa: ANN001 (arguments of kernels have no Python types)
-"""Few and long rows: every row is read by many blocks, and the pieces are combined; forward.
+"""Computes few and long rows: every row is read by many blocks, and the pieces are combined;
+forward.
 
 Kernel 1 writes (maximum, sum of exponentials) of every chunk, kernel 2 combines those of its row
 and writes its chunk, which the L2 cache still holds where the whole input fits. Where a row has
@@ -35,7 +36,7 @@ def _chunk_length(first, columns, CHUNK: tl.constexpr):
 
 @triton.jit
 def combine(peaks_ptr, totals_ptr, chunks, PARTS: tl.constexpr):
-    """This row's statistics from those of its chunks; PARTS: the next power of two."""
+    """Return this row's statistics from those of its chunks; PARTS: the next power of two."""
     part = tl.arange(0, PARTS)
     at = tl.program_id(0) * chunks + part
     peak = tl.load(peaks_ptr + at, mask=part < chunks, other=float("-inf"))
@@ -76,7 +77,7 @@ def split_statistics(
 
 @triton.jit(do_not_specialize=["chunks"])
 def split_combine(peaks_ptr, totals_ptr, chunks, PARTS: tl.constexpr):
-    """The statistics of whole rows, after those of all chunks."""
+    """Combine the statistics of whole rows, and write them after those of all chunks."""
     peak, total = combine(peaks_ptr, totals_ptr, chunks, PARTS)
     at = tl.num_programs(0) * chunks + tl.program_id(0)
     tl.store(peaks_ptr + at, peak)
@@ -108,8 +109,8 @@ def split_write(
     STAGES: tl.constexpr,
     DROP: tl.constexpr,
 ):
-    """COMBINED: split_combine came before. Chunks are taken from the last on, which the L2 cache
-    got last."""
+    """Write a chunk of a row. COMBINED: split_combine came before. Chunks are taken from the last
+    on, which the L2 cache got last."""
     chunk = tl.num_programs(1) - 1 - tl.program_id(1)
     first = chunk * CHUNK
     if COMBINED:
@@ -188,7 +189,7 @@ def _sum_of_chunks(sums_ptr, chunks, PARTS: tl.constexpr):
 
 @triton.jit(do_not_specialize=["chunks"])
 def split_total(sums_ptr, chunks, PARTS: tl.constexpr):
-    """The sums of whole rows, after those of all chunks."""
+    """Add the sums of whole rows, and write them after those of all chunks."""
     total = _sum_of_chunks(sums_ptr, chunks, PARTS)
     tl.store(sums_ptr + tl.num_programs(0) * chunks + tl.program_id(0), total)
 
@@ -219,7 +220,7 @@ def split_gradient(
     STAGES: tl.constexpr,
     DROP: tl.constexpr,
 ):
-    """COMBINED: split_total came before."""
+    """Write the gradient of a chunk of a row. COMBINED: split_total came before."""
     chunk = tl.num_programs(1) - 1 - tl.program_id(1)
     first = chunk * CHUNK
     if COMBINED:
@@ -238,7 +239,7 @@ def split_gradient(
 
 @triton.jit
 def _loss_gradient(x, column, target, lse, dloss):
-    """Of cross-entropy: ``(softmax − 1 at the target) × dloss``."""
+    """Return the gradient of cross-entropy: ``(softmax − 1 at the target) × dloss``."""
     chance = tl.exp2((x.to(tl.float32) - lse) * LOG2_E)
     return tl.where(column == target, chance - 1.0, chance) * dloss
 
@@ -266,7 +267,8 @@ def cross_entropy_gradient(
     STAGES: tl.constexpr,
     DROP: tl.constexpr,
 ):
-    """One chunk of a row. A row whose target is ``ignored`` gets zeros, whatever it holds."""
+    """Write the gradient of one chunk of a row. A row whose target is ``ignored`` gets zeros,
+    whatever it holds."""
     row = tl.program_id(0)
     first = tl.program_id(1) * CHUNK
     x = _row_at(x_ptr, saved_stride, VECTOR, ALIGNED) + first

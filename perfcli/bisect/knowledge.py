@@ -19,7 +19,7 @@ from perfcli.options.performance import load
 from perfcli.search.ledger import Code
 from perfcli.search.weighing import Reading
 
-# As in ``commands/_measuring``: options that act when the step runs, though the code is the same.
+# As in ``workflow/timing``: options that act when the step runs, though the code is the same.
 _AT_RUN_TIME = ("cudagraph", "graph_partition", "cpp_wrapper", "memory_plan", "buffer_reuse", "tun")
 
 _EDITED = "edited during the search"

@@ -1,4 +1,4 @@
-"""Kernels that another one took in without leaving a trace of their own.
+"""Finds kernels that another one took in without leaving a trace of their own.
 
 The first stage of a split reduction computes the same FX nodes as the second, and both are named
 by the kernel that uses their result: once all three are one, the shared nodes say nothing about

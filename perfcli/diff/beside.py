@@ -1,4 +1,5 @@
-"""What Inductor's kernels and hand-written ones cost, and which findings explain the difference."""
+"""Adds up what Inductor's kernels and hand-written ones cost, and finds what explains the
+difference."""
 
 from __future__ import annotations
 
@@ -32,8 +33,8 @@ def totals_of(run: Run) -> Totals:
 
 
 def _explaining(comparison: Comparison, inductor: Totals, ours: Totals) -> tuple[int, ...]:
-    """Findings that Inductor's side alone has and that a number bears out: indices. Consequences of
-    another finding, and doubts, explain nothing."""
+    """Return the indices of findings that Inductor's side alone has and that a number bears out.
+    Consequences of another finding, and doubts, explain nothing."""
     return tuple(
         number
         for number, finding in enumerate(comparison.findings)
@@ -45,7 +46,8 @@ def _explaining(comparison: Comparison, inductor: Totals, ours: Totals) -> tuple
 
 
 def _is_borne_out(finding: Finding, inductor: Totals, ours: Totals) -> bool:
-    """A finding about bytes read again explains nothing where ours read as much."""
+    """Return whether a number bears the finding out: a finding about bytes read again explains
+    nothing where ours read as much."""
     number = _NUMBERS.get(finding.metric)
     if number is None:
         return True
@@ -60,11 +62,12 @@ _NUMBERS: Mapping[str, Callable[[Totals], float | None]] = {
     "narrow_loads": lambda t: None if t.wide_share is None else -t.wide_share,
     "occupancy": lambda t: None if t.occupancy is None else -t.occupancy,
 }
-"""By a finding's metric, the number that it is about: less is better."""
+"""The number that a finding is about, by the finding's metric: less is better."""
 
 
 def explain_difference(comparison: Comparison) -> Comparison:
-    """With the findings, which it has by now, that explain its two sides' difference."""
+    """Return the comparison with those of its findings, which it has by now, that explain its two
+    sides' difference."""
     shown = comparison.beside
     if shown is None:
         return comparison
@@ -106,7 +109,7 @@ def _reads(kernel: KernelFacts, passes: Mapping[str, int]) -> Iterator[tuple[str
 
 
 def _wide_share(kernels: Sequence[KernelFacts]) -> float | None:
-    """Of bytes read: kernels that load little weigh little."""
+    """Return the share weighed by bytes read: kernels that load little weigh little."""
     wide = whole = 0.0
     for kernel in kernels:
         share = _widest(kernel.candidates)
@@ -117,8 +120,8 @@ def _wide_share(kernels: Sequence[KernelFacts]) -> float | None:
 
 
 def _widest(candidates: Sequence[Candidate]) -> float | None:
-    """Of the launch configuration that loads most of its bits so: which one the device takes is
-    not known."""
+    """Return the share of the launch configuration that loads most of its bits so: which one the
+    device takes is not known."""
     found = [share for candidate in candidates if (share := _share(candidate)) is not None]
     return max(found, default=None)
 

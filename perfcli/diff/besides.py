@@ -1,4 +1,4 @@
-"""What changed between two runs apart from their kernels."""
+"""Describes what changed between two runs apart from their kernels."""
 
 from __future__ import annotations
 

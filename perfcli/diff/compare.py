@@ -110,7 +110,8 @@ def _show(value: object) -> str:
 
 
 def _nodes_agree(base: Run, head: Run) -> bool:
-    """Node names come from tracing: another torch, or other graphs, number them anew."""
+    """Return whether node names mean the same on both sides. They come from tracing: another torch,
+    or other graphs, number them anew."""
     graphs = {(g.name, g.direction) for g in base.graphs} == {
         (g.name, g.direction) for g in head.graphs
     }

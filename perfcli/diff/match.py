@@ -1,4 +1,4 @@
-"""Which kernels of two runs compute the same thing.
+"""Finds which kernels of two runs compute the same thing.
 
 Identical code first, then kernels that look alike, then whatever shares work: FX nodes, or
 operators with module and shape where node names can't be compared. Names of kernels are the last
@@ -65,7 +65,7 @@ def _order(found: Match) -> tuple[bool, int]:
 
 @dataclass
 class _Matching:
-    """Two runs' kernels, those that are left to match, and what was found."""
+    """Holds two runs' kernels, those that are left to match, and what was found."""
 
     base: Kernels
     head: Kernels
@@ -95,8 +95,8 @@ class _Matching:
         return self.nodes
 
     def settled(self, pieces: Both) -> Set[Hashable]:
-        """Work that matched kernels of both sides do: it was there all along, and says nothing
-        about where it went."""
+        """Return the work that matched kernels of both sides do: it was there all along, and says
+        nothing about where it went."""
         matched = [
             (set(every) - set(left), mine)
             for every, left, mine in zip(
@@ -148,9 +148,9 @@ class _Matching:
         self.take([replace(m, relation=absorb.relation(m.base, m.head)) for m in changed])
 
     def take_only(self, pieces: Both, method: str) -> None:
-        """A graph's only kernels of both sides that go over the same points, write as much and
-        share anything: an operator that is decomposed in another way has few nodes in common with
-        what it was."""
+        """Match a graph's only kernels of both sides that go over the same points, write as much
+        and share anything: an operator that is decomposed in another way has few nodes in common
+        with what it was."""
         ours, theirs = pieces
         alone = {self.head[h].graph: h for h in self.right}  # of several one, which is not alone
         pairs = ((b, alone.get(self.base[b].graph)) for b in self.left)
@@ -169,7 +169,8 @@ class _Matching:
         return written and ours.sizes == theirs.sizes and bool(ours.sizes)
 
     def surely(self, found: Match) -> Match:
-        """A graph's only kernels of both sides belong together, however little they share."""
+        """Return a match that is sure: a graph's only kernels of both sides belong together,
+        however little they share."""
         if len(found.base) != 1 or len(found.head) != 1 or found.method not in _TRUST:
             return found
         if not self._only(found.base[0], found.head[0]):
@@ -200,7 +201,7 @@ def _work(kernel: KernelFacts, pieces: frozenset[Hashable]) -> Work:
 
 
 def _same_names(base: Kernels, head: Kernels, left: list[int], right: list[int]) -> list[Match]:
-    """For kernels without provenance: equal names up to their number, in order."""
+    """Return matches of kernels without provenance: equal names up to their number, in order."""
     waiting: dict[Hashable, tuple[deque[int], deque[int]]]
     waiting = defaultdict(lambda: (deque(), deque()))
     for index in right:

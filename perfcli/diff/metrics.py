@@ -24,7 +24,7 @@ OfKernel: TypeAlias = Callable[[KernelFacts], Value]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One number per kernel and how several become one."""
+    """Takes one number per kernel and says how several become one."""
 
     name: str
     of: OfKernel
@@ -110,7 +110,7 @@ _TRIFLES: dict[str, float] = {
 
 @dataclass(frozen=True, slots=True)
 class _Folded:
-    """One metric over some kernels, and which of them did not know it: source to how often it
+    """Holds one metric over some kernels, and which of them did not know it: source to how often it
     is missing from the sum."""
 
     value: Value
@@ -118,7 +118,8 @@ class _Folded:
 
 
 def launched_kernels(kernels: Iterable[KernelFacts]) -> list[KernelFacts]:
-    """Those that a step launches: what another form of a kernel would cost, nobody pays."""
+    """Return the kernels that a step launches: what another form of a kernel would cost, nobody
+    pays."""
     return [kernel for kernel in kernels if kernel.launches]
 
 
@@ -156,8 +157,8 @@ def changes(base: Sequence[KernelFacts], head: Sequence[KernelFacts]) -> tuple[C
 
 
 def _weigh(vectors: Change, base: Sequence[KernelFacts], head: Sequence[KernelFacts]) -> Change:
-    """Vectorisation is lost where vectors became scalars, and won the other way round. A kernel
-    that has less to load, or a tail more, has not lost any."""
+    """Weigh vectors against scalars: vectorisation is lost where vectors became scalars, and won
+    the other way round. A kernel that has less to load, or a tail more, has not lost any."""
     if vectors.metric not in _SCALAR or vectors.outcome not in ("better", "worse"):
         return vectors
     ours, theirs = (fold(_SCALAR[vectors.metric], side).value or 0 for side in (base, head))
@@ -218,7 +219,7 @@ def is_trifling(change: Change) -> bool:
 
 
 def describe(group: KernelGroup, base: Run, head: Run) -> str:
-    """``3 kernels, 14 loads → 1 kernel, 17 loads``."""
+    """Write ``3 kernels, 14 loads → 1 kernel, 17 loads``."""
     ours = [base.kernels[index] for index in group.match.base]
     theirs = [head.kernels[index] for index in group.match.head]
     return f"{_side(ours)} → {_side(theirs)}"
@@ -233,8 +234,8 @@ def _side(kernels: Sequence[KernelFacts]) -> str:
 
 
 def one_of(group: KernelGroup, groups: Sequence[KernelGroup]) -> str:
-    """``; one of 15 new kernels``: what one kernel adds is not all that the new ones do. Empty
-    where it is alone."""
+    """Write ``; one of 15 new kernels``: what one kernel adds is not all that the new ones do.
+    Empty where it is alone."""
     relation = group.match.relation
     alike = [each for each in groups if each.match.relation == relation]
     if relation not in ("new", "gone") or len(alike) == 1:

@@ -1,4 +1,4 @@
-"""Groups of two sides' members that share work: the connected parts of a two-sided graph.
+"""Groups members of two sides that share work: the connected parts of a two-sided graph.
 
 A piece of work that sits in one member of either side is a witness of where it went. Pieces
 that several members recompute (a cast, an ``rsqrt``) would tie everything to everything, so
@@ -17,8 +17,8 @@ Edge: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The pieces of work that a member does, in how many goes: a kernel launched once per layer
-    does each layer's pieces in a go of its own, which may each end up somewhere else."""
+    """Holds the pieces of work that a member does, in how many goes: a kernel launched once per
+    layer does each layer's pieces in a go of its own, which may each end up somewhere else."""
 
     pieces: frozenset[Hashable]
     goes: int = 1
@@ -33,7 +33,8 @@ Groups: TypeAlias = Mapping[int, Work]
 LEAST_SHARE = 0.34
 MOST = 0.5
 MOST_PAIRS = 2_000_000
-"""Of members of both sides that are weighed against each other: a few seconds and 400 MB."""
+"""The most pairs of members of both sides that are weighed against each other: a few seconds and
+400 MB."""
 
 
 def connect(
@@ -66,7 +67,7 @@ def connect(
 
 
 def owners(members: Mapping[int, frozenset[Hashable]]) -> dict[Hashable, list[int]]:
-    """Piece of work to the members that do it."""
+    """Return the members that do each piece of work."""
     found: dict[Hashable, list[int]] = defaultdict(list)
     for member, pieces in members.items():
         for piece in pieces:
@@ -75,8 +76,8 @@ def owners(members: Mapping[int, frozenset[Hashable]]) -> dict[Hashable, list[in
 
 
 def few(ours: Mapping[Hashable, list[int]], theirs: Mapping[Hashable, list[int]]) -> Set[Hashable]:
-    """Pieces of both sides that tell who goes with whom: all of them, but for those that so many
-    members have that there would be more than ``MOST_PAIRS`` pairs to weigh."""
+    """Return the pieces of both sides that tell who goes with whom: all of them, but for those that
+    so many members have that there would be more than ``MOST_PAIRS`` pairs to weigh."""
     pairs = {piece: len(ours[piece]) * len(theirs[piece]) for piece in ours if piece in theirs}
     if sum(pairs.values()) <= MOST_PAIRS:
         return pairs.keys()
@@ -118,7 +119,7 @@ def _follow(groups: Groups, went: Mapping[int, Counter[int]]) -> set[Edge]:
 
 
 def _deal(groups: Groups, went: Mapping[int, Counter[int]], edges: set[Edge]) -> set[Edge]:
-    """Members that went to many in equal parts, none of them large."""
+    """Link members that went to many in equal parts, none of them large."""
     linked = {member for member, _ in edges}
     found = set()
     for member, counts in went.items():
@@ -135,7 +136,7 @@ def _is_enough(ours: Work, theirs: Work) -> bool:
 
 
 def _explained_work(edges: set[Edge], others: Groups) -> Mapping[int, Set[Hashable]]:
-    """For each member the work of all that it is linked to."""
+    """Return, for each member, the work of all that it is linked to."""
     found: dict[int, set[Hashable]] = defaultdict(set)
     for member, other in edges:
         found[member] |= others[other].pieces
@@ -149,7 +150,7 @@ def _join_lonely(
     explained: Mapping[int, Set[Hashable]],
     settled: Set[Hashable],
 ) -> set[Edge]:
-    """Whom members without a witness join: who does all of their work, or took over enough of it.
+    """Link members without a witness to whoever does all of their work, or took over enough of it.
     What another's partners did all along it has not taken over."""
     edges = set()
     telling = few(owners({n: work.pieces for n, work in lonely.items()}), holders)

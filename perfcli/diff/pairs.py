@@ -1,4 +1,4 @@
-"""Kernels that go together one by one: identical code, and kernels that look alike.
+"""Pairs kernels that go together one by one: identical code, and kernels that look alike.
 
 Both are decided before work is compared piece by piece, so that a kernel that lost one of eleven
 layers to a fusion is still that kernel, not a part of the fused one.

@@ -1,4 +1,4 @@
-"""What a kernel computes, in pieces that can be compared between two runs.
+"""Describes what a kernel computes, in pieces that can be compared between two runs.
 
 Where both runs come from the same torch and the same graphs, a piece is an FX node. Elsewhere the
 names of nodes mean nothing, and a piece is an operator with its module and shape, numbered in the
@@ -24,7 +24,7 @@ _NUMBER = re.compile(r"_(\d+)$")
 
 
 def direction(member: KernelFacts | ExternCall) -> str:
-    """``forward`` of the graph ``forward 0``."""
+    """Return ``forward`` of the graph ``forward 0``."""
     return member.graph.split(" ")[0]
 
 
@@ -57,7 +57,7 @@ def _stem(node: str) -> str:
 
 
 class Operators:
-    """The operators of two runs' kernels, read once."""
+    """Holds the operators of two runs' kernels, read once."""
 
     def __init__(self, base: Kernels, head: Kernels) -> None:
         self._entries = [[_entries(kernel) for kernel in side] for side in (base, head)]

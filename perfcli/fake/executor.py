@@ -3,7 +3,7 @@ without torch (hidden ``--fake``, or ``PERFCLI_FAKE=1``).
 
 ``PERFCLI_FAKE=user:1`` plants a failure in request 1: ``user``, ``compile``, ``killed``, ``hang``
 or ``interrupt``; ``user:NAME`` in requests that set the option NAME, ``user:all`` in every one.
-What follows a semicolon is about measuring (``fake_measuring``).
+What follows a semicolon is about measuring (``measuring``).
 """
 
 from __future__ import annotations

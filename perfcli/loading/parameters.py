@@ -1,4 +1,5 @@
-"""A scenario's parameters: a preset, then what the user typed, in the type of the default."""
+"""Resolves a scenario's parameters: a preset, then what the user typed, in the type of the
+default."""
 
 from __future__ import annotations
 
@@ -74,7 +75,8 @@ def _typed(name: str, value: Scalar, parameter: Parameter) -> Scalar:
 
 
 def _convert(value: Scalar, kind: type) -> Scalar:
-    """``value`` as a ``kind``, the type of a default; raises ValueError where it does not fit."""
+    """Return ``value`` as a ``kind``, the type of a default; raise ValueError where it does not
+    fit."""
     if kind is type(None):
         return _guess(value)
     if kind is str:

@@ -1,4 +1,4 @@
-"""Kernels, scenarios and reports, found by file name; a user's scenario, found by path.
+"""Finds kernels, scenarios and reports by file name, and a user's scenario by path.
 
 The core never imports these packages by name: ``scenarios/gqa_transformer.py`` is the scenario
 ``gqa-transformer``, and the file says so by declaring one ``Scenario``.
@@ -80,8 +80,8 @@ def scenario(reference: str) -> Scenario:
 
 
 def family(reference: str) -> KernelFamily:
-    """Shipped hand-written kernels by name, or a user's by the path of the file that declares one
-    ``KernelFamily``.
+    """Return shipped hand-written kernels by name, or a user's by the path of the file that
+    declares one ``KernelFamily``.
 
     Raises:
         UserCodeFailed: the user's file does not import.
@@ -116,7 +116,7 @@ def build(scenario: Scenario, params: Mapping[str, Scalar]) -> Workload:
 
 
 def _workload(scenario: Scenario, params: Mapping[str, Scalar], result: Any) -> Workload:
-    """From ``(call, inputs)`` or ``(call, inputs, keyword arguments or mode)``."""
+    """Make a workload of ``(call, inputs)`` or ``(call, inputs, keyword arguments or mode)``."""
     if not isinstance(result, tuple) or len(result) not in (2, 3):
         raise _wrong(scenario, f"it returned {_describe(result)}")
     call, inputs, *rest = result

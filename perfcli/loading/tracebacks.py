@@ -1,4 +1,4 @@
-"""A user's error told as theirs: one line, and their part of the traceback."""
+"""Tells a user's error as theirs: one line, and their part of the traceback."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from pathlib import Path
 from perfcli.errors import PerfcliError, UserCodeFailed
 
 LAST_FRAMES = 2
-"""Of an error in which no frame is the user's."""
+"""The number of last frames shown of an error in which no frame is the user's."""
 _MADE = ("<frozen ", "<eval_with_key>")
-"""How names of files begin that nobody wrote: Python's own modules, FX's generated code."""
+"""How the names of files begin that nobody wrote: Python's own modules, FX's generated code."""
 
 
 def users_failure(what: str, error: BaseException) -> UserCodeFailed:
-    """``what`` and the error's first line; ``detail`` is the user's part of the traceback."""
+    """Return the failure with ``what`` and the error's first line; ``detail`` is the user's part of
+    the traceback."""
     lines = str(error).strip().splitlines()
     reason = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
     return UserCodeFailed(f"{what}: {reason}", detail=users_traceback(error))
@@ -33,7 +34,8 @@ def is_users_fault(error: BaseException) -> bool:
 
 
 def show(error: BaseException) -> str:
-    """``users_traceback``, or where no frame is the user's, the last frames and the message."""
+    """Return ``users_traceback``, or where no frame is the user's, the last frames and the
+    message."""
     part = _users_part(error)
     if any(told.stack for told in _chain(part)):
         return "".join(part.format()).rstrip()
@@ -87,7 +89,8 @@ def is_users(frame: traceback.FrameSummary) -> bool:
 
 
 def _is_pythons(frame: traceback.FrameSummary) -> bool:
-    """Packages that are installed below the standard library's folder are not Python's."""
+    """Return whether a frame is Python's. Packages that are installed below the standard library's
+    folder are not."""
     packages = ("/site-packages/", "/dist-packages/")
     installed = any(part in frame.filename for part in packages)
     return _is_below(frame, _standard_library()) and not installed

@@ -1,4 +1,5 @@
-"""A user's own scenario file: imported by path, its scenario chosen, its errors told as theirs."""
+"""Loads a user's own scenario file: imports it by path, chooses its scenario, tells its errors as
+theirs."""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ def _from_function(function: FunctionType, name: str) -> Scenario:
 
 
 def _parameter(parameter: inspect.Parameter) -> Parameter | None:
-    """None for what a user cannot type: a default that is an object, ``*args``."""
+    """Return the parameter, or None for what a user cannot type: a default that is an object,
+    ``*args``."""
     if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
         return None
     if _is_required(parameter):
@@ -59,7 +61,7 @@ def _parameter(parameter: inspect.Parameter) -> Parameter | None:
 
 
 def _annotation_text(annotation: Any) -> str:
-    """``int``, whether the file evaluates its annotations or not."""
+    """Return ``int``, whether the file evaluates its annotations or not."""
     return annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
 
 
@@ -88,7 +90,7 @@ def is_user_file(reference: str) -> bool:
 
 
 def split(reference: str) -> tuple[str, str | None]:
-    """``path/to/file.py:name`` as path and name; the name is None where there is none."""
+    """Split ``path/to/file.py:name`` into path and name; the name is None where there is none."""
     path, colon, name = reference.rpartition(":")
     if colon and (path.endswith(SUFFIX) or "/" in path) and "/" not in name:
         return path, name
@@ -186,7 +188,7 @@ def _functions(module: ModuleType) -> dict[str, FunctionType]:
 
 
 def _select_ready(functions: Mapping[str, FunctionType]) -> dict[str, FunctionType]:
-    """Those that can be called without arguments."""
+    """Return the functions that can be called without arguments."""
     return {
         name: function
         for name, function in functions.items()

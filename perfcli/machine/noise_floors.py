@@ -1,4 +1,5 @@
-"""Noise floors that ``perfcli noise`` found, kept per class of environment in the cache folder.
+"""Keeps the noise floors that ``perfcli noise`` found, per class of environment, in the cache
+folder.
 
 ``CACHE/noise/CLASS.json`` is JSON for people to read: each floor with the pairs it was made of,
 the scenario, the machine and the date. As everything in the cache folder, it may be deleted.
@@ -28,7 +29,7 @@ KIND = "noise"
 
 
 class FloorPair(msgspec.Struct, frozen=True):
-    """One fresh pair of identical variants: head over base, with its 95 % interval."""
+    """Holds one fresh pair of identical variants: head over base, with its 95 % interval."""
 
     ratio: float | None
     low: float | None
@@ -39,7 +40,8 @@ class FloorPair(msgspec.Struct, frozen=True):
 
 
 class StoredFloor(msgspec.Struct, frozen=True):
-    """``relative`` (0.01: one percent) is what ``stats.prediction.bound`` makes of the pairs."""
+    """Holds one floor. ``relative`` (0.01: one percent) is what ``stats.floor.bound`` makes of
+    the pairs."""
 
     relative: float
     scenario: str
@@ -59,12 +61,12 @@ class StoredFloor(msgspec.Struct, frozen=True):
 
     @property
     def source(self) -> str:
-        """``perfcli noise softmax, 2026-11-21``."""
+        """Return ``perfcli noise softmax, 2026-11-21``."""
         return f"perfcli noise {self.scenario}, {self.created[:10]}"
 
 
 class ClassFile(msgspec.Struct, frozen=True, rename={"name": "class"}):
-    """All floors of one class of environment, the newest last."""
+    """Holds all floors of one class of environment, the newest last."""
 
     perfcli: str
     format: int
@@ -161,8 +163,8 @@ def _path(name: str) -> Path:
 
 @contextmanager
 def _lock() -> Iterator[None]:
-    """Nobody else changes floors meanwhile: of two that read, add and write at the same time, one
-    floor would be lost. The lock goes with the process. Raises PerfcliError."""
+    """Keep everybody else from changing floors meanwhile: of two that read, add and write at the
+    same time, one floor would be lost. The lock ends with the process. Raises PerfcliError."""
     path = folder() / ".lock"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -182,7 +184,7 @@ class _Opening(msgspec.Struct):
 
 
 def _format(path: Path) -> int:
-    """Of a file of floors; 0 where it is none, or broken."""
+    """Return the format of a file of floors; 0 where it is none, or broken."""
     with suppress(OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         opening = msgspec.json.decode(path.read_bytes(), type=_Opening)
         return opening.format if opening.perfcli == KIND else 0
@@ -198,7 +200,7 @@ def _read(path: Path) -> ClassFile | None:
 
 
 def _write(path: Path, document: ClassFile) -> None:
-    """Whole or not at all: others may read at the same time."""
+    """Write the file whole or not at all: others may read at the same time."""
     text = msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
     temporary: Path | None = None
     try:

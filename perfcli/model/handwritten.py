@@ -106,5 +106,5 @@ class KernelFamily:
     origin: str = ""
     probe: str = ""
     """The module, ``perfcli.kernels.mix_order.probe``, that says how its kernel is swept over
-    launches and where the cliff is (``ProbeCode`` in ``commands/_kernels_probe``); it needs no
+    launches and where the cliff is (``ProbeCode`` in ``workbench/probe``); it needs no
     torch. Empty: the family is no probe."""

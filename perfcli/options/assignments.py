@@ -1,4 +1,4 @@
-"""Options as users write them: ``triton.mix_order_reduction=false``, ``TORCHINDUCTOR_X=0``.
+"""Parses options as users write them: ``triton.mix_order_reduction=false``, ``TORCHINDUCTOR_X=0``.
 
 Names in capitals are environment variables of the worker. Names are Inductor's own;
 ``dynamo.`` and ``functorch.`` lead to ``torch._dynamo.config`` and ``torch._functorch.config``.
@@ -46,7 +46,7 @@ _READERS = ("_inductor", "_dynamo", "_functorch", "_logging", "utils", "_utils_i
 
 @dataclass(frozen=True, slots=True)
 class _Assignment:
-    """``name=text``, not typed yet."""
+    """Holds ``name=text``, not typed yet."""
 
     name: str
     text: str
@@ -104,7 +104,7 @@ def find(catalogue: Catalogue, name: str) -> InductorOption:
 
 
 def _parse_value(entry: InductorOption, text: str) -> OptionValue:
-    """``text`` as a value of the option's type.
+    """Return ``text`` as a value of the option's type.
 
     Raises:
         PerfcliError: it is none; the message names the type.
@@ -148,7 +148,7 @@ def make_variant(
 
 
 def check_device(variant: Variant, catalogue: Catalogue, device: str) -> None:
-    """Backported options are about Triton's kernels.
+    """Refuse backported options on the CPU: they are about Triton's kernels.
 
     Raises:
         PerfcliError: the device is the CPU, for which Inductor writes C++.
@@ -162,7 +162,7 @@ def check_device(variant: Variant, catalogue: Catalogue, device: str) -> None:
 
 
 def defaults(variant: Variant, catalogue: Catalogue) -> dict[str, OptionValue]:
-    """Those of a variant's options that are set to what they are anyway."""
+    """Return those of a variant's options that are set to what they are anyway."""
     found: dict[str, OptionValue] = {}
     for name, value in variant.options.items():
         default = catalogue.entries[name].value
@@ -198,7 +198,7 @@ def _read_somewhere(torch_dir: Path, variable: str) -> bool:
 
 
 def toggle(entry: InductorOption) -> tuple[OptionValue, OptionValue]:
-    """Base and head of a yes-or-no option: its default, and the other.
+    """Return base and head of a yes-or-no option: its default, and the other.
 
     Raises:
         PerfcliError: it is no yes-or-no option, or its default is not known without torch.

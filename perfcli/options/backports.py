@@ -1,4 +1,5 @@
-"""Options of later torch releases that perfcli brings to earlier ones (``compile.backport``)."""
+"""Lists the options of later torch releases that perfcli brings to earlier ones
+(``compile.backport``)."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class _Backport:
-    """One option, and where it applies. Releases as (major, minor)."""
+    """Describes one option, and where it applies. Releases are (major, minor)."""
 
     type: str
     doc: str
@@ -21,7 +22,7 @@ class _Backport:
     """The option that switches what this one limits."""
     limits: str
     unlimited: int
-    """What the release it is from takes for no limit, as in releases that lack the option."""
+    """The value that its own release takes for no limit, as in releases that lack the option."""
 
     @property
     def reach(self) -> str:
@@ -79,6 +80,6 @@ def refusal(option: str, version: str) -> str:
 
 
 def _release(version: str) -> tuple[int, int] | None:
-    """(2, 11) for ``2.11.0+cu130``, also before a release, ``2.11.0a0+git1234567``."""
+    """Return (2, 11) for ``2.11.0+cu130``, also before a release, ``2.11.0a0+git1234567``."""
     found = re.match(r"(\d+)\.(\d+)", version)
     return (int(found[1]), int(found[2])) if found else None

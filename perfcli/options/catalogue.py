@@ -1,4 +1,4 @@
-"""Every option of an installed torch, read from its configuration files without importing it.
+"""Reads every option of an installed torch from its configuration files, without importing it.
 
 ``torch/_inductor/config.py`` and its siblings are lists of assignments; classes are prefixes.
 The file is parsed, and each right-hand side is evaluated alone, among stand-ins for what the file
@@ -30,7 +30,8 @@ UNKNOWN: Any = object()
 
 @dataclass(frozen=True, slots=True)
 class InductorOption:
-    """One option as a user writes it: ``triton.cudagraphs``, ``dynamo.recompile_limit``."""
+    """Describes one option as a user writes it: ``triton.cudagraphs``,
+    ``dynamo.recompile_limit``."""
 
     name: str
     type: str
@@ -42,7 +43,7 @@ class InductorOption:
     env: tuple[str, ...] = ()
     """Environment variables that set the default."""
     flags: tuple[str, ...] = ()
-    """Those of them that take 0 or 1."""
+    """Those of the environment variables that take 0 or 1."""
     doc: str = ""
     note: str = ""
     """Where it comes from, if not from this torch."""
@@ -50,7 +51,7 @@ class InductorOption:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """The options of one torch."""
+    """Holds the options of one torch."""
 
     torch: str
     torch_dir: Path
@@ -160,7 +161,7 @@ class _Config:
 
 
 class _Environ(dict[str, str]):
-    """An environment that remembers what was asked."""
+    """Stands in for the environment, and remembers what was asked."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -321,7 +322,8 @@ def _bare(function: ast.FunctionDef) -> ast.FunctionDef:
 
 
 def _inherited(node: ast.ClassDef) -> Iterator[str]:
-    """Classes named by ``@inherit_fields_from(parent)``; plain inheritance copies no options."""
+    """Return the classes named by ``@inherit_fields_from(parent)``; plain inheritance copies no
+    options."""
     for decorator in node.decorator_list:
         match decorator:
             case ast.Call(func=ast.Name(id="inherit_fields_from"), args=[ast.Name(id=parent)]):

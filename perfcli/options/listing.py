@@ -100,8 +100,8 @@ def details(torch: str, entry: InductorOption) -> str:
 
 
 def option_rows(entries: Iterable[InductorOption]) -> list[tuple[str, ...]]:
-    """Option, type, default, first release, variables; of an option that this torch has from
-    perfcli, that in place of the release."""
+    """Return option, type, default, first release, variables; for an option that this torch has
+    from perfcli, that in place of the release."""
     return [
         (
             e.name,
@@ -134,8 +134,8 @@ def changes(before: str, after: str, pattern: str) -> list[releases.KnobChange]:
 
 
 def change_rows(found: Iterable[releases.KnobChange]) -> list[tuple[str, ...]]:
-    """Option, kind of change, and both defaults: as values, or as expressions where the values
-    don't tell them apart."""
+    """Return option, kind of change, and both defaults: as values, or as expressions where the
+    values don't tell them apart."""
     return [(change.name, change.kind, *_both_sides(change)) for change in found]
 
 
@@ -167,7 +167,7 @@ def is_default(entry: InductorOption, value: OptionValue) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DefaultChange:
-    """An option that two installations have, with another default in each."""
+    """Describes an option that two installations have, with another default in each."""
 
     name: str
     before: InductorOption
@@ -191,7 +191,7 @@ class DefaultChange:
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """Of two installations, first and second."""
+    """Holds how two installations differ, first and second."""
 
     changed: tuple[DefaultChange, ...]
     """Both defaults are known and differ."""

@@ -1,4 +1,4 @@
-"""Options worth trying for speed, memory or other code: the list ``data/performance_knobs.toml``.
+"""Lists options worth trying for speed, memory or other code, from ``data/performance_knobs.toml``.
 
 Kept by hand. What torch's own files can tell (defaults, types, whether this torch has an option)
 is asked of them when it is needed; the list adds what they don't say.
@@ -33,7 +33,7 @@ Number = int | float
 
 @dataclass(frozen=True, slots=True)
 class PerformanceKnob:
-    """One option that influences speed, memory or code."""
+    """Describes one option that influences speed, memory or code."""
 
     name: str
     values: tuple[OptionValue, ...]
@@ -51,7 +51,7 @@ class PerformanceKnob:
     until: str | None = None
     """The last release that has it; None where the newest known has it."""
     range: tuple[Number, Number] | None = None
-    """Of a number whose threshold can be searched: the lowest and highest value, inclusive."""
+    """The lowest and highest value, inclusive, of a number whose threshold can be searched."""
     only_with: Mapping[str, OptionValue] = field(default_factory=dict)
     """Options to set along with it: without them it changes nothing."""
     needs_device: bool = False
@@ -75,12 +75,12 @@ class PerformanceKnob:
 
 @dataclass(frozen=True, slots=True)
 class InstalledKnob:
-    """A knob as an installed torch has it."""
+    """Describes a knob as an installed torch has it."""
 
     knob: PerformanceKnob
     entry: InductorOption
     values: tuple[OptionValue, ...]
-    """Those worth trying that are not this torch's default."""
+    """The values worth trying that are not this torch's default."""
 
 
 @functools.cache
@@ -150,8 +150,8 @@ def list_missing(entries: Mapping[str, InductorOption]) -> tuple[PerformanceKnob
 def select_usable(
     choices: Iterable[InstalledKnob], device: Device, *, has_device: bool
 ) -> tuple[InstalledKnob, ...]:
-    """Those with something to try that acts on ``device``; where there is none to run on, those
-    that show in what is compiled for it."""
+    """Return the knobs with something to try that acts on ``device``; where there is none to run
+    on, those that show in what is compiled for it."""
     return tuple(
         choice
         for choice in choices
@@ -194,7 +194,8 @@ def _is_address(text: str) -> bool:
 
 
 def _lies_in(span: tuple[Number, Number] | None, value: Any) -> bool:
-    """0 and below are allowed below a range: they switch a limit off."""
+    """Return whether a value lies in the range; 0 and below are allowed below it: they switch a
+    limit off."""
     if span is None or not isinstance(value, int | float):
         return True
     return value <= 0 or span[0] <= value <= span[1]

@@ -1,4 +1,4 @@
-"""What is known about Inductor's options over torch releases, from ``data/knobs.json``.
+"""Tells what is known about Inductor's options over torch releases, from ``data/knobs.json``.
 
 The file holds, for each option, the releases at which its default's expression changed; it is
 made by ``bench/knob_data.py``. Options of ``dynamo.`` and ``functorch.`` are not in it.
@@ -23,7 +23,7 @@ History = Mapping[str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class KnobChange:
-    """One option between two releases; None on the side that lacks it."""
+    """Describes one option between two releases; None on the side that lacks it."""
 
     name: str
     kind: Literal["added", "removed", "default changed"]
@@ -33,7 +33,7 @@ class KnobChange:
 
 @dataclass(frozen=True, slots=True)
 class _KnobData:
-    """``versions`` oldest first; ``options`` by name."""
+    """Holds the shipped data: ``versions`` oldest first; ``options`` by name."""
 
     versions: tuple[str, ...]
     options: Mapping[str, History]
@@ -135,7 +135,7 @@ def nearest(name: str, names: Iterable[str], count: int = 3) -> list[str]:
 
 
 def release_key(version: str) -> tuple[int, ...]:
-    """Sorts ``2.9.1`` before ``2.10.0``."""
+    """Return a key that sorts ``2.9.1`` before ``2.10.0``."""
     return tuple(int(number) for number in re.findall(r"\d+", version.partition("+")[0]))
 
 

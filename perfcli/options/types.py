@@ -1,4 +1,5 @@
-"""Texts to values by an option's annotation: ``"bool | None"``, ``"Literal['a', 'b']"`` …"""
+"""Converts texts to values by an option's annotation: ``"bool | None"``, ``"Literal['a', 'b']"``
+…"""
 
 from __future__ import annotations
 
@@ -178,7 +179,7 @@ def _container(node: ast.expr, text: str) -> OptionValue:
 
 
 def _plain(value: Any) -> Any:
-    """Tuples and sets as lists, which JSON can carry."""
+    """Return tuples and sets as lists, which JSON can carry."""
     if isinstance(value, list | tuple | set | frozenset):
         return [_plain(item) for item in value]
     if isinstance(value, dict):

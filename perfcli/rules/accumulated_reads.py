@@ -34,7 +34,7 @@ READS = 8
 SHARE = 0.25
 OF_DEVICE = 0.01
 OPERATORS = 3
-"""So many are listed by name."""
+"""The number of operators that are listed by name."""
 SIZE, COUNT = "realize_acc_reads_size_threshold", "realize_acc_reads_threshold"
 IO = "max_fusion_unique_io_buffers"
 

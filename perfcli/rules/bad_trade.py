@@ -42,8 +42,8 @@ def _check(comparison: Comparison) -> Iterator[Finding]:
 
 
 def _same_code(comparison: Comparison) -> bool:
-    """Equal kernels in equal order need equal memory: Inductor's estimate counts values that a
-    fused kernel keeps to itself, too (torch 2.13, ``accumulate`` with
+    """Return whether equal kernels come in equal order: they need equal memory, while Inductor's
+    estimate counts values that a fused kernel keeps to itself, too (torch 2.13, ``accumulate`` with
     ``realize_acc_reads_size_threshold``)."""
     equal = all(group.match.relation == "same" for group in comparison.groups)
     return equal and comparison.base.launches == comparison.head.launches

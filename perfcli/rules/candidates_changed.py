@@ -35,7 +35,7 @@ SHOWN = 4
 
 
 def _check(comparison: Comparison) -> Iterator[Finding]:
-    """One finding for all kernels that lost and got the same configurations."""
+    """Yield one finding for all kernels that lost and got the same configurations."""
     changed: dict[Lists, list[tuple[int, int]]] = defaultdict(list)
     for ours, theirs in _equal_kernels(comparison):
         before = _binaries(comparison.base.kernels[ours])

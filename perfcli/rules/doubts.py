@@ -31,14 +31,14 @@ BYTE_METRICS = ("bytes_moved", "bytes_swept", "lower_bound_seconds")
 
 @dataclass(frozen=True, slots=True)
 class _KernelDoubt:
-    """A reason to doubt some kernels' numbers."""
+    """Describes a reason to doubt some kernels' numbers."""
 
     subject: str
     says: str
     applies: Callable[[KernelFacts], bool]
     advice: str
     metrics: tuple[str, ...]
-    """Those of a verdict that the kernels are missing from."""
+    """The metrics of a verdict that the kernels are missing from."""
 
 
 def _without_code(kernel: KernelFacts) -> bool:
@@ -236,7 +236,7 @@ PARTS: tuple[Callable[[Comparison], Iterator[Finding]], ...] = (
 
 
 ASSUMED = ("taken as", "counted as", "not counted")
-"""In every note of compile/ that assumes something."""
+"""The word that stands in every note of compile/ that assumes something."""
 
 
 def _check(run: Run) -> Iterator[Finding]:

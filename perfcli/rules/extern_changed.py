@@ -43,7 +43,7 @@ def _check(comparison: Comparison) -> Iterator[Finding]:
 
 
 def _calls(run: Run) -> dict[str, Counter[str]]:
-    """For each direction, how often an operator is called."""
+    """Return, for each direction, how often an operator is called."""
     counted: dict[str, Counter[str]] = {}
     for extern in run.externs:
         counted.setdefault(work.direction(extern), Counter())[_operator(extern.op)] += extern.count
@@ -51,7 +51,7 @@ def _calls(run: Run) -> dict[str, Counter[str]]:
 
 
 def _operator(op: str) -> str:
-    """``aten.mm`` of ``aten.mm.out`` and of ``extern_kernels.mm``."""
+    """Return ``aten.mm`` of ``aten.mm.out`` and of ``extern_kernels.mm``."""
     parts = op.replace("::", ".").split(".")
     known = "aten" if parts[0] == "extern_kernels" else parts[0]
     return ".".join([known, *parts[1:2]])

@@ -75,7 +75,7 @@ def _rank(best: Candidate, other: Candidate) -> tuple[int, int, int]:
 
 
 def _changes(best: Candidate, other: Candidate) -> list[str]:
-    """``2 → 8 warps``, ``XBLOCK 4 → 1``."""
+    """Write ``2 → 8 warps``, ``XBLOCK 4 → 1``."""
     found = []
     if best.num_warps != other.num_warps:
         found.append(f"{best.num_warps} → {other.num_warps} warps")

@@ -157,7 +157,8 @@ PARTS: tuple[Callable[[Comparison, Timing], Iterator[Finding]], ...] = (
 
 
 FEW_LAUNCHES = 3
-"""In a step of more, kernels drive each other's data out of the cache, as they do in use."""
+"""The launches up to which a cold cache matters: in a step of more, kernels drive each other's data
+out of the cache, as they do in use."""
 CACHES = 3
 """Times L2: a working set below that partly stays in L2 from one step to the next."""
 FEW_ROUNDS = 10
@@ -190,7 +191,8 @@ def _warm_cache(comparison: Comparison, timing: Timing) -> Iterator[Finding]:
 
 
 def _working_set(run: Run) -> int | None:
-    """At most: all bytes that a step moves. None where they are not known, or the step is long."""
+    """Return at most all bytes that a step moves. None where they are not known, or the step is
+    long."""
     moved = [kernel.bytes_moved for kernel in run.kernels for _ in range(kernel.launches)]
     if run.externs or not moved or len(moved) > FEW_LAUNCHES or None in moved:
         return None

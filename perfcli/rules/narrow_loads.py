@@ -54,7 +54,7 @@ ITEMSIZE = {"bfloat16": 2, "float16": 2, "float32": 4}
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """How a kernel walks over the rows of a buffer, in elements."""
+    """Describes how a kernel walks over the rows of a buffer, in elements."""
 
     length: int
     stride: int

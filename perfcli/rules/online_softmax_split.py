@@ -86,8 +86,8 @@ def _expectation(run: Run, softmax: Softmax) -> Iterator[str]:
 
 
 def _cures(run: Run, softmax: Softmax) -> tuple[Cure, ...]:
-    """No split, where that is the faster way by the estimate of ``_splits`` even for what else a
-    softmax does, one more read and a write: that is then in the same kernel."""
+    """Propose no split, where that is the faster way by the estimate of ``_splits`` even for what
+    else a softmax does, one more read and a write: that is then in the same kernel."""
     rows, _ = _shape(run, softmax)
     once = sum(buffer.bytes for buffer in softmax.inputs)
     split = split_seconds(run, once * (len(softmax.sweeping) + 2), len(softmax.kernels))

@@ -89,7 +89,8 @@ def _written(kernel: KernelFacts) -> set[str]:
 
 
 def _in_one_stage(run: Run, number: int, kernels: Sequence[int]) -> float | None:
-    """Only the kernel that reduces has so few blocks; those that use its result have their own."""
+    """Return the seconds in one stage. Only the kernel that reduces has so few blocks; those that
+    use its result have their own."""
     alone = _swept(run, [number])
     others = _swept(run, [n for n in kernels if n != number])
     if alone is None or others is None:

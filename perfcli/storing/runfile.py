@@ -1,4 +1,4 @@
-"""A run as one file that stands alone.
+"""Writes and reads a run as one file that stands alone.
 
 It is one JSON object, written so that its first line is a short header: listing a folder
 never reads the rest. Texts (sources, intermediate forms) are kept by their SHA-256.

@@ -1,4 +1,4 @@
-"""The local folder of runs: ``.perfcli/runs`` where perfcli is called, one file per run."""
+"""Keeps the local folder of runs: ``.perfcli/runs`` where perfcli is called, one file per run."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class _Reply(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Starter:
-    """Starts live workers: a ``measuring.StartWorker``. ``caches`` is a folder that workers of the
+    """Starts live workers: a ``roles.StartWorker``. ``caches`` is a folder that workers of the
     same torch share: identical kernels are compiled, and tuned, once."""
 
     caches: Path

@@ -17,7 +17,7 @@ def to_look_at(group: KernelGroup, base: Run, head: Run) -> str:
 
 
 def how_changed(group: KernelGroup, base: Run, head: Run) -> str:
-    """Return what became of a group, said of its kernel: ``fuses 3 kernels``."""
+    """Write ``fuses 3 kernels``: what became of a group, said of its kernel."""
     if _became_looped(group, base, head):
         return "now loops over what it held at once"
     return {

@@ -1,4 +1,4 @@
-"""What the counts of both sides come to: the metrics that decide, in order of weight."""
+"""Judges the counts of both sides: the metrics that decide, in order of weight."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Grave findings that came with the head overrule what its counts say."""
+"""Lets grave findings that came with the head overrule what its counts say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measured times decide, in place of the numbers that stand for them: spills and bytes."""
+"""Lets measured times decide, in place of the numbers that stand for them: spills and bytes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from perfcli.model import (
 _BUDGETS = (30, 60, 120, 300, 600, 1200)
 """Seconds that are proposed; what needs more is no question of time."""
 _ROUNDS = 8
-"""Of fewer, no rank test can be 99 % sure."""
+"""The fewest rounds: of fewer, no rank test can be 99 % sure."""
 BUSY = 0.1
 """Share of the device or the cores that others keep busy, from which on it is said."""
 
@@ -49,8 +49,8 @@ def _what_helps(timing: Timing) -> str:
 
 
 def _between(timing: Timing) -> str:
-    """Where the change is sure to be larger than the margin and is not beyond the floor, no time
-    helps; else empty."""
+    """Say where the change is surely larger than the margin and not beyond the floor, so that no
+    more time helps; else empty."""
     step, floor = timing.step, timing.floor
     if step.ratio is None or step.low is None or step.high is None:
         return ""
@@ -65,9 +65,9 @@ def _between(timing: Timing) -> str:
 
 
 def _seconds_needed(timing: Timing) -> float | None:
-    """The interval's width shrinks with the square root of the time spent; it has to be as narrow
-    as what stops a measurement early: a quarter of the floor (of the margin, where that is lower),
-    or a tenth of the change."""
+    """Return the seconds that would make it sure. The interval's width shrinks with the square root
+    of the time spent; it has to be as narrow as what stops a measurement early: a quarter of the
+    floor (of the margin, where that is lower), or a tenth of the change."""
     step = timing.step
     if step.ratio is None or not timing.seconds:
         return None
@@ -90,7 +90,7 @@ _OF_TIME: dict[TimeVerdict, Outcome] = {
 
 @dataclass(frozen=True, slots=True)
 class _Statement:
-    """Something that speaks for an outcome."""
+    """Holds something that speaks for an outcome."""
 
     text: str
     outcome: Outcome
@@ -119,7 +119,8 @@ def _weigh_times(comparison: Comparison, timing: Timing) -> Verdict:
 def _unsaid(
     others: Sequence[_Statement], time: _Statement, worst: GroupTiming | None
 ) -> list[_Statement]:
-    """Without what says the same of the kernel to blame: its numbers stand beside it anyway."""
+    """Return the statements without what says the same of the kernel to blame: its numbers stand
+    beside it anyway."""
     if worst is None or worst.group is None:
         return list(others)
     return [s for s in others if s.group != worst.group or s.outcome != time.outcome]
@@ -133,9 +134,9 @@ def _memory_decides(time: Outcome, memory: Outcome) -> bool:
 
 
 def _memory_change(comparison: Comparison, timing: Timing) -> Change | None:
-    """Measured peak memory where the allocator counted it on both sides, else Inductor's estimate;
-    None where neither is known. The resident set of a process is shown, but it is no judge: it
-    holds the interpreter and what the allocator kept."""
+    """Return the change of measured peak memory where the allocator counted it on both sides, else
+    of Inductor's estimate, or None where neither is known. The resident set of a process is shown,
+    but it is no judge: it holds the interpreter and what the allocator kept."""
     sides = [p.memory for p in (timing.of("base"), timing.of("head")) if p is not None and p.memory]
     if len(sides) == 2 and not any("resident" in side.method for side in sides):
         base, head = (side.peak_allocated_bytes for side in sides)
@@ -171,7 +172,7 @@ def _code_says(comparison: Comparison) -> list[_Statement]:
 
 
 def _time(timing: Timing) -> str:
-    """``step 12.31 → 12.70 ms, +3.1 % [+2.6, +3.7], floor 1.5 %``."""
+    """Write ``step 12.31 → 12.70 ms, +3.1 % [+2.6, +3.7], floor 1.5 %``."""
     step = timing.step
     text = f"step {units.from_to(step.base, step.head)}"
     if step.ratio is not None:
@@ -187,7 +188,7 @@ def _decimals(timing: Timing) -> int:
 
 
 def _memory(memory: Change | None) -> list[_Statement]:
-    """``peak memory 1 GB → 1.27 GB (+27 %)``, where it changed."""
+    """Write ``peak memory 1 GB → 1.27 GB (+27 %)``, where it changed."""
     if memory is None or memory.outcome not in ("worse", "better"):
         return []
     change = f"{units.size(memory.base)} → {units.size(memory.head)}"
@@ -198,7 +199,7 @@ def _memory(memory: Change | None) -> list[_Statement]:
 def _explained(
     because: Because, comparison: Comparison, timing: Timing, worst: GroupTiming | None
 ) -> Because:
-    """With the kernel to blame, or why it can't be told."""
+    """Return the reason with the kernel to blame, or why it can't be told."""
     if timing.step.verdict == "unsure":
         return replace(because, why=timing.step.why, help=_what_helps(timing))
     if timing.step.verdict == "same":
@@ -232,7 +233,8 @@ def _most_to_blame(timing: Timing) -> GroupTiming | None:
 
 
 def _is_sure(group: GroupTiming) -> bool:
-    """What only one side launches is sure as well: the other side's time is none."""
+    """Return whether a group's change is sure. What only one side launches is sure as well: the
+    other side's time is none."""
     change = group.change
     return change.verdict != "unsure" or (change.base is None) != (change.head is None)
 

@@ -1,4 +1,4 @@
-"""Whether one kernel of a graph needs what another one makes."""
+"""Tells whether one kernel of a graph needs what another one makes."""
 
 from __future__ import annotations
 

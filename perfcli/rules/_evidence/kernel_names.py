@@ -1,4 +1,4 @@
-"""Names of kernels without Inductor's numbers, for rules about what a baseline keeps."""
+"""Compares names of kernels without Inductor's numbers, for rules about what a baseline keeps."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ NAMED = 6
 
 
 def against_a_baseline(comparison: Comparison) -> bool:
-    """A baseline keeps what kernels are made of, not their sources. Elsewhere the list of kernels
-    says what these rules say."""
+    """Return whether the base is a baseline: it keeps what kernels are made of, not their sources.
+    Elsewhere the list of kernels says what these rules say."""
     base = comparison.base
     return not base.id and not any(kernel.source for kernel in base.kernels)
 

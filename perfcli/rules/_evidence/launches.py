@@ -1,5 +1,6 @@
-"""What a launch configuration means on the target: resident warps, spills that matter, bytes in
-flight. Numbers measured on an H100 80GB HBM3 (torch 2.11, triton 3.6, L2 flushed, 2026-11-21)."""
+"""Tells what a launch configuration means on the target: resident warps, spills that matter, bytes
+in flight. Numbers were measured on an H100 80GB HBM3 (torch 2.11, triton 3.6, L2 flushed,
+2026-11-21)."""
 
 from __future__ import annotations
 
@@ -113,7 +114,7 @@ def buffers_read(kernel: KernelFacts) -> int | None:
 
 
 def resources(candidate: Candidate) -> str:
-    """``255 registers, 92 spilled words, 112,928 B shared memory``."""
+    """Write ``255 registers, 92 spilled words, 112,928 B shared memory``."""
     return (
         f"{units.count(candidate.registers)} registers, "
         f"{units.plural(candidate.spilled_words or 0, 'spilled word')}, "
@@ -122,7 +123,8 @@ def resources(candidate: Candidate) -> str:
 
 
 def residency(candidate: Candidate) -> str:
-    """``2 blocks of 2 warps per multiprocessor (6.25 % occupancy), limited by shared memory``."""
+    """Write ``2 blocks of 2 warps per multiprocessor (6.25 % occupancy), limited by shared
+    memory``."""
     blocks = units.plural(candidate.blocks_per_sm or 0, "block")
     limit = f", limited by {candidate.occupancy_limit}" if candidate.occupancy_limit else ""
     return (

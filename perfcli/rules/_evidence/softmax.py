@@ -1,4 +1,5 @@
-"""Softmaxes in a run: the kernels that take one's maximum and sum, and their sweeps over it."""
+"""Finds softmaxes in a run: the kernels that take one's maximum and sum, and their sweeps over
+it."""
 
 from __future__ import annotations
 
@@ -19,13 +20,13 @@ SPLIT_ONLINE_SINCE = (2, 13)
 
 @dataclass(frozen=True, slots=True)
 class Softmax:
-    """One such operator, and the kernels that it became, as indices into ``Run.kernels``."""
+    """Names one such operator, and the kernels that it became, as indices into ``Run.kernels``."""
 
     kernels: tuple[int, ...]
     sweeping: tuple[int, ...]
-    """Those that read the whole input in loops."""
+    """The kernels that read the whole input in loops."""
     inputs: tuple[Buffer, ...]
-    """What they all read whole."""
+    """The buffers that they all read whole."""
     dynamic: bool
     """Whether the length of what is reduced is a symbol."""
 

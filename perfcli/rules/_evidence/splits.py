@@ -1,4 +1,5 @@
-"""Reductions in two stages, and the time that one takes with and without its split."""
+"""Finds reductions in two stages, and estimates the time that one takes with and without its
+split."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ KERNEL_SECONDS = 2.5e-6
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A reduction in two stages, as indices into ``Run.kernels``."""
+    """Names a reduction in two stages, as indices into ``Run.kernels``."""
 
     first: int
     second: int

@@ -1,4 +1,5 @@
-"""Which buffers a reduction reads whole, and whether a second sweep over a row finds it in L2."""
+"""Finds which buffers a reduction reads whole, and whether a second sweep over a row finds it in
+L2."""
 
 from __future__ import annotations
 

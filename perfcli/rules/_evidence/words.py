@@ -1,4 +1,4 @@
-"""What several rules need to say where and what."""
+"""Words what several rules need to say where and what."""
 
 from __future__ import annotations
 
@@ -41,6 +41,6 @@ def _is_reduction(op: str) -> bool:
 
 
 def torch_version(run: Run) -> tuple[int, int]:
-    """``(2, 11)`` of ``2.11.0+cu130``; ``(0, 0)`` where it is something else."""
+    """Return ``(2, 11)`` of ``2.11.0+cu130``; ``(0, 0)`` where it is something else."""
     found = re.match(r"(\d+)\.(\d+)", run.environment.torch)
     return (int(found[1]), int(found[2])) if found else (0, 0)

@@ -1,7 +1,7 @@
 """Tells why cuDNN attention would refuse a call, and where it comes first: torch 2.11 to 2.15.
 
 The rules of aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, in the manner of
-``attention_rules``.
+``fused``.
 """
 
 from __future__ import annotations
