@@ -1,4 +1,4 @@
-"""The worker's side of hand-written kernels: compiled without a device, checked, timed.
+"""Compiles hand-written kernels without a device, checks and times them: the worker's side.
 
 Takes plans of launches, cases and problems; gives candidates, errors against a reference, and
 seconds. It never chooses a launch: the family's ``plan`` does.

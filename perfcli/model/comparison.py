@@ -1,4 +1,4 @@
-"""Two runs, side by side."""
+"""Defines two runs, side by side."""
 
 from __future__ import annotations
 
@@ -16,30 +16,31 @@ from perfcli.model.values import Outcome, Relation
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What all kernels of one side cost together. None: not known."""
+    """Holds what all kernels of one side cost together; None means not known."""
 
     launches: int
     bytes_moved: int | None = None
-    """Each kernel's buffers once."""
+    """The bytes of each kernel's buffers, each counted once."""
     bytes_swept: int | None = None
-    """With what a kernel reads again."""
+    """The bytes moved, including what a kernel reads again."""
     passes: float | None = None
     """How often the bytes of the inputs are read, over all kernels."""
     wide_share: float | None = None
-    """Of the bytes that load instructions load, the part that a thread loads 16 at a time, or TMA:
+    """The part of the bytes loaded by load instructions that a thread loads 16 at a time, or TMA:
     static counts, of the launch configuration that does best, weighed by bytes read. 0 to 1."""
     registers: int | None = None
-    """Of the kernel with most."""
+    """Registers per thread of the kernel with most."""
     spilled_words: int | None = None
     shared_bytes: int | None = None
-    """Of the kernel with most, per block."""
+    """Shared memory per block of the kernel with most."""
     occupancy: float | None = None
-    """Of the kernel with least."""
+    """Occupancy of the kernel with least."""
 
 
 @dataclass(frozen=True, slots=True)
 class Raced:
-    """Both sides and a copy of as many bytes as a problem has to move, timed in turns: seconds."""
+    """Holds the seconds of both sides and of a copy of as many bytes as a problem has to move,
+    timed in turns."""
 
     problem: str
     """``softmax 32768 × 2048 bfloat16``."""
@@ -51,7 +52,7 @@ class Raced:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What a comparison with hand-written kernels shows in addition; they are its head."""
+    """Holds what a comparison with hand-written kernels shows in addition; they are its head."""
 
     kernels: tuple[str, ...]
     """``softmax/online`` for each problem: family and variant."""
@@ -71,7 +72,7 @@ class Beside:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Kernels of both sides that compute the same thing, as indices into ``Run.kernels``."""
+    """Names kernels of both sides that compute the same thing, as indices into ``Run.kernels``."""
 
     base: tuple[int, ...]
     head: tuple[int, ...]
@@ -88,7 +89,7 @@ class KernelGroup:
 
 @dataclass(frozen=True, slots=True)
 class Because:
-    """A verdict's reason in its parts, where a metric decided it."""
+    """Holds a verdict's reason in its parts, where a metric decided it."""
 
     change: str
     """``spilled words 2 → 94``."""
@@ -116,17 +117,17 @@ class Because:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a comparison comes to."""
+    """Says what a comparison comes to."""
 
     outcome: Outcome
     reason: str
-    """In one sentence."""
+    """The reason in one sentence."""
     because: Because | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class WrongResults:
-    """A side whose outputs are not those of its eager reference: it was not timed."""
+    """Describes a side whose outputs are not those of its eager reference: it was not timed."""
 
     side: SideName
     what: str
@@ -135,7 +136,7 @@ class WrongResults:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The only thing that reports and the gate see."""
+    """Holds all that reports and the gate see."""
 
     base: Run
     head: Run
@@ -151,16 +152,17 @@ class Comparison:
     besides: tuple[str, ...] = ()
     """What changed apart from kernels: extern calls, graph breaks."""
     timing: Timing | None = None
-    """Where both sides were measured together."""
+    """The times, where both sides were measured together."""
     wrong: WrongResults | None = None
-    """Where they were to be measured, and one of them computes something else."""
+    """Set where both sides were to be measured and one of them computes something else."""
     beside: Beside | None = None
-    """Where the head are hand-written kernels for what the base computes."""
+    """Set where the head is a hand-written version of what the base computes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A format of ``reports/``: ``render`` gives the whole text of a file, ending in a newline."""
+    """Describes a format of ``reports/``: ``render`` gives the whole text of a file, ending in a
+    newline."""
 
     name: str
     suffix: str
@@ -174,7 +176,7 @@ View_co = TypeVar("View_co", covariant=True)
 
 
 class Screen(Protocol[View_co]):
-    """What ``reports/terminal.py`` shows: each method returns something that rich can print.
+    """Holds what ``reports/terminal.py`` shows; each function gives something that rich can print.
 
     ``places`` and ``reference`` say how a user names a run, ``tried`` whether fixes were asked for,
     ``brief`` whether one line is enough.
