@@ -45,6 +45,9 @@ def kernels(
         list[str] | None,
         typer.Option(metavar="WORDS", help="check: run only cases with all of these words."),
     ] = None,
+    every_case: Annotated[
+        bool, typer.Option("--all", help="check: Run all cases, not a small set of each kind.")
+    ] = False,
     against: Annotated[
         list[str] | None,
         typer.Option(
@@ -104,6 +107,7 @@ def kernels(
         variant=variant,
         all_variants=all_variants,
         cases=tuple(case or ()),
+        every_case=every_case,
         against=tuple(against or ()),
         rounds=rounds,
         budget=budget,

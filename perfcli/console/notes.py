@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
 # Nobody wants a bar that flashes by.
 PATIENCE_SECONDS = 2.0
+# A log hears of a phase when it begins, then after so long, twice as long, and so on.
+FIRST_GAP_SECONDS = 15.0
+# Cases or kernels that have to be done before an estimate means anything.
+LEAST_DONE = 3
 _PHASES = {
     "import": "importing torch",
     "trace": "building and tracing the model",
@@ -66,7 +71,7 @@ class Reporter:
         self._names = names
         self._notes = notes
         self._started = time.monotonic()
-        self._said: set[tuple[int, str]] = set()
+        self._phases: dict[tuple[int, str], _Pace] = {}
         self._bar: rich.progress.Progress | None = None
         self._tasks: dict[int, Any] = {}
 
@@ -83,16 +88,18 @@ class Reporter:
             self._bar.stop()
 
     def __call__(self, event: Progress) -> None:
-        if self._notes.quiet or time.monotonic() - self._started < PATIENCE_SECONDS:
+        now = time.monotonic()
+        pace = self._phases.setdefault((event.request, event.phase), _Pace(now, event.done))
+        if self._notes.quiet or now - self._started < PATIENCE_SECONDS:
             return
+        text = f"{self._names[event.request]}: {_phase(event)}{pace.estimate(event, now)}"
         if sys.stderr.isatty():
-            self._show_bar(event)
-        elif (event.request, event.phase) not in self._said:
-            self._said.add((event.request, event.phase))
-            seconds = units.seconds(time.monotonic() - self._started)
-            self._notes.say(f"{self._names[event.request]}: {_phase(event)} ({seconds})")
+            self._show_bar(event, text)
+        elif now >= pace.next_said:
+            pace.put_off(now)
+            self._notes.say(f"{text} ({units.seconds(now - self._started)})")
 
-    def _show_bar(self, event: Progress) -> None:
+    def _show_bar(self, event: Progress, text: str) -> None:
         if self._bar is None:
             self._bar = _new_bar()
             self._bar.start()
@@ -100,10 +107,39 @@ class Reporter:
             self._tasks[event.request] = self._bar.add_task("", total=None)
         self._bar.update(
             self._tasks[event.request],
-            description=f"{self._names[event.request]}: {_phase(event)}",
+            description=text,
             completed=event.done,
             total=1 if event.phase == "done" and not event.total else event.total,
         )
+
+
+@dataclass(slots=True)
+class _Pace:
+    """How fast one phase goes, and when a log is to hear of it again: a long one not often."""
+
+    started: float
+    first: int
+    next_said: float = 0.0
+    gap: float = FIRST_GAP_SECONDS
+
+    def put_off(self, now: float) -> None:
+        self.next_said = now + self.gap
+        self.gap *= 2
+
+    def estimate(self, event: Progress, now: float) -> str:
+        """Return ``, 83 of 755, about 12 min left``; nothing before a part of it is done."""
+        done = event.done - self.first
+        if not event.total or done < LEAST_DONE or event.done >= event.total:
+            return ""
+        left = (now - self.started) / done * (event.total - event.done)
+        return f", {event.done} of {event.total}, about {_write_duration(left)} left"
+
+
+def _write_duration(seconds: float) -> str:
+    """``40 s``, ``12 min``, ``3 h``: no more than an estimate can tell."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _phase(event: Progress) -> str:

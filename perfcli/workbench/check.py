@@ -14,6 +14,9 @@ from perfcli.names import public
 from perfcli.workbench.problems import _problems, named
 from perfcli.worker.roles import KernelWorker
 
+FEW_CASES = 20
+"""A family with no more than these is checked as a whole."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Checking:
@@ -25,6 +28,8 @@ class _Checking:
     cases: tuple[PlannedCase, ...]
     target: Target
     runner: Runner
+    known: int
+    """How many cases there are to choose from."""
 
 
 @dataclass(slots=True)
@@ -86,11 +91,43 @@ def _matches(text: str, words: str) -> bool:
     return all(word in text for word in words.split())
 
 
-def _planned(
-    reference: str, family: KernelFamily, cases: Sequence[Case], target: Target, runner: Runner
+def _plan(
+    reference: str,
+    family: KernelFamily,
+    cases: Sequence[Case],
+    target: Target,
+    runner: Runner,
+    smoke: bool = False,
 ) -> _Checking:
+    """Plan these cases; with ``smoke`` no more of them than show each thing once."""
     plans = tuple(planning.plan_case(family, case, target, runner) for case in cases)
-    return _Checking(reference, family, plans, target, runner)
+    chosen = _choose_smoke(plans) if smoke else plans
+    return _Checking(reference, family, chosen, target, runner, len(plans))
+
+
+def _choose_smoke(cases: Sequence[PlannedCase]) -> tuple[PlannedCase, ...]:
+    """Return a few small cases that have each operation by each variant that computes it, and each
+    dtype, layout and kind of data; all of them where there are few."""
+    if len(cases) <= FEW_CASES:
+        return tuple(cases)
+    seen: set[tuple[str, ...]] = set()
+    chosen: set[int] = set()
+    for number in sorted(range(len(cases)), key=lambda n: cases[n].case.problem.elements):
+        shown = _list_traits(cases[number])
+        if not shown <= seen:
+            seen |= shown
+            chosen.add(number)
+    return tuple(case for number, case in enumerate(cases) if number in chosen)
+
+
+def _list_traits(planned: PlannedCase) -> set[tuple[str, ...]]:
+    case, plan = planned.case, planned.plan
+    return {
+        ("variant", case.problem.operation, plan.variant if plan else "refused"),
+        ("data", case.data),
+        ("layout", case.layout),
+        ("dtype", case.problem.dtype),
+    }
 
 
 def _run(

@@ -98,7 +98,10 @@ def _summary(found: CaseResults) -> str:
         for outcome in ("wrong", "failed", "refused")
         if found.count(outcome)
     ]
-    return f"{public(checking.family.name)}: {_cases(len(found.found))} {where}: {', '.join(parts)}"
+    number = _cases(len(found.found))
+    if len(checking.cases) < checking.known:
+        number = f"{units.count(len(found.found))} of {_cases(checking.known)}"
+    return f"{public(checking.family.name)}: {number} {where}: {', '.join(parts)}"
 
 
 def _cases(number: int) -> str:
@@ -111,6 +114,7 @@ def _document_cases(found: CaseResults) -> dict[str, object]:
         "family": public(checking.family.name),
         "target": checking.target.name,
         "runner": checking.runner,
+        "known_cases": checking.known,
         "cases": [
             {
                 "case": checking.cases[number].case,

@@ -27,6 +27,7 @@ class KernelsOptions:
     variant: str | None = None
     all_variants: bool = False
     cases: tuple[str, ...] = ()
+    every_case: bool = False
     against: tuple[str, ...] = ()
     rounds: int | None = None
     budget: float | None = None
@@ -52,7 +53,7 @@ class KernelsOptions:
                 raise PerfcliError(f"{option} says nothing to {action}: leave it out")
 
 
-_TYPED = {"targets": "--target", "params": "-p", "cases": "--case"}
+_TYPED = {"targets": "--target", "params": "-p", "cases": "--case", "every_case": "--all"}
 
 
 def _families_of(name: str | None) -> dict[str, KernelFamily]:

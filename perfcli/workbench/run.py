@@ -35,7 +35,9 @@ def show(first: str | None, second: str | None, asked: KernelsOptions) -> int:
     """The list, or one family; with what launches are made of where a target or a name says so."""
     if second is not None:
         raise PerfcliError(f"kernels {first}: expected check, bench or probe before {second!r}")
-    asked.refuse("kernels", "cases", "against", "rounds", "budget", "svg", "seed", "device")
+    asked.refuse(
+        "kernels", "cases", "every_case", "against", "rounds", "budget", "svg", "seed", "device"
+    )
     output.check_writable(asked.json)
     found = _families_of(first)
     if first is None and not asked.targets:
@@ -93,7 +95,8 @@ def _facts(
 
 
 def check(name: str | None, asked: KernelsOptions) -> int:
-    """Every case; 1 where one is wrong or failed."""
+    """Run a few cases of each family, all with ``--all``, or those that are asked for; return 1
+    where one is wrong or failed."""
     asked.refuse("check", "all_variants", "against", "rounds", "budget", "svg")
     output.check_writable(asked.json)
     runner, target = _runner(asked)
@@ -104,16 +107,23 @@ def check(name: str | None, asked: KernelsOptions) -> int:
         for reference, family in _families_of(name).items():
             variant = _variant_of(family, asked.variant)
             cases = check_cases._cases_of(family, asked.params, variant, asked.cases)
-            checking = check_cases._planned(reference, family, cases, target, runner)
+            smoke = not (asked.every_case or asked.cases or asked.params)
+            checking = check_cases._plan(reference, family, cases, target, runner, smoke)
+            total = len(checking.cases)
+            if total < checking.known:
+                notes.say(
+                    f"{public(family.name)}: {total} of {checking.known} cases, each operation by "
+                    "each variant, and each dtype, layout and kind of data; --all runs all"
+                )
             with Reporter([f"{public(family.name)}"], notes) as progress:
                 found = CaseResults(checking)
                 done.append(found)
                 try:
-                    told, ahead = _checking_told(progress, len(cases)), _ahead_told(progress)
+                    told, ahead = _checking_told(progress, total), _ahead_told(progress)
                     check_cases._run(found, worker, asked.jobs, asked.seed or 0, told, ahead)
                 except KeyboardInterrupt:
                     _say(found, asked)
-                    so_far = f"{len(found.found)} of {units.plural(len(cases), 'case')}"
+                    so_far = f"{len(found.found)} of {units.plural(total, 'case')}"
                     raise Interrupted(f"interrupted after {so_far}") from None
             _say(found, asked)
     documents = [check_view._document_cases(found) for found in done]
@@ -169,7 +179,9 @@ def bench(name: str | None, asked: KernelsOptions) -> int:
     """Every problem of one family, or of all, against everything that computes it."""
     from perfcli.workbench import bench as _kernels_bench
 
-    asked.refuse("bench, which runs on the GPU in this machine", "targets", "cases", "jobs")
+    asked.refuse(
+        "bench, which runs on the GPU in this machine", "targets", "cases", "every_case", "jobs"
+    )
     if asked.device not in (None, "cuda"):
         raise PerfcliError(f"bench needs a GPU, --device {asked.device} is none: {_OFFERED}")
     for path in (asked.json, asked.svg):

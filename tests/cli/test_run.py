@@ -439,3 +439,22 @@ def test_all_json_opens_alike(perfcli: Any, command: list[str]) -> None:
     text = Path("out.json").read_text()
     assert text.startswith('{\n "perfcli": "')
     assert list(json.loads(text))[:2] == ["perfcli", "format"]
+
+
+def test_a_long_phase_says_how_far_it_is_and_how_long_it_will_take(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """3 s for each of 755 cases; a log hears of it less and less often."""
+    clock = [0.0]
+    monkeypatch.setattr("perfcli.console.notes.time.monotonic", lambda: clock[0])
+    with Reporter(["softmax"], Notes(False)) as progress:
+        for done in range(101):
+            clock[0] = 3.0 * done
+            progress(Progress(0, "check", done, 755, "running cases"))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[:3] == [
+        "softmax: running cases (3 s)",
+        "softmax: running cases, 6 of 755, about 37 min left (18 s)",  # 749 · 3 s
+        "softmax: running cases, 16 of 755, about 37 min left (48 s)",
+    ]
+    assert len(lines) == 5
