@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from perfcli import units
 from perfcli.diff.metrics import launched_kernels
-from perfcli.diff.verdict.blame import how_changed, to_look_at
+from perfcli.diff.verdict.blame import describe_change, pick_kernel
 from perfcli.gate import limits
 from perfcli.gate.allowances import _covers, _named
 from perfcli.gate.excepting import _excepted
@@ -37,7 +37,7 @@ def _added_most(comparison: Comparison, metric: str) -> str:
     if best is None:
         return ""
     base, head = comparison.base, comparison.head
-    return f"{to_look_at(best, base, head)} {how_changed(best, base, head)}"
+    return f"{pick_kernel(best, base, head)} {describe_change(best, base, head)}"
 
 
 def _find_most(comparison: Comparison, metric: str) -> KernelGroup | None:
@@ -234,7 +234,7 @@ def _of_group(
         change = replace(change, head=_worst(comparison, limit, group), outcome="same")
     if change.head is None or (change.base is None and limit.most is None):
         return  # new, or without machine code: nothing to hold it against
-    kernel = to_look_at(group, comparison.base, comparison.head)
+    kernel = pick_kernel(group, comparison.base, comparison.head)
     result = replace(_result(limit, change), group=number, kernel=kernel)
     result = replace(result, text=f"{kernel}: {result.text}")
     names = [k.name for k in limits._members(comparison, group)[1]]

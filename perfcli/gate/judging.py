@@ -77,7 +77,7 @@ def judge(comparison: Comparison, policy: Policy) -> Ruling:
             holding.LEAST_SHARE if limit in policy.signs else 0.0,
         )
     )
-    results = tuple(each for each in results if not _said_by_loads(comparison, each, policy))
+    results = tuple(each for each in results if not _is_said_by_loads(comparison, each, policy))
     if policy.usual_spills:
         results = tuple(_excuse_few_words(comparison, each) for each in results)
     results = tuple(
@@ -101,7 +101,7 @@ def _excuse_few_words(comparison: Comparison, result: LimitResult) -> LimitResul
     return replace(result, state="unknown", text=text)
 
 
-def _said_by_loads(comparison: Comparison, result: LimitResult, policy: Policy) -> bool:
+def _is_said_by_loads(comparison: Comparison, result: LimitResult, policy: Policy) -> bool:
     """Whether only new loads are in loops: those are for the limit on loads, and its exceptions.
     The usual limit on loads in loops is for those that moved there."""
     if result.limit.metric != "loads_in_loops" or result.limit not in policy.signs:
@@ -114,10 +114,10 @@ def _said_by_loads(comparison: Comparison, result: LimitResult, policy: Policy) 
 def _settle(result: Ruling) -> Ruling:
     """With the outcome that follows, and its reason in one sentence."""
     comparison = result.comparison
-    if broken := list(_broken(result)):
+    if broken := list(_list_broken(result)):
         more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
         return replace(result, outcome="fail", reason=f"{broken[0]}{more}")
-    if doubt := _doubt(result):
+    if doubt := _find_doubt(result):
         return replace(result, outcome="unsure", reason=doubt)
     reason = comparison.reason
     if comparison.outcome in ("worse", "unknown"):
@@ -125,7 +125,7 @@ def _settle(result: Ruling) -> Ruling:
     return replace(result, outcome="pass", reason=reason)
 
 
-def _broken(result: Ruling) -> Iterator[str]:
+def _list_broken(result: Ruling) -> Iterator[str]:
     comparison = result.comparison
     if comparison.wrong is not None and comparison.wrong.side == "head":
         yield comparison.wrong.what
@@ -152,7 +152,7 @@ def _write_place(origin: Origin | None) -> str:
 
 def _hold_findings(comparison: Comparison, policy: Policy) -> Iterator[FindingResult]:
     for number, finding in enumerate(comparison.findings):
-        if not _counts(comparison, finding, policy.fail_on):
+        if not _does_count(comparison, finding, policy.fail_on):
             continue
         names = [comparison.head.kernels[index].name for index in finding.kernels]
         cover = [a for a in policy.allowances if _covers(a, finding.code, names, finding.amount)]
@@ -162,7 +162,7 @@ def _hold_findings(comparison: Comparison, policy: Policy) -> Iterator[FindingRe
             yield FindingResult(number, "broken")
 
 
-def _counts(comparison: Comparison, finding: Finding, fail_on: Severity | None) -> bool:
+def _does_count(comparison: Comparison, finding: Finding, fail_on: Severity | None) -> bool:
     """Whether a finding fails: what another one explains is that one's."""
     if fail_on is None or not finding.came_with_head or finding.doubt or finding.explained_by:
         return False
@@ -183,7 +183,7 @@ def _is_better(comparison: Comparison) -> bool:
 # --- doubts ----------------------------------------------------------------------------------
 
 
-def _doubt(result: Ruling) -> str:
+def _find_doubt(result: Ruling) -> str:
     """Why it can't be told whether anything got worse; empty where it can."""
     comparison = result.comparison
     unknown = next((each for each in result.limits if each.state == "unknown"), None)
@@ -204,24 +204,24 @@ def _doubt(result: Ruling) -> str:
     return ""
 
 
-def _slower(result: Ruling) -> LimitResult | None:
+def _find_slower(result: Ruling) -> LimitResult | None:
     """The limit on time that is broken."""
     return next((r for r in result.limits if r.limit.metric == TIME and r.state == "broken"), None)
 
 
 def _confirm(first: Ruling, second: Ruling) -> Ruling:
     """What follows of two measurements of which the first one was slower than it may be."""
-    before, after = _slower(first), _slower(second)
+    before, after = _find_slower(first), _find_slower(second)
     if before is None:
         return second
     limits = tuple(
-        _again(result, before.text, after is not None) if result.limit.metric == TIME else result
+        _repeat(result, before.text, after is not None) if result.limit.metric == TIME else result
         for result in second.limits
     )
     return _settle(replace(second, limits=limits))
 
 
-def _again(result: LimitResult, before: str, still: bool) -> LimitResult:
+def _repeat(result: LimitResult, before: str, still: bool) -> LimitResult:
     if still:
         return replace(result, text=f"{result.text}, confirmed in fresh processes")
     text = f"{before}, but not confirmed in fresh processes: {result.text}"

@@ -12,7 +12,7 @@ from perfcli.gate import allowances
 from perfcli.gate.baseline.committed import TOOLS
 from perfcli.gate.checks import Check
 from perfcli.gate.config import Config
-from perfcli.gate.judging import Policy, Ruling, _confirm, _slower, judge
+from perfcli.gate.judging import Policy, Ruling, _confirm, _find_slower, judge
 from perfcli.gate.order import Against, CheckResult, Compared, NoBase, NotesOf, Order
 from perfcli.model import Judged, Passing
 from perfcli.workflow.obtain import StoredTexts
@@ -75,7 +75,7 @@ def _result(check: Check, against: Against, order: Order) -> Ruling:
     in_force = allowances._in_force(config.allowances, order.today)
     policy = Policy(check.limits, in_force, config.fail_on, check.signs, check.usual_spills)
     first = judge(against.comparison, policy)
-    if against.again is None or _slower(first) is None:
+    if against.again is None or _find_slower(first) is None:
         return first
     order.context.notes.say("slower; measured once more, in fresh processes")
     return _confirm(first, judge(against.again(), policy))

@@ -6,7 +6,7 @@ from perfcli.diff.metrics import launched_kernels
 from perfcli.model import KernelGroup, Run
 
 
-def to_look_at(group: KernelGroup, base: Run, head: Run) -> str:
+def pick_kernel(group: KernelGroup, base: Run, head: Run) -> str:
     """Return the kernel of a group that spills most, then moves most: the head's, where it has
     any."""
     named = [head.kernels[index] for index in group.match.head] or [
@@ -16,7 +16,7 @@ def to_look_at(group: KernelGroup, base: Run, head: Run) -> str:
     return max(named, key=lambda k: (k.spilled_words or 0, k.bytes_moved or 0)).name
 
 
-def how_changed(group: KernelGroup, base: Run, head: Run) -> str:
+def describe_change(group: KernelGroup, base: Run, head: Run) -> str:
     """Write ``fuses 3 kernels``: what became of a group, said of its kernel."""
     if _became_looped(group, base, head):
         return "now loops over what it held at once"

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from perfcli import units
 from perfcli.diff.metrics import DECIDING, describe, is_trifling, one_of
-from perfcli.diff.verdict.blame import how_changed, to_look_at
+from perfcli.diff.verdict.blame import describe_change, pick_kernel
 from perfcli.model import Because, Change, Comparison, KernelGroup, Outcome, Run, Verdict
 
 # Not bytes swept: they need a source that can be read as well, and say more than bytes moved only
@@ -43,54 +43,54 @@ def judge_counts(comparison: Comparison) -> Verdict:
     better = [c for c in deciding if c.outcome == "better"]
     if worse:
         because = _name_cause(worse[0], comparison, better)
-        return _decide("worse", replace(because, also=_also(worse)))
-    if doubt := _doubt(deciding, groups, head):
+        return _decide("worse", replace(because, also=_list_others(worse)))
+    if doubt := _find_doubt(deciding, groups, head):
         return Verdict("unknown", doubt)
-    if better and (lost := _lost_beside(better, totals)):
+    if better and (lost := _find_lost(better, totals)):
         return _weigh_trifle(better, lost, comparison)
     if better:
         return _decide("better", _name_cause(better[0], comparison, ()))
     but = "".join(f", but {text}" for text in [" and ".join(comparison.besides)] if text)
     if all(g.match.relation == "same" for g in groups):
-        return Verdict("same", _identical(head) + but)
+        return Verdict("same", _say_identical(head) + but)
     if all(c.outcome == "unknown" for c in deciding):
         nothing = "nothing that decides can be compared: no spills, bytes or memory"
         return Verdict("unknown", nothing)
-    return Verdict("same", _unaffected(deciding, groups) + but.replace(", but", "; but"))
+    return Verdict("same", _say_unaffected(deciding, groups) + but.replace(", but", "; but"))
 
 
 def _decide(outcome: Outcome, because: Because) -> Verdict:
-    return Verdict(outcome, _sentence(because), because)
+    return Verdict(outcome, _write_reason(because), because)
 
 
-def _doubt(deciding: Sequence[Change], groups: Sequence[KernelGroup], head: Run) -> str:
+def _find_doubt(deciding: Sequence[Change], groups: Sequence[KernelGroup], head: Run) -> str:
     """Return why better or the same can't be said."""
     unsure = [c for c in deciding if c.outcome == "unknown" and c.metric in _MUST_BE_KNOWN]
     if unsure:
-        return _unsure(unsure[0].metric, "one side")
+        return _say_unsure(unsure[0].metric, "one side")
     identical = all(g.match.relation == "same" for g in groups)
-    if not identical and head.device == "cuda" and _absent("spilled_words", deciding):
-        return _unsure("spilled_words", "both sides")
+    if not identical and head.device == "cuda" and _is_absent("spilled_words", deciding):
+        return _say_unsure("spilled_words", "both sides")
     return ""
 
 
-def _identical(head: Run) -> str:
+def _say_identical(head: Run) -> str:
     number = len(head.kernels)
     return "the only kernel is identical" if number == 1 else f"all {number} kernels are identical"
 
 
-def _absent(metric: str, deciding: Sequence[Change]) -> bool:
+def _is_absent(metric: str, deciding: Sequence[Change]) -> bool:
     return all(c.metric != metric for c in deciding)
 
 
-def _unsure(metric: str, where: str) -> str:
+def _say_unsure(metric: str, where: str) -> str:
     return (
         f"{units.title(metric)} can't be compared: not known for some kernels of {where} "
         "(see their notes)"
     )
 
 
-def _unaffected(deciding: Sequence[Change], groups: Sequence[KernelGroup]) -> str:
+def _say_unaffected(deciding: Sequence[Change], groups: Sequence[KernelGroup]) -> str:
     """Return what stayed although kernels changed; what could not be compared is not said to
     have."""
     changed = units.plural(sum(g.match.relation != "same" for g in groups), "group")
@@ -106,10 +106,10 @@ def _unaffected(deciding: Sequence[Change], groups: Sequence[KernelGroup]) -> st
 _SAID_BY_BYTES = ("bytes_swept", "lower_bound_seconds")
 
 
-def _also(worse: Sequence[Change]) -> str:
+def _list_others(worse: Sequence[Change]) -> str:
     """Return what got worse besides the first, where it says more: ``peak memory +268 MB (+22
     %)``."""
-    return ", ".join(map(_moved, _without_repetition(worse)[1:]))
+    return ", ".join(map(_write_change, _without_repetition(worse)[1:]))
 
 
 def _without_repetition(changes: Sequence[Change]) -> list[Change]:
@@ -117,7 +117,7 @@ def _without_repetition(changes: Sequence[Change]) -> list[Change]:
     return [c for c in changes if not (moved and c.metric in _SAID_BY_BYTES)]
 
 
-def _moved(change: Change) -> str:
+def _write_change(change: Change) -> str:
     text = units.signed(units.writer(change.metric), change.delta)
     share = units.relative(change.base, change.head)
     share = f" ({share})" if share and change.metric != "spilled_words" else ""
@@ -133,15 +133,15 @@ def _name_cause(change: Change, comparison: Comparison, against: Sequence[Change
     share = units.relative(change.base, change.head)
     text += f" ({share})" if share and change.metric != "spilled_words" else ""
     found = Because(text)
-    worst = _most_to_blame(change, groups)
+    worst = _find_most_to_blame(change, groups)
     if worst is not None:
-        moved = units.signed(write, _delta(groups[worst], change.metric))
+        moved = units.signed(write, _read_delta(groups[worst], change.metric))
         moved += f" {units.title(change.metric)}{one_of(groups[worst], groups)}"
         found = replace(
             found,
             group=worst,
-            kernel=to_look_at(groups[worst], base, head),
-            how=how_changed(groups[worst], base, head),
+            kernel=pick_kernel(groups[worst], base, head),
+            how=describe_change(groups[worst], base, head),
             sums=f"{describe(groups[worst], base, head)}, {moved}",
         )
     for other in against[:1]:
@@ -150,7 +150,7 @@ def _name_cause(change: Change, comparison: Comparison, against: Sequence[Change
     return found
 
 
-def _sentence(because: Because) -> str:
+def _write_reason(because: Because) -> str:
     text = because.change
     if because.kernel:
         text += f": {because.kernel} {because.how} ({because.sums})"
@@ -158,14 +158,14 @@ def _sentence(because: Because) -> str:
     return f"{text}; {because.why}" if because.why else text
 
 
-def _most_to_blame(change: Change, groups: Sequence[KernelGroup]) -> int | None:
+def _find_most_to_blame(change: Change, groups: Sequence[KernelGroup]) -> int | None:
     sign = 1 if (change.delta or 0) > 0 else -1
-    moved = [(sign * _delta(group, change.metric), -n) for n, group in enumerate(groups)]
+    moved = [(sign * _read_delta(group, change.metric), -n) for n, group in enumerate(groups)]
     most, place = max(moved, default=(0.0, 0))
     return -place if most > 0 else None
 
 
-def _delta(group: KernelGroup, metric: str) -> float:
+def _read_delta(group: KernelGroup, metric: str) -> float:
     return next((c.delta or 0.0 for c in group.changes if c.metric == metric), 0.0)
 
 
@@ -177,7 +177,7 @@ _COSTS = ("loads_in_loops", "launches", "kernels", "loads")
 _TRIFLE = "too little was gained to tell which weighs more"
 
 
-def _lost_beside(better: Sequence[Change], totals: Sequence[Change]) -> list[Change]:
+def _find_lost(better: Sequence[Change], totals: Sequence[Change]) -> list[Change]:
     """Return what got worse of the counts that do not decide, where all that got better is a
     trifle."""
     if not all(map(is_trifling, better)):
@@ -191,6 +191,7 @@ def _weigh_trifle(
     """Unknown, with both sides of it: what was lost, and the trifle that was gained for it."""
     because = _name_cause(lost[0], comparison, ())
     also, though = (
-        ", ".join(map(_moved, changes)) for changes in (lost[1:], _without_repetition(better))
+        ", ".join(map(_write_change, changes))
+        for changes in (lost[1:], _without_repetition(better))
     )
     return _decide("unknown", replace(because, also=also, though=though, why=_TRIFLE))

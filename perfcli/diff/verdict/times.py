@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from perfcli import units
 from perfcli.diff.metrics import DECIDING, describe
-from perfcli.diff.verdict.blame import how_changed, to_look_at
+from perfcli.diff.verdict.blame import describe_change, pick_kernel
 from perfcli.diff.verdict.counts import judge_counts
 from perfcli.model import (
     Because,
@@ -29,16 +29,16 @@ BUSY = 0.1
 """Share of the device or the cores that others keep busy, from which on it is said."""
 
 
-def _what_helps(timing: Timing) -> str:
+def _advise(timing: Timing) -> str:
     """Return what may turn UNSURE into an answer: a longer or a quieter measurement, or a lower
     floor."""
     if timing.stopped == "interrupted":
         return "let it run to the end"
-    if between := _between(timing):
+    if between := _advise_between(timing):
         return between
     busiest = max((s.others_utilisation or 0.0 for s in timing.states.values()), default=0.0)
     quiet = f" (others kept {units.percent(busiest)} of it busy)" if busiest >= BUSY else ""
-    needed = _seconds_needed(timing)
+    needed = _estimate_seconds(timing)
     budget = next((b for b in _BUDGETS if needed is not None and b >= needed), None)
     if needed is not None and needed <= timing.seconds:
         what = "floor" if timing.floor.inside == timing.floor.relative else "margin"
@@ -48,7 +48,7 @@ def _what_helps(timing: Timing) -> str:
     return f"--budget {budget} may tell" + (f", or a quieter machine{quiet}" if quiet else "")
 
 
-def _between(timing: Timing) -> str:
+def _advise_between(timing: Timing) -> str:
     """Say where the change is surely larger than the margin and not beyond the floor, so that no
     more time helps; else empty."""
     step, floor = timing.step, timing.floor
@@ -64,7 +64,7 @@ def _between(timing: Timing) -> str:
     )
 
 
-def _seconds_needed(timing: Timing) -> float | None:
+def _estimate_seconds(timing: Timing) -> float | None:
     """Return the seconds that would make it sure. The interval's width shrinks with the square root
     of the time spent; it has to be as narrow as what stops a measurement early: a quarter of the
     floor (of the margin, where that is lower), or a tenth of the change."""
@@ -104,19 +104,19 @@ def _weigh_times(comparison: Comparison, timing: Timing) -> Verdict:
     worse; else FASTER, or memory that shrank, is better. Spills, bytes, and findings about them
     are what a step's time is made of: they explain it and overrule it no longer.
     """
-    time = _Statement(_time(timing), _OF_TIME[timing.step.verdict])
-    memory = _memory(_memory_change(comparison, timing))
-    others = [*memory, *_code_says(comparison)]
+    time = _Statement(_write_time(timing), _OF_TIME[timing.step.verdict])
+    memory = _state_memory(_compare_memory(comparison, timing))
+    others = [*memory, *_ask_counts(comparison)]
     if memory and _memory_decides(time.outcome, memory[0].outcome):
-        outcome, because = memory[0].outcome, _because(memory[0], [time, *others[1:]])
+        outcome, because = memory[0].outcome, _make_because(memory[0], [time, *others[1:]])
     else:
-        worst = _most_to_blame(timing)
-        outcome, because = time.outcome, _because(time, _unsaid(others, time, worst))
-        because = _explained(because, comparison, timing, worst)
-    return Verdict(outcome, _sentence(because), because)
+        worst = _find_most_to_blame(timing)
+        outcome, because = time.outcome, _make_because(time, _leave_out_said(others, time, worst))
+        because = _explain(because, comparison, timing, worst)
+    return Verdict(outcome, _write_reason(because), because)
 
 
-def _unsaid(
+def _leave_out_said(
     others: Sequence[_Statement], time: _Statement, worst: GroupTiming | None
 ) -> list[_Statement]:
     """Return the statements without what says the same of the kernel to blame: its numbers stand
@@ -133,7 +133,7 @@ def _memory_decides(time: Outcome, memory: Outcome) -> bool:
 # --- memory ----------------------------------------------------------------------------------
 
 
-def _memory_change(comparison: Comparison, timing: Timing) -> Change | None:
+def _compare_memory(comparison: Comparison, timing: Timing) -> Change | None:
     """Return the change of measured peak memory where the allocator counted it on both sides, else
     of Inductor's estimate, or None where neither is known. The resident set of a process is shown,
     but it is no judge: it holds the interpreter and what the allocator kept."""
@@ -141,11 +141,11 @@ def _memory_change(comparison: Comparison, timing: Timing) -> Change | None:
     if len(sides) == 2 and not any("resident" in side.method for side in sides):
         base, head = (side.peak_allocated_bytes for side in sides)
         if base is not None and head is not None:
-            return Change("peak_memory_bytes", base, head, _of_memory(base, head))
+            return Change("peak_memory_bytes", base, head, _judge_memory(base, head))
     return next((c for c in comparison.totals if c.metric == "peak_memory_bytes"), None)
 
 
-def _of_memory(base: float, head: float) -> Outcome:
+def _judge_memory(base: float, head: float) -> Outcome:
     least = max(base * DECIDING["peak_memory_bytes"], LEAST_MEMORY)
     if abs(head - base) <= least:
         return "same"
@@ -155,7 +155,7 @@ def _of_memory(base: float, head: float) -> Outcome:
 # --- the reason ------------------------------------------------------------------------------
 
 
-def _because(decided: _Statement, others: Sequence[_Statement]) -> Because:
+def _make_because(decided: _Statement, others: Sequence[_Statement]) -> Because:
     """Return the statement that decided, those that say the same, and those that speak against
     it."""
     also = [each.text for each in others if each.outcome == decided.outcome]
@@ -163,7 +163,7 @@ def _because(decided: _Statement, others: Sequence[_Statement]) -> Because:
     return Because(decided.text, also=", ".join(also), though=", ".join(though))
 
 
-def _code_says(comparison: Comparison) -> list[_Statement]:
+def _ask_counts(comparison: Comparison) -> list[_Statement]:
     """Return what would have decided without a measurement."""
     totals = tuple(c for c in comparison.totals if c.metric != "peak_memory_bytes")
     verdict = judge_counts(replace(comparison, totals=totals))
@@ -171,23 +171,25 @@ def _code_says(comparison: Comparison) -> list[_Statement]:
     return [_Statement(because.change, verdict.outcome, because.group)] if because else []
 
 
-def _time(timing: Timing) -> str:
+def _write_time(timing: Timing) -> str:
     """Write ``step 12.31 → 12.70 ms, +3.1 % [+2.6, +3.7], floor 1.5 %``."""
     step = timing.step
     text = f"step {units.from_to(step.base, step.head)}"
     if step.ratio is not None:
-        text += f", {units.interval(step.ratio, step.low, step.high, least=_decimals(timing))}"
+        text += (
+            f", {units.interval(step.ratio, step.low, step.high, least=_choose_decimals(timing))}"
+        )
     return f"{text}, floor {units.percent(timing.floor.relative)}"
 
 
-def _decimals(timing: Timing) -> int:
+def _choose_decimals(timing: Timing) -> int:
     """Return one more than usual where a change of 1.53 % and a floor of 1.5 % would read alike."""
     ratio = timing.step.ratio or 1.0
     beyond = max(ratio, 1 / ratio) - 1 - timing.floor.relative
     return 2 if abs(beyond) < 0.001 else 0
 
 
-def _memory(memory: Change | None) -> list[_Statement]:
+def _state_memory(memory: Change | None) -> list[_Statement]:
     """Write ``peak memory 1 GB → 1.27 GB (+27 %)``, where it changed."""
     if memory is None or memory.outcome not in ("worse", "better"):
         return []
@@ -196,30 +198,30 @@ def _memory(memory: Change | None) -> list[_Statement]:
     return [_Statement(f"peak memory {change} ({share})", memory.outcome)]
 
 
-def _explained(
+def _explain(
     because: Because, comparison: Comparison, timing: Timing, worst: GroupTiming | None
 ) -> Because:
     """Return the reason with the kernel to blame, or why it can't be told."""
     if timing.step.verdict == "unsure":
-        return replace(because, why=timing.step.why, help=_what_helps(timing))
+        return replace(because, why=timing.step.why, help=_advise(timing))
     if timing.step.verdict == "same":
         return because
     if worst is None:
         timed = any(group.delta is not None for group in timing.groups)
         return replace(because, share="no kernel's time explains it" if timed else "")
-    share = _share(worst, timing.step.delta or 1.0)
+    share = _write_share(worst, timing.step.delta or 1.0)
     if worst.group is None:
         return replace(because, kernel=worst.name, how="runs extern code", share=share)
     group = comparison.groups[worst.group]
     base, head = comparison.base, comparison.head
-    kernel, how = to_look_at(group, base, head), how_changed(group, base, head)
+    kernel, how = pick_kernel(group, base, head), describe_change(group, base, head)
     because = replace(because, group=worst.group, kernel=kernel, how=how, share=share)
     if worst.control:
         return replace(because, how="is the same code on both sides")
-    return replace(because, sums=describe(group, base, head) + _gained(group))
+    return replace(because, sums=describe(group, base, head) + _write_gain(group))
 
 
-def _most_to_blame(timing: Timing) -> GroupTiming | None:
+def _find_most_to_blame(timing: Timing) -> GroupTiming | None:
     """Return what adds most to a change that is told apart from none, if it explains a part of it:
     of the kernels whose own change is sure, else of all."""
     total = timing.step.delta
@@ -239,13 +241,13 @@ def _is_sure(group: GroupTiming) -> bool:
     return change.verdict != "unsure" or (change.base is None) != (change.head is None)
 
 
-def _share(worst: GroupTiming, total: float) -> str:
+def _write_share(worst: GroupTiming, total: float) -> str:
     share = units.percent(round((worst.delta or 0.0) / total, 2))
     times = units.from_to(worst.change.base, worst.change.head)
     return f"{times}{'' if _is_sure(worst) else ' (unsure)'}, {share} of the change"
 
 
-def _gained(group: KernelGroup) -> str:
+def _write_gain(group: KernelGroup) -> str:
     """Return what weighs most of what the group's code gained or lost: ``, +92 spilled words``."""
     changes = {c.metric: c for c in group.changes if c.delta}
     for metric in DECIDING:
@@ -255,7 +257,7 @@ def _gained(group: KernelGroup) -> str:
     return ""
 
 
-def _sentence(because: Because) -> str:
+def _write_reason(because: Because) -> str:
     text = because.change
     inside = "; ".join(part for part in (because.share, because.sums) if part)
     if because.kernel:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfcli.diff.verdict.times import _what_helps
+from perfcli.diff.verdict.times import _advise
 from perfcli.model import Floor, TimeChange, Timing
 
 
@@ -19,7 +19,7 @@ from perfcli.model import Floor, TimeChange, Timing
 )
 def test_too_few_rounds_need_time(rounds: int, says: str) -> None:
     step = TimeChange(47.35e-3, 45.56e-3, 0.962, rounds=rounds)
-    assert _what_helps(Timing(step, Floor(0.01, "assumed"), seconds=33.0)) == says
+    assert _advise(Timing(step, Floor(0.01, "assumed"), seconds=33.0)) == says
 
 
 @pytest.mark.parametrize(
@@ -35,10 +35,10 @@ def test_too_few_rounds_need_time(rounds: int, says: str) -> None:
 def test_a_high_floor_is_not_what_same_needs(low: float, high: float, says: str) -> None:
     step = TimeChange(10e-3, 10e-3, (low + high) / 2, low, high, rounds=100)
     floor = Floor(0.04, "perfcli noise", margin=0.015)
-    assert says in _what_helps(Timing(step, floor, seconds=33.0))
+    assert says in _advise(Timing(step, floor, seconds=33.0))
 
 
 def test_without_a_margin_the_floor_counts() -> None:
     step = TimeChange(10e-3, 10e-3, 1.04, 1.035, 1.045, rounds=100)
-    says = _what_helps(Timing(step, Floor(0.04, "assumed"), seconds=33.0))
+    says = _advise(Timing(step, Floor(0.04, "assumed"), seconds=33.0))
     assert "about as large as the floor" in says

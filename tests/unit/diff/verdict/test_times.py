@@ -8,7 +8,7 @@ import handmade_timing as made
 import pytest
 
 from perfcli.diff.verdict.conclude import conclude
-from perfcli.diff.verdict.times import _memory_change
+from perfcli.diff.verdict.times import _compare_memory
 from perfcli.model import (
     Change,
     Comparison,
@@ -70,7 +70,7 @@ def test_memory_has_to_change_by_a_percent_and_a_mebibyte(
     base: float, head: float, outcome: Outcome
 ) -> None:
     comparison, timing = made.gpu()
-    found = _memory_change(comparison, with_memory(timing, int(base * MB), int(head * MB)))
+    found = _compare_memory(comparison, with_memory(timing, int(base * MB), int(head * MB)))
     assert found is not None
     assert found.outcome == outcome
 
@@ -78,12 +78,12 @@ def test_memory_has_to_change_by_a_percent_and_a_mebibyte(
 def test_a_processs_resident_set_is_no_judge() -> None:
     comparison, timing = made.gpu()
     timing = with_memory(timing, 500 * MB, 900 * MB, "resident set of the process")
-    assert _memory_change(comparison, timing) == Change("peak_memory_bytes", 1e9, 1e9, "same")
+    assert _compare_memory(comparison, timing) == Change("peak_memory_bytes", 1e9, 1e9, "same")
 
 
 def test_without_any_memory_the_time_decides_alone() -> None:
     comparison, timing = made.cpu()
-    assert _memory_change(comparison, timing) is None
+    assert _compare_memory(comparison, timing) is None
     faster = replace(timing, step=made.changed(2e-3, 1e-3))
     assert made.conclude_timed(comparison, faster).outcome == "better"
 
