@@ -73,8 +73,8 @@ def gate(
     """
     from perfcli.console.notes import Notes
     from perfcli.gate import compiled, run, view
-    from perfcli.gate import judgement as _gate_judgement
     from perfcli.gate.bases import Wish, base_of
+    from perfcli.gate.judgement import judge_all, say_where_to_look
     from perfcli.gate.order import Order
     from perfcli.workflow.context import Context
 
@@ -90,15 +90,15 @@ def gate(
     notes = Notes(quiet)
     context = Context(notes, fresh, timeout, fake, jobs)
     order = Order(found, context, tuple(allow or ()), wish.allow_env, no_time)
-    with base_of(wish, order) as compared:
-        done = list(run.checked(meant, compared, order))
+    with base_of(wish, order) as compare:
+        done = list(run.run_checks(meant, compare, order))
     command = wish.command(checks or (), found.typed)
-    judgement = _gate_judgement.judgement(done, order, command, documents.project_root())
+    judgement = judge_all(done, order, command, documents.project_root())
     try:
         documents.write(judgement, wanted, notes, lambda: _write_json(judgement, json))
     finally:
         documents.show(view.report(judgement, quiet), wanted)
-    _gate_judgement.say_where_to_look(done, notes)
+    say_where_to_look(done, notes)
     return judgement.exit_code
 
 

@@ -17,7 +17,7 @@ from perfcli.gate.baseline import committed, facts
 from perfcli.gate.baseline import file as renewing
 from perfcli.gate.baseline.entry import BaselineEntry
 from perfcli.gate.checks import Check
-from perfcli.gate.order import Against, Compared, NoBase, Order
+from perfcli.gate.order import Against, CompareCheck, NoBase, Order
 from perfcli.gate.revision import Revision, _looking_in, _running_in
 from perfcli.loading import registry, userfile
 from perfcli.model import Comparison, Finding, Provenance, Run
@@ -43,26 +43,26 @@ class _Base:
         return Provenance("interpreter", self.python or "")
 
 
-def _with_base(base: _Base) -> Compared:
+def _with_base(base: _Base) -> CompareCheck:
     """Compares heads with what the base makes of the same check."""
 
-    def compared(check: Check, order: Order) -> Against:
-        return _against(base, check, order)
+    def compare_check(check: Check, order: Order) -> Against:
+        return _compare_with(base, check, order)
 
-    return compared
+    return compare_check
 
 
-def _against(base: _Base, check: Check, order: Order) -> Against:
+def _compare_with(base: _Base, check: Check, order: Order) -> Against:
     question, side = compiled._asked(order.config, check)
-    before = _before(base, check, order, question)
-    setting = _setting(question, order)
-    ours, jobs_base = _base_made(base, before, replace(side, python=base.python), order)
-    theirs, jobs_head = _made(question, side, order)
+    before = _ask_base(base, check, order, question)
+    setting = _settle_setting(question, order)
+    ours, jobs_base = _make_base(base, before, replace(side, python=base.python), order)
+    theirs, jobs_head = _make_side(question, side, order)
     compiled._check_kernels(theirs.run, check)
     jobs = [*jobs_base, *jobs_head]
     comparison = compare(ours.run, theirs.run, [a for a in order.allow if a in ASPECTS])
 
-    def measured() -> Comparison:
+    def measure() -> Comparison:
         assert setting is not None
         found = timing.measure_times(comparison, setting, jobs, order.context)
         if timing.is_broken_off(found.timing):
@@ -73,10 +73,10 @@ def _against(base: _Base, check: Check, order: Order) -> Against:
     provenance = replace(base.provenance, torch=environment.torch, triton=environment.triton or "")
     if setting is None:
         return Against(diagnose(comparison), theirs, provenance, ours)
-    return Against(measured(), theirs, provenance, ours, again=measured)
+    return Against(measure(), theirs, provenance, ours, again=measure)
 
 
-def _setting(question: Question, order: Order) -> Setting | None:
+def _settle_setting(question: Question, order: Order) -> Setting | None:
     """How to measure, None where a check is for a target: the budget is the configuration's."""
     if question.target:
         return None
@@ -87,7 +87,7 @@ def _setting(question: Question, order: Order) -> Setting | None:
     return setting if setting is None or budget is None else replace(setting, budget=budget)
 
 
-def _made(
+def _make_side(
     question: Question,
     side: Side,
     order: Order,
@@ -106,17 +106,17 @@ def _made(
     return found, jobs
 
 
-def _base_made(
+def _make_base(
     base: _Base, question: Question, side: Side, order: Order
 ) -> tuple[Obtained, Sequence[Job]]:
     """The base of its own files. What it imports of the user's checkout, since the project is
     installed from there (``pip install -e``), is the head's code: then it is compiled once more,
     with the revision's folders before those. Raises PerfcliError where that does not help."""
-    found, jobs = _made(question, side, order, base.revision)
+    found, jobs = _make_side(question, side, order, base.revision)
     if base.revision is None or not (foreign := base.revision.foreign(found.run.sources)):
         return found, jobs
     path = base.revision.import_folders(foreign)
-    found, jobs = _made(question, side, order, base.revision, path)
+    found, jobs = _make_side(question, side, order, base.revision, path)
     if foreign := base.revision.foreign(found.run.sources):
         raise PerfcliError(
             f"the base at {base.revision.name} imports {foreign[0]}, which is the head's: give an "
@@ -127,7 +127,7 @@ def _base_made(
     return replace(found, run=plain), jobs
 
 
-def _before(base: _Base, check: Check, order: Order, question: Question) -> Question:
+def _ask_base(base: _Base, check: Check, order: Order, question: Question) -> Question:
     """The same question, of the base's files. Raises NoBase where it has none for it."""
     if base.revision is None or not registry.is_user_file(check.scenario):
         return question
@@ -138,12 +138,12 @@ def _before(base: _Base, check: Check, order: Order, question: Question) -> Ques
     return replace(question, scenario=str(place) if name is None else f"{place}:{name}")
 
 
-def _with_baseline(order: Order) -> Compared:
+def _with_baseline(order: Order) -> CompareCheck:
     """Compares heads with the committed baseline. Raises NotComparable where there is none."""
     path, typed = order.config.baseline, order.config.typed
     file = committed.read(path, typed)
 
-    def compared(check: Check, order: Order) -> Against:
+    def compare_check(check: Check, order: Order) -> Against:
         entry = committed.entry(path, file, check.name, typed)
         head = compiled.compile_head(order.config, check, order.context)
         base, findings = committed.base(entry, head.run, check.name, order.allow, typed)
@@ -155,9 +155,9 @@ def _with_baseline(order: Order) -> Compared:
             renew = renewing.command(typed, check.name)
             raise NotComparable(f"{error}; where it is meant, {renew}") from None
         comparison = replace(
-            comparison, differences=(*_target(entry, head.run), *comparison.differences)
+            comparison, differences=(*_say_target(entry, head.run), *comparison.differences)
         )
-        comparison = diagnose(comparison, [_headed(f) for f in findings])
+        comparison = diagnose(comparison, [_give_headline(f) for f in findings])
         environment = entry.run.environment
         provenance = Provenance(
             kind="baseline",
@@ -170,16 +170,16 @@ def _with_baseline(order: Order) -> Compared:
         )
         return Against(comparison, head, provenance)
 
-    return compared
+    return compare_check
 
 
-def _target(entry: BaselineEntry, head: Run) -> tuple[str, ...]:
+def _say_target(entry: BaselineEntry, head: Run) -> tuple[str, ...]:
     """What was allowed to differ is said: the base was given the head's target."""
     target = facts.described_target(head)
     return () if entry.target == target else (f"target {entry.target} → {target}",)
 
 
-def _headed(finding: Finding) -> Finding:
+def _give_headline(finding: Finding) -> Finding:
     """The file keeps no sentences: the rule's title, and what it is about."""
     try:
         title = rule(finding.code).title
@@ -220,7 +220,7 @@ class Wish:
 
 
 @contextmanager
-def base_of(wish: Wish, order: Order) -> Iterator[Compared]:
+def base_of(wish: Wish, order: Order) -> Iterator[CompareCheck]:
     """What compares a check with its base. Raises PerfcliError and NotComparable where there is
     no base at all."""
     if not wish.pair:

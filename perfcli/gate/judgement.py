@@ -19,7 +19,7 @@ _GRAVEST_CODES = (2, 4, 1, 3, 0)
 """What was not judged comes before what failed: it may hide anything."""
 
 
-def judgement(done: Sequence[CheckResult], order: Order, command: str, root: Path) -> Judgement:
+def judge_all(done: Sequence[CheckResult], order: Order, command: str, root: Path) -> Judgement:
     """All checks together: as bad as the worst of them."""
     codes = [each.exit_code for each in done]
     outcomes = [each.judged.outcome for each in done]

@@ -55,7 +55,7 @@ class Against:
     """Measures it once more, in fresh processes; None where nothing is measured."""
 
 
-Compared: TypeAlias = Callable[[Check, Order], Against]
+CompareCheck: TypeAlias = Callable[[Check, Order], Against]
 
 
 @dataclass(frozen=True, slots=True)

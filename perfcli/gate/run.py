@@ -13,7 +13,7 @@ from perfcli.gate.baseline.committed import TOOLS
 from perfcli.gate.checks import Check
 from perfcli.gate.config import Config
 from perfcli.gate.judging import Policy, Ruling, _confirm, _find_slower, judge
-from perfcli.gate.order import Against, CheckResult, Compared, NoBase, NotesOf, Order
+from perfcli.gate.order import Against, CheckResult, CompareCheck, NoBase, NotesOf, Order
 from perfcli.model import Judged, Passing
 from perfcli.workflow.obtain import StoredTexts
 
@@ -23,13 +23,15 @@ def check_aspects(allow: Sequence[str]) -> None:
     check_allowed(allow, (*ASPECTS, *TOOLS))
 
 
-def checked(checks: Sequence[Check], compared: Compared, order: Order) -> Iterator[CheckResult]:
+def run_checks(
+    checks: Sequence[Check], compare: CompareCheck, order: Order
+) -> Iterator[CheckResult]:
     context = order.context
     for check in checks:
         own = replace(context, notes=NotesOf(check.name, context.notes))
         order = replace(order, context=own)
         try:
-            yield _judged(check, compared(check, order), order)
+            yield _make_result(check, compare(check, order), order)
         except Interrupted:
             raise
         except NoBase as error:
@@ -51,8 +53,8 @@ def _fault(check: Check, message: str, exit_code: int) -> CheckResult:
     return CheckResult(Judged(check.name, "fault", text, fault=text), exit_code)
 
 
-def _judged(check: Check, against: Against, order: Order) -> CheckResult:
-    found = _result(check, against, order)
+def _make_result(check: Check, against: Against, order: Order) -> CheckResult:
+    found = _judge(check, against, order)
     runs = [run for run in (against.base, against.head) if run is not None]
     result = Judged(
         name=check.name,
@@ -69,7 +71,7 @@ def _judged(check: Check, against: Against, order: Order) -> CheckResult:
     )
 
 
-def _result(check: Check, against: Against, order: Order) -> Ruling:
+def _judge(check: Check, against: Against, order: Order) -> Ruling:
     """A slower step is measured once more before it counts."""
     config = order.config
     in_force = allowances._in_force(config.allowances, order.today)

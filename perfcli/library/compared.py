@@ -106,6 +106,6 @@ class Compared:
         return screen().comparison(self.comparison, [("", ""), ("", "")], False, False)
 
 
-def compared(base: Run, head: Run, allow: Sequence[str]) -> Compared:
+def compare_runs(base: Run, head: Run, allow: Sequence[str]) -> Compared:
     """Raises NotComparable, RuleFailed, and PerfcliError where neither has a kernel."""
     return Compared(diagnose(compare(base, head, {*_NAMES, *allow})))

@@ -11,7 +11,7 @@ from typing import Any, overload
 from perfcli import diagnosis, units
 from perfcli.console.output import check_writable, render, screen
 from perfcli.errors import PerfcliError
-from perfcli.library.compared import Compared, compared
+from perfcli.library.compared import Compared, compare_runs
 from perfcli.library.frames import kernels_frame
 from perfcli.library.kernel import Kernel, NotKnown, Total, counted, line, listed, meant, total
 from perfcli.library.speaking import in_python
@@ -133,7 +133,7 @@ class Kernels(Sequence[Kernel]):
                 from perfcli.workflow.obtain import load_stored
 
                 base = kernels_of(load_stored(str(base)))
-            return compared(base.run, self.run, (allow,) if isinstance(allow, str) else allow)
+            return compare_runs(base.run, self.run, (allow,) if isinstance(allow, str) else allow)
 
     def assert_no_findings(self, *codes: str, severity: Severity = "info") -> None:
         """Raises AssertionError that lists them where a rule has something to say.

@@ -72,7 +72,7 @@ def test_a_worktree_that_a_model_broke_is_forgotten(
         (base.revision.folder / ".git").unlink()
         raise KeyError("gone")
 
-    monkeypatch.setattr(bases, "_before", breaking)
+    monkeypatch.setattr(bases, "_ask_base", breaking)
     assert repository("gate", "--base-rev", "HEAD").code == 2
     assert git("worktree", "list").count("\n") == 1
 

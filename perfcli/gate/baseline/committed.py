@@ -15,7 +15,7 @@ from perfcli.gate.baseline import file as renewing
 from perfcli.gate.baseline.entry import BaselineEntry
 from perfcli.gate.baseline.facts import _public
 from perfcli.gate.baseline.file import BaselineCheck
-from perfcli.gate.baseline.fit import fitted
+from perfcli.gate.baseline.fit import fit_entry
 from perfcli.gate.config import BASELINE
 from perfcli.model import Finding, Run
 
@@ -110,4 +110,4 @@ def base(
             f"make it anew with {renewing.command(options, name, names[0])}, or compare "
             f"anyway: {' '.join(f'--allow {each}' for each in names)}"
         )
-    return fitted(entry, head)
+    return fit_entry(entry, head)

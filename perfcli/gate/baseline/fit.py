@@ -20,19 +20,19 @@ from perfcli.model import Candidate, Environment, Finding, KernelFacts, Origin, 
 from perfcli.names import stem
 
 
-def fitted(entry: BaselineEntry, head: Run) -> tuple[Run, tuple[Finding, ...]]:
+def fit_entry(entry: BaselineEntry, head: Run) -> tuple[Run, tuple[Finding, ...]]:
     """The base that the head is compared with, and what was found in it. Target and versions are
     taken as they are checked before: what is not the same refuses to be compared."""
     run = entry.run
     kernels = _with_origins(_with_hashes(run.kernels, head.kernels), head.kernels)
-    twins = _twins(kernels, head.kernels)
+    twins = _find_twins(kernels, head.kernels)
     order = _order(kernels, head.kernels, twins)
     places = {old: new for new, old in enumerate(order)}
     base = replace(
         run,
         params={**{k: None for k, v in head.params.items() if v is None}, **run.params},
         target=head.target,
-        environment=_environment(run, head),
+        environment=_fit_environment(run, head),
         kernels=tuple(kernels[index] for index in order),
         settings=head.settings,
     )
@@ -47,7 +47,7 @@ def fitted(entry: BaselineEntry, head: Run) -> tuple[Run, tuple[Finding, ...]]:
     return base, tuple(findings)
 
 
-def _environment(base: Run, head: Run) -> Environment:
+def _fit_environment(base: Run, head: Run) -> Environment:
     ours, theirs = base.environment, head.environment
     kept = {
         name: getattr(ours, name)
@@ -69,7 +69,7 @@ def _with_hashes(
     return tuple(
         replace(
             kernel,
-            source_hash=_whole(kernel.source_hash, sources),
+            source_hash=_complete(kernel.source_hash, sources),
             candidates=tuple(_with_binary(c, binaries) for c in kernel.candidates),
         )
         for kernel in base
@@ -79,10 +79,10 @@ def _with_hashes(
 def _with_binary(candidate: Candidate, known: Sequence[str]) -> Candidate:
     if candidate.binary_hash is None:
         return candidate
-    return replace(candidate, binary_hash=_whole(candidate.binary_hash, known))
+    return replace(candidate, binary_hash=_complete(candidate.binary_hash, known))
 
 
-def _whole(short: str, known: Iterable[str]) -> str:
+def _complete(short: str, known: Iterable[str]) -> str:
     return next((full for full in known if full.startswith(short)), short)
 
 
@@ -104,14 +104,16 @@ def _with_origins(
             if (kernel.graph, each.node) in nodes:
                 known.setdefault(nodes[kernel.graph, each.node], each)
     base = _with_shapes(base, head)
-    modules = _renamed_modules(base, head)
+    modules = _find_renamed_modules(base, head)
     return tuple(
-        replace(kernel, origins=tuple(_fitted(kernel, o, known, modules) for o in kernel.origins))
+        replace(
+            kernel, origins=tuple(_fit_origin(kernel, o, known, modules) for o in kernel.origins)
+        )
         for kernel in base
     )
 
 
-def _fitted(
+def _fit_origin(
     kernel: KernelFacts,
     old: Origin,
     known: Mapping[Node, Origin],
@@ -136,7 +138,7 @@ def _with_shapes(
 ) -> tuple[KernelFacts, ...]:
     """Return the base's kernels with the head's shapes where one side has symbols for what are
     numbers on the other (``mark_dynamic``), or symbols of another name."""
-    shapes = _renamed_shapes(base, head)
+    shapes = _find_renamed_shapes(base, head)
 
     def reshaped(kernel: KernelFacts, old: Origin) -> Origin:
         sort = _node_of(kernel, old).sort
@@ -148,7 +150,9 @@ def _with_shapes(
     )
 
 
-def _renamed_shapes(base: Sequence[KernelFacts], head: Sequence[KernelFacts]) -> dict[Sort, Shape]:
+def _find_renamed_shapes(
+    base: Sequence[KernelFacts], head: Sequence[KernelFacts]
+) -> dict[Sort, Shape]:
     """Return, for sorts of nodes that only the base has, the shape that the head has for them:
     one that only the head has, and that agrees with it in all numbers. What can be told in one
     way alone goes first, since it shows what a symbol stands for."""
@@ -211,7 +215,7 @@ def _by_sort(sorts: Iterable[Sort]) -> dict[Sort, list[Shape]]:
     return found
 
 
-def _renamed_modules(
+def _find_renamed_modules(
     base: Sequence[KernelFacts], head: Sequence[KernelFacts]
 ) -> dict[tuple[str, str], str]:
     """Modules, with their graph, that the head has under another name: what only one side has,
@@ -246,7 +250,7 @@ def _modules(
 # --- names and order -------------------------------------------------------------------------
 
 
-def _twins(base: Sequence[KernelFacts], head: Sequence[KernelFacts]) -> dict[int, int]:
+def _find_twins(base: Sequence[KernelFacts], head: Sequence[KernelFacts]) -> dict[int, int]:
     """Kernels of the base to those of the head with the same code under the same name, but for
     its number: they are called as there. Others keep their labels."""
     free: dict[tuple[str, str, str], list[int]] = defaultdict(list)

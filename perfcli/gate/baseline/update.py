@@ -19,7 +19,7 @@ from perfcli.gate import compiled, order
 from perfcli.gate.baseline import committed, facts
 from perfcli.gate.baseline.entry import Made
 from perfcli.gate.baseline.file import BaselineCheck as Kept
-from perfcli.gate.baseline.fit import fitted
+from perfcli.gate.baseline.fit import fit_entry
 from perfcli.gate.checks import Check
 from perfcli.gate.config import Config
 from perfcli.gate.order import NotesOf, today
@@ -113,7 +113,7 @@ def _changed(name: str, before: Kept | None, head: Run) -> Iterator[str]:
         yield f"{name}: new, {units.plural(len(head.kernels), 'kernel')}"
         return
     entry = before.entry()
-    comparison = compare(fitted(entry, head)[0], head, ASPECTS)
+    comparison = compare(fit_entry(entry, head)[0], head, ASPECTS)
     yield f"{name}: {comparison.outcome} than on {before.made.created}: {comparison.reason}"
     yield from (f"  {line}" for line in comparison.differences)
     yield from (f"  {line}" for line in _totals(comparison))

@@ -14,7 +14,7 @@ from perfcli.diagnosis import diagnose, explain
 from perfcli.diff.compare import compare
 from perfcli.gate.baseline import facts, file
 from perfcli.gate.baseline.entry import BaselineEntry, Made
-from perfcli.gate.baseline.fit import fitted
+from perfcli.gate.baseline.fit import fit_entry
 from perfcli.model import Comparison, KernelFacts, Origin, Run
 
 SHAPE = (48, 2048, 512)
@@ -28,7 +28,7 @@ def entry_of(base: Run) -> BaselineEntry:
 
 
 def against(base: Run, head: Run) -> Comparison:
-    fit, findings = fitted(entry_of(base), head)
+    fit, findings = fit_entry(entry_of(base), head)
     return diagnose(compare(fit, head), findings)
 
 
@@ -101,14 +101,14 @@ def test_a_symbol_stands_for_one_size() -> None:
     """``add`` is of the batch alone, so ``s0`` is 8: then the second ``mul`` is not of it."""
     base = [sized(0, (8,), text="x", op="add"), sized(1, (16, 4), (8, 4), text="x")]
     head = [sized(0, ("s0",), text="y", op="add"), sized(1, ("s0", 4), ("s1", 4), text="y")]
-    fit, _ = fitted(entry_of(run(base)), run(head, id="head"))
+    fit, _ = fit_entry(entry_of(run(base)), run(head, id="head"))
     names = {origin.shape: origin.node for origin in fit.kernels[1].origins}
     assert names == {("s0", 4): "mul_10", ("s1", 4): "mul_11"}
 
 
 def test_another_size_is_another_node() -> None:
     base, head = run([sized(0, (8, 4), text="x")]), run([sized(0, ("s0", 5), text="y")], id="head")
-    (made,) = fitted(entry_of(base), head)[0].kernels
+    (made,) = fit_entry(entry_of(base), head)[0].kernels
     assert [origin.shape for origin in made.origins] == [(8, 4)]
 
 
@@ -159,7 +159,7 @@ def test_two_stored_runs_say_nothing_of_names() -> None:
 def test_versions_that_differ_are_kept_and_builds_do_not() -> None:
     base = run([layer(0)])
     tools = replace(base.environment, torch="2.13.0+cpu", triton="3.8.0", platform="elsewhere")
-    fit, _ = fitted(entry_of(base), replace(base, environment=tools))
+    fit, _ = fit_entry(entry_of(base), replace(base, environment=tools))
     assert (fit.environment.torch, fit.environment.triton) == ("2.13.0+cpu", "3.7.1")
     assert fit.environment.platform == "elsewhere"
 
