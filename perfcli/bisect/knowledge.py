@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from perfcli.bisect.metrics import SearchMetric
 from perfcli.bisect.space import Settings
 from perfcli.blobs import unpack
+from perfcli.compile.capture.definition import strip_comments
 from perfcli.model import Generated
 from perfcli.options.performance import load
 from perfcli.search.ledger import Code
@@ -68,16 +70,18 @@ def _parts_of(generated: Generated) -> dict[str, str]:
     them. Of what is read of the ``code``: their bodies, what they move, and the peak memory."""
     run, blobs = generated.bundle.run, generated.bundle.blobs
     peaks = [graph.peak_memory_bytes for graph in run.graphs]
-    binary: list[object] = []
-    code: list[object] = [peaks]
+    # Launches are added up: comments alone make two kernels of one.
+    binary: Counter[object] = Counter()
+    code: Counter[object] = Counter()
     for kernel in run.kernels:
         source = unpack(blobs[kernel.source]).replace(kernel.name, "kernel")
         moved = (kernel.bytes_read, kernel.bytes_written, kernel.bytes_swept)
         # In front of it stand the launch heuristics with sizes, types and options.
         body = source.partition("@triton.jit\n")[2] or source
-        binary.append((kernel.graph, kernel.launches, kernel.source_hash))
-        code.append((kernel.graph, kernel.launches, moved, body))
-    return {"binary": _hash(binary), "code": _hash(code)}
+        body = strip_comments(body) if kernel.language == "triton" else body
+        binary[kernel.graph, kernel.source_hash] += kernel.launches
+        code[kernel.graph, moved, body] += kernel.launches
+    return {"binary": _hash([*binary.items()]), "code": _hash([peaks, *code.items()])}
 
 
 def _hash(what: list[object]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import os
 import re
@@ -13,7 +14,7 @@ from perfcli.compile.binaries.pool import KernelResult, read_source
 from perfcli.compile.branching import Alone, Branches
 from perfcli.compile.capture.captured import Capture
 from perfcli.compile.capture.collecting import Report
-from perfcli.compile.capture.definition import Definition
+from perfcli.compile.capture.definition import Definition, parse_definition, strip_comments
 from perfcli.compile.session import Session, finish, set_options, trace
 from perfcli.compile.stand_in.decisions import Assumptions
 from perfcli.model import CompileRequest, Generated, Workload
@@ -21,6 +22,7 @@ from perfcli.model import CompileRequest, Generated, Workload
 # Where Inductor wrote the kernel, which depends on the cache folder and on the text that is hashed
 # itself; and how many graphs this process has compiled.
 _COMMENTS = re.compile(r"^# (kernel path|AOT ID): .*$", re.MULTILINE)
+_WORD = re.compile(r"\w+")
 
 
 def generate(
@@ -90,14 +92,36 @@ class _Sources:
 
 
 def _digest(capture: Capture) -> str:
-    """Return the SHA-256 of the generated modules of all graphs: kernels, what allocates for them
-    and calls them, and how often a step calls each graph. Equal hashes mean the same code, as long
-    as nothing that is decided at run time differs."""
+    """SHA-256 of the generated modules of all graphs: kernels, what allocates for them and calls
+    them, and how often a step calls each graph. Equal: the same code, as long as nothing that is
+    decided when it runs differs. Comments are no code, nor are the names of kernels: Inductor
+    numbers kernels by their texts, and comments alone make two of one."""
     found = hashlib.sha256()
     folder = os.environ.get("TORCHINDUCTOR_CACHE_DIR", "")
     for graph in capture.graphs:
         text = _COMMENTS.sub("", graph.text)
         if folder:
             text = text.replace(folder, "")
+        text = _with_kernels_by_content(text)
         found.update(f"{graph.facts.name}\0{graph.calls}\0{text}\0".encode())
     return found.hexdigest()
+
+
+def _with_kernels_by_content(text: str) -> str:
+    """A generated module without comments and without the definitions of its kernels, whose calls
+    are by their hash; as it is where it is not Python."""
+    try:
+        module = ast.parse(text)
+    except SyntaxError:
+        return text
+    lines: list[str | None] = list(text.splitlines())
+    hashes: dict[str, str] = {}
+    for node in module.body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            made = parse_definition(ast.get_source_segment(text, node.value) or "")
+            if made is not None:
+                hashes[node.targets[0].id] = f"kernel_{made.source_hash}"
+                end = node.end_lineno or node.lineno
+                lines[node.lineno - 1 : end] = [None] * (end - node.lineno + 1)
+    rest = strip_comments("\n".join(line for line in lines if line is not None))
+    return _WORD.sub(lambda found: hashes.get(found[0], found[0]), rest)

@@ -46,8 +46,8 @@ class Definition:
         names is one kernel, and so is code that differs only in saying where it comes from
         (``comment_origin``)."""
         text = strip_name(self.source, self.name)
-        if self.language == "triton" and "#" in text:
-            text = _strip_comments(text)
+        if self.language == "triton":
+            text = strip_comments(text)
         return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -56,8 +56,8 @@ def strip_name(source: str, name: str) -> str:
     return _FULL_NAME.sub("'kernel_name': 'kernel'", source).replace(name, "kernel")
 
 
-def _strip_comments(source: str) -> str:
-    """Return a Python text without its comments and without the lines that held nothing else, or as
+def strip_comments(source: str) -> str:
+    """Return a Python text without its comments and empty lines, which stand around comments; as
     it is where it can't be read."""
     lines: list[str | None] = list(source.splitlines())
     try:
@@ -65,9 +65,11 @@ def _strip_comments(source: str) -> str:
     except (tokenize.TokenError, SyntaxError):
         return source
     for token in tokens:
+        row, column = token.start
         if token.type == tokenize.COMMENT:
-            row, column = token.start
             lines[row - 1] = token.line[:column].rstrip() or None
+        elif token.type == tokenize.NL and not token.line.strip():
+            lines[row - 1] = None
     return "\n".join(line for line in lines if line is not None)
 
 

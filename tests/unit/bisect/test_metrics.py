@@ -110,6 +110,25 @@ def test_launch_heuristics_decide_binaries_and_bodies_what_is_read() -> None:
     assert len({parts["binary"] for parts in (plain, launch, body)}) == 3
 
 
+def test_comments_and_the_kernels_that_they_make_are_no_code() -> None:
+    """One kernel of two launches, and two of one launch whose texts differ in comments only."""
+
+    def made(*origins: str) -> Generated:
+        texts = [f"@triton.jit\ndef kernel():\n{origin}    load()\n" for origin in origins]
+        one = replace(RUN.kernels[0], source_hash="one", candidates=())
+        kernels = tuple(
+            replace(one, name=f"kernel_{n}", source=str(n), launches=2 // len(origins))
+            for n in range(len(origins))
+        )
+        blobs = {str(n): pack(text) for n, text in enumerate(texts)}
+        return Generated("abc", Bundle(replace(RUN, kernels=kernels), blobs))
+
+    origins = [f"\n    # ORIGIN: {name}\n\n" for name in ("sum", "mul")]
+    assert _parts_of(made(*origins)) == _parts_of(made(""))
+    assert _parts_of(made("", "")) == _parts_of(made(""))
+    assert _parts_of(made("    wait()\n")) != _parts_of(made(""))
+
+
 def test_the_same_body_over_other_buffers_is_swept_otherwise() -> None:
     source = "@triton.jit\ndef kernel(): load()"
     made = generated(source).bundle

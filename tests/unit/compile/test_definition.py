@@ -135,7 +135,8 @@ def test_comments_are_no_part_of_the_code() -> None:
     """As with ``comment_origin``: lines of their own, and ends of lines; a string keeps its #."""
     plain = parse_definition(TRITON.replace("min_elem_per_thread=0", "note='#1'"))
     said = TRITON.replace("min_elem_per_thread=0", "note='#1'  # of relu")
-    said = said.replace("    xnumel = 16384\n", "    # relu => where\n    xnumel = 16384\n")
+    origin = "\n    # ORIGIN:\n    # relu => where\n    # END ORIGIN\n\n"
+    said = said.replace("    xnumel = 16384\n", f"{origin}    xnumel = 16384\n")
     commented = parse_definition(said)
     other = parse_definition(TRITON.replace("min_elem_per_thread=0", "note='#2'"))
     assert plain is not None
