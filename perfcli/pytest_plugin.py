@@ -44,9 +44,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def kernels(request: pytest.FixtureRequest) -> Iterator[KernelsFixture]:
-    """Compiles a function for a GPU that need not be there, and says what its kernels are made of:
-    ``k = kernels(fn, *args, target="h100"); assert k.spilled_words == 0``. See
-    ``perfcli.inspect``."""
+    """Compile a function for a GPU that need not be there, and say what its kernels are made of:
+    ``k = kernels(fn, *args, target="h100"); assert k.spilled_words == 0``. See ``perfcli.inspect``.
+    """
     _skip_without("torch")
     yield KernelsFixture(request.config)
     from perfcli.library import close
@@ -55,7 +55,10 @@ def kernels(request: pytest.FixtureRequest) -> Iterator[KernelsFixture]:
 
 
 class KernelsFixture:
-    """What the fixture ``kernels`` gives. Called with a function and its arguments."""
+    """Inspects functions for tests: the fixture ``kernels`` returns it.
+
+    Called with a function and its arguments.
+    """
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -70,8 +73,11 @@ class KernelsFixture:
         kwargs: Mapping[str, Any] | None = None,
         **asked: Unpack[CallOptions],
     ) -> Kernels:
-        """``perfcli.inspect``, for ``fn(*args, **kwargs)``. The test's own module is sent as it is
-        in this process; other modules are imported by the worker."""
+        """Call ``perfcli.inspect`` for ``fn(*args, **kwargs)``.
+
+        The test's own module is sent as it is in this process; other modules are imported by the
+        worker.
+        """
         __tracebackhide__ = True
         from perfcli.errors import PerfcliError
         from perfcli.library import inspect
@@ -107,7 +113,7 @@ class KernelsFixture:
 
 
 def _is_stored(reference: object) -> bool:
-    """A run's file or id: it was compiled for its own target."""
+    """Return whether it is a run's file or id: it was compiled for its own target."""
     return str(reference).endswith(".json") or str(reference)[:1].isdigit()
 
 
@@ -117,7 +123,7 @@ def _skip_without(package: str) -> None:
 
 
 def _jobs() -> int | None:
-    """Where pytest-xdist runs several of us, each has its part of the cores."""
+    """Return this process's part of the cores where pytest-xdist runs several of us."""
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     return None if workers < 2 else max(len(os.sched_getaffinity(0)) // workers, 1)
 
@@ -139,7 +145,7 @@ def pytest_runtest_makereport(
 
 
 def _asked_for(item: pytest.Item) -> list[Kernels]:
-    """By the test, or by a fixture that it uses."""
+    """Return the kernels that the test asked for, or a fixture that it uses."""
     seen = list(item.stash.get(_SEEN, ()))
     for value in getattr(item, "funcargs", {}).values():
         if type(value).__name__ == "Kernels" and hasattr(value, "obtained"):
@@ -157,8 +163,8 @@ def _shown(seen: list[Kernels], config: pytest.Config) -> str:
 
 
 def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
-    """Which kernels have most of a total that is not what a test expected; why an outcome of a
-    comparison is what it is."""
+    """Return which kernels have most of a total that is not what a test expected, or why a
+    comparison has its outcome."""
     said: Any = next((side for side in (left, right) if type(side).__name__ == "Said"), None)
     if said is not None and hasattr(said, "reason"):
         return [f"{str(left)!r} {op} {str(right)!r}", said.reason]

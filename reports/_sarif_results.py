@@ -32,8 +32,10 @@ from ._rows.places import Place, place, without_root
 
 
 def _computed(kernels: Sequence[KernelFacts]) -> list[str]:
-    """What kernels compute: operators and modules of the model. Without provenance, their names
-    without the number."""
+    """Return what kernels compute: operators and modules of the model.
+
+    Without provenance, their names without the number.
+    """
     nodes = {
         f"{o.op or o.node} in {o.module}" for kernel in kernels for o in kernel.origins if o.op
     }
@@ -43,7 +45,7 @@ def _computed(kernels: Sequence[KernelFacts]) -> list[str]:
 
 
 def _fingerprint(identifier: str, check: str, subject: str, kernels: Sequence[KernelFacts]) -> str:
-    """SHA-256 (hex, the first 32 digits)."""
+    """Return a SHA-256 (hex, the first 32 digits)."""
     without_lines = re.sub(r":\d+\b", "", subject)
     parts = [identifier, check, without_lines, _computed(kernels)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
@@ -66,7 +68,7 @@ WORSE = "regression"
 
 
 def descriptors(rules: Sequence[Rule], used: Iterable[str]) -> list[dict[str, Any]]:
-    """Every rule that looked, then what else results name, both by id."""
+    """Return every rule that looked, then what else results name, both by id."""
     known = {rule.code: _of_rule(rule) for rule in rules}
     others = {identifier for identifier in used if identifier not in known}
     return [*known.values(), *(_of_other(identifier) for identifier in sorted(others))]
@@ -105,7 +107,7 @@ def _of_other(identifier: str) -> dict[str, Any]:
 
 
 def _first_sentence(documentation: str) -> str:
-    """Of the first paragraph that is one, the title left out."""
+    """Return the first sentence of the first paragraph after the title."""
     paragraphs = [" ".join(p.split()) for p in re.split(r"\n\s*\n", documentation)]
     paragraph = next((p for p in paragraphs if p.endswith(".")), paragraphs[0])
     return re.split(r"(?<=[.])\s+(?=[A-Z`])", paragraph)[0]
@@ -121,7 +123,10 @@ _LEVEL_ORDER = ("error", "warning", "note")
 
 @dataclass(frozen=True, slots=True)
 class SarifResult:
-    """One, before it is SARIF. ``subject`` tells it apart from others of the same kernels."""
+    """Holds one result before it is SARIF.
+
+    ``subject`` tells it apart from others of the same kernels.
+    """
 
     identifier: str
     level: str
@@ -141,7 +146,7 @@ class SarifResult:
 
 
 def results(judgement: Judgement) -> list[SarifResult]:
-    """The gravest first; in one gravity in the order of checks."""
+    """Return the gravest first; in one gravity in the order of checks."""
     root = judgement.root
     found = [
         replace(
@@ -157,7 +162,7 @@ def results(judgement: Judgement) -> list[SarifResult]:
 
 
 def _file(judged: Judged, judgement: Judgement) -> Place | None:
-    """What asks for the check: the configuration, else its scenario, which is perfcli's own."""
+    """Return what asks for the check: the configuration, else its scenario, which is perfcli's own."""
     if judgement.configuration:
         found = place(judgement.configuration, judgement.root)
         outside = found is None or not found.inside  # where that is, is no one else's business
@@ -207,7 +212,7 @@ def _limit(result: LimitResult, judged: Judged, comparison: Comparison, root: st
 
 
 def _worse(judged: Judged, comparison: Comparison, root: str) -> Iterator[SarifResult]:
-    """The verdict of a plain comparison, where no finding says it."""
+    """Yield the verdict of a plain comparison, where no finding says it."""
     because = comparison.because
     if judged.outcome != "fail" or because is None or because.code:
         return
@@ -247,8 +252,10 @@ def _finding(
 
 
 def document(result: SarifResult, rules: Sequence[str], occurrences: Occurrences) -> dict[str, Any]:
-    """A ``result`` object (SARIF 2.1.0, 3.27). ``rules``: identifiers in the order in which the
-    tool lists them."""
+    """Return a ``result`` object (SARIF 2.1.0, 3.27).
+
+    ``rules``: identifiers in the order in which the tool lists them.
+    """
     print_ = _fingerprint(result.identifier, result.check, result.subject, result.kernels)
     numbered = occurrences.numbered(print_)
     found: dict[str, Any] = {
@@ -274,7 +281,8 @@ def document(result: SarifResult, rules: Sequence[str], occurrences: Occurrences
 
 
 def _message(text: str) -> str:
-    """In SARIF ``[text](target)`` is a link (3.11.6): foreign text has none."""
+    """Return a message without links: in SARIF ``[text](target)`` is one (3.11.6), and foreign text
+    has none."""
     return units.printable(text)[:MOST_TEXT].replace("](", "] (")
 
 

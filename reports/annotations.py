@@ -21,7 +21,7 @@ _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 
 
 def _render(judgement: Judgement) -> str:
-    """A line each; where there are more than fit, the last says how many more."""
+    """Return a line each; where there are more than fit, the last says how many more."""
     lines = list(_lines(judgement))
     if len(lines) > MOST:
         more = units.plural(len(lines) - MOST + 1, "more annotation")
@@ -31,8 +31,10 @@ def _render(judgement: Judgement) -> str:
 
 
 def _lines(judgement: Judgement) -> Iterator[str]:
-    """Faults, what failed, what can't be told, then findings that fail nothing, warnings. What is
-    excepted, or follows from another finding, is left to the other documents."""
+    """Yield the faults, what failed, what can't be told, then findings that fail nothing, warnings.
+
+    What is excepted, or follows from another finding, is left to the other documents.
+    """
     found = [r for r in results(judgement) if r.allowance is None and not r.follows]
     for judged in judgement.checks:
         if judged.outcome == "fault":
@@ -62,7 +64,8 @@ def _result(result: SarifResult) -> str:
 
 
 def _command(kind: str, title: str, text: str, file: str = "", line: int | None = None) -> str:
-    """``::error file=model.py,line=3,title=…::message``, in one line whatever the texts hold."""
+    """Return ``::error file=model.py,line=3,title=…::message``, in one line whatever the texts
+    hold."""
     properties = [("file", file), ("line", str(line or "") if file else ""), ("title", title)]
     given = ",".join(f"{name}={_property(value)}" for name, value in properties if value)
     return f"::{kind} {given}::{_data(_short(text))}"
@@ -74,12 +77,12 @@ def _short(text: str) -> str:
 
 
 def _data(text: str) -> str:
-    """As the runner takes it apart (actions/toolkit, ``escapeData``)."""
+    """Return the text escaped as the runner takes it apart (actions/toolkit, ``escapeData``)."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:
-    """The same of a property (``escapeProperty``)."""
+    """Return the same of a property (``escapeProperty``)."""
     return _data(one_line(text)).replace(":", "%3A").replace(",", "%2C")
 
 

@@ -104,7 +104,8 @@ def _allowance(allowance: Allowance | None) -> dict[str, Any] | None:
 
 
 def _comparison(comparison: Comparison, root: str) -> dict[str, Any]:
-    """As ``compare`` writes it, without what differs from one compilation to the next."""
+    """Return the comparison as ``compare`` writes it, without what differs from one compilation to
+    the next."""
     document: dict[str, Any] = json.loads(comparison_json.render(comparison))
     del document["perfcli"], document["format"]
     document["reason"] = places.without_root(document["reason"], root)

@@ -1,4 +1,4 @@
-"""One page for people: works offline, asks for nothing, holds all that is shown.
+"""Writes one page for people: works offline, asks for nothing, holds all that is shown.
 
 The same judgement gives the same bytes: no times, ids of runs or folders of this machine in it.
 """

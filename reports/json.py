@@ -35,7 +35,8 @@ from perfcli.model import (
 
 
 def _beside_document(comparison: Comparison, beside: Beside) -> dict[str, Any]:
-    """``explained_by`` are codes; the findings themselves are the comparison's."""
+    """Return the hand-written kernels' part; ``explained_by`` are codes, the findings themselves
+    are the comparison's."""
     found = [comparison.findings[number].code for number in beside.explained]
     return {
         "kernels": list(beside.kernels),
@@ -73,7 +74,7 @@ def _totals(totals: Totals) -> dict[str, Any]:
 
 
 def _timing_document(timing: Timing) -> dict[str, Any]:
-    """The statistics; raw values stay in the measurement's file."""
+    """Return the statistics; raw values stay in the measurement's file."""
     return {
         "measurement": timing.measurement or None,
         "verdict": timing.step.verdict,

@@ -41,8 +41,8 @@ _STATES: dict[str, State] = {
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """One test case. ``message``: why it did not pass, in one line; ``text``: all that is to be
-    said."""
+    """Holds one test case. ``message``: why it did not pass, in one line; ``text``: all that is to
+    be said."""
 
     name: str
     state: State = "passed"
@@ -53,7 +53,7 @@ class _Case:
 
 
 def _cases(judged: Judged) -> list[_Case]:
-    """With names that differ; the check's own first."""
+    """Return the cases with names that differ, the check's own first."""
     found = [_check(judged)]
     if judged.comparison is not None:
         found += [_limit(result) for result in judged.limits]
@@ -63,7 +63,7 @@ def _cases(judged: Judged) -> list[_Case]:
 
 
 def _told_apart(found: Sequence[_Case]) -> Iterator[_Case]:
-    """A name that occurs again gets a number."""
+    """Yield a name that occurs again gets a number."""
     seen: Counter[str] = Counter()
     for case in found:
         seen[case.name] += 1
@@ -136,8 +136,8 @@ def _is_unsure(judged: Judged, timing: GroupTiming | None) -> bool:
 def _against(
     judged: Judged, comparison: Comparison, number: int, timing: GroupTiming | None
 ) -> Iterator[str]:
-    """What speaks against a group: limits and findings of the gate; where nobody put limits, a
-    measured time, else a number that decides, and new findings that are errors."""
+    """Yield what speaks against a group: limits and findings of the gate; where nobody put limits,
+    a measured time, else a number that decides, and new findings that are errors."""
     if judged.limits or judged.findings:
         broken = (r for r in judged.limits if r.state == "broken" and r.group == number)
         yield from (limit_line(result) for result in broken)
@@ -173,7 +173,7 @@ def _names(group: KernelGroup, comparison: Comparison) -> str:
 
 
 def _named(group: KernelGroup, comparison: Comparison) -> str:
-    """Of the head's kernels, or of the base's where they are gone, the first ones."""
+    """Return the first names of the head's kernels, or of the base's where they are gone."""
     names = [comparison.head.kernels[n].name for n in group.match.head]
     gone = "" if names else " (gone)"
     names = names or [comparison.base.kernels[n].name for n in group.match.base]
@@ -205,7 +205,7 @@ def _render(judgement: Judgement) -> str:
 
 
 def _relative(case: _Case, root: str) -> _Case:
-    """With paths relative to the repository."""
+    """Return the case with paths relative to the repository."""
     name, message, text = (without_root(t, root) for t in (case.name, case.message, case.text))
     return replace(case, name=name, message=message, text=text)
 

@@ -12,7 +12,8 @@ MOST_CHARACTERS = 65_536 - 64
 
 
 def _render(judgement: Judgement) -> str:
-    """At most ``MOST_CHARACTERS`` long: what is least important is left out, and that is said."""
+    """Return a document at most ``MOST_CHARACTERS`` long: what is least important is left out, and
+    that is said."""
     return document(judgement, MOST_CHARACTERS, len)
 
 

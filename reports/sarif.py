@@ -21,7 +21,8 @@ MOST_RESULTS = 5000
 
 
 def _render(judgement: Judgement) -> str:
-    """The gravest results where there are too many; how many are left out is a notification."""
+    """Return the document with the gravest results where there are too many; a notification says
+    how many are left out."""
     found = results(judgement)
     shown = found[:MOST_RESULTS]
     rules = descriptors(judgement.rules, (result.identifier for result in shown))
@@ -44,7 +45,7 @@ def _version(judgement: Judgement) -> dict[str, str]:
 
 
 def _invocation(judgement: Judgement, left_out: int) -> dict[str, Any]:
-    """What is about the report and not about a line of code: faults, doubts, warnings."""
+    """Return what is about the report and not about a line of code: faults, doubts, warnings."""
     notes = [
         ("error", f"{check_name(j)}: {one_line(j.fault)}") for j in judgement.checks if j.fault
     ]

@@ -1,4 +1,4 @@
-"""The report that people read."""
+"""Prints the report that people read on a terminal."""
 
 from __future__ import annotations
 

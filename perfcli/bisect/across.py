@@ -1,4 +1,4 @@
-"""Between two torch installations: what the good one itself has."""
+"""Compiles what the good one of two torch installations itself generates."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from perfcli.workflow.fingerprint import Job
 
 
 def _across_of(asked: SearchScope, forge: Forge) -> Across | None:
-    """None of one installation. Raises PerfcliError where the good side does not compile on its own
-    torch."""
+    """Return the good installation's own ends, or None if there is only one installation.
+
+    Raises PerfcliError where the good side does not compile on its own torch.
+    """
     installations = asked.plan.installations
     if installations is None:
         return None
@@ -34,7 +36,7 @@ def _across_of(asked: SearchScope, forge: Forge) -> Across | None:
 
 
 def _check_comparable(asked: SearchScope) -> None:
-    """Raises PerfcliError for metrics by which two installations can't be compared."""
+    """Raise PerfcliError for metrics by which two installations can't be compared."""
     if asked.plan.installations is None:
         return
     if asked.metric.kind == "memory" and asked.setting is None:
@@ -50,7 +52,10 @@ def _check_comparable(asked: SearchScope) -> None:
 
 
 def _of_good_torch(asked: SearchScope, job: Job, forge: Forge) -> float:
-    """The good side as it is, on its own torch. Raises what compiling or measuring it raises."""
+    """Return the good side as it is, on its own torch.
+
+    Raises what compiling or measuring it raises.
+    """
     variant = job.request.variant
     settings: Mapping[str, Any] = {**variant.env, **variant.options}
     space = replace(forge.space, variables=frozenset(variant.env))

@@ -1,4 +1,4 @@
-"""What bisect-config found, as data: what the report shows and JSON holds."""
+"""Holds what bisect-config found: what the report shows and JSON holds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Ends:
 
     @property
     def is_worse(self) -> bool:
-        """Bad is surely above good."""
+        """Return whether bad is surely above good."""
         if self.ratio is None:
             return self.bad > self.good
         return self.low is not None and self.low > 1 and self.ratio > 1 + self.floor
@@ -37,7 +37,8 @@ class Ends:
 
 @dataclass(frozen=True, slots=True)
 class Across:
-    """Between two torch installations; the good one's options were tried on the bad one's torch."""
+    """Holds the ends of two torch installations; the good one's options were tried on the bad one's
+    torch."""
 
     good_torch: str
     bad_torch: str
@@ -69,7 +70,7 @@ class NumericFlip:
 
 @dataclass(frozen=True, slots=True)
 class Bisection:
-    """One search, ended."""
+    """Holds one search, ended."""
 
     id: str
     scenario: str
@@ -96,14 +97,14 @@ class Bisection:
 
     @property
     def unexplained(self) -> float | None:
-        """What no option explains between two installations, in the metric's unit."""
+        """Return what no option explains between two installations, in the metric's unit."""
         if self.across is None or self.ends is None:
             return None
         return self.ends.good - self.across.good_value
 
     @property
     def exit_code(self) -> int:
-        """0: answered; 3: not, or not all of it; 130: interrupted."""
+        """Return 0 if it is answered, 3 if not or not all of it, 130 if it was interrupted."""
         if self.stopped == "interrupted":
             return 130
         if self.improvement is not None:
@@ -113,12 +114,12 @@ class Bisection:
 
 
 def _change(option: OptionChange) -> str:
-    """``online_softmax=false (true)``."""
+    """Return ``online_softmax=false (true)``."""
     return f"{_typed(option.name, option.bad)} ({units.setting(option.good)})"
 
 
 def _typed(name: str, value: object) -> str:
-    """``online_softmax=false``, or ``TORCHINDUCTOR_ONLINE_SOFTMAX not set``."""
+    """Return ``online_softmax=false``, or ``TORCHINDUCTOR_ONLINE_SOFTMAX not set``."""
     return f"{name} {NOT_SET}" if value == NOT_SET else f"{name}={units.setting(value)}"
 
 
@@ -133,5 +134,5 @@ def _listed(options: Sequence[OptionChange], most: int = 6) -> str:
 
 
 def _stopped(reason: str) -> str:
-    """``stopped after 5 s (--budget)``, or ``interrupted``."""
+    """Return ``stopped after 5 s (--budget)``, or ``interrupted``."""
     return reason if reason == "interrupted" else f"stopped {reason}"

@@ -1,4 +1,4 @@
-"""What people read of the options to blame: their proof, their own effects, where they flip."""
+"""Renders the options to blame: their proof, their own effects, where they flip."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from perfcli.search.result import Culprits, CulpritSet, Effect, Improvement
 
 
 def _culprit_sets(found: Bisection, culprits: Culprits) -> Iterator[str]:
-    """Each set with its proof, and what they leave."""
+    """Yield each set with its proof, and what they leave."""
     several = len(culprits.sets) > 1
     for number, blamed in enumerate(culprits.sets, 1):
         yield from _set(found, blamed, number if several else 0, number == len(culprits.sets))
@@ -65,7 +65,7 @@ def _set(found: Bisection, blamed: CulpritSet, number: int, last: bool) -> Itera
 
 
 def _flips(found: Bisection) -> Iterator[str]:
-    """The values at which culprits that are numbers flip."""
+    """Yield the values at which culprits that are numbers flip."""
     for flip in found.flips:
         yield from _flip(flip, found.metric)
 
@@ -95,7 +95,7 @@ MOST_NAMES = 8
 
 
 def _ends_line(found: Bisection, across: Across, ends: Ends) -> str:
-    """Both installations as they are."""
+    """Return both installations as they are."""
     writer = units.writer(found.metric.of_runs)
     return (
         f"good {writer(across.good_value)} (torch {across.good_torch}) → "
@@ -112,7 +112,7 @@ def both(found: Bisection, across: Across, ends: Ends) -> str:
 
 
 def installations(found: Bisection, across: Across, ends: Ends) -> Iterator[str]:
-    """What options explain and what they don't, and the options that could not be tried."""
+    """Yield what options explain and what they don't, and the options that could not be tried."""
     writer = units.writer(found.metric.of_runs)
     yield ""
     yield (
@@ -130,7 +130,7 @@ def installations(found: Bisection, across: Across, ends: Ends) -> Iterator[str]
 
 
 def _untried(what: str, names: Sequence[str]) -> Iterator[str]:
-    """Of many names those of options worth trying for speed; the others are counted."""
+    """Yield the names, or where they are many those worth trying for speed; the others are counted."""
     if not names:
         return
     known = {knob.name for knob in performance.load()}

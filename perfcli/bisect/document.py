@@ -12,7 +12,8 @@ from perfcli.search.result import Culprits, CulpritSet, Improvement
 
 
 def _fields(found: Bisection, comparison: Comparison | None, runs: Sequence[str]) -> dict[str, Any]:
-    """Values are exact and in the metric's unit; of timed metrics ratios to the good end."""
+    """Return the document's fields; values are exact and in the metric's unit, or for timed metrics
+    ratios to the good end."""
     return {
         "id": found.id,
         "scenario": found.scenario,

@@ -30,8 +30,9 @@ class Shown:
 
 
 def _worth_comparing(found: Bisection) -> bool:
-    """Not where it was interrupted: nobody waits; nor where a limit came before any answer:
-    compiling both ends to the end would outlast it. Of a catalogue where there is an answer."""
+    """Return whether to compare both ends, which is not worth while after an interrupt: nobody
+    waits; nor where a limit came before any answer: compiling both ends to the end would outlast
+    it. Of a catalogue where there is an answer."""
     if found.stopped == "interrupted":
         return False
     if found.direction is not None:
@@ -59,7 +60,7 @@ def _compare_ends(jobs: Sequence[Job], context: Context) -> _Compared | None:
 
 
 def _line(text: str) -> Text:
-    """Commands are to be pasted: they stay in one line."""
+    """Return the line unwrapped, because commands are to be pasted: they stay in one line."""
     from rich.text import Text
 
     if "perfcli compare " in text:

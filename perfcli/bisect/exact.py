@@ -27,7 +27,7 @@ of the difference decides each search: of two culprits the smaller one alone has
 
 @dataclass(frozen=True, slots=True)
 class _Halfway:
-    """Between two exact values, ``bad`` above ``good``."""
+    """Judges a value by the middle between two exact values, ``bad`` above ``good``."""
 
     good: float
     bad: float
@@ -36,7 +36,7 @@ class _Halfway:
         return Answer("bad" if self.share(value) >= 0.5 else "good", value)
 
     def share(self, value: float) -> float:
-        """0 at the good end, 1 at the bad one."""
+        """Return 0 at the good end, 1 at the bad one."""
         return (value - self.good) / (self.bad - self.good)
 
 
@@ -86,7 +86,7 @@ def _run(
     width: int | Width[K] | None = None,
     at_hand: Callable[[str], bool] = lambda code: False,
 ) -> T:
-    """Drives it to its end, or to a limit."""
+    """Drive a search to its end, or to a limit."""
     stops: Sequence[Stop[K]] = limits.stops  # type: ignore[assignment]  # they look at no key
     watch: Watch[K] = limits.watch
     wide = width or limits.width
@@ -95,8 +95,10 @@ def _run(
 
 
 def _ends(forge: Forge) -> tuple[str, str]:
-    """The classes of both ends, compiled at once. Raises CompileFailed, naming the side, where one
-    does not compile, Interrupted on Ctrl-C."""
+    """Return the classes of both ends, compiled at once.
+
+    Raises CompileFailed, naming the side, where one does not compile, Interrupted on Ctrl-C.
+    """
     space = forge.space
     sides = [space.settings(frozenset()), space.settings(space.everything)]
     try:
@@ -114,7 +116,7 @@ def _ends(forge: Forge) -> tuple[str, str]:
 
 
 def _exact_ends(forge: Forge) -> Ends:
-    """Raises as ``ends``, and PerfcliError where the metric is not known of one."""
+    """Raise as ``ends``, and PerfcliError where the metric is not known of one."""
     space = forge.space
     good, bad = _ends(forge)
     return Ends(
@@ -124,8 +126,11 @@ def _exact_ends(forge: Forge) -> Ends:
 
 
 def _culprits_of(forge: Forge, known: Ends, limits: SearchLimits) -> Culprits:
-    """All culprits between two ends, the bad one worse. Half of the difference decides; where less
-    than that is left, but not nothing, what is left is searched in the same way."""
+    """Return all culprits between two ends, the bad one worse.
+
+    Half of the difference decides; where less than that is left, but not nothing, what is left is
+    searched in the same way.
+    """
     found = _pass(forge, forge.space.changes, _Halfway(known.good, known.bad), limits)
     whole = found
     while found.status == "explained" and found.left is not None and not found.stopped:
@@ -151,7 +156,7 @@ def _pass(
 
 
 def _joined(first: Culprits, then: Culprits) -> Culprits:
-    """The sets of both; the ends are those of the first."""
+    """Return the sets of both; the ends are those of the first."""
     explained = then.status == "explained"
     return replace(
         first,
@@ -170,7 +175,7 @@ def _joined(first: Culprits, then: Culprits) -> Culprits:
 def _flips_of(
     forge: Forge, culprits: Culprits, known: Ends, limits: SearchLimits
 ) -> list[NumericFlip]:
-    """For each culprit of its own that is a number: the value at which the metric flips."""
+    """Return, for each culprit of its own that is a number, the value at which the metric flips."""
     found = []
     for culprit in culprits.sets:
         if len(culprit.options) > 1 or culprit.with_it.value is None:
@@ -228,7 +233,10 @@ def _flip(
 
 
 def _best_of(forge: Forge, direction: Direction, limits: SearchLimits) -> Improvement:
-    """The best, or worst, set of a catalogue. Raises CompileFailed where nothing compiles."""
+    """Return the best, or worst, set of a catalogue.
+
+    Raises CompileFailed where nothing compiles.
+    """
 
     def answer(settings: Settings, code: str, fresh: bool) -> Answer:
         return Answer("good", forge.value(settings, code))

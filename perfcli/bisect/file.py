@@ -28,7 +28,7 @@ Identity = Mapping[str, Any]
 
 
 class Record:
-    """One search's file. What can't be written is said once, and searched all the same."""
+    """Holds one search's file. What can't be written is said once, and searched all the same."""
 
     def __init__(self, about: Identity, known: Knowledge, search_id: str = "") -> None:
         self.id = search_id or store.new_id(datetime.now(UTC))
@@ -134,7 +134,7 @@ def _check_unedited(path: Path, sources: Mapping[str, str]) -> None:
 
 
 def _flat(about: Identity) -> dict[str, Any]:
-    """Each parameter by itself: of two long lists nobody sees which one differs."""
+    """Return each parameter by itself: of two long lists nobody sees which one differs."""
     found = dict(about)
     for group, each in (("params", "parameter"), ("variables", "variable"), ("target", "target")):
         members = found.pop(group) or {}

@@ -23,8 +23,11 @@ _UNSET = ""
 
 
 def _common_base(wanted: Sequence[Settings], least: int) -> Settings | None:
-    """Each setting as most of the variants have it. None where fewer than ``least`` of them set
-    all that it sets: what leaves one out can't part from it."""
+    """Return each setting as most of the variants have it.
+
+    None where fewer than ``least`` of them set all that it sets: what leaves one out can't part
+    from it.
+    """
     names = dict.fromkeys(name for settings in wanted for name in settings)
     base = {}
     for name in sorted(names):
@@ -41,7 +44,7 @@ def _text(settings: Settings, name: str) -> str:
 
 
 def _texts_of(bundle: Bundle) -> list[tuple[KernelFacts, KernelText]]:
-    """All of a variant."""
+    """Return all of a variant."""
     return [(kernel, _text_kernels(kernel, bundle)) for kernel in bundle.run.kernels]
 
 
@@ -51,7 +54,8 @@ def _text_kernels(kernel: KernelFacts, bundle: Bundle) -> KernelText:
 
 
 def _own_name(name: str, source: str) -> str:
-    """In its text, where Inductor may have shortened it: the last function at the top."""
+    """Return the kernel's name in its text, where Inductor may have shortened it: the last function
+    at the top."""
     if f"def {name}(" in source:
         return name
     tops = [line for line in source.splitlines() if line.startswith("def ")]
@@ -88,7 +92,8 @@ class Forge:
 
     @property
     def classes(self) -> int:
-        """Of identical code, as far as it decides the metric: all that are known."""
+        """Return how many classes of identical code there are, as far as it decides the metric: all
+        that are known."""
         known = self.known.codes.items()
         return len({self._class(code, json.loads(n)).name for n, code in known if code.name})
 
@@ -97,14 +102,16 @@ class Forge:
         return replace(self.request, variant=replace(variant, name=describe(variant)))
 
     def codes(self, wanted: Sequence[Settings]) -> list[Code]:
-        """The class of each."""
+        """Return the class of each."""
         found = dict(self.arriving(wanted))
         return [found[number] for number in range(len(wanted))]
 
     def arriving(self, wanted: Sequence[Settings]) -> Iterator[tuple[int, Code]]:
-        """The class of each, as they come; those that are not known are compiled. A variant that
-        does not compile has no class; what killed its worker may not do so again, and is not
-        kept."""
+        """Yield the class of each, as they come; those that are not known are compiled.
+
+        A variant that does not compile has no class; what killed its worker may not do so again,
+        and is not kept.
+        """
         names = [_name_of(settings) for settings in wanted]
         missing: dict[str, Settings] = {}
         for number, settings in enumerate(wanted):
@@ -119,7 +126,7 @@ class Forge:
                     yield number, self._told(code, settings)
 
     def _compiled(self, missing: dict[str, Settings]) -> Iterator[tuple[str, Code]]:
-        """By name. What the others have in common is compiled once."""
+        """Yield codes by name; what the others have in common is compiled once."""
         if not missing:
             return
         base = _common_base(list(missing.values()), self.request.jobs + 1)
@@ -153,7 +160,7 @@ class Forge:
             yield name, code
 
     def _told(self, code: Code, settings: Settings) -> Code:
-        """Its class, on the way to whoever asked for it."""
+        """Return its class, and tell whoever watches."""
         if code.name is None:
             self.failures[_name_of(settings)] = code.failure
         return self._class(code, settings)
@@ -166,12 +173,13 @@ class Forge:
         return Code(_class_of(code.name, settings, self.metric, parts, measured))
 
     def awakes(self, base: Settings, name: str) -> bool:
-        """Whether an option that nobody reads without any change is read in ``base``, or may be."""
+        """Return whether an option that nobody reads without any change is read in ``base``, or may
+        be."""
         before = self._unread.is_read(self.space.settings(frozenset()), name)
         return not before and self._unread.is_read(base, name) is not False
 
     def _infer(self, settings: Settings) -> None:
-        """Its class, where that needs no compiling."""
+        """Note its class if that needs no compiling."""
         name = _name_of(settings)
         if name in self.known.codes or (code := self._unread.code_of(settings)) is None:
             return
@@ -192,8 +200,10 @@ class Forge:
         return Code(made.code)
 
     def _look(self, code: str, made: Generated) -> None:
-        """Takes the value where the code tells it, else keeps what it is told of. Where it is not
-        known the variant still has its code: another metric may be."""
+        """Take the value where the code tells it, else keep what it is told of.
+
+        Where it is not known the variant still has its code: another metric may be.
+        """
         if self.measured is not None or self.metric.is_timed:
             return
         if self.metric.kind != "binary":
@@ -207,12 +217,14 @@ class Forge:
         self._changed()
 
     def has_value(self, code: str) -> bool:
-        """Whether ``value`` has nothing to do for this class."""
+        """Return whether ``value`` has nothing to do for this class."""
         return self.metric.name in self.known.values.get(code, {})
 
     def value(self, settings: Settings, code: str) -> float:
-        """The exact metric of a class. Raises PerfcliError where it has none, CompileFailed where
-        Triton refuses a kernel."""
+        """Return the exact metric of a class.
+
+        Raises PerfcliError where it has none, CompileFailed where Triton refuses a kernel.
+        """
         found = self.known.values.get(code, {}).get(self.metric.name)
         if found is not None:
             return found
@@ -230,11 +242,11 @@ class Forge:
         return value
 
     def generate_again(self, settings: Settings) -> float:
-        """Seconds that generating the code takes, nothing else being compiled."""
+        """Return the seconds that generating the code takes, nothing else being compiled."""
         return self._again(settings).run.compile_seconds["trace"]
 
     def _again(self, settings: Settings) -> Bundle:
-        """Its class is known of an earlier search, its kernels are not."""
+        """Compile it again: its class is known from an earlier search, its kernels are not."""
         ((_, made),) = self.generator.generate([self.request_of(settings)])
         if isinstance(made, PerfcliError):
             raise made

@@ -1,4 +1,4 @@
-"""What a search has found out, as data: what each variant generates, and what each code measures.
+"""Holds what a search has found out: what each variant generates, and what each code measures.
 
 It is kept by settings and by code, never by the question: a search with other sides, or of another
 metric, goes on with all of it.
@@ -51,13 +51,13 @@ class Knowledge:
                 self.sources[path] = _EDITED
 
     def readings_against(self, good: str, metric: SearchMetric) -> dict[str, list[Reading]]:
-        """By class; the lists themselves: what is appended to them stays known."""
+        """Return the readings by class, the lists themselves: what is appended to them stays known."""
         start = _pair_of(good, "", metric)
         return {k.removeprefix(start): v for k, v in self.readings.items() if k.startswith(start)}
 
 
 def _name_of(settings: Settings) -> str:
-    """One text for the same settings, in whatever order."""
+    """Return one text for the same settings, in whatever order."""
     return json.dumps(dict(settings), sort_keys=True)
 
 
@@ -66,8 +66,9 @@ def _pair_of(good: str, code: str, metric: SearchMetric) -> str:
 
 
 def _parts_of(generated: Generated) -> dict[str, str]:
-    """Of kernels as they are compiled to a ``binary``: their text with all that Triton is told of
-    them. Of what is read of the ``code``: their bodies, what they move, and the peak memory."""
+    """Return what an answer depends on; of kernels compiled to a ``binary``: their text with all
+    that Triton is told of them. Of what is read of the ``code``: their bodies, what they move, and
+    the peak memory."""
     run, blobs = generated.bundle.run, generated.bundle.blobs
     peaks = [graph.peak_memory_bytes for graph in run.graphs]
     # Launches are added up: comments alone make two kernels of one.
@@ -95,8 +96,11 @@ def _class_of(
     parts: Mapping[str, str],
     measured: bool = False,
 ) -> str:
-    """What an answer is valid for: as much of the code as decides the metric. What it takes to run
-    (``measured``: memory, too) also depends on options that act then; to compile, on every one."""
+    """Return what an answer is valid for: as much of the code as decides the metric.
+
+    What it takes to run (``measured``: memory, too) also depends on options that act then; to
+    compile, on every one.
+    """
     if metric.kind == "compile":
         deciding = dict(settings)
     elif metric.kind == "time" or measured:

@@ -1,4 +1,7 @@
-"""What can be bisected: one number per variant, exact or timed. Lower is better in all of them."""
+"""Defines what can be bisected: one number per variant, exact or timed.
+
+Lower is better in all of them.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ class SearchMetric:
 
     @property
     def is_timed(self) -> bool:
-        """Whether a value scatters from measurement to measurement."""
+        """Return whether a value scatters from measurement to measurement."""
         return self.kind in ("compile", "time")
 
 
@@ -62,7 +65,10 @@ _GPU_ONLY = ("spills", "registers", "swept", "lower-bound", "device-time")
 
 
 def _find(name: str, device: Device) -> SearchMetric:
-    """The metric that is meant. Raises PerfcliError where there is none, or not for this device."""
+    """Return the metric that is meant.
+
+    Raises PerfcliError where there is none, or not for this device.
+    """
     metric = METRICS.get(_ALIASES.get(name, name))
     if metric is None:
         raise PerfcliError(f"no metric {name!r}: {suggestion(name, METRICS)}")
@@ -78,7 +84,7 @@ def _find(name: str, device: Device) -> SearchMetric:
 def _value_of(
     metric: SearchMetric, run: Run, kernels: tuple[KernelFacts, ...] | None = None
 ) -> float:
-    """An exact metric of a compiled variant; ``kernels``: its own, with candidates.
+    """Return an exact metric of a compiled variant; ``kernels``: its own, with candidates.
 
     Raises PerfcliError where it is not known.
     """
@@ -100,7 +106,7 @@ def _value_of(
 
 
 def _once(kernels: tuple[KernelFacts, ...]) -> tuple[KernelFacts, ...]:
-    """Kernels of a graph with the same code are one: Inductor makes several of them where only
-    their comments differ."""
+    """Return the kernels of a graph with the same code as one: Inductor makes several of them where
+    only their comments differ."""
     launched = (kernel for kernel in kernels if kernel.launches)
     return tuple({(kernel.graph, kernel.source_hash): kernel for kernel in launched}.values())

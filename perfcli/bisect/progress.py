@@ -1,4 +1,5 @@
-"""What a search is at, on stderr: two lines that change on a terminal, a line per test in a log."""
+"""Shows what a search is at, on stderr: two lines that change on a terminal, a line per test in a
+log."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ FIRST = "compiling the first variants"
 
 
 class Watcher:
-    """Called before a question is answered, and with its answer; a context manager."""
+    """Is called before a question is answered, and with its answer; it is a context manager."""
 
     def __init__(self, forge: Forge, metric: SearchMetric, notes: Notes) -> None:
         self._forge = forge
@@ -84,7 +85,7 @@ class Watcher:
         self._unresolved += answer.outcome == "unresolved"
 
     def _draw(self, question: Query[Any]) -> None:
-        """Written here, not in ``_screen``: what it counts is changed by this thread."""
+        """Draw the lines here, not in ``_screen``: what it counts is changed by this thread."""
         left = f" · left: {_left(question)}" if question.suspects is not None else ""
         lines = f"trying {self._tried(question)}{left}\nknown: {self._counts()}"
         self._drawn = units.printable(lines)
@@ -104,7 +105,7 @@ class Watcher:
         return f"{step}{units.plural(len(wanted), 'change')}" if wanted else step.rstrip(", ")
 
     def _named(self, key: str) -> str:
-        """A change as it is typed: ``online_softmax=false``."""
+        """Return a change as it is typed: ``online_softmax=false``."""
         found = (c for c in self._forge.space.changes if c.key == key)
         return next((_typed(c.name, c.bad) for c in found), key)
 
@@ -126,7 +127,7 @@ class Watcher:
 
 
 def _written(metric: SearchMetric, value: float | None) -> str:
-    """A metric's value for people; of timed ones it is a ratio."""
+    """Return a metric's value for people; of timed ones it is a ratio."""
     if metric.is_timed:
         return units.interval(value)
     return units.writer(metric.of_runs)(value)

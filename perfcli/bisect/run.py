@@ -65,7 +65,7 @@ def _search(asked: SearchScope, record: Record, generator: Generator) -> Bisecti
 
 
 def _stops(asked: SearchScope, forge: Forge) -> list[Callable[[Ledger[object]], str]]:
-    """Counted over all searches, unlike those of ``drive``."""
+    """Return the reasons to stop, counted over all searches, unlike those of ``drive``."""
     stops: list[Callable[[Ledger[object]], str]] = []
     if (most := asked.options.max_runs) is not None:
         reason = f"after {most} runs (--max-runs)"
@@ -169,8 +169,8 @@ class _Searched:
 
 
 def _nothing_to_search(known: Ends, across: Across | None) -> Status | None:
-    """Between two installations the good torch itself counts: its options on the bad torch may be
-    better than bad where the good torch is not."""
+    """Return why there is nothing to search; between two installations the good torch itself
+    counts: its options on the bad torch may be better than bad where the good torch is not."""
     if across is not None and across.good_value >= known.bad:
         return "not worse"
     if known.is_worse:
@@ -234,8 +234,10 @@ def _direction(options: BisectOptions) -> Direction | None:
 def _setting(
     question: Question, metric: SearchMetric, timing: MeasuringOptions, context: Context
 ) -> Setting | None:
-    """How to measure; None for metrics that need no device. Raises PerfcliError where the metric
-    needs one that is not there."""
+    """Return how to measure; None for metrics that need no device.
+
+    Raises PerfcliError where the metric needs one that is not there.
+    """
     if metric.kind not in ("time", "memory"):
         timing.refuse(f"{metric.name} is not measured on a device")
         return None

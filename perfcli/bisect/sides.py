@@ -1,4 +1,4 @@
-"""From what is typed of good and bad to what differs between them."""
+"""Works out what differs between good and bad from what was typed."""
 
 from __future__ import annotations
 
@@ -39,14 +39,17 @@ class BisectOptions:
 
     @property
     def is_catalogue(self) -> bool:
-        """Nothing is said of a bad side: the catalogue is searched, on top of what is good."""
+        """Return whether nothing is said of a bad side: the catalogue is searched, on top of what
+        is good."""
         return not self.bad and not self.bad_python
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What is searched. ``jobs`` compile both ends as compare does; of a catalogue the second is
-    not there."""
+    """Says what is searched.
+
+    ``jobs`` compile both ends as compare does; of a catalogue the second is not there.
+    """
 
     space: Space
     jobs: tuple[Job, ...]
@@ -54,7 +57,7 @@ class _Plan:
 
     @property
     def base(self) -> Job:
-        """All variants are compiled with its interpreter."""
+        """Return the base, with whose interpreter all variants are compiled."""
         return self.jobs[-1]
 
 
@@ -124,7 +127,7 @@ def _of_file(path: Path) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class SearchScope:
-    """What is searched, and how far."""
+    """Says what is searched, and how far."""
 
     question: Question
     plan: _Plan
@@ -138,7 +141,7 @@ class SearchScope:
 
 
 def _title(asked: SearchScope) -> str:
-    """``gqa-transformer · layers=3 · h100``."""
+    """Return ``gqa-transformer · layers=3 · h100``."""
     question, request = asked.question, asked.plan.base.request
     place = request.target.name if request.target else request.device
     preset = f"preset {question.preset}" if question.preset else ""
@@ -147,8 +150,8 @@ def _title(asked: SearchScope) -> str:
 
 
 def _ends_of(asked: SearchScope, cured: Settings | None) -> list[Job]:
-    """The jobs whose comparison is shown: of two sides as they are; of a catalogue the base and its
-    best set."""
+    """Return the jobs whose comparison is shown: of two sides as they are; of a catalogue the base
+    and its best set."""
     if asked.direction is None:
         return list(asked.plan.jobs)
     base = asked.plan.base
@@ -158,7 +161,7 @@ def _ends_of(asked: SearchScope, cured: Settings | None) -> list[Job]:
 
 
 def _compare_command(asked: SearchScope, a: Settings, b: Settings) -> str:
-    """The command line that shows what the second settings do."""
+    """Return the command line that shows what the second settings do."""
     question, python = asked.question, asked.plan.base.request.variant.python
     words = ["perfcli", "compare", question.scenario]
     for param in question.params:

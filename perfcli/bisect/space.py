@@ -1,4 +1,4 @@
-"""Which options differ, and what a set of such differences compiles with."""
+"""Holds which options differ, and what a set of such differences compiles with."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Space:
         return dict(sorted(found.items()))
 
     def variant(self, settings: Settings, python: str | None) -> Variant:
-        """Without a name."""
+        """Return the variant of a set of changes, without a name."""
         options = {n: v for n, v in settings.items() if n not in self.variables}
         env = {n: str(v) for n, v in settings.items() if n in self.variables}
         return Variant("", options, env, python)
@@ -52,8 +52,8 @@ class Space:
 
 
 def _between(good: Variant, bad: Variant, catalogue: Catalogue) -> Space:
-    """All that two variants of one torch set differently; a side that does not set an option has
-    its default."""
+    """Return all that two variants of one torch set differently; a side that does not set an option
+    has its default."""
     sides: list[dict[str, Any]] = [{**v.env, **v.options} for v in (good, bad)]
     names = dict.fromkeys([*sides[0], *sides[1]])
     changes = []
@@ -72,13 +72,15 @@ def _default(catalogue: Catalogue, name: str) -> Any:
 
 
 def _rank(entry: InductorOption | None) -> int:
-    """Documented options are blamed first."""
+    """Return the rank of an option: documented options are blamed first."""
     return 0 if entry is None or entry.doc else 1
 
 
 def _of_catalogue(choices: Iterable[InstalledKnob], base: Variant) -> Space:
-    """Every value worth trying on top of ``base``, but those that it has already. What an option
-    does nothing without is set along with it."""
+    """Return every value worth trying on top of ``base``, but those that it has already.
+
+    What an option does nothing without is set along with it.
+    """
     own: dict[str, Any] = {**base.env, **base.options}
     changes, made = [], {}
     for choice in choices:
@@ -99,7 +101,7 @@ def _of_catalogue(choices: Iterable[InstalledKnob], base: Variant) -> Space:
 
 @dataclass(frozen=True, slots=True)
 class Installations:
-    """What two torch installations differ in, as far as options go."""
+    """Says what two torch installations differ in, as far as options go."""
 
     space: Space
     """All on the bad side's torch: no change sets it to what the good side has."""
@@ -116,8 +118,8 @@ class Installations:
 def _installations(
     good: Variant, bad: Variant, good_catalogue: Catalogue, bad_catalogue: Catalogue
 ) -> Installations:
-    """The space between two installations: options whose defaults differ, and those that a side
-    sets. A good side's option that the bad torch lacks can't be among them."""
+    """Return the space between two installations: options whose defaults differ, and those that a
+    side sets. A good side's option that the bad torch lacks can't be among them."""
     found = listing.differences(good_catalogue.entries, bad_catalogue.entries)
     before = {c.name: _carried(c) for c in found.changed if _is_carried(c)}
     before |= {**good.env, **good.options}
@@ -134,7 +136,8 @@ def _installations(
 
 
 def _carried(change: DefaultChange) -> Any:
-    """The first installation's default, as the second one takes it; None where it takes none."""
+    """Return the first installation's default, as the second one takes it; None where it takes
+    none."""
     if change.settable_after:
         return change.before.value
     backport = BACKPORTS.get(change.name)
@@ -155,8 +158,8 @@ def _unsettable(found: Differences) -> Iterator[DefaultChange]:
 
 
 def _flatten(table: Mapping[str, Any], source: str, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Names and values of a TOML file: ``"triton.x" = 1`` and ``[triton]`` with ``x = 1`` are the
-    same. Raises PerfcliError for dates, which no option takes."""
+    """Return the names and values of a TOML file: ``"triton.x" = 1`` and ``[triton]`` with ``x =
+    1`` are the same. Raises PerfcliError for dates, which no option takes."""
     for name, value in table.items():
         if isinstance(value, Mapping):
             yield from _flatten(value, source, f"{prefix}{name}.")

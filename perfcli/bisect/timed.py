@@ -74,7 +74,7 @@ class Stopwatch:
         return replace(self.job, request=self.forge.request_of(settings))
 
     def paired(self, settings: Settings) -> _Paired:
-        """One measurement, raw values stored. Raises what measuring raises."""
+        """Measure once, and store the raw values. Raises what measuring raises."""
         good = self.forge.space.settings(frozenset())
         jobs = [self.job_of(good), self.job_of(settings)]
         plan = self.setting.plan(jobs)
@@ -101,13 +101,16 @@ class Stopwatch:
         return stopping.reason_to_stop(rounds, self.floor())
 
     def floor(self) -> float:
-        """Relative; below it nothing is told from noise."""
+        """Return the relative floor, below which nothing is told from noise."""
         from perfcli.stats import floor
 
         return floor.find(self.setting.device, ()).inside
 
     def memory(self, settings: Settings) -> float:
-        """Peak bytes allocated in one warm step. Raises PerfcliError where it is not known."""
+        """Return the peak bytes allocated in one warm step.
+
+        Raises PerfcliError where it is not known.
+        """
         job = self.job_of(settings)
         worker = self.place.start(self.setting.plan([job, job]).head, lambda phase: None)
         try:
@@ -120,7 +123,7 @@ class Stopwatch:
 
 
 def _paired(metric: SearchMetric, rounds: Sequence[Round]) -> _Paired:
-    """Raises PerfcliError where the rounds are too few for an interval."""
+    """Raise PerfcliError where the rounds are too few for an interval."""
     from perfcli.stats import hierarchy, series
 
     if metric.name == "device-time":
@@ -137,14 +140,14 @@ def _paired(metric: SearchMetric, rounds: Sequence[Round]) -> _Paired:
 
 
 def _busy(measured: Round, side: str) -> float | None:
-    """Seconds that all launches of a step take on the device, its median over the steps."""
+    """Return the seconds that all launches of a step take on the device, its median over the steps."""
     turn = measured.base if side == "base" else measured.head
     steps = [sum(launches) for launches in turn.launches if launches]
     return statistics.median(steps) if steps else None
 
 
 def _compile_paired(forge: Forge, settings: Settings) -> _Paired:
-    """Code generated for the good end and for a variant in turns, nothing beside it."""
+    """Generate code for the good end and for a variant in turns, with nothing beside it."""
     good = forge.space.settings(frozenset())
     times = [(forge.generate_again(good), forge.generate_again(settings)) for _ in range(COMPILES)]
     logs = [math.log(other / base) for base, other in times]
@@ -175,7 +178,7 @@ class Clock:
     last: _Paired | None = None
 
     def reading(self, settings: Settings) -> Reading:
-        """A new one, kept at once. Raises what measuring raises."""
+        """Take a new reading, and keep it at once. Raises what measuring raises."""
         self.last = self.measure(settings)
         self.measurements += 1
         self.kept(self._class(settings)).append(self.last.reading)
@@ -188,7 +191,7 @@ class Clock:
 
     @property
     def good(self) -> str:
-        """The class of no change."""
+        """Return the class of no change."""
         return self._class(self.forge.space.settings(frozenset()))
 
     def _class(self, settings: Settings) -> str:
@@ -196,13 +199,13 @@ class Clock:
         return _named(code)
 
     def earlier(self) -> dict[str, list[Reading]]:
-        """Copies: ``Sequential`` appends what it measures to its own."""
+        """Return copies: ``Sequential`` appends what it measures to its own."""
         found = self.forge.known.readings_against(self.good, self.forge.metric)
         return {code: list(made) for code, made in found.items()}
 
     def until_sure(self, settings: Settings, code: str, most: int) -> Evidence:
-        """All readings of a class together, once they are surely apart from the good end and its
-        noise, or as many as ``most``."""
+        """Return all readings of a class together, once they are surely apart from the good end and
+        its noise, or there are ``most``."""
         while True:
             found = _together(self.kept(code))
             sure = SURE if found.measurements >= LEAST else SURE * OVERCONFIDENT
@@ -211,7 +214,7 @@ class Clock:
             self.reading(settings)
 
     def is_apart(self, found: Evidence, sure: float = SURE) -> bool:
-        """By ``sure`` standard errors, and as surely more than noise."""
+        """Return whether they differ by ``sure`` standard errors, and as surely by more than noise."""
         if found.mean is None or found.standard_error is None:
             return False
         noise = sure / SURE * math.log1p(self.floor)
@@ -225,12 +228,12 @@ def _named(code: Code) -> str:
 
 
 def _together(readings: list[Reading]) -> Evidence:
-    """Their weighted mean."""
+    """Return their weighted mean."""
     return LogRatio(1.0).weigh(readings)
 
 
 def _timed_ends(clock: Clock) -> Ends:
-    """Both ends measured against each other. Raises CompileFailed where one does not compile."""
+    """Measure both ends against each other. Raises CompileFailed where one does not compile."""
     good, bad = _ends(clock.forge)
     settings = clock.forge.space.settings(clock.forge.space.everything)
     if good == bad:
@@ -257,7 +260,7 @@ def _timed_ends(clock: Clock) -> Ends:
 
 
 def _timed_culprits(clock: Clock, known: Ends, limits: SearchLimits) -> Culprits:
-    """Between two ends, the bad one surely slower."""
+    """Return the culprits between two ends, the bad one surely slower."""
     forge = clock.forge
     assert known.ratio is not None
     assert known.low is not None
@@ -280,8 +283,8 @@ def _timed_culprits(clock: Clock, known: Ends, limits: SearchLimits) -> Culprits
 
 
 def _timed_best(clock: Clock, direction: Direction, limits: SearchLimits) -> Improvement:
-    """The best or worst set of a catalogue, as a ratio to no change; what is not surely apart from
-    it counts as no change."""
+    """Return the best or worst set of a catalogue, as a ratio to no change; what is not surely
+    apart from it counts as no change."""
     forge = clock.forge
 
     def answer(settings: Settings, code: str, fresh: bool) -> Answer:

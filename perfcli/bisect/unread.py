@@ -24,27 +24,28 @@ class Unread:
     _seen: dict[str, _Compiled] = field(default_factory=dict)
 
     def add(self, settings: Settings, code: str, unread: Iterable[str]) -> None:
-        """``code``: the hash of all of it; ``unread``: options whose value nobody asked for."""
+        """Remember a variant: ``code`` is the hash of all of it, ``unread`` are options whose value
+        nobody asked for."""
         self._seen[_name_of(settings)] = _Compiled(settings, code, frozenset(unread))
 
     def has(self, settings: Settings) -> bool:
         return _name_of(settings) in self._seen
 
     def code_of(self, settings: Settings) -> str | None:
-        """None where it has to be compiled."""
+        """Return the variant's code, or None where it has to be compiled."""
         for other in self._seen.values():
             if _differing(settings, other.settings) <= other.unread:
                 return other.code
         return None
 
     def is_read(self, settings: Settings, option: str) -> bool | None:
-        """None: this variant was not compiled here."""
+        """Return whether the option was read, or None if this variant was not compiled here."""
         found = self._seen.get(_name_of(settings))
         return None if found is None else option not in found.unread
 
 
 def _differing(one: Settings, other: Settings) -> set[str]:
-    """Names; 1, 1.0 and true are three values."""
+    """Return the names; 1, 1.0 and true are three values."""
     return {
         name
         for name in {**one, **other}

@@ -1,4 +1,4 @@
-"""What people read of a search."""
+"""Renders a search."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perfcli.search.result import Culprits
 
 
 def _lines(found: Bisection) -> list[str]:
-    """The whole report but the comparison of the ends."""
+    """Return the whole report but the comparison of the ends."""
     body = [
         *_title(found),
         *(_culprit_sets(found, found.culprits) if found.culprits else ()),
@@ -29,7 +29,7 @@ def _lines(found: Bisection) -> list[str]:
 
 
 def _without_gaps(body: Iterable[str]) -> Iterator[str]:
-    """No two empty lines, where a part had nothing to say."""
+    """Yield the lines without two empty ones in a row, where a part had nothing to say."""
     before = ""
     for line in body:
         if line or before:
@@ -45,7 +45,7 @@ def _installations(found: Bisection) -> Iterator[str]:
 
 
 def _verdict(found: Bisection) -> str:
-    """One line."""
+    """Return one line."""
     if found.improvement is not None:
         return _best_line(found, found.improvement)
     if found.culprits is None or found.culprits.status is None:
@@ -64,7 +64,7 @@ def _verdict(found: Bisection) -> str:
 
 
 def _both(found: Bisection) -> str:
-    """``12 and 12, exact``, or two times with the interval of their ratio."""
+    """Return ``12 and 12, exact``, or two times with the interval of their ratio."""
     ends = found.ends
     assert ends is not None
     if found.across is not None:
@@ -110,7 +110,7 @@ def _title(found: Bisection) -> Iterator[str]:
 
 
 def _wrong_way_round(found: Bisection) -> bool:
-    """On a clock a little better is nothing to ask about."""
+    """Return whether bad is better than good; on a clock a little better is nothing to ask about."""
     ends, culprits = found.ends, found.culprits
     if ends is None or ends.ratio is not None or found.across is not None or culprits is None:
         return False

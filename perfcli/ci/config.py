@@ -52,8 +52,8 @@ def write_configuration(root: Path) -> WrittenFile:
 
 
 def _appended(root: Path, path: Path, old: str, document: dict[str, object]) -> WrittenFile:
-    """Behind all that is there, in its line ends; into a file of its own where TOML has no way to
-    do that (``tool = { … }`` is closed)."""
+    """Append to what is there, with its line ends, or write a file of its own where TOML has no way
+    to do that (``tool = { … }`` is closed)."""
     end = "\r\n" if "\r\n" in old else "\n"
     gap = "" if not old else end if old.endswith("\n") else end * 2
     new = old + gap + _text(root).replace("\n", end)
@@ -86,7 +86,7 @@ def _text(root: Path) -> str:
 
 
 def _plain(text: str) -> str:
-    """As perfcli.toml has it: without the prefix that pyproject.toml needs."""
+    """Return the text as perfcli.toml has it: without the prefix that pyproject.toml needs."""
     return text.replace("[tool.perfcli]\n", "").replace("[tool.perfcli.", "[")
 
 
@@ -114,7 +114,8 @@ def list_next_steps(root: Path, written: Sequence[Path]) -> list[str]:
 
 
 def _is_new(root: Path, name: str) -> bool:
-    """Whether a file is there that git does not know yet; False where there is no repository."""
+    """Return whether a file is there that git does not know yet; False where there is no
+    repository."""
     command = ["git", "-C", str(root), "ls-files", "--error-unmatch", "--", name]
     try:
         done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, check=False)
@@ -127,8 +128,8 @@ def _is_new(root: Path, name: str) -> bool:
 
 
 def _candidates(root: Path) -> Iterator[tuple[Path, str]]:
-    """Files with a module of torch, and the function of theirs that is a scenario as it stands,
-    empty where there is none; read, never run."""
+    """Yield files with a module of torch, and their function that is a scenario as it stands, or an
+    empty name; files are read, never run."""
     for path in _python_files(root):
         try:
             text = path.read_text(encoding="utf-8")
@@ -143,7 +144,8 @@ def _candidates(root: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _python_files(root: Path) -> Iterator[Path]:
-    """The repository's own, in a settled order; not those of environments, builds and tests."""
+    """Yield the repository's own Python files in a settled order, without those of environments,
+    builds and tests."""
     left, folders = MOST_FILES, [root]
     while folders and left:
         folder = folders.pop(0)
@@ -170,7 +172,7 @@ def _is_module(node: ast.ClassDef) -> bool:
 
 
 def _is_scenario(node: ast.stmt) -> bool:
-    """``def build(): … return module, (inputs,)``"""
+    """Return whether the function looks like ``def build(): … return module, (inputs,)``"""
     if not isinstance(node, ast.FunctionDef) or node.name not in BUILDERS:
         return False
     arguments = node.args

@@ -26,7 +26,7 @@ INCLUDE = "include:\n  - local: .gitlab/perfcli.yml\n"
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """What was done to a file, in a line, and what is left to do, empty where nothing is."""
+    """Says what was done to a file, in a line, and what is left to do, empty where nothing is."""
 
     line: str
     next: str = ""
@@ -34,7 +34,7 @@ class WrittenFile:
 
 
 def check_root(folder: Path) -> None:
-    """Raises PerfcliError below a repository's root: CI services read their files there alone."""
+    """Raise PerfcliError below a repository's root: CI services read their files there alone."""
     above = next((each for each in folder.parents if (each / ".git").exists()), None)
     if above is not None and not (folder / ".git").exists():
         raise PerfcliError(f"CI files belong into the repository's root: cd {above} first")
@@ -71,7 +71,8 @@ def fill_in(root: Path, source: str) -> dict[str, str]:
 
 
 def _main_branch(root: Path) -> str:
-    """As the remote calls it, else ``main``; never more than a plain name."""
+    """Return the main branch as the remote calls it, else ``main``; it is never more than a plain
+    name."""
     head = root / ".git" / "refs" / "remotes" / "origin" / "HEAD"
     try:
         name = head.read_text(encoding="utf-8").strip().rpartition("refs/remotes/origin/")[2]
@@ -94,7 +95,8 @@ def write_service(
 
 
 def _included(root: Path) -> WrittenFile:
-    """GitLab reads one file: made where there is none, never edited."""
+    """Include the job in .gitlab-ci.yml, because GitLab reads one file: made where there is none,
+    never edited."""
     path = root / GITLAB_MAIN
     if not path.exists():
         return put(root, GITLAB_MAIN, INCLUDE, force=False)
@@ -132,8 +134,8 @@ def quote(text: str) -> str:
 
 
 def check_inside(root: Path, place: Path) -> None:
-    """Raises PerfcliError for a file that is a link, or behind one that leads out of the
-    repository: a checkout of someone else's must not have files elsewhere written."""
+    """Raise PerfcliError for a file that is a link, or behind one that leads out of the repository:
+    a checkout of someone else's must not have files elsewhere written."""
     path = root / place
     if path.is_symlink():
         raise PerfcliError(f"can't write {place}: it is a link, a file is expected")

@@ -45,7 +45,10 @@ def _lines(check: dict[str, Any]) -> Iterator[str]:
 
 
 def _value(value: object) -> str:
-    """As TOML writes it, in a line. Raises PerfcliError for what no check has: dates."""
+    """Return the value as TOML writes it, in a line.
+
+    Raises PerfcliError for what no check has: dates.
+    """
     if isinstance(value, dict):
         return f"{{ {', '.join(f'{quote(k)} = {_value(v)}' for k, v in value.items())} }}"
     if isinstance(value, list):

@@ -58,7 +58,7 @@ def runs(
 
 
 def _is_meant(wanted: str, scenario: str) -> bool:
-    """``model.py`` means all that this file declares, wherever the run was called."""
+    """Return ``model.py`` means all that this file declares, wherever the run was called."""
     from perfcli.loading import registry, userfile
     from perfcli.names import public
 

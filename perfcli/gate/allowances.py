@@ -17,7 +17,7 @@ EVERYTHING = "*"
 
 
 def _read_allowance(table: Table) -> Allowance:
-    """Raises PerfcliError where a key is missing, unknown or of the wrong kind."""
+    """Raise PerfcliError where a key is missing, unknown or of the wrong kind."""
     reason = table.need("reason", str, "an exception says why it is made")
     owner = table.need("owner", str, "an exception names who answers for it")
     for name, text in (("reason", reason), ("owner", owner)):
@@ -52,7 +52,7 @@ def _date(table: Table) -> str:
 
 
 def _check_limits(allowances: Iterable[Allowance], codes: Collection[str], where: str) -> None:
-    """Raises PerfcliError where one excepts what is neither a metric nor a finding's code."""
+    """Raise PerfcliError where one excepts what is neither a metric nor a finding's code."""
     for each in allowances:
         known = {*TOTALS, *PER_KERNEL, *codes}
         if each.limit not in known:
@@ -63,7 +63,7 @@ def _check_limits(allowances: Iterable[Allowance], codes: Collection[str], where
 
 
 def _in_force(allowances: Iterable[Allowance], today: str) -> tuple[Allowance, ...]:
-    """Those that have not expired."""
+    """Return those that have not expired."""
     return tuple(each for each in allowances if each.expires >= today)
 
 
@@ -73,7 +73,7 @@ def warnings(
     today: str,
     exceeded: Mapping[Allowance, float] | None = None,
 ) -> Iterator[str]:
-    """A line for each that has expired, and for each that excepts nothing any more or is
+    """Yield a line for each that has expired, and for each that excepts nothing any more or is
     ``exceeded``: by which value."""
     for each in allowances:
         what = f"exception for {each.limit} of {each.kernel} ({each.owner}: {each.reason})"
@@ -88,13 +88,15 @@ def warnings(
 
 
 def _named(pattern: str, name: str) -> bool:
-    """Whether a pattern means a kernel: by its name, with or without its number."""
+    """Return whether a pattern means a kernel: by its name, with or without its number."""
     return any(fnmatch.fnmatchcase(each, pattern) for each in (name, stem(name)))
 
 
 def _covers(allowance: Allowance, limit: str, names: Sequence[str], value: float | None) -> bool:
-    """Whether it excepts this limit's value of one of these kernels; none: of the whole run. What
-    is not known may be more than ``most``."""
+    """Return whether it excepts this limit's value of one of these kernels; none: of the whole run.
+
+    What is not known may be more than ``most``.
+    """
     if allowance.limit != limit:
         return False
     if allowance.kernel != EVERYTHING and not any(_named(allowance.kernel, n) for n in names):

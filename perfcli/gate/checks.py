@@ -1,4 +1,4 @@
-"""One check of the configuration, for one target or device each."""
+"""Reads the checks of the configuration, for one target or device each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TARGET = "h100"
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One scenario with its parameters, on one target or device."""
+    """Holds one scenario with its parameters, on one target or device."""
 
     name: str
     """``norm@h100``."""
@@ -40,7 +40,7 @@ Limits = Mapping[tuple[str, str], Limit]
 
 
 def _merged(limits: Limits, table: Table) -> Limits:
-    """The limits of a table over those that hold anyway."""
+    """Return the limits of a table over those that hold anyway."""
     own = _read_limits(table.table("limits"))
     kernels = table.table("kernels")
     for pattern in kernels.values:
@@ -57,8 +57,10 @@ def _device_of(table: Table) -> str | None:
 
 
 def _compiled_for(table: Table) -> tuple[tuple[str, ...], str | None]:
-    """The targets of a table, or its device. Raises PerfcliError where both are given: one of them
-    would be dropped."""
+    """Return the targets of a table, or its device.
+
+    Raises PerfcliError where both are given: one of them would be dropped.
+    """
     both = [name for name in ("target", "targets") if name in table.values]
     found = [table.texts(name) for name in ("target", "targets")]
     if len(both) > 1:
@@ -77,8 +79,10 @@ def _compiled_for(table: Table) -> tuple[tuple[str, ...], str | None]:
 
 
 def _check_target(name: str, where: str) -> None:
-    """Raises PerfcliError, with the nearest, for a target that does not exist. Whether this machine
-    has a GPU is asked where one is compiled for."""
+    """Raise PerfcliError, with the nearest, for a target that does not exist.
+
+    Whether this machine has a GPU is asked where one is compiled for.
+    """
     if name == THIS_GPU:
         return
     try:
@@ -90,7 +94,7 @@ def _check_target(name: str, where: str) -> None:
 def _read_checks(
     table: Table, general: Limits, targets: tuple[str, ...], device: str | None
 ) -> Iterator[Check]:
-    """One for each target of a check."""
+    """Yield one for each target of a check."""
     scenario = table.need("scenario", str, "the name of a scenario, or path/to/model.py:build")
     name = table.take("name", str, "") or _name(scenario)
     if not name.isprintable():
@@ -118,7 +122,7 @@ def _read_checks(
 
 
 def _name(scenario: str) -> str:
-    """``block`` of ``path/to/model.py:block``, ``model`` of ``path/to/model.py``."""
+    """Return ``block`` of ``path/to/model.py:block``, ``model`` of ``path/to/model.py``."""
     path, _, name = scenario.partition(".py")
     return name.lstrip(":") or path.rpartition("/")[2]
 

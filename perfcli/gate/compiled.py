@@ -27,7 +27,7 @@ class NoKernels(PerfcliError):
 
 
 def configured(path: Path | None, baseline: Path | None) -> Config:
-    """The configuration that is meant, with the baseline that is."""
+    """Return the configuration that is meant, with the baseline that is."""
     from perfcli.diagnosis import rules
 
     found = path or configuration._find(Path.cwd())
@@ -38,7 +38,8 @@ def configured(path: Path | None, baseline: Path | None) -> Config:
 
 
 def _shown(path: Path) -> Path:
-    """Relative to the current folder where it is in or below it: what is shown has no places."""
+    """Return the path relative to the current folder where it is in or below it: what is shown has
+    no places."""
     try:
         return path.absolute().relative_to(Path.cwd())
     except ValueError:
@@ -46,8 +47,10 @@ def _shown(path: Path) -> Path:
 
 
 def chosen(config: Config, names: Sequence[str]) -> list[Check]:
-    """The checks of these names, with or without their target; all where none is named. Raises
-    PerfcliError for a name that none has."""
+    """Return the checks of these names, with or without their target; all where none is named.
+
+    Raises PerfcliError for a name that none has.
+    """
     if not names:
         return list(config.checks)
     found = []
@@ -75,7 +78,7 @@ def _is_meant(check: str, name: str) -> bool:
 
 
 def _asked(config: Config, check: Check) -> tuple[Question, Side]:
-    """The check as if it were typed."""
+    """Return the check as if it were typed."""
     question = Question(
         scenario=_scenario(config.folder, check.scenario),
         params=tuple(f"{name}={_text(value)}" for name, value in check.params.items()),
@@ -90,7 +93,7 @@ def _asked(config: Config, check: Check) -> tuple[Question, Side]:
 
 
 def _scenario(folder: Path, reference: str) -> str:
-    """A file's path from here: in the configuration it stands from there."""
+    """Return a file's path from here: in the configuration it stands from there."""
     if not registry.is_user_file(reference):
         return reference
     path, name = userfile.split(reference)
@@ -113,7 +116,7 @@ def compile_head(config: Config, check: Check, context: Context) -> Obtained:
 
 
 def _check_kernels(run: Run, check: Check) -> None:
-    """Raises NoKernels where there is nothing to hold against anything."""
+    """Raise NoKernels where there is nothing to hold against anything."""
     if not run.kernels:
         raise NoKernels(
             f"nothing to compare: {check.scenario} has no generated kernel "

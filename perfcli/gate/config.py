@@ -45,8 +45,10 @@ class Config:
 
 
 def _find(folder: Path) -> Path:
-    """The configuration of a folder: of the nearest above it that has one. Raises PerfcliError,
-    with what to write, where there is none."""
+    """Return the configuration of a folder: of the nearest above it that has one.
+
+    Raises PerfcliError, with what to write, where there is none.
+    """
     for each in (folder, *folder.parents):
         own, project = (each / name for name in FILES)
         if own.is_file():
@@ -61,7 +63,7 @@ def _find(folder: Path) -> Path:
 
 
 def _read(path: Path, codes: Collection[str] = ()) -> Config:
-    """The configuration in a file. ``codes``: of the rules, which exceptions may name.
+    """Return the configuration in a file. ``codes``: of the rules, which exceptions may name.
 
     Raises PerfcliError for a file that can't be read, unknown keys and metrics, wrong types.
     """

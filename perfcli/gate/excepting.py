@@ -13,8 +13,8 @@ from perfcli.model import Allowance, Comparison, LimitResult
 def _excepted(
     comparison: Comparison, result: LimitResult, allowances: Sequence[Allowance]
 ) -> LimitResult:
-    """Allowed where an exception covers the total, or where it would hold without what all
-    excepted kernels together added."""
+    """Return the limit as allowed where an exception covers the total, or where it would hold
+    without what all excepted kernels together added."""
     metric, head = result.limit.metric, result.head or 0.0
     for allowance in allowances:
         if allowance.kernel == EVERYTHING and _covers(allowance, metric, [], result.head):
@@ -29,8 +29,8 @@ def _excepted(
 
 
 def exceeded(comparison: Comparison, allowance: Allowance) -> float | None:
-    """The worst value that an exception would cover if it were not for its ``most``; None where
-    none is beyond it."""
+    """Return the worst value that an exception would cover if it were not for its ``most``; None
+    where none is beyond it."""
     if allowance.most is None:
         return None
     anything = replace(allowance, most=None)
@@ -44,7 +44,8 @@ def exceeded(comparison: Comparison, allowance: Allowance) -> float | None:
 
 
 def _values(comparison: Comparison, limit: str) -> Iterator[tuple[Sequence[str], float | None]]:
-    """What the head has of a metric, in all and in each kernel, or what its findings amount to."""
+    """Yield what the head has of a metric, in all and in each kernel, or what its findings amount
+    to."""
     total = limits._total(comparison, limit)
     if total is not None:
         yield [], total.head
@@ -60,7 +61,7 @@ def _values(comparison: Comparison, limit: str) -> Iterator[tuple[Sequence[str],
 def _added(
     comparison: Comparison, metric: str, allowances: Sequence[Allowance]
 ) -> Iterator[tuple[float, Allowance]]:
-    """What each group of kernels that an exception names added to a sum, and the exception."""
+    """Yield what each group of kernels that an exception names added to a sum, and the exception."""
     if metric not in limits.OF_KERNELS or limits.OF_KERNELS[metric].fold != "sum":
         return
     for group in comparison.groups:

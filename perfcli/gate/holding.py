@@ -1,4 +1,4 @@
-"""One limit held against a comparison: against its total, or against each kernel that it means."""
+"""Holds one limit against a comparison: against its total, or against each kernel that it means."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ _ONE_EACH = ("kernels", "launches")
 
 
 def _to_blame(comparison: Comparison, result: LimitResult) -> str:
-    """``triton_red_fused_add_3 fuses 2 kernels``: the group that adds most to a total; where none
-    adds anything but the total itself is limited, ``most of it in triton_red_fused_add_3 (2)``."""
+    """Return ``triton_red_fused_add_3 fuses 2 kernels``: the group that adds most to a total; where
+    none adds anything but the total itself is limited, ``most of it in triton_red_fused_add_3
+    (2)``."""
     if result.limit.metric == "graph_breaks":
         return _new_breaks(comparison)
     return _added_most(comparison, result.limit.metric) or _has_most(comparison, result.limit)
@@ -64,7 +65,7 @@ def _has_most(comparison: Comparison, limit: Limit) -> str:
 
 
 def _of_change(limit: Limit, change: Change) -> str:
-    """``spilled words 2 → 94, at most +0``."""
+    """Return ``spilled words 2 → 94, at most +0``."""
     write = units.writer(limit.metric)
     title = units.title(limit.metric)
     title = title.removesuffix(", most") if limit.kernel else title
@@ -78,13 +79,13 @@ def _of_change(limit: Limit, change: Change) -> str:
 
 
 def _moved(change: Change) -> str:
-    """``bytes moved 409 MB → 193 MB``."""
+    """Return ``bytes moved 409 MB → 193 MB``."""
     write = units.writer(change.metric)
     return f"{units.title(change.metric)} {write(change.base)} → {write(change.head)}"
 
 
 def of_time(comparison: Comparison, limit: Limit) -> str:
-    """``step 12.31 → 12.70 ms, +3.1 % [+2.6, +3.7], at most +3 %``."""
+    """Return ``step 12.31 → 12.70 ms, +3.1 % [+2.6, +3.7], at most +3 %``."""
     timing = comparison.timing
     assert timing is not None
     step = timing.step
@@ -93,7 +94,8 @@ def of_time(comparison: Comparison, limit: Limit) -> str:
 
 
 def _bounds(limit: Limit) -> str:
-    """``at most 40 and +1 %``; of what is better higher ``at least 50 %, at most 25 % less``."""
+    """Return ``at most 40 and +1 %``; of what is better higher ``at least 50 %, at most 25 %
+    less``."""
     write = units.writer(limit.metric)
     changes = [] if limit.growth is None else [write(limit.growth)]
     changes += [] if limit.growth_share is None else [units.percent(limit.growth_share)]
@@ -116,9 +118,9 @@ def _held(
     allowances: Sequence[Allowance],
     least_share: float = 0.0,
 ) -> Iterator[LimitResult]:
-    """One result for a total; for each group of kernels that a pattern means one of its growth
-    and one of ``most``; none where neither side knows the metric. ``least_share``: of the bytes,
-    which a kernel has to move to be asked."""
+    """Return one result for a total; for each group of kernels that a pattern means, one for its
+    growth and one for ``most``; none where neither side knows the metric. ``least_share``: of the
+    bytes, which a kernel has to move to be asked."""
     if limit.kernel:
         for number, group in enumerate(comparison.groups):
             if _means(comparison, group, limit.kernel, least_share):
@@ -140,7 +142,8 @@ def _held(
 
 
 def _in_other_pieces(comparison: Comparison) -> str:
-    """``, since 2 graphs became 8 and each has a peak of its own``; empty where they did not."""
+    """Return ``, since 2 graphs became 8 and each has a peak of its own``; empty where they did
+    not."""
     base, head = len(comparison.base.graphs), len(comparison.head.graphs)
     if base == head:
         return ""
@@ -172,13 +175,15 @@ def _state(limit: Limit, change: Change, allowed: float | None) -> LimitState:
 
 
 def _sure(change: Change) -> bool:
-    """Equal memory is equal, whoever estimated it; equal sums that leave something out are not."""
+    """Return whether the change is sure: equal memory is equal, whoever estimated it; equal sums
+    that leave something out are not."""
     equal = change.metric in limits.WHOLE and change.base == change.head
     return change.outcome != "unknown" or equal
 
 
 def _of_time(limit: Limit, change: Change, allowed: float) -> LimitState:
-    """Slower is said beyond noise alone; a limit says by how much it may be."""
+    """Return the state of a limit on time: slower is said only beyond noise, the limit says by how
+    much it may be."""
     if change.outcome == "worse":
         return "broken" if (change.head or 0.0) > allowed else "kept"
     states: dict[str, LimitState] = {"better": "better", "same": "kept"}
@@ -186,7 +191,7 @@ def _of_time(limit: Limit, change: Change, allowed: float) -> LimitState:
 
 
 def _allowed(limit: Limit, base: float | None) -> float | None:
-    """The value beyond which the limit breaks: the strictest of its bounds."""
+    """Return the value beyond which the limit breaks: the strictest of its bounds."""
     sign = -1.0 if limits._higher_is_better(limit.metric) else 1.0
     bounds = [] if limit.most is None else [limit.most]
     if base is not None:
@@ -199,7 +204,7 @@ def _allowed(limit: Limit, base: float | None) -> float | None:
 
 
 def _alone(limit: Limit) -> Iterator[Limit]:
-    """``most``, which each kernel is held against, and growth, which a group is."""
+    """Yield ``most``, which each kernel is held against, and growth, which a group is."""
     if limit.most is not None:
         yield replace(limit, growth=None, growth_share=None)
     if limit.growth is not None or limit.growth_share is not None:
@@ -214,7 +219,7 @@ def _means(comparison: Comparison, group: KernelGroup, pattern: str, least_share
 
 
 def _share(comparison: Comparison, group: KernelGroup) -> float:
-    """The part of the head's bytes that a group moves; 1 where bytes are not known."""
+    """Return the part of the head's bytes that a group moves; 1 where bytes are not known."""
     total = limits._total(comparison, "bytes_moved")
     mine = next((c for c in group.changes if c.metric == "bytes_moved"), None)
     if total is None or not total.head or mine is None or mine.head is None:
@@ -225,7 +230,7 @@ def _share(comparison: Comparison, group: KernelGroup) -> float:
 def _of_group(
     comparison: Comparison, limit: Limit, number: int, allowances: Sequence[Allowance]
 ) -> Iterator[LimitResult]:
-    """A limit of one sort: growth of a group as a whole, or ``most`` of each of its kernels."""
+    """Yield a limit of one sort: growth of a group as a whole, or ``most`` of each of its kernels."""
     group = comparison.groups[number]
     change = limits.of_group(comparison, group, limit.metric)
     if change is None or not group.match.head:

@@ -41,7 +41,7 @@ PER_KERNEL = tuple(name for name in OF_KERNELS if name not in ("kernels",))
 
 
 def _check_metric(name: str, known: Sequence[str], where: str) -> None:
-    """Raises PerfcliError for a metric that is none, with the nearest."""
+    """Raise PerfcliError for a metric that is none, with the nearest."""
     if name in known:
         return
     if name in PER_KERNEL:
@@ -60,7 +60,7 @@ def _is_worse(metric: str, value: float, than: float) -> bool:
 
 
 def _total(comparison: Comparison, metric: str) -> Change | None:
-    """The whole run's number on both sides; None where neither knows it."""
+    """Return the whole run's number on both sides; None where neither knows it."""
     if metric == TIME:
         return _time(comparison)
     return next((c for c in comparison.totals if c.metric == metric), None)
@@ -76,7 +76,7 @@ def _time(comparison: Comparison) -> Change | None:
 
 
 def of_group(comparison: Comparison, group: KernelGroup, metric: str) -> Change | None:
-    """A group's number on both sides; None where neither knows it."""
+    """Return a group's number on both sides; None where neither knows it."""
     found = next((c for c in group.changes if c.metric == metric), None)
     if found is not None or metric not in {own.name for own in OWN}:
         return found
@@ -91,7 +91,7 @@ def of_group(comparison: Comparison, group: KernelGroup, metric: str) -> Change 
 def _members(
     comparison: Comparison, group: KernelGroup
 ) -> tuple[list[KernelFacts], list[KernelFacts]]:
-    """A group's kernels of both sides."""
+    """Return a group's kernels of both sides."""
     return (
         [comparison.base.kernels[index] for index in group.match.base],
         [comparison.head.kernels[index] for index in group.match.head],
@@ -147,7 +147,7 @@ _FORMS = '40, "+0", "+1 %", "8 GB", "any", or { most = …, growth = …, growth
 
 
 def _read_limits(table: Table, kernel: str = "") -> dict[tuple[str, str], Limit | None]:
-    """The limits of a table by kernel pattern and metric; None where one is taken away.
+    """Return the limits of a table by kernel pattern and metric; None where one is taken away.
 
     Raises PerfcliError for unknown metrics and what is no limit.
     """
@@ -220,7 +220,7 @@ def _worse(metric: str) -> str:
 
 
 def _check_share(metric: str, text: str, where: str) -> None:
-    """Raises PerfcliError for a percentage of what is no share itself: 10 % of how much?"""
+    """Raise PerfcliError for a percentage of what is no share itself: 10 % of how much?"""
     if metric not in _SHARES:
         growth = f'"{_worse(metric)}{text.strip().lstrip("+-−")}"'
         raise PerfcliError(
@@ -230,7 +230,7 @@ def _check_share(metric: str, text: str, where: str) -> None:
 
 
 def _parsed(metric: str, text: str, where: str) -> tuple[float, str, str]:
-    """The amount in the metric's unit, its sign, and the unit as typed."""
+    """Return the amount in the metric's unit, its sign, and the unit as typed."""
     found = _NUMBER.fullmatch(text.strip())
     if found is None:
         raise PerfcliError(f"{where} is no limit: {text!r}; expected {_FORMS}")

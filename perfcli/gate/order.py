@@ -1,4 +1,4 @@
-"""What a gate asks of each check, and what it gets."""
+"""Holds what a gate asks of each check, and what it gets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class NoBase(PerfcliError):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is asked of all checks."""
+    """Says what is asked of all checks."""
 
     config: Config
     context: Context

@@ -31,8 +31,10 @@ class Revision:
     folder: Path
 
     def place(self, path: Path) -> Path:
-        """Where a file of the user's checkout is in that revision. Raises PerfcliError for one
-        outside the repository."""
+        """Return where a file of the user's checkout is in that revision.
+
+        Raises PerfcliError for one outside the repository.
+        """
         real = path.resolve()
         if not real.is_relative_to(self.root):
             raise PerfcliError(
@@ -41,12 +43,12 @@ class Revision:
         return self.folder / real.relative_to(self.root)
 
     def foreign(self, sources: Iterable[str]) -> list[Path]:
-        """Files of the user's checkout among those that a run imported."""
+        """Return the files of the user's checkout among those that a run imported."""
         paths = (Path(os.path.realpath(source)) for source in sources)
         return [path for path in paths if path.is_relative_to(self.root)]
 
     def import_folders(self, files: Sequence[Path]) -> list[Path]:
-        """The folders of that revision where Python finds the same packages."""
+        """Return the folders of that revision where Python finds the same packages."""
         return list(dict.fromkeys(map(self._import_folder, files)))
 
     def _import_folder(self, file: Path) -> Path:
@@ -56,8 +58,8 @@ class Revision:
         return self.folder.parent  # the root is a package itself: the worktree has its name
 
     def working_folder(self, current: Path) -> Path | None:
-        """Where the revision's code runs, so that files that it opens by a relative path are its
-        own: the same folder of that revision, the nearest one above that it has; None outside
+        """Return where the revision's code runs, so that files that it opens by a relative path are
+        its own: the same folder of that revision, the nearest one above that it has; None outside
         the repository."""
         real = current.resolve()
         if not real.is_relative_to(self.root):
@@ -67,7 +69,7 @@ class Revision:
 
 
 def _top_folder(file: Path) -> Path:
-    """The folder that holds a file's outermost package."""
+    """Return the folder that holds a file's outermost package."""
     folder = file.parent
     while (folder / "__init__.py").is_file():
         folder = folder.parent
@@ -75,7 +77,7 @@ def _top_folder(file: Path) -> Path:
 
 
 def _looking_in(job: Job, folders: Sequence[Path]) -> Job:
-    """The same job, with folders where Python looks first."""
+    """Return the same job, with folders where Python looks first."""
     path = os.pathsep.join([*map(str, folders), *filter(None, [os.environ.get("PYTHONPATH")])])
     request = job.request
     variant = replace(request.variant, env={**request.variant.env, "PYTHONPATH": path})
@@ -83,7 +85,7 @@ def _looking_in(job: Job, folders: Sequence[Path]) -> Job:
 
 
 def _running_in(job: Job, folder: Path) -> Job:
-    """The same job, with another working folder."""
+    """Return the same job, with another working folder."""
     return _changed(job, replace(job.request, folder=str(folder)))
 
 
@@ -93,8 +95,8 @@ def _changed(job: Job, request: CompileRequest) -> Job:
 
 @contextmanager
 def _checked_out(name: str, folder: Path) -> Iterator[Revision]:
-    """A worktree of a revision of the repository around ``folder``, removed at the end, whatever
-    happens.
+    """Yield a worktree of a revision of the repository around ``folder``, which is removed at the
+    end whatever happens.
 
     Raises PerfcliError where there is no repository or no such revision, or git fails.
     """
@@ -143,8 +145,8 @@ def _run(folder: Path, arguments: Sequence[str]) -> subprocess.CompletedProcess[
 
 
 def _remove(root: Path, place: Path) -> None:
-    """Not even a note of it stays in the user's repository, and none of another worktree goes:
-    ``git worktree prune`` would forget those whose disk is not mounted now."""
+    """Remove the worktree without leaving a note of it in the user's repository, or losing one of
+    another worktree: ``git worktree prune`` would forget those whose disk is not mounted now."""
     remove = ("worktree", "remove", "--force", "--force", str(place))
     if _run(root, remove).returncode != 0:  # broken: git forgets one whose folder is gone
         shutil.rmtree(place, ignore_errors=True)

@@ -32,23 +32,24 @@ class Table:
         self._known: list[str] = []
 
     def at(self, name: str) -> str:
-        """Where a key stands: ``perfcli.toml: limits``, ``pyproject.toml: tool.perfcli.limits``."""
+        """Return where a key stands: ``perfcli.toml: limits``, ``pyproject.toml:
+        tool.perfcli.limits``."""
         return f"{self.where}{'.' if ': ' in self.where else ': '}{name}"
 
     def take(self, name: str, kind: type[T], default: T) -> T:
-        """The value of a key; ``default`` where it is not there."""
+        """Return the value of a key; ``default`` where it is not there."""
         self._known.append(name)
         return self._typed(name, self.values[name], kind) if name in self.values else default
 
     def need(self, name: str, kind: type[T], why: str = "") -> T:
-        """The value of a key that has to be there."""
+        """Return the value of a key that has to be there."""
         self._known.append(name)
         if name not in self.values:
             raise PerfcliError(f"{self.where} has no {name}{f': {why}' if why else ''}")
         return self._typed(name, self.values[name], kind)
 
     def amount(self, name: str, default: float | None = None) -> float | None:
-        """A number that limits something; ``default`` where it is not there."""
+        """Return a number that limits something; ``default`` where it is not there."""
         self._known.append(name)
         if name not in self.values:
             return default
@@ -61,7 +62,7 @@ class Table:
         return found
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """One text, or a list of texts."""
+        """Return one text, or a list of texts."""
         self._known.append(name)
         found = self.values.get(name, [])
         found = [found] if isinstance(found, str) else found
@@ -79,7 +80,7 @@ class Table:
         return [Table(each, f"{self.at(name)}[{n}]") for n, each in enumerate(found, 1)]
 
     def done(self) -> None:
-        """Raises PerfcliError for a key that nobody took, with the nearest that is known."""
+        """Raise PerfcliError for a key that nobody took, with the nearest that is known."""
         for name in self.values:
             if name not in self._known:
                 raise PerfcliError(
@@ -99,7 +100,7 @@ class Table:
 
 
 def _amount(value: float, where: str) -> float:
-    """Raises PerfcliError for what limits nothing: below 0, NaN (nothing is more), infinity."""
+    """Raise PerfcliError for what limits nothing: below 0, NaN (nothing is more), infinity."""
     if not (math.isfinite(value) and value >= 0):
         raise PerfcliError(f"{where} needs a number from 0 on that is finite, not {value:g}")
     return value

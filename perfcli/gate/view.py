@@ -1,4 +1,4 @@
-"""What people read of a gate."""
+"""Renders a gate for people."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WEIGH = (
 
 
 def report(judgement: Judgement, quiet: bool) -> Group:
-    """One line for each check, what is broken in each, and what to know besides."""
+    """Return one line for each check, what is broken in each, and what to know besides."""
     from rich.text import Text
 
     text = Text(no_wrap=True, overflow="ignore")  # a line of a log is not broken
@@ -66,7 +66,7 @@ def _whole(text: Text) -> Group:
 
 
 def _from(check: Judged) -> str:
-    """``, against perfcli-baseline.toml of 2026-11-22 (first baseline)``."""
+    """Return ``, against perfcli-baseline.toml of 2026-11-22 (first baseline)``."""
     source = check.provenance
     if source is None:
         return ""
@@ -121,7 +121,7 @@ def _line_of(origin: Origin | None) -> Iterator[str]:
 
 
 def kernels(comparison: Comparison) -> Iterator[str]:
-    """What became of the kernels that are not the same, most of them in a line each."""
+    """Yield what became of the kernels that are not the same, most of them in a line each."""
     changed = [group for group in comparison.groups if group.match.relation != "same"]
     for group in changed[:_LISTED]:
         yield f"{group.match.relation}: {_names(comparison, group)}"

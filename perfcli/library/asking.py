@@ -147,7 +147,7 @@ def _request(fn: Callable[..., Any], asked: InspectOptions) -> CompileRequest:
 
 
 def _side(asked: InspectOptions) -> Side:
-    """Options and variables as on the command line, where they are checked."""
+    """Return the options and variables as on the command line, where they are checked."""
     given, env = asked.get("options") or {}, asked.get("env") or {}
     options = [f"{name}={setting(value)}" for name, value in given.items()]
     return Side((*options, *(f"{name}={value}" for name, value in env.items())))

@@ -1,4 +1,4 @@
-"""Which modules' code the worker imports by name, and which is sent to it."""
+"""Decides which modules' code the worker imports by name, and which is sent to it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Senders:
         self._known: dict[str, bool] = {}
 
     def sent_whole(self, name: str | None) -> bool:
-        """Whether what this module has is sent by value: it was asked for, or the worker can't
-        import it."""
+        """Return whether what this module has is sent by value: it was asked for, or the worker
+        can't import it."""
         module = sys.modules.get(name or "")
         if name is None or module is None:
             return False
@@ -30,7 +30,7 @@ class Senders:
         return self._known[name]
 
     def by_name(self, value: Any) -> bool:
-        """Whether the worker finds this very object where its names say."""
+        """Return whether the worker finds this very object where its names say."""
         name = getattr(value, "__module__", None)
         if name not in sys.modules or self.sent_whole(name):
             return False
@@ -41,7 +41,7 @@ class Senders:
 
     @contextlib.contextmanager
     def registered(self, cloudpickle: Any) -> Iterator[Registry]:
-        """cloudpickle told of modules that are sent whole; as it was before, afterwards."""
+        """Tell cloudpickle of modules that are sent whole, and undo that afterwards."""
         registry = Registry(self, cloudpickle)
         try:
             yield registry
@@ -57,7 +57,7 @@ class Registry:
         self._added: dict[str, ModuleType] = {}
 
     def meet(self, name: str | None) -> None:
-        """Something of this module is to be sent."""
+        """Note that something of this module is to be sent."""
         if name is None or name in self._before or name in self._added:
             return
         if name != "__main__" and self._senders.sent_whole(name):
@@ -71,8 +71,10 @@ class Registry:
 
 
 def _importable(name: str, module: ModuleType) -> bool:
-    """Whether the worker finds the same file under this name. Installed packages are taken for
-    granted: it runs the same interpreter."""
+    """Return whether the worker finds the same file under this name.
+
+    Installed packages are taken for granted: it runs the same interpreter.
+    """
     file = getattr(module, "__file__", None)
     if name == "__main__":
         return False
@@ -98,15 +100,17 @@ def _same_file(spec: ModuleSpec, file: str) -> bool:
 
 
 def _same_folders(spec: ModuleSpec, folders: Any) -> bool:
-    """Of a package without a file of its own, which pytest makes for test modules that nobody
-    else finds under that name."""
+    """Return whether a package without a file of its own, as pytest makes one for test modules, is
+    the same in the worker."""
     found = {Path(folder).resolve() for folder in spec.submodule_search_locations or ()}
     return found >= {Path(folder).resolve() for folder in folders}
 
 
 def _found(name: str, package: str) -> ModuleSpec | None:
-    """What importing this name would find. ``importlib.util.find_spec`` alone would say what the
-    loaded module says of itself."""
+    """Return what importing this name would find.
+
+    ``importlib.util.find_spec`` alone would say what the loaded module says of itself.
+    """
     folders = getattr(sys.modules[package], "__path__", None) if package else None
     for finder in sys.meta_path:
         find = getattr(finder, "find_spec", None)

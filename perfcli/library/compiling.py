@@ -1,4 +1,4 @@
-"""What ``perfcli.inspect`` was given, compiled by a worker that stays, or remembered."""
+"""Compiles what ``perfcli.inspect`` was given in a worker that stays, and remembers the results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOST_REMEMBERED = 256
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What is compiled: ``function(*args, **kwargs)``."""
+    """Says what is compiled: ``function(*args, **kwargs)``."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -38,8 +38,8 @@ class Call:
 
 
 def compiled(call: Call, request: CompileRequest, timeout: float | None) -> Obtained:
-    """The same call with the same options is compiled once per process, as long as none of the
-    files that it comes from changes.
+    """Compile a call once per process and options, as long as none of the files that it comes from
+    changes.
 
     Raises PerfcliError where it can't be sent or nothing of it is compiled, and what
     ``GivenCompiler.compile`` raises.
@@ -91,7 +91,7 @@ def _named(bundle: Bundle) -> Obtained:
 
 
 def _check_compiled(made: Obtained) -> None:
-    """A function of which nothing was compiled has no spills either."""
+    """Refuse a function of which nothing was compiled: it would have no spills either."""
     run = made.run
     if not run.graphs:
         why = "; ".join(run.notes) or "torch.compile made no graph of it (is it disabled there?)"
@@ -99,8 +99,10 @@ def _check_compiled(made: Obtained) -> None:
 
 
 def _autocast(request: CompileRequest, packed: Packed) -> str | None:
-    """The dtype of the autocast around the call. On a CPU it is taken for the target's where its
-    tensors are."""
+    """Return the dtype of the autocast around the call.
+
+    On a CPU it is taken for the target's where its tensors are.
+    """
     torch = sys.modules.get("torch")
     if torch is None:
         return None

@@ -1,4 +1,4 @@
-"""What a failed test shows of the kernels that it asked for."""
+"""Renders the kernels that a failed test asked for."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ FULL = "--perfcli-full shows all"
 
 
 def section(seen: Sequence[Kernels], full: bool = False) -> str:
-    """Each compilation's kernels with their facts, the worst first, and their source behind what
-    each line became. Only so many, and no line that is wider, unless it is to be ``full``."""
+    """Return each compilation's kernels with their facts, the worst first, and their source behind
+    what each line became. Only so many, and no line that is wider, unless it is to be ``full``."""
     return "\n".join(_of_one(kernels, full) for kernels in seen)
 
 
@@ -35,7 +35,8 @@ def _of_one(kernels: Kernels, full: bool) -> str:
 
 
 def _weight(kernel: Kernel) -> tuple[int, int, int, int]:
-    """What spills most, then what moves most in a step; never launched ones last."""
+    """Return the weight of a kernel: what spills most comes first, then what moves most in a step;
+    never launched ones come last."""
     moved = (kernel.bytes_moved or 0) * kernel.launches
     return (not kernel.launches, -(kernel.spilled_words or 0), -moved, kernel.number)
 
@@ -50,7 +51,7 @@ def _of_kernel(kernel: Kernel, full: bool) -> str:
 
 
 def _cut(kernel: Kernel) -> str:
-    """Its source without what stands before the kernel itself."""
+    """Return its source without what stands before the kernel itself."""
     head, *lines = kernel.source.splitlines()
     start = next((n for n, line in enumerate(lines) if " def " in line), 0)
     kept = list(islice(lines, start, start + MOST_LINES))

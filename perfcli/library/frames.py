@@ -1,4 +1,4 @@
-"""Tables for pandas."""
+"""Makes tables for pandas."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NEEDS_PANDAS = "to_frame() needs pandas: pip install pandas"
 
 
 def kernels_frame(kernels: Sequence[Kernel]) -> Any:
-    """One row per kernel."""
+    """Return one row per kernel."""
     columns: dict[str, Sequence[Any]] = {
         "name": [k.name for k in kernels],
         "kind": [k.kind for k in kernels],
@@ -35,7 +35,7 @@ def kernels_frame(kernels: Sequence[Kernel]) -> Any:
 
 
 def comparison_frame(comparison: Comparison) -> Any:
-    """One row per group of kernels that compute the same."""
+    """Return one row per group of kernels that compute the same."""
     groups = comparison.groups
     metrics = dict.fromkeys(c.metric for group in groups for c in group.changes)
     columns: dict[str, Sequence[Any]] = {

@@ -1,4 +1,4 @@
-"""One kernel, as the library gives it."""
+"""Holds one kernel, as the library returns it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,12 @@ _WIDE = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One generated kernel. What is not known is None, never zero; bytes and seconds are those of
-    one launch. Of several launch configurations the one that spills least counts, since the
-    autotuner's choice is not known without a device."""
+    """Holds one generated kernel.
+
+    What is not known is None, never zero; bytes and seconds are those of one launch. Of several
+    launch configurations the one that spills least counts, since the autotuner's choice is not
+    known without a device.
+    """
 
     number: int
     """Index into ``Kernels``, the number that ``perfcli inspect-kernel`` takes."""
@@ -37,27 +40,27 @@ class Kernel:
 
     @property
     def kind(self) -> str:
-        """``pointwise``, ``persistent reduction``, ``template`` …"""
+        """Return ``pointwise``, ``persistent reduction``, ``template`` …"""
         return self.facts.kind
 
     @property
     def graph(self) -> str:
-        """The graph that launches it: ``forward 0``, ``backward 1``."""
+        """Return the graph that launches it: ``forward 0``, ``backward 1``."""
         return self.facts.graph
 
     @property
     def launches(self) -> int:
-        """How often one step launches it; 0: never, another form of it is."""
+        """Return how often one step launches it; 0: never, another form of it is."""
         return self.facts.launches
 
     @property
     def operators(self) -> tuple[str, ...]:
-        """ATen operators that it computes, each once."""
+        """Return the ATen operators that it computes, each once."""
         return tuple(dict.fromkeys(origin.op for origin in self.facts.origins if origin.op))
 
     @property
     def locations(self) -> tuple[str, ...]:
-        """Lines of the model that it comes from, ``file:line``, each once."""
+        """Return lines of the model that it comes from, ``file:line``, each once."""
         return tuple(dict.fromkeys(o.location for o in self.facts.origins if o.location))
 
     @property
@@ -67,7 +70,7 @@ class Kernel:
 
     @property
     def loads_in_loops(self) -> int | None:
-        """Of these, the ones inside loops."""
+        """Return how many of the loads are inside loops."""
         return self.facts.source_facts.loads_in_loops if self.facts.source_facts else None
 
     @property
@@ -77,77 +80,80 @@ class Kernel:
 
     @property
     def atomics(self) -> int | None:
-        """Atomic instructions in its source (static)."""
+        """Return the atomic instructions in its source (static)."""
         return self.facts.source_facts.atomics if self.facts.source_facts else None
 
     @property
     def best(self) -> Candidate | None:
-        """The launch configuration that counts."""
+        """Return the launch configuration that counts."""
         return self.facts.best
 
     @property
     def spilled_words(self) -> int | None:
-        """32-bit words per thread that registers were spilled into."""
+        """Return the 32-bit words per thread that registers were spilled into."""
         return self.facts.spilled_words
 
     @property
     def registers(self) -> int | None:
-        """Per thread."""
+        """Return the registers of a thread."""
         return self.best.registers if self.best else None
 
     @property
     def stack_bytes(self) -> int | None:
-        """Per thread: spills, and arrays of the program's own."""
+        """Return the stack of a thread: spills, and arrays of the program's own."""
         return self.best.stack_bytes if self.best else None
 
     @property
     def shared_bytes(self) -> int | None:
-        """Shared memory of a block."""
+        """Return the shared memory of a block."""
         return self.best.shared_bytes if self.best else None
 
     @property
     def occupancy(self) -> float | None:
-        """Theoretical: resident warps over the most that a multiprocessor holds, 0 to 1."""
+        """Return the theoretical occupancy: resident warps over the most that a multiprocessor
+        holds, 0 to 1."""
         return self.best.occupancy if self.best else None
 
     @property
     def bytes_read(self) -> int | None:
-        """One launch; each buffer once."""
+        """Return the bytes of one launch, each buffer once."""
         return self.facts.bytes_read
 
     @property
     def bytes_written(self) -> int | None:
-        """One launch; each buffer once."""
+        """Return the bytes of one launch, each buffer once."""
         return self.facts.bytes_written
 
     @property
     def bytes_moved(self) -> int | None:
-        """One launch: read and written."""
+        """Return the value for one launch: read and written."""
         return self.facts.bytes_moved
 
     @property
     def bytes_swept(self) -> int | None:
-        """One launch, if every sweep over a buffer goes to memory again."""
+        """Return the bytes of one launch if every sweep over a buffer goes to memory again."""
         return self.facts.bytes_swept
 
     @property
     def lower_bound_seconds(self) -> float | None:
-        """One launch: bytes moved over the target's bandwidth."""
+        """Return the value for one launch: bytes moved over the target's bandwidth."""
         return self.facts.lower_bound_seconds
 
     @property
     def code(self) -> str:
-        """Its source, as Inductor wrote it."""
+        """Return the kernel's source, as Inductor wrote it."""
         return self.read()
 
     @property
     def source(self) -> str:
-        """Its source behind what each line became in machine code, as ``perfcli inspect-kernel``
-        shows it: global loads and stores (LDG, STG), and those of spilled registers (LDL, STL)."""
+        """Return the kernel's source behind what each line became in machine code, as ``perfcli
+        inspect-kernel`` shows it: global loads and stores (LDG, STG), and those of spilled
+        registers (LDL, STL)."""
         return render(screen().source(self.code, self.best), _WIDE)
 
     def report(self, columns: int = 100) -> str:
-        """What ``perfcli inspect-kernel`` shows: facts, origins, launch configurations, source."""
+        """Return what ``perfcli inspect-kernel`` shows: facts, origins, launch configurations,
+        source."""
         return render(screen().kernel(self.number, self.facts, self.code), columns)
 
 
@@ -155,8 +161,10 @@ _SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error")
 
 
 def meant(findings: Sequence[Finding], codes: Sequence[str], severity: Severity) -> list[Finding]:
-    """Those of rules whose codes begin so (of all where none is given), at least so severe.
-    Raises PerfcliError where no rule's code begins so."""
+    """Return those of rules whose codes begin so (of all where none is given), at least so severe.
+
+    Raises PerfcliError where no rule's code begins so.
+    """
     for code in codes:
         if not any(rule.code.startswith(code.upper()) for rule in diagnosis.rules()):
             diagnosis.rule(code)  # raises, with the nearest
@@ -166,7 +174,7 @@ def meant(findings: Sequence[Finding], codes: Sequence[str], severity: Severity)
 
 
 def listed(findings: Sequence[Finding], scenario: str) -> str:
-    """With what they rest on, and what to try."""
+    """Return findings as text, with what they rest on and what to try."""
     lines = [f"{units.plural(len(findings), 'finding')} in {scenario}:"]
     for finding in findings:
         lines.append(line(finding))
@@ -191,7 +199,7 @@ class NotKnown(PerfcliError):
 
 
 class Part(NamedTuple):
-    """What one kernel adds to a total, or has of what is not added up."""
+    """Says what one kernel adds to a total, or has of what is not added up."""
 
     number: int
     name: str
@@ -217,7 +225,7 @@ class Total(int):
 
 
 def total(run: Run, name: str) -> float:
-    """A metric over the kernels that a step launches. Sums of no kernels are 0.
+    """Return a metric over the kernels that a step launches. Sums of no kernels are 0.
 
     Raises NotKnown where a kernel does not know its own, or there is no kernel to take the worst
     of.
@@ -238,7 +246,7 @@ def total(run: Run, name: str) -> float:
 
 
 def counted(run: Run, name: str) -> Total:
-    """The same as a whole number, with its parts."""
+    """Return the same as a whole number, with its parts."""
     metric = METRICS[name]
     values = [(n, k.name, metric.of(k)) for n, k in enumerate(run.kernels) if k.launches]
     parts = (Part(n, kernel, int(value)) for n, kernel, value in values if value)

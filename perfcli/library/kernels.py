@@ -1,4 +1,4 @@
-"""All kernels of one function, module or scenario, as the library gives them."""
+"""Holds all kernels of one function, module or scenario, as the library returns them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Kernels(Sequence[Kernel]):
 
     @property
     def loads_in_loops(self) -> Total:
-        """Of these, the ones inside loops."""
+        """Return how many of the loads are inside loops."""
         return counted(self.run, "loads_in_loops")
 
     @property
@@ -67,17 +67,17 @@ class Kernels(Sequence[Kernel]):
 
     @property
     def spilled_words(self) -> Total:
-        """32-bit words per thread that registers were spilled into."""
+        """Return the 32-bit words per thread that registers were spilled into."""
         return counted(self.run, "spilled_words")
 
     @property
     def registers(self) -> Total:
-        """Per thread, of the kernel that has most."""
+        """Return the registers of a thread, in the kernel that has most."""
         return counted(self.run, "registers")
 
     @property
     def shared_bytes(self) -> Total:
-        """Of a block, of the kernel that has most."""
+        """Return the shared memory of a block, in the kernel that has most."""
         return counted(self.run, "shared_bytes")
 
     @property
@@ -87,43 +87,46 @@ class Kernels(Sequence[Kernel]):
 
     @property
     def bytes_swept(self) -> Total:
-        """The same, if every sweep over a buffer goes to memory again."""
+        """Return the same, if every sweep over a buffer goes to memory again."""
         return counted(self.run, "bytes_swept")
 
     @property
     def launches(self) -> Total:
-        """Of generated kernels, in one step."""
+        """Return how many launches of generated kernels a step has."""
         return counted(self.run, "launches")
 
     @property
     def lower_bound_seconds(self) -> float:
-        """Of one step: bytes moved over the target's bandwidth."""
+        """Return the lower bound for one step: bytes moved over the target's bandwidth."""
         return total(self.run, "lower_bound_seconds")
 
     @property
     def extern_calls(self) -> int:
-        """Calls in one step of operators that Inductor generates no code for."""
+        """Return the calls in one step of operators that Inductor generates no code for."""
         return sum(extern.count for extern in self.run.externs)
 
     @property
     def graph_breaks(self) -> int:
-        """How often Dynamo gave up on a part of the function; why: ``run.graph_breaks``."""
+        """Return how often Dynamo gave up on a part of the function; why: ``run.graph_breaks``."""
         return sum(self.run.graph_breaks.values())
 
     @property
     def peak_memory_bytes(self) -> int:
-        """Inductor's estimate for the worst graph. Raises NotKnown where torch gives none."""
+        """Return Inductor's estimate for the worst graph.
+
+        Raises NotKnown where torch gives none.
+        """
         known = [g.peak_memory_bytes for g in self.run.graphs if g.peak_memory_bytes is not None]
         if not known:
             raise NotKnown(f"peak_memory_bytes of {self.run.scenario} is not known")
         return max(known)
 
     def to_frame(self) -> Any:
-        """A ``pandas.DataFrame`` with one row per kernel; docs/library.md has the columns."""
+        """Return a ``pandas.DataFrame`` with one row per kernel; docs/library.md has the columns."""
         return kernels_frame(self.items)
 
     def compare(self, base: Kernels | str | Path, allow: Sequence[str] = ()) -> Compared:
-        """What got worse since ``base``: other kernels, or a file that ``save`` wrote.
+        """Return what got worse since ``base``: other kernels, or a file that ``save`` wrote.
 
         Raises NotComparable where target, device, mode or shapes differ in kind (``allow`` names
         what may: ``target``, ``device``, ``mode``, ``dynamic``).
@@ -136,7 +139,7 @@ class Kernels(Sequence[Kernel]):
             return compare_runs(base.run, self.run, (allow,) if isinstance(allow, str) else allow)
 
     def assert_no_findings(self, *codes: str, severity: Severity = "info") -> None:
-        """Raises AssertionError that lists them where a rule has something to say.
+        """Raise AssertionError that lists them where a rule has something to say.
 
         Args:
             codes: beginnings of rules' codes (``PC1``, ``PC203``); none: every rule.
@@ -150,7 +153,7 @@ class Kernels(Sequence[Kernel]):
             raise AssertionError(listed(found, self.run.scenario))
 
     def report(self, columns: int = 100) -> str:
-        """What ``perfcli run`` shows, then the findings."""
+        """Return what ``perfcli run`` shows, then the findings."""
         shown = render(screen().run(self.run), columns)
         return shown + "".join(f"{line(f)}\n" for f in self.findings)
 
@@ -179,7 +182,7 @@ class Kernels(Sequence[Kernel]):
 
 
 def kernels_of(obtained: Obtained) -> Kernels:
-    """Of a run. Raises RuleFailed where a rule of perfcli's fails."""
+    """Return the kernels of a run. Raises RuleFailed where a rule of perfcli's fails."""
     run = obtained.run
     findings = diagnosis.explain(run)
     items = tuple(

@@ -22,8 +22,8 @@ from perfcli.library.by_name import Registry, Senders
 
 
 def described(torch: Any, value: Any, devices: set[str]) -> Any:
-    """As ``__reduce__`` says it; None for what is not torch's, or is sent like anything else.
-    Kinds of devices of tensors are added to ``devices``.
+    """Return what ``__reduce__`` would return, or None for what is not torch's or is sent like
+    anything else. Kinds of devices of tensors are added to ``devices``.
 
     Raises TypeError for what no description stands for.
     """
@@ -43,7 +43,7 @@ def described(torch: Any, value: Any, devices: set[str]) -> Any:
 
 
 def _tensor(torch: Any, value: Any, devices: set[str]) -> tuple[Any, ...]:
-    """The arguments of ``given.tensor``."""
+    """Return the arguments of ``given.tensor``."""
     kind = type(value)
     if kind not in (torch.Tensor, torch.nn.Parameter) and kind.__name__ != "FakeTensor":
         raise TypeError(
@@ -65,8 +65,10 @@ def _tensor(torch: Any, value: Any, devices: set[str]) -> tuple[Any, ...]:
 
 
 def eager(fn: Any) -> Any:
-    """What ``torch.compile`` was applied to, since it is applied again; others as they are.
-    ``torch.compiler.disable`` wraps in the same way (seen in torch 2.11 to 2.15)."""
+    """Return what ``torch.compile`` was applied to, since it is applied again; others as they are.
+
+    ``torch.compiler.disable`` wraps in the same way (seen in torch 2.11 to 2.15).
+    """
     if hasattr(fn, "_orig_mod"):
         return fn._orig_mod
     inner = getattr(fn, "_torchdynamo_orig_callable", None)
@@ -85,7 +87,7 @@ def culprit(
     kwargs: Mapping[str, Any],
     dumped: Callable[[Any], bytes],
 ) -> str:
-    """The path to the innermost part that fails, and its type: ``model.lock (a lock)``."""
+    """Return the path to the innermost part that fails, and its type: ``model.lock (a lock)``."""
     parts = [(_name(call), call)]
     parts += [(f"argument {number}", value) for number, value in enumerate(args)]
     parts += [(f"argument {name}", value) for name, value in kwargs.items()]
@@ -176,7 +178,7 @@ def pack(
     kwargs: Mapping[str, Any],
     by_value: Iterable[ModuleType] = (),
 ) -> Packed:
-    """Raises PerfcliError where cloudpickle is missing, or naming what can't be sent."""
+    """Raise PerfcliError where cloudpickle is missing, or naming what can't be sent."""
     try:
         import cloudpickle
     except ModuleNotFoundError:
@@ -193,7 +195,7 @@ def pack(
 
 
 class _Packing:
-    """What the picklers of one call have in common."""
+    """Says what the picklers of one call have in common."""
 
     def __init__(self, cloudpickle: Any, senders: Senders) -> None:
         self._cloudpickle = cloudpickle
@@ -208,8 +210,8 @@ class _Packing:
             return file.getvalue()
 
     def inside(self, module: ModuleType) -> dict[str, Any]:
-        """What a module that is sent whole has, without what can't be sent: of a module nobody
-        says what is needed."""
+        """Return what a module that is sent whole has, without what can't be sent: of a module
+        nobody says what is needed."""
         name = module.__name__
         if name in self._open:
             return {}
@@ -239,7 +241,7 @@ class _Namespace:
 
 
 def _pickler(cloudpickle: Any, packing: _Packing, registry: Registry) -> Any:
-    """The class of a pickler that sends tensors as what describes them."""
+    """Return the class of a pickler that sends tensors as what describes them."""
     torch = sys.modules.get("torch")
     senders = packing.senders
     base: Any = cloudpickle.Pickler
@@ -281,7 +283,10 @@ _OF_TRITON = ("do_not_specialize", "do_not_specialize_on_alignment", "debug", "n
 
 
 def _triton_kernel(value: Any, senders: Senders) -> Any:
-    """How a ``@triton.jit`` function is sent: by name, or its Python function. None for others."""
+    """Return how a ``@triton.jit`` function is sent: by name, or its Python function.
+
+    None for others.
+    """
     if type(value).__name__ != "JITFunction" or not hasattr(value, "do_not_specialize"):
         return None
     function = value.fn

@@ -18,7 +18,7 @@ _NAMES = re.compile(r"--(target|device|dynamic|preset|timeout|jobs)\b")
 
 @contextlib.contextmanager
 def in_python() -> Iterator[None]:
-    """What is raised inside says ``allow=("target",)`` instead of ``--allow target``."""
+    """Let what is raised inside say ``allow=("target",)`` instead of ``--allow target``."""
     try:
         yield
     except PerfcliError as error:

@@ -1,4 +1,4 @@
-"""Pairs of identical variants, measured as ``compare`` measures two different ones."""
+"""Measures pairs of identical variants as ``compare`` measures two different ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from perfcli.workflow.setting import Setting
 
 @dataclass(frozen=True, slots=True)
 class NoisePair:
-    """One fresh pair of workers."""
+    """Holds one fresh pair of workers."""
 
     seed: int
     change: TimeChange
@@ -38,7 +38,7 @@ class NoisePair:
 
 @dataclass(slots=True)
 class PairSeries:
-    """All pairs that were asked for, one after the other."""
+    """Holds all pairs that were asked for, one after the other."""
 
     job: Job
     setting: Setting
@@ -94,7 +94,7 @@ class PairSeries:
         self.found.append(NoisePair(plan.seed, change, done.stopped, seconds, begun.id, notes))
 
     def _ready(self, base: Prepared, head: Prepared) -> None:
-        """Raises NotComparable."""
+        """Raise NotComparable."""
         request = self.job.request
         environments.check(base, head, (request.variant, request.variant))
         self.machine = base.machine
@@ -111,8 +111,8 @@ class PairSeries:
 
 
 def _planted(plan: Plan, share: float) -> Plan:
-    """The plan with a head that is slower by this share, for steps alone: what single kernels take
-    is not asked here."""
+    """Return the plan with a head that is slower by this share, for steps alone: what single
+    kernels take is not asked here."""
     base, head = replace(plan.base, pause=share), replace(plan.head, slow_down=share)
     return replace(plan, base=base, head=head, kernels=False)
 
@@ -143,13 +143,13 @@ def prove_floor(done: PairSeries) -> noise_floors.StoredFloor | None:
 
 
 def _plain(measured: NoisePair) -> noise_floors.FloorPair:
-    """What is kept of a pair."""
+    """Return what is kept of a pair."""
     c = measured.change
     return noise_floors.FloorPair(c.ratio, c.low, c.high, c.verdict, c.rounds, measured.seed)
 
 
 def exit_code(found: Sequence[NoisePair]) -> int:
-    """As ``compare`` of a planted change: 1 where every pair is SLOWER, 3 where the others are
-    UNSURE, 0 where one missed it."""
+    """Return what ``compare`` of a planted change would return: 1 where every pair is SLOWER, 3
+    where the others are UNSURE, 0 where one missed it."""
     verdicts = {measured.change.verdict for measured in found}
     return 1 if verdicts == {"slower"} else 3 if verdicts <= {"slower", "unsure"} else 0

@@ -1,4 +1,4 @@
-"""What people and programs read of ``perfcli noise``."""
+"""Renders ``perfcli noise`` for people and programs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FLOOR_HEADERS = ("floor", "scenario", "pairs", "measured", "host", "class")
 
 
 def lines(done: PairSeries, kept: noise_floors.StoredFloor | None, path: str) -> list[str]:
-    """The whole report; its last line is the result."""
+    """Return the whole report; its last line is the result."""
     return [
         _title(done),
         "",
@@ -36,7 +36,7 @@ def lines(done: PairSeries, kept: noise_floors.StoredFloor | None, path: str) ->
 
 
 def _title(done: PairSeries) -> str:
-    """``softmax · cpu · rows=128 · default · 1 thread``."""
+    """Return ``softmax · cpu · rows=128 · default · 1 thread``."""
     request, threads = done.job.request, done.setting.threads
     params = " ".join(f"{name}={units.setting(value)}" for name, value in request.params.items())
     preset = f"preset {request.preset}" if request.preset else ""
@@ -61,19 +61,19 @@ def _rows(found: Sequence[NoisePair]) -> list[tuple[str, ...]]:
 
 
 def _change(ratio: float | None) -> str:
-    """``+3.02 %`` of 1.0302."""
+    """Return ``+3.02 %`` of 1.0302."""
     return units.NOT_KNOWN if ratio is None else units.signed(units.percent, ratio - 1)
 
 
 def _interval(change: TimeChange) -> str:
-    """``+2.8 % to +3.2 %``."""
+    """Return ``+2.8 % to +3.2 %``."""
     if change.low is None or change.high is None:
         return units.NOT_KNOWN
     return f"{_change(change.low)} to {_change(change.high)}"
 
 
 def _remarks(found: Sequence[NoisePair]) -> Iterator[str]:
-    """Why a verdict is unsure, and what measuring had to say."""
+    """Yield why a verdict is unsure, and what measuring had to say."""
     for number, measured in enumerate(found, 1):
         if measured.change.why:
             yield f"pair {number} is unsure: {measured.change.why}"
@@ -81,7 +81,7 @@ def _remarks(found: Sequence[NoisePair]) -> Iterator[str]:
 
 
 def _lesson(done: PairSeries, kept: noise_floors.StoredFloor | None) -> Iterator[str]:
-    """What all pairs say together."""
+    """Yield what all pairs say together."""
     if done.planted:
         estimated = ", ".join(_change(m.change.ratio) for m in done.found)
         verdicts = ", ".join(dict.fromkeys(m.change.verdict.upper() for m in done.found))
@@ -101,7 +101,8 @@ def _lesson(done: PairSeries, kept: noise_floors.StoredFloor | None) -> Iterator
 
 
 def doubt(done: PairSeries, kept: noise_floors.StoredFloor) -> str:
-    """Why a stored floor may be higher than the machine's noise; empty where no pair is unsure."""
+    """Return why a stored floor may be higher than the machine's noise; empty where no pair is
+    unsure."""
     unsure = sum(pair.verdict == "unsure" for pair in kept.pairs)
     if not unsure:
         return ""
@@ -118,7 +119,7 @@ def doubt(done: PairSeries, kept: noise_floors.StoredFloor) -> str:
 
 
 def document(done: PairSeries, kept: noise_floors.StoredFloor | None, path: str) -> dict[str, Any]:
-    """``pairs`` are those that were measured; ``planted`` and ``floor`` are relative (0.03)."""
+    """Return the measurement as JSON: ``planted`` and ``floor`` are relative (0.03)."""
     request = done.job.request
     return {
         "scenario": request.scenario,
@@ -153,7 +154,7 @@ def _plain(measured: NoisePair) -> dict[str, Any]:
 def _stored_rows(
     files: Sequence[tuple[Path, noise_floors.ClassFile | None]],
 ) -> list[tuple[str, ...]]:
-    """A row for each floor, below ``FLOOR_HEADERS``."""
+    """Return a row for each floor, below ``FLOOR_HEADERS``."""
     rows: list[tuple[str, ...]] = []
     for path, known in files:
         if known is None:
@@ -173,7 +174,7 @@ def _stored_rows(
 
 
 def show(scenario: str | None, typed: Sequence[str], json: Path | None) -> int:
-    """Raises PerfcliError where options of a measurement were ``typed``, or a scenario."""
+    """Raise PerfcliError where options of a measurement were ``typed``, or a scenario."""
     unused = [scenario, *typed] if scenario else typed
     if unused:
         raise PerfcliError(f"--show lists all stored floors: leave out {', '.join(unused)}")
@@ -192,7 +193,7 @@ def show(scenario: str | None, typed: Sequence[str], json: Path | None) -> int:
 
 
 def forget(scenario: str | None, typed: Sequence[str], json: Path | None) -> int:
-    """Raises PerfcliError where options of a measurement were ``typed``, or JSON asked for: floors
+    """Raise PerfcliError where options of a measurement were ``typed``, or JSON asked for: floors
     of other parameters would go as well."""
     unused = [*typed, "--json"] if json else typed
     if unused:

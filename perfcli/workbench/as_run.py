@@ -33,7 +33,7 @@ from perfcli.model.kernel_work import DescribedLaunch, Operand
 
 @dataclass(frozen=True, slots=True)
 class CompiledProblem:
-    """One of the scenario's problems, planned, compiled and described, a launch each."""
+    """Holds one of the scenario's problems, planned, compiled and described, a launch each."""
 
     asked: ScenarioProblem
     family: KernelFamily
@@ -51,8 +51,10 @@ class CompiledProblem:
 
 
 def _run_of(base: Run, answers: Sequence[CompiledProblem]) -> Bundle:
-    """The base's question answered by these kernels, without an id. They get the base's FX nodes,
-    those of the whole graph: a family computes all of it."""
+    """Return the base's question answered by these kernels, without an id.
+
+    They get the base's FX nodes, those of the whole graph: a family computes all of it.
+    """
     blobs: dict[str, str] = {}
     kernels: list[KernelFacts] = []
     for answer in answers:
@@ -81,7 +83,7 @@ def _run_of(base: Run, answers: Sequence[CompiledProblem]) -> Bundle:
 
 
 def _graph_of(run: Run, backward: bool) -> GraphFacts:
-    """The first graph of this direction; where there is none, one that nobody compiled."""
+    """Return the first graph of this direction; where there is none, one that nobody compiled."""
     for graph in run.graphs:
         if (graph.direction == "backward") == backward:
             return graph
@@ -124,7 +126,7 @@ def _kernel(
     operands: Sequence[Operand],
     target: Target | None,
 ) -> KernelFacts:
-    """What its text and its tensors say."""
+    """Return what its text and its tensors say."""
     buffers = tuple(_buffers(operands, facts, launch))
     read = sum(buffer.bytes for buffer in buffers if buffer.is_read)
     written = sum(buffer.bytes for buffer in buffers if buffer.is_written)
@@ -148,14 +150,14 @@ def _kernel(
 
 
 def _kind(facts: SourceFacts) -> KernelKind:
-    """As Inductor would call it."""
+    """Return the kind that Inductor would give it."""
     if not facts.reductions:
         return "pointwise"
     return "reduction" if facts.loads_in_loops else "persistent-reduction"
 
 
 def _sizes(problem: Problem, launch: KernelLaunch) -> dict[str, int]:
-    """The iteration space: rows, or where several programs share one, their parts of rows."""
+    """Return the iteration space: rows, or where several programs share one, their parts of rows."""
     parts = max(math.prod(launch.grid) // max(problem.rows, 1), 1)
     return {"x": problem.rows * parts, "r0_": -(-problem.columns // parts)}
 
@@ -163,7 +165,7 @@ def _sizes(problem: Problem, launch: KernelLaunch) -> dict[str, int]:
 def _buffers(
     operands: Sequence[Operand], facts: SourceFacts, launch: KernelLaunch
 ) -> Iterator[Buffer]:
-    """What the kernel does with each tensor that it does not leave alone, by its source."""
+    """Yield what the kernel does with each tensor that it does not leave alone, by its source."""
     read = {a.pointer for a in facts.accesses if a.kind in ("load", "atomic")}
     written = {a.pointer for a in facts.accesses if a.kind in ("store", "atomic")}
     for operand in operands:
@@ -182,8 +184,8 @@ def _buffers(
 
 
 def _bytes_read(operand: Operand, facts: SourceFacts, launch: KernelLaunch) -> int:
-    """All of the tensor, unless its loads stand outside of loops and can't be that large: what is
-    looked up. A tile is no larger than all the kernel's constants together."""
+    """Return all of the tensor, unless its loads stand outside of loops and can't be that large:
+    what is looked up. A tile is no larger than all the kernel's constants together."""
     loads = [a for a in facts.accesses if a.kind == "load" and a.pointer == operand.argument]
     if any(access.depth for access in loads):
         return operand.bytes

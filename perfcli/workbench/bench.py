@@ -34,8 +34,11 @@ def _run(
     seed: int,
     worker: KernelWorker,
 ) -> int:
-    """Times every problem, shows each when it is through, and writes what was asked for. A problem
-    that fails is told and left out; 2 where ours was timed nowhere, 1 where ours is wrong."""
+    """Time every problem, show each when it is done, and write what was asked for.
+
+    A problem that fails is told and left out; 2 where ours was timed nowhere, 1 where ours is
+    wrong.
+    """
     notes, scores, failures = Notes(asked.quiet), [], []
     interrupted = False
     asks = {ref: _asks(family, target, asked) for ref, family in families.items()}
@@ -97,7 +100,7 @@ def _timed(
 
 
 def _asks(family: KernelFamily, target: Target, asked: KernelsOptions) -> list[BenchAsk]:
-    """Raises PerfcliError where a problem that was asked for cannot be planned."""
+    """Raise PerfcliError where a problem that was asked for cannot be planned."""
     others = _others(asked.against)
     rounds, budget = asked.rounds or ROUNDS, asked.budget or BUDGET_SECONDS
     asks = []
@@ -142,7 +145,7 @@ def _contenders(
 def _other_plan(
     family: KernelFamily, problem: Problem, target: Target, variant: str
 ) -> LaunchPlan | None:
-    """None where the variant cannot do the problem."""
+    """Return the variant's own plan, or None where it cannot do the problem."""
     try:
         return family.plan(problem, target, variant)
     except PerfcliError:

@@ -20,7 +20,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def _problem(score: Score) -> RenderableType:
-    """A bar for each contender, the fastest first; then what was not timed, and doubts."""
+    """Return a bar for each contender, the fastest first; then what was not timed, and doubts."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -40,7 +40,7 @@ def _problem(score: Score) -> RenderableType:
 
 
 def _ordered(score: Score) -> list[ContenderScore]:
-    """The copy, then those that were timed, the fastest first."""
+    """Return the copy, then those that were timed, the fastest first."""
     timed = [entry for entry in score.entries if entry.median is not None]
     return sorted(timed, key=lambda e: (e.name != COPY, e.median.value if e.median else 0.0))
 
@@ -75,8 +75,8 @@ def _style(entry: ContenderScore) -> str:
 
 
 def bar(share: float | None, cells: int = BAR_CELLS) -> str:
-    """As long as its share of the copy; one that is faster than the copy fills the line and says
-    so by a +."""
+    """Return a bar as long as its share of the copy; one that is faster than the copy fills the
+    line and ends in a +."""
     if share is None:
         return ""
     eighths = round(min(share, 1.0) * cells * 8)
@@ -85,7 +85,8 @@ def bar(share: float | None, cells: int = BAR_CELLS) -> str:
 
 
 def _remarks(score: Score) -> Iterator[str]:
-    """Who was not timed and why, who is outside tolerance, which variant was taken instead."""
+    """Yield who was not timed and why, who is outside tolerance, and which variant was taken
+    instead."""
     for entry in score.entries:
         if entry.timed.error:
             yield f"{entry.name}: {entry.timed.error}"
@@ -98,7 +99,7 @@ def _remarks(score: Score) -> Iterator[str]:
 
 
 def _summary(scores: Sequence[Score]) -> RenderableType:
-    """A row for each problem: ours, its share of the copy, and the best of the others."""
+    """Return a row for each problem: ours, its share of the copy, and the best of the others."""
     from rich import box
     from rich.console import Group
     from rich.table import Table
@@ -138,7 +139,7 @@ def _row(score: Score) -> tuple[str, ...]:
 
 
 def _document(score: Score) -> dict[str, Any]:
-    """One problem as JSON, raw seconds included."""
+    """Return one problem as JSON, raw seconds included."""
     benched = score.benched
     return {
         "family": score.family,
@@ -172,7 +173,7 @@ _COLOURS = {OURS: "#1b6ac9", "variant": "#8fb8e8", "other": "#9a9a9a"}
 
 
 def _svg(scores: Sequence[Score]) -> str:
-    """Stands alone; texts are those of the terminal."""
+    """Draw a chart that stands alone, with the texts of the terminal."""
     groups = [(score, [e for e in _ordered(score) if e.name != COPY]) for score in scores]
     height = TOP + sum(GAP + LINE * len(entries) for _, entries in groups) + 20
     machine = scores[0].benched.machine

@@ -46,7 +46,7 @@ FITTING = ("--budget", "--seed")
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """Whether both are timed, and how."""
+    """Says whether both are timed, and how."""
 
     untimed: str
     """Why not; empty where they are."""
@@ -56,7 +56,7 @@ class _Measured:
 
 
 def _settle(question: Question, side: Side, asked: MeasuringOptions, context: Context) -> _Measured:
-    """Raises PerfcliError for options that say nothing to this measurement."""
+    """Raise PerfcliError for options that say nothing to this measurement."""
     others = [name for name in asked.typed if name not in FITTING]
     if others:
         raise PerfcliError(
@@ -87,7 +87,7 @@ def _untimed(question: Question, side: Side, asked: MeasuringOptions, context: C
 def _race(
     answers: Sequence[CompiledProblem], how: _Measured, worker: KernelWorker, notes: Notes
 ) -> tuple[Raced, ...]:
-    """A race for each problem; what fails is told and left out."""
+    """Return a race for each problem; what fails is told and left out."""
     if how.untimed:
         return ()
     found = []
@@ -119,7 +119,7 @@ def _timed(
 
 
 def _of(name: str, benched: Benched) -> Raced:
-    """Raises WorkerFailed where one of them was not timed, or computes something else."""
+    """Raise WorkerFailed where one of them was not timed, or computes something else."""
     seconds = {}
     for timed in benched.timed:
         middle = median(timed.seconds)
@@ -132,7 +132,7 @@ def _of(name: str, benched: Benched) -> Raced:
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """One problem of the scenario, and how its family computes it."""
+    """Holds one problem of the scenario, and how its family computes it."""
 
     asked: ScenarioProblem
     family: KernelFamily
@@ -142,7 +142,7 @@ class _Planned:
 
 
 def check_alone(given: Mapping[str, object]) -> None:
-    """Raises PerfcliError where what says how the head is compiled was typed: the head are kernels
+    """Raise PerfcliError where what says how the head is compiled was typed: the head are kernels
     that nobody compiles otherwise."""
     typed = [name for name, value in given.items() if value]
     if typed:
@@ -186,7 +186,7 @@ def compile_pair(question: Question, side: Side, asked: MeasuringOptions, contex
 
 
 def _scenario(name: str) -> Scenario:
-    """Raises PerfcliError where it has no hand-written kernels; those that have are named."""
+    """Raise PerfcliError where it has no hand-written kernels; those that have are named."""
     if registry.is_user_file(name):
         raise PerfcliError(
             f"{name} is a file of your own: --with-kernel is for shipped scenarios, {_those_with()}"
@@ -206,7 +206,7 @@ def _those_with() -> str:
 
 
 def _plans(scenario: Scenario, params: Mapping[str, Scalar], target: Target) -> list[_Planned]:
-    """A plan for each of the scenario's problems.
+    """Return a plan for each of the scenario's problems.
 
     Raises:
         PerfcliError: the family cannot compute one with these parameters.

@@ -20,7 +20,7 @@ FEW_CASES = 20
 
 @dataclass(frozen=True, slots=True)
 class _Checking:
-    """What is run, and on what."""
+    """Says what is run, and on what."""
 
     reference: str
     """The family's name, or its file."""
@@ -34,7 +34,7 @@ class _Checking:
 
 @dataclass(slots=True)
 class CaseResults:
-    """What came of it, by case number."""
+    """Says what came of it, by case number."""
 
     checking: _Checking
     found: dict[int, CheckedCase] = field(default_factory=dict)
@@ -50,8 +50,8 @@ class CaseResults:
 def _cases_of(
     family: KernelFamily, params: Sequence[str], variant: str | None, wanted: Sequence[str]
 ) -> list[Case]:
-    """The family's cases, or one for each problem that ``-p`` makes; of them those of a variant,
-    and those whose label has all words of one of ``wanted``.
+    """Return the family's cases, or one for each problem that ``-p`` makes; of them those of a
+    variant, and those whose label has all words of one of ``wanted``.
 
     Raises:
         PerfcliError: none is left.
@@ -78,7 +78,7 @@ def _distinct(cases: Sequence[Case]) -> list[Case]:
 
 
 def _label(case: Case) -> str:
-    """``softmax 7 × 192 bfloat16 split nan padded-rows``."""
+    """Return ``softmax 7 × 192 bfloat16 split nan padded-rows``."""
     special = [case.variant or ""]
     special += [case.data if case.data != "normal" else ""]
     special += [case.layout if case.layout != "contiguous" else ""]

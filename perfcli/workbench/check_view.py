@@ -1,4 +1,4 @@
-"""What ``perfcli kernels check`` says: failures, cases not run as the family says, and the sum."""
+"""Renders ``perfcli kernels check``: failures, cases not run as the family says, and the sum."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _refusals(found: CaseResults) -> list[str]:
 
 
 def _alike(reasons: Sequence[str]) -> list[tuple[str, int]]:
-    """Reasons that differ in numbers alone are one: its first, and how many."""
+    """Return reasons that differ only in numbers as one: its first, and how many."""
     first: dict[str, str] = {}
     counted: Counter[str] = Counter()
     for reason in reasons:

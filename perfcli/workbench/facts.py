@@ -1,4 +1,4 @@
-"""What the launches of hand-written kernels are made of, on devices that are not there."""
+"""Plans and compiles launches of hand-written kernels for devices that are not there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perfcli.worker.roles import KernelWorker
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One problem on one target, and what its launches became once they are compiled."""
+    """Holds one problem on one target, and what its launches became once they are compiled."""
 
     problem: Problem
     target: Target
@@ -25,7 +25,7 @@ class Planned:
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """What keeps it from being launched."""
+        """Return what keeps it from being launched."""
         return tuple(
             fault
             for launch, made in zip(self._launches, self.compiled, strict=False)
@@ -34,7 +34,7 @@ class Planned:
 
     @property
     def mispredicted(self) -> tuple[str, ...]:
-        """Launches whose shared memory is not what the plan said."""
+        """Return the launches whose shared memory is not what the plan said."""
         return tuple(
             f"{launch.function}: the plan says {launch.shared_bytes:,} B of shared memory, "
             f"compiled it takes {made.shared_bytes:,} B"
@@ -66,8 +66,10 @@ def plans(
     targets: Sequence[Target],
     variants: Sequence[str | None],
 ) -> list[Planned]:
-    """Each problem on each target by each variant; None: the one that the family picks. A variant
-    that falls back to one that is there already is left out."""
+    """Return each problem on each target by each variant; None: the one that the family picks.
+
+    A variant that falls back to one that is there already is left out.
+    """
     found: list[Planned] = []
     for target in targets:
         for problem in problems:
@@ -96,7 +98,10 @@ def compile_plans(
     jobs: int | None,
     told: Callable[[int, int], None],
 ) -> list[Planned]:
-    """With each launch compiled, equal ones once. ``told`` hears how many are done of how many."""
+    """Return the plans with each launch compiled, equal ones once.
+
+    ``told`` hears how many are done of how many.
+    """
     distinct: list[LaunchToCompile] = []
     for each in planned:
         for launch in each.plan.launches if each.plan else ():

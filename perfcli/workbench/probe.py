@@ -34,13 +34,13 @@ _SHORT = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
 
 class _ProbeCode(Protocol):
-    """What a family's ``probe`` module has."""
+    """Says what a family's ``probe`` module has."""
 
     SWEPT: Mapping[str, tuple[int, ...]]
     DTYPES: tuple[str, ...]
 
     def settings(self, **chosen: Any) -> tuple[Problem, ...]:
-        """Every combination, each a problem that fixes its launch."""
+        """Return every combination, each a problem that fixes its launch."""
 
     def row_of(
         self,
@@ -80,7 +80,7 @@ def run(name: str | None, asked: KernelsOptions) -> int:
 
 
 def _device(asked: KernelsOptions) -> tuple[Target, bool]:
-    """What launches are compiled for, and whether they are timed on it."""
+    """Return what launches are compiled for, and whether they are timed on it."""
     if len(asked.targets) > 1:
         raise PerfcliError("a probe looks at one --target at a time")
     if asked.device not in (None, "cuda", "cpu"):
@@ -94,7 +94,7 @@ def _device(asked: KernelsOptions) -> tuple[Target, bool]:
 
 
 def _chosen(code: _ProbeCode, params: Sequence[str]) -> dict[str, Any]:
-    """What ``-p`` says, by the names of the arguments of ``settings``."""
+    """Return what ``-p`` says, by the names of the arguments of ``settings``."""
     names = {"block": "blocks", "dtype": "dtypes"}
     found: dict[str, Any] = dict(_SHAPE)
     for text in params:
@@ -170,7 +170,8 @@ def _seconds(
     worker: KernelWorker,
     notes: Notes,
 ) -> float | None:
-    """Median of the launch and the sum of its partial results; None where it was not timed."""
+    """Return the median of the launch and the sum of its partial results; None where it was not
+    timed."""
     if planned.plan is None or planned.faults:
         return None
     ask = BenchAsk(

@@ -36,7 +36,7 @@ class Probed:
         return sorted({row.reads for row in self.rows})
 
     def of(self, cliff: Any) -> list[Any]:
-        """The cliff's rows, the fewest reads first."""
+        """Return the cliff's rows, the fewest reads first."""
         return sorted((r for r in self.rows if r.launch == _key(cliff)), key=lambda r: r.reads)
 
 
@@ -110,7 +110,8 @@ def _times(probed: Probed, row: Any) -> Any:
 
 
 def _bars(probed: Probed, cliff: Any) -> Iterator[Any]:
-    """Registers as a part of what a thread can have; what is spilled, and where it begins."""
+    """Return bars of registers as a part of what a thread can have, with what is spilled and where
+    that begins."""
     from rich.text import Text
 
     own = " (torch 2.11's launch)" if _key(cliff) in probed.inductors else ""
@@ -127,7 +128,7 @@ def _bars(probed: Probed, cliff: Any) -> Iterator[Any]:
 
 
 def words(probed: Probed) -> list[str]:
-    """Where it is for each launch that has one, and which launches have none."""
+    """Return where it is for each launch that has one, and which launches have none."""
     lines, most = [], probed.reads[-1]
     for dtype in dict.fromkeys(cliff.dtype for cliff in probed.cliffs):
         own = [c for c in probed.cliffs if c.dtype == dtype and c.most_clean_reads is not None]

@@ -1,4 +1,4 @@
-"""Which problems of a family are meant: its own, or those that ``-p`` makes of them."""
+"""Chooses the problems of a family: its own, or those that ``-p`` makes of them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _SHORT = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "half": "flo
 
 
 def _problems(family: KernelFamily, params: Sequence[str]) -> list[Problem]:
-    """The family's benchmark problems with what ``NAME=VALUE`` sets; each once. Several values,
-    separated by commas, make several problems.
+    """Return the family's benchmark problems with what ``NAME=VALUE`` sets; each once. Several
+    values, separated by commas, make several problems.
 
     Raises:
         PerfcliError: an unknown name, operation or value.
@@ -35,7 +35,7 @@ def _problems(family: KernelFamily, params: Sequence[str]) -> list[Problem]:
 
 
 def _variant_of(family: KernelFamily, name: str | None) -> str | None:
-    """The variant that is meant.
+    """Return the variant that is meant.
 
     Raises:
         PerfcliError: the family has none like it.
@@ -47,7 +47,7 @@ def _variant_of(family: KernelFamily, name: str | None) -> str | None:
 
 
 def named(problem: Problem) -> str:
-    """``softmax 32768 × 2048 bfloat16``, with what else is set."""
+    """Return ``softmax 32768 × 2048 bfloat16``, with what else is set."""
     parts = [problem.operation, f"{problem.rows} × {problem.columns}", problem.dtype]
     if problem.row_stride not in (None, problem.columns):
         parts.append(f"row-stride={problem.row_stride}")
@@ -134,7 +134,7 @@ def _size(name: str, text: str) -> int:
 
 
 def _settings(family: KernelFamily) -> dict[str, Scalar]:
-    """Every setting that the family's own problems have, with one of its values."""
+    """Return every setting that the family's own problems have, with one of its values."""
     found: dict[str, Scalar] = {}
     for problem in (*family.benchmarks, *(case.problem for case in family.cases)):
         for name, value in problem.settings.items():

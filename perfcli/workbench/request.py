@@ -46,7 +46,7 @@ class KernelsOptions:
         return read_fake_plan(self.fake)
 
     def refuse(self, action: str, *names: str) -> None:
-        """Raises PerfcliError where one of these options was given: it means nothing here."""
+        """Raise PerfcliError where one of these options was given: it means nothing here."""
         for name in names:
             if getattr(self, name) not in (None, False, ()):
                 option = _TYPED.get(name, f"--{public(name)}")
@@ -57,7 +57,7 @@ _TYPED = {"targets": "--target", "params": "-p", "cases": "--case", "every_case"
 
 
 def _families_of(name: str | None) -> dict[str, KernelFamily]:
-    """By what a worker finds them by."""
+    """Return the families by what a worker finds them by."""
     if name is not None:
         reference = str(Path(name).resolve()) if name.endswith(".py") else public(name)
         return {reference: registry.family(name)}
@@ -79,7 +79,10 @@ def _has_gpu(asked: KernelsOptions) -> bool:
 
 @contextmanager
 def _opened_worker(asked: KernelsOptions) -> Iterator[KernelWorker]:
-    """Made up where ``--fake`` says so. Raises PerfcliError where the interpreter has no torch."""
+    """Open a worker, a made-up one where ``--fake`` says so.
+
+    Raises PerfcliError where the interpreter has no torch.
+    """
     worker = _started(asked)
     try:
         yield worker

@@ -32,7 +32,8 @@ from perfcli.workflow.request import DEFAULT_TARGET
 
 
 def show(first: str | None, second: str | None, asked: KernelsOptions) -> int:
-    """The list, or one family; with what launches are made of where a target or a name says so."""
+    """Show the list, or one family, with what its launches are made of where a target or a name
+    says so."""
     if second is not None:
         raise PerfcliError(f"kernels {first}: expected check, bench or probe before {second!r}")
     asked.refuse(
@@ -159,7 +160,7 @@ def _ahead_told(progress: Reporter) -> Callable[[int, int], None]:
 
 
 def _runner(asked: KernelsOptions) -> tuple[Any, Target]:
-    """Where cases run, and what they are planned for."""
+    """Return where cases run, and what they are planned for."""
     if asked.device not in (None, "cuda", "cpu"):
         raise PerfcliError(f"--device is cuda or cpu, not {asked.device!r}")
     if len(asked.targets) > 1:
@@ -176,7 +177,7 @@ def _runner(asked: KernelsOptions) -> tuple[Any, Target]:
 
 
 def bench(name: str | None, asked: KernelsOptions) -> int:
-    """Every problem of one family, or of all, against everything that computes it."""
+    """Time every problem of one family, or of all, against everything that computes it."""
     from perfcli.workbench import bench as _kernels_bench
 
     asked.refuse(

@@ -17,7 +17,7 @@ OURS = "ours"
 
 @dataclass(frozen=True, slots=True)
 class ContenderScore:
-    """One contender of a problem."""
+    """Holds one contender of a problem."""
 
     timed: TimedContender
     plan: LaunchPlan | None
@@ -39,7 +39,7 @@ class ContenderScore:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One problem."""
+    """Holds one problem."""
 
     family: str
     benched: Benched
@@ -54,7 +54,7 @@ class Score:
 
     @property
     def best_other(self) -> ContenderScore | None:
-        """The fastest that is neither ours nor the copy, and within tolerance."""
+        """Return the fastest that is neither ours nor the copy, and within tolerance."""
         others = [
             entry
             for entry in self.entries
@@ -64,7 +64,7 @@ class Score:
 
     @property
     def against_best(self) -> Estimate | None:
-        """Our speed over the best other's: above 1 ours is faster."""
+        """Return our speed over the best other's: above 1 ours is faster."""
         ours, best = self.ours, self.best_other
         if ours is None or best is None:
             return None
@@ -72,7 +72,7 @@ class Score:
 
 
 def _scored(family: str, benched: Benched, contenders: Sequence[Contender]) -> Score:
-    """Statistics of one problem's raw times."""
+    """Return the statistics of one problem's raw times."""
     plans: Mapping[str, LaunchPlan | None] = {c.name: c.plan for c in contenders}
     copy = next((timed for timed in benched.timed if timed.name == COPY), None)
     entries = [_entry(timed, plans.get(timed.name), copy, benched) for timed in benched.timed]
@@ -89,7 +89,7 @@ def _entry(
 
 
 def _ratio(timed: TimedContender, reference: TimedContender) -> Estimate | None:
-    """The reference's seconds over these, round by round: this one's speed in units of its."""
+    """Return the reference's seconds over these, round by round: this one's speed in units of its."""
     if not timed.seconds or len(timed.seconds) != len(reference.seconds):
         return None
     return paired.compare(timed.seconds, reference.seconds)

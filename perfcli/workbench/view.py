@@ -22,7 +22,7 @@ COLUMNS = ("kernel", "warps", "regs", "spilled", "shared", "occupancy", "16-byte
 
 
 def _list_families(families: Sequence[KernelFamily]) -> RenderableType:
-    """Names and summaries, each with its operations and variants."""
+    """Return names and summaries, each with its operations and variants."""
     from rich.table import Table
     from rich.text import Text
 
@@ -37,7 +37,7 @@ def _list_families(families: Sequence[KernelFamily]) -> RenderableType:
 
 
 def _detail_family(family: KernelFamily) -> RenderableType:
-    """Operations with formulas, variants, and how much there is to check and to time."""
+    """Return the operations with formulas, variants, and how much there is to check and to time."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -71,7 +71,7 @@ def _detail_family(family: KernelFamily) -> RenderableType:
 
 
 def _head_family(family: KernelFamily) -> RenderableType:
-    """A family's name above its facts, where there are several."""
+    """Return a family's name above its facts, where there are several."""
     from rich.text import Text
 
     return Text.assemble("\n", (public(family.name), "bold"), f"  {family.summary}")
@@ -142,7 +142,7 @@ def _heading(planned: Planned) -> str:
 
 
 def _cells_of(launch: KernelLaunch, made: Candidate) -> dict[str, str]:
-    """One launch as text, by column. Counts are static; TMA has no width per thread."""
+    """Return one launch as text, by column. Counts are static; TMA has no width per thread."""
     if made.error:
         return dict.fromkeys(COLUMNS, "") | {
             "kernel": launch.function,
@@ -161,7 +161,7 @@ def _cells_of(launch: KernelLaunch, made: Candidate) -> dict[str, str]:
 
 
 def _loads(made: Candidate) -> str:
-    """``4 of 4``, ``2 TMA``, or both."""
+    """Return ``4 of 4``, ``2 TMA``, or both."""
     every = sum(made.global_loads.values())
     wide = sum(made.global_loads.get(bits, 0) for bits in WIDE)
     parts = [f"{wide} of {every}"] if every or not made.tma_loads else []
@@ -185,7 +185,7 @@ def _remarks(planned: Sequence[Planned]) -> Iterator[Any]:
 
 
 def _sum_up(launches: Sequence[Mapping[str, Any]]) -> str:
-    """One line about launches as JSON."""
+    """Return one line about launches as JSON."""
     made = [each for launch in launches for each in launch["compiled"]]
     spilling = sum(bool(each["spilled_words"]) for each in made)
     faults = sum(len(launch["faults"]) for launch in launches)
@@ -196,7 +196,7 @@ def _sum_up(launches: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _document_family(family: KernelFamily) -> dict[str, Any]:
-    """A family as JSON."""
+    """Return a family as JSON."""
     return {
         "name": public(family.name),
         "summary": family.summary,

@@ -1,4 +1,4 @@
-"""From a question to its runs: one for each side, stored or compiled."""
+"""Answers a question with its runs: one for each side, stored or compiled."""
 
 from __future__ import annotations
 

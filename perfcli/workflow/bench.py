@@ -1,4 +1,4 @@
-"""One measurement: starts the workers, has each round written down, and says what went wrong."""
+"""Takes one measurement: starts the workers, has each round written down, and says what went wrong."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ class Watch:
 
     @property
     def kept(self) -> str:
-        """``12 rounds are kept in .perfcli/timings/….jsonl``; empty where nothing is."""
+        """Return ``12 rounds are kept in .perfcli/timings/….jsonl``; empty where nothing is."""
         if self._recorder is None or not self.rounds or self._recorder.failure:
             return ""
         number = "1 round is" if self.rounds == 1 else f"{self.rounds} rounds are"
         return f"{number} kept in {self._recorder.path}"
 
     def told(self, side: SideName, phase: Phase) -> None:
-        """On the CPU both get ready at once, and the head's phases are heard of after the base's
-        last: the base's stand for both."""
+        """Show a phase; on the CPU both sides get ready at once, and the head's phases come after
+        the base's last: the base's stand for both."""
         if not self._at_once:
             self._progress(Progress(_SIDES.index(side), phase))
         elif side == "base":
@@ -79,7 +79,8 @@ class Watch:
         self._progress(Progress(len(_SIDES), "done", done, total, text))
 
     def end(self, stopped: str, method: str = "", notes: tuple[str, ...] = ()) -> None:
-        """A measurement without a round leaves no file: it would hide an older one."""
+        """End the file; a measurement without a round leaves none, because it would hide an older
+        one."""
         if self._recorder is not None:
             self._recorder.end(stopped, method, notes)
 
@@ -94,7 +95,7 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What starts workers, and tells the time."""
+    """Says what starts workers, and tells the time."""
 
     start: StartWorker
     clock: Clock = time.monotonic
@@ -162,7 +163,7 @@ def measure(
 
 
 class _Referee:
-    """Who may be measured together, and when it is enough."""
+    """Says who may be measured together, and when it is enough."""
 
     def __init__(self, comparison: Comparison, plan: Plan, setting: Setting) -> None:
         self.notes: list[str] = []
@@ -172,7 +173,7 @@ class _Referee:
         self._inside = 0.0
 
     def ready(self, base: Prepared, head: Prepared) -> None:
-        """Raises NotComparable."""
+        """Raise NotComparable."""
         from perfcli.stats import floor
 
         allowed = self._setting.asked.allow_env
@@ -210,7 +211,7 @@ def race(plan: Plan, place: Bench, watch: Watch, enough: Enough, ready: Ready) -
 
 
 def _explain(error: PerfcliError, plan: Plan, watch: Watch) -> PerfcliError:
-    """With what is kept, and for want of memory, with what needs less of it."""
+    """Return the error with what was stored and, if memory ran out, a smaller configuration."""
     parts = [str(error), watch.kept]
     if isinstance(error, OutOfMemory):
         parts.append(suggest_smaller(plan.base))

@@ -1,5 +1,5 @@
-"""What stays the same from a command's first step to its last: how runs are obtained, and where
-remarks about it go. What is real and what ``--fake`` makes up is decided here."""
+"""Holds what stays the same from a command's first step to its last: how runs are obtained, and
+where remarks about it go. What is real and what ``--fake`` makes up is decided here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Probe = Callable[[str | None], Interpreter]
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """How runs are obtained: passed down unchanged by whoever does not look into it."""
+    """Says how runs are obtained: passed down unchanged by whoever does not look into it."""
 
     notes: Notes
     fresh: bool = False
@@ -36,7 +36,7 @@ class Context:
 
     @property
     def fake_plan(self) -> str:
-        """What is to be made up instead of compiled and measured; empty: nothing."""
+        """Return what is to be made up instead of compiled and measured; empty: nothing."""
         return read_fake_plan(self.fake)
 
     def start_executor(self) -> Executor:

@@ -108,7 +108,7 @@ def _hash_file(path: str) -> str:
 
 
 def code_hash() -> str:
-    """SHA-256 over the files of perfcli that can change what a run holds."""
+    """Return the SHA-256 of the files of perfcli that can change what a run holds."""
     digest = hashlib.sha256(perfcli.__version__.encode())
     for path in sorted(_code_files()):
         digest.update(path.name.encode() + path.read_bytes())

@@ -43,7 +43,7 @@ OF_THE_RUN = "peak_memory_bytes"
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """One cure, compiled: what was found before, and what is found with it."""
+    """Holds one cure, compiled: what was found before, and what is found with it."""
 
     comparison: Comparison
     """From the run that needs the cure to the one that has it."""
@@ -54,8 +54,8 @@ class _Attempt:
 def _attempt(
     head: Run, tried: Run, findings: Iterable[Finding], base: Run | None = None
 ) -> _Attempt:
-    """``findings``: all of the head's. With a ``base`` they are those of a comparison, and what
-    only a comparison shows is looked for in base and ``tried``.
+    """Return what became of a cure; ``findings`` are all of the head's. With a ``base`` they are
+    those of a comparison, and what only a comparison shows is looked for in base and ``tried``.
 
     Raises PerfcliError where neither run has a kernel, or a rule fails.
     """
@@ -72,9 +72,9 @@ def _present(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def _judge(finding: Finding, cure: Cure, made: _Attempt) -> Trial:
-    """Whether the finding, one of ``made.before``, is gone, at most half as bad, or an error that
-    is only worth knowing now, and which totals that decide a verdict changed. Amounts are those of
-    all findings that are about the same: of a kernel's parts, where the cure splits it."""
+    """Return whether the finding, one of ``made.before``, is gone, at most half as bad, or an error
+    that is only worth knowing now, and which totals that decide a verdict changed. Amounts are
+    those of all findings that are about the same: of a kernel's parts, where the cure splits it."""
     before, after = _about_the_same(finding, made)
     outcome, reason = _outcome(finding, before, after, made)
     was, is_ = _amounts(finding, before, after, made)
@@ -90,7 +90,7 @@ def _judge(finding: Finding, cure: Cure, made: _Attempt) -> Trial:
 
 
 def _failed(cure: Cure, reason: str) -> Trial:
-    """Of a cure that does not compile."""
+    """Return the trial of a cure that does not compile."""
     return Trial(cure, "failed", reason=reason)
 
 
@@ -148,7 +148,7 @@ def _shrinks(before: Sequence[Finding], after: Sequence[Finding], most: float) -
 
 
 def _weight(findings: Sequence[Finding]) -> float:
-    """What is counted, or how many there are where nothing is."""
+    """Return what is counted, or how many there are where nothing is."""
     return diagnosis.amount(findings) or len(findings)
 
 
@@ -158,8 +158,8 @@ def _deciding(comparison: Comparison) -> tuple[Change, ...]:
 
 
 def _not_known(finding: Finding, comparison: Comparison) -> str:
-    """A kernel of which the cured run does not know what the finding rests on: a finding that
-    can't be made is not a finding that is gone."""
+    """Return a kernel of which the cured run does not know what the finding rests on: a finding
+    that can't be made is not a finding that is gone."""
     if finding.on_base:
         return ""
     before, after = comparison.base.kernels, comparison.head.kernels
@@ -190,7 +190,7 @@ Wanted = Callable[[Finding], bool]
 
 
 def _proposals(findings: Sequence[Finding], wanted: Wanted) -> int:
-    """How many different changes the wanted findings propose."""
+    """Return how many different changes the wanted findings propose."""
     return len({_key(cure) for finding in findings if wanted(finding) for cure in finding.cures})
 
 
@@ -199,7 +199,7 @@ def _everything(_: Finding) -> bool:
 
 
 def came_with_head(finding: Finding) -> bool:
-    """Of a comparison's findings those that it shows in full."""
+    """Return whether a comparison shows the finding in full."""
     return finding.came_with_head
 
 
@@ -210,9 +210,9 @@ def show_hint(
     json_file: Path | None,
     wanted: Wanted = _everything,
 ) -> None:
-    """The command that tries what is proposed, in one line to be pasted; nothing where there is
-    nothing to try, or a run in ``arguments`` is not stored. What was asked for just now is trusted;
-    what somebody else's file names is for its reader to judge."""
+    """Print the command that tries what is proposed, in one line to be pasted; print nothing where
+    there is nothing to try, or a run in ``arguments`` is not stored. What was asked for just now is
+    trusted; what somebody else's file names is for its reader to judge."""
     number = _proposals(findings, wanted)
     if not number or not all(arguments):
         return
@@ -264,7 +264,7 @@ class _Compiler:
         self._stored = [made for made in (patient.base, patient.head) if made]
 
     def check(self) -> None:
-        """Raises PerfcliError, with what to do, where the run can't be compiled again."""
+        """Raise PerfcliError, with what to do, where the run can't be compiled again."""
         _check_unchanged(self._run)
         _check_torch(self._run, self._interpreter)
 
@@ -283,7 +283,7 @@ class _Compiler:
         return tuple(n for n in cure.options if assignments.find(self._catalogue, n).note)
 
     def _attempt(self, cure: Cure) -> _Attempt | str:
-        """The cure compiled and looked at, or why it could not be."""
+        """Compile the cure and look at it, or say why it could not be done."""
         base = self._patient.base
         try:
             found = self._compile(cure)
@@ -311,8 +311,10 @@ class _Compiler:
 
 
 def _cured(variant: Variant, cure: Cure, catalogue: Catalogue) -> Variant:
-    """The variant with a cure's options added. Raises PerfcliError where this torch has none of
-    that name."""
+    """Return the variant with a cure's options added.
+
+    Raises PerfcliError where this torch has none of that name.
+    """
     texts = [f"{name}={units.setting(value)}" for name, value in cure.options.items()]
     added = assignments.make_variant("", texts, catalogue)
     both = replace(
@@ -324,7 +326,7 @@ def _cured(variant: Variant, cure: Cure, catalogue: Catalogue) -> Variant:
 
 
 def _check_torch(run: Run, interpreter: Interpreter) -> None:
-    """Raises PerfcliError where the interpreter has another torch than the run's."""
+    """Raise PerfcliError where the interpreter has another torch than the run's."""
     had = {"torch": run.environment.torch, "triton": run.environment.triton}
     has = {"torch": interpreter.torch, "triton": interpreter.triton}
     for name, version in had.items():
@@ -337,7 +339,7 @@ def _check_torch(run: Run, interpreter: Interpreter) -> None:
 
 
 def _check_unchanged(run: Run) -> None:
-    """Raises PerfcliError where what the run was compiled from is gone or was edited."""
+    """Raise PerfcliError where what the run was compiled from is gone or was edited."""
     known = public(run.scenario) in registry.names("scenarios")
     if not known and not registry.is_user_file(run.scenario):
         raise PerfcliError(f"there is no scenario {run.scenario} any more")

@@ -37,7 +37,7 @@ class Obtained:
 
     @property
     def reference(self) -> str:
-        """How a user names the run; empty where it is not stored."""
+        """Return how a user names the run; empty where it is not stored."""
         if self.path is None:
             return ""
         return self.run.id if self.path.parent == store.FOLDER else str(self.path)
@@ -47,7 +47,7 @@ class Obtained:
         return str(self.path or "")
 
     def text(self, blob: BlobId) -> str:
-        """One of the run's texts."""
+        """Return one of the run's texts."""
         if self.path is not None:
             return store.read_blob(self.path, blob)
         packed = self.bundle.blobs.get(blob) if self.bundle else None
@@ -72,7 +72,7 @@ def load_stored(reference: str) -> Obtained:
 
 
 def warn_forward_only(run: Run, notes: Notes) -> None:
-    """For reports that do not show a run's notes."""
+    """Warn of a forward pass that looks like training, for reports that do not show a run's notes."""
     for note in run.notes:
         if FORWARD_ONLY in note:
             notes.warn(f"{run.scenario}: {note}")
@@ -158,7 +158,7 @@ def describe_kept(stored: Sequence[Obtained]) -> str:
 
 
 def _reuse(job: Job, notes: Notes, again: str) -> Obtained | None:
-    """The newest stored run of this job, if the files that it imported are still the same."""
+    """Return the newest stored run of this job, if the files that it imported are still the same."""
     known = store.find(job.fingerprint)
     if known is None:
         return None

@@ -86,8 +86,10 @@ _PASSING: dict[Outcome, Passing] = {
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """One comparison for a document: the two runs, and how they compare. ``name`` tells it from
-    others; ``fault`` is what of perfcli failed while it was judged."""
+    """Holds one comparison for a document: the two runs, and how they compare.
+
+    ``name`` tells it from others; ``fault`` is what of perfcli failed while it was judged.
+    """
 
     base: Obtained
     head: Obtained
@@ -99,7 +101,7 @@ class Pairing:
 
 
 def judgement_of(pairings: Sequence[Pairing], command: str = "") -> Judgement:
-    """Comparisons that nobody put limits on as a judgement: as bad as the worst of them."""
+    """Return comparisons that nobody put limits on as a judgement: as bad as the worst of them."""
     from perfcli.diagnosis import rules
 
     checks = tuple(_judged(pairing) for pairing in pairings)
@@ -116,7 +118,7 @@ def judgement_of(pairings: Sequence[Pairing], command: str = "") -> Judgement:
 
 
 def _exit_code(pairing: Pairing) -> int:
-    """What ``compare`` returns."""
+    """Return what ``compare`` returns."""
     if pairing.fault:
         return PerfcliError.exit_code
     return output.EXIT_CODES[pairing.comparison.outcome]

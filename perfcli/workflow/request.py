@@ -1,4 +1,4 @@
-"""From what stands on the command line to requests that a worker can compile."""
+"""Turns what stands on the command line into requests that a worker can compile."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEFAULT_TARGET = "h100"
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is compiled, whichever variant compiles it."""
+    """Says what is compiled, whichever variant compiles it."""
 
     scenario: str
     params: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One variant as typed: assignments, and the interpreter that has torch."""
+    """Holds one variant as typed: assignments, and the interpreter that has torch."""
 
     assignments: tuple[str, ...] = ()
     python: str | None = None
@@ -181,7 +181,8 @@ def _find_defaults(jobs: Sequence[Job]) -> str:
 
 
 def describe(variant: Variant) -> str:
-    """``default``, or what the variant sets: ``triton.cudagraphs=true python 2.15/bin/python``."""
+    """Return ``default``, or what the variant sets: ``triton.cudagraphs=true python
+    2.15/bin/python``."""
     settings = [f"{name}={units.setting(value)}" for name, value in variant.options.items()]
     settings += [f"{name}={value}" for name, value in variant.env.items()]
     settings += list(variant.patches)
@@ -212,7 +213,8 @@ def recompile(run: Run, variant: Variant, jobs: int | None = None) -> CompileReq
 
 
 def choose_device(device: str | None, target: str | None) -> tuple[Device, Target | None]:
-    """The device and target that are meant: cuda where there is a GPU, else a target without one.
+    """Return the device and target that are meant: cuda where there is a GPU, else a target without
+    one.
 
     Raises PerfcliError where the two contradict each other or the device is not there.
     """
@@ -230,8 +232,8 @@ def choose_device(device: str | None, target: str | None) -> tuple[Device, Targe
 
 
 def _read_params(question: Question) -> tuple[dict[str, Scalar], str | None]:
-    """Typed parameters; those of a user's file stay text, with the preset, because only a worker
-    may run the file and knows them."""
+    """Return the typed parameters; those of a user's file stay text, with the preset, because only
+    a worker may run the file and knows them."""
     given: dict[str, Scalar] = dict(_split(text) for text in question.params)
     if registry.is_user_file(question.scenario):
         path, _ = userfile.split(question.scenario)

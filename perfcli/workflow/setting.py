@@ -27,7 +27,7 @@ _SEEDS = 2**31
 
 @dataclass(frozen=True, slots=True)
 class MeasuringOptions:
-    """As typed; None and empty is what nobody typed."""
+    """Holds the options as typed; None and empty is what nobody typed."""
 
     budget: float | None = None
     threads: int | None = None
@@ -41,7 +41,7 @@ class MeasuringOptions:
 
     @property
     def typed(self) -> list[str]:
-        """The options that ask for a measurement."""
+        """Return the options that ask for a measurement."""
         values = {
             "--budget": self.budget is not None,
             "--threads": self.threads is not None,
@@ -55,14 +55,14 @@ class MeasuringOptions:
         return [name for name, given in values.items() if given]
 
     def refuse(self, reason: str) -> None:
-        """Raises PerfcliError where anything was typed that needs a measurement."""
+        """Raise PerfcliError where anything was typed that needs a measurement."""
         if self.typed:
             raise PerfcliError(f"{reason}: leave out {', '.join(self.typed)}")
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """How both sides are measured."""
+    """Says how both sides are measured."""
 
     asked: MeasuringOptions
     device: Device
@@ -73,7 +73,7 @@ class Setting:
     fake: measuring.FakePlan | None = None
 
     def plan(self, jobs: Sequence[Job]) -> Plan:
-        """What is measured of a base's job and a head's."""
+        """Return what is measured of a base's job and a head's."""
         base, head = jobs
         return Plan(
             self._request(base, "base", self.asked.a_device),
@@ -156,8 +156,8 @@ def _check(device: Device, asked: MeasuringOptions) -> None:
 
 
 def _cores(threads: int | None) -> tuple[int, tuple[int, ...]]:
-    """One thread on one core unless more are asked for; the last cores, since interrupts and
-    most of what else runs take the first."""
+    """Return the cores to pin to: one unless more are asked for, and the last ones, since
+    interrupts and most of what else runs take the first."""
     usable = sorted(os.sched_getaffinity(0))
     wanted = threads or 1
     if wanted > len(usable):
@@ -167,7 +167,7 @@ def _cores(threads: int | None) -> tuple[int, tuple[int, ...]]:
 
 
 def why_not(jobs: Sequence[Job], setting: Setting) -> str:
-    """Why these can't be measured though the device is there; empty where they can."""
+    """Return why these can't be measured though the device is there; empty where they can."""
     if setting.fake is not None or setting.device == "cpu":
         return ""
     for job in jobs:

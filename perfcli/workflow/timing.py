@@ -21,7 +21,8 @@ _TOOLS = "dynamo."
 
 
 def _nothing_to_measure(comparison: Comparison, setting: Setting) -> bool:
-    """Whether both sides run the same code in the same way, so that any difference were noise."""
+    """Return whether both sides run the same code in the same way, so that any difference were
+    noise."""
     base, head = comparison.base, comparison.head
     ways = [(run.variant.env, run.variant.python, _ways(run)) for run in (base, head)]
     devices = (setting.asked.a_device, setting.asked.b_device)
@@ -44,7 +45,7 @@ def _ways(run: Run) -> dict[str, object]:
 
 
 def _steps(run: Run) -> list[tuple[str, str]]:
-    """What a step launches, in order: kernels by their code, extern operators by name."""
+    """Return what a step launches, in order: kernels by their code, extern operators by name."""
     code = {(kernel.graph, kernel.name): kernel.source_hash for kernel in run.kernels}
     return [(each.graph, code.get((each.graph, each.name), each.name)) for each in run.launches]
 
@@ -69,7 +70,8 @@ def measure_times(
 
 
 def _wrong_results(message: str) -> WrongResults:
-    """The message begins with the side: nothing else of an error comes out of a worker."""
+    """Return the wrong results that a message is about; it begins with the side: nothing else of an
+    error comes out of a worker."""
     return WrongResults("base" if message.startswith("the base's") else "head", message)
 
 
@@ -86,7 +88,7 @@ def load_times(comparison: Comparison, notes: Notes) -> Timing | None:
 
 
 def _left_out(found: stored.Found) -> Iterator[str]:
-    """A line for files of these runs, one for those that may be of any."""
+    """Yield a line for files of these runs, one for those that may be of any."""
     if found.left_out:
         without = () if found.measurement else ("the report follows without times",)
         yield f"left out: {'; '.join((*found.left_out, *without))}"
@@ -106,7 +108,7 @@ def _derive(comparison: Comparison, measurement: Measurement) -> Timing:
 
 
 def is_broken_off(timing: Timing | None) -> bool:
-    """Whether Ctrl-C ended it before there was enough for a verdict."""
+    """Return whether Ctrl-C ended it before there was enough for a verdict."""
     if timing is None or timing.stopped != "interrupted":
         return False
     from perfcli.stats.stopping import LEAST_SECONDS

@@ -1,5 +1,8 @@
-"""What a stored run may start when it is compiled again. Its file is data that anyone may have
-written: the programs that it names are started only where the command line names them too."""
+"""Decides what a stored run may start when it is compiled again.
+
+Its file is data that anyone may have written: the programs that it names are started only where the
+command line names them too.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ def _check_trusted(run: Run, asked: Variant | None) -> None:
 
 
 def _needs_trust(run: Run) -> bool:
-    """Whether the run, once it is read from its file, is compiled again with the flag only."""
+    """Return whether the run, once it is read from its file, is compiled again with the flag only."""
     return next(_foreign(run, None), None) is not None
 
 

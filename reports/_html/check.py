@@ -1,4 +1,4 @@
-"""What the page shows of one check: its verdict, its limits, where its base comes from."""
+"""Makes what the page shows of one check: its verdict, its limits, where its base comes from."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _look(word: str) -> str:
 
 
 def _limits(judged: Judged) -> Iterator[_LimitLine]:
-    """Those that are broken first."""
+    """Yield those that are broken first."""
     for result in sorted(judged.limits, key=lambda r: _STATES.index(r.state)):
         word = judgement.STATES[result.state]
         on, text = judgement.limit_of(result), judgement.limit_line(result)

@@ -1,4 +1,4 @@
-"""What the page shows of two runs."""
+"""Makes what the page shows of two runs."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _comparison_view(
 
 
 def _run_view(comparison: Comparison, check: int, root: str, texts: PageTexts) -> ComparisonView:
-    """Of a run that is both sides: nothing that only says that they are the same."""
+    """Return the view of a run that is both sides: nothing that only says that they are the same."""
     view, run = _comparison_view(comparison, check, root, texts), comparison.head
     ends = groups.without_provenance(comparison)
     return replace(

@@ -31,7 +31,7 @@ class PageSource:
 
 @dataclass(slots=True)
 class PageTexts:
-    """What pages show, gathered while they are made."""
+    """Says what pages show, gathered while they are made."""
 
     known: Mapping[BlobId, str]
     root: str = ""
@@ -41,7 +41,7 @@ class PageTexts:
     _kernels: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def of(self, known: Mapping[BlobId, str]) -> PageTexts:
-        """The same, for kernels whose texts are these."""
+        """Return the same, for kernels whose texts are these."""
         return PageTexts(known, self.root, self._texts, self._numbers, self._kernels)
 
     def add(self, key: str, source: PageSource) -> None:
@@ -59,7 +59,7 @@ class PageTexts:
         }
 
     def _number(self, blob: BlobId) -> int | None:
-        """Where the text stands; None: the run did not keep it."""
+        """Return where the text stands; None: the run did not keep it."""
         if blob not in self._numbers or self._numbers[blob] is None:
             self._numbers[blob] = self._add(self.known.get(blob))
         return self._numbers[blob]
@@ -73,7 +73,7 @@ class PageTexts:
         return len(self._texts) - 1
 
     def json(self) -> str:
-        """Safe inside of a script element."""
+        """Return JSON that is safe inside a script element."""
         document = {"texts": self._texts, "kernels": self._kernels}
         text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
         return text.translate(_ESCAPES)
@@ -84,7 +84,7 @@ def _check_id(check: int) -> str:
 
 
 def _kernel_id(check: int, side: str, number: int) -> str:
-    """``kernel-0-head-12``: what links name."""
+    """Return ``kernel-0-head-12``, which links name."""
     return f"kernel-{check}-{side}-{number}"
 
 

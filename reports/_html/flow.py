@@ -51,7 +51,7 @@ class Flow:
 
 
 def _flows(comparison: Comparison, check: int) -> Iterator[Flow]:
-    """The costliest first."""
+    """Yield the costliest first."""
     for group in changed_groups(comparison):
         if group.match.relation in DRAWN:
             yield _flow(group, comparison, check)
@@ -73,7 +73,7 @@ def _flow(group: KernelGroup, comparison: Comparison, check: int) -> Flow:
 def _column(
     side: str, kernels: Sequence[tuple[int, KernelFacts]], check: int, x: float, height: float
 ) -> list[_Box]:
-    """In the middle of the height."""
+    """Return the boxes of a column, in the middle of the height."""
     taken = len(kernels) * HEIGHT + (len(kernels) - 1) * GAP
     start = (height - taken) / 2
     return [
@@ -114,7 +114,7 @@ def _edges(
     base: Sequence[KernelFacts], head: Sequence[KernelFacts], left: Sequence[_Box],
     right: Sequence[_Box],
 ) -> Iterator[_Edge]:  # fmt: skip
-    """As wide as the bytes that the kernel at the end with fewer edges moves in a step."""
+    """Yield edges as wide as the bytes that the kernel at the end with fewer edges moves in a step."""
     pairs = _pairs(base, head)
     many_left = len(base) >= len(head)
     moved = [_bytes(base[a] if many_left else head[b]) for a, b in pairs]
@@ -128,7 +128,7 @@ def _edges(
 
 
 def _pairs(base: Sequence[KernelFacts], head: Sequence[KernelFacts]) -> list[tuple[int, int]]:
-    """Kernels with work in common; all of them where that is not known."""
+    """Return the kernels with work in common; all of them where that is not known."""
     every = [(a, b) for a in range(len(base)) for b in range(len(head))]
     if len(base) == 1 or len(head) == 1:
         return every

@@ -29,7 +29,7 @@ class _Cell:
 
 @dataclass(frozen=True, slots=True)
 class _Name:
-    """One kernel of the row, and the id of its page."""
+    """Holds one kernel of the row, and the id of its page."""
 
     side: str
     number: int
@@ -58,7 +58,7 @@ class PageTable:
 
 
 def _kernel_table(comparison: Comparison, check: int) -> PageTable:
-    """Changed groups first, the costliest of them at the top."""
+    """Return the changed groups first, the costliest of them at the top."""
     kernels = (*comparison.base.kernels, *comparison.head.kernels)
     columns = (LAUNCHES, *known_columns(kernels))
     timed = {g.group: g for g in comparison.timing.groups} if comparison.timing else {}
@@ -133,7 +133,7 @@ def _cell(
 
 
 def _total(column: Column, kernels: Sequence[KernelFacts]) -> float | None:
-    """Of what is launched, as the totals count; of all where nothing is."""
+    """Return the sum over what is launched, as the totals count, or over all where nothing is."""
     counted = [k for k in kernels if k.launches] or list(kernels)
     known = [value for kernel in counted if (value := column.of(kernel)) is not None]
     return column.total(known) if known else None

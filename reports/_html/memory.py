@@ -48,7 +48,7 @@ class Memory:
 
 
 def _memories(comparison: Comparison) -> Iterator[Memory]:
-    """A drawing for each graph of which the estimate is known, and one of what was measured."""
+    """Yield a drawing for each graph of which the estimate is known, and one of what was measured."""
     graphs = [{g.name: g for g in run.graphs} for run in (comparison.base, comparison.head)]
     for name in {**graphs[0], **graphs[1]}:
         sides = [(side, of[name]) for side, of in zip(_SIDES, graphs, strict=True) if name in of]
@@ -64,7 +64,8 @@ _SIDES = ("base", "head")
 
 
 def _nodes(graph: GraphFacts) -> Steps:
-    """The schedules of both sides have other lengths: places are percent of them."""
+    """Return positions on one scale, because schedules of both sides have other lengths: places are
+    percent of them."""
     last = max(len(graph.live_bytes) - 1, 1)
     return [(100 * n / last, float(live)) for n, live in enumerate(graph.live_bytes)]
 

@@ -81,7 +81,8 @@ def _file(name: str) -> str:
 
 
 def _policy(style: str, script: str) -> str:
-    """Nothing may be loaded, and nothing may run but this style and this script."""
+    """Return a policy by which nothing may be loaded, and nothing may run but this style and this
+    script."""
     rules = {
         "default-src": "'none'",
         "style-src": _hash(style),
@@ -99,15 +100,15 @@ def _hash(text: str) -> str:
 
 
 def _safe(text: str) -> Any:
-    """Ours, or escaped for where it goes."""
+    """Return our own text as it is, and another one escaped for where it goes."""
     from markupsafe import Markup
 
     return Markup(text)
 
 
 def _environment(root: str) -> Environment:
-    """Everything that is put into a template is escaped, what can't be seen is shown, and files
-    are named relative to the root."""
+    """Return the templates' environment: everything that is put into a template is escaped, what
+    can't be seen is shown, and files are named relative to the root."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -132,7 +133,7 @@ def _shown(value: Any, root: str) -> Any:
 
 
 def _broken(name: str) -> Any:
-    """A long name that may be broken behind underscores."""
+    """Return a long name that may be broken behind underscores."""
     from markupsafe import Markup, escape
 
     text = str(escape(units.printable(name)))

@@ -1,4 +1,4 @@
-"""One page for each group of kernels: facts side by side, where they come from, their launch
+"""Makes one page for each group of kernels: facts side by side, where they come from, their launch
 configurations, and which texts the page shows."""
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ CONFIGURATION_TITLES = (
 
 
 def _pages(comparison: Comparison, check: int, root: str, texts: PageTexts) -> Iterator[Page]:
-    """Of every group; what did not change is shown once, as the head has it."""
+    """Yield a page for every group; what did not change is shown once, as the head has it."""
     changed = {id(group) for group in changed_groups(comparison)}
     for number, group in enumerate(comparison.groups):
         sides = _kernels(comparison, group, both=id(group) in changed)
@@ -137,7 +137,7 @@ def _facts(kernels: Sequence[KernelFacts]) -> tuple[_FactRow, ...]:
 
 
 def _in_order(titles: Mapping[str, None], known: Sequence[Mapping[str, str]]) -> list[str]:
-    """As the kernel that says most has them."""
+    """Return the names in the order of the kernel that says most."""
     most = max((list(facts) for facts in known), key=len, default=[])
     return [*most, *(title for title in titles if title not in most)]
 
@@ -180,7 +180,7 @@ def _configuration(candidate: Candidate, chosen: bool) -> _Configuration:
 
 
 def _pair(sides: Sequence[Sided], kernels: Sequence[_PageKernel]) -> tuple[str, str]:
-    """Of base and head the two that have most work in common, then those that move most."""
+    """Return the two kernels of base and head that have most work in common, or else move most."""
     keyed = [
         (side, kernel, page.key) for (side, _, kernel), page in zip(sides, kernels, strict=True)
     ]

@@ -67,8 +67,10 @@ LEAST = 300
 
 @dataclass(frozen=True, slots=True)
 class _Point:
-    """All kernels of one side of a group. ``measured``: it is where a clock put it, else at the
-    least time that the target's peaks allow."""
+    """Holds all kernels of one side of a group.
+
+    ``measured``: it is where a clock put it, else at the least time that the target's peaks allow.
+    """
 
     x: float
     y: float
@@ -121,7 +123,8 @@ class _Work:
 
 
 def _roofline(comparison: Comparison, check: int) -> Roofline | None:
-    """None where the target's peaks are not known, or of no kernel what it computes."""
+    """Return the drawing, or None where the target's peaks are not known, or no kernel's operations
+    are."""
     target = comparison.head.target
     if target is None or ASSUMED not in target.peak_flops:
         return None
@@ -149,7 +152,7 @@ def _roofline(comparison: Comparison, check: int) -> Roofline | None:
 
 
 def _works(comparison: Comparison) -> tuple[list[_Work], dict[str, int]]:
-    """The work of both sides of what changed and of the head of what did not, and how many
+    """Return the work of both sides of what changed and of the head of what did not, and how many
     kernels of each side lack the numbers."""
     timed = {g.group: g for g in comparison.timing.groups} if comparison.timing else {}
     changed = {id(group) for group in changed_groups(comparison)}
@@ -227,7 +230,7 @@ def _point(
 
 
 def _radius(share: float) -> float:
-    """Areas are as bytes."""
+    """Return radii whose areas are as bytes."""
     return round(max(SMALLEST, LARGEST * math.sqrt(share)), 1)
 
 

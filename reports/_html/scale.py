@@ -44,7 +44,7 @@ def _decades(low: float, high: float) -> list[float]:
 
 
 def _round_steps(scale: Scale, most: int) -> list[float]:
-    """Multiples of 1, 2 or 5 times a power of ten."""
+    """Return the multiples of 1, 2 or 5 times a power of ten."""
     raw = (scale.high - scale.low) / most
     power = 10 ** math.floor(math.log10(raw))
     step = next(m * power for m in (1, 2, 5, 10) if m * power >= raw * (1 - 1e-9))

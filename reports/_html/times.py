@@ -54,7 +54,10 @@ class Forest:
 
 
 def _forest(comparison: Comparison, check: int) -> Forest:
-    """The step, then kernels, the largest changes first. Asked only where times are known."""
+    """Return the step, then kernels, the largest changes first.
+
+    Asked only where times are known.
+    """
     timing = comparison.timing
     assert timing is not None
     rows = list(_rows(comparison, timing, check))
@@ -96,7 +99,7 @@ def _link(comparison: Comparison, group: int, check: int) -> str:
 
 
 def _scale(timing: Timing, changes: Sequence[TimeChange]) -> Scale:
-    """From the least to the greatest change, with the noise floor on both sides."""
+    """Return a scale from the least to the greatest change, with the noise floor on both sides."""
     edges = [timing.floor.relative * 1.5, -timing.floor.relative * 1.5]
     for change in changes:
         edges += [edge - 1 for edge in (change.low, change.high, change.ratio) if edge]

@@ -1,4 +1,5 @@
-"""One check of a judgement in Markdown: verdict, limits, totals, findings, kernels, environment."""
+"""Writes one check of a judgement in Markdown: verdict, limits, totals, findings, kernels,
+environment."""
 
 from __future__ import annotations
 
@@ -54,8 +55,10 @@ RANKS = 10
 
 
 def _check(judged: Judged, rank: int, root: str, alone: bool) -> list[Section]:
-    """``rank``: added to those of its sections. ``alone``: the document's title has said its
-    verdict."""
+    """Return a check's sections; ``rank`` is added to theirs.
+
+    ``alone``: the document's title has said its verdict.
+    """
     sections = [] if alone else [Section(rank, _title(judged), what="detailed check")]
     sections += _limits(judged, rank + LIMITS, root)
     if judged.fault:
@@ -80,7 +83,7 @@ def _same_reason(judged: Judged) -> bool:
 
 
 def _limits(judged: Judged, rank: int, root: str) -> list[Section]:
-    """Those that are broken, allowed or not known; kept ones are counted."""
+    """Return those that are broken, allowed or not known; kept ones are counted."""
     told = [r for r in judged.limits if r.state in ("broken", "allowed", "unknown")]
     states = ("broken", "unknown", "allowed")
     told.sort(key=lambda r: (states.index(r.state), not r.is_cause))
@@ -111,7 +114,7 @@ def _on(what: str) -> str:
 
 
 def _findings(judged: Judged, root: str) -> Iterator[str]:
-    """Findings that count against the head, or are excepted."""
+    """Yield the findings that count against the head, or are excepted."""
     for result in judged.findings:
         if judged.comparison is not None:
             finding = judged.comparison.findings[result.finding]
@@ -143,7 +146,7 @@ def _comparison(judged: Judged, comparison: Comparison, rank: int, root: str) ->
 
 
 def _first_lines(comparison: Comparison) -> Iterator[str]:
-    """What the first lines of the terminal's report say below the verdict; the verdict's own
+    """Yield what the first lines of the terminal's report say below the verdict; the verdict's own
     line, too, where the reason is another."""
     first, *rest = verdict.FirstLines(comparison).rows()
     for label, text in (("", first[1]), *rest):

@@ -17,7 +17,7 @@ MOST_REASON = 2000
 
 
 def document(judgement: Judgement, most: int, measure: Callable[[str], int]) -> str:
-    """At most ``most`` long by ``measure``; the verdict first."""
+    """Return a document at most ``most`` long by ``measure``, the verdict first."""
     ordered = sorted(judgement.checks, key=lambda each: GRAVEST_FIRST.index(each.outcome))
     alone = len(ordered) == 1
     sections = [Section(0, _title(judgement, alone))]

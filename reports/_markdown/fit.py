@@ -1,4 +1,4 @@
-"""As much of a document as fits, the least important left out, and said so."""
+"""Keeps as much of a document as fits, leaves out the least important, and says so."""
 
 from __future__ import annotations
 
@@ -31,8 +31,11 @@ class Section:
 
 
 def _fit(sections: Sequence[Section], most: int, measure: Measure, left_out: str) -> str:
-    """The sections in order, at most ``most`` by ``measure``. ``left_out`` stands before what was
-    left out: ``Left out to fit``. What has rank 0 has to fit by itself."""
+    """Return the sections in order, at most ``most`` by ``measure``.
+
+    ``left_out`` stands before what was left out: ``Left out to fit``. What has rank 0 has to fit by
+    itself.
+    """
     order = sorted(range(len(sections)), key=lambda number: sections[number].rank)
     room = most - _RESERVE
     taken: dict[int, int] = {}
@@ -60,7 +63,7 @@ def _fit(sections: Sequence[Section], most: int, measure: Measure, left_out: str
 def _rows(
     rows: Sequence[str], done: int, room: int, share: int, measure: Measure
 ) -> tuple[int, int]:
-    """How many rows there are with those that go into ``share``, and the room that remains."""
+    """Return how many rows there are with those that go into ``share``, and the room that remains."""
     while done < len(rows) and (size := measure(rows[done])) <= share:
         done, share, room = done + 1, share - size, room - size
     return done, room

@@ -25,7 +25,7 @@ _PARTS = {"base": "−", "head": "+", "sum": "Σ"}
 
 
 def _totals(comparison: Comparison) -> str:
-    """Those that changed, and in a line those that did not."""
+    """Return those that changed, and in a line those that did not."""
     rows = _total_rows.total_rows(comparison)
     moved = [row for row in rows if row.delta or row.base != row.head]
     same = [row.title for row in rows if row not in moved]
@@ -40,7 +40,7 @@ def _totals(comparison: Comparison) -> str:
 
 
 def _marked(title: str, outcome: str) -> str:
-    """What got worse is bold."""
+    """Return what got worse is bold."""
     return f"**{title}**" if outcome == "worse" else title
 
 
@@ -86,7 +86,7 @@ def _time_name(row: _timing_rows.KernelTimeRow) -> str:
 
 
 def kernels(comparison: Comparison, rank: int) -> list[Section]:
-    """The changed groups, costliest first, behind a line that opens them."""
+    """Return the changed groups, costliest first, behind a line that opens them."""
     groups = _group_rows.changed_groups(comparison)
     columns = known_columns((*comparison.base.kernels, *comparison.head.kernels))
     ends = (_group_rows.unchanged(comparison), _group_rows.without_provenance(comparison))
@@ -119,7 +119,7 @@ def _name(row: KernelRow) -> str:
 
 
 def _beside(comparison: Comparison, rank: int) -> list[Section]:
-    """Inductor's kernels and hand-written ones, where these are the head."""
+    """Return Inductor's kernels and hand-written ones, where these are the head."""
     if comparison.beside is None:
         return []
     rows = [[r.title, r.inductor, r.ours] for r in _beside_rows.beside_rows(comparison.beside)]
@@ -149,7 +149,7 @@ MOST_LINES = 20
 
 
 def findings(comparison: Comparison, rank: int, root: str) -> list[Section]:
-    """What came with the head in full, what was fixed a line each, the rest counted."""
+    """Return what came with the head in full, what was fixed a line each, the rest counted."""
     came = tuple(_came(row) for row in _finding_rows.came(comparison, root))
     fixed = tuple(f"- fixed: {_text(line)}\n" for line in _finding_rows.gone(comparison, root))
     both = _finding_rows.on_both_sides(comparison)
@@ -164,7 +164,7 @@ def findings(comparison: Comparison, rank: int, root: str) -> list[Section]:
 
 
 def _came(row: FindingRow) -> str:
-    """One item of a list, what belongs to it indented below."""
+    """Return one item of a list, what belongs to it indented below."""
     kernels = f" ({row.kernels})" if row.kernels else ""
     lines = [f"- **{_prose(row.label)}**{kernels}: {_text(row.headline)}"]
     lines += [f"  - {_text(evidence)}" for evidence in row.evidence]
@@ -183,7 +183,7 @@ def _model_line(row: FindingRow) -> Iterator[str]:
 
 
 def _source(row: FindingRow) -> Iterator[str]:
-    """Lines of the kernel that the evidence names, to unfold."""
+    """Yield lines of the kernel that the evidence names, to unfold."""
     if row.source_lines:
         shown = row.source_lines[:MOST_LINES]
         lines = "\n".join(f"{number:>5}  {text.strip()[:MOST_TEXT]}" for number, text in shown)

@@ -22,7 +22,7 @@ _TRAIL = ".,;:)\"'%"
 
 
 def _prose(text: str) -> str:
-    """A sentence in one line; words that look like code are written as code."""
+    """Return a sentence in one line; words that look like code are written as code."""
     return " ".join(_word(word) for word in _one_line(text).split())
 
 
@@ -37,8 +37,8 @@ def _word(word: str) -> str:
 
 
 def _code(text: str) -> str:
-    """A name as it is, in one line: as code; where it has backticks, bars or backslashes, or ends
-    in a space, in a ``code`` element with each odd character as an entity."""
+    """Return a name as it is, in one line: as code; where it has backticks, bars or backslashes, or
+    ends in a space, in a ``code`` element with each odd character as an entity."""
     text = _one_line(text)
     if not text:
         return ""
@@ -48,25 +48,29 @@ def _code(text: str) -> str:
 
 
 def _entities(text: str) -> str:
-    """All that is neither a letter, a digit nor a space as numeric entities: means itself in
+    """Return all that is neither a letter, a digit nor a space as numeric entities: means itself in
     Markdown, in tables and in HTML."""
     return "".join(c if c.isalnum() or c == " " else f"&#{ord(c)};" for c in _one_line(text))
 
 
 def _summary(text: str) -> str:
-    """For a ``summary`` element, which is HTML: our own words with entities where needed."""
+    """Return a text for a ``summary`` element, which is HTML: our own words with entities where
+    needed."""
     return re.sub(r"[^\w\s,.;:'()+\-−–%→×]|_", lambda m: f"&#{ord(m[0])};", _one_line(text))
 
 
 def _block(text: str, language: str = "") -> str:
-    """Lines of code, fenced with more backticks than they have."""
+    """Return lines of code, fenced with more backticks than they have."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{units.printable(text).rstrip()}\n{fence}\n"
 
 
 def _table(titles: Sequence[str], rows: Iterable[Sequence[str]], right: int = 1) -> str:
-    """Cells are Markdown already. Columns from number ``right`` on are numbers."""
+    """Return a table of cells that are Markdown already.
+
+    Columns from number ``right`` on are numbers.
+    """
     return _table_head(titles, right) + "".join(map(_table_row, rows))
 
 
@@ -80,7 +84,7 @@ def _table_row(cells: Sequence[str]) -> str:
 
 
 def _shorten(text: str, most: int) -> str:
-    """Its end gives way."""
+    """Return the text cut at its end."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 

@@ -15,7 +15,7 @@ from .places import Place, place, without_root
 
 @dataclass(frozen=True, slots=True)
 class FindingRow:
-    """One finding with what follows from it; safe to show, not yet escaped for any format."""
+    """Holds one finding with what follows from it; safe to show, not yet escaped for any format."""
 
     finding: Finding
     label: str
@@ -37,7 +37,7 @@ class FindingRow:
 
 
 def came(comparison: Comparison, root: str = "") -> list[FindingRow]:
-    """New and worse findings, those of one kernel together, the gravest kernel first."""
+    """Return the new and worse findings, those of one kernel together, the gravest kernel first."""
     found = [finding for finding in comparison.findings if finding.came_with_head]
     return rows(found, comparison.head, root)
 
@@ -53,7 +53,7 @@ def label(finding: Finding) -> str:
 
 
 def gone(comparison: Comparison, root: str = "") -> list[str]:
-    """``PC204 …``, a line each."""
+    """Return ``PC204 …``, a line each."""
     return [
         _clean(f"{finding.code} {finding.headline}", root)
         for finding in comparison.findings
@@ -62,7 +62,7 @@ def gone(comparison: Comparison, root: str = "") -> list[str]:
 
 
 def on_both_sides(comparison: Comparison) -> str:
-    """``3 findings on both sides, 1 of them better``; empty where there is none."""
+    """Return ``3 findings on both sides, 1 of them better``; empty where there is none."""
     both = [f for f in comparison.findings if f.appearance in ("same", "better")]
     better = sum(finding.appearance == "better" for finding in both)
     text = f"{units.plural(len(both), 'finding')} on both sides" if both else ""
@@ -95,7 +95,7 @@ def _row(placed: Placed, run: Run, root: str, said: set[Hashable]) -> FindingRow
 
 
 def _clean(text: str, root: str) -> str:
-    """In one line, with paths relative to the root."""
+    """Return a text in one line, with paths relative to the root."""
     return units.printable(" ".join(without_root(text, root).split()))
 
 
@@ -107,7 +107,7 @@ def _kernels(finding: Finding, run: Run) -> str:
 
 
 def _cures(finding: Finding) -> Iterator[str]:
-    """What was tried and what came of it; else what may be tried."""
+    """Yield what was tried and what came of it; else what may be tried."""
     for trial in in_order(finding.trials):
         text = tried(trial, finding.metric)
         if trial.outcome == "helps at a cost":
@@ -120,20 +120,20 @@ def _cures(finding: Finding) -> Iterator[str]:
 
 
 def of_finding(finding: Finding, comparison: Comparison, root: str) -> tuple[Place | None, str]:
-    """The finding's own line, else its first kernel's, else the scenario's file; and that line's
-    text."""
+    """Return the finding's own line, else its first kernel's, else the scenario's file; and that
+    line's text."""
     run = comparison.base if finding.on_base else comparison.head
     kernels = [run.kernels[number] for number in finding.kernels if number < len(run.kernels)]
     return _first([finding.origin] if finding.origin else [], kernels, run, root)
 
 
 def of_group(group: int | None, comparison: Comparison, root: str) -> tuple[Place | None, str]:
-    """A line that the group's first kernel comes from; of no group the scenario's file."""
+    """Return a line that the group's first kernel comes from; of no group the scenario's file."""
     return _first([], kernels_of(group, comparison), comparison.head, root)
 
 
 def blamed(metric: str, comparison: Comparison) -> int | None:
-    """The group that adds most to a total's change for the worse; None where none does."""
+    """Return the group that adds most to a total's change for the worse; None where none does."""
     worst, most = None, 0.0
     for number, group in enumerate(comparison.groups):
         for change in group.changes:
@@ -144,7 +144,7 @@ def blamed(metric: str, comparison: Comparison) -> int | None:
 
 
 def kernels_of(group: int | None, comparison: Comparison) -> list[KernelFacts]:
-    """The head's kernels of a group, the base's where they are gone."""
+    """Return the head's kernels of a group, the base's where they are gone."""
     if group is None:
         return []
     match = comparison.groups[group].match
@@ -168,7 +168,7 @@ def _first(
 
 
 def _scenario(run: Run, root: str) -> Iterator[Place]:
-    """The file that a user's scenario is written in; a shipped one is none of the user's."""
+    """Yield the file that a user's scenario is written in; a shipped one is none of the user's."""
     path = run.scenario.partition(":")[0]
     if path.endswith(".py"):
         found = place(path, root)

@@ -56,13 +56,13 @@ def _delta(group: KernelGroup, metric: str) -> float:
 
 
 def unchanged(comparison: Comparison) -> str:
-    """One line for all that stayed: ``17 kernels did not change``."""
+    """Return one line for all that stayed: ``17 kernels did not change``."""
     number = sum(len(g.match.head) for g in comparison.groups if not _changed(g))
     return f"{units.plural(number, 'kernel')} did not change" if number else ""
 
 
 def without_provenance(comparison: Comparison) -> str:
-    """One line about kernels that are left to their names."""
+    """Return one line about kernels that are left to their names."""
     named = sum(g.match.method == "name" for g in comparison.groups)
     number = sum(not k.origins for run in (comparison.base, comparison.head) for k in run.kernels)
     if not number:
@@ -120,7 +120,7 @@ _COUNTED: tuple[tuple[str, Callable[[Candidate], object]], ...] = (
 
 
 def _unseen(group: KernelGroup, base: Sequence[KernelFacts], head: Sequence[KernelFacts]) -> str:
-    """What changed in one kernel where no number of the table says it."""
+    """Return what changed in one kernel where no number of the table says it."""
     if len(base) != 1 or len(head) != 1 or _deltas(group):
         return ""
     ours, theirs = base[0], head[0]
@@ -152,8 +152,7 @@ def _deltas(group: KernelGroup) -> dict[str, tuple[str, Outcome]]:
 
 
 def _worst(group: KernelGroup) -> Outcome:
-    """The outcome by what costs most and changed: spills, bytes, sweeps, then
-    loads."""
+    """Return the outcome by what costs most and changed: spills, bytes, sweeps, then loads."""
     for metric in _COSTS:
         for change in group.changes:
             if change.metric == metric and change.outcome != "same":

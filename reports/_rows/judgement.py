@@ -36,7 +36,7 @@ class _CheckRow:
 
 
 def is_plain(judgement: Judgement) -> bool:
-    """Whether it is of comparisons that nobody put limits on."""
+    """Return whether it is of comparisons that nobody put limits on."""
     return all(map(is_plain_check, judgement.checks))
 
 
@@ -46,7 +46,7 @@ def is_plain_check(check: Judged) -> bool:
 
 
 def word(judgement: Judgement) -> str:
-    """``FAIL``; of plain comparisons the verdict of the one that decided, ``WORSE``."""
+    """Return ``FAIL``; of plain comparisons the verdict of the one that decided, ``WORSE``."""
     if is_plain(judgement):
         decided = (c for c in judgement.checks if c.outcome == judgement.outcome)
         return next(map(check_word, decided), WORDS[judgement.outcome])
@@ -54,14 +54,14 @@ def word(judgement: Judgement) -> str:
 
 
 def check_word(check: Judged) -> str:
-    """The gate's word; of a plain comparison its verdict; none of a run by itself."""
+    """Return the gate's word; of a plain comparison its verdict; none of a run by itself."""
     if check.comparison is None or check.outcome == "fault" or not is_plain_check(check):
         return WORDS[check.outcome]
     return "" if check.alone else totals.verdict(check.comparison)
 
 
 def check_name(check: Judged) -> str:
-    """Its name; of a plain comparison the scenario's and where it is for."""
+    """Return its name, or for a plain comparison the scenario's and its target."""
     if check.name:
         return units.printable(check.name)
     if check.comparison is None:
@@ -71,26 +71,27 @@ def check_name(check: Judged) -> str:
 
 
 def reason(check: Judged) -> str:
-    """Why, in one sentence; of a run by itself how many findings it has."""
+    """Return why, in one sentence; of a run by itself how many findings it has."""
     if check.alone and check.comparison is not None and not check.fault:
         return summary_of(check.comparison.head, check.comparison.findings)
     return one_line(check.fault or check.reason)
 
 
 def check_rows(judgement: Judgement) -> list[_CheckRow]:
-    """In the judgement's order."""
+    """Return a row for each check, in the judgement's order."""
     return [
         _CheckRow(check_word(check), check_name(check), reason(check)) for check in judgement.checks
     ]
 
 
 def _question(check: Judged) -> str:
-    """What was compiled, in one line; empty where nothing was."""
+    """Return what was compiled, in one line; empty where nothing was."""
     return totals.question(check.comparison.head) if check.comparison else ""
 
 
 def where_from(check: Judged) -> str:
-    """Where the base comes from: ``baseline perfcli-baseline.toml of 2026-11-22 (first one)``."""
+    """Return where the base comes from: ``baseline perfcli-baseline.toml of 2026-11-22 (first
+    one)``."""
     source = check.provenance
     if source is None:
         return ""
@@ -102,13 +103,13 @@ def where_from(check: Judged) -> str:
 
 
 def limit_line(result: LimitResult) -> str:
-    """``spilled words 2 → 94, at most 2``, with the exception that covers it."""
+    """Return ``spilled words 2 → 94, at most 2``, with the exception that covers it."""
     text = one_line(result.text) or units.title(result.limit.metric)
     return f"{text}; {allowance_line(result.allowance)}" if result.allowance else text
 
 
 def limit_of(result: LimitResult) -> str:
-    """What it is put on: a kernel, or the total."""
+    """Return what it is put on: a kernel, or the total."""
     return units.printable(result.kernel) if result.group is not None or result.kernel else "total"
 
 

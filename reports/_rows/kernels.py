@@ -15,7 +15,10 @@ Part = Literal["base", "head", "sum"]
 
 @dataclass(frozen=True, slots=True)
 class KernelRow:
-    """One kernel, or the sum of several. ``number`` is how a user names it to inspect-kernel."""
+    """Holds one kernel, or the sum of several.
+
+    ``number`` is how a user names it to inspect-kernel.
+    """
 
     part: Part
     number: int | None
@@ -61,14 +64,15 @@ COLUMNS = (
 
 
 def known_columns(kernels: Iterable[KernelFacts]) -> tuple[Column, ...]:
-    """Those of which a kernel at least knows its number; all where there are no kernels."""
+    """Return the columns of which at least one kernel knows its number; all where there are no
+    kernels."""
     kernels = tuple(kernels)
     known = (c for c in COLUMNS if any(c.of(kernel) is not None for kernel in kernels))
     return tuple(known) if kernels else COLUMNS
 
 
 def cells(kernels: Sequence[KernelFacts]) -> dict[str, str]:
-    """Column title to text; of several kernels the sum, or the worst."""
+    """Return column title to text; for several kernels, the sum or the worst."""
     found = {}
     for column in COLUMNS:
         known = [value for kernel in kernels if (value := column.of(kernel)) is not None]
@@ -84,8 +88,8 @@ def kernel_row(number: int, kernel: KernelFacts, part: Part = "head") -> KernelR
 
 
 def _place(kernel: KernelFacts) -> str:
-    """``blocks.3.norm``, or ``model.py:31`` where no module is known; of several the one with most
-    of the kernel's operators, and how many there are besides."""
+    """Return ``blocks.3.norm``, or ``model.py:31`` where no module is known; of several, the one
+    with most of the kernel's operators, and how many others there are."""
     modules = [origin.module for origin in kernel.origins if origin.module]
     lines = [origin.location.rpartition("/")[2] for origin in kernel.origins if origin.location]
     counted = Counter(modules or lines).most_common()
@@ -96,6 +100,6 @@ def _place(kernel: KernelFacts) -> str:
 
 
 def occupancy(candidate: Candidate) -> str:
-    """``12.5 % (registers)``."""
+    """Return ``12.5 % (registers)``."""
     limit = f" ({candidate.occupancy_limit})" if candidate.occupancy_limit else ""
     return units.percent(candidate.occupancy) + (limit if candidate.occupancy is not None else "")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 def shorten(name: str, room: int) -> str:
-    """The number at a name's end tells kernels apart, so its middle gives way."""
+    """Return the name without its middle: the number at its end tells kernels apart."""
     if len(name) <= room:
         return name
     keep = (room - 1) // 2
@@ -15,8 +15,8 @@ def shorten(name: str, room: int) -> str:
 
 
 def shortened(text: str, names: Sequence[str], room: int, least: int) -> str:
-    """A text whose kernel names give way, no further than ``least``, until it fits into ``room``
-    columns."""
+    """Return a text whose kernel names are cut, no further than ``least``, until it fits into
+    ``room`` columns."""
     known = sorted({name for name in names if name in text}, key=lambda name: -len(name))
     if not known or len(text) <= room:
         return text
@@ -33,8 +33,8 @@ def shortened(text: str, names: Sequence[str], room: int, least: int) -> str:
 
 
 def folded(name: str, room: int) -> list[str]:
-    """A whole name in lines of at most ``room`` columns, broken before underscores where it has
-    some."""
+    """Return a whole name in lines of at most ``room`` columns, broken before underscores where it
+    has some."""
     lines = [""]
     for word in re.findall(r"_*[^_]+_*$|_*[^_]+|_+$", name):
         if lines[-1] and len(lines[-1]) + len(word) > room:

@@ -1,4 +1,4 @@
-"""Where in the user's model something comes from, relative to the repository."""
+"""Says where in the user's model something comes from, relative to the repository."""
 
 from __future__ import annotations
 
@@ -21,20 +21,23 @@ class Place:
 
     @property
     def text(self) -> str:
-        """``models/norm.py:12``; of files elsewhere no more than the folder."""
+        """Return ``models/norm.py:12``; for files elsewhere no more than the folder."""
         location = self.path if self.line is None else f"{self.path}:{self.line}"
         return location if self.inside else short_location(location)
 
     @property
     def uri(self) -> str:
-        """Relative inside the repository, else ``file:///…``; percent-encoded (RFC 3986)."""
+        """Return the address relative to the repository, else ``file:///…``, percent-encoded (RFC
+        3986)."""
         encoded = quote(self.path, safe="/", errors="replace")
         return f"file://{encoded}" if self.path.startswith("/") else encoded
 
 
 def place(location: str, root: str) -> Place | None:
-    """Of ``file:line`` or a file; None where there is none. Paths that are relative already are
-    taken to be relative to the root."""
+    """Return the place of ``file:line`` or a file, or None where there is none.
+
+    Paths that are relative already are taken to be relative to the root.
+    """
     match = re.fullmatch(r"(?P<path>.+?)(?::(?P<line>\d+))?", location, re.DOTALL)
     if match is None:
         return None
@@ -47,6 +50,6 @@ def place(location: str, root: str) -> Place | None:
 
 
 def without_root(text: str, root: str) -> str:
-    """A text whose paths inside the repository are relative to it."""
+    """Return a text whose paths inside the repository are relative to it."""
     folder = root.rstrip("/")
     return re.sub(rf"(?<![\w./-]){re.escape(folder)}/", "", text) if folder else text

@@ -1,4 +1,4 @@
-"""What was measured, as rows of text."""
+"""Writes what was measured as rows of text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from perfcli.model import (
 
 @dataclass(frozen=True, slots=True)
 class TimeRow:
-    """One number of the whole step. ``change``: in percent, of a time with its interval."""
+    """Holds one number of the whole step. ``change``: in percent, of a time with its interval."""
 
     title: str
     base: str
@@ -110,7 +110,7 @@ def _times(group: GroupTiming) -> str:
 
 
 def _change(group: GroupTiming) -> str:
-    """In percent; in seconds where there is nothing to hold it against."""
+    """Return the change in percent, or in seconds where there is nothing to compare it with."""
     change = group.change
     if change.ratio is None:
         return "" if group.delta is None else units.signed(units.seconds, group.delta)
@@ -118,7 +118,7 @@ def _change(group: GroupTiming) -> str:
 
 
 def _share(value: float | None) -> str:
-    """``92 %``, in whole percent, ``<1 %``; empty where it is not known."""
+    """Return ``92 %``, in whole percent, ``<1 %``; empty where it is not known."""
     if value is None:
         return ""
     if 0 < abs(value) < 0.005:
@@ -127,7 +127,7 @@ def _share(value: float | None) -> str:
 
 
 def _mark(group: GroupTiming) -> str:
-    """The verdict; of what one side alone has, which."""
+    """Return the verdict; of what one side alone has, which."""
     sides = bool(group.change.base), bool(group.change.head)
     return {(True, False): "gone", (False, True): "new"}.get(sides, group.change.verdict)
 
@@ -146,14 +146,15 @@ COLUMNS: tuple[tuple[str, Callable[[GroupTiming], str]], ...] = (
 
 
 def by_change(timing: Timing) -> list[GroupTiming]:
-    """Largest changes first; controls, whose code is the same, only where their time is not."""
+    """Return the largest changes first; controls, whose code is the same, only where their time is
+    not."""
     told = [g for g in timing.groups if not g.control or g.change.verdict in ("slower", "faster")]
     timed = [group for group in told if _is_timed(group)]
     return sorted(timed, key=lambda group: -abs(group.delta or 0.0))
 
 
 def _is_timed(group: GroupTiming) -> bool:
-    """Whether its time is known on one side at least."""
+    """Return whether its time is known on one side at least."""
     return group.change.base is not None or group.change.head is not None
 
 
@@ -165,7 +166,7 @@ def kernel_time_row(group: GroupTiming, comparison: Comparison) -> KernelTimeRow
 
 
 def _number(group: GroupTiming, comparison: Comparison) -> int | None:
-    """The kernel's number in the head, which inspect-kernel takes."""
+    """Return the kernel's number in the head, which inspect-kernel takes."""
     if group.group is None:
         return None
     match, kernels = comparison.groups[group.group].match, comparison.head.kernels
@@ -188,7 +189,7 @@ LEAST_BUSY = 0.01
 
 
 def measured_lines(timing: Timing) -> list[tuple[str, str]]:
-    """Label and text of each line, safe to print."""
+    """Return the label and text of each line, safe to print."""
     lines = [("measured", _how(timing)), ("floor", _floor(timing)), *_joined(timing)]
     lines += _both(timing, "device", _device)
     lines += [("copies", text) for text in [_copies(timing)] if text]
@@ -223,7 +224,7 @@ def _joined(timing: Timing) -> Iterator[tuple[str, str]]:
 
 
 def _both(timing: Timing, label: str, line: Callable[[Prepared], str]) -> Iterator[tuple[str, str]]:
-    """What holds for both sides once, else each side's."""
+    """Yield what holds for both sides once, else each side's."""
     texts: dict[str, str] = {side.side: line(side) for side in timing.prepared}
     if len(set(texts.values())) == 1:
         texts = {"": next(iter(texts.values()))}
@@ -240,7 +241,7 @@ def _device(side: Prepared) -> str:
 
 
 def _copies(timing: Timing) -> str:
-    """What a large copy reaches there, ``base: 4.13 TB/s; head: 4.12 TB/s``."""
+    """Return what a large copy reaches there, ``base: 4.13 TB/s; head: 4.12 TB/s``."""
     known = {p.side: units.rate(p.copy_bandwidth) for p in timing.prepared if p.copy_bandwidth}
     if len(known) == len(timing.prepared) and len(set(known.values())) == 1:
         return next(iter(known.values()))
@@ -262,7 +263,7 @@ def _host(side: Prepared) -> str:
 
 
 def _ranges(numbers: tuple[int, ...]) -> str:
-    """``0–3, 8``."""
+    """Return ``0–3, 8``."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and number == runs[-1][-1] + 1:
@@ -303,8 +304,8 @@ def _outputs(check: OutputCheck | None) -> str:
 
 
 def rest(timing: Timing, shown: Sequence[GroupTiming]) -> str:
-    """One line for the kernels that have no row: ``4 more and 12 with the same code, together
-    +12 µs``."""
+    """Return one line for the kernels that have no row: ``4 more and 12 with the same code,
+    together +12 µs``."""
     hidden = [group for group in timing.groups if group not in shown]
     timed = [group for group in hidden if _is_timed(group)]
     controls = sum(group.control for group in timed)
@@ -322,7 +323,7 @@ def rest(timing: Timing, shown: Sequence[GroupTiming]) -> str:
 
 
 def doubt(shown: Sequence[GroupTiming]) -> str:
-    """Why rows of the table are unsure: the most frequent reason, and of how many it is one."""
+    """Return why rows of the table are unsure: the most frequent reason, and of how many it is one."""
     unsure = [g.change for g in shown if g.change.verdict == "unsure" and g.change.ratio]
     reasons = Counter(change.why for change in unsure if change.why)
     if not reasons:
@@ -333,7 +334,7 @@ def doubt(shown: Sequence[GroupTiming]) -> str:
 
 
 def unexplained(timing: Timing) -> str:
-    """What no kernel's time explains: gaps between kernels, and the host."""
+    """Return what no kernel's time explains: gaps between kernels, and the host."""
     if timing.unexplained is None:
         return ""
     total = timing.step.delta

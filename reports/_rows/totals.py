@@ -17,8 +17,10 @@ VERDICTS: Mapping[Outcome, str] = {
 
 
 def verdict(comparison: Comparison) -> str:
-    """The verdict in one word. SLOWER and FASTER where times decided; WORSE and BETTER where what
-    the code says did, or memory."""
+    """Return the verdict in one word.
+
+    SLOWER and FASTER where times decided; WORSE and BETTER where what the code says did, or memory.
+    """
     time = comparison.timing.step.verdict if comparison.timing else None
     if (time, comparison.outcome) in (("slower", "worse"), ("faster", "better")):
         return "SLOWER" if time == "slower" else "FASTER"
@@ -41,7 +43,7 @@ _SECONDARY = ("loads_in_loops", "graphs", "graph_breaks")
 
 
 def total_rows(comparison: Comparison) -> list[TotalRow]:
-    """Without those that say what another says, or nothing."""
+    """Return the rows without those that say what another says, or nothing."""
     rows = [_total(c) for c in comparison.totals if c.delta != 0 or c.metric not in _SECONDARY]
     moved = next((_numbers(row) for row in rows if row.metric == "bytes_moved"), None)
     return [row for row in rows if row.metric != "bytes_swept" or _numbers(row) != moved]
@@ -117,13 +119,13 @@ def _passes(value: float | None) -> str:
 
 
 def kernels(beside: Beside) -> list[str]:
-    """``softmax/online: rows of more than …``."""
+    """Return ``softmax/online: rows of more than …``."""
     named = zip(beside.kernels, beside.why, strict=True)
     return list(dict.fromkeys(f"{name}: {why}" if why else name for name, why in named))
 
 
 def explanations(comparison: Comparison, beside: Beside) -> list[str]:
-    """Findings that Inductor's side alone has, one line for each code."""
+    """Return the findings that Inductor's side alone has, one line for each code."""
     found = [comparison.findings[number] for number in beside.explained]
     lines = []
     for code in dict.fromkeys(finding.code for finding in found):
@@ -134,7 +136,7 @@ def explanations(comparison: Comparison, beside: Beside) -> list[str]:
 
 
 def question(run: Run) -> str:
-    """What was compiled, in one line."""
+    """Return what was compiled, in one line."""
     parts = [run.scenario, run.mode, run.target.name if run.target else run.device]
     parts += ["dynamic shapes"] if run.dynamic else []
     # The mode is said already, unless the parameter of that name is another thing.
@@ -144,13 +146,14 @@ def question(run: Run) -> str:
 
 
 def graph_breaks(run: Run) -> list[str]:
-    """Why Dynamo gave up, the most frequent reason first: ``12 × Unsupported method call``."""
+    """Return why Dynamo gave up, the most frequent reason first: ``12 × Unsupported method call``."""
     ordered = sorted(run.graph_breaks.items(), key=lambda item: -item[1])
     return [units.printable(f"{units.count(number)} × {reason}") for reason, number in ordered]
 
 
 def changed_breaks(comparison: Comparison) -> list[str]:
-    """The reasons that Dynamo gave up more or less often for: ``0 → 12 × Unsupported method``."""
+    """Return the reasons that Dynamo gave up more or less often for: ``0 → 12 × Unsupported
+    method``."""
     base, head = comparison.base.graph_breaks, comparison.head.graph_breaks
     return [
         units.printable(f"{base.get(reason, 0)} → {head.get(reason, 0)} × {reason}")
@@ -160,7 +163,7 @@ def changed_breaks(comparison: Comparison) -> list[str]:
 
 
 def without_kernels(run: Run) -> str:
-    """One line about a run that has no kernels, with the reason where the run knows one."""
+    """Return one line about a run that has no kernels, with the reason where the run knows one."""
     if run.kernels:
         return ""
     why = [] if run.graphs else ["no graph was compiled"]
@@ -177,7 +180,7 @@ def without_kernels(run: Run) -> str:
 
 
 def variant(run: Run) -> str:
-    """What one side is: its options and its torch."""
+    """Return what one side is: its options and its torch."""
     return units.printable(
         f"{run.variant.name or options(run.variant)} · torch {run.environment.torch}"
     )

@@ -1,4 +1,4 @@
-"""Two runs on the screen: the verdict first, then what it rests on, then where to look."""
+"""Shows two runs on the screen: the verdict first, then what it rests on, then where to look."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .verdict import STYLES, FirstLines, _sentence
 
 
 def _beside_view(comparison: Comparison) -> list[RenderableType]:
-    """Nothing where the head are no hand-written kernels."""
+    """Return the view of hand-written kernels, or nothing where the head has none."""
     beside = comparison.beside
     if beside is None:
         return []
@@ -56,8 +56,11 @@ def comparison_view(
     brief: bool = False,
     tried: bool = False,
 ) -> RenderableType:
-    """The whole report, or in brief its first line. ``places``: for base and head how to name the
-    run (empty where it is not stored), and its file. ``tried``: whether fixes were asked for."""
+    """Return the whole report, or in brief its first line.
+
+    ``places``: for base and head how to name the run (empty where it is not stored), and its file.
+    ``tried``: whether fixes were asked for.
+    """
     if brief:
         line = _sentence(comparison)
         line.no_wrap, line.overflow = True, "ignore"
@@ -158,7 +161,7 @@ def _add_group(table: _KernelTable, group: _group_rows.GroupRows) -> None:
 
 
 def _closing(comparison: Comparison, places: Sequence[tuple[str, str]]) -> list[RenderableType]:
-    """Where the runs are, and what to type next."""
+    """Return where the runs are, and what to type next."""
     stored = [
         (side, Text(units.printable(path)))
         for side, (_, path) in zip(("base", "head"), places, strict=False)

@@ -26,7 +26,7 @@ _MODULES = {"dynamo.": "torch._dynamo.config.", "functorch.": "torch._functorch.
 def _cure_lines(
     finding: Finding, indent: int, said: Collection[Hashable] = ()
 ) -> Iterator[RenderableType]:
-    """Each cure in a line, or what came of trying it with what it costs and how to apply it
+    """Yield each cure in a line, or what came of trying it with what it costs and how to apply it
     below; those that help first. How to apply them, and what they do, is left out where it is
     ``said`` already."""
     for trial in in_order(finding.trials):
@@ -43,13 +43,13 @@ def _cure_lines(
 
 
 def _to_apply(trial: Trial, indent: int) -> Text:
-    """Never wrapped: it is to be pasted."""
+    """Return a line that is never wrapped: it is to be pasted."""
     text = units.printable(f"{' ' * indent}to apply: {applied(trial)}")
     return Text(text, style="dim", no_wrap=True, overflow="ignore")
 
 
 def own_cures(finding: Finding, cause: Finding) -> str:
-    """What a consequence's cures come to, where its cause does not say the same: ``; tried
+    """Return what a consequence's cures come to, where its cause does not say the same: ``; tried
     triton.persistent_reductions=false: does not help``."""
     known = {(assignments(t.cure.options), t.outcome) for t in cause.trials}
     tried = [t for t in finding.trials if (assignments(t.cure.options), t.outcome) not in known]
@@ -63,12 +63,12 @@ def own_cures(finding: Finding, cause: Finding) -> str:
 
 
 def in_order(trials: Iterable[Trial]) -> list[Trial]:
-    """Those that help first."""
+    """Return those that help first."""
     return sorted(trials, key=lambda trial: list(_STYLES).index(trial.outcome))
 
 
 def _said_by(finding: Finding) -> list[str]:
-    """What need not be said twice: how to apply what helps, and what a cure does."""
+    """Return what need not be said twice: how to apply what helps, and what a cure does."""
     helping = [applied(trial) for trial in finding.trials if _helps(trial)]
     return [*helping, *(f"cure {assignments(cure.options)}" for cure in finding.cures)]
 
@@ -78,7 +78,7 @@ def _helps(trial: Trial) -> bool:
 
 
 def tried(trial: Trial, metric: str) -> str:
-    """``tried triton.persistent_reductions=false: helps: spilled words 92 → 0, time not
+    """Return ``tried triton.persistent_reductions=false: helps: spilled words 92 → 0, time not
     measured``."""
     return _tried(trial, metric).plain
 
@@ -95,7 +95,7 @@ def _tried(trial: Trial, metric: str) -> Text:
 
 
 def _result(trial: Trial, metric: str) -> str:
-    """What became of the finding's own number, and why it failed where it did."""
+    """Return what became of the finding's own number, and why it failed where it did."""
     text = ""
     if trial.before is not None and trial.after is not None:
         write = units.writer(metric)
@@ -106,7 +106,7 @@ def _result(trial: Trial, metric: str) -> str:
 
 
 def costs(trial: Trial) -> str:
-    """What got worse: ``+1.62 GB bytes moved (+6.8 %)``."""
+    """Return what got worse: ``+1.62 GB bytes moved (+6.8 %)``."""
     worse = [change for change in trial.changes if change.outcome == "worse"]
     if any(change.metric == "bytes_moved" for change in worse):
         worse = [change for change in worse if change.metric not in _SAID_BY_BYTES]
@@ -120,12 +120,13 @@ def _cost(change: Change) -> str:
 
 
 def assignments(options: Mapping[str, OptionValue]) -> str:
-    """As they are given to ``-o``."""
+    """Return the options as they are given to ``-o``."""
     return " ".join(f"{name}={units.setting(value)}" for name, value in options.items())
 
 
 def applied(trial: Trial) -> str:
-    """In the user's program; for perfcli's command line the option stands above."""
+    """Return how to apply the options in the user's program; for perfcli's command line they stand
+    above."""
     given = trial.cure.options
     elsewhere = (*_MODULES, *trial.brought)
     inductor = {n: v for n, v in given.items() if not n.startswith(elsewhere)}

@@ -57,7 +57,7 @@ def _compare_externs(comparison: Comparison) -> list[RenderableType]:
 
 
 def _write_calls(operator: str, base: Counter[str], head: Counter[str]) -> str:
-    """``aten.mm 12 → 13``."""
+    """Return ``aten.mm 12 → 13``."""
     if base[operator] == head[operator]:
         return f"{operator} {units.count(head[operator])}"
     return f"{operator} {units.count(base[operator])} → {units.count(head[operator])}"

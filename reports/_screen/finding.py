@@ -1,4 +1,4 @@
-"""One finding on the screen."""
+"""Shows one finding on the screen."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Placed:
 
 
 def blocks(findings: Sequence[Finding]) -> list[list[Placed]]:
-    """One block for each kernel, in the order of the first finding of each; what concerns no
+    """Return one block for each kernel, in the order of the first finding of each; what concerns no
     kernel stands alone."""
     found: dict[object, list[Finding]] = {}
     for number, finding in enumerate(findings):
@@ -53,7 +53,7 @@ def _block(findings: Sequence[Finding]) -> list[Placed]:
 
 
 def _cause(finding: Finding, findings: Sequence[Finding]) -> Finding | None:
-    """What explains it, of these; nothing where that has a cause of its own here or does not
+    """Return what explains it, of these; nothing where that has a cause of its own here or does not
     concern all of its kernels."""
     codes = {each.code for each in findings}
     for other in findings:
@@ -128,8 +128,10 @@ def _coded(finding: Finding) -> str:
 
 
 def _consequences(placed: Placed, run: Run) -> Iterator[Text]:
-    """A line each: what they rest on and what cures them is said of their cause. Cures that it
-    doesn't have, or that come to something else, are theirs to say."""
+    """Yield a line each: what they rest on and what cures them is said of their cause.
+
+    Cures that it doesn't have, or that come to something else, are theirs to say.
+    """
     cause = placed.finding
     for finding in placed.consequences:
         appearance = f"{finding.appearance} " if finding.appearance != cause.appearance else ""
@@ -139,7 +141,7 @@ def _consequences(placed: Placed, run: Run) -> Iterator[Text]:
 
 
 def _evidence(finding: Finding, width: int) -> Iterator[Text]:
-    """Each in a line; one about a line of the kernel with that line."""
+    """Yield each in a line; one about a line of the kernel with that line."""
     for evidence in finding.evidence:
         match = re.match(r"line (\d+): ", evidence)
         code = finding.source_lines.get(match[1]) if match else None
@@ -153,7 +155,7 @@ def _evidence(finding: Finding, width: int) -> Iterator[Text]:
 
 
 def _shortened(finding: Finding, run: Run, room: int) -> str:
-    """The headline with kernels as a number and a name whose middle gives way."""
+    """Return the headline with kernels as a number and a name whose middle gives way."""
     names = _names(finding, run)
     if not names:
         return units.printable(finding.headline)
@@ -169,13 +171,13 @@ def _shortened(finding: Finding, run: Run, room: int) -> str:
 
 
 def _names(finding: Finding, run: Run) -> Mapping[str, int]:
-    """Full name to number, the longest first."""
+    """Return full names to numbers, the longest first."""
     known = {run.kernels[n].name: n for n in finding.kernels if n < len(run.kernels)}
     return dict(sorted(known.items(), key=lambda item: -len(item[0])))
 
 
 def _unnamed(finding: Finding, run: Run) -> Iterator[str]:
-    """The kernels, where the headline does not name them all."""
+    """Yield the kernels, where the headline does not name them all."""
     names = _names(finding, run)
     if names and not all(name in finding.headline for name in names):
         numbers = ", ".join(map(str, sorted(finding.kernels)))
@@ -183,7 +185,7 @@ def _unnamed(finding: Finding, run: Run) -> Iterator[str]:
 
 
 def _of_it(finding: Finding, run: Run) -> str:
-    """The headline about a kernel that is named above; empty where it doesn't begin with it."""
+    """Return the headline about a kernel that is named above; empty where it doesn't begin with it."""
     for name in _names(finding, run):
         if len(finding.kernels) == 1 and finding.headline.startswith(f"{name} "):
             return units.printable(f"it {finding.headline.removeprefix(name).lstrip()}")
@@ -194,8 +196,8 @@ def _of_it(finding: Finding, run: Run) -> str:
 
 
 def _says(finding: Finding) -> set[Hashable]:
-    """What need not be said again below: how to apply a cure, and of the same kernels advice and
-    lines."""
+    """Return what need not be said again below: how to apply a cure, and of the same kernels advice
+    and lines."""
     places = {(finding.kernels, _place(finding))}
     lines = {(finding.kernels, number) for number in finding.source_lines}
     return {*_said_by(finding), *places, *lines, _advice(finding)}
@@ -216,7 +218,7 @@ def _model_line(finding: Finding, said: Collection[Hashable]) -> Iterator[Text]:
 
 
 def _source_lines(finding: Finding, said: Collection[Hashable], width: int) -> Iterator[Text]:
-    """Those that no evidence is about."""
+    """Yield those that no evidence is about."""
     about = " ".join(finding.evidence)
     for number, text in finding.source_lines.items():
         if (finding.kernels, number) not in said and f"line {number}: " not in about:
@@ -226,7 +228,7 @@ def _source_lines(finding: Finding, said: Collection[Hashable], width: int) -> I
 
 
 def _counts(comparison: Comparison, named: Finding | None) -> Iterator[str]:
-    """The findings about other kernels than the one that the lines name: ``2 findings fixed
+    """Yield the findings about other kernels than the one that the lines name: ``2 findings fixed
     (PC204)``. Doubts about the report are none of the head's."""
     others = [f for f in comparison.findings if not f.doubt and not _beside(f, named)]
     fixed = [finding for finding in others if finding.appearance == "gone"]
@@ -245,7 +247,7 @@ def _counts(comparison: Comparison, named: Finding | None) -> Iterator[str]:
 
 
 def _beside(finding: Finding, named: Finding | None) -> bool:
-    """Whether it stands in the same block as the one that is named."""
+    """Return whether it stands in the same block as the one that is named."""
     if named is None or finding.on_base:
         return False
     return finding is named or not set(finding.kernels).isdisjoint(named.kernels)

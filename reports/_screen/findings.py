@@ -23,8 +23,8 @@ MOST_COMMANDS = 3
 
 
 def _findings_view(comparison: Comparison, head: str = "") -> list[RenderableType]:
-    """New and worse ones in full, what was cured in a line each, what both sides have in one.
-    ``head``: how to name the head's run, empty where it is not stored."""
+    """Return the new and worse ones in full, what was cured in a line each, what both sides have in
+    one. ``head``: how to name the head's run, empty where it is not stored."""
     shown = [f for f in comparison.findings if f.came_with_head]
     gone = [f for f in comparison.findings if f.appearance == "gone"]
     both = [f for f in comparison.findings if f.appearance in ("same", "better")]
@@ -57,9 +57,11 @@ def explanation_view(
     brief: bool = False,
     tried: bool = False,
 ) -> RenderableType:
-    """The findings of one run, by kernel; in brief how many there are. Where there is nothing but
-    doubts about the numbers, the kernels that move most. ``tried``: whether fixes were asked
-    for."""
+    """Return the findings of one run, by kernel; in brief how many there are.
+
+    Where there is nothing but doubts about the numbers, the kernels that move most. ``tried``:
+    whether fixes were asked for.
+    """
     nothing = totals.without_kernels(run)
     summary = Text(summary_of(run, findings), style="bold")
     if nothing and not findings:
@@ -85,7 +87,7 @@ def explanation_view(
 def kernel_findings_view(
     run: Run, findings: Sequence[Finding], tried: bool = False
 ) -> RenderableType:
-    """The findings of one kernel. ``tried``: whether fixes were asked for."""
+    """Return the findings of one kernel. ``tried``: whether fixes were asked for."""
     parts = _nothing_to_try(findings) if tried else []
     if not findings:
         return Group(*parts)
@@ -95,27 +97,27 @@ def kernel_findings_view(
 
 
 def _nothing_to_try(findings: Sequence[Finding]) -> list[RenderableType]:
-    """Why ``--try-fixes`` shows none, where no finding has a cure."""
+    """Return why ``--try-fixes`` shows none, where no finding has a cure."""
     if any(finding.cures for finding in findings):
         return []
     return [Text(""), Text("no finding proposes a change to try", style="dim")]
 
 
 class _Said:
-    """What the first finding of a kernel says the others need not say again."""
+    """Says what the first finding of a kernel says the others need not say again."""
 
     def __init__(self) -> None:
         self._all: frozenset[Hashable] = frozenset()
 
     def before(self, finding: Finding) -> frozenset[Hashable]:
-        """What was said before this finding, which says its own."""
+        """Return what was said before this finding, which says its own."""
         before = self._all
         self._all = before | _says(finding)
         return before
 
 
 def summary_of(run: Run, findings: Sequence[Finding]) -> str:
-    """``2 errors, 1 warning in 35 kernels``."""
+    """Return ``2 errors, 1 warning in 35 kernels``."""
     numbers = {s: sum(f.severity == s for f in findings) for s in STYLES}
     counted = [units.plural(n, *WORDS[s]) for s, n in numbers.items() if n]
     where = units.plural(len(run.kernels), "kernel")

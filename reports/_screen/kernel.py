@@ -1,4 +1,4 @@
-"""One kernel on the screen: facts, where it comes from, its candidates, and its source."""
+"""Shows one kernel on the screen: facts, where it comes from, its candidates, and its source."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ MOST_LINES = 30
 def kernel_view(
     number: int, kernel: KernelFacts, source: str | None, candidate: int | None = None
 ) -> RenderableType:
-    """``candidate`` chooses whose line counts stand beside the source; default: the best."""
+    """Return the view of a kernel; ``candidate`` chooses whose line counts stand beside the source,
+    by default the best."""
     chosen = kernel.best if candidate is None else kernel.candidates[candidate]
     parts: list[RenderableType] = [
         _Title(number, kernel.name),
@@ -68,7 +69,7 @@ def _facts(kernel: KernelFacts, chosen: Candidate | None) -> RenderableType:
 
 
 def fact_rows(kernel: KernelFacts, chosen: Candidate | None) -> list[tuple[str, str]]:
-    """Title and text of everything that is known of one kernel, safe to show."""
+    """Return the title and text of everything that is known of one kernel, safe to show."""
     return [*_of_source(kernel), *_of_binary(chosen)]
 
 
@@ -97,7 +98,7 @@ def _of_source(kernel: KernelFacts) -> Iterator[tuple[str, str]]:
 
 
 def _swept(kernel: KernelFacts) -> str:
-    """Said where going over a buffer again adds to the bytes."""
+    """Return what to say where going over a buffer again adds to the bytes."""
     if kernel.bytes_swept in (None, kernel.bytes_moved):
         return ""
     return f"; {units.size(kernel.bytes_swept)} with every sweep"
@@ -136,7 +137,7 @@ def _widths(found: Mapping[str, int]) -> str:
 
 
 def _origins(origins: tuple[Origin, ...]) -> RenderableType:
-    """Lines of the model, each with the operators that it became here, in which modules."""
+    """Return lines of the model, each with the operators that it became here, in which modules."""
     lines: dict[tuple[str, str], list[Origin]] = {}
     for origin in origins:
         lines.setdefault((origin.location, origin.code), []).append(origin)
@@ -159,6 +160,6 @@ def operator(origin: Origin) -> str:
 
 
 def short_location(location: str) -> str:
-    """The file and its folder: enough to find it, and a third of the width."""
+    """Return the file and its folder: enough to find it, and a third of the width."""
     parts = location.split("/")
     return location if len(parts) <= 3 else "…/" + "/".join(parts[-2:])

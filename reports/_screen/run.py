@@ -1,4 +1,4 @@
-"""One run on the screen, or some of its kernels."""
+"""Shows one run on the screen, or some of its kernels."""
 
 from __future__ import annotations
 

@@ -16,8 +16,11 @@ _GUTTER = "{:>4} {:>4} {:>4} {:>4}"
 
 @dataclass(frozen=True)
 class SourceView:
-    """Each line behind its LDG, STG, LDL and STL instructions; spills in red. What is longer than
-    the screen is wide is cut, or the columns would be lost: --source prints it in full."""
+    """Shows each line behind its LDG, STG, LDL and STL instructions, spills in red.
+
+    What is longer than the screen is wide is cut, or the columns would be lost: --source prints it
+    in full.
+    """
 
     source: str
     chosen: Candidate | None

@@ -28,7 +28,7 @@ class _KernelTable:
     """Kernels in rows, with as many columns of numbers as the screen has room for."""
 
     def __init__(self, columns: Sequence[Column]) -> None:
-        """``columns`` come in order of importance."""
+        """Make a table whose ``columns`` come in order of importance."""
         self._titles = [column.title for column in columns]
         self._rows: list[_KernelLine] = []
 
@@ -80,7 +80,7 @@ class _KernelTable:
 
 @dataclass(frozen=True, slots=True)
 class _KernelLine:
-    """One row of a table of kernels, before its width is known."""
+    """Holds one row of a table of kernels, before its width is known."""
 
     prefix: str
     name: Text
@@ -102,12 +102,12 @@ def _as_text(cell: Text | str) -> Text:
 
 
 def plain_table() -> Table:
-    """Columns two spaces apart: the box's own and one of padding."""
+    """Return a table with columns two spaces apart: the box's own and one of padding."""
     return Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False)
 
 
 def _labelled(rows: Iterable[tuple[str, Text]]) -> Table:
-    """Lines behind labels; what does not fit goes on below its line."""
+    """Return lines behind labels; what does not fit goes on below its line."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
@@ -117,7 +117,7 @@ def _labelled(rows: Iterable[tuple[str, Text]]) -> Table:
 
 
 def _to_paste(command: str) -> Text:
-    """Never wrapped: it would be pasted in two lines."""
+    """Return a line that is never wrapped: it would be pasted in two lines."""
     return Text(units.printable(command), no_wrap=True, overflow="ignore")
 
 

@@ -26,7 +26,7 @@ MARKS: Mapping[TimeVerdict, str] = {
 
 
 def _timing_view(comparison: Comparison) -> list[RenderableType]:
-    """Everything that was measured; nothing where nothing was."""
+    """Return the view of everything that was measured, or nothing where nothing was."""
     timing = comparison.timing
     if timing is None:
         return []
@@ -94,7 +94,7 @@ class _Kernels:
             yield Text(f"hidden at this width: {', '.join(hidden)}", style="dim")
 
     def _widths(self) -> dict[str, int]:
-        """Of each column that a kernel has something in, with the space before it."""
+        """Return the width of each column that a kernel has something in, with the space before it."""
         widths = {title: max(len(row.cells[title]) for row in self.rows) for title, _ in COLUMNS}
         return {title: max(len(title), w) + _PADDING for title, w in widths.items() if w}
 
@@ -104,7 +104,7 @@ def _style(title: str, row: KernelTimeRow) -> str:
 
 
 def _name(row: KernelTimeRow, room: int) -> Text:
-    """The kernel's number and name, which gives way in the middle, and what became of it."""
+    """Return the kernel's number and name, which gives way in the middle, and what became of it."""
     number = f"{row.number:>3}  " if row.number is not None else "     "
     suffix = f" {row.suffix}" if row.suffix else ""
     name = shorten(row.name, room - len(number) - len(suffix))

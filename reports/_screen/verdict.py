@@ -25,7 +25,7 @@ MOST_NAMES = 4
 
 
 def _sentence(comparison: Comparison) -> Text:
-    """The verdict and its whole reason."""
+    """Return the verdict and its whole reason."""
     return Text.assemble(_word(comparison), "  ", units.printable(comparison.reason))
 
 
@@ -49,7 +49,7 @@ class FirstLines:
             yield from _line(Text(label, style="dim"), text, names, width, LABEL)
 
     def rows(self) -> list[tuple[str, str]]:
-        """Label and text of each line, with whole names: for formats that break lines
+        """Return the label and text of each line, with whole names: for formats that break lines
         themselves. The first label is the verdict."""
         first = (totals.verdict(self.comparison), self._first()[0])
         rest = ((label, text) for label, text, _ in self._rest())
@@ -88,13 +88,13 @@ class FirstLines:
                 yield "cure", cured, ()
 
     def _named(self) -> Sequence[str]:
-        """The kernel that the first lines name."""
+        """Return the kernel that the first lines name."""
         because = self.comparison.because
         return [because.kernel] if because and because.kernel else []
 
     @staticmethod
     def _measured(because: Because) -> Iterator[tuple[str, str, Sequence[str]]]:
-        """The kernel that adds most to a measured change, or why nothing can be told."""
+        """Yield the kernel that adds most to a measured change, or why nothing can be told."""
         if because.kernel and because.share:
             yield "kernel", f"{because.kernel} {because.how}, {because.share}", [because.kernel]
         elif because.share:
@@ -105,7 +105,7 @@ class FirstLines:
             yield "try", because.help, ()
 
     def _swallowed(self) -> Iterator[tuple[str, str, Sequence[str]]]:
-        """By name what a fused kernel was made of, or a split one became."""
+        """Yield by name what a fused kernel was made of, or a split one became."""
         because = self.comparison.because
         if because is None or because.group is None:
             return
@@ -119,7 +119,7 @@ class FirstLines:
 
 
 def _of_it(headline: str, names: Sequence[str]) -> str:
-    """A headline about the kernel that the line above names."""
+    """Return a headline about the kernel that the line above names."""
     for name in names:
         if headline.startswith(f"{name} "):
             return f"it {headline.removeprefix(name).lstrip()}"
@@ -139,9 +139,9 @@ def _loads(kernel: KernelFacts) -> str:
 
 
 def _cause(comparison: Comparison) -> Finding | None:
-    """The finding that decided; else the first new or worse one of the kernels that are to blame,
-    where it got worse, that is no consequence of another: they come gravest first, but what the
-    base's own setting would cure comes before them."""
+    """Return the finding that decided; else the first new or worse one of the kernels that are to
+    blame, where it got worse, that is no consequence of another: they come gravest first, but what
+    the base's own setting would cure comes before them."""
     because = comparison.because
     if because is None or comparison.outcome not in ("worse", "unknown"):
         return None
@@ -161,7 +161,7 @@ def _cause(comparison: Comparison) -> Finding | None:
 
 
 def _by_what_was_set(finding: Finding, comparison: Comparison) -> bool:
-    """Whether a cure is to set an option back to what it is in the base."""
+    """Return whether a cure is to set an option back to what it is in the base."""
     base, head = comparison.base.settings, comparison.head.settings
     return any(
         name in base and base[name] == value != head.get(name)
@@ -171,7 +171,7 @@ def _by_what_was_set(finding: Finding, comparison: Comparison) -> bool:
 
 
 def _cure(finding: Finding) -> str:
-    """The options that help, with what they cost, or those to try."""
+    """Return the options that help, with what they cost, or those to try."""
     for trial in in_order(finding.trials):
         if trial.outcome.startswith("helps"):
             cost = f", costs {costs(trial)}" if trial.outcome == "helps at a cost" else ""
@@ -188,7 +188,7 @@ def _cure(finding: Finding) -> str:
 
 
 def _line(label: Text, text: str, names: Sequence[str], width: int, indent: int) -> Iterator[Text]:
-    """One line if names can make it so, else several below each other behind the label."""
+    """Yield one line if names can make it so, else several below each other behind the label."""
     room = max(width - indent, 24)
     shown = shortened(text, names, room, LEAST_NAME)
     if len(shown) > room:  # it takes several lines anyway: names need not give way so far
@@ -200,7 +200,7 @@ def _line(label: Text, text: str, names: Sequence[str], width: int, indent: int)
 
 
 def _wrapped(text: str, room: int) -> list[str]:
-    """At spaces, but not between a kernel and its loads, or a number and its %; what is longer
+    """Wrap at spaces, but not between a kernel and its loads, or a number and its %; what is longer
     than a line sticks out."""
     lines = [""]
     for word in re.split(r" (?!\()(?!loads?\))(?!%)", text):

@@ -26,9 +26,11 @@ MOST_BYTES = 16 << 20
 
 
 def read(path: Path, options: Sequence[str] = ()) -> dict[str, BaselineCheck]:
-    """The checks of the baseline. Raises NotComparable where there is no file or it is newer than
-    this perfcli, PerfcliError where it is broken; with the command that makes it, in which the
-    ``options`` that were typed stand."""
+    """Return the checks of the baseline.
+
+    Raises NotComparable where there is no file or it is newer than this perfcli, PerfcliError where
+    it is broken; with the command that makes it, in which the ``options`` that were typed stand.
+    """
     try:
         with path.open("rb") as source:
             content = source.read(MOST_BYTES + 1)
@@ -56,8 +58,10 @@ def read(path: Path, options: Sequence[str] = ()) -> dict[str, BaselineCheck]:
 
 
 def _write(path: Path, checks: Mapping[str, BaselineCheck]) -> None:
-    """Whole or not at all; where the file is a link, into what it points to; its mode stays.
-    Raises PerfcliError where it can't be written."""
+    """Write the file whole or not at all, through a link into what it points to; its mode stays.
+
+    Raises PerfcliError where it can't be written.
+    """
     temporary = None
     try:
         path = path.resolve()
@@ -78,7 +82,7 @@ def _write(path: Path, checks: Mapping[str, BaselineCheck]) -> None:
 def entry(
     path: Path, checks: Mapping[str, BaselineCheck], name: str, options: Sequence[str] = ()
 ) -> BaselineEntry:
-    """One check. Raises NotComparable, with what makes it, where the baseline lacks it."""
+    """Return one check. Raises NotComparable, with what makes it, where the baseline lacks it."""
     if name in checks:
         return checks[name].entry()
     short = name.rpartition("@")[0]
@@ -92,8 +96,10 @@ def entry(
 def base(
     entry: BaselineEntry, head: Run, name: str, allow: Collection[str], options: Sequence[str] = ()
 ) -> tuple[Run, tuple[Finding, ...]]:
-    """The run that the head is compared with, and its findings. Raises NotComparable where the
-    baseline comes from other compilers or another target."""
+    """Return the run that the head is compared with, and its findings.
+
+    Raises NotComparable where the baseline comes from other compilers or another target.
+    """
     ours, theirs = entry.run.environment, head.environment
     differ = [
         f"{tool} {getattr(ours, tool) or 'none'} instead of {getattr(theirs, tool) or 'none'}"

@@ -1,4 +1,4 @@
-"""One check of a baseline, as it stands in the file."""
+"""Holds one check of a baseline, as it stands in the file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """How a check came into the baseline."""
+    """Says how a check came into the baseline."""
 
     created: str
     """ISO date."""
@@ -26,8 +26,8 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class BaselineEntry:
-    """One check: its run without sources, node names and numbers of kernels, as far as the file
-    keeps it, and what the rules said of it."""
+    """Holds one check: its run without sources, node names and numbers of kernels, as far as the
+    file keeps it, and what the rules said of it."""
 
     made: Made
     run: Run

@@ -17,8 +17,10 @@ _SAME_CODE = re.compile(r"\+(cpu|cu\d[\w.]*|rocm\d[\w.]*|xpu)$")
 
 
 def _public(version: str | None) -> str:
-    """``2.13.0`` of ``2.13.0+cpu``: one release for several devices. Another suffix is another
-    source: ``2.14.0a0+gitaaaa`` stays as it is."""
+    """Return ``2.13.0`` of ``2.13.0+cpu``: one release for several devices.
+
+    Another suffix is another source: ``2.14.0a0+gitaaaa`` stays as it is.
+    """
     return _SAME_CODE.sub("", version or "")
 
 
@@ -26,7 +28,7 @@ TOOLS = ("perfcli", "torch", "triton", "ptxas", "python")
 
 
 def _plain(run: Run, findings: Sequence[Finding]) -> dict[str, Any]:
-    """What the file keeps of a run: tables, lists and plain values, in the file's order."""
+    """Return what the file keeps of a run: tables, lists and plain values, in the file's order."""
     order = _in_order(run.kernels)
     kernels = [run.kernels[index] for index in order]
     names = _labels(kernels)
@@ -64,7 +66,7 @@ def _plain(run: Run, findings: Sequence[Finding]) -> dict[str, Any]:
 
 
 def described_target(run: Run) -> str:
-    """As ``compare`` tells targets apart."""
+    """Return the target as ``compare`` tells targets apart."""
     target = run.target
     return f"{target.name} ({target.arch}, {target.sm_count} SMs)" if target else ""
 
@@ -74,7 +76,7 @@ def _option(value: Any) -> Any:
 
 
 def _totals(run: Run) -> dict[str, Any]:
-    """For readers alone: what the kernels below add up to."""
+    """Return totals, for readers only: what the kernels below add up to."""
     return {c.metric: c.head for c in totals(run, run) if c.head is not None}
 
 
@@ -85,7 +87,7 @@ def _graph(graph: GraphFacts) -> dict[str, Any]:
 
 
 def _externs(externs: Iterable[ExternCall]) -> dict[str, dict[str, int]]:
-    """By graph: operator to calls."""
+    """Return the calls of extern operators by graph."""
     found: dict[str, dict[str, int]] = defaultdict(dict)
     for extern in sorted(externs, key=lambda e: (e.graph, e.op)):
         calls = found[extern.graph]
@@ -111,8 +113,8 @@ def _findings(findings: Sequence[Finding], names: Mapping[int, str]) -> list[dic
 
 
 def _unchanged(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether two checks hold the same facts: another build of the same torch, another Python or
-    perfcli that finds the same is no change."""
+    """Return whether two checks hold the same facts: another build of the same torch, another
+    Python or perfcli that finds the same is no change."""
     return _told(before) == _told(after)
 
 
@@ -123,7 +125,7 @@ def _told(table: Mapping[str, Any]) -> str:
 
 
 def _lists(value: Any) -> Any:
-    """The same however it is held: sorted tables, lists for tuples."""
+    """Return lists that are the same however they are held: sorted tables, lists for tuples."""
     if isinstance(value, Mapping):
         return sorted((name, _lists(each)) for name, each in value.items())
     if isinstance(value, list | tuple):

@@ -17,8 +17,8 @@ FIRST = "first baseline"
 
 
 def command(options: Sequence[str] = (), name: str = "", reason: str = "…") -> str:
-    """``options``: those that were typed, ``--config other.toml``. ``name``: of the check; empty:
-    of all."""
+    """Return the command that renews it; ``options`` are those that were typed, ``--config
+    other.toml``. ``name``: of the check; empty: of all."""
     words = ["perfcli", "baseline", "update", *filter(None, [name]), *options]
     return f'{shlex.join(words)} --reason "{reason}"'
 
@@ -33,7 +33,7 @@ _MANY = ("kernels",)
 
 @dataclass(frozen=True, slots=True)
 class BaselineCheck:
-    """One check as it stands in the file: ``plain`` is everything but how it was made."""
+    """Holds one check as it stands in the file: ``plain`` is everything but how it was made."""
 
     made: Made
     plain: Mapping[str, Any]
@@ -43,7 +43,7 @@ class BaselineCheck:
 
 
 def _text(checks: Mapping[str, BaselineCheck]) -> str:
-    """The whole file. The same checks give the same text."""
+    """Return the whole file. The same checks give the same text."""
     parts = [f"{_HEADER}format = {FORMAT}"]
     parts += ["\n".join(_check(name, checks[name])) for name in sorted(checks)]
     return "\n\n".join(parts) + "\n"
@@ -71,7 +71,7 @@ def _made(made: Made) -> dict[str, str]:
 
 
 def _read(text: str, where: str, options: Sequence[str] = ()) -> dict[str, BaselineCheck]:
-    """The checks of a file. ``where`` names it in errors; ``options`` were typed to mean it.
+    """Return the checks of a file. ``where`` names it in errors; ``options`` were typed to mean it.
 
     Raises PerfcliError for what is no baseline, NotComparable for a newer format.
     """

@@ -44,13 +44,13 @@ def _table_candidates(candidate: Candidate) -> dict[str, Any]:
 
 
 def _widths(counts: Mapping[str, int]) -> str:
-    """``128x3 64x7``."""
+    """Return ``128x3 64x7``."""
     by_width = sorted(counts.items(), key=lambda item: -int(item[0]))
     return " ".join(f"{bits}x{number}" for bits, number in by_width)
 
 
 def _candidate(table: Mapping[str, Any]) -> Candidate:
-    """Raises KeyError, TypeError and ValueError for what is no line of ours."""
+    """Raise KeyError, TypeError and ValueError for what is no line of ours."""
     config = (text.partition("=") for text in table["config"].split())
     known = "registers" in table
     usual = _USUALLY if known else {}
@@ -82,8 +82,10 @@ _BYTES = ("bytes_read", "bytes_written", "bytes_swept", "lower_bound_seconds")
 def _table(
     kernel: KernelFacts, label: str, reads: Sequence[str], nodes: Sequence[Node]
 ) -> dict[str, Any]:
-    """What the file keeps of a kernel; what is not known has no line. ``reads``: the labels of
-    the kernels that make what it reads."""
+    """Return what the file keeps of a kernel; what is not known has no line.
+
+    ``reads``: the labels of the kernels that make what it reads.
+    """
     facts = kernel.source_facts
     counts = {name: getattr(facts, name) for name in _COUNTS} if facts else {}
     values: dict[str, Any] = {
@@ -107,8 +109,10 @@ def _table(
 
 
 def _facts(table: Mapping[str, Any]) -> KernelFacts:
-    """The kernel of a table, without origins. Raises KeyError, TypeError and ValueError where the
-    table is not one of ours."""
+    """Return the kernel of a table, without origins.
+
+    Raises KeyError, TypeError and ValueError where the table is not one of ours.
+    """
     graph = table["graph"]
     made = [_buffer(name, graph, "input") for name in table.get("reads", ())]
     return KernelFacts(
@@ -133,7 +137,7 @@ def _facts(table: Mapping[str, Any]) -> KernelFacts:
 
 
 def _buffer(maker: str, graph: str, role: Any) -> Buffer:
-    """What a kernel hands on to others: that it does is all that is kept."""
+    """Return what a kernel hands on to others: that it does is all that is kept."""
     return Buffer("", f"{graph} {maker}", role, "", (), (), 0)
 
 
@@ -158,7 +162,7 @@ def _source_facts(table: Mapping[str, Any]) -> SourceFacts | None:
 
 
 def _read_by(kernels: Sequence[KernelFacts], labels: Sequence[str]) -> list[list[str]]:
-    """For each kernel, the labels of those that make what it reads."""
+    """Return, for each kernel, the labels of those that make what it reads."""
     makers = {
         (kernel.graph, buffer.name): label
         for kernel, label in zip(kernels, labels, strict=True)
@@ -179,7 +183,8 @@ def _read_by(kernels: Sequence[KernelFacts], labels: Sequence[str]) -> list[list
 
 
 def _labels(kernels: Sequence[KernelFacts]) -> list[str]:
-    """A label for each, unique among them: ``triton_red_fused_add``, ``triton_red_fused_add#2``."""
+    """Return a label for each, unique among them: ``triton_red_fused_add``,
+    ``triton_red_fused_add#2``."""
     seen: Counter[str] = Counter()
     found = []
     for kernel in kernels:
@@ -190,7 +195,7 @@ def _labels(kernels: Sequence[KernelFacts]) -> list[str]:
 
 
 def _in_order(kernels: Sequence[KernelFacts]) -> list[int]:
-    """Indices in the order of the file: by graph, name, size, layer; then by code."""
+    """Return the indices in the order of the file: by graph, name, size, layer; then by code."""
 
     def place(index: int) -> tuple[object, ...]:
         kernel = kernels[index]
@@ -206,6 +211,6 @@ def _in_order(kernels: Sequence[KernelFacts]) -> list[int]:
 
 
 def _natural(module: str) -> tuple[tuple[int, str], ...]:
-    """``blocks.10`` behind ``blocks.9``."""
+    """Return ``blocks.10`` behind ``blocks.9``."""
     parts = module.split(".")
     return tuple((int(part) if part.isdecimal() else -1, part) for part in parts)

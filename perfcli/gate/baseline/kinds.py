@@ -1,4 +1,4 @@
-"""Of what kind each value of the file is: people edit and merge it."""
+"""Says of what kind each value of the file is: people edit and merge it."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ _CHECK: Kind = {
 
 
 def check(table: Any) -> None:
-    """Raises TypeError and ValueError where a check's table has a value of another kind than
-    perfcli writes."""
+    """Raise TypeError and ValueError where a check's table has a value of another kind than perfcli
+    writes."""
     _check(table, _CHECK, "")
 
 

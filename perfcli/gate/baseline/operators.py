@@ -43,7 +43,7 @@ def _sort_of(kernel: KernelFacts, origin: Origin) -> Sort:
 
 
 def _numbered(kernels: Sequence[KernelFacts]) -> dict[tuple[str, str], Node]:
-    """Each FX node, by graph and name, with its number among those of its sort."""
+    """Return each FX node, by graph and name, with its number among those of its sort."""
     found: dict[Sort, set[str]] = defaultdict(set)
     for kernel in kernels:
         for origin in kernel.origins:
@@ -65,7 +65,7 @@ def _place(name: str) -> tuple[int, str]:
 
 
 def _described(nodes: Iterable[Node]) -> list[dict[str, Any]]:
-    """A table for each module and shape; modules that do the same in several layers in one."""
+    """Return a table for each module and shape; modules that do the same in several layers in one."""
     operators: dict[tuple[str, Shape], dict[tuple[str, str], list[int]]] = {}
     for node in sorted(set(nodes)):
         place = operators.setdefault((node.sort.module, node.sort.shape), {})
@@ -82,7 +82,7 @@ def _described(nodes: Iterable[Node]) -> list[dict[str, Any]]:
 
 
 def _layered(module: str) -> tuple[str, str]:
-    """``blocks.*.attn`` and ``3`` of ``blocks.3.attn``: the first number alone."""
+    """Return ``blocks.*.attn`` and ``3`` of ``blocks.3.attn``: the first number alone."""
     found = None if "*" in module else _LAYER.search(module)
     if found is None:
         return module, ""
@@ -97,7 +97,7 @@ def _table(pattern: str, layers: Sequence[str], shape: Shape, ops: str) -> dict[
 
 
 def _ranges(numbers: Sequence[str]) -> str:
-    """``0-2 5`` of 0, 1, 2 and 5."""
+    """Return ``0-2 5`` of 0, 1, 2 and 5."""
     found: list[list[int]] = []
     for number in map(int, numbers):
         if found and found[-1][1] == number - 1:
@@ -108,7 +108,7 @@ def _ranges(numbers: Sequence[str]) -> str:
 
 
 def _operator(op: str, stem: str, numbers: Sequence[int]) -> str:
-    """``mul.Tensor``, ``_to_copy.default=convert_element_type#0+2``."""
+    """Return ``mul.Tensor``, ``_to_copy.default=convert_element_type#0+2``."""
     text = op.removeprefix(ATEN) if op.startswith(ATEN) else f"/{op}"
     if stem != _usual(op):
         text += f"={stem}"
@@ -125,7 +125,7 @@ def _usual(op: str) -> str:
 
 
 def _read(graph: str, tables: Iterable[Mapping[str, Any]]) -> Iterator[Node]:
-    """The nodes of one kernel. Raises ValueError for what ``described`` does not write."""
+    """Yield the nodes of one kernel. Raises ValueError for what ``described`` does not write."""
     for table in tables:
         shape: Shape = tuple(table["shape"])
         for module in _modules(table):
@@ -156,7 +156,7 @@ def _nodes(graph: str, module: str, shape: Shape, text: str) -> Iterator[Node]:
 
 
 def _origin(node: Node) -> Origin:
-    """With a name of its own, which no node of FX has."""
+    """Return an origin with a name of its own, which no node of FX has."""
     sort = node.sort
     name = f"{sort.stem}@{sort.module}{list(sort.shape)}#{node.number}"
     return Origin(node=name, op=sort.op, module=sort.module, shape=sort.shape)

@@ -22,7 +22,7 @@ from perfcli.model import (
 
 
 def _entry(table: Mapping[str, Any]) -> BaselineEntry:
-    """One check. Raises KeyError, TypeError and ValueError for what is none of ours."""
+    """Return one check. Raises KeyError, TypeError and ValueError for what is none of ours."""
     kernels = tuple(map(of_kernels._facts, table["kernels"]))
     tools: dict[str, Any] = {tool: table.get(tool) for tool in TOOLS}
     run = Run(
@@ -84,7 +84,7 @@ def _headline(finding: Mapping[str, Any]) -> str:
 
 
 def _renamed(run: Run, names: Mapping[str, str]) -> Run:
-    """With other names for its kernels."""
+    """Return the run with other names for its kernels."""
 
     def name(old: str) -> str:
         return names.get(old, old)

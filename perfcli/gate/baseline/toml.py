@@ -16,13 +16,13 @@ _BARE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345678
 
 
 def _pairs(values: Mapping[str, Value]) -> Iterator[str]:
-    """``key = value`` lines."""
+    """Yield ``key = value`` lines."""
     for name, value in values.items():
         yield f"{_key(name)} = {_outer(value)}"
 
 
 def _header(*path: str, many: bool = False) -> str:
-    """``[checks."norm@h100"]``; ``many``: one of several tables of that name."""
+    """Return ``[checks."norm@h100"]``; with ``many`` it is one of several tables of that name."""
     name = ".".join(map(_key, path))
     return f"[[{name}]]" if many else f"[{name}]"
 
@@ -32,7 +32,7 @@ def _key(name: str) -> str:
 
 
 def _inline(value: Value) -> str:
-    """In one line."""
+    """Return the value in one line."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):

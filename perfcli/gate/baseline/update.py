@@ -78,7 +78,7 @@ def run(update: Update, checks: Sequence[Check], some: bool) -> int:
 
 
 def _read_old(config: Config, some: bool, notes: Notes) -> dict[str, Kept]:
-    """What is in the file; one that can't be read is made anew where all checks are."""
+    """Return what is in the file; one that can't be read is made anew where all checks are."""
     if not config.baseline.exists():
         return {}
     try:
@@ -91,7 +91,7 @@ def _read_old(config: Config, some: bool, notes: Notes) -> dict[str, Kept]:
 
 
 def _revision(folder: Path) -> str:
-    """Of the repository; empty where there is none."""
+    """Return the repository's revision, or an empty string where there is none."""
     try:
         done = subprocess.run(
             ["git", "-C", str(folder), "rev-parse", "--short=12", "HEAD"],
@@ -133,7 +133,7 @@ _HEADERS = ("check", "of", "age", "kernels", "torch", "triton", "revision", "rea
 
 
 def show(config: Config, checks: Sequence[Check]) -> None:
-    """A row for each check that is configured, and for what the file has besides."""
+    """Show a row for each check that is configured, and for what the file has besides."""
     file = committed.read(config.baseline, config.typed)
     names = [check.name for check in checks]
     if len(checks) == len(config.checks):
