@@ -162,7 +162,8 @@ def results(judgement: Judgement) -> list[SarifResult]:
 
 
 def _file(judged: Judged, judgement: Judgement) -> Place | None:
-    """Return what asks for the check: the configuration, else its scenario, which is perfcli's own."""
+    """Return what asks for the check: the configuration, else its scenario, which is perfcli's
+    own."""
     if judgement.configuration:
         found = place(judgement.configuration, judgement.root)
         outside = found is None or not found.inside  # where that is, is no one else's business

@@ -130,7 +130,8 @@ def installations(found: Bisection, across: Across, ends: Ends) -> Iterator[str]
 
 
 def _untried(what: str, names: Sequence[str]) -> Iterator[str]:
-    """Yield the names, or where they are many those worth trying for speed; the others are counted."""
+    """Yield the names, or where they are many those worth trying for speed; the others are
+    counted."""
     if not names:
         return
     known = {knob.name for knob in performance.load()}

@@ -51,7 +51,8 @@ class Knowledge:
                 self.sources[path] = _EDITED
 
     def readings_against(self, good: str, metric: SearchMetric) -> dict[str, list[Reading]]:
-        """Return the readings by class, the lists themselves: what is appended to them stays known."""
+        """Return the readings by class, the lists themselves: what is appended to them stays
+        known."""
         start = _pair_of(good, "", metric)
         return {k.removeprefix(start): v for k, v in self.readings.items() if k.startswith(start)}
 

@@ -140,7 +140,8 @@ def _paired(metric: SearchMetric, rounds: Sequence[Round]) -> _Paired:
 
 
 def _busy(measured: Round, side: str) -> float | None:
-    """Return the seconds that all launches of a step take on the device, its median over the steps."""
+    """Return the seconds that all launches of a step take on the device, its median over the
+    steps."""
     turn = measured.base if side == "base" else measured.head
     steps = [sum(launches) for launches in turn.launches if launches]
     return statistics.median(steps) if steps else None
@@ -214,7 +215,8 @@ class Clock:
             self.reading(settings)
 
     def is_apart(self, found: Evidence, sure: float = SURE) -> bool:
-        """Return whether they differ by ``sure`` standard errors, and as surely by more than noise."""
+        """Return whether they differ by ``sure`` standard errors, and as surely by more than
+        noise."""
         if found.mean is None or found.standard_error is None:
             return False
         noise = sure / SURE * math.log1p(self.floor)

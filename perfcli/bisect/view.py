@@ -110,7 +110,8 @@ def _title(found: Bisection) -> Iterator[str]:
 
 
 def _wrong_way_round(found: Bisection) -> bool:
-    """Return whether bad is better than good; on a clock a little better is nothing to ask about."""
+    """Return whether bad is better than good; on a clock a little better is nothing to ask
+    about."""
     ends, culprits = found.ends, found.culprits
     if ends is None or ends.ratio is not None or found.across is not None or culprits is None:
         return False

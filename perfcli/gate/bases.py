@@ -30,7 +30,7 @@ from perfcli.workflow.setting import MeasuringOptions, Setting, settle
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """Where the base comes from: a revision, an interpreter, or both."""
+    """Says where the base comes from: a revision, an interpreter, or both."""
 
     revision: Revision | None
     python: str | None
@@ -77,7 +77,8 @@ def _compare_with(base: _Base, check: Check, order: Order) -> Against:
 
 
 def _settle_setting(question: Question, order: Order) -> Setting | None:
-    """How to measure, None where a check is for a target: the budget is the configuration's."""
+    """Return how to measure, None where a check is for a target: the budget is the
+    configuration's."""
     if question.target:
         return None
     setting = settle(
@@ -94,8 +95,10 @@ def _make_side(
     revision: Revision | None = None,
     path: Sequence[Path] = (),
 ) -> tuple[Obtained, Sequence[Job]]:
-    """``revision``: the question is about its files. ``path``: folders that Python looks in
-    first."""
+    """Compile a side; with a ``revision`` the question is about its files.
+
+    ``path``: folders that Python looks in first.
+    """
     jobs = order_jobs(question, [side], order.context)
     jobs = [_looking_in(job, path) for job in jobs] if path else jobs
     own = revision is not None and registry.is_user_file(question.scenario)
@@ -109,9 +112,12 @@ def _make_side(
 def _make_base(
     base: _Base, question: Question, side: Side, order: Order
 ) -> tuple[Obtained, Sequence[Job]]:
-    """The base of its own files. What it imports of the user's checkout, since the project is
-    installed from there (``pip install -e``), is the head's code: then it is compiled once more,
-    with the revision's folders before those. Raises PerfcliError where that does not help."""
+    """Return the base of its own files.
+
+    What it imports of the user's checkout, since the project is installed from there (``pip install
+    -e``), is the head's code: then it is compiled once more, with the revision's folders before
+    those. Raises PerfcliError where that does not help.
+    """
     found, jobs = _make_side(question, side, order, base.revision)
     if base.revision is None or not (foreign := base.revision.foreign(found.run.sources)):
         return found, jobs
@@ -128,7 +134,7 @@ def _make_base(
 
 
 def _ask_base(base: _Base, check: Check, order: Order, question: Question) -> Question:
-    """The same question, of the base's files. Raises NoBase where it has none for it."""
+    """Return the same question, of the base's files. Raises NoBase where it has none for it."""
     if base.revision is None or not registry.is_user_file(check.scenario):
         return question
     path, name = userfile.split(check.scenario)
@@ -174,13 +180,15 @@ def _with_baseline(order: Order) -> CompareCheck:
 
 
 def _say_target(entry: BaselineEntry, head: Run) -> tuple[str, ...]:
-    """What was allowed to differ is said: the base was given the head's target."""
+    """Return what was allowed to differ, because it is said: the base was given the head's
+    target."""
     target = facts.described_target(head)
     return () if entry.target == target else (f"target {entry.target} → {target}",)
 
 
 def _give_headline(finding: Finding) -> Finding:
-    """The file keeps no sentences: the rule's title, and what it is about."""
+    """Return the finding with a headline, because the file keeps no sentences: the rule's title,
+    and what it is about."""
     try:
         title = rule(finding.code).title
     except PerfcliError:
@@ -198,11 +206,11 @@ class Wish:
 
     @property
     def pair(self) -> bool:
-        """Whether the base is compiled here."""
+        """Return whether the base is compiled here."""
         return self.revision is not None or self.python is not None
 
     def check(self) -> None:
-        """Raises PerfcliError for options that contradict each other."""
+        """Raise PerfcliError for options that contradict each other."""
         if self.pair and self.baseline is not None:
             raise PerfcliError("--baseline is a base already: leave out --base-rev, --base-python")
         if not self.pair and (self.allow_env or self.no_time):
@@ -212,7 +220,7 @@ class Wish:
             )
 
     def command(self, checks: Sequence[str], typed: Sequence[str] = ()) -> str:
-        """What makes it again. ``typed``: options that mean other files."""
+        """Return the command that makes it again. ``typed``: options that mean other files."""
         words = ["perfcli", "gate", *checks, *typed]
         words += ["--base-rev", self.revision] if self.revision else []
         words += ["--base-python", self.python] if self.python else []
@@ -221,8 +229,10 @@ class Wish:
 
 @contextmanager
 def base_of(wish: Wish, order: Order) -> Iterator[CompareCheck]:
-    """What compares a check with its base. Raises PerfcliError and NotComparable where there is
-    no base at all."""
+    """Yield what compares a check with its base.
+
+    Raises PerfcliError and NotComparable where there is no base at all.
+    """
     if not wish.pair:
         yield _with_baseline(order)
         return

@@ -61,7 +61,8 @@ def _values(comparison: Comparison, limit: str) -> Iterator[tuple[Sequence[str],
 def _added(
     comparison: Comparison, metric: str, allowances: Sequence[Allowance]
 ) -> Iterator[tuple[float, Allowance]]:
-    """Yield what each group of kernels that an exception names added to a sum, and the exception."""
+    """Yield what each group of kernels that an exception names added to a sum, and the
+    exception."""
     if metric not in limits.OF_KERNELS or limits.OF_KERNELS[metric].fold != "sum":
         return
     for group in comparison.groups:

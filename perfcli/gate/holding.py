@@ -230,7 +230,8 @@ def _share(comparison: Comparison, group: KernelGroup) -> float:
 def _of_group(
     comparison: Comparison, limit: Limit, number: int, allowances: Sequence[Allowance]
 ) -> Iterator[LimitResult]:
-    """Yield a limit of one sort: growth of a group as a whole, or ``most`` of each of its kernels."""
+    """Yield a limit of one sort: growth of a group as a whole, or ``most`` of each of its
+    kernels."""
     group = comparison.groups[number]
     change = limits.of_group(comparison, group, limit.metric)
     if change is None or not group.match.head:

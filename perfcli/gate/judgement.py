@@ -1,4 +1,4 @@
-"""All checks of a gate together."""
+"""Puts all checks of a gate together."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _GRAVEST_CODES = (2, 4, 1, 3, 0)
 
 
 def judge_all(done: Sequence[CheckResult], order: Order, command: str, root: Path) -> Judgement:
-    """All checks together: as bad as the worst of them."""
+    """Return all checks together: as bad as the worst of them."""
     codes = [each.exit_code for each in done]
     outcomes = [each.judged.outcome for each in done]
     return Judgement(
@@ -41,7 +41,7 @@ def _place(code: int) -> int:
 
 
 def _reason(outcomes: Sequence[Passing]) -> str:
-    """``1 of 3 checks failed, 1 could not be judged``."""
+    """Return ``1 of 3 checks failed, 1 could not be judged``."""
     words: dict[Passing, str] = {
         "fail": "failed",
         "fault": "could not be judged",
@@ -70,7 +70,7 @@ def _warnings(done: Sequence[CheckResult], order: Order) -> Iterator[str]:
 
 
 def _exceeded(done: Sequence[CheckResult], config: Config) -> dict[Allowance, float]:
-    """Exceptions that would cover something if it were less, and by which value."""
+    """Return the exceptions that would cover something if it were less, and by which value."""
     values = (
         (allowance, excepting.exceeded(each.judged.comparison, allowance))
         for allowance in config.allowances
@@ -81,7 +81,7 @@ def _exceeded(done: Sequence[CheckResult], config: Config) -> dict[Allowance, fl
 
 
 def _broken(check: Judged) -> set[str]:
-    """Metrics of limits and codes of findings that fail a check."""
+    """Return the metrics of limits and codes of findings that fail a check."""
     assert check.comparison is not None
     findings = check.comparison.findings
     codes = {findings[each.finding].code for each in check.findings if each.state == "broken"}
@@ -89,7 +89,7 @@ def _broken(check: Judged) -> set[str]:
 
 
 def _patterns_of_none(done: Sequence[CheckResult], config: Config) -> Iterator[str]:
-    """A line for each pattern of limits that means no kernel of the checks it is for."""
+    """Yield a line for each pattern of limits that means no kernel of the checks it is for."""
     judged = {each.judged.name: each.judged for each in done}
     patterns: dict[str, list[Judged]] = {}
     for check in config.checks:
@@ -132,7 +132,7 @@ def _of_check(check: Judged, order: Order) -> Iterator[str]:
 
 
 def say_where_to_look(done: Sequence[CheckResult], notes: Notes) -> None:
-    """On stderr: ids of runs differ from run to run."""
+    """Say on stderr where to look, because ids of runs differ from run to run."""
     for each in done:
         if each.judged.outcome in ("fail", "unsure") and each.head is not None:
             notes.say(f"{each.judged.name}: perfcli explain {each.head.reference}")

@@ -1,4 +1,4 @@
-"""One comparison held against the limits: what is broken, and what follows."""
+"""Holds one comparison against the limits: what is broken, and what follows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _GRAVEST_FIRST: tuple[Severity, ...] = ("error", "warning", "info")
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What one check is held against."""
+    """Says what one check is held against."""
 
     limits: tuple[Limit, ...]
     allowances: tuple[Allowance, ...] = ()
@@ -44,7 +44,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """What became of it."""
+    """Says what became of it."""
 
     comparison: Comparison
     limits: tuple[LimitResult, ...]
@@ -62,9 +62,9 @@ class Ruling:
 
 
 def judge(comparison: Comparison, policy: Policy) -> Ruling:
-    """A broken limit, a grave finding that came with the head and wrong results fail. It is unsure
-    where there is none of these, but a limit can't be told, or something else keeps the two runs
-    from being called no worse."""
+    """Judge a comparison: a broken limit, a grave finding that came with the head, and wrong
+    results fail. It is unsure where there is none of these, but a limit can't be told, or something
+    else keeps the two runs from being called no worse."""
     better = _is_better(comparison)
     results = tuple(
         result
@@ -90,8 +90,8 @@ def judge(comparison: Comparison, policy: Policy) -> Ruling:
 
 
 def _excuse_few_words(comparison: Comparison, result: LimitResult) -> LimitResult:
-    """A few spilled words more where fewer bytes are moved may be a step that got faster: that is
-    for people to tell."""
+    """Excuse a few more spilled words where fewer bytes are moved, since the step may have got
+    faster: that is for people to tell."""
     moved = limits._total(comparison, "bytes_moved")
     few = (result.head or 0.0) - (result.base or 0.0) <= FEW_WORDS
     spills = result.limit.metric == "spilled_words" and not result.limit.kernel
@@ -102,8 +102,8 @@ def _excuse_few_words(comparison: Comparison, result: LimitResult) -> LimitResul
 
 
 def _is_said_by_loads(comparison: Comparison, result: LimitResult, policy: Policy) -> bool:
-    """Whether only new loads are in loops: those are for the limit on loads, and its exceptions.
-    The usual limit on loads in loops is for those that moved there."""
+    """Return whether only new loads are in loops: those are for the limit on loads, and its
+    exceptions. The usual limit on loads in loops is for those that moved there."""
     if result.limit.metric != "loads_in_loops" or result.limit not in policy.signs:
         return False
     loads = limits._total(comparison, "loads")
@@ -112,7 +112,7 @@ def _is_said_by_loads(comparison: Comparison, result: LimitResult, policy: Polic
 
 
 def _settle(result: Ruling) -> Ruling:
-    """With the outcome that follows, and its reason in one sentence."""
+    """Return the ruling with the outcome that follows, and its reason in one sentence."""
     comparison = result.comparison
     if broken := list(_list_broken(result)):
         more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
@@ -163,7 +163,7 @@ def _hold_findings(comparison: Comparison, policy: Policy) -> Iterator[FindingRe
 
 
 def _does_count(comparison: Comparison, finding: Finding, fail_on: Severity | None) -> bool:
-    """Whether a finding fails: what another one explains is that one's."""
+    """Return whether a finding fails: what another one explains is that one's."""
     if fail_on is None or not finding.came_with_head or finding.doubt or finding.explained_by:
         return False
     if _GRAVEST_FIRST.index(finding.severity) > _GRAVEST_FIRST.index(fail_on):
@@ -172,8 +172,8 @@ def _does_count(comparison: Comparison, finding: Finding, fail_on: Severity | No
 
 
 def _is_better(comparison: Comparison) -> bool:
-    """Whether the numbers got better by what weighs something: then a warning is a doubt, and
-    more kernels are no loss."""
+    """Return whether the numbers got better by what weighs something: then a warning is a doubt,
+    and more kernels are no loss."""
     if judge_counts(comparison).outcome != "better":
         return False
     got = [c for c in comparison.totals if c.metric in DECIDING and c.outcome == "better"]
@@ -184,7 +184,7 @@ def _is_better(comparison: Comparison) -> bool:
 
 
 def _find_doubt(result: Ruling) -> str:
-    """Why it can't be told whether anything got worse; empty where it can."""
+    """Return why it can't be told whether anything got worse; empty where it can."""
     comparison = result.comparison
     unknown = next((each for each in result.limits if each.state == "unknown"), None)
     if unknown is not None:
@@ -205,12 +205,12 @@ def _find_doubt(result: Ruling) -> str:
 
 
 def _find_slower(result: Ruling) -> LimitResult | None:
-    """The limit on time that is broken."""
+    """Return the limit on time that is broken."""
     return next((r for r in result.limits if r.limit.metric == TIME and r.state == "broken"), None)
 
 
 def _confirm(first: Ruling, second: Ruling) -> Ruling:
-    """What follows of two measurements of which the first one was slower than it may be."""
+    """Return what follows from two measurements, the first of which was slower than allowed."""
     before, after = _find_slower(first), _find_slower(second)
     if before is None:
         return second

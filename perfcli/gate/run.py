@@ -1,5 +1,5 @@
-"""Every check compiled, compared and judged, one after the other; one that fails keeps none of the
-others from it."""
+"""Compiles, compares and judges one check after the other; one that fails keeps none of the others
+from it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from perfcli.workflow.obtain import StoredTexts
 
 
 def check_aspects(allow: Sequence[str]) -> None:
-    """Raises PerfcliError for what can't be allowed to differ."""
+    """Raise PerfcliError for what can't be allowed to differ."""
     check_allowed(allow, (*ASPECTS, *TOOLS))
 
 
@@ -72,7 +72,7 @@ def _make_result(check: Check, against: Against, order: Order) -> CheckResult:
 
 
 def _judge(check: Check, against: Against, order: Order) -> Ruling:
-    """A slower step is measured once more before it counts."""
+    """Judge the check, and measure a slower step once more before it counts."""
     config = order.config
     in_force = allowances._in_force(config.allowances, order.today)
     policy = Policy(check.limits, in_force, config.fail_on, check.signs, check.usual_spills)

@@ -1,4 +1,4 @@
-"""Two runs side by side, as the library gives them."""
+"""Holds two runs side by side, as the library returns them."""
 
 from __future__ import annotations
 
@@ -37,40 +37,40 @@ class Said(str):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Compared:
-    """What changed from a base to a head."""
+    """Says what changed from a base to a head."""
 
     comparison: Comparison
     """Everything that is known."""
 
     @property
     def outcome(self) -> Outcome:
-        """Of the head: ``worse``, ``better``, ``same``, ``unknown``."""
+        """Return the outcome of the head: ``worse``, ``better``, ``same``, ``unknown``."""
         return cast(Outcome, Said.of(self.comparison))
 
     @property
     def reason(self) -> str:
-        """The one reason that matters, in a sentence."""
+        """Return the one reason that matters, in a sentence."""
         return self.comparison.reason
 
     @property
     def groups(self) -> tuple[KernelGroup, ...]:
-        """Kernels of both that compute the same; every kernel is in exactly one."""
+        """Return the kernels of both that compute the same; every kernel is in exactly one."""
         return self.comparison.groups
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What came with the head first, then what is gone, then what both have."""
+        """Return what came with the head first, then what is gone, then what both have."""
         return self.comparison.findings
 
     def to_frame(self) -> Any:
-        """A ``pandas.DataFrame`` with one row per group: ``relation``, ``base`` and ``head``
-        (kernels' names), ``method``, ``confidence``, and for each metric ``…_base``, ``…_head``
-        and ``…_delta``."""
+        """Return a ``pandas.DataFrame`` with one row per group: ``relation``, ``base`` and ``head``
+        (kernels' names), ``method``, ``confidence``, and for each metric ``…_base``, ``…_head`` and
+        ``…_delta``."""
         return comparison_frame(self.comparison)
 
     def assert_not_worse(self) -> None:
-        """Raises AssertionError where the head is worse, or nobody can tell, with the reason and
-        the kernels that changed."""
+        """Raise AssertionError where the head is worse, or nobody can tell, with the reason and the
+        kernels that changed."""
         if self.comparison.outcome not in ("worse", "unknown"):
             return
         changed = [
@@ -98,7 +98,7 @@ class Compared:
         return units.printable(f"<Compared: {self.comparison.outcome}, {why}>")
 
     def report(self, columns: int = 100) -> str:
-        """What ``perfcli compare`` shows."""
+        """Return what ``perfcli compare`` shows."""
         places = [("", ""), ("", "")]
         return render(screen().comparison(self.comparison, places, False, False), columns)
 
@@ -107,5 +107,5 @@ class Compared:
 
 
 def compare_runs(base: Run, head: Run, allow: Sequence[str]) -> Compared:
-    """Raises NotComparable, RuleFailed, and PerfcliError where neither has a kernel."""
+    """Raise NotComparable, RuleFailed, and PerfcliError where neither has a kernel."""
     return Compared(diagnose(compare(base, head, {*_NAMES, *allow})))

@@ -122,7 +122,8 @@ class Kernels(Sequence[Kernel]):
         return max(known)
 
     def to_frame(self) -> Any:
-        """Return a ``pandas.DataFrame`` with one row per kernel; docs/library.md has the columns."""
+        """Return a ``pandas.DataFrame`` with one row per kernel; docs/library.md has the
+        columns."""
         return kernels_frame(self.items)
 
     def compare(self, base: Kernels | str | Path, allow: Sequence[str] = ()) -> Compared:

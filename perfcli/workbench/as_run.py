@@ -157,7 +157,8 @@ def _kind(facts: SourceFacts) -> KernelKind:
 
 
 def _sizes(problem: Problem, launch: KernelLaunch) -> dict[str, int]:
-    """Return the iteration space: rows, or where several programs share one, their parts of rows."""
+    """Return the iteration space: rows, or where several programs share one, their parts of
+    rows."""
     parts = max(math.prod(launch.grid) // max(problem.rows, 1), 1)
     return {"x": problem.rows * parts, "r0_": -(-problem.columns // parts)}
 

@@ -89,7 +89,8 @@ def _entry(
 
 
 def _ratio(timed: TimedContender, reference: TimedContender) -> Estimate | None:
-    """Return the reference's seconds over these, round by round: this one's speed in units of its."""
+    """Return the reference's seconds over these, round by round: this one's speed in units of
+    its."""
     if not timed.seconds or len(timed.seconds) != len(reference.seconds):
         return None
     return paired.compare(timed.seconds, reference.seconds)

@@ -1,4 +1,5 @@
-"""Takes one measurement: starts the workers, has each round written down, and says what went wrong."""
+"""Takes one measurement: starts the workers, has each round written down, and says what went
+wrong."""
 
 from __future__ import annotations
 

@@ -72,7 +72,8 @@ def load_stored(reference: str) -> Obtained:
 
 
 def warn_forward_only(run: Run, notes: Notes) -> None:
-    """Warn of a forward pass that looks like training, for reports that do not show a run's notes."""
+    """Warn of a forward pass that looks like training, for reports that do not show a run's
+    notes."""
     for note in run.notes:
         if FORWARD_ONLY in note:
             notes.warn(f"{run.scenario}: {note}")
@@ -158,7 +159,8 @@ def describe_kept(stored: Sequence[Obtained]) -> str:
 
 
 def _reuse(job: Job, notes: Notes, again: str) -> Obtained | None:
-    """Return the newest stored run of this job, if the files that it imported are still the same."""
+    """Return the newest stored run of this job, if the files that it imported are still the
+    same."""
     known = store.find(job.fingerprint)
     if known is None:
         return None

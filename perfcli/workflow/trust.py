@@ -30,7 +30,8 @@ def _check_trusted(run: Run, asked: Variant | None) -> None:
 
 
 def _needs_trust(run: Run) -> bool:
-    """Return whether the run, once it is read from its file, is compiled again with the flag only."""
+    """Return whether the run, once it is read from its file, is compiled again with the flag
+    only."""
     return next(_foreign(run, None), None) is not None
 
 

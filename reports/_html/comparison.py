@@ -103,7 +103,8 @@ def _comparison_view(
 
 
 def _run_view(comparison: Comparison, check: int, root: str, texts: PageTexts) -> ComparisonView:
-    """Return the view of a run that is both sides: nothing that only says that they are the same."""
+    """Return the view of a run that is both sides: nothing that only says that they are the
+    same."""
     view, run = _comparison_view(comparison, check, root, texts), comparison.head
     ends = groups.without_provenance(comparison)
     return replace(

@@ -114,7 +114,8 @@ def _edges(
     base: Sequence[KernelFacts], head: Sequence[KernelFacts], left: Sequence[_Box],
     right: Sequence[_Box],
 ) -> Iterator[_Edge]:  # fmt: skip
-    """Yield edges as wide as the bytes that the kernel at the end with fewer edges moves in a step."""
+    """Yield edges as wide as the bytes that the kernel at the end with fewer edges moves in a
+    step."""
     pairs = _pairs(base, head)
     many_left = len(base) >= len(head)
     moved = [_bytes(base[a] if many_left else head[b]) for a, b in pairs]

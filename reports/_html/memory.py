@@ -48,7 +48,8 @@ class Memory:
 
 
 def _memories(comparison: Comparison) -> Iterator[Memory]:
-    """Yield a drawing for each graph of which the estimate is known, and one of what was measured."""
+    """Yield a drawing for each graph of which the estimate is known, and one of what was
+    measured."""
     graphs = [{g.name: g for g in run.graphs} for run in (comparison.base, comparison.head)]
     for name in {**graphs[0], **graphs[1]}:
         sides = [(side, of[name]) for side, of in zip(_SIDES, graphs, strict=True) if name in of]

@@ -63,7 +63,8 @@ def _fit(sections: Sequence[Section], most: int, measure: Measure, left_out: str
 def _rows(
     rows: Sequence[str], done: int, room: int, share: int, measure: Measure
 ) -> tuple[int, int]:
-    """Return how many rows there are with those that go into ``share``, and the room that remains."""
+    """Return how many rows there are with those that go into ``share``, and the room that
+    remains."""
     while done < len(rows) and (size := measure(rows[done])) <= share:
         done, share, room = done + 1, share - size, room - size
     return done, room

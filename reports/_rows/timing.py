@@ -323,7 +323,8 @@ def rest(timing: Timing, shown: Sequence[GroupTiming]) -> str:
 
 
 def doubt(shown: Sequence[GroupTiming]) -> str:
-    """Return why rows of the table are unsure: the most frequent reason, and of how many it is one."""
+    """Return why rows of the table are unsure: the most frequent reason, and of how many it is
+    one."""
     unsure = [g.change for g in shown if g.change.verdict == "unsure" and g.change.ratio]
     reasons = Counter(change.why for change in unsure if change.why)
     if not reasons:

@@ -146,7 +146,8 @@ def question(run: Run) -> str:
 
 
 def graph_breaks(run: Run) -> list[str]:
-    """Return why Dynamo gave up, the most frequent reason first: ``12 × Unsupported method call``."""
+    """Return why Dynamo gave up, the most frequent reason first: ``12 × Unsupported method
+    call``."""
     ordered = sorted(run.graph_breaks.items(), key=lambda item: -item[1])
     return [units.printable(f"{units.count(number)} × {reason}") for reason, number in ordered]
 

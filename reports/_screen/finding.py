@@ -185,7 +185,8 @@ def _unnamed(finding: Finding, run: Run) -> Iterator[str]:
 
 
 def _of_it(finding: Finding, run: Run) -> str:
-    """Return the headline about a kernel that is named above; empty where it doesn't begin with it."""
+    """Return the headline about a kernel that is named above; empty where it doesn't begin with
+    it."""
     for name in _names(finding, run):
         if len(finding.kernels) == 1 and finding.headline.startswith(f"{name} "):
             return units.printable(f"it {finding.headline.removeprefix(name).lstrip()}")

@@ -20,7 +20,8 @@ _NUMBERS_WIDTH = 26
 
 
 def _find_largest(run: Run) -> list[int]:
-    """Return the kernels that move most bytes in a step; the first ones where bytes are not known."""
+    """Return the kernels that move most bytes in a step; the first ones where bytes are not
+    known."""
     launched = [number for number, kernel in enumerate(run.kernels) if kernel.launches]
     return sorted(launched, key=lambda number: -(_moved(run, number) or 0))[:MOST]
 

@@ -94,7 +94,8 @@ class _Kernels:
             yield Text(f"hidden at this width: {', '.join(hidden)}", style="dim")
 
     def _widths(self) -> dict[str, int]:
-        """Return the width of each column that a kernel has something in, with the space before it."""
+        """Return the width of each column that a kernel has something in, with the space before
+        it."""
         widths = {title: max(len(row.cells[title]) for row in self.rows) for title, _ in COLUMNS}
         return {title: max(len(title), w) + _PADDING for title, w in widths.items() if w}
 

@@ -21,8 +21,11 @@ from perfcli.names import stem
 
 
 def fit_entry(entry: BaselineEntry, head: Run) -> tuple[Run, tuple[Finding, ...]]:
-    """The base that the head is compared with, and what was found in it. Target and versions are
-    taken as they are checked before: what is not the same refuses to be compared."""
+    """Return the base that the head is compared with, and what was found in it.
+
+    Target and versions are taken as they are checked before: what is not the same refuses to be
+    compared.
+    """
     run = entry.run
     kernels = _with_origins(_with_hashes(run.kernels, head.kernels), head.kernels)
     twins = _find_twins(kernels, head.kernels)
@@ -63,7 +66,7 @@ def _fit_environment(base: Run, head: Run) -> Environment:
 def _with_hashes(
     base: Sequence[KernelFacts], head: Sequence[KernelFacts]
 ) -> tuple[KernelFacts, ...]:
-    """Whole hashes where the head has them."""
+    """Return the base with whole hashes where the head has them."""
     sources = [kernel.source_hash for kernel in head]
     binaries = [c.binary_hash for k in head for c in k.candidates if c.binary_hash]
     return tuple(
@@ -96,7 +99,7 @@ _Symbol: TypeAlias = tuple[str, str, str]
 def _with_origins(
     base: Sequence[KernelFacts], head: Sequence[KernelFacts]
 ) -> tuple[KernelFacts, ...]:
-    """The head's nodes for those of the same sort and number."""
+    """Return the base with the head's nodes for those of the same sort and number."""
     nodes = _numbered(head)
     known: dict[Node, Origin] = {}
     for kernel in head:
@@ -127,7 +130,7 @@ def _fit_origin(
 
 
 def _node_of(kernel: KernelFacts, old: Origin) -> Node:
-    """What ``operators.origin`` made of a node."""
+    """Return what ``operators.origin`` made of a node."""
     sort = _sort_of(kernel, old)
     name, _, number = old.node.rpartition("#")
     return Node(sort._replace(stem=name.partition("@")[0]), int(number))
@@ -218,8 +221,8 @@ def _by_sort(sorts: Iterable[Sort]) -> dict[Sort, list[Shape]]:
 def _find_renamed_modules(
     base: Sequence[KernelFacts], head: Sequence[KernelFacts]
 ) -> dict[tuple[str, str], str]:
-    """Modules, with their graph, that the head has under another name: what only one side has,
-    and does the same. Several that do the same are taken in the order of their names."""
+    """Return the modules, with their graph, that the head has under another name: what only one
+    side has, and does the same. Several that do the same are taken in the order of their names."""
     ours, theirs = _modules(base, of_file=True), _modules(head, of_file=False)
     waiting: dict[tuple[str, object], list[str]] = defaultdict(list)
     for (graph, module), does in sorted(theirs.items()):
@@ -251,8 +254,8 @@ def _modules(
 
 
 def _find_twins(base: Sequence[KernelFacts], head: Sequence[KernelFacts]) -> dict[int, int]:
-    """Kernels of the base to those of the head with the same code under the same name, but for
-    its number: they are called as there. Others keep their labels."""
+    """Return the kernels of the base to those of the head with the same code under the same name,
+    but for its number: they are called as there. Others keep their labels."""
     free: dict[tuple[str, str, str], list[int]] = defaultdict(list)
     for index, kernel in enumerate(head):
         free[kernel.graph, kernel.source_hash, stem(kernel.name)].append(index)
@@ -267,7 +270,8 @@ def _find_twins(base: Sequence[KernelFacts], head: Sequence[KernelFacts]) -> dic
 def _order(
     base: Sequence[KernelFacts], head: Sequence[KernelFacts], twins: Mapping[int, int]
 ) -> list[int]:
-    """In the order of the head, each graph's others behind: the file's order is for reading."""
+    """Return the kernels' order: that of the head, each graph's others behind, because the file's
+    order is for reading."""
     graphs = {kernel.graph: n for n, kernel in reversed(list(enumerate(head)))}
 
     def place(index: int) -> tuple[int, int, int]:

@@ -65,7 +65,8 @@ def _place(name: str) -> tuple[int, str]:
 
 
 def _described(nodes: Iterable[Node]) -> list[dict[str, Any]]:
-    """Return a table for each module and shape; modules that do the same in several layers in one."""
+    """Return a table for each module and shape; modules that do the same in several layers in
+    one."""
     operators: dict[tuple[str, Shape], dict[tuple[str, str], list[int]]] = {}
     for node in sorted(set(nodes)):
         place = operators.setdefault((node.sort.module, node.sort.shape), {})
