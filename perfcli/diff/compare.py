@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import PurePath
 
-from perfcli.diff.besides import find_besides
+from perfcli import units
 from perfcli.diff.match import match
 from perfcli.diff.metrics import changes, totals
 from perfcli.diff.verdict.conclude import conclude
@@ -46,7 +47,7 @@ def compare(base: Run, head: Run, allow: Collection[str] = ()) -> Comparison:
         totals(base, head),
         groups,
         differences=(*_describe_allowed(base, head), *_differences(base, head)),
-        besides=find_besides(base, head),
+        besides=_find_besides(base, head),
     )
     return conclude(comparison)
 
@@ -132,3 +133,35 @@ def _differences(base: Run, head: Run) -> Iterator[str]:
     if base.threads != head.threads:
         ours, theirs = (run.threads or "torch's own number of" for run in (base, head))
         yield f"compiled for {ours} → {theirs} threads"
+
+
+# --- apart from kernels -----------------------------------------------------------------------
+
+_LISTED_OPERATORS = 3
+
+
+def _find_besides(base: Run, head: Run) -> tuple[str, ...]:
+    """Return ``extern calls 43 → 42 (aten.mm −1)``, ``graph breaks 0 → 3``."""
+    found = []
+    ours, theirs = (_extern_calls(run) for run in (base, head))
+    moved = {op: theirs[op] - ours[op] for op in {**ours, **theirs} if theirs[op] != ours[op]}
+    if moved:
+        listed = [f"{op} {units.signed(units.count, n)}" for op, n in moved.items()]
+        more = (
+            f" and {len(listed) - _LISTED_OPERATORS} more"
+            if len(listed) > _LISTED_OPERATORS
+            else ""
+        )
+        numbers = f"{units.count(ours.total())} → {units.count(theirs.total())}"
+        found.append(f"extern calls {numbers} ({', '.join(listed[:_LISTED_OPERATORS])}{more})")
+    breaks = [sum(run.graph_breaks.values()) for run in (base, head)]
+    if base.graph_breaks != head.graph_breaks:
+        found.append(f"graph breaks {breaks[0]} → {breaks[1]}")
+    return tuple(found)
+
+
+def _extern_calls(run: Run) -> Counter[str]:
+    calls: Counter[str] = Counter()
+    for extern in run.externs:
+        calls[extern.op] += extern.count
+    return calls

@@ -10,8 +10,7 @@ from dataclasses import replace
 from perfcli.diff.verdict.counts import judge_counts
 from perfcli.diff.verdict.findings import _object_to
 from perfcli.diff.verdict.times import _weigh_times
-from perfcli.diff.verdict.wrong import _judge_wrong_results
-from perfcli.model import Comparison, Verdict
+from perfcli.model import Because, Comparison, Verdict, WrongResults
 
 
 def conclude(comparison: Comparison) -> Comparison:
@@ -37,6 +36,19 @@ def _find_verdict(comparison: Comparison) -> Verdict:
     # leaves no doubt it decides, and the counts below become what explains it, as they explain a
     # measured time (`times.py` names the kernel to blame and what its counts say).
     return _object_to(judge_counts(comparison), comparison)
+
+
+def _judge_wrong_results(comparison: Comparison, wrong: WrongResults) -> Verdict:
+    """Return worse where the head's results are wrong, however fast or lean it is. Where the
+    base's are wrong, there is nothing to hold the head against: unknown. Counts and times are
+    silent, since the two sides do not compute the same."""
+    told = [f for f in comparison.findings if f.severity == "error" and f.headline == wrong.what]
+    code = told[0].code if told else ""
+    return Verdict(
+        "worse" if wrong.side == "head" else "unknown",
+        f"{code} {wrong.what}" if code else wrong.what,
+        Because(f"{code}: {wrong.what}" if code else wrong.what, code=code),
+    )
 
 
 def _with(comparison: Comparison, verdict: Verdict) -> Comparison:
