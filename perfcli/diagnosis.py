@@ -35,13 +35,13 @@ def rules() -> tuple[Rule, ...]:
 
 
 def rule(wanted: str) -> Rule:
-    """Return a rule by its code, in any case. Raises PerfcliError, with those that begin so or else
-    the nearest, where there is none."""
+    """Return a rule by its code, in any case. Raises PerfcliError, with those that begin with it or
+    else the nearest, where there is none."""
     known = {found.code: found for found in rules()}
     if wanted.upper() not in known:
         begin = [code for code in known if code.startswith(wanted.upper())]
         if begin:
-            raise PerfcliError(f"no rule {wanted!r}: {', '.join(begin)} begin so")
+            raise PerfcliError(f"no rule {wanted!r}: {', '.join(begin)} begin like that")
         raise PerfcliError(f"no rule {wanted!r}: {suggestion(wanted.upper(), known)}")
     return known[wanted.upper()]
 

@@ -21,7 +21,7 @@ from typing import Any
 from perfcli.compile.binaries import cache
 from perfcli.compile.binaries.cache import Compiled
 from perfcli.errors import PerfcliError, WorkerFailed
-from perfcli.facts.source.specialized import specialize
+from perfcli.facts.source.specialization import specialize
 from perfcli.facts.source.sweeps import join_sweeps
 from perfcli.facts.source.triton import triton_facts
 from perfcli.handwritten import describing

@@ -50,7 +50,7 @@ def launch_of(contender: Contender, bench: Workbench, ask: BenchAsk) -> Launch:
         return _prepare_compiled(bench, MODES[contender.name])
     if contender.name in peers.NAMES:
         return peers.launch_of(contender.name, bench.problem, bench.tensors)
-    raise PerfcliError(f"nobody is called {contender.name!r}")
+    raise PerfcliError(f"there is no contender {contender.name!r}")
 
 
 def _prepare_copy(moved_bytes: int, device: str) -> Launch:

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import dataclass
 from typing import Any
 
-from perfcli.compile import tracing, tuned
+from perfcli.compile import tracing, tuning
 from perfcli.compile.building import Built, build_users_workload
 from perfcli.compile.capture.capture import hook_inductor
 from perfcli.compile.capture.captured import Capture
@@ -122,7 +122,7 @@ def _pin(cpus: Iterable[int]) -> None:
 
 def _share_tuning(device: str) -> AbstractContextManager[None]:
     """Give identical kernels of both sides the same launch configuration, on a GPU."""
-    return tuned.share_choices(tuned.choices_folder()) if device == "cuda" else nullcontext()
+    return tuning.share_choices(tuning.choices_folder()) if device == "cuda" else nullcontext()
 
 
 def _use_device(request: MeasureRequest) -> None:

@@ -176,7 +176,9 @@ def _check_variable(catalogue: Catalogue, assignment: _Assignment) -> None:
     entry = catalogue.variables.get(name)
     if entry is not None:
         if name in entry.flags and text not in ("0", "1"):
-            raise PerfcliError(f"{name} needs 0 or 1, got {text!r}: torch takes all else as 0")
+            raise PerfcliError(
+                f"{name} needs 0 or 1, got {text!r}: torch takes anything else for 0"
+            )
         if types.is_number(entry.type) and text:
             _parse_value(InductorOption(name, entry.type, entry.default), text)
     elif name.startswith(_CHECKED_FAMILIES) and not _read_somewhere(catalogue.torch_dir, name):

@@ -90,7 +90,8 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except OSError as error:
         raise PerfcliError(
-            f"the options of torch can't be read: {path}: {error.strerror}; is torch whole?"
+            f"the options of torch can't be read: {path}: {error.strerror}; "
+            "is torch installed completely?"
         ) from error
 
 

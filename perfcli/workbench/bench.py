@@ -119,7 +119,7 @@ def _others(against: Sequence[str]) -> tuple[str, ...]:
         return ()
     for name in against:
         if name not in OTHERS:
-            raise PerfcliError(f"nobody is called {name!r}: {suggestion(name, OTHERS)}")
+            raise PerfcliError(f"there is no contender {name!r}: {suggestion(name, OTHERS)}")
     return tuple(name for name in OTHERS if name in against)
 
 

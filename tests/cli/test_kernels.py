@@ -333,7 +333,7 @@ def test_without_a_gpu_it_is_refused_and_says_what_goes(
 @pytest.mark.parametrize(
     ("argv", "complaint"),
     [
-        (["--against", "triton"], "nobody is called 'triton'"),
+        (["--against", "triton"], "there is no contender 'triton'"),
         (["--against", "none", "--against", "eager"], "--against none goes with no other"),
         (["--target", "h100"], "--target says nothing to bench"),
         (["--device", "cpu"], "bench needs a GPU, --device cpu is none"),

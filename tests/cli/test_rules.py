@@ -50,7 +50,7 @@ def test_a_rule_by_the_name_of_its_file(perfcli: Any) -> None:
     ("wanted", "complaint"),
     [
         ("PC111", "no rule 'PC111': did you mean PC101"),
-        ("pc3", "no rule 'pc3': PC301, PC302 begin so"),
+        ("pc3", "no rule 'pc3': PC301, PC302 begin like that"),
         ("pc-301", "no rule 'pc-301': did you mean PC301"),
         ("register-spil", "no rule 'register-spil': did you mean register-spills?"),
     ],

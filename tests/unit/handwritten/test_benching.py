@@ -117,7 +117,7 @@ def test_who_cannot_do_it_is_left_out_with_the_reason() -> None:
     benched, _ = bench(Contender("eager"), Contender("quack"), Contender("nobody"))
     found = by_name(benched)
     assert found["quack"].error in ("quack is not installed", "quack has no sum")
-    assert found["nobody"].error == "nobody is called 'nobody'"
+    assert found["nobody"].error == "there is no contender 'nobody'"
     assert found["quack"].seconds == ()
     assert len(found["eager"].seconds) == 5
 

@@ -194,7 +194,9 @@ def test_a_file_for_a_newer_python_says_so() -> None:
 
 
 def test_a_torch_without_its_files_says_so(tmp_path: Path) -> None:
-    with pytest.raises(PerfcliError, match=r"version.py: No such file .*is torch whole"):
+    with pytest.raises(
+        PerfcliError, match=r"version.py: No such file .*is torch installed completely"
+    ):
         load_catalogue(tmp_path / "nowhere")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from perfcli.compile import tuned
+from perfcli.compile import tuning
 
 TEXT = "inductor_meta={{'kernel_name': '{name}'}}\ndef {name}(x, XBLOCK):\n    pass  # {body}\n"
 
@@ -43,7 +43,7 @@ def taken(tuner: Any, folder: Path, seconds: Mapping[int, float]) -> tuple[int, 
         measured.append(True)
         return {each: seconds[each.config.kwargs["XBLOCK"]] for each in tuner.launchers}
 
-    found = tuned._timings(tuner, folder / "tuned", measure)
+    found = tuning._timings(tuner, folder / "tuned", measure)
     return min(found, key=found.__getitem__).config.kwargs["XBLOCK"], bool(measured)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from perfcli.errors import UnreadableSource
-from perfcli.facts.source.specialized import UNKNOWN, _value_of, specialize
+from perfcli.facts.source.specialization import UNKNOWN, _value_of, specialize
 from perfcli.facts.source.triton import triton_facts
 from perfcli.handwritten.compiling import launch_facts
 from perfcli.model import Scalar
