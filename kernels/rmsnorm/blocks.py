@@ -60,7 +60,7 @@ def vector(problem: Problem) -> int:
     return WIDE_BYTES // ITEM_BYTES[problem.dtype]
 
 
-def padded(problem: Problem) -> int:
+def padded_columns(problem: Problem) -> int:
     return _power_of_two(max(problem.columns, 2 * vector(problem)))
 
 
@@ -77,7 +77,7 @@ def _chunk_columns(problem: Problem, parts: int) -> int:
 def _tile_columns(problem: Problem, blocks: Blocks) -> int:
     """Return columns of one tile; where the choice leaves it open, what holds a program's share."""
     if blocks.tile or blocks.variant not in TILED:
-        return blocks.tile or padded(problem)
+        return blocks.tile or padded_columns(problem)
     share = -(-_chunk_columns(problem, blocks.parts) // blocks.tiles)
     return _power_of_two(max(share, 2 * vector(problem)))
 
@@ -111,7 +111,7 @@ def registers(problem: Problem, blocks: Blocks) -> int:
 def _shared_bytes(problem: Problem, blocks: Blocks, inputs: int) -> int:
     """Return the shared memory of a block: ``(stages − 1)`` tiles of each input that the loop over
     rows prefetches."""
-    tile = blocks.rows * padded(problem) * ITEM_BYTES[problem.dtype]
+    tile = blocks.rows * padded_columns(problem) * ITEM_BYTES[problem.dtype]
     return max(blocks.stages - 1, 0) * inputs * tile
 
 

@@ -15,7 +15,7 @@ from .blocks import (
     _misfit,
     _peels,
     _power_of_two,
-    padded,
+    padded_columns,
     vector,
 )
 
@@ -118,8 +118,8 @@ def fit(problem: Problem, blocks: Blocks) -> Blocks:
     """Return the blocks with tiles of eight elements per thread, and no more threads than wide
     loads."""
     if blocks.variant not in TILED:
-        loads = blocks.rows * padded(problem) // vector(problem)
-        tile = min(blocks.tile, padded(problem))
+        loads = blocks.rows * padded_columns(problem) // vector(problem)
+        tile = min(blocks.tile, padded_columns(problem))
         return replace(blocks, threads=min(blocks.threads, max(32, loads)), tile=tile)
     share = _chunk_columns(problem, blocks.parts)
     threads = min(blocks.threads, max(32, _power_of_two(-(-share // TILE_ELEMENTS))))
@@ -168,7 +168,7 @@ def _forward_of(problem: Problem, target: Target, variant: str) -> Blocks:
     threads = _usual_threads(problem)
     if variant in TILED:
         return fit(problem, Blocks(variant, threads, read=LAST))
-    tile = min(padded(problem), vector(problem) * threads)
+    tile = min(padded_columns(problem), vector(problem) * threads)
     if variant == "two-read":
         return Blocks(variant, min(threads, max(32, tile // vector(problem))), tile=tile, read=LAST)
     if variant == "split":

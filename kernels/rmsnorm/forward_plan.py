@@ -19,7 +19,7 @@ from .blocks import (
     _tile_columns,
     _weight_width,
     grid,
-    padded,
+    padded_columns,
     pointers,
     step,
     vector,
@@ -52,10 +52,10 @@ def tma(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLaunch]:
     made = step(
         problem, target, blocks, "tma_rows", grid(problem, target, blocks),
         f"{names} rows eps", absent,
-        COLUMNS=problem.columns, BLOCK=padded(problem), WIDTH=width, ROWS=blocks.rows,
+        COLUMNS=problem.columns, BLOCK=padded_columns(problem), WIDTH=width, ROWS=blocks.rows,
         STAGES=blocks.stages, RESIDUAL=_has_residual(problem), WRITE=blocks.write,
     )  # fmt: skip
-    box = f"[{blocks.rows}, {padded(problem) // width}, {width}]"
+    box = f"[{blocks.rows}, {padded_columns(problem) // width}, {width}]"
     descriptor = f"tensordesc<{TRITON_TYPE[problem.dtype]}{box}>"
     described = {n: descriptor for n in ("x", "residual") if n in made.arguments}
     aligned = tuple(n for n in made.divisible_by_16 if n not in described)
@@ -80,7 +80,7 @@ def full_tile(problem: Problem, target: Target, blocks: Blocks) -> list[KernelLa
         step(
             problem, target, blocks, "full_tile", grid(problem, target, blocks),
             f"{names} rows eps", absent,
-            COLUMNS=problem.columns, STRIDE=problem.stride, BLOCK=padded(problem),
+            COLUMNS=problem.columns, STRIDE=problem.stride, BLOCK=padded_columns(problem),
             ROWS=blocks.rows, STAGES=blocks.stages, RESIDUAL=_has_residual(problem),
             READ=blocks.read, WRITE=blocks.write,
         )

@@ -13,7 +13,7 @@ from .blocks import (
     _peels,
     _power_of_two,
     check_problem,
-    padded,
+    padded_columns,
     warps,
 )
 from .choice import FUSED
@@ -57,7 +57,7 @@ def _rows(
     constants: dict[str, Scalar] = {
         "COLUMNS": problem.columns,
         "STRIDE": problem.stride,
-        "BLOCK": padded(problem),
+        "BLOCK": padded_columns(problem),
         "ROWS": blocks.rows,
         "STAGES": blocks.stages,
         "RESIDUAL": residual,
@@ -102,7 +102,7 @@ def splits(problem: Problem, target: Target, columns: int, rows: int) -> int:
 def plan_unfused(problem: Problem, target: Target, blocks: Blocks, why: str) -> LaunchPlan:
     """Plan the input's gradient with each row's scale, then the sum of columns, which reads both
     inputs once more."""
-    columns, rows = min(128, padded(problem)), 32
+    columns, rows = min(128, padded_columns(problem)), 32
     parts = splits(problem, target, columns, rows)
     if blocks.tile:
         residual = _has_residual(problem)

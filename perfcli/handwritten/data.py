@@ -61,7 +61,7 @@ def _infinite(x: Any) -> Any:
     return x
 
 
-def _masked(x: Any) -> Any:
+def _mask(x: Any) -> Any:
     """Return values as a causal mask leaves them: row *i* has some values in front, then −∞; every
     fourth row is −∞ throughout."""
     import torch
@@ -84,7 +84,7 @@ _VALUES: Mapping[str, Callable[[Any], Any]] = {
     "large": _large,
     "nan": _nan,
     "infinite": _infinite,
-    "minus-infinity-masked": _masked,
+    "minus-infinity-masked": _mask,
     "signed-zero": _signed_zero,
     "constant": lambda x: x.fill_(0.5),
 }
@@ -105,11 +105,11 @@ def _in_rows(x: Any, problem: Problem) -> Any:
     return buffer[:, : x.shape[1]]
 
 
-def _transposed(x: Any, _problem: Problem) -> Any:
+def _transpose(x: Any, _problem: Problem) -> Any:
     return x.t().contiguous().t()
 
 
-def _misaligned(x: Any, problem: Problem) -> Any:
+def _misalign(x: Any, problem: Problem) -> Any:
     """Return a copy that begins one element behind a boundary of 16 bytes."""
     import torch
 
@@ -123,6 +123,6 @@ def _misaligned(x: Any, problem: Problem) -> Any:
 _LAYOUTS: Mapping[str, Callable[[Any, Problem], Any]] = {
     "contiguous": _in_rows,
     "padded-rows": _in_rows,
-    "transposed": _transposed,
-    "misaligned": _misaligned,
+    "transposed": _transpose,
+    "misaligned": _misalign,
 }

@@ -37,7 +37,7 @@ def resolve_params(
             raise PerfcliError(
                 f"{scenario.name} has no parameter {given!r}: {suggestion(given, known)}"
             )
-        values[name] = _typed(name, value, scenario.parameters[name])
+        values[name] = _convert_typed(name, value, scenario.parameters[name])
     _check_given(scenario, set(map(internal, overrides)))
     return values
 
@@ -60,7 +60,7 @@ def _preset(scenario: Scenario, name: str) -> Mapping[str, Scalar]:
     raise PerfcliError(f"{scenario.name} has no preset {name!r}: known: {', '.join(known)}")
 
 
-def _typed(name: str, value: Scalar, parameter: Parameter) -> Scalar:
+def _convert_typed(name: str, value: Scalar, parameter: Parameter) -> Scalar:
     kind = type(parameter.default)
     try:
         typed = _convert(value, kind)

@@ -138,7 +138,7 @@ def distances(found: Results, expected: Results, limits: ErrorLimits) -> tuple[D
     return (
         *_outputs(found.outputs, expected.outputs, limits),
         *_gradients(found.gradients, expected.gradients, limits),
-        *_changed(found, expected, limits),
+        *_compare_changed(found, expected, limits),
     )
 
 
@@ -168,7 +168,7 @@ def _outputs(
     yield from _values("output", found, expected, limits)
 
 
-def _changed(found: Results, expected: Results, limits: ErrorLimits) -> Iterator[Distance]:
+def _compare_changed(found: Results, expected: Results, limits: ErrorLimits) -> Iterator[Distance]:
     """Yield the distances of what was changed in place; what one side left as it was counts as it
     was."""
     names = (found.changed.keys() | expected.changed.keys()) & expected.before.keys()

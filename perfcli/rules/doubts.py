@@ -126,7 +126,7 @@ def _decisive(comparison: Comparison) -> str:
 def _verdict(comparison: Comparison) -> Iterator[Finding]:
     """Yield kernels that changed and that the deciding metric leaves out."""
     metric = _decisive(comparison)
-    base, head = _changed(comparison)
+    base, head = _changed_kernels(comparison)
     for kind in KERNEL_DOUBTS:
         sides = [[k for k in side if kind.applies(k)] for side in (base, head)]
         if metric in kind.metrics and any(sides):
@@ -144,7 +144,7 @@ def _verdict(comparison: Comparison) -> Iterator[Finding]:
             )
 
 
-def _changed(comparison: Comparison) -> tuple[list[KernelFacts], list[KernelFacts]]:
+def _changed_kernels(comparison: Comparison) -> tuple[list[KernelFacts], list[KernelFacts]]:
     matches = [g.match for g in comparison.groups if g.match.relation != "same"]
     return (
         [comparison.base.kernels[index] for match in matches for index in match.base],
@@ -174,7 +174,7 @@ def _match(match: Match, comparison: Comparison) -> str:
 
 
 def _provenance(comparison: Comparison) -> Iterator[Finding]:
-    base, head = _changed(comparison)
+    base, head = _changed_kernels(comparison)
     lost = [kernel for kernel in (*base, *head) if not kernel.origins]
     if lost:
         yield doubt(

@@ -88,7 +88,7 @@ def _lost(
 ) -> list[str]:
     """Return operators whose kind is called less often, while kernels took their work over."""
     kinds = {_family(op): op for op in sorted(ours)}
-    base, head = _generated(comparison, direction)
+    base, head = _generated_kernels(comparison, direction)
     return [
         title
         for title in kinds
@@ -111,7 +111,7 @@ def _took_over(
     if title == "attention":  # its parts don't name it
         grown = _bytes(head) > _bytes(base) or len(head) > len(base)
         return grown and (_products(theirs) > _products(ours) or _softmax(head) > _softmax(base))
-    return _originating(title, head) > _originating(title, base)
+    return _count_originating(title, head) > _count_originating(title, base)
 
 
 def _products(calls: Counter[str]) -> int:
@@ -127,7 +127,7 @@ def _computes_softmax(kernel: KernelFacts) -> bool:
     return bool(ops) and not any("log_softmax" in op for op in ops)
 
 
-def _originating(title: str, kernels: list[KernelFacts]) -> int:
+def _count_originating(title: str, kernels: list[KernelFacts]) -> int:
     return sum(
         kernel.launches
         for kernel in kernels
@@ -140,7 +140,7 @@ def _bytes(kernels: list[KernelFacts]) -> int:
     return sum((kernel.bytes_moved or 0) * kernel.launches for kernel in kernels)
 
 
-def _generated(comparison: Comparison, direction: str) -> tuple[list[KernelFacts], ...]:
+def _generated_kernels(comparison: Comparison, direction: str) -> tuple[list[KernelFacts], ...]:
     """Return the kernels of that direction, of base and head."""
     return tuple(
         [kernel for kernel in run.kernels if work.direction(kernel) == direction]
@@ -149,7 +149,7 @@ def _generated(comparison: Comparison, direction: str) -> tuple[list[KernelFacts
 
 
 def _evidence(comparison: Comparison, direction: str) -> Iterator[str]:
-    sides = _generated(comparison, direction)
+    sides = _generated_kernels(comparison, direction)
     before, after = (
         units.plural(sum(k.launches for k in side), "launch", "launches") for side in sides
     )

@@ -85,14 +85,14 @@ def _find_retried(run: Run, kernel: KernelFacts, limit: int) -> Candidate | None
     fits: then all that fit have one stage, and one of them only in that differs from one that does
     not."""
     fitting = [c for c in kernel.candidates if not _exceeds(c, limit)]
-    over = [c for c in kernel.candidates if _exceeds(c, limit) and _pipelined(c)]
-    if run.settings.get(RETRIES) is not True or any(_pipelined(c) for c in fitting):
+    over = [c for c in kernel.candidates if _exceeds(c, limit) and _is_pipelined(c)]
+    if run.settings.get(RETRIES) is not True or any(_is_pipelined(c) for c in fitting):
         return None
     tiles = [_tile(candidate) for candidate in over]
     return next((c for c in fitting if _tile(c) in tiles), None)
 
 
-def _pipelined(candidate: Candidate) -> bool:
+def _is_pipelined(candidate: Candidate) -> bool:
     return candidate.num_stages > 1 or candidate.config.get("NUM_STAGES", 1) > 1
 
 

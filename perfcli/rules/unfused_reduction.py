@@ -63,20 +63,20 @@ def _same_readers(run: Run, one: int) -> Iterator[int]:
         return
     for two, other in enumerate(run.kernels):
         apart = two != one and other.graph == kernel.graph
-        if apart and _saved(kernel, other) >= SHARE * _moved(kernel, other) > 0:
+        if apart and _saved_bytes(kernel, other) >= SHARE * _moved_bytes(kernel, other) > 0:
             yield two
 
 
-def _shared(one: KernelFacts, two: KernelFacts) -> list[Buffer]:
+def _shared_reads(one: KernelFacts, two: KernelFacts) -> list[Buffer]:
     names = {buffer.name for buffer in whole_reads(two, ANY_REDUCTION)}
     return [b for b in whole_reads(one, ANY_REDUCTION) if b.name in names]
 
 
-def _saved(one: KernelFacts, two: KernelFacts) -> int:
-    return sum(buffer.bytes for buffer in _shared(one, two))
+def _saved_bytes(one: KernelFacts, two: KernelFacts) -> int:
+    return sum(buffer.bytes for buffer in _shared_reads(one, two))
 
 
-def _moved(one: KernelFacts, two: KernelFacts) -> int:
+def _moved_bytes(one: KernelFacts, two: KernelFacts) -> int:
     return (one.bytes_moved or 0) + (two.bytes_moved or 0)
 
 
@@ -84,7 +84,7 @@ def _cause(run: Run, one: KernelFacts, two: KernelFacts) -> dict[str, OptionValu
     """Return the options to set for the two to be fused; empty where no option keeps them apart."""
     if rows_of(one) == rows_of(two) and reduced_elements(one) == reduced_elements(two):
         return _too_large(run, one, two)
-    rows = all(row_stride(one, buffer) is not None for buffer in _shared(one, two))
+    rows = all(row_stride(one, buffer) is not None for buffer in _shared_reads(one, two))
     if rows and run.settings.get(MIX_ORDER) is False and _mixes(run, one, two):
         return {MIX_ORDER: True}
     return {}
@@ -126,8 +126,8 @@ def _names(kernel: KernelFacts) -> set[str]:
 
 def _finding(run: Run, one: int, two: int, options: dict[str, OptionValue]) -> Finding:
     first, second = run.kernels[one], run.kernels[two]
-    saved, moved = _saved(first, second), _moved(first, second)
-    shared = ", ".join(buffer.name for buffer in _shared(first, second))
+    saved, moved = _saved_bytes(first, second), _moved_bytes(first, second)
+    shared = ", ".join(buffer.name for buffer in _shared_reads(first, second))
     set_so = ", ".join(f"{name} is {run.settings[name]}" for name in options)
     return Finding(
         code=RULE.code,

@@ -74,7 +74,7 @@ def test_what_a_step_takes_besides_weights_and_inputs() -> None:
 @pytest.mark.parametrize(("settings", "movable"), [(KEEP_MEMORY, True), ({}, False)])
 def test_whether_large_blocks_come_from_the_heap(settings: dict[str, str], movable: bool) -> None:
     """Without these settings glibc maps each large block on its own, as others always do."""
-    asked = "from perfcli.measure.heap import unmovable; print(unmovable())"
+    asked = "from perfcli.measure.heap import why_unmovable; print(why_unmovable())"
     done = subprocess.run(
         [sys.executable, "-c", asked], env=settings, capture_output=True, text=True, check=True
     )
