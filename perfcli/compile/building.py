@@ -9,10 +9,12 @@ Initialisers are skipped both times: values never reach the generated code.
 from __future__ import annotations
 
 import contextlib
+import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from perfcli.compile import distributed, own_compile
 from perfcli.compile.gradients import forward_only_notes, modules_of
 from perfcli.errors import UserCodeFailed
 from perfcli.loading import registry
@@ -38,21 +40,54 @@ def build(request: CompileRequest, mode: Any) -> Built:
     import torch
 
     device = torch.device(request.device)
+    with own_compile.watching_compile() as asked:
+        built, notes = _build_once_or_twice(request, mode, device)
+    distributed.refuse_wrapped(built.scenario.name, modules_of(built.workload.call))
+    workload = to_device(built.workload, mode, device)
+    notes = (*notes, *forward_only_notes(workload), *own_compile.say_ignored(asked))
+    return replace(built, workload=workload, notes=notes)
+
+
+def _build_once_or_twice(
+    request: CompileRequest, mode: Any, device: Any
+) -> tuple[Built, tuple[str, ...]]:
     try:
         with mode, device, _skip_initialisers():
-            built = build_users_workload(request)
-        workload = to_device(built.workload, mode, device)
-        return replace(built, workload=workload, notes=forward_only_notes(workload))
+            return build_users_workload(request), ()
     except UserCodeFailed as fake_failure:
+        distributed.refuse_failure(request.scenario, fake_failure)
         try:
             with _build_on_cpu(request.device), _skip_initialisers():
                 built = build_users_workload(request)
         except UserCodeFailed as failure:
-            # The failure with real tensors is the one the user can act on.
-            raise failure from fake_failure
-        note = "the model's code reads values while it is built: built on the CPU, then moved"
-        workload = to_device(built.workload, mode, device)
-        return replace(built, workload=workload, notes=(note, *forward_only_notes(workload)))
+            raise _both(fake_failure, failure) from fake_failure
+        return built, (
+            "the model's code reads values while it is built: built on the CPU, then moved",
+        )
+
+
+def _both(first: UserCodeFailed, second: UserCodeFailed) -> UserCodeFailed:
+    """The failure that the user can act on: with real tensors, where values were missing before;
+    else the first, since a second call can fail for no other reason than that it is the second."""
+    if str(first) == str(second) or _lacks_values(first):
+        return second
+    again = str(second).partition(": ")[2] or str(second)
+    return UserCodeFailed(
+        str(first), detail=f"{first.detail}\n\nbuilt again, on the CPU, it failed with {again}"
+    )
+
+
+def _lacks_values(failure: UserCodeFailed) -> bool:
+    """Whether tensors without values or memory are to blame: torch says so in its words, or the
+    error came out of its fake tensors."""
+    error: BaseException | None = failure.__cause__
+    while error is not None:
+        frames = traceback.extract_tb(error.__traceback__)
+        if frames and "/torch/_subclasses/" in frames[-1].filename:
+            return True
+        error = error.__cause__ or error.__context__
+    words = ("FakeTensor", "fake tensor", "meta tensor", "numpy()", "data-dependent")
+    return any(word in str(failure) for word in words)
 
 
 def build_users_workload(request: CompileRequest) -> Built:

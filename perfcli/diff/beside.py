@@ -78,8 +78,9 @@ def explain_difference(comparison: Comparison) -> Comparison:
 def _per_step(
     kernels: Sequence[KernelFacts], value: Callable[[KernelFacts], int | None]
 ) -> int | None:
-    values = [(value(kernel), kernel.launches) for kernel in kernels]
-    return _sum([None if v is None else v * launches for v, launches in values])
+    """Bytes of all launches, and of what finishes their results."""
+    values = [(value(kernel), kernel) for kernel in kernels]
+    return _sum([None if v is None else (v + k.finishing_bytes) * k.launches for v, k in values])
 
 
 def _sum(values: Sequence[int | None]) -> int | None:

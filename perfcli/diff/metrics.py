@@ -41,14 +41,25 @@ def _best(field: str) -> OfKernel:
     return lambda k: None if k.best is None else getattr(k.best, field)
 
 
-def _step(field: str) -> Metric:
-    """Return a field of one launch, summed over a step's launches."""
+def _step(field: str, finished: Callable[[KernelFacts, float], float]) -> Metric:
+    """A field of one launch, with what operators after it do to finish its results, summed over a
+    step's launches."""
 
     def value(kernel: KernelFacts) -> Value:
         one: Value = getattr(kernel, field)
-        return None if one is None else one * kernel.launches
+        return None if one is None else finished(kernel, one) * kernel.launches
 
     return Metric(field, value, per_launch=True)
+
+
+def _finished(kernel: KernelFacts, bytes: float) -> float:
+    return bytes + kernel.finishing_bytes
+
+
+def _with_finishing(kernel: KernelFacts, seconds: float) -> float:
+    """A lower bound is as the bytes."""
+    moved = kernel.bytes_moved
+    return seconds * (moved + kernel.finishing_bytes) / moved if moved else seconds
 
 
 KERNEL_METRICS = (
@@ -64,9 +75,9 @@ KERNEL_METRICS = (
     Metric("registers", _best("registers"), "max"),
     Metric("shared_bytes", _best("shared_bytes"), "max"),
     Metric("occupancy", _best("occupancy"), "min", "higher"),
-    _step("bytes_moved"),
-    _step("bytes_swept"),
-    _step("lower_bound_seconds"),
+    _step("bytes_moved", _finished),
+    _step("bytes_swept", _finished),
+    _step("lower_bound_seconds", _with_finishing),
 )
 
 

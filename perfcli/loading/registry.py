@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from perfcli.errors import PerfcliError, UserCodeFailed
 from perfcli.loading.parameters import resolve_params
+from perfcli.loading.printed import keep_output
 from perfcli.loading.tracebacks import users_failure
 from perfcli.loading.userfile import MODE, is_user_file, load_user_declared, load_user_scenario
 from perfcli.model import KernelFamily, Scalar, Scenario, Workload
@@ -101,12 +102,13 @@ def build(scenario: Scenario, params: Mapping[str, Scalar]) -> Workload:
     Raises:
         UserCodeFailed: building raised (``detail`` has the user's frames), or gave neither.
     """
-    try:
-        result: Any = scenario.build(params)
-    except PerfcliError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise users_failure(f"{scenario.name} does not build", error) from error
+    with keep_output() as printed:
+        try:
+            result: Any = scenario.build(params)
+        except PerfcliError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise users_failure(f"{scenario.name} does not build", error, printed.tell()) from error
     workload = result if isinstance(result, Workload) else _workload(scenario, params, result)
     if not callable(workload.call):
         raise _wrong(scenario, f"{type(workload.call).__name__!r} cannot be called")

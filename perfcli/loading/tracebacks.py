@@ -18,12 +18,12 @@ _MADE = ("<frozen ", "<eval_with_key>")
 """How the names of files begin that nobody wrote: Python's own modules, FX's generated code."""
 
 
-def users_failure(what: str, error: BaseException) -> UserCodeFailed:
+def users_failure(what: str, error: BaseException, printed: str = "") -> UserCodeFailed:
     """Return the failure with ``what`` and the error's first line; ``detail`` is the user's part of
-    the traceback."""
+    the traceback, and what was printed."""
     lines = str(error).strip().splitlines()
     reason = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
-    return UserCodeFailed(f"{what}: {reason}", detail=users_traceback(error))
+    return UserCodeFailed(f"{what}: {reason}", detail=users_traceback(error) + printed)
 
 
 def is_users_fault(error: BaseException) -> bool:

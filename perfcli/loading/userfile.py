@@ -13,6 +13,8 @@ from types import FunctionType, ModuleType
 from typing import Any, TypeVar
 
 from perfcli.errors import PerfcliError
+from perfcli.loading.builders import find_silent, write_template
+from perfcli.loading.printed import keep_output
 from perfcli.loading.tracebacks import users_failure
 from perfcli.model import Parameter, Scalar, Scenario
 from perfcli.names import internal, suggestion
@@ -146,11 +148,12 @@ def _import_file(file: Path) -> ModuleType:
         raise PerfcliError(f"{file} cannot be imported: expected a Python source file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        del sys.modules[name]
-        raise users_failure(f"{file.name} does not import", error) from error
+    with keep_output() as printed:
+        try:
+            spec.loader.exec_module(module)
+        except (Exception, SystemExit) as error:
+            del sys.modules[name]
+            raise users_failure(f"{file.name} does not import", error, printed.tell()) from error
     return module
 
 
@@ -214,6 +217,8 @@ def _pick_only(module: ModuleType, path: str) -> Scenario:
         return next(iter(scenarios.values()))
     if scenarios:
         raise _ambiguous(path, "scenarios", [s.name for s in scenarios.values()])
+    silent = find_silent(Path(path))
+    functions = {name: f for name, f in functions.items() if name not in silent}
     functions = _select_ready(functions) or functions
     usual = [name for name in USUAL_NAMES if name in functions]
     chosen = list(functions) if len(functions) == 1 else usual
@@ -222,8 +227,8 @@ def _pick_only(module: ModuleType, path: str) -> Scenario:
     if functions:
         raise _ambiguous(path, "functions", list(functions))
     raise PerfcliError(
-        f"{path} declares no Scenario and no public function: write one that returns (module or "
-        "function, inputs)"
+        f"{path} declares no Scenario and no public function that builds a model with its inputs",
+        detail=write_template(),
     )
 
 

@@ -193,6 +193,10 @@ class KernelFacts:
     """Bytes read and written if every sweep over a buffer goes to memory again: what a row that
     no cache holds costs."""
     lower_bound_seconds: float | None = None
+    finishing_bytes: int = 0
+    """Bytes that library operators read and write after each launch to finish its results: the
+    sums over the workspace of a mix-order reduction. They are part of what a step moves, and none
+    of what this kernel does."""
     operations: int | None = None
     """Arithmetic operations of one launch, estimated from the source. None where they can't be
     counted, and in runs stored before perfcli counted them."""

@@ -94,8 +94,8 @@ class Run:
     graph_breaks: Mapping[str, int] = field(default_factory=dict)
     """How often Dynamo gave up on a part of the model for each reason, in one line."""
     break_places: Mapping[str, tuple[BreakPlace, ...]] = field(default_factory=dict)
-    """The lines of the model at which Dynamo gave up, each once, for each of the same reasons; what
-    torch does not tell is not there."""
+    """The lines of the model at which Dynamo gave up, each once, for each of the same reasons and
+    of those for which it left whole functions alone; what torch does not tell is not there."""
     compile_seconds: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     settings: Mapping[str, OptionValue] = field(default_factory=dict)

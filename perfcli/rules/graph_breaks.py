@@ -51,15 +51,19 @@ def _check(run: Run) -> Iterator[Finding]:
             cures=_cures(run, reason),
             metric="graph_breaks",
             amount=number,
-            origin=Origin("", "", location=places[0].location, code=places[0].code)
-            if places
-            else None,
+            origin=_origin(places),
             subject=reason,
         )
     for note in run.notes:
         left = LEFT.match(note)
         if left:
-            yield _eager(int(left[1]), int(left[2]), left[3] or "")
+            yield _eager(run, int(left[1]), int(left[2]), left[3] or "")
+
+
+def _origin(places: Sequence[BreakPlace]) -> Origin | None:
+    if not places:
+        return None
+    return Origin("", "", location=places[0].location, code=places[0].code)
 
 
 def _said(places: Sequence[BreakPlace]) -> list[str]:
@@ -76,13 +80,16 @@ def _cures(run: Run, reason: str) -> tuple[Cure, ...]:
     return (Cure({option: True}, "keeps the value inside of the graph"),)
 
 
-def _eager(left: int, total: int, why: str) -> Finding:
+def _eager(run: Run, left: int, total: int, why: str) -> Finding:
+    places = run.break_places.get(why, ())
     return Finding(
         code=RULE.code,
         severity="warning",
         headline=f"{left} of {units.plural(total, 'function')} run eagerly, without kernels",
-        evidence=(why,) if why else (),
+        evidence=(*([why] if why else []), *_said(places)),
         advice=_ADVICE,
+        cures=() if why in run.graph_breaks else _cures(run, why),
+        origin=_origin(places),
         subject="functions left to run eagerly",
         amount=left,
     )

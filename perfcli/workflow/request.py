@@ -10,6 +10,7 @@ from pathlib import Path
 from perfcli import units
 from perfcli.errors import PerfcliError
 from perfcli.loading import registry, userfile
+from perfcli.loading.builders import check_builder
 from perfcli.machine import environment, targets
 from perfcli.machine.environment import Interpreter
 from perfcli.model import CompileRequest, Device, Run, Scalar, Target, Variant
@@ -236,11 +237,12 @@ def _read_params(question: Question) -> tuple[dict[str, Scalar], str | None]:
     a worker may run the file and knows them."""
     given: dict[str, Scalar] = dict(_split(text) for text in question.params)
     if registry.is_user_file(question.scenario):
-        path, _ = userfile.split(question.scenario)
+        path, name = userfile.split(question.scenario)
         if not Path(path).is_file():
             raise PerfcliError(
                 f"there is no file {path}: expected path/to/file.py or path/to/file.py:name"
             )
+        check_builder(path, name, given)
         return given, question.preset
     scenario = registry.scenario(question.scenario)
     return registry.resolve_params(scenario, question.preset, given), None

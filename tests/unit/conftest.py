@@ -36,7 +36,7 @@ def compile_bundle(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Bu
         cache: Path = shared,
     ) -> Bundle:
         request = CompileRequest(
-            scenario=str(MODELS / scenario) if scenario.endswith(".py") else scenario,
+            scenario=str(MODELS / scenario) if ".py" in scenario else scenario,
             params=dict(params),
             preset=preset,
             variant=Variant("v", options=dict(options)),

@@ -22,15 +22,13 @@ class Operands:
 NOTHING = Operands()
 
 
-def operands(kernel: Any) -> Operands:
-    """Return the operands of a generated kernel (or of a C++ kernel's arguments alone, which is
-    what its backend hands on), once its text is final."""
+def read_operands(kernel: Any) -> Operands:
+    """Return what a generated kernel (or a C++ kernel's arguments alone, which is what its backend
+    hands on) works on, once its text is final."""
     try:
         numels = _numels(kernel)
-        args = getattr(kernel, "args", kernel)
-        points = _hint(_product(numels.values())) if numels else None
         return Operands(
-            tuple(_buffers(args, points)),
+            tuple(_buffers(kernel)),
             {prefix: _hint(numel) for prefix, numel in numels.items()},
             tuple(prefix for prefix, numel in numels.items() if not _is_constant(numel)),
         )
@@ -80,11 +78,23 @@ def _numels(kernel: Any) -> dict[str, Any]:
     return {k: v for k, v in numels.items() if reduces or not k.startswith("r") or v != 1}
 
 
-def _buffers(args: Any, points: int | None) -> Iterator[Buffer]:
+def _points(kernel: Any, name: str) -> int | None:
+    """The size of the iteration space; of a combo kernel's, that of the parts that work on the
+    buffer of this name. None for a kernel of another kind."""
+    parts = getattr(kernel, "sub_kernels", None)
+    if parts is not None:
+        return sum(_points(p, name) or 0 for p in parts if name in p.features.buf_accesses())
+    numels = _numels(kernel)
+    return _hint(_product(numels.values())) if numels else None
+
+
+def _buffers(kernel: Any) -> Iterator[Buffer]:
     from torch._inductor.virtualized import V
 
+    args = getattr(kernel, "args", kernel)
     for argument, name, role in _list_arguments(args):
-        yield _buffer(argument, name, role, V.graph.try_get_buffer(name), points)
+        node = V.graph.try_get_buffer(name)
+        yield _buffer(argument, name, role, node, _points(kernel, name))
     for workspace in args.workspace_args:
         count = _hint(workspace.count)
         yield Buffer(

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from perfcli.compile.capture import kernel_hooks, launch_hooks, traffic
+from perfcli.compile.capture import kernel_hooks, launch_hooks, memory
 from perfcli.compile.capture.captured import Capture, CapturedGraph, is_subgraph
 from perfcli.errors import CompileFailed
 
@@ -68,11 +68,12 @@ def _hook_schedule(capture: Capture, original: Any) -> Any:
         from torch._inductor.virtualized import V
 
         generated = original(self)
+        graph = capture.current_graph()
         # A subgraph's own peak is none of its parent's.
-        memory = None if is_subgraph(V.graph) else traffic.live_memory(self)
-        if memory is not None:
-            graph = capture.current_graph()
-            peak, live = memory
+        inner = is_subgraph(V.graph)
+        estimate = None if inner else memory.estimate_memory(self, graph.workspaces)
+        if estimate is not None:
+            peak, live = estimate
             graph.facts = replace(graph.facts, peak_memory_bytes=peak, live_bytes=live)
         return generated
 

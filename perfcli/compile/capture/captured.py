@@ -16,10 +16,12 @@ class CapturedKernel:
     name: str
     definition: Definition
     origins: tuple[Origin, ...] = ()
-    uses: list[traffic.Moved] = field(default_factory=list)
-    """What each place that launches it moves: the same text can work on other buffers."""
-    operands: buffers.Operands = buffers.NOTHING
-    """The operands of its first use."""
+    uses: list[traffic.Use] = field(default_factory=list)
+
+    @property
+    def operands(self) -> buffers.Operands:
+        """What its first use works on."""
+        return self.uses[0].operands if self.uses else buffers.NOTHING
 
     def add_origins(self, nodes: Any) -> None:
         """Add the origins of a further use: identical sources share one kernel, whose origins are
@@ -38,6 +40,8 @@ class CapturedGraph:
     calls: int = 0
     opaque: set[str] = field(default_factory=set)
     """Kernels of another kind (CUTLASS, CuTe …): counted as externs, by name."""
+    workspaces: dict[str, int] = field(default_factory=dict)
+    """By the name of a node of the schedule: the bytes that its kernel is given to work in."""
     choices: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Kernels that the generated code times on the device to launch the fastest of them."""
     text: str = ""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from perfcli import units
 from perfcli.blobs import blob_id, pack
 from perfcli.compile.capture import traffic
 from perfcli.compile.capture.buffers import correct_roles
@@ -59,7 +61,7 @@ def _facts(
     kernel: CapturedKernel, graph: CapturedGraph, result: Any, target: Target | None
 ) -> KernelFacts:
     definition = kernel.definition
-    use = traffic.mean(kernel.uses)
+    use = traffic.mean(kernel.uses, result.source_facts)
     moved = None if use.read is None or use.written is None else use.read + use.written
     launches = sum(launch.name == kernel.name for launch in graph.launches)
     return KernelFacts(
@@ -76,11 +78,23 @@ def _facts(
         bytes_written=use.written,
         bytes_swept=bytes_swept(moved, use.arguments, result.source_facts),
         lower_bound_seconds=lower_bound_seconds(moved, target) if target else None,
+        finishing_bytes=use.finishing,
         operations=count_operations(definition.source, kernel.operands.sizes),
         candidates=result.compiled.candidates,
         alternatives=result.compiled.alternatives,
         buffers=correct_roles(kernel.operands.buffers, result.source_facts),
         sizes=kernel.operands.sizes,
         dynamic_sizes=kernel.operands.dynamic_sizes,
-        notes=(result.note,) if result.note else (),
+        notes=tuple(filter(None, (result.note, _say_finishing(kernel, use.finishing)))),
+    )
+
+
+def _say_finishing(kernel: CapturedKernel, moved: int) -> str:
+    operators = Counter(kernel.uses[0].finishing.operators)
+    if not operators:
+        return ""
+    calls = ", ".join(f"{n} × {op}" for op, n in operators.items())
+    return (
+        f"each launch is followed by {calls}, which finish its results and move "
+        f"{units.size(moved)}: counted in the step's bytes, not in this kernel's"
     )

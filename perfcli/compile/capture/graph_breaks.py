@@ -22,10 +22,12 @@ Places = dict[str, dict[BreakPlace, None]]
 
 @contextmanager
 def watch_breaks() -> Iterator[Places]:
-    """Collect the places of graph breaks, by reason, while the block runs.
+    """Collects the places of graph breaks, by reason, while it is active; also of what kept Dynamo
+    from tracing a whole function (a break inside of a loop).
 
-    Seen with torch 2.11 to 2.13: ``Unsupported.add_to_stats("graph_break")`` counts a break, and
-    the error has the user's ``real_stack``. Without these nothing is collected.
+    Seen with torch 2.11 to 2.13: ``Unsupported.add_to_stats`` counts a break as ``graph_break``
+    and such a function as ``unimplemented``, and the error has the user's ``real_stack``. Without
+    these nothing is collected.
     """
     from torch._dynamo.exc import Unsupported
 
@@ -39,10 +41,9 @@ def watch_breaks() -> Iterator[Places]:
     def add_to_stats(self: Any, category: str = "unimplemented") -> None:
         original(self, category)
         reason = _first_line(str(self.msg))
-        if category == "graph_break" or reason == BRANCH:
-            place = _place(getattr(self, "real_stack", None) or (), str(self.msg))
-            if place:
-                places.setdefault(reason, {})[place] = None
+        place = _place(getattr(self, "real_stack", None) or (), str(self.msg))
+        if place:
+            places.setdefault(reason, {})[place] = None
 
     Unsupported.add_to_stats = add_to_stats
     try:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from perfcli.compile.capture import buffers, provenance, traffic
-from perfcli.compile.capture.captured import Capture, CapturedKernel
+from perfcli.compile.capture import provenance, traffic
+from perfcli.compile.capture.captured import Capture, CapturedKernel, is_subgraph
 from perfcli.compile.capture.definition import parse_definition
 
 
@@ -32,10 +32,24 @@ def hook_scheduled(capture: Capture, original: Any) -> Any:
             capture.scheduled.pop()
         if name in kernels and len(kernels) == before:  # the same text again, other buffers
             kernels[name].add_origins(parts)
-            kernels[name].uses.append(traffic.bytes_moved(kernel))
+            kernels[name].uses.append(traffic.read_use(kernel))
+        if name in kernels:
+            _note_workspace(capture, nodes, kernels[name].uses[-1])
         return name
 
     return define
+
+
+def _note_workspace(capture: Capture, nodes: Any, use: traffic.Use) -> None:
+    """Keeps what the kernel is given to work in with the first node that it computes: there the
+    schedule's memory has to hold it."""
+    from torch._inductor.virtualized import V
+
+    size = sum(b.bytes for b in use.operands.buffers if b.role == "workspace")
+    first = next((node for node in nodes if hasattr(node, "get_name")), None) if size else None
+    # The schedule of a subgraph is none of its parent's, which has the record.
+    if first is not None and not is_subgraph(V.graph):
+        capture.current_graph().workspaces[first.get_name()] = size
 
 
 def hook_definition(capture: Capture, original: Any) -> Any:
@@ -49,10 +63,8 @@ def hook_definition(capture: Capture, original: Any) -> Any:
             graph.opaque.add(kernel_name)
         elif kernel_name not in graph.kernels:
             nodes, kernel = capture.scheduled[-1] if capture.scheduled else (None, None)
-            record = CapturedKernel(kernel_name, definition, uses=[traffic.UNKNOWN])
-            if kernel is not None:
-                record.uses = [traffic.bytes_moved(kernel)]
-                record.operands = buffers.operands(kernel)
+            use = traffic.Use() if kernel is None else traffic.read_use(kernel)
+            record = CapturedKernel(kernel_name, definition, uses=[use])
             if nodes is not None:
                 record.origins = provenance.origins(nodes)
             graph.kernels[kernel_name] = record

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from perfcli.compile.capture import buffers
+from perfcli.compile.capture import buffers, traffic
 from perfcli.compile.capture.captured import Capture, is_subgraph
 from perfcli.model import Launch
 
@@ -20,7 +20,11 @@ def hook_call(capture: Capture, original: Any) -> Any:
         name, *_ = graph.choices.get(kernel_name, (kernel_name,))
         if name in graph.kernels or name in graph.opaque:
             extern = name not in graph.kernels
-            _launch_list(capture).append(Launch(graph.facts.name, name, extern))
+            launches = _launch_list(capture)
+            launches.append(Launch(graph.facts.name, name, extern))
+            if not extern:
+                finishing = graph.kernels[name].uses[-1].finishing
+                launches += [Launch(graph.facts.name, op, True) for op in finishing.operators]
         return original(self, kernel_name, *rest, **options)
 
     return call
@@ -41,7 +45,7 @@ def hook_extern(capture: Capture, original: Any) -> Any:
                 written = graph.kernels[launch.name]
                 written.add_origins(node)
                 if written.operands == buffers.NOTHING:
-                    written.operands = buffers.user_operands(node)
+                    written.uses[:1] = [traffic.Use(buffers.user_operands(node))]
             return result
         subgraphs = _subgraphs(node)
         if subgraphs:

@@ -14,6 +14,9 @@ from typing import Any
 from perfcli.compile.stand_in.device import replace
 
 PADDING = "padding of matrix products, timed on the device: taken as not padded (×{})"
+SPLITS = (
+    "split sizes of mix-order reductions, timed on the device: taken as those without timing (×{})"
+)
 SIZES = "sizes that depend on tensor values outside of a graph: taken as half (×{})"
 VALUES = "tensor values read outside of a graph: taken as 0.5, 1 or True (×{})"
 ASSUMED = 0.5
@@ -35,6 +38,7 @@ def install(mode: Any) -> Assumptions:
     """Answer padding decisions, and reads of values from fake tensors of ``mode``."""
     assumptions = Assumptions()
     _assume_padding(assumptions)
+    _assume_split_sizes(assumptions)
     _assume_values(assumptions, mode)
     return assumptions
 
@@ -66,8 +70,24 @@ def _assume_padding(assumptions: Assumptions) -> None:
     replace(pad_mm, "_should_pad", should_pad)
 
 
+def _assume_split_sizes(assumptions: Assumptions) -> None:
+    """``max_autotune`` and ``coordinate_descent_tuning`` look for the rows that one block of a
+    mix-order reduction adds up by timing it. Their search begins at what is taken otherwise."""
+    import torch._inductor.config as inductor
+    from torch._inductor.runtime.coordinate_descent_tuner import CoordescTuner
+
+    if "triton.mix_order_reduction_autotune_split_size" not in inductor._config:
+        return  # a torch that does not time them
+
+    def keep(_time: Any, begin: int, *_: Any, **__: Any) -> int:
+        assumptions.counts[SPLITS] += 1
+        return begin
+
+    replace(CoordescTuner, "autotune_single_field", staticmethod(keep))
+
+
 def _assume_values(assumptions: Assumptions, mode: Any) -> None:
-    """Answer ``.item()`` on a fake tensor, in the code that a graph break left to run as it is."""
+    """``.item()`` on a fake tensor, in the code that a graph break left to run as it is."""
     import torch
     from torch._subclasses import fake_impls
     from torch._subclasses.fake_tensor import DataDependentOutputException
@@ -79,6 +99,53 @@ def _assume_values(assumptions: Assumptions, mode: Any) -> None:
         table[op] = _wrap_value_reader(table[op], mode, assumptions, DataDependentOutputException)
     for op in (torch.ops.aten.nonzero.default, torch.ops.aten.masked_select.default):
         table[op] = _wrap_mask_reader(table[op], mode, assumptions)
+    for name, dimension in _UNIQUE.items():
+        for op in _overloads(name):
+            table[op] = _wrap_unique(table.get(op), dimension, mode, assumptions)
+
+
+# torch.unique and its like, each with the position of its argument ``dim``.
+_UNIQUE = {
+    "_unique": None, "_unique2": None, "unique_consecutive": 3,
+    "unique_dim": 1, "unique_dim_consecutive": 1,
+}  # fmt: skip
+
+
+def _overloads(name: str) -> list[Any]:
+    """The operator as the table of fake tensors knows it; none where this torch lacks it."""
+    import torch
+
+    packet = getattr(torch.ops.aten, name, None)
+    return [] if packet is None else [packet.default]
+
+
+def _wrap_unique(original: Any, position: int | None, mode: Any, assumptions: Assumptions) -> Any:
+    """Values that are different are taken to be half of all, with an index for each of all and a
+    count for each of these: what ``return_inverse`` and ``return_counts`` ask for."""
+    import torch
+    from torch._subclasses.fake_tensor import DynamicOutputShapeException
+
+    def unique(fake_mode: Any, func: Any, arg: Any, *rest: Any, **kwargs: Any) -> Any:
+        try:
+            if original is None:
+                raise DynamicOutputShapeException(func)
+            return original(fake_mode, func, arg, *rest, **kwargs)
+        except DynamicOutputShapeException:
+            if fake_mode is not mode:
+                raise
+            assumptions.counts[SIZES] += 1
+            given = (arg, *rest)
+            dim = kwargs.get("dim", given[position] if position and len(given) > position else None)
+            size = [arg.numel()] if dim is None else list(arg.shape)
+            along = 0 if dim is None else dim
+            every = size[along]
+            size[along] = chosen = (every + 1) // 2
+            inverse = arg.new_empty(arg.shape if dim is None else (every,), dtype=torch.int64)
+            counts = arg.new_empty((chosen,), dtype=torch.int64)
+            results = (arg.new_empty(size), inverse, counts)
+            return results[: len(func._schema.returns)]
+
+    return unique
 
 
 def _wrap_value_reader(original: Any, mode: Any, assumptions: Assumptions, refused: Any) -> Any:

@@ -90,8 +90,29 @@ def _replace_cuda_module(target: Target, properties: SimpleNamespace) -> None:
     replace(cuda, "reset_peak_memory_stats", lambda *_: None)
     replace(cuda, "manual_seed", lambda *_: None)
     replace(cuda, "manual_seed_all", lambda *_: None)
+    # What recomputes a random operator (attention in a checkpointed block) keeps its state.
+    replace(cuda, "default_generators", (_make_generator(),))
     if torch.version.cuda is None:
         torch.version.cuda = "13.0"
+
+
+def _make_generator() -> Any:
+    """A generator of the device, of which the states are never drawn from."""
+    import torch
+
+    class OfflineGenerator(torch.Generator):  # type: ignore[misc]
+        device = torch.device("cuda", 0)
+
+        def clone_state(self) -> Any:
+            return OfflineGenerator()
+
+        def graphsafe_get_state(self) -> Any:
+            return self
+
+        def graphsafe_set_state(self, _state: Any) -> None:
+            return None
+
+    return OfflineGenerator()
 
 
 def _replace_device_interface(target: Target, properties: SimpleNamespace) -> None:

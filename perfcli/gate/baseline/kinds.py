@@ -33,6 +33,7 @@ _KERNEL: Kind = {
     **dict.fromkeys(("name", "kind", "language", "graph", "code"), str),
     **dict.fromkeys(("launches", "loads", "loads_in_loops", "stores"), int),
     **dict.fromkeys(("vector_loads", "vector_stores", "spilled_words", "registers"), int),
+    "finishing_bytes": int,
     **dict.fromkeys(("bytes_read", "bytes_written", "bytes_swept", "lower_bound_seconds"), float),
     "sizes": _COUNTS,
     "dynamic_sizes": [str],

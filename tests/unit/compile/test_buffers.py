@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from perfcli.compile.capture.buffers import NOTHING, correct_roles, operands, user_operands
+from perfcli.compile.capture.buffers import NOTHING, correct_roles, read_operands, user_operands
 from perfcli.model import Access, Buffer, KernelFacts, Run, SourceFacts
 
 Compile = Callable[..., Run]
@@ -21,7 +21,7 @@ def by_argument(kernel: KernelFacts) -> dict[str, Buffer]:
 
 
 def test_what_fails_is_unknown() -> None:
-    assert operands(SimpleNamespace(numels={"x": None})) == NOTHING
+    assert read_operands(SimpleNamespace(numels={"x": None})) == NOTHING
     assert user_operands(SimpleNamespace()) == NOTHING
 
 

@@ -1,0 +1,53 @@
+"""What a user's code prints, kept in case that it fails."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+_LINES = 20
+
+
+class _Kept:
+    """A stream that keeps the end of what is written to it."""
+
+    def __init__(self, stream: Any, parts: deque[str]) -> None:
+        self._stream = stream
+        self._parts = parts
+
+    def write(self, text: str) -> Any:
+        self._parts.append(text)
+        return self._stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+class Printed:
+    """The last lines, in the order in which they were printed."""
+
+    def __init__(self) -> None:
+        self._parts: deque[str] = deque(maxlen=1000)
+
+    def keep(self, stream: Any) -> Any:
+        """Return a stream that writes to this one, too."""
+        return _Kept(stream, self._parts)
+
+    def tell(self) -> str:
+        """Return them under a heading; empty where nothing was printed."""
+        lines = "".join(self._parts).strip().splitlines()[-_LINES:]
+        return "\n".join(["", "", "it printed:", *(f"  {line}" for line in lines)]) if lines else ""
+
+
+@contextlib.contextmanager
+def keep_output() -> Iterator[Printed]:
+    """Keeps what is printed while the block runs."""
+    printed = Printed()
+    with (
+        contextlib.redirect_stdout(printed.keep(sys.stdout)),
+        contextlib.redirect_stderr(printed.keep(sys.stderr)),
+    ):
+        yield printed

@@ -1,0 +1,95 @@
+"""What a file's text already shows of what it builds."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+import pytest
+
+from perfcli.errors import PerfcliError
+from perfcli.loading.builders import check_builder, find_silent
+
+CLASS = """
+import torch
+from torch import nn
+
+class MLP(nn.Module):
+    def forward(self, x):
+        return x
+"""
+INSTANCE = "from cls import MLP\nmodel = MLP()\nexample_inputs = (torch.randn(8),)\n"
+PAIR = "import torch\nscenario = (torch.nn.Linear(4, 4), (torch.randn(8),))\n"
+TRAIN = """
+def main():
+    def inner():
+        return 1
+    print(inner())
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def refused(
+    text: str, folder: Path, name: str | None = None, given: Collection[str] = ()
+) -> PerfcliError:
+    file = folder / "model.py"
+    file.write_text(text)
+    with pytest.raises(PerfcliError) as raised:
+        check_builder(str(file), name, given)
+    assert "\n" not in str(raised.value)
+    assert raised.value.exit_code == 2
+    return raised.value
+
+
+@pytest.mark.parametrize(
+    ("text", "returned"), [(CLASS, "MLP()"), (INSTANCE, "model"), (PAIR, "Model()")]
+)
+def test_a_file_without_functions_gets_one_to_copy(
+    text: str, returned: str, tmp_path: Path
+) -> None:
+    error = refused(text, tmp_path)
+    assert str(error).endswith("has no function that builds a model with its inputs")
+    assert f"def build():\n    return {returned}, (torch.randn(8, 128),)" in error.detail
+    compile(error.detail.partition("\n\n")[2], "template", "exec")
+
+
+def test_a_class_that_is_named(tmp_path: Path) -> None:
+    error = refused(CLASS, tmp_path, "MLP")
+    assert str(error).endswith(":MLP is a class, not a function that builds a model")
+
+
+def test_a_main_that_returns_nothing_is_no_builder(tmp_path: Path) -> None:
+    assert str(refused(TRAIN, tmp_path)).endswith("its inputs: main() returns nothing")
+    assert find_silent(tmp_path / "model.py") == {"main"}
+
+
+def test_a_function_of_tensors(tmp_path: Path) -> None:
+    text = "def softmax_temp(x, temperature=1.0):\n    return torch.softmax(x / temperature, -1)\n"
+    error = refused(text, tmp_path)
+    assert "model.py:softmax_temp needs x: give -p x=VALUE where" in str(error)
+    assert "return softmax_temp, (torch.randn(8, 128),)" in error.detail
+    check_builder(str(tmp_path / "model.py"), "softmax_temp", ("x",))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def build(rows: int, *, wide: 'bool'):\n    return f, rows\n",  # can be typed
+        "def build(rows=1):\n    yield rows\n",
+        "@wrapped\ndef build():\n    make()\n",
+        "def one(x):\n    return x\ndef two(x):\n    return x\n",  # which one is asked later
+        "build = lambda: (f, ())\n",
+        "from models import *\n",
+        "from models import SCENARIO\n",
+        "import perfcli\nwhole = perfcli.Scenario(1)\n",
+        "if True:\n    def build():\n        return 1\n",
+        "def broken(:\n",
+    ],
+)
+def test_what_the_text_leaves_open_is_left_open(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "model.py"
+    file.write_text(text)
+    check_builder(str(file), None, ())
+    check_builder(str(tmp_path / "missing.py"), None, ())
