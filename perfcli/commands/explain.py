@@ -61,5 +61,6 @@ def explain(
     if not quiet and not try_fixes:
         fixes.show_hint(["explain", found.reference], found, findings, json)
     if not found.run.kernels:
-        raise PerfcliError("nothing to explain")  # the report's first line has said why
+        # The report's first line has said why there is none.
+        raise PerfcliError("there is no generated kernel to explain")
     return 0

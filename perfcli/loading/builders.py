@@ -132,14 +132,20 @@ def _example(tree: ast.Module) -> str:
 
 
 def _returns(function: ast.FunctionDef) -> bool:
-    """Whether a call can give something: what decorators make of a function is not known."""
-    if function.decorator_list:
+    """Whether a call can give something: what decorators make of a function is not known, and one
+    whose body is ``...``, or that does no more than raise, is still to be written."""
+    stub = all(isinstance(n, ast.Pass | ast.Raise) or _is_constant(n) for n in function.body)
+    if function.decorator_list or stub:
         return True
     return any(
         isinstance(n, ast.Yield | ast.YieldFrom)
         or (isinstance(n, ast.Return) and n.value is not None)
         for n in _own_statements(function)
     )
+
+
+def _is_constant(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def _own_statements(node: ast.AST) -> Iterator[ast.AST]:

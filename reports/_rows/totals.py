@@ -163,20 +163,24 @@ def changed_breaks(comparison: Comparison) -> list[str]:
     ]
 
 
+_EAGER = ("Dynamo left", "recurrent layers")
+"""How notes begin that say what runs outside of graphs."""
+
+
 def without_kernels(run: Run) -> str:
     """Return one line about a run that has no kernels, with the reason where the run knows one."""
     if run.kernels:
         return ""
     why = [] if run.graphs else ["no graph was compiled"]
-    externs = sum(extern.count for extern in run.externs)
-    if externs:
-        why.append(f"{units.plural(externs, 'extern call')} and nothing else")
+    if run.externs:
+        calls = ", ".join(f"{units.count(e.count)} × {e.op}" for e in run.externs)
+        why.append(units.printable(f"all that it calls are library operators ({calls})"))
     breaks = graph_breaks(run)
     if breaks:
         more = f" (and {units.plural(len(breaks) - 1, 'other reason')})" if breaks[1:] else ""
         why.append(f"graph breaks: {breaks[0]}{more}")
-    elif run.notes:
-        why.append("the notes may say why")
+    else:
+        why += [units.printable(note) for note in run.notes if note.startswith(_EAGER)]
     return ": ".join(["torch.compile made no kernels", *(["; ".join(why)] if why else [])])
 
 

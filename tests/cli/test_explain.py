@@ -117,8 +117,17 @@ def test_a_run_without_kernels_is_said_so_and_no_success(
     assert result.code == 2
     assert "1 note in 0 kernels" in result.out  # what there is to say is said
     assert "torch.compile made no kernels" in result.out
-    assert result.complaint == "perfcli: nothing to explain"
+    assert result.complaint == "perfcli: there is no generated kernel to explain"
     assert (result.out + result.err).count("no kernels") == 1
+
+
+def test_a_run_of_library_operators_alone_names_them(perfcli: Any) -> None:
+    perfcli("run", *SCENARIO)
+    calls = [{"op": "aten.addmm.default", "graph": "forward 0", "count": 2}]
+    id = edit(kernels=[], launches=[], externs=calls)
+    first = "torch.compile made no kernels: all that it calls are library operators"
+    said = " ".join(perfcli("explain", id).out.split())
+    assert f"{first} (2 × aten.addmm.default)" in said
 
 
 @pytest.mark.parametrize("columns", [60, 100, 160])

@@ -247,3 +247,82 @@ def test_a_mode_that_was_chosen_or_needs_no_gradients_is_not_noted(
     head = "from perfcli.model import Workload\n"
     built = make(f"{head}def scenario({arguments}):\n    return {returned}\n", **params)
     assert built.notes == ()
+
+
+# --- what is refused, and which failure is told ------------------------------------------------
+
+
+def test_the_first_failure_is_told_where_the_second_comes_of_it(make: Make) -> None:
+    with pytest.raises(UserCodeFailed) as raised:
+        make(
+            "STARTED = []\n"
+            "import sys\n"
+            "def scenario():\n"
+            "    if hasattr(sys, 'perfcli_test_started'):\n"
+            "        del sys.perfcli_test_started\n"
+            "        raise RuntimeError('started twice')\n"
+            "    sys.perfcli_test_started = True\n"
+            "    if STARTED == []:\n"
+            "        raise OSError('no weights here')\n"
+            "    return nn.Linear(4, 4), torch.randn(2, 4)\n"
+        )
+    assert str(raised.value).endswith("does not build: OSError: no weights here")
+    assert raised.value.detail.endswith("on the CPU, it failed with RuntimeError: started twice")
+
+
+def test_a_failure_for_want_of_values_gives_way_to_the_other(make: Make) -> None:
+    with pytest.raises(UserCodeFailed, match="ValueError: two is too much"):
+        make(
+            "def scenario():\n"
+            "    if torch.ones(2).sum().item() == 2:\n"
+            "        raise ValueError('two is too much')\n"
+            "    return nn.Linear(4, 4), torch.randn(2, 4)\n"
+        )
+
+
+@pytest.mark.parametrize(
+    ("body", "wrapper"),
+    [
+        (
+            "from torch.nn.parallel import DistributedDataParallel\n"
+            "def scenario():\n"
+            "    return DistributedDataParallel(nn.Linear(4, 4)), torch.randn(2, 4)\n",
+            "DistributedDataParallel",
+        ),
+        (
+            "from torch.distributed.fsdp import FSDPModule\n"
+            "class Sharded(FSDPModule, nn.Linear):\n"
+            "    def __new__(cls, *args): return nn.Module.__new__(cls)\n"
+            "def scenario():\n"
+            "    return nn.Sequential(Sharded(4, 4)), torch.randn(2, 4)\n",
+            "FSDP",
+        ),
+    ],
+)
+def test_a_model_of_several_processes_is_refused_by_name(
+    body: str, wrapper: str, make: Make
+) -> None:
+    with pytest.raises(UserCodeFailed) as raised:
+        make(body)
+    assert f"wraps its model in {wrapper}, which perfcli does not compile yet" in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_models_own_compile_is_noted(make: Make) -> None:
+    built = make(
+        "@torch.compile\n"
+        "def plain(x): return x\n"
+        "def scenario():\n"
+        "    model = nn.Linear(4, 4).eval()\n"
+        "    model.compile(mode='max-autotune', dynamic=False)\n"
+        "    inner = torch.compile(abs, backend='eager')\n"
+        "    again = torch.compile(plain)\n"
+        "    return model, torch.randn(2, 4)\n"
+    )
+    told = "the model's own torch.compile({}) is not followed (×1)"
+    asked = [note.partition(": ")[0] for note in built.notes]
+    assert asked == [
+        told.format("mode='max-autotune', dynamic=False"),
+        told.format("backend='eager'"),
+    ]
+    assert torch.compile.__module__ == "torch"

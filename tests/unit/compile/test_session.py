@@ -13,7 +13,7 @@ from perfcli.blobs import blob_id, unpack
 from perfcli.diff.compare import compare
 from perfcli.errors import CompileFailed, PerfcliError, UserCodeFailed
 from perfcli.model import Bundle, KernelFacts, Run
-from perfcli.rules import shared_memory_budget
+from perfcli.rules import graph_breaks, shared_memory_budget
 
 pytestmark = pytest.mark.torch
 
@@ -311,6 +311,49 @@ def test_an_option_keeps_it_from_being_compiled_again(compile_run: Compile) -> N
     assert [c.blocks_per_sm for c in kernel.candidates] == [0]
     (finding,) = shared_memory_budget.RULE.of_run(run)
     assert finding.severity == "error"
+
+
+# --- what only a device or values could decide ------------------------------------------------
+
+
+def test_attention_in_a_checkpointed_block(compile_run: Compile) -> None:
+    run = compile_run("checkpointed.py:attention")
+    attention = [e.op for e in run.externs if "attention" in e.op]
+    assert {g.direction for g in run.graphs} == {"forward", "backward"}
+    # Once in the forward; again, and its backward, in the backward.
+    assert len(attention) == 3
+
+
+@pytest.mark.parametrize("option", ["max_autotune", "coordinate_descent_tuning"])
+def test_a_split_size_that_would_be_timed(option: str, compile_run: Compile) -> None:
+    shape = (("rows", 8192), ("columns", 1024), ("mode", "training"))
+    usual = compile_run("rmsnorm", params=shape)
+    run = compile_run("rmsnorm", params=shape, options=((option, True),))
+    (timed,) = (k for k in run.kernels if k.kind == "mix-order-reduction")
+    (kept,) = (k for k in usual.kernels if k.kind == "mix-order-reduction")
+    assert {c.config["RSPLIT_SIZE"] for c in timed.candidates} == {
+        c.config["RSPLIT_SIZE"] for c in kept.candidates
+    }
+    assert any(note.startswith("split sizes of mix-order reductions") for note in run.notes)
+
+
+def test_what_is_different_is_taken_as_half(compile_run: Compile) -> None:
+    run = compile_run("unknown_sizes.py:distinct")
+    sizes = {size for kernel in run.kernels for size in kernel.sizes.values()}
+    # 251 of 501 indices times 32, all 501 of the inverse, 32 of 64 rows times 32
+    assert sizes == {251 * 32, 501, 32 * 32}
+    assert "sizes that depend on tensor values outside of a graph: taken as half (×2)" in run.notes
+
+
+def test_a_function_that_is_left_alone_has_its_line(compile_run: Compile) -> None:
+    run = compile_run("unknown_sizes.py:experts")
+    assert run.kernels == ()
+    (finding,) = graph_breaks.RULE.of_run(run)
+    assert finding.origin is not None
+    assert finding.origin.code == "(token,) = torch.where(chosen == number)"
+    assert [dict(cure.options) for cure in finding.cures] == [
+        {"dynamo.capture_dynamic_output_shape_ops": True}
+    ]
 
 
 # --- what goes wrong -------------------------------------------------------------------------

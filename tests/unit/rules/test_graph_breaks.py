@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from handmade import kernel, run
@@ -59,6 +60,25 @@ def test_functions_left_to_run_eagerly() -> None:
     assert finding.headline == "2 of 5 functions run eagerly, without kernels"
     assert finding.evidence == ("call to a skipped function",)
     assert finding.amount == 2
+
+
+def test_a_function_left_alone_has_its_line_and_cure() -> None:
+    """A mask in a loop: Dynamo gives up on the whole function, and no graph is broken."""
+    reason, option = "Dynamic shape operator", "dynamo.capture_dynamic_output_shape_ops"
+    places = (BreakPlace("/m.py:13", "torch.where(i == n)", "the shape depends on data"),)
+    left = run(
+        [],
+        notes=(f"Dynamo left 1 of 2 functions to run eagerly: {reason}",),
+        break_places={reason: places},
+        settings={option: False},
+    )
+    (finding,) = RULE.of_run(left)
+    assert finding.evidence == (reason, "the shape depends on data")
+    assert finding.origin is not None and finding.origin.location == "/m.py:13"
+    assert [dict(cure.options) for cure in finding.cures] == [{option: True}]
+    # Where graphs were broken for it, too, that finding has the cure.
+    first, second = RULE.of_run(replace(left, graph_breaks={reason: 1}))
+    assert (len(first.cures), second.cures) == (1, ())
 
 
 def test_one_graph_and_other_notes_raise_nothing() -> None:
