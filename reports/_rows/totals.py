@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -172,9 +173,12 @@ def without_kernels(run: Run) -> str:
     if run.kernels:
         return ""
     why = [] if run.graphs else ["no graph was compiled"]
-    if run.externs:
-        calls = ", ".join(f"{units.count(e.count)} × {e.op}" for e in run.externs)
-        why.append(units.printable(f"all that it calls are library operators ({calls})"))
+    calls: Counter[str] = Counter()
+    for extern in run.externs:
+        calls[extern.op] += extern.count
+    if calls.total():
+        listed = ", ".join(f"{units.count(number)} × {op}" for op, number in calls.most_common())
+        why.append(units.printable(f"all that it calls are library operators ({listed})"))
     breaks = graph_breaks(run)
     if breaks:
         more = f" (and {units.plural(len(breaks) - 1, 'other reason')})" if breaks[1:] else ""
