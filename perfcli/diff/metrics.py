@@ -57,9 +57,9 @@ def _finished(kernel: KernelFacts, bytes: float) -> float:
 
 
 def _with_finishing(kernel: KernelFacts, seconds: float) -> float:
-    """A lower bound is as the bytes."""
-    moved = kernel.bytes_moved
-    return seconds * (moved + kernel.finishing_bytes) / moved if moved else seconds
+    """Return a lower bound with them: it is as the bytes are."""
+    moved, more = kernel.bytes_moved, kernel.finishing_bytes
+    return seconds * (moved + more) / moved if moved and more else seconds
 
 
 KERNEL_METRICS = (

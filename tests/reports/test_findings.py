@@ -238,7 +238,8 @@ def test_a_run_without_kernels_is_not_one_without_findings() -> None:
     for brief in (False, True):
         text = shown(screen().explanation(nothing, (), brief=brief))
         assert text.splitlines()[0] == (
-            "torch.compile made no kernels: no graph was compiled; 1 extern call and nothing else"
+            "torch.compile made no kernels: no graph was compiled; all that it calls are library "
+            "operators (1 × aten.mm)"
         )
     both = shown(screen().explanation(nothing, findings()[3:])).splitlines()
     assert both[0] == "1 note in 0 kernels"

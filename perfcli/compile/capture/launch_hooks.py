@@ -76,9 +76,20 @@ def _extern_name(node: Any) -> str:
     wrapper."""
     overload = getattr(node, "op_overload", None)
     if overload is not None:
-        return str(overload)
+        return str(_inner_operator(node) or overload)
     name = getattr(node, "python_kernel_name", None)
     return str(name) if name else type(node).__name__
+
+
+def _inner_operator(node: Any) -> Any:
+    """Return the operator that an operator like ``graphsafe_run_with_rng_state`` runs with a
+    random state of its own (torch 2.13); None for all others."""
+    from torch._ops import HigherOrderOperator, OpOverload
+
+    if not isinstance(node.op_overload, HigherOrderOperator):
+        return None
+    arguments = getattr(node, "constant_args", ())
+    return next((each for each in arguments if isinstance(each, OpOverload)), None)
 
 
 def _launch_list(capture: Capture) -> list[Launch]:
