@@ -178,7 +178,7 @@ def without_kernels(run: Run) -> str:
         calls[extern.op] += extern.count
     if calls.total():
         listed = ", ".join(f"{units.count(number)} × {op}" for op, number in calls.most_common())
-        why.append(units.printable(f"all that it calls are library operators ({listed})"))
+        why.append(units.printable(f"only library operators ({listed})"))
     breaks = graph_breaks(run)
     if breaks:
         more = f" (and {units.plural(len(breaks) - 1, 'other reason')})" if breaks[1:] else ""

@@ -125,7 +125,7 @@ def test_a_run_of_library_operators_alone_names_them(perfcli: Any) -> None:
     perfcli("run", *SCENARIO)
     calls = [{"op": "aten.addmm.default", "graph": "forward 0", "count": 2}]
     id = edit(kernels=[], launches=[], externs=calls)
-    first = "torch.compile made no kernels: all that it calls are library operators"
+    first = "torch.compile made no kernels: only library operators"
     said = " ".join(perfcli("explain", id).out.split())
     assert f"{first} (2 × aten.addmm.default)" in said
 

@@ -238,7 +238,7 @@ def test_a_run_without_kernels_is_not_one_without_findings() -> None:
     for brief in (False, True):
         text = shown(screen().explanation(nothing, (), brief=brief))
         assert text.splitlines()[0] == (
-            "torch.compile made no kernels: no graph was compiled; all that it calls are library "
+            "torch.compile made no kernels: no graph was compiled; only library "
             "operators (1 × aten.mm)"
         )
     both = shown(screen().explanation(nothing, findings()[3:])).splitlines()

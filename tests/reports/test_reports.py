@@ -304,7 +304,7 @@ def test_a_run_without_kernels_says_why() -> None:
     nothing = run([], graph_breaks={"item": 1, "print": 3}, externs=(ExternCall("aten.mm", "", 2),))
     first = shown(screen().run(nothing), 200).splitlines()[0]
     assert first == (
-        "torch.compile made no kernels: no graph was compiled; all that it calls are library "
+        "torch.compile made no kernels: no graph was compiled; only library "
         "operators (2 × aten.mm); graph breaks: 3 × print (and 1 other reason)"
     )
 
