@@ -95,13 +95,13 @@ def compare(
     from perfcli.console.notes import Notes
     from perfcli.diff.beside import explain_difference
     from perfcli.diff.compare import check_allowed
+    from perfcli.stats.stopping import is_broken_off
     from perfcli.workbench import beside
     from perfcli.workflow import fixes
     from perfcli.workflow.context import Context
-    from perfcli.workflow.pair import Pairing, compile_pair, judge, judgement_of, load_pair
+    from perfcli.workflow.pair import compile_pair, judge, load_pair, summarize
     from perfcli.workflow.request import Question, Side
     from perfcli.workflow.setting import MeasuringOptions
-    from perfcli.workflow.timing import is_broken_off
 
     check_allowed(allow or ())
     wanted = documents.Wanted(markdown, html, junit, sarif, github, json)
@@ -136,10 +136,10 @@ def compare(
         tried = fixes.try_fixes(patient, context, fixes.came_with_head)
         comparison = replace(comparison, findings=tried)
     places = [(side.reference, side.shown_path) for side in (pair.base, pair.head)]
-    pairing = Pairing(pair.base, pair.head, comparison, fault=str(broken or ""))
+    pair = replace(pair, comparison=comparison, fault=str(broken or ""))
     try:
         plain = partial(output.write_comparison, comparison, json)
-        documents.write(judgement_of([pairing]), wanted, notes, plain)
+        documents.write(summarize([pair]), wanted, notes, plain)
     finally:
         screen = output.screen()
         view = screen.comparison(comparison, places, quiet, try_fixes)

@@ -98,8 +98,8 @@ def kernels(
     GPU. probe compiles one kernel for many launch configurations, times them on a GPU, and says
     how many reads it takes until it spills.
     """
-    from perfcli.workbench import run as _kernels_run
     from perfcli.workbench.request import KernelsOptions
+    from perfcli.workbench.run import bench, check, show
 
     asked = KernelsOptions(
         targets=tuple(target or ()),
@@ -122,11 +122,11 @@ def kernels(
         fake=fake,
     )
     if action == "check":
-        return _kernels_run.check(name, asked)
+        return check(name, asked)
     if action == "bench":
-        return _kernels_run.bench(name, asked)
+        return bench(name, asked)
     if action == "probe":
         from perfcli.workbench import probe
 
         return probe.run(name, asked)
-    return _kernels_run.show(action, name, asked)
+    return show(action, name, asked)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from perfcli.console.notes import Notes
-    from perfcli.workflow.pair import Pairing
+    from perfcli.workflow.pair import Pair
 
 
 def report(
@@ -45,7 +45,7 @@ def report(
     """
     from perfcli.console.notes import Notes
     from perfcli.diff.compare import check_allowed
-    from perfcli.workflow.pair import judgement_of
+    from perfcli.workflow.pair import summarize
 
     wanted = documents.Wanted(markdown, html, junit, sarif, github)
     if not wanted.files and not github:
@@ -56,27 +56,27 @@ def report(
     check_allowed(allow or ())
     documents.check(wanted, runs)
     notes = Notes(quiet)
-    pairings = _pairings(runs, allow or (), no_time, notes)
-    judgement = judgement_of(pairings)
+    pairs = _judge_pairs(runs, allow or (), no_time, notes)
+    judgement = summarize(pairs)
     try:
         documents.write(judgement, wanted, notes)
     finally:
-        documents.show(_lines(pairings), wanted)
-    faults = [pairing.fault for pairing in pairings if pairing.fault]
+        documents.show(_lines(pairs), wanted)
+    faults = [pair.fault for pair in pairs if pair.fault]
     if faults:
         raise RuleFailed(faults[0])
     return judgement.exit_code
 
 
-def _pairings(
+def _judge_pairs(
     runs: Sequence[str], allow: Sequence[str], no_time: bool, notes: Notes
-) -> list[Pairing]:
+) -> list[Pair]:
     if len(runs) == 1:
         return [_alone(runs[0])]
-    found = [_pairing_of(runs[0], head, allow, no_time, notes) for head in runs[1:]]
+    found = [_judge_pair(runs[0], head, allow, no_time, notes) for head in runs[1:]]
     if len(found) == 1:
         return found
-    names = [_name(pairing) for pairing in found]
+    names = [_name(pair) for pair in found]
     counts = Counter(names)
     return [
         replace(p, name=name if counts[name] == 1 else f"{name} {p.head.run.id}")
@@ -84,13 +84,13 @@ def _pairings(
     ]
 
 
-def _alone(reference: str) -> Pairing:
+def _alone(reference: str) -> Pair:
     """Return a run paired with itself, with all that the rules say about it."""
     from perfcli import diagnosis
     from perfcli.diff.compare import compare
     from perfcli.diff.verdict.conclude import acquit
     from perfcli.workflow.obtain import load_stored
-    from perfcli.workflow.pair import Pairing
+    from perfcli.workflow.pair import Pair
 
     stored = load_stored(reference)
     if not stored.run.kernels:
@@ -101,37 +101,37 @@ def _alone(reference: str) -> Pairing:
     except RuleFailed as error:
         fault = str(error)
     comparison = acquit(comparison)
-    return Pairing(stored, stored, comparison, fault=fault, alone=True)
+    return Pair(stored, stored, comparison, fault=fault, alone=True)
 
 
-def _pairing_of(base: str, head: str, allow: Sequence[str], no_time: bool, notes: Notes) -> Pairing:
-    from perfcli.workflow.pair import Pairing, judge, load_pair
+def _judge_pair(base: str, head: str, allow: Sequence[str], no_time: bool, notes: Notes) -> Pair:
+    from perfcli.workflow.pair import judge, load_pair
     from perfcli.workflow.setting import MeasuringOptions
 
     pair = load_pair(base, head, MeasuringOptions(no_time=no_time), allow, notes)
     comparison, broken = judge(pair.comparison)
-    return Pairing(pair.base, pair.head, comparison, fault=str(broken or ""))
+    return replace(pair, comparison=comparison, fault=str(broken or ""))
 
 
-def _name(pairing: Pairing) -> str:
+def _name(pair: Pair) -> str:
     """Return what tells one head from the others: scenario, target and variant."""
-    run = pairing.head.run
+    run = pair.head.run
     where = run.target.name if run.target else run.device
     return f"{run.scenario}@{where} {run.variant.name}".strip()
 
 
-def _lines(pairings: Sequence[Pairing]) -> RenderableType:
-    """Return a line for each pairing, as compare --quiet and explain --quiet print it."""
+def _lines(pairs: Sequence[Pair]) -> RenderableType:
+    """Return a line for each pair, as compare --quiet and explain --quiet print it."""
     from rich.console import Group
 
-    return Group(*map(_line, pairings))
+    return Group(*map(_line, pairs))
 
 
-def _line(pairing: Pairing) -> RenderableType:
+def _line(pair: Pair) -> RenderableType:
     from perfcli.console import output
 
-    screen, comparison = output.screen(), pairing.comparison
-    if pairing.alone:
+    screen, comparison = output.screen(), pair.comparison
+    if pair.alone:
         line: RenderableType = screen.explanation(comparison.head, comparison.findings, brief=True)
     else:
         line = screen.comparison(comparison, brief=True)

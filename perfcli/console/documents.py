@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO, TypeAlias
 
 import typer
 
-from perfcli.console import github as _github_output
-from perfcli.console import output
+from perfcli.console import github, output
 from perfcli.errors import PerfcliError
 from perfcli.model import Document, Judgement
 
@@ -103,7 +102,7 @@ def check(wanted: Wanted, inputs: Sequence[str | Path] = ()) -> None:
             raise PerfcliError(f"--{taken[place]} and --{name} both write {where}: name two files")
         taken[place] = name
     if wanted.github:
-        _github_output.check()
+        github.check()
 
 
 def _files(inputs: Sequence[str | Path]) -> Iterator[Path]:
@@ -157,7 +156,7 @@ def _summarise(judgement: Judgement, notes: Notes) -> None:
         yield rendered("github", judgement)
         yield rendered("markdown", judgement)
 
-    if warning := _github_output.write_summary(texts):
+    if warning := github.write_summary(texts):
         notes.warn(warning)
 
 
@@ -166,7 +165,7 @@ def show(view: RenderableType, wanted: Wanted) -> None:
 
     In GitHub Actions none of it is taken for a workflow command.
     """
-    with _github_output.quoted(wanted.stream) if wanted.github else nullcontext():
+    with github.quoted(wanted.stream) if wanted.github else nullcontext():
         output.show(view, wanted.stdout)
 
 

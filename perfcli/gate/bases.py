@@ -14,18 +14,19 @@ from perfcli.diff.compare import ASPECTS, compare
 from perfcli.errors import Interrupted, NotComparable, PerfcliError
 from perfcli.gate import compiled
 from perfcli.gate.baseline import committed, facts
-from perfcli.gate.baseline import file as renewing
 from perfcli.gate.baseline.entry import BaselineEntry
+from perfcli.gate.baseline.file import suggest_update
 from perfcli.gate.checks import Check
 from perfcli.gate.order import Against, CompareCheck, NoBase, Order
 from perfcli.gate.revision import Revision, _looking_in, _running_in
 from perfcli.loading import registry, userfile
 from perfcli.model import Comparison, Finding, Provenance, Run
-from perfcli.workflow import timing
+from perfcli.stats.stopping import is_broken_off
 from perfcli.workflow.fingerprint import Job
 from perfcli.workflow.obtain import Obtained, obtain
 from perfcli.workflow.request import Question, Side, order_jobs
 from perfcli.workflow.setting import MeasuringOptions, Setting, settle
+from perfcli.workflow.timing import measure_times
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +65,8 @@ def _compare_with(base: _Base, check: Check, order: Order) -> Against:
 
     def measure() -> Comparison:
         assert setting is not None
-        found = timing.measure_times(comparison, setting, jobs, order.context)
-        if timing.is_broken_off(found.timing):
+        found = measure_times(comparison, setting, jobs, order.context)
+        if is_broken_off(found.timing):
             raise Interrupted(f"interrupted while {check.name} was measured")
         return diagnose(found)  # what was measured has findings of its own
 
@@ -158,7 +159,7 @@ def _with_baseline(order: Order) -> CompareCheck:
         try:
             comparison = compare(base, head.run, allow)
         except NotComparable as error:
-            renew = renewing.command(typed, check.name)
+            renew = suggest_update(typed, check.name)
             raise NotComparable(f"{error}; where it is meant, {renew}") from None
         comparison = replace(
             comparison, differences=(*_say_target(entry, head.run), *comparison.differences)

@@ -10,9 +10,8 @@ from pathlib import Path
 
 from perfcli import units
 from perfcli.errors import PerfcliError
-from perfcli.gate import config as configuration
 from perfcli.gate.checks import Check
-from perfcli.gate.config import Config
+from perfcli.gate.config import Config, _find, _read
 from perfcli.loading import registry, userfile
 from perfcli.model import Run
 from perfcli.names import suggestion
@@ -30,8 +29,8 @@ def configured(path: Path | None, baseline: Path | None) -> Config:
     """Return the configuration that is meant, with the baseline that is."""
     from perfcli.diagnosis import rules
 
-    found = path or configuration._find(Path.cwd())
-    config = configuration._read(_shown(found), [rule.code for rule in rules()])
+    found = path or _find(Path.cwd())
+    config = _read(_shown(found), [rule.code for rule in rules()])
     options = (("--config", path and _shown(path)), ("--baseline", baseline and _shown(baseline)))
     typed = tuple(str(word) for option in options if option[1] is not None for word in option)
     return replace(config, baseline=baseline or config.baseline, typed=typed)

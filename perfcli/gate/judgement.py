@@ -10,7 +10,7 @@ from pathlib import Path
 from perfcli.console.notes import Notes
 from perfcli.diagnosis import rules
 from perfcli.gate import allowances, excepting
-from perfcli.gate.baseline import file
+from perfcli.gate.baseline.file import suggest_update
 from perfcli.gate.config import Config
 from perfcli.gate.order import CheckResult, Order
 from perfcli.model import GRAVEST_FIRST, Allowance, Judged, Judgement, Passing
@@ -115,7 +115,7 @@ def _means_one(check: Judged, pattern: str) -> bool:
 def _of_check(check: Judged, order: Order) -> Iterator[str]:
     if check.outcome == "unsure" and order.config.on_unsure == "warn":
         yield f"{check.name} is unsure: {check.reason}"
-    update = file.command(order.config.typed, check.name)
+    update = suggest_update(order.config.typed, check.name)
     source = check.provenance
     if source is None or source.kind != "baseline":
         return

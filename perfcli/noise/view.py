@@ -16,7 +16,6 @@ from perfcli.machine import noise_floors
 from perfcli.model import TimeChange
 from perfcli.noise.pairs import NoisePair, PairSeries
 from perfcli.stats import floor as floors
-from perfcli.stats import floor as prediction
 
 PAIR_HEADERS = ("pair", "base", "head", "head/base", "95 % interval", "rounds", "verdict")
 FLOOR_HEADERS = ("floor", "scenario", "pairs", "measured", "host", "class")
@@ -135,7 +134,7 @@ def document(done: PairSeries, kept: noise_floors.StoredFloor | None, path: str)
         "pairs": [_plain(measured) for measured in done.found],
         "used_floor": done.floor,
         "floor": kept.relative if kept else None,
-        "factor": prediction.factor(len(kept.pairs)) if kept else None,
+        "factor": floors.factor(len(kept.pairs)) if kept else None,
         "confidence": kept.confidence if kept else None,
         "stored": path or None,
     }

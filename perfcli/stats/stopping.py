@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from perfcli.model import Round
+from perfcli.model import Round, Timing
 from perfcli.stats import hierarchy, paired, series
 from perfcli.stats.paired import Estimate
 from perfcli.stats.series import Series
@@ -67,3 +67,10 @@ def _is_narrow(estimate: Estimate, floor: float, slack: float = 1) -> bool:
     if width is None or ratio is None:
         return False
     return width <= slack * max(floor * FLOOR_SHARE, abs(math.log(ratio)) * EFFECT_SHARE)
+
+
+def is_broken_off(timing: Timing | None) -> bool:
+    """Return whether Ctrl-C ended a measurement before there was enough for a verdict."""
+    if timing is None or timing.stopped != "interrupted":
+        return False
+    return timing.step.low is None or timing.seconds < LEAST_SECONDS

@@ -14,8 +14,7 @@ from perfcli.machine import targets
 from perfcli.model import KernelFamily, Target
 from perfcli.names import public
 from perfcli.workbench import check as check_cases
-from perfcli.workbench import check_view, view
-from perfcli.workbench import facts as _kernels_facts
+from perfcli.workbench import check_view, facts, view
 from perfcli.workbench.check import CaseResults
 from perfcli.workbench.problems import _problems, _variant_of
 from perfcli.workbench.request import (
@@ -75,12 +74,12 @@ def _facts(
     asked: KernelsOptions,
     worker: KernelWorker,
     notes: Notes,
-) -> list[_kernels_facts.Planned]:
+) -> list[facts.Planned]:
     variant = _variant_of(family, asked.variant)
     variants: list[str | None] = [variant]
     if asked.all_variants:
         variants += [each.name for each in family.variants]
-    planned = _kernels_facts.plans(family, _problems(family, asked.params), chosen, variants)
+    planned = facts.plans(family, _problems(family, asked.params), chosen, variants)
     refusals = {each.refusal for each in planned if each.plan is None}
     if refusals and not any(each.plan for each in planned):
         raise PerfcliError("; ".join(sorted(refusals)))
@@ -89,7 +88,7 @@ def _facts(
         def told(done: int, total: int) -> None:
             progress(Progress(0, "kernels", done, total, "compiling launches"))
 
-        return _kernels_facts.compile_plans(family, reference, planned, worker, asked.jobs, told)
+        return facts.compile_plans(family, reference, planned, worker, asked.jobs, told)
 
 
 # --- check --------------------------------------------------------------------------------------
@@ -178,7 +177,7 @@ def _runner(asked: KernelsOptions) -> tuple[Any, Target]:
 
 def bench(name: str | None, asked: KernelsOptions) -> int:
     """Time every problem of one family, or of all, against everything that computes it."""
-    from perfcli.workbench import bench as _kernels_bench
+    from perfcli.workbench.bench import _run
 
     asked.refuse(
         "bench, which runs on the GPU in this machine", "targets", "cases", "every_case", "jobs"
@@ -192,7 +191,7 @@ def bench(name: str | None, asked: KernelsOptions) -> int:
     target = targets.get(DEFAULT_TARGET) if asked.plan_of_fake else targets.this_gpu()
     seed = random.randrange(2**31) if asked.seed is None else asked.seed
     with _opened_worker(asked) as worker:
-        return _kernels_bench._run(_families_of(name), target, asked, seed, worker)
+        return _run(_families_of(name), target, asked, seed, worker)
 
 
 _OFFERED = (

@@ -27,11 +27,19 @@ from perfcli.workflow.timing import load_times, measure_times
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """``comparison`` has its times, or what is wrong with its results: ``judge`` concludes it."""
+    """Two runs, and how they compare."""
 
     base: Obtained
     head: Obtained
     comparison: Comparison
+    """With its times, or what is wrong with its results; findings and verdict come from
+    ``judge``."""
+    name: str = ""
+    """What tells it from other pairs in a document."""
+    fault: str = ""
+    """What of perfcli failed while it was judged."""
+    alone: bool = False
+    """Whether one run is both sides."""
 
 
 def load_pair(
@@ -84,54 +92,38 @@ _PASSING: dict[Outcome, Passing] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Pairing:
-    """Holds one comparison for a document: the two runs, and how they compare.
-
-    ``name`` tells it from others; ``fault`` is what of perfcli failed while it was judged.
-    """
-
-    base: Obtained
-    head: Obtained
-    comparison: Comparison
-    name: str = ""
-    fault: str = ""
-    alone: bool = False
-    """One run by itself: it is both sides."""
-
-
-def judgement_of(pairings: Sequence[Pairing], command: str = "") -> Judgement:
+def summarize(pairs: Sequence[Pair], command: str = "") -> Judgement:
     """Return comparisons that nobody put limits on as a judgement: as bad as the worst of them."""
     from perfcli.diagnosis import rules
 
-    checks = tuple(_judged(pairing) for pairing in pairings)
+    checks = tuple(_describe(pair) for pair in pairs)
     worst = min(range(len(checks)), key=lambda n: GRAVEST_FIRST.index(checks[n].outcome))
     return Judgement(
         checks=checks,
         outcome=checks[worst].outcome,
         reason=checks[worst].reason,
-        exit_code=_exit_code(pairings[worst]),
+        exit_code=_exit_code(pairs[worst]),
         command=command,
         rules=rules(),
         root=str(documents.project_root()),
     )
 
 
-def _exit_code(pairing: Pairing) -> int:
+def _exit_code(pair: Pair) -> int:
     """Return what ``compare`` returns."""
-    if pairing.fault:
+    if pair.fault:
         return PerfcliError.exit_code
-    return output.EXIT_CODES[pairing.comparison.outcome]
+    return output.EXIT_CODES[pair.comparison.outcome]
 
 
-def _judged(pairing: Pairing) -> Judged:
-    base = pairing.base.run
+def _describe(pair: Pair) -> Judged:
+    base = pair.base.run
     environment = base.environment
     return Judged(
-        name=pairing.name,
-        outcome="fault" if pairing.fault else _PASSING[pairing.comparison.outcome],
-        reason=pairing.comparison.reason,
-        comparison=pairing.comparison,
+        name=pair.name,
+        outcome="fault" if pair.fault else _PASSING[pair.comparison.outcome],
+        reason=pair.comparison.reason,
+        comparison=pair.comparison,
         provenance=Provenance(
             kind="run",
             where=base.id,
@@ -139,7 +131,7 @@ def _judged(pairing: Pairing) -> Judged:
             torch=environment.torch,
             triton=environment.triton or "",
         ),
-        fault=pairing.fault,
-        alone=pairing.alone,
-        texts=StoredTexts(pairing.base, pairing.head),
+        fault=pair.fault,
+        alone=pair.alone,
+        texts=StoredTexts(pair.base, pair.head),
     )

@@ -105,12 +105,3 @@ def _derive(comparison: Comparison, measurement: Measurement) -> Timing:
     floor = bench.load_floor(comparison.head, worker) if worker else None
     base, head = comparison.base, comparison.head
     return timing.derive(measurement, base, head, comparison.groups, floor)
-
-
-def is_broken_off(timing: Timing | None) -> bool:
-    """Return whether Ctrl-C ended it before there was enough for a verdict."""
-    if timing is None or timing.stopped != "interrupted":
-        return False
-    from perfcli.stats.stopping import LEAST_SECONDS
-
-    return timing.step.low is None or timing.seconds < LEAST_SECONDS

@@ -448,13 +448,13 @@ def test_a_closed_pipe_is_quiet(perfcli: Any) -> None:
 def test_a_model_that_may_be_meant_for_training_is_warned_of(
     perfcli: Any, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    made_up = vars(executor)["made_up"]
+    made_up = vars(executor)["make_up_run"]
 
     def noted(request: CompileRequest) -> Bundle:
         bundle: Bundle = made_up(request)
         return replace(bundle, run=replace(bundle.run, notes=(f"inputs {FORWARD_ONLY}",)))
 
-    monkeypatch.setattr(executor, "made_up", noted)
+    monkeypatch.setattr(executor, "make_up_run", noted)
     Path("model.py").touch()
     sides = ["-b", f"{MAX_READS}=9"] if command == "compare" else []
     result = perfcli(command, "model.py", *sides, "-q")

@@ -77,7 +77,7 @@ def test_no_path_of_this_machine_in_the_gates_json(
 
     from perfcli.gate import compiled
 
-    monkeypatch.setattr(compiled, "head", failing)
+    monkeypatch.setattr(compiled, "compile_head", failing)
     assert perfcli("gate", "--json", "a.json").code == 2
     text = Path("a.json").read_text()
     assert ("for models/a.py" in text, str(tmp_path) in text) == (True, False)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from perfcli.gate import bases
 from perfcli.model import Judgement
 from perfcli.workflow import timing
 
@@ -576,7 +577,7 @@ def test_slower_once_is_unsure(measuring: Any, monkeypatch: pytest.MonkeyPatch) 
         plan = fake_measuring.parse(next(plans))
         return measured(comparison, replace(setting, fake=plan), *rest)
 
-    monkeypatch.setattr(timing, "measure_times", changing)
+    monkeypatch.setattr(bases, "measure_times", changing)
     result = measuring("1;ratio=1.05")
     assert (result.code, result.out.split()[0]) == (0, "UNSURE")
     assert "but not confirmed in fresh processes" in result.out

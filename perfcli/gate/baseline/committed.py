@@ -11,10 +11,9 @@ from pathlib import Path
 
 from perfcli.errors import NotComparable, PerfcliError
 from perfcli.gate.baseline import facts, file
-from perfcli.gate.baseline import file as renewing
 from perfcli.gate.baseline.entry import BaselineEntry
 from perfcli.gate.baseline.facts import _public
-from perfcli.gate.baseline.file import BaselineCheck
+from perfcli.gate.baseline.file import FIRST, BaselineCheck, suggest_update
 from perfcli.gate.baseline.fit import fit_entry
 from perfcli.gate.config import BASELINE
 from perfcli.model import Finding, Run
@@ -37,11 +36,11 @@ def read(path: Path, options: Sequence[str] = ()) -> dict[str, BaselineCheck]:
         if len(content) > MOST_BYTES:
             raise PerfcliError(
                 f"{path} is larger than {MOST_BYTES >> 20} MiB, which no baseline is; take it back "
-                f"with git, or make it anew with {renewing.command(options)}"
+                f"with git, or make it anew with {suggest_update(options)}"
             )
         text = content.decode()
     except FileNotFoundError:
-        make = renewing.command(options, reason=renewing.FIRST)
+        make = suggest_update(options, reason=FIRST)
         raise NotComparable(f"there is no baseline {path}: make it with {make}") from None
     except IsADirectoryError:
         raise PerfcliError(
@@ -50,7 +49,7 @@ def read(path: Path, options: Sequence[str] = ()) -> dict[str, BaselineCheck]:
     except UnicodeDecodeError as error:
         raise PerfcliError(
             f"{path} is not text: {error}; take it back with git, or make it anew with "
-            f"{renewing.command(options)}"
+            f"{suggest_update(options)}"
         ) from error
     except OSError as error:
         raise PerfcliError(f"can't read {path}: {error.strerror or error}") from error
@@ -89,7 +88,7 @@ def entry(
     others = sorted(known for known in checks if known.rpartition("@")[0] == short)
     has = f" (it has {', '.join(others)})" if others else ""
     raise NotComparable(
-        f"{path} has no check {name}{has}: take it in with {renewing.command(options, name)}"
+        f"{path} has no check {name}{has}: take it in with {suggest_update(options, name)}"
     )
 
 
@@ -113,7 +112,7 @@ def base(
         names = [text.split()[0] for text in differ]
         raise NotComparable(
             f"the baseline of {name} is of another {' and '.join(names)}: {', '.join(differ)}; "
-            f"make it anew with {renewing.command(options, name, names[0])}, or compare "
+            f"make it anew with {suggest_update(options, name, names[0])}, or compare "
             f"anyway: {' '.join(f'--allow {each}' for each in names)}"
         )
     return fit_entry(entry, head)

@@ -16,7 +16,7 @@ from perfcli.gate.baseline.entry import FORMAT, BaselineEntry, Made
 FIRST = "first baseline"
 
 
-def command(options: Sequence[str] = (), name: str = "", reason: str = "…") -> str:
+def suggest_update(options: Sequence[str] = (), name: str = "", reason: str = "…") -> str:
     """Return the command that renews it; ``options`` are those that were typed, ``--config
     other.toml``. ``name``: of the check; empty: of all."""
     words = ["perfcli", "baseline", "update", *filter(None, [name]), *options]
@@ -75,7 +75,7 @@ def _read(text: str, where: str, options: Sequence[str] = ()) -> dict[str, Basel
 
     Raises PerfcliError for what is no baseline, NotComparable for a newer format.
     """
-    again = f"take it back with git, or make it anew with {command(options)}"
+    again = f"take it back with git, or make it anew with {suggest_update(options)}"
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

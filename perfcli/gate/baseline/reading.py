@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from perfcli.gate.baseline import kernels as of_kernels
 from perfcli.gate.baseline.entry import BaselineEntry, Made
 from perfcli.gate.baseline.facts import TOOLS
+from perfcli.gate.baseline.kernels import _facts
 from perfcli.model import (
     Environment,
     ExternCall,
@@ -23,7 +23,7 @@ from perfcli.model import (
 
 def _entry(table: Mapping[str, Any]) -> BaselineEntry:
     """Return one check. Raises KeyError, TypeError and ValueError for what is none of ours."""
-    kernels = tuple(map(of_kernels._facts, table["kernels"]))
+    kernels = tuple(map(_facts, table["kernels"]))
     tools: dict[str, Any] = {tool: table.get(tool) for tool in TOOLS}
     run = Run(
         id="",
