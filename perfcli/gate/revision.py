@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perfcli.errors import PerfcliError
+from perfcli.machine.scratch import left_scratch, make_scratch
 from perfcli.model import CompileRequest
 from perfcli.workflow.fingerprint import Job, make_job
 
 # A gate in a git hook is told of the hook's repository by these; all else is the user's settings.
 _HOOKS = ("DIR", "WORK_TREE", "INDEX_FILE", "OBJECT_DIRECTORY", "COMMON_DIR", "PREFIX")
+_KIND = "revision-"
 _OF_A_HOOK = frozenset(f"GIT_{name}" for name in _HOOKS)
 
 
@@ -106,7 +107,10 @@ def _checked_out(name: str, folder: Path) -> Iterator[Revision]:
         *("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}"),
         what=f"{root} has no revision {name!r} (a shallow clone? fetch it first)",
     )
-    above = Path(tempfile.mkdtemp(prefix="perfcli-revision-"))
+    for left, repository in left_scratch(_KIND):
+        _remove(Path(repository), left / Path(repository).name)
+        shutil.rmtree(left, ignore_errors=True)
+    above = make_scratch(_KIND, str(root))
     place = above / root.name
     try:
         _git(

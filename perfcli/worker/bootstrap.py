@@ -4,6 +4,8 @@ of this interpreter's packages. Run as a file: ``python -P bootstrap.py REQUEST_
 import ctypes
 import importlib.util
 import os
+import select
+import signal
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -59,6 +61,30 @@ def _close(descriptors: Iterable[int]) -> None:
         os.close(descriptor)
 
 
+def _watch_parent() -> None:
+    """Start a process that kills this one, and all that it starts, once the parent is gone: a
+    parent that is killed can't do it. It is no child of this process, which may wait for any."""
+    parent = int(os.environ.pop("PERFCLI_PARENT", "0"))
+    if not parent:
+        return
+    try:
+        watched = os.pidfd_open(parent)
+    except ProcessLookupError:
+        raise SystemExit(1) from None
+    except (OSError, AttributeError):
+        return  # a system without it: what was begun is finished first
+    between = os.fork()
+    if between:
+        os.close(watched)
+        os.waitpid(between, 0)
+        return
+    if os.fork():
+        os._exit(0)
+    _close(number for number in map(int, sys.argv[1:]) if number != watched)
+    select.select([watched], [], [])
+    os.killpg(0, signal.SIGKILL)
+
+
 # From Linux' sys/personality.h.
 _NO_RANDOMIZE = 0x0040000
 _ASK = 0xFFFFFFFF
@@ -66,6 +92,7 @@ _DESCRIPTORS = (900, 901)
 
 if __name__ == "__main__":
     _fix_layout()
+    _watch_parent()
     _load_perfcli()
     from perfcli.worker.child import serve
 

@@ -45,6 +45,7 @@ def _innermost(log: Sequence[str]) -> str:
 T = TypeVar("T")
 
 BOOTSTRAP = Path(__file__).with_name("bootstrap.py")
+PARENT = "PERFCLI_PARENT"
 LOG_TAIL_LINES = 20
 _PROFILERS = "USDT:"
 """How the lines begin that torch 2.13 prints whenever a profile starts or ends."""
@@ -90,7 +91,7 @@ class Channel:
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
-                    env=dict(environment),
+                    env={**environment, PARENT: str(os.getpid())},
                     cwd=current or None,
                     pass_fds=(request_read, reply_write),
                     start_new_session=True,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -21,6 +20,7 @@ import msgspec
 
 from perfcli.errors import WorkerFailed
 from perfcli.machine.environment import clean_environment
+from perfcli.machine.scratch import make_scratch
 from perfcli.model import Candidate
 from perfcli.model.kernel_work import (
     BenchAsk,
@@ -57,7 +57,7 @@ class _Worker:
         self, python: str | None, timeout_seconds: float | None, own: Mapping[str, str]
     ) -> None:
         self._timeout = timeout_seconds
-        self._folder = Path(tempfile.mkdtemp(prefix="perfcli-"))
+        self._folder = make_scratch()
         self._channel: Channel | None = None
         try:
             self._channel = Channel(python, _environment(self._folder, own), self._folder)
@@ -202,10 +202,13 @@ class KernelProcess:
     def checked(
         self, request: CheckRequest, compiling: Callable[[int, int], None]
     ) -> Iterator[tuple[int, CheckedCase]]:
-        with tempfile.TemporaryDirectory(prefix="perfcli-triton-") as kernels:
+        kernels = make_scratch("triton-")
+        try:
             checking = _Checking(request, compiling)
             while checking.left:
-                yield from checking.run(partial(self._checker, request.runner, kernels))
+                yield from checking.run(partial(self._checker, request.runner, str(kernels)))
+        finally:
+            shutil.rmtree(kernels, ignore_errors=True)
 
     def _checker(self, runner: Runner, kernels: str) -> _Worker:
         """Return a worker for a check; all workers of one check have one cache of Triton's."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from perfcli.errors import OutOfMemory, PerfcliError
+from perfcli.machine.scratch import make_scratch
 from perfcli.model import Ask, MeasureRequest, Prepared, Turn
 from perfcli.worker import protocol
 from perfcli.worker.channel import Channel
@@ -67,7 +67,7 @@ class LiveWorker:
     ) -> None:
         self._side = request.side
         self._told = told
-        self._folder = Path(tempfile.mkdtemp(prefix="perfcli-"))
+        self._folder = make_scratch()
         self._channel: Channel | None = None
         self._step_seconds = 0.0
         try:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 import msgspec
 
 from perfcli.machine.environment import clean_environment
+from perfcli.machine.scratch import make_scratch
 from perfcli.model import Bundle, CompileRequest, Run
 from perfcli.worker import protocol
 from perfcli.worker.channel import Channel
@@ -65,7 +65,7 @@ def compile_in_process(
 ) -> Bundle:
     """Compile one request in one worker. Raises what the worker raised, or ``WorkerFailed`` with
     the end of its log where it died, hung past the timeout, or sent something else than a reply."""
-    folder = Path(tempfile.mkdtemp(prefix="perfcli-"))
+    folder = make_scratch()
     try:
         environment = worker_environment(request, folder)
         python, current = request.variant.python, request.folder

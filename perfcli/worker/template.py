@@ -4,15 +4,14 @@ imported, and forks for each variant (``forking``)."""
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import msgspec
 
 from perfcli.errors import CompileFailed, PerfcliError, WorkerFailed
+from perfcli.machine.scratch import make_scratch
 from perfcli.model import (
     Bundle,
     Candidate,
@@ -184,7 +183,7 @@ class WarmWorker:
 
     def __init__(self, request: CompileRequest, timeout_seconds: float | None) -> None:
         self.timeout_seconds = timeout_seconds
-        self._folder = Path(tempfile.mkdtemp(prefix="perfcli-"))
+        self._folder = make_scratch()
         self._channel: Channel | None = None
         try:
             environment = worker_environment(request, self._folder)

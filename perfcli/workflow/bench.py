@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ from perfcli.interleave.plan import Plan
 from perfcli.loading import registry
 from perfcli.machine import noise_floors
 from perfcli.machine.environment import cache_dir
+from perfcli.machine.scratch import make_scratch
 from perfcli.model import Comparison, Measurement, MeasureRequest, Prepared, Round, Run, SideName
 from perfcli.names import public
 from perfcli.storing import store
@@ -116,7 +116,7 @@ def open_bench(setting: Setting, jobs: Sequence[Job], timeout: float | None) -> 
         made_up = FakeStarter(setting.fake)
         return Bench(made_up, made_up.clock)
     stays = setting.device == "cpu"
-    folder = cache_dir() / "inductor" if stays else Path(tempfile.mkdtemp(prefix="perfcli-caches-"))
+    folder = cache_dir() / "inductor" if stays else make_scratch("caches-")
     base, head = (_caches_name(job) for job in jobs)
     names: dict[SideName, str] = {"base": base, "head": head}
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from perfcli.errors import PerfcliError
 from perfcli.fake.executor import fake_interpreter
-from perfcli.gate.revision import Revision, _looking_in
+from perfcli.gate.revision import Revision, _checked_out, _looking_in
 from perfcli.workflow.request import Question, Side, make_jobs
 
 
@@ -52,3 +56,41 @@ def test_python_looks_in_these_folders_first(
     other = _looking_in(job, [tmp_path])
     assert other.request.variant.env == {"PYTHONPATH": f"{tmp_path}{os.pathsep}/own"}
     assert other.fingerprint != job.fingerprint
+
+
+def test_what_a_killed_gate_left_is_forgotten_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its folder and its entry in ``git worktree list``; a worktree of the user's own stays, though
+    its folder is gone: its disk may not be mounted."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    root = tmp_path / "repo"
+    root.mkdir()
+
+    def git(*words: str) -> str:
+        identity = ("-c", "user.name=a", "-c", "user.email=a@b.c")
+        command = ["git", "-C", str(root), *identity, *words]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    git("init", "-q")
+    git("commit", "-q", "--allow-empty", "-m", "one")
+    git("worktree", "add", "-q", "--detach", str(tmp_path / "own"))
+    shutil.rmtree(tmp_path / "own")
+    killed = f"""
+import os, signal
+from pathlib import Path
+from perfcli.gate.revision import _checked_out
+with _checked_out("HEAD", Path({str(root)!r})):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", killed], env=environment, check=False)
+    (left,) = tmp_path.glob("perfcli-revision-*")
+    assert str(left) in git("worktree", "list")
+    with _checked_out("HEAD", root) as revision:
+        assert not left.exists()
+        assert str(left) not in git("worktree", "list")
+        assert str(revision.folder) in git("worktree", "list")
+    assert not list(tmp_path.glob("perfcli-*"))
+    assert git("worktree", "list").count("\n") == 2
+    assert str(tmp_path / "own") in git("worktree", "list")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import select
 import subprocess
 import sys
 
@@ -40,3 +41,53 @@ def reply(limit: int | None) -> dict[str, str]:
 @pytest.mark.parametrize("limit", [None, 902, 901, 900, 100])
 def test_few_descriptors_leave_the_layout_as_it_is(limit: int | None) -> None:
     assert reply(limit)["type"] == "error"
+
+
+PARENT = """
+import subprocess, sys, os
+child = f"import sys; sys.path.insert(0, {sys.argv[1]!r})\\n" + sys.argv[2]
+environment = {**os.environ, "PERFCLI_PARENT": str(os.getpid())}
+command = [sys.executable, "-c", child]
+subprocess.Popen(command, env=environment, start_new_session=True).wait()
+"""
+CHILD = """
+import bootstrap, os, time
+sys.argv[1:] = []
+bootstrap._watch_parent()
+assert "PERFCLI_PARENT" not in os.environ
+try:
+    os.waitpid(-1, 0)
+except ChildProcessError:
+    os.fork()  # what a worker starts
+    os.write(1, b"busy ")
+    time.sleep(300)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux 5.3")
+def test_a_busy_worker_and_what_it_started_end_with_a_parent_that_was_killed() -> None:
+    """All of them hold the pipe: it ends when the last one has."""
+    command = [sys.executable, "-c", PARENT, str(BOOTSTRAP.parent), CHILD]
+    parent = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert parent.stdout is not None
+    assert os.read(parent.stdout.fileno(), 5) == b"busy "
+    parent.kill()
+    while select.select([parent.stdout], [], [], 60)[0]:
+        if not os.read(parent.stdout.fileno(), 100):
+            break
+    else:
+        pytest.fail("something still lives")
+    parent.wait()
+    parent.stdout.close()
+
+
+def test_a_worker_whose_parent_is_gone_already_does_nothing() -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    done = subprocess.run(
+        [sys.executable, "-P", str(BOOTSTRAP), "0", "1"],
+        env={"PERFCLI_PARENT": str(gone.pid)},
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"")
