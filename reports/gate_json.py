@@ -17,8 +17,8 @@ from perfcli.model import (
     Run,
 )
 
-from . import json as comparison_json
-from ._rows import places
+from ._rows.places import parse_place, strip_root
+from .json import render
 
 # History of the schema; it grows when a field changes its meaning or goes.
 # 1  first version
@@ -31,35 +31,35 @@ def _render(judgement: Judgement) -> str:
         "perfcli": "gate",
         "format": FORMAT,
         "outcome": judgement.outcome,
-        "reason": places.without_root(judgement.reason, judgement.root),
+        "reason": strip_root(judgement.reason, judgement.root),
         "exit_code": judgement.exit_code,
-        "warnings": [places.without_root(each, judgement.root) for each in judgement.warnings],
-        "checks": [_check(check, judgement.root) for check in judgement.checks],
+        "warnings": [strip_root(each, judgement.root) for each in judgement.warnings],
+        "checks": [_describe_check(check, judgement.root) for check in judgement.checks],
     }
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
-def _check(check: Judged, root: str) -> dict[str, Any]:
+def _describe_check(check: Judged, root: str) -> dict[str, Any]:
     return {
         "name": check.name,
         "outcome": check.outcome,
-        "reason": places.without_root(check.reason, root),
-        "fault": places.without_root(check.fault, root) or None,
-        "baseline": _provenance(check.provenance) if check.provenance else None,
-        "limits": [_limit(result, root) for result in check.limits],
+        "reason": strip_root(check.reason, root),
+        "fault": strip_root(check.fault, root) or None,
+        "baseline": _describe_provenance(check.provenance) if check.provenance else None,
+        "limits": [_describe_limit(result, root) for result in check.limits],
         "findings": [
             {
                 "finding": result.finding,
                 "state": result.state,
-                "allowance": _allowance(result.allowance),
+                "allowance": _describe_allowance(result.allowance),
             }
             for result in check.findings
         ],
-        "comparison": _comparison(check.comparison, root) if check.comparison else None,
+        "comparison": _describe_comparison(check.comparison, root) if check.comparison else None,
     }
 
 
-def _provenance(source: Provenance) -> dict[str, Any]:
+def _describe_provenance(source: Provenance) -> dict[str, Any]:
     return {
         "kind": source.kind,
         "where": source.where,
@@ -71,7 +71,7 @@ def _provenance(source: Provenance) -> dict[str, Any]:
     }
 
 
-def _limit(result: LimitResult, root: str) -> dict[str, Any]:
+def _describe_limit(result: LimitResult, root: str) -> dict[str, Any]:
     limit = result.limit
     return {
         "metric": limit.metric,
@@ -85,12 +85,12 @@ def _limit(result: LimitResult, root: str) -> dict[str, Any]:
         "allowed": result.allowed,
         "group": result.group,
         "kernel": result.kernel or None,
-        "text": places.without_root(result.text, root),
-        "allowance": _allowance(result.allowance),
+        "text": strip_root(result.text, root),
+        "allowance": _describe_allowance(result.allowance),
     }
 
 
-def _allowance(allowance: Allowance | None) -> dict[str, Any] | None:
+def _describe_allowance(allowance: Allowance | None) -> dict[str, Any] | None:
     if allowance is None:
         return None
     return {
@@ -103,24 +103,24 @@ def _allowance(allowance: Allowance | None) -> dict[str, Any] | None:
     }
 
 
-def _comparison(comparison: Comparison, root: str) -> dict[str, Any]:
+def _describe_comparison(comparison: Comparison, root: str) -> dict[str, Any]:
     """Return the comparison as ``compare`` writes it, without what differs from one compilation to
     the next."""
-    document: dict[str, Any] = json.loads(comparison_json.render(comparison))
+    document: dict[str, Any] = json.loads(render(comparison))
     del document["perfcli"], document["format"]
-    document["reason"] = places.without_root(document["reason"], root)
+    document["reason"] = strip_root(document["reason"], root)
     for side, run in (("base", comparison.base), ("head", comparison.head)):
-        document[side] = _run(document[side], run)
+        document[side] = _describe_run(document[side], run)
     for finding in document["findings"]:
-        place = places.place(finding["location"], root) if finding["location"] else None
+        place = parse_place(finding["location"], root) if finding["location"] else None
         finding["location"] = place.text if place else None
         for name in ("headline", "advice"):
-            finding[name] = places.without_root(finding[name] or "", root) or finding[name]
-        finding["evidence"] = [places.without_root(text, root) for text in finding["evidence"]]
+            finding[name] = strip_root(finding[name] or "", root) or finding[name]
+        finding["evidence"] = [strip_root(text, root) for text in finding["evidence"]]
     return document
 
 
-def _run(document: dict[str, Any], run: Run) -> dict[str, Any]:
+def _describe_run(document: dict[str, Any], run: Run) -> dict[str, Any]:
     kept = {name: value for name, value in document.items() if name not in _OF_ONE_RUN}
     kept["scenario"] = run.scenario.rpartition("/")[2]
     return kept

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from perfcli.model import Document, Judgement
 
-from ._markdown.document import document
+from ._markdown.document import write_document
 
 # GitHub drops the whole summary of a step that is longer.
 MOST_BYTES = 1024 * 1024
 
 
 def _render(judgement: Judgement) -> str:
-    return document(judgement, MOST_BYTES, lambda text: len(text.encode()))
+    return write_document(judgement, MOST_BYTES, lambda text: len(text.encode()))
 
 
 GITHUB = Document("github", ".md", _render)

@@ -34,15 +34,15 @@ from perfcli.model import (
 )
 
 
-def _beside_document(comparison: Comparison, beside: Beside) -> dict[str, Any]:
+def _describe_beside(comparison: Comparison, beside: Beside) -> dict[str, Any]:
     """Return the hand-written kernels' part; ``explained_by`` are codes, the findings themselves
     are the comparison's."""
     found = [comparison.findings[number].code for number in beside.explained]
     return {
         "kernels": list(beside.kernels),
         "why": list(beside.why),
-        "inductor": _totals(beside.inductor),
-        "hand_written": _totals(beside.ours),
+        "inductor": _describe_totals(beside.inductor),
+        "hand_written": _describe_totals(beside.ours),
         "explained_by": list(dict.fromkeys(found)),
         "left_out": list(beside.left_out),
         "times": [
@@ -59,7 +59,7 @@ def _beside_document(comparison: Comparison, beside: Beside) -> dict[str, Any]:
     }
 
 
-def _totals(totals: Totals) -> dict[str, Any]:
+def _describe_totals(totals: Totals) -> dict[str, Any]:
     return {
         "launches": totals.launches,
         "bytes_moved": totals.bytes_moved,
@@ -73,25 +73,25 @@ def _totals(totals: Totals) -> dict[str, Any]:
     }
 
 
-def _timing_document(timing: Timing) -> dict[str, Any]:
+def _describe_timing(timing: Timing) -> dict[str, Any]:
     """Return the statistics; raw values stay in the measurement's file."""
     return {
         "measurement": timing.measurement or None,
         "verdict": timing.step.verdict,
-        "step": _change_json(timing.step),
-        "wall": _change_json(timing.wall) if timing.wall else None,
-        "kernels": _change_json(timing.kernels_total) if timing.kernels_total else None,
+        "step": _describe_time_change(timing.step),
+        "wall": _describe_time_change(timing.wall) if timing.wall else None,
+        "kernels": _describe_time_change(timing.kernels_total) if timing.kernels_total else None,
         "floor": {
             "relative": timing.floor.relative,
             "kernel": timing.floor.kernel,
             "source": timing.floor.source,
             "margin": timing.floor.margin,
         },
-        "groups": [_group_json(group) for group in timing.groups],
+        "groups": [_describe_group_timing(group) for group in timing.groups],
         "unexplained_seconds": timing.unexplained,
         "joined": {"known": timing.joined[0], "launches": timing.joined[1]},
-        "sides": {side.side: _side(side) for side in timing.prepared},
-        "states": {side: _state(state) for side, state in timing.states.items()},
+        "sides": {side.side: _describe_side(side) for side in timing.prepared},
+        "states": {side: _describe_state(state) for side, state in timing.states.items()},
         "seconds": timing.seconds,
         "seed": timing.seed,
         "method": timing.method,
@@ -100,7 +100,7 @@ def _timing_document(timing: Timing) -> dict[str, Any]:
     }
 
 
-def _change_json(change: TimeChange) -> dict[str, Any]:
+def _describe_time_change(change: TimeChange) -> dict[str, Any]:
     return {
         "base": change.base,
         "head": change.head,
@@ -115,12 +115,12 @@ def _change_json(change: TimeChange) -> dict[str, Any]:
     }
 
 
-def _group_json(group: GroupTiming) -> dict[str, Any]:
+def _describe_group_timing(group: GroupTiming) -> dict[str, Any]:
     return {
         "group": group.group,
         "name": group.name,
         "control": group.control,
-        **_change_json(group.change),
+        **_describe_time_change(group.change),
         "delta": group.delta,
         "share_of_step": group.share_of_step,
         "share_of_change": group.share_of_change,
@@ -131,19 +131,19 @@ def _group_json(group: GroupTiming) -> dict[str, Any]:
     }
 
 
-def _side(side: Prepared) -> dict[str, Any]:
+def _describe_side(side: Prepared) -> dict[str, Any]:
     return {
-        "machine": _machine(side.machine),
+        "machine": _describe_machine(side.machine),
         "launches": side.launch_count,
         "compile_seconds": side.compile_seconds,
-        "memory": _memory(side.memory) if side.memory else None,
-        "check": _check(side.check) if side.check else None,
+        "memory": _describe_memory(side.memory) if side.memory else None,
+        "check": _describe_check(side.check) if side.check else None,
         "copy_bandwidth": side.copy_bandwidth,
         "notes": list(side.notes),
     }
 
 
-def _machine(machine: Machine) -> dict[str, Any]:
+def _describe_machine(machine: Machine) -> dict[str, Any]:
     return {
         "device": machine.device,
         "device_index": machine.device_index,
@@ -160,7 +160,7 @@ def _machine(machine: Machine) -> dict[str, Any]:
     }
 
 
-def _memory(memory: MemoryUse) -> dict[str, Any]:
+def _describe_memory(memory: MemoryUse) -> dict[str, Any]:
     return {
         "peak_allocated_bytes": memory.peak_allocated_bytes,
         "peak_reserved_bytes": memory.peak_reserved_bytes,
@@ -169,7 +169,7 @@ def _memory(memory: MemoryUse) -> dict[str, Any]:
     }
 
 
-def _check(check: OutputCheck) -> dict[str, Any]:
+def _describe_check(check: OutputCheck) -> dict[str, Any]:
     return {
         "error": check.error,
         "tolerance": check.tolerance,
@@ -178,7 +178,7 @@ def _check(check: OutputCheck) -> dict[str, Any]:
     }
 
 
-def _state(state: DeviceState) -> dict[str, Any]:
+def _describe_state(state: DeviceState) -> dict[str, Any]:
     return {
         "sm_clock_mhz": state.sm_clock_mhz,
         "memory_clock_mhz": state.memory_clock_mhz,
@@ -201,20 +201,20 @@ def render(comparison: Comparison) -> str:
         "format": FORMAT,
         "outcome": comparison.outcome,
         "reason": comparison.reason,
-        "base": _run(comparison.base),
-        "head": _run(comparison.head),
+        "base": _describe_run(comparison.base),
+        "head": _describe_run(comparison.head),
         "differences": list(comparison.differences),
-        "totals": {change.metric: _change(change) for change in comparison.totals},
-        "groups": [_group(group, comparison) for group in comparison.groups],
-        "findings": [_finding(finding) for finding in comparison.findings],
-        "timing": _timing_document(comparison.timing) if comparison.timing else None,
+        "totals": {change.metric: _describe_change(change) for change in comparison.totals},
+        "groups": [_describe_group(group, comparison) for group in comparison.groups],
+        "findings": [_describe_finding(finding) for finding in comparison.findings],
+        "timing": _describe_timing(comparison.timing) if comparison.timing else None,
     }
     if comparison.beside is not None:
-        document["beside"] = _beside_document(comparison, comparison.beside)
+        document["beside"] = _describe_beside(comparison, comparison.beside)
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
-def _run(run: Run) -> dict[str, Any]:
+def _describe_run(run: Run) -> dict[str, Any]:
     return {
         "id": run.id,
         "created": run.created,
@@ -241,7 +241,7 @@ def _run(run: Run) -> dict[str, Any]:
     }
 
 
-def _change(change: Change) -> dict[str, Any]:
+def _describe_change(change: Change) -> dict[str, Any]:
     return {
         "base": change.base,
         "head": change.head,
@@ -250,19 +250,19 @@ def _change(change: Change) -> dict[str, Any]:
     }
 
 
-def _group(group: KernelGroup, comparison: Comparison) -> dict[str, Any]:
+def _describe_group(group: KernelGroup, comparison: Comparison) -> dict[str, Any]:
     match = group.match
     return {
         "relation": match.relation,
         "method": match.method,
         "confidence": match.confidence,
-        "base": [_kernel(index, comparison.base.kernels[index]) for index in match.base],
-        "head": [_kernel(index, comparison.head.kernels[index]) for index in match.head],
-        "changes": {change.metric: _change(change) for change in group.changes},
+        "base": [_describe_kernel(index, comparison.base.kernels[index]) for index in match.base],
+        "head": [_describe_kernel(index, comparison.head.kernels[index]) for index in match.head],
+        "changes": {change.metric: _describe_change(change) for change in group.changes},
     }
 
 
-def _kernel(number: int, kernel: KernelFacts) -> dict[str, Any]:
+def _describe_kernel(number: int, kernel: KernelFacts) -> dict[str, Any]:
     facts = kernel.source_facts
     return {
         "number": number,
@@ -278,12 +278,12 @@ def _kernel(number: int, kernel: KernelFacts) -> dict[str, Any]:
         "lower_bound_seconds": kernel.lower_bound_seconds,
         "source_hash": kernel.source_hash,
         "operators": sorted({origin.op for origin in kernel.origins if origin.op}),
-        "best": _candidate(kernel.best) if kernel.best else None,
+        "best": _describe_candidate(kernel.best) if kernel.best else None,
         "notes": list(kernel.notes),
     }
 
 
-def _candidate(candidate: Candidate) -> dict[str, Any]:
+def _describe_candidate(candidate: Candidate) -> dict[str, Any]:
     return {
         "config": dict(candidate.config),
         "num_warps": candidate.num_warps,
@@ -299,7 +299,7 @@ def _candidate(candidate: Candidate) -> dict[str, Any]:
     }
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def _describe_finding(finding: Finding) -> dict[str, Any]:
     return {
         "code": finding.code,
         "severity": finding.severity,
@@ -315,27 +315,27 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "explained_by": finding.explained_by or None,
         "side": "base" if finding.on_base else "head",
         "source_lines": dict(finding.source_lines),
-        "cures": [_cure(cure) for cure in finding.cures],
-        "trials": [_trial(trial) for trial in finding.trials],
+        "cures": [_describe_cure(cure) for cure in finding.cures],
+        "trials": [_describe_trial(trial) for trial in finding.trials],
         "proven": finding.proven,
     }
 
 
-def _cure(cure: Cure) -> dict[str, Any]:
+def _describe_cure(cure: Cure) -> dict[str, Any]:
     return {"options": dict(cure.options), "why": cure.why}
 
 
-def _trial(trial: Trial) -> dict[str, Any]:
+def _describe_trial(trial: Trial) -> dict[str, Any]:
     return {
-        **_cure(trial.cure),
+        **_describe_cure(trial.cure),
         "outcome": trial.outcome,
         "before": trial.before,
         "after": trial.after,
-        "changes": {change.metric: _change(change) for change in trial.changes},
+        "changes": {change.metric: _describe_change(change) for change in trial.changes},
         "reason": trial.reason or None,
         "run": trial.run or None,
         "brought": list(trial.brought),
     }
 
 
-REPORT = Report("json", ".json", render, _finding)
+REPORT = Report("json", ".json", render, _describe_finding)

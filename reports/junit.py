@@ -21,11 +21,10 @@ from perfcli.model import (
     LimitResult,
 )
 
-from ._rows import groups as _group_rows
-from ._rows import judgement
-from ._rows.findings import label
-from ._rows.judgement import check_name, limit_line, limit_of, one_line
-from ._rows.places import without_root
+from ._rows.findings import write_label
+from ._rows.groups import write_group
+from ._rows.judgement import join_lines, name_check, name_limited, write_allowance, write_limit
+from ._rows.places import strip_root
 
 State = Literal["passed", "failed", "skipped", "error"]
 
@@ -52,17 +51,17 @@ class _Case:
     text: str = ""
 
 
-def _cases(judged: Judged) -> list[_Case]:
+def _list_cases(judged: Judged) -> list[_Case]:
     """Return the cases with names that differ, the check's own first."""
-    found = [_check(judged)]
+    found = [_write_verdict(judged)]
     if judged.comparison is not None:
-        found += [_limit(result) for result in judged.limits]
-        found += [_finding(result, judged.comparison) for result in judged.findings]
-        found += _groups(judged, judged.comparison)
-    return list(_told_apart(found))
+        found += [_write_limit_case(result) for result in judged.limits]
+        found += [_write_finding(result, judged.comparison) for result in judged.findings]
+        found += _list_groups(judged, judged.comparison)
+    return list(_number_alike(found))
 
 
-def _told_apart(found: Sequence[_Case]) -> Iterator[_Case]:
+def _number_alike(found: Sequence[_Case]) -> Iterator[_Case]:
     """Yield a name that occurs again gets a number."""
     seen: Counter[str] = Counter()
     for case in found:
@@ -71,28 +70,28 @@ def _told_apart(found: Sequence[_Case]) -> Iterator[_Case]:
         yield replace(case, name=f"{case.name} ({number})") if number > 1 else case
 
 
-def _check(judged: Judged) -> _Case:
+def _write_verdict(judged: Judged) -> _Case:
     state = _STATES[judged.outcome]
-    reason = one_line(judged.fault or judged.reason)
-    name = f"verdict of {check_name(judged)}"
+    reason = join_lines(judged.fault or judged.reason)
+    name = f"verdict of {name_check(judged)}"
     return _Case(name, state, "regression", "" if state == "passed" else reason, reason)
 
 
-def _limit(result: LimitResult) -> _Case:
+def _write_limit_case(result: LimitResult) -> _Case:
     states: dict[str, State] = {"broken": "failed", "unknown": "skipped"}
     state = states.get(result.state, "passed")
     glob = f" of {result.limit.kernel}" if result.limit.kernel else ""
-    on = "" if limit_of(result) == "total" else f": {limit_of(result)}"
+    on = "" if name_limited(result) == "total" else f": {name_limited(result)}"
     name = f"limit {units.printable(f'{result.limit.metric}{glob}')}{on}"
-    line = limit_line(result)
+    line = write_limit(result)
     return _Case(name, state, "limit", "" if state == "passed" else line, line)
 
 
-def _finding(result: FindingResult, comparison: Comparison) -> _Case:
+def _write_finding(result: FindingResult, comparison: Comparison) -> _Case:
     finding = comparison.findings[result.finding]
-    line = one_line(f"{label(finding)}: {finding.headline}")
+    line = join_lines(f"{write_label(finding)}: {finding.headline}")
     if result.allowance is not None:
-        line += f"; {judgement.allowance_line(result.allowance)}"
+        line += f"; {write_allowance(result.allowance)}"
     text = "\n".join([line, *finding.evidence, finding.advice]).strip()
     failed = result.state == "broken"
     return _Case(
@@ -107,21 +106,21 @@ def _finding(result: FindingResult, comparison: Comparison) -> _Case:
 # --- groups of kernels -------------------------------------------------------------------------
 
 
-def _groups(judged: Judged, comparison: Comparison) -> Iterator[_Case]:
+def _list_groups(judged: Judged, comparison: Comparison) -> Iterator[_Case]:
     times = {g.group: g for g in comparison.timing.groups} if comparison.timing else {}
     for number, group in enumerate(comparison.groups):
-        rows = _group_rows.group_rows(group, comparison)
-        reasons = list(_against(judged, comparison, number, times.get(number)))
-        names = _names(group, comparison)
+        rows = write_group(group, comparison)
+        reasons = list(_list_against(judged, comparison, number, times.get(number)))
+        names = _join_names(group, comparison)
         text = [f"{rows.headline}: {names}", *([rows.note] if rows.note else []), *reasons]
         state: State = "passed"
         if reasons:
             state = "failed" if judged.outcome == "fail" else "passed"
         elif _is_unsure(judged, times.get(number)):
             state, reasons = "skipped", [times[number].change.why or "not measured precisely"]
-        message = one_line(f"{names}: {'; '.join(reasons)}") if state != "passed" else ""
+        message = join_lines(f"{names}: {'; '.join(reasons)}") if state != "passed" else ""
         yield _Case(
-            f"kernel {_named(group, comparison)}",
+            f"kernel {_write_name(group, comparison)}",
             state,
             "regression",
             message,
@@ -133,27 +132,27 @@ def _is_unsure(judged: Judged, timing: GroupTiming | None) -> bool:
     return judged.outcome != "pass" and timing is not None and timing.change.verdict == "unsure"
 
 
-def _against(
+def _list_against(
     judged: Judged, comparison: Comparison, number: int, timing: GroupTiming | None
 ) -> Iterator[str]:
     """Yield what speaks against a group: limits and findings of the gate; where nobody put limits,
     a measured time, else a number that decides, and new findings that are errors."""
     if judged.limits or judged.findings:
         broken = (r for r in judged.limits if r.state == "broken" and r.group == number)
-        yield from (limit_line(result) for result in broken)
+        yield from (write_limit(result) for result in broken)
         counted = {r.finding for r in judged.findings if r.state == "broken"}
         found = [f for n, f in enumerate(comparison.findings) if n in counted]
     else:
-        yield from _worse(comparison, number, timing)
+        yield from _list_worse(comparison, number, timing)
         came = (f for f in comparison.findings if f.came_with_head and not f.doubt)
         found = [finding for finding in came if finding.severity == "error"]
     own = set(comparison.groups[number].match.head)
     for finding in found:
         if own.intersection(finding.kernels) and not finding.on_base:
-            yield one_line(f"{label(finding)}: {finding.headline}")
+            yield join_lines(f"{write_label(finding)}: {finding.headline}")
 
 
-def _worse(comparison: Comparison, number: int, timing: GroupTiming | None) -> Iterator[str]:
+def _list_worse(comparison: Comparison, number: int, timing: GroupTiming | None) -> Iterator[str]:
     if timing is not None:
         if timing.change.verdict == "slower":
             took = timing.change
@@ -166,19 +165,19 @@ def _worse(comparison: Comparison, number: int, timing: GroupTiming | None) -> I
             yield f"{units.title(change.metric)} {write(change.base)} → {write(change.head)}"
 
 
-def _names(group: KernelGroup, comparison: Comparison) -> str:
+def _join_names(group: KernelGroup, comparison: Comparison) -> str:
     head = [comparison.head.kernels[n].name for n in group.match.head]
     base = [comparison.base.kernels[n].name for n in group.match.base]
     return units.printable(", ".join(head or base))
 
 
-def _named(group: KernelGroup, comparison: Comparison) -> str:
+def _write_name(group: KernelGroup, comparison: Comparison) -> str:
     """Return the first names of the head's kernels, or of the base's where they are gone."""
     names = [comparison.head.kernels[n].name for n in group.match.head]
     gone = "" if names else " (gone)"
     names = names or [comparison.base.kernels[n].name for n in group.match.base]
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return one_line(", ".join(names[:MOST_NAMED])) + more + gone
+    return join_lines(", ".join(names[:MOST_NAMED])) + more + gone
 
 
 _ELEMENTS: dict[State, str] = {"failed": "failure", "skipped": "skipped", "error": "error"}
@@ -188,29 +187,29 @@ _KINDS: dict[State, str] = {"skipped": "unsure", "error": "fault"}
 def _render(judgement: Judgement) -> str:
     root = judgement.root
     suites = [
-        (without_root(check_name(judged), root), [_relative(c, root) for c in _cases(judged)])
+        (strip_root(name_check(judged), root), [_strip_roots(c, root) for c in _list_cases(judged)])
         for judged in judgement.checks
     ]
     every = [case for _, found in suites for case in found]
-    counts = _counts(every)
+    counts = _count_states(every)
     del counts["skipped"]  # the schema of Jenkins has it for a suite only
     top = Element("testsuites", {"name": "perfcli", **counts})
     for name, found in suites:
-        suite = SubElement(top, "testsuite", {"name": name, **_counts(found), "time": "0"})
+        suite = SubElement(top, "testsuite", {"name": name, **_count_states(found), "time": "0"})
         for case in found:
-            _add(case, suite, f"perfcli.{name}")
+            _add_case(case, suite, f"perfcli.{name}")
     indent(top, " ")
     text: str = tostring(top, encoding="unicode")
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
 
 
-def _relative(case: _Case, root: str) -> _Case:
+def _strip_roots(case: _Case, root: str) -> _Case:
     """Return the case with paths relative to the repository."""
-    name, message, text = (without_root(t, root) for t in (case.name, case.message, case.text))
+    name, message, text = (strip_root(t, root) for t in (case.name, case.message, case.text))
     return replace(case, name=name, message=message, text=text)
 
 
-def _counts(found: Sequence[_Case]) -> dict[str, str]:
+def _count_states(found: Sequence[_Case]) -> dict[str, str]:
     of = Counter(case.state for case in found)
     return {
         "tests": str(len(found)),
@@ -220,7 +219,7 @@ def _counts(found: Sequence[_Case]) -> dict[str, str]:
     }
 
 
-def _add(case: _Case, suite: Element, classname: str) -> None:
+def _add_case(case: _Case, suite: Element, classname: str) -> None:
     element = SubElement(suite, "testcase", name=case.name, classname=classname, time="0")
     if case.state == "passed":
         if case.text:

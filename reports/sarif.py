@@ -9,9 +9,9 @@ from typing import Any
 from perfcli import units
 from perfcli.model import Document, Judgement
 
-from ._rows.judgement import check_name, one_line
-from ._rows.places import without_root
-from ._sarif_results import Occurrences, descriptors, document, results
+from ._rows.judgement import join_lines, name_check
+from ._rows.places import strip_root
+from ._sarif_results import Occurrences, describe_result, describe_rules, list_results
 
 SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -23,38 +23,38 @@ MOST_RESULTS = 5000
 def _render(judgement: Judgement) -> str:
     """Return the document with the gravest results where there are too many; a notification says
     how many are left out."""
-    found = results(judgement)
+    found = list_results(judgement)
     shown = found[:MOST_RESULTS]
-    rules = descriptors(judgement.rules, (result.identifier for result in shown))
+    rules = describe_rules(judgement.rules, (result.identifier for result in shown))
     identifiers = [rule["id"] for rule in rules]
     occurrences = Occurrences()
     run = {
-        "tool": {"driver": {"name": "perfcli", **_version(judgement), "rules": rules}},
+        "tool": {"driver": {"name": "perfcli", **_describe_version(judgement), "rules": rules}},
         "columnKind": "unicodeCodePoints",
-        "invocations": [_invocation(judgement, len(found) - len(shown))],
-        "results": [document(result, identifiers, occurrences) for result in shown],
+        "invocations": [_describe_invocation(judgement, len(found) - len(shown))],
+        "results": [describe_result(result, identifiers, occurrences) for result in shown],
     }
     whole = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
     return json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
 
 
-def _version(judgement: Judgement) -> dict[str, str]:
+def _describe_version(judgement: Judgement) -> dict[str, str]:
     heads = (judged.comparison.head for judged in judgement.checks if judged.comparison)
     version = next((head.environment.perfcli for head in heads), "")
     return {"version": version} if version else {}
 
 
-def _invocation(judgement: Judgement, left_out: int) -> dict[str, Any]:
+def _describe_invocation(judgement: Judgement, left_out: int) -> dict[str, Any]:
     """Return what is about the report and not about a line of code: faults, doubts, warnings."""
     notes = [
-        ("error", f"{check_name(j)}: {one_line(j.fault)}") for j in judgement.checks if j.fault
+        ("error", f"{name_check(j)}: {join_lines(j.fault)}") for j in judgement.checks if j.fault
     ]
     for judged in judgement.checks:
         findings = judged.comparison.findings if judged.comparison else ()
-        notes += [("warning", one_line(f"{f.code} {f.headline}")) for f in findings if f.doubt]
+        notes += [("warning", join_lines(f"{f.code} {f.headline}")) for f in findings if f.doubt]
         if judged.outcome == "unsure":
-            notes.append(("warning", f"{check_name(judged)}: {one_line(judged.reason)}"))
-    notes += [("warning", one_line(each)) for each in judgement.warnings]
+            notes.append(("warning", f"{name_check(judged)}: {join_lines(judged.reason)}"))
+    notes += [("warning", join_lines(each)) for each in judgement.warnings]
     if left_out:
         notes.append(
             ("warning", f"{units.plural(left_out, 'result')} left out: {MOST_RESULTS} fit")
@@ -63,7 +63,7 @@ def _invocation(judgement: Judgement, left_out: int) -> dict[str, Any]:
         "executionSuccessful": not any(j.outcome == "fault" for j in judgement.checks),
         "exitCode": judgement.exit_code,
         "toolExecutionNotifications": [
-            {"level": level, "message": {"text": without_root(text, judgement.root)}}
+            {"level": level, "message": {"text": strip_root(text, judgement.root)}}
             for level, text in dict.fromkeys(notes)
         ],
     }

@@ -7,21 +7,21 @@ from rich.console import RenderableType
 from perfcli.model import Screen
 
 from ._rows.kernels import COLUMNS
-from ._screen.comparison import comparison_view
-from ._screen.findings import explanation_view, kernel_findings_view
-from ._screen.kernel import kernel_view
-from ._screen.run import listing_view, run_view
+from ._screen.comparison import show_comparison
+from ._screen.findings import show_explanation, show_kernel_findings
+from ._screen.kernel import show_kernel
+from ._screen.run import show_listing, show_run
 from ._screen.source import SourceView
 
 
 class _Terminal:
     columns = tuple(column.title for column in COLUMNS)
-    comparison = staticmethod(comparison_view)
-    run = staticmethod(run_view)
-    kernel = staticmethod(kernel_view)
-    listing = staticmethod(listing_view)
-    explanation = staticmethod(explanation_view)
-    kernel_findings = staticmethod(kernel_findings_view)
+    comparison = staticmethod(show_comparison)
+    run = staticmethod(show_run)
+    kernel = staticmethod(show_kernel)
+    listing = staticmethod(show_listing)
+    explanation = staticmethod(show_explanation)
+    kernel_findings = staticmethod(show_kernel_findings)
     source = SourceView
 
 

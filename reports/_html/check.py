@@ -7,7 +7,17 @@ from dataclasses import dataclass
 
 from perfcli.model import Comparison, FindingResult, Judged, LimitState, Passing
 
-from .._rows import judgement
+from .._rows.judgement import (
+    STATES,
+    join_lines,
+    name_check,
+    name_limited,
+    write_allowance,
+    write_check_outcome,
+    write_limit,
+    write_provenance,
+    write_reason,
+)
 from .comparison import ComparisonView, _comparison_view, _run_view
 from .data import PageTexts, _check_id
 
@@ -49,20 +59,20 @@ class CheckView:
 
 
 def _check_view(judged: Judged, number: int, root: str, texts: PageTexts) -> CheckView:
-    word = judgement.check_word(judged)
+    word = write_check_outcome(judged)
     ours = judged.provenance is not None and judged.provenance.kind != "run"
     comparison = judged.comparison
     limits = list(_limits(judged))
     return CheckView(
         number=number,
         id=_check_id(number),
-        name=judgement.check_name(judged),
+        name=name_check(judged),
         word=word,
         look=_look(word),
-        reason=judgement.reason(judged),
+        reason=write_reason(judged),
         outcome=judged.outcome,
-        fault=judgement.one_line(judged.fault),
-        where_from=judgement.where_from(judged) if ours else "",
+        fault=join_lines(judged.fault),
+        where_from=write_provenance(judged) if ours else "",
         limits=tuple(line for line in limits if line.state not in KEPT),
         kept=tuple(line for line in limits if line.state in KEPT),
         comparison=_shown(judged, comparison, number, root, texts) if comparison else None,
@@ -88,8 +98,8 @@ def _look(word: str) -> str:
 def _limits(judged: Judged) -> Iterator[_LimitLine]:
     """Yield those that are broken first."""
     for result in sorted(judged.limits, key=lambda r: _STATES.index(r.state)):
-        word = judgement.STATES[result.state]
-        on, text = judgement.limit_of(result), judgement.limit_line(result)
+        word = STATES[result.state]
+        on, text = name_limited(result), write_limit(result)
         yield _LimitLine(result.state, word, on, text.removeprefix(f"{on}: "))
     for finding in judged.findings:
         if judged.comparison is not None:
@@ -99,5 +109,5 @@ def _limits(judged: Judged) -> Iterator[_LimitLine]:
 def _finding_limit(comparison: Comparison, result: FindingResult) -> _LimitLine:
     finding = comparison.findings[result.finding]
     excepted = result.allowance
-    more = f"; {judgement.allowance_line(excepted)}" if excepted else ""
+    more = f"; {write_allowance(excepted)}" if excepted else ""
     return _LimitLine(result.state, result.state, finding.code, f"{finding.headline}{more}")

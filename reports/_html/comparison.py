@@ -8,17 +8,24 @@ from dataclasses import dataclass, replace
 from perfcli import units
 from perfcli.model import Comparison, Run
 
-from .._rows import findings as _finding_rows
-from .._rows import groups
-from .._rows import timing as _timing_lines
-from .._rows import timing as _timing_rows
-from .._rows import totals as _beside_rows
-from .._rows import totals as _run_lines
-from .._rows import totals as _total_rows
-from .._rows.findings import FindingRow
-from .._rows.timing import TimeRow
-from .._rows.totals import BesideRow, TotalRow
-from .._screen import verdict
+from .._rows.findings import FindingRow, count_on_both_sides, list_gone, list_new
+from .._rows.groups import count_unchanged, count_unprovenanced
+from .._rows.timing import TimeRow, list_measured, list_step_times
+from .._rows.totals import (
+    BesideRow,
+    TotalRow,
+    explain_emptiness,
+    list_beside,
+    list_breaks,
+    list_changed_breaks,
+    list_explanations,
+    list_hand_written,
+    list_totals,
+    write_options,
+    write_question,
+    write_variant,
+)
+from .._screen.verdict import FirstLines
 from .data import PageTexts, _kernel_id
 from .flow import Flow, _flows
 from .kernels import PageTable, _kernel_table
@@ -71,28 +78,26 @@ def _comparison_view(
 ) -> ComparisonView:
     timing, beside = comparison.timing, comparison.beside
     sides = (("base", comparison.base), ("head", comparison.head))
-    ends = (groups.unchanged(comparison), groups.without_provenance(comparison))
+    ends = (count_unchanged(comparison), count_unprovenanced(comparison))
     return ComparisonView(
         by_itself=False,
-        question=_run_lines.question(comparison.head),
-        sides=tuple((side, _run_lines.variant(run)) for side, run in sides),
-        lines=tuple(verdict.FirstLines(comparison).rows()),
-        empty=tuple(
-            f"{side}: {text}" for side, run in sides if (text := _run_lines.without_kernels(run))
-        ),
-        totals=tuple(_total_rows.total_rows(comparison)),
-        steps=tuple(_timing_rows.step_rows(timing)) if timing else (),
-        how=tuple(_timing_lines.measured_lines(timing)) if timing else (),
+        question=write_question(comparison.head),
+        sides=tuple((side, write_variant(run)) for side, run in sides),
+        lines=tuple(FirstLines(comparison).rows()),
+        empty=tuple(f"{side}: {text}" for side, run in sides if (text := explain_emptiness(run))),
+        totals=tuple(list_totals(comparison)),
+        steps=tuple(list_step_times(timing)) if timing else (),
+        how=tuple(list_measured(timing)) if timing else (),
         forest=_forest(comparison, check) if timing else None,
-        beside=tuple(_beside_rows.beside_rows(beside)) if beside else (),
+        beside=tuple(list_beside(beside)) if beside else (),
         beside_lines=_beside_lines(comparison),
-        breaks=tuple(_run_lines.changed_breaks(comparison)),
+        breaks=tuple(list_changed_breaks(comparison)),
         table=_kernel_table(comparison, check),
         ends=tuple(line for line in ends if line),
         flows=tuple(_flows(comparison, check)),
         findings=tuple(_findings(comparison, check, root)),
-        gone=tuple(_finding_rows.gone(comparison, root)),
-        both=_finding_rows.on_both_sides(comparison),
+        gone=tuple(list_gone(comparison, root)),
+        both=count_on_both_sides(comparison),
         roofline=_roofline(comparison, check),
         memories=tuple(_memories(comparison)),
         pages=tuple(_pages(comparison, check, root, texts)),
@@ -106,13 +111,13 @@ def _run_view(comparison: Comparison, check: int, root: str, texts: PageTexts) -
     """Return the view of a run that is both sides: nothing that only says that they are the
     same."""
     view, run = _comparison_view(comparison, check, root, texts), comparison.head
-    ends = groups.without_provenance(comparison)
+    ends = count_unprovenanced(comparison)
     return replace(
         view,
         by_itself=True,
-        sides=(("run", _run_lines.variant(run)),),
+        sides=(("run", write_variant(run)),),
         lines=(),
-        breaks=tuple(_run_lines.graph_breaks(run)),
+        breaks=tuple(list_breaks(run)),
         ends=(ends,) if ends else (),
         memories=tuple(replace(memory, curves=memory.curves[-1:]) for memory in view.memories),
         pages=tuple(replace(page, headline="", note="", matched="") for page in view.pages),
@@ -123,13 +128,13 @@ def _beside_lines(comparison: Comparison) -> tuple[str, ...]:
     beside = comparison.beside
     if beside is None:
         return ()
-    explained = [f"explained by {each}" for each in _beside_rows.explanations(comparison, beside)]
+    explained = [f"explained by {each}" for each in list_explanations(comparison, beside)]
     left_out = [f"left out: {each}" for each in beside.left_out]
-    return (*explained, *_beside_rows.kernels(beside), *left_out)
+    return (*explained, *list_hand_written(beside), *left_out)
 
 
 def _findings(comparison: Comparison, check: int, root: str) -> Iterator[_FindingView]:
-    for row in _finding_rows.came(comparison, root):
+    for row in list_new(comparison, root):
         finding = row.finding
         side = "base" if finding.on_base else "head"
         kernels = comparison.base.kernels if finding.on_base else comparison.head.kernels
@@ -149,7 +154,7 @@ def _facts(run: Run) -> Sequence[tuple[str, str]]:
     variables = " ".join(f"{name}={value}" for name, value in environment.variables.items())
     breaks = sum(run.graph_breaks.values())
     return (
-        ("variant", run.variant.name or _run_lines.options(run.variant)),
+        ("variant", run.variant.name or write_options(run.variant)),
         ("target", f"{target.name}, {target.description}, {target.arch}" if target else run.device),
         ("torch", environment.torch),
         ("triton", environment.triton or ""),

@@ -10,7 +10,7 @@ from typing import Any
 from perfcli import units
 from perfcli.model import BlobId, Candidate
 
-from .._rows.places import without_root
+from .._rows.places import strip_root
 
 # What would end a script element or a line of it, in JSON's own escapes.
 _ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
@@ -67,9 +67,7 @@ class PageTexts:
     def _add(self, text: str | None) -> int | None:
         if text is None:
             return None
-        self._texts.append(
-            units.printable(without_root(text, self.root)).expandtabs(4).rstrip("\n")
-        )
+        self._texts.append(units.printable(strip_root(text, self.root)).expandtabs(4).rstrip("\n"))
         return len(self._texts) - 1
 
     def json(self) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from perfcli import units
 from perfcli.model import Comparison, KernelFacts, KernelGroup
 
-from .._rows.groups import changed_groups, group_rows
+from .._rows.groups import list_changed, write_group
 from .._rows.names import shorten
 from .data import _kernel_id
 
@@ -52,7 +52,7 @@ class Flow:
 
 def _flows(comparison: Comparison, check: int) -> Iterator[Flow]:
     """Yield the costliest first."""
-    for group in changed_groups(comparison):
+    for group in list_changed(comparison):
         if group.match.relation in DRAWN:
             yield _flow(group, comparison, check)
 
@@ -64,7 +64,7 @@ def _flow(group: KernelGroup, comparison: Comparison, check: int) -> Flow:
     height = rows * HEIGHT + (rows - 1) * GAP
     left = _column("base", base, check, 0.0, height)
     right = _column("head", head, check, WIDTH - BOX, height)
-    drawn = group_rows(group, comparison)
+    drawn = write_group(group, comparison)
     sums = tuple((f"{text} {title}", outcome) for title, (text, outcome) in drawn.deltas.items())
     edges = tuple(_edges([k for _, k in base], [k for _, k in head], left, right))
     return Flow(drawn.headline, sums, WIDTH, height, (*left, *right), edges)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from perfcli import units
 from perfcli.model import Comparison, GroupTiming, KernelFacts, KernelGroup, Outcome
 
-from .._rows.groups import changed_groups
-from .._rows.kernels import Column, known_columns
+from .._rows.groups import list_changed
+from .._rows.kernels import Column, choose_columns
 from .data import _kernel_id, _page_id
 
 LAUNCHES = Column("launches", "launches", lambda k: k.launches)
@@ -60,9 +60,9 @@ class PageTable:
 def _kernel_table(comparison: Comparison, check: int) -> PageTable:
     """Return the changed groups first, the costliest of them at the top."""
     kernels = (*comparison.base.kernels, *comparison.head.kernels)
-    columns = (LAUNCHES, *known_columns(kernels))
+    columns = (LAUNCHES, *choose_columns(kernels))
     timed = {g.group: g for g in comparison.timing.groups} if comparison.timing else {}
-    changed = changed_groups(comparison)
+    changed = list_changed(comparison)
     order = {id(group): place for place, group in enumerate(changed)}
     numbered = sorted(
         enumerate(comparison.groups), key=lambda item: order.get(id(item[1]), len(order))

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from perfcli import units
 from perfcli.model import GRAVEST_FIRST, Judgement
 
-from .._rows import judgement as _judgement_rows
-from .._rows.places import without_root
+from .._rows.judgement import is_plain, join_lines, write_outcome, write_reason
+from .._rows.places import strip_root
 from .check import CheckView, _check_view, _look
 from .data import PageTexts
 from .pages import CONFIGURATION_TITLES
@@ -35,7 +35,7 @@ def page(judgement: Judgement) -> str:
     checks = _numbered(checks)
     checks.sort(key=lambda check: GRAVEST_FIRST.index(check.outcome))
     style, script = (_file(name) for name in ("report.css", "report.js"))
-    word = _judgement_rows.word(judgement)
+    word = write_outcome(judgement)
     text = (
         _environment(judgement.root)
         .get_template("page.html")
@@ -43,7 +43,7 @@ def page(judgement: Judgement) -> str:
             word=word,
             look=_look(word),
             reason=_reason(judgement),
-            plain=_judgement_rows.is_plain(judgement),
+            plain=is_plain(judgement),
             warnings=judgement.warnings,
             command=judgement.command,
             checks=checks,
@@ -71,8 +71,8 @@ def _numbered(checks: Sequence[CheckView]) -> list[CheckView]:
 
 def _reason(judgement: Judgement) -> str:
     if len(judgement.checks) == 1 and judgement.checks[0].alone:
-        return _judgement_rows.reason(judgement.checks[0])
-    return _judgement_rows.one_line(judgement.reason)
+        return write_reason(judgement.checks[0])
+    return join_lines(judgement.reason)
 
 
 @functools.cache
@@ -119,7 +119,7 @@ def _environment(root: str) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["broken"] = lambda name: _broken(without_root(name, root))
+    environment.filters["broken"] = lambda name: _broken(strip_root(name, root))
     environment.filters["plural"] = units.plural
     return environment
 
@@ -129,7 +129,7 @@ def _shown(value: Any, root: str) -> Any:
 
     if isinstance(value, Markup):
         return value
-    return units.printable(without_root(value, root)) if isinstance(value, str) else value
+    return units.printable(strip_root(value, root)) if isinstance(value, str) else value
 
 
 def _broken(name: str) -> Any:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from perfcli import units
 from perfcli.model import Candidate, Comparison, KernelFacts, KernelGroup, Origin
 
-from .._rows.groups import changed_groups, group_rows
-from .._rows.kernels import occupancy
-from .._rows.places import place
-from .._screen.kernel import fact_rows, operator
+from .._rows.groups import list_changed, write_group
+from .._rows.kernels import write_occupancy
+from .._rows.places import parse_place
+from .._screen.kernel import list_facts, write_operator
 from .data import PageSource, PageTexts, _kernel_id, _page_id
 
 
@@ -74,13 +74,13 @@ CONFIGURATION_TITLES = (
 
 def _pages(comparison: Comparison, check: int, root: str, texts: PageTexts) -> Iterator[Page]:
     """Yield a page for every group; what did not change is shown once, as the head has it."""
-    changed = {id(group) for group in changed_groups(comparison)}
+    changed = {id(group) for group in list_changed(comparison)}
     for number, group in enumerate(comparison.groups):
         sides = _kernels(comparison, group, both=id(group) in changed)
         kernels = tuple(
             _page_kernel(kernel, check, side, index, root, texts) for side, index, kernel in sides
         )
-        rows = group_rows(group, comparison)
+        rows = write_group(group, comparison)
         yield Page(
             id=_page_id(check, number),
             headline=rows.headline if id(group) in changed else "not changed",
@@ -131,7 +131,7 @@ def _page_kernel(
 
 
 def _facts(kernels: Sequence[KernelFacts]) -> tuple[_FactRow, ...]:
-    known = [dict(fact_rows(kernel, kernel.best)) for kernel in kernels]
+    known = [dict(list_facts(kernel, kernel.best)) for kernel in kernels]
     titles = dict.fromkeys(title for facts in known for title in facts)
     return tuple(_fact_row(title, known) for title in _in_order(titles, known))
 
@@ -152,11 +152,11 @@ def _lines(origins: Sequence[Origin], root: str) -> Iterator[_Line]:
     for origin in origins:
         found.setdefault((origin.location, origin.code), []).append(origin)
     for (location, code), of_line in found.items():
-        where = place(location, root)
+        where = parse_place(location, root)
         yield _Line(
             location=where.text if where else "",
             code=code,
-            operators=", ".join(dict.fromkeys(operator(o) for o in of_line)),
+            operators=", ".join(dict.fromkeys(write_operator(o) for o in of_line)),
             modules=", ".join(dict.fromkeys(o.module for o in of_line if o.module)),
         )
 
@@ -171,7 +171,7 @@ def _configuration(candidate: Candidate, chosen: bool) -> _Configuration:
         units.count(candidate.local_stores),
         units.count(candidate.local_loads),
         units.exact_bytes(candidate.shared_bytes),
-        occupancy(candidate),
+        write_occupancy(candidate),
     )
     return _Configuration(f"{config} {candidate.error}".strip(), cells, chosen)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from perfcli import units
 from perfcli.model import Comparison, GroupTiming, KernelFacts, Target
 
-from .._rows.groups import changed_groups
+from .._rows.groups import list_changed
 from .._rows.names import shorten
 from .data import _kernel_id
 from .scale import Scale, Tick
@@ -155,7 +155,7 @@ def _works(comparison: Comparison) -> tuple[list[_Work], dict[str, int]]:
     """Return the work of both sides of what changed and of the head of what did not, and how many
     kernels of each side lack the numbers."""
     timed = {g.group: g for g in comparison.timing.groups} if comparison.timing else {}
-    changed = {id(group) for group in changed_groups(comparison)}
+    changed = {id(group) for group in list_changed(comparison)}
     works: list[_Work] = []
     missing: dict[str, int] = {}
     for number, group in enumerate(comparison.groups):

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from perfcli import units
 from perfcli.model import Comparison, TimeChange, Timing
 
-from .._rows import timing as _timing_rows
 from .._rows.names import shorten
+from .._rows.timing import order_by_change, write_kernel_time
 from .data import _kernel_id
 from .scale import Scale, Tick
 
@@ -85,8 +85,8 @@ Named = tuple[str, str, str, TimeChange]
 def _rows(comparison: Comparison, timing: Timing, check: int) -> Iterator[Named]:
     """Name, address, mark and change."""
     yield "step", "", timing.step.verdict, timing.step
-    for group in _timing_rows.by_change(timing):
-        row = _timing_rows.kernel_time_row(group, comparison)
+    for group in order_by_change(timing):
+        row = write_kernel_time(group, comparison)
         mark = row.cells[""] or row.verdict
         link = f"#{_link(comparison, group.group, check)}" if group.group is not None else ""
         yield f"{row.name} {row.suffix}".strip(), link, mark, group.change

@@ -7,57 +7,59 @@ from dataclasses import replace
 
 from perfcli.model import GRAVEST_FIRST, Judged, Judgement
 
-from .._rows import judgement as _judgement_rows
-from .._rows.places import without_root
-from .check import RANKS, _check
+from .._rows.judgement import is_plain, list_checks, name_check, write_outcome
+from .._rows.places import strip_root
+from .check import RANKS, _write_check
 from .fit import Section, _fit
-from .text import _code, _prose, _shorten, _table_head, _table_row
+from .text import _quote_code, _quote_prose, _shorten, _table_head, _table_row
 
 MOST_REASON = 2000
 
 
-def document(judgement: Judgement, most: int, measure: Callable[[str], int]) -> str:
+def write_document(judgement: Judgement, most: int, measure: Callable[[str], int]) -> str:
     """Return a document at most ``most`` long by ``measure``, the verdict first."""
     ordered = sorted(judgement.checks, key=lambda each: GRAVEST_FIRST.index(each.outcome))
     alone = len(ordered) == 1
-    sections = [Section(0, _title(judgement, alone))]
+    sections = [Section(0, _write_title(judgement, alone))]
     if not alone:
-        sections.append(_checks(judgement, ordered))
-    sections += _warnings(judgement)
+        sections.append(_write_checks(judgement, ordered))
+    sections += _write_warnings(judgement)
     for number, each in enumerate(ordered):
         # Passing checks have all their details after the others'.
         rank = RANKS * (1 + number + (each.outcome == "pass") * len(ordered))
         sections += (
             replace(section, chapter=number + 1)
-            for section in _check(each, rank, judgement.root, alone)
+            for section in _write_check(each, rank, judgement.root, alone)
         )
     if judgement.command:
-        sections.append(Section(2, f"Made by {_code(_shorten(judgement.command, MOST_REASON))}.\n"))
+        sections.append(
+            Section(2, f"Made by {_quote_code(_shorten(judgement.command, MOST_REASON))}.\n")
+        )
     text = _fit(sections, most, measure, "Left out to fit")
-    text = without_root(text, judgement.root)  # reasons and notes may name files, too
+    text = strip_root(text, judgement.root)  # reasons and notes may name files, too
     return text.rstrip("\n") + "\n"
 
 
-def _title(judgement: Judgement, alone: bool) -> str:
-    name = (
-        f" {_code(_shorten(_judgement_rows.check_name(judgement.checks[0]), 200))}" if alone else ""
-    )
-    title = f"## {f'{_judgement_rows.word(judgement)}{name}'.strip()}\n\n"
+def _write_title(judgement: Judgement, alone: bool) -> str:
+    name = f" {_quote_code(_shorten(name_check(judgement.checks[0]), 200))}" if alone else ""
+    title = f"## {f'{write_outcome(judgement)}{name}'.strip()}\n\n"
     # The first lines of a plain comparison say its reason, and more.
-    said = alone and _judgement_rows.is_plain(judgement) and judgement.outcome != "fault"
-    return title if said else f"{title}{_prose(_shorten(judgement.reason, MOST_REASON))}\n\n"
+    said = alone and is_plain(judgement) and judgement.outcome != "fault"
+    return title if said else f"{title}{_quote_prose(_shorten(judgement.reason, MOST_REASON))}\n\n"
 
 
-def _checks(judgement: Judgement, ordered: list[Judged]) -> Section:
+def _write_checks(judgement: Judgement, ordered: list[Judged]) -> Section:
     rows = [
-        _table_row((row.word, _code(_shorten(row.name, 200)), _prose(_shorten(row.text, 300))))
-        for row in _judgement_rows.check_rows(replace(judgement, checks=tuple(ordered)))
+        _table_row(
+            (row.word, _quote_code(_shorten(row.name, 200)), _quote_prose(_shorten(row.text, 300)))
+        )
+        for row in list_checks(replace(judgement, checks=tuple(ordered)))
     ]
     return Section(1, _table_head(("", "check", ""), 9), tuple(rows), "\n", "check")
 
 
-def _warnings(judgement: Judgement) -> list[Section]:
+def _write_warnings(judgement: Judgement) -> list[Section]:
     lines = tuple(
-        f"- warning: {_prose(_shorten(each, MOST_REASON))}\n" for each in judgement.warnings
+        f"- warning: {_quote_prose(_shorten(each, MOST_REASON))}\n" for each in judgement.warnings
     )
     return [Section(3, "", lines, "\n", "warning")] if lines else []

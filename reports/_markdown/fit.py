@@ -51,16 +51,18 @@ def _fit(sections: Sequence[Section], most: int, measure: Measure, left_out: str
                 closed.add(section.chapter)
             continue
         room -= frame
-        taken[number], room = _rows(section.rows, 0, room, max(first, int(room * _SHARE)), measure)
+        taken[number], room = _count_rows(
+            section.rows, 0, room, max(first, int(room * _SHARE)), measure
+        )
     for number in order:
         if number in taken:
             rows, done = sections[number].rows, taken[number]
-            taken[number], room = _rows(rows, done, room, room, measure)
-    text = "".join(_text(sections[number], taken[number]) for number in sorted(taken))
-    return text + _missing(sections, taken, left_out)
+            taken[number], room = _count_rows(rows, done, room, room, measure)
+    text = "".join(_write_section(sections[number], taken[number]) for number in sorted(taken))
+    return text + _count_missing(sections, taken, left_out)
 
 
-def _rows(
+def _count_rows(
     rows: Sequence[str], done: int, room: int, share: int, measure: Measure
 ) -> tuple[int, int]:
     """Return how many rows there are with those that go into ``share``, and the room that
@@ -70,11 +72,11 @@ def _rows(
     return done, room
 
 
-def _text(section: Section, rows: int) -> str:
+def _write_section(section: Section, rows: int) -> str:
     return f"{section.head}{''.join(section.rows[:rows])}{section.tail}"
 
 
-def _missing(sections: Sequence[Section], taken: dict[int, int], left_out: str) -> str:
+def _count_missing(sections: Sequence[Section], taken: dict[int, int], left_out: str) -> str:
     counts: Counter[str] = Counter()
     for number, section in enumerate(sections):
         missing = len(section.rows) - taken.get(number, 0)

@@ -21,45 +21,45 @@ _LEAD = "(\"'"
 _TRAIL = ".,;:)\"'%"
 
 
-def _prose(text: str) -> str:
+def _quote_prose(text: str) -> str:
     """Return a sentence in one line; words that look like code are written as code."""
-    return " ".join(_word(word) for word in _one_line(text).split())
+    return " ".join(_quote_word(word) for word in _join_line(text).split())
 
 
-def _word(word: str) -> str:
+def _quote_word(word: str) -> str:
     if _PLAIN.fullmatch(word) and not _SPECIAL.search(word):
         return word
     body = word.lstrip(_LEAD)
     lead = word[: len(word) - len(body)]
     bare = body.rstrip(_TRAIL)
     bare, trail = (bare, body[len(bare) :]) if bare else (body, "")
-    return f"{lead}{_code(bare)}{trail}" if bare else _code(word)
+    return f"{lead}{_quote_code(bare)}{trail}" if bare else _quote_code(word)
 
 
-def _code(text: str) -> str:
+def _quote_code(text: str) -> str:
     """Return a name as it is, in one line: as code; where it has backticks, bars or backslashes, or
     ends in a space, in a ``code`` element with each odd character as an entity."""
-    text = _one_line(text)
+    text = _join_line(text)
     if not text:
         return ""
     if re.search(r"[`|\\<>&]", text) or text != text.strip():
-        return f"<code>{_entities(text)}</code>"
+        return f"<code>{_quote_entities(text)}</code>"
     return f"`{text}`"
 
 
-def _entities(text: str) -> str:
+def _quote_entities(text: str) -> str:
     """Return all that is neither a letter, a digit nor a space as numeric entities: means itself in
     Markdown, in tables and in HTML."""
-    return "".join(c if c.isalnum() or c == " " else f"&#{ord(c)};" for c in _one_line(text))
+    return "".join(c if c.isalnum() or c == " " else f"&#{ord(c)};" for c in _join_line(text))
 
 
-def _summary(text: str) -> str:
+def _quote_summary(text: str) -> str:
     """Return a text for a ``summary`` element, which is HTML: our own words with entities where
     needed."""
-    return re.sub(r"[^\w\s,.;:'()+\-−–%→×]|_", lambda m: f"&#{ord(m[0])};", _one_line(text))
+    return re.sub(r"[^\w\s,.;:'()+\-−–%→×]|_", lambda m: f"&#{ord(m[0])};", _join_line(text))
 
 
-def _block(text: str, language: str = "") -> str:
+def _fence(text: str, language: str = "") -> str:
     """Return lines of code, fenced with more backticks than they have."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
@@ -88,5 +88,5 @@ def _shorten(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def _one_line(text: str) -> str:
+def _join_line(text: str) -> str:
     return units.printable(" ".join(text.split(" "))).replace("\n", "↵").replace("\t", " ")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from perfcli import units
 from perfcli.model import Candidate, Comparison, KernelFacts, KernelGroup, Outcome
 
-from .kernels import COLUMNS, KernelRow, Part, cells, kernel_row
+from .kernels import COLUMNS, KernelRow, Part, write_cells, write_kernel
 
 # What a group of kernels is weighed by, in order: what costs when it grows, or when it shrinks.
 _COSTS = {
@@ -32,7 +32,7 @@ class GroupRows:
     """What changed, where no number says it."""
 
 
-def changed_groups(comparison: Comparison) -> list[KernelGroup]:
+def list_changed(comparison: Comparison) -> list[KernelGroup]:
     """Groups that differ in code or numbers, the costliest first: added time where it was
     measured, then spilled words, bytes, sweeps, then loads. Where the run got better, what it
     gained most from comes first."""
@@ -41,27 +41,27 @@ def changed_groups(comparison: Comparison) -> list[KernelGroup]:
     times = {id(comparison.groups[g.group]): g.delta or 0.0 for g in timed if g.group is not None}
 
     def cost(group: KernelGroup) -> tuple[float, ...]:
-        code = (sign * costs * _delta(group, m) for m, costs in _COSTS.items())
+        code = (sign * costs * _find_delta(group, m) for m, costs in _COSTS.items())
         return (sign * times.get(id(group), 0.0), *code)
 
-    return sorted((g for g in comparison.groups if _changed(g)), key=cost)
+    return sorted((g for g in comparison.groups if _has_changed(g)), key=cost)
 
 
-def _changed(group: KernelGroup) -> bool:
+def _has_changed(group: KernelGroup) -> bool:
     return group.match.relation != "same" or any(c.delta for c in group.changes)
 
 
-def _delta(group: KernelGroup, metric: str) -> float:
+def _find_delta(group: KernelGroup, metric: str) -> float:
     return next((c.delta or 0.0 for c in group.changes if c.metric == metric), 0.0)
 
 
-def unchanged(comparison: Comparison) -> str:
+def count_unchanged(comparison: Comparison) -> str:
     """Return one line for all that stayed: ``17 kernels did not change``."""
-    number = sum(len(g.match.head) for g in comparison.groups if not _changed(g))
+    number = sum(len(g.match.head) for g in comparison.groups if not _has_changed(g))
     return f"{units.plural(number, 'kernel')} did not change" if number else ""
 
 
-def without_provenance(comparison: Comparison) -> str:
+def count_unprovenanced(comparison: Comparison) -> str:
     """Return one line about kernels that are left to their names."""
     named = sum(g.match.method == "name" for g in comparison.groups)
     number = sum(not k.origins for run in (comparison.base, comparison.head) for k in run.kernels)
@@ -72,27 +72,27 @@ def without_provenance(comparison: Comparison) -> str:
     return f"{units.plural(number, 'kernel')} {has} no provenance: {how}"
 
 
-def group_rows(group: KernelGroup, comparison: Comparison) -> GroupRows:
+def write_group(group: KernelGroup, comparison: Comparison) -> GroupRows:
     base = [(index, comparison.base.kernels[index]) for index in group.match.base]
     head = [(index, comparison.head.kernels[index]) for index in group.match.head]
     return GroupRows(
-        headline=_headline(group, [kernel for _, kernel in (*base, *head)]),
-        note=_unseen(group, [k for _, k in base], [k for _, k in head]),
-        deltas=_deltas(group),
-        outcome=_worst(group),
-        rows=(*_side_rows("base", base), *_side_rows("head", head)),
+        headline=_write_headline(group, [kernel for _, kernel in (*base, *head)]),
+        note=_name_unseen(group, [k for _, k in base], [k for _, k in head]),
+        deltas=_write_deltas(group),
+        outcome=_find_worst(group),
+        rows=(*_write_side("base", base), *_write_side("head", head)),
     )
 
 
-def _side_rows(part: Part, kernels: Sequence[tuple[int, KernelFacts]]) -> tuple[KernelRow, ...]:
-    rows = [kernel_row(index, kernel, part) for index, kernel in kernels]
+def _write_side(part: Part, kernels: Sequence[tuple[int, KernelFacts]]) -> tuple[KernelRow, ...]:
+    rows = [write_kernel(index, kernel, part) for index, kernel in kernels]
     if len(kernels) > 1:
         launched = [kernel for _, kernel in kernels if kernel.launches]  # as the totals count
-        rows.append(KernelRow("sum", None, "together", cells(launched)))
+        rows.append(KernelRow("sum", None, "together", write_cells(launched)))
     return tuple(rows)
 
 
-def _headline(group: KernelGroup, kernels: Sequence[KernelFacts]) -> str:
+def _write_headline(group: KernelGroup, kernels: Sequence[KernelFacts]) -> str:
     match = group.match
     words = {
         "changed": "changed",
@@ -119,9 +119,11 @@ _COUNTED: tuple[tuple[str, Callable[[Candidate], object]], ...] = (
 )
 
 
-def _unseen(group: KernelGroup, base: Sequence[KernelFacts], head: Sequence[KernelFacts]) -> str:
+def _name_unseen(
+    group: KernelGroup, base: Sequence[KernelFacts], head: Sequence[KernelFacts]
+) -> str:
     """Return what changed in one kernel where no number of the table says it."""
-    if len(base) != 1 or len(head) != 1 or _deltas(group):
+    if len(base) != 1 or len(head) != 1 or _write_deltas(group):
         return ""
     ours, theirs = base[0], head[0]
     if ours.launches != theirs.launches:
@@ -140,7 +142,7 @@ def _unseen(group: KernelGroup, base: Sequence[KernelFacts], head: Sequence[Kern
     return f"same numbers, other {found[0] if found else 'code'}"
 
 
-def _deltas(group: KernelGroup) -> dict[str, tuple[str, Outcome]]:
+def _write_deltas(group: KernelGroup) -> dict[str, tuple[str, Outcome]]:
     if not group.match.base or not group.match.head:
         return {}
     changes = {c.metric: c for c in group.changes if c.delta}
@@ -151,7 +153,7 @@ def _deltas(group: KernelGroup) -> dict[str, tuple[str, Outcome]]:
     }
 
 
-def _worst(group: KernelGroup) -> Outcome:
+def _find_worst(group: KernelGroup) -> Outcome:
     """Return the outcome by what costs most and changed: spills, bytes, sweeps, then loads."""
     for metric in _COSTS:
         for change in group.changes:

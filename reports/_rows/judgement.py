@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from perfcli import units
 from perfcli.model import Allowance, Judged, Judgement, LimitResult, LimitState, Passing
 
-from .._screen.findings import summary_of
-from . import totals
+from .._rows.totals import write_question, write_verdict
+from .._screen.findings import sum_up
 
-WORDS: Mapping[Passing, str] = {
+OUTCOME_WORDS: Mapping[Passing, str] = {
     "pass": "PASS",
     "fail": "FAIL",
     "unsure": "UNSURE",
@@ -45,22 +45,22 @@ def is_plain_check(check: Judged) -> bool:
     return own and not check.limits and not check.findings
 
 
-def word(judgement: Judgement) -> str:
+def write_outcome(judgement: Judgement) -> str:
     """Return ``FAIL``; of plain comparisons the verdict of the one that decided, ``WORSE``."""
     if is_plain(judgement):
         decided = (c for c in judgement.checks if c.outcome == judgement.outcome)
-        return next(map(check_word, decided), WORDS[judgement.outcome])
-    return WORDS[judgement.outcome]
+        return next(map(write_check_outcome, decided), OUTCOME_WORDS[judgement.outcome])
+    return OUTCOME_WORDS[judgement.outcome]
 
 
-def check_word(check: Judged) -> str:
+def write_check_outcome(check: Judged) -> str:
     """Return the gate's word; of a plain comparison its verdict; none of a run by itself."""
     if check.comparison is None or check.outcome == "fault" or not is_plain_check(check):
-        return WORDS[check.outcome]
-    return "" if check.alone else totals.verdict(check.comparison)
+        return OUTCOME_WORDS[check.outcome]
+    return "" if check.alone else write_verdict(check.comparison)
 
 
-def check_name(check: Judged) -> str:
+def name_check(check: Judged) -> str:
     """Return its name, or for a plain comparison the scenario's and its target."""
     if check.name:
         return units.printable(check.name)
@@ -70,26 +70,27 @@ def check_name(check: Judged) -> str:
     return units.printable(f"{head.scenario}@{head.target.name if head.target else head.device}")
 
 
-def reason(check: Judged) -> str:
+def write_reason(check: Judged) -> str:
     """Return why, in one sentence; of a run by itself how many findings it has."""
     if check.alone and check.comparison is not None and not check.fault:
-        return summary_of(check.comparison.head, check.comparison.findings)
-    return one_line(check.fault or check.reason)
+        return sum_up(check.comparison.head, check.comparison.findings)
+    return join_lines(check.fault or check.reason)
 
 
-def check_rows(judgement: Judgement) -> list[_CheckRow]:
+def list_checks(judgement: Judgement) -> list[_CheckRow]:
     """Return a row for each check, in the judgement's order."""
     return [
-        _CheckRow(check_word(check), check_name(check), reason(check)) for check in judgement.checks
+        _CheckRow(write_check_outcome(check), name_check(check), write_reason(check))
+        for check in judgement.checks
     ]
 
 
 def _question(check: Judged) -> str:
     """Return what was compiled, in one line; empty where nothing was."""
-    return totals.question(check.comparison.head) if check.comparison else ""
+    return write_question(check.comparison.head) if check.comparison else ""
 
 
-def where_from(check: Judged) -> str:
+def write_provenance(check: Judged) -> str:
     """Return where the base comes from: ``baseline perfcli-baseline.toml of 2026-11-22 (first
     one)``."""
     source = check.provenance
@@ -99,24 +100,24 @@ def where_from(check: Judged) -> str:
     parts += [f"of {source.created}"] if source.created else []
     parts += [f"at {source.revision[:12]}"] if source.revision and source.kind == "baseline" else []
     parts += [f"({source.reason})"] if source.reason else []
-    return one_line(" ".join(parts))
+    return join_lines(" ".join(parts))
 
 
-def limit_line(result: LimitResult) -> str:
+def write_limit(result: LimitResult) -> str:
     """Return ``spilled words 2 → 94, at most 2``, with the exception that covers it."""
-    text = one_line(result.text) or units.title(result.limit.metric)
-    return f"{text}; {allowance_line(result.allowance)}" if result.allowance else text
+    text = join_lines(result.text) or units.title(result.limit.metric)
+    return f"{text}; {write_allowance(result.allowance)}" if result.allowance else text
 
 
-def limit_of(result: LimitResult) -> str:
+def name_limited(result: LimitResult) -> str:
     """Return what it is put on: a kernel, or the total."""
     return units.printable(result.kernel) if result.group is not None or result.kernel else "total"
 
 
-def allowance_line(allowance: Allowance) -> str:
+def write_allowance(allowance: Allowance) -> str:
     owner = f"{allowance.owner}, " if allowance.owner else ""
-    return one_line(f"allowed ({owner}until {allowance.expires}): {allowance.reason}")
+    return join_lines(f"allowed ({owner}until {allowance.expires}): {allowance.reason}")
 
 
-def one_line(text: str) -> str:
+def join_lines(text: str) -> str:
     return units.printable(" ".join(text.split()))

@@ -63,7 +63,7 @@ COLUMNS = (
 )
 
 
-def known_columns(kernels: Iterable[KernelFacts]) -> tuple[Column, ...]:
+def choose_columns(kernels: Iterable[KernelFacts]) -> tuple[Column, ...]:
     """Return the columns of which at least one kernel knows its number; all where there are no
     kernels."""
     kernels = tuple(kernels)
@@ -71,7 +71,7 @@ def known_columns(kernels: Iterable[KernelFacts]) -> tuple[Column, ...]:
     return tuple(known) if kernels else COLUMNS
 
 
-def cells(kernels: Sequence[KernelFacts]) -> dict[str, str]:
+def write_cells(kernels: Sequence[KernelFacts]) -> dict[str, str]:
     """Return column title to text; for several kernels, the sum or the worst."""
     found = {}
     for column in COLUMNS:
@@ -81,13 +81,13 @@ def cells(kernels: Sequence[KernelFacts]) -> dict[str, str]:
     return found
 
 
-def kernel_row(number: int, kernel: KernelFacts, part: Part = "head") -> KernelRow:
+def write_kernel(number: int, kernel: KernelFacts, part: Part = "head") -> KernelRow:
     launches = f" ×{kernel.launches}" if kernel.launches != 1 else ""
     name = units.printable(kernel.name) + launches
-    return KernelRow(part, number, name, cells([kernel]), _place(kernel))
+    return KernelRow(part, number, name, write_cells([kernel]), _name_place(kernel))
 
 
-def _place(kernel: KernelFacts) -> str:
+def _name_place(kernel: KernelFacts) -> str:
     """Return ``blocks.3.norm``, or ``model.py:31`` where no module is known; of several, the one
     with most of the kernel's operators, and how many others there are."""
     modules = [origin.module for origin in kernel.origins if origin.module]
@@ -99,7 +99,7 @@ def _place(kernel: KernelFacts) -> str:
     return units.printable(counted[0][0]) + more
 
 
-def occupancy(candidate: Candidate) -> str:
+def write_occupancy(candidate: Candidate) -> str:
     """Return ``12.5 % (registers)``."""
     limit = f" ({candidate.occupancy_limit})" if candidate.occupancy_limit else ""
     return units.percent(candidate.occupancy) + (limit if candidate.occupancy is not None else "")

@@ -14,7 +14,7 @@ def shorten(name: str, room: int) -> str:
     return f"{name[:keep]}…{name[-(room - 1 - keep) :]}"
 
 
-def shortened(text: str, names: Sequence[str], room: int, least: int) -> str:
+def shorten_names(text: str, names: Sequence[str], room: int, least: int) -> str:
     """Return a text whose kernel names are cut, no further than ``least``, until it fits into
     ``room`` columns."""
     known = sorted({name for name in names if name in text}, key=lambda name: -len(name))
@@ -32,7 +32,7 @@ def shortened(text: str, names: Sequence[str], room: int, least: int) -> str:
     return pattern.sub(lambda match: shorten(match[0], share), text)
 
 
-def folded(name: str, room: int) -> list[str]:
+def fold(name: str, room: int) -> list[str]:
     """Return a whole name in lines of at most ``room`` columns, broken before underscores where it
     has some."""
     lines = [""]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from urllib.parse import quote
 
-from .._screen.kernel import short_location
+from .._screen.kernel import shorten_location
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Place:
     def text(self) -> str:
         """Return ``models/norm.py:12``; for files elsewhere no more than the folder."""
         location = self.path if self.line is None else f"{self.path}:{self.line}"
-        return location if self.inside else short_location(location)
+        return location if self.inside else shorten_location(location)
 
     @property
     def uri(self) -> str:
@@ -33,7 +33,7 @@ class Place:
         return f"file://{encoded}" if self.path.startswith("/") else encoded
 
 
-def place(location: str, root: str) -> Place | None:
+def parse_place(location: str, root: str) -> Place | None:
     """Return the place of ``file:line`` or a file, or None where there is none.
 
     Paths that are relative already are taken to be relative to the root.
@@ -49,7 +49,7 @@ def place(location: str, root: str) -> Place | None:
     return Place(PurePosixPath(relative if inside else path).as_posix(), line, inside)
 
 
-def without_root(text: str, root: str) -> str:
+def strip_root(text: str, root: str) -> str:
     """Return a text whose paths inside the repository are relative to it."""
     folder = root.rstrip("/")
     return re.sub(rf"(?<![\w./-]){re.escape(folder)}/", "", text) if folder else text

@@ -46,7 +46,7 @@ class KernelTimeRow:
 # --- the step --------------------------------------------------------------------------------
 
 
-def step_rows(timing: Timing) -> list[TimeRow]:
+def list_step_times(timing: Timing) -> list[TimeRow]:
     """Times, launches, memory, and how long it took to compile; what is known of either side."""
     times = (
         ("step", timing.step),
@@ -54,38 +54,38 @@ def step_rows(timing: Timing) -> list[TimeRow]:
         ("CPU wall", timing.wall),
     )
     known = [(title, c) for title, c in times if c and (c.base is not None or c.head is not None)]
-    rows = [_time_row(title, change) for title, change in known]
-    return [*rows, *_number_rows(timing)]
+    rows = [_write_time(title, change) for title, change in known]
+    return [*rows, *_list_numbers(timing)]
 
 
-def _time_row(title: str, change: TimeChange) -> TimeRow:
+def _write_time(title: str, change: TimeChange) -> TimeRow:
     base, head = units.alike(change.base, change.head)
     delta = units.signed(units.seconds, change.delta) if change.delta is not None else ""
     moved = units.interval(change.ratio, change.low, change.high)
     return TimeRow(title, base, head, delta, moved, change.verdict)
 
 
-def _number_rows(timing: Timing) -> Iterator[TimeRow]:
+def _list_numbers(timing: Timing) -> Iterator[TimeRow]:
     sides = [timing.of("base"), timing.of("head")]
     for metric, of in _NUMBERS:
         base, head = (None if side is None else of(side) for side in sides)
         if base is not None or head is not None:
-            yield _number_row(_title(metric, sides), metric, base, head)
+            yield _write_number(_choose_title(metric, sides), metric, base, head)
 
 
-def _title(metric: str, sides: Sequence[Prepared | None]) -> str:
+def _choose_title(metric: str, sides: Sequence[Prepared | None]) -> str:
     resident = any(side and side.memory and "resident" in side.memory.method for side in sides)
     return "peak resident" if metric == "peak_allocated_bytes" and resident else units.title(metric)
 
 
-def _number_row(title: str, metric: str, base: float | None, head: float | None) -> TimeRow:
+def _write_number(title: str, metric: str, base: float | None, head: float | None) -> TimeRow:
     write = units.writer(metric)
     delta = None if base is None or head is None else head - base
     moved = units.signed(write, delta) if delta else ""
     return TimeRow(title, write(base), write(head), moved, units.relative(base, head))
 
 
-def _memory(field: str) -> Callable[[Prepared], float | None]:
+def _read_memory(field: str) -> Callable[[Prepared], float | None]:
     def value(side: Prepared) -> float | None:
         memory: MemoryUse | None = side.memory
         found: float | None = None if memory is None else getattr(memory, field)
@@ -96,8 +96,8 @@ def _memory(field: str) -> Callable[[Prepared], float | None]:
 
 _NUMBERS: tuple[tuple[str, Callable[[Prepared], float | None]], ...] = (
     ("launches", lambda side: side.launch_count),
-    ("peak_allocated_bytes", _memory("peak_allocated_bytes")),
-    ("peak_reserved_bytes", _memory("peak_reserved_bytes")),
+    ("peak_allocated_bytes", _read_memory("peak_allocated_bytes")),
+    ("peak_reserved_bytes", _read_memory("peak_reserved_bytes")),
     ("compile_seconds", lambda side: side.compile_seconds),
 )
 
@@ -105,11 +105,11 @@ _NUMBERS: tuple[tuple[str, Callable[[Prepared], float | None]], ...] = (
 # --- kernels ---------------------------------------------------------------------------------
 
 
-def _times(group: GroupTiming) -> str:
+def _write_times(group: GroupTiming) -> str:
     return units.from_to(group.change.base, group.change.head)
 
 
-def _change(group: GroupTiming) -> str:
+def _write_change(group: GroupTiming) -> str:
     """Return the change in percent, or in seconds where there is nothing to compare it with."""
     change = group.change
     if change.ratio is None:
@@ -117,7 +117,7 @@ def _change(group: GroupTiming) -> str:
     return units.interval(change.ratio, change.low, change.high)
 
 
-def _share(value: float | None) -> str:
+def _write_share(value: float | None) -> str:
     """Return ``92 %``, in whole percent, ``<1 %``; empty where it is not known."""
     if value is None:
         return ""
@@ -126,26 +126,26 @@ def _share(value: float | None) -> str:
     return f"{'−' if value < 0 else ''}{abs(value) * 100:,.0f} %"
 
 
-def _mark(group: GroupTiming) -> str:
+def _write_mark(group: GroupTiming) -> str:
     """Return the verdict; of what one side alone has, which."""
     sides = bool(group.change.base), bool(group.change.head)
     return {(True, False): "gone", (False, True): "new"}.get(sides, group.change.verdict)
 
 
 # Title and text: in order of importance, a narrow screen shows the first ones.
-COLUMNS: tuple[tuple[str, Callable[[GroupTiming], str]], ...] = (
-    ("base → head", _times),
-    ("change", _change),
-    ("", _mark),
-    ("of change", lambda group: _share(group.share_of_change)),
-    ("of step", lambda group: _share(group.share_of_step)),
+TIME_COLUMNS: tuple[tuple[str, Callable[[GroupTiming], str]], ...] = (
+    ("base → head", _write_times),
+    ("change", _write_change),
+    ("", _write_mark),
+    ("of change", lambda group: _write_share(group.share_of_change)),
+    ("of step", lambda group: _write_share(group.share_of_step)),
     ("rate", lambda g: "" if g.head_bandwidth is None else units.rate(g.head_bandwidth)),
-    ("peak", lambda group: _share(group.peak_share)),
-    ("copy", lambda group: _share(group.copy_share)),
+    ("peak", lambda group: _write_share(group.peak_share)),
+    ("copy", lambda group: _write_share(group.copy_share)),
 )
 
 
-def by_change(timing: Timing) -> list[GroupTiming]:
+def order_by_change(timing: Timing) -> list[GroupTiming]:
     """Return the largest changes first; controls, whose code is the same, only where their time is
     not."""
     told = [g for g in timing.groups if not g.control or g.change.verdict in ("slower", "faster")]
@@ -158,14 +158,16 @@ def _is_timed(group: GroupTiming) -> bool:
     return group.change.base is not None or group.change.head is not None
 
 
-def kernel_time_row(group: GroupTiming, comparison: Comparison) -> KernelTimeRow:
-    cells = {title: text(group) for title, text in COLUMNS}
+def write_kernel_time(group: GroupTiming, comparison: Comparison) -> KernelTimeRow:
+    cells = {title: text(group) for title, text in TIME_COLUMNS}
     name = units.printable(group.name)
-    number = _number(group, comparison)
-    return KernelTimeRow(number, name, _suffix(group, comparison), group.change.verdict, cells)
+    number = _find_number(group, comparison)
+    return KernelTimeRow(
+        number, name, _name_relation(group, comparison), group.change.verdict, cells
+    )
 
 
-def _number(group: GroupTiming, comparison: Comparison) -> int | None:
+def _find_number(group: GroupTiming, comparison: Comparison) -> int | None:
     """Return the kernel's number in the head, which inspect-kernel takes."""
     if group.group is None:
         return None
@@ -174,7 +176,7 @@ def _number(group: GroupTiming, comparison: Comparison) -> int | None:
     return next(named, match.head[0] if match.head else None)
 
 
-def _suffix(group: GroupTiming, comparison: Comparison) -> str:
+def _name_relation(group: GroupTiming, comparison: Comparison) -> str:
     if group.group is None:
         return "extern"
     if group.control:
@@ -188,27 +190,31 @@ def _suffix(group: GroupTiming, comparison: Comparison) -> str:
 LEAST_BUSY = 0.01
 
 
-def measured_lines(timing: Timing) -> list[tuple[str, str]]:
+def list_measured(timing: Timing) -> list[tuple[str, str]]:
     """Return the label and text of each line, safe to print."""
-    lines = [("measured", _how(timing)), ("floor", _floor(timing)), *_joined(timing)]
-    lines += _both(timing, "device", _device)
-    lines += [("copies", text) for text in [_copies(timing)] if text]
-    lines += _both(timing, "host", _host)
-    lines += [("state", text) for text in [_states(timing)] if text]
-    lines += _both(timing, "outputs", lambda side: _outputs(side.check))
+    lines = [
+        ("measured", _write_method(timing)),
+        ("floor", _write_floor(timing)),
+        *_list_joined(timing),
+    ]
+    lines += _list_sides(timing, "device", _name_device)
+    lines += [("copies", text) for text in [_write_copies(timing)] if text]
+    lines += _list_sides(timing, "host", _describe_host)
+    lines += [("state", text) for text in [_write_states(timing)] if text]
+    lines += _list_sides(timing, "outputs", lambda side: _write_outputs(side.check))
     notes = [note for side in timing.prepared for note in side.notes]
     lines += [("note", note) for note in dict.fromkeys((*timing.notes, *notes))]
     return [(label, units.printable(text)) for label, text in lines]
 
 
-def _how(timing: Timing) -> str:
+def _write_method(timing: Timing) -> str:
     rounds = units.plural(timing.step.rounds, "round")
     parts = [f"{rounds} in {units.seconds(timing.seconds)}", timing.method]
     parts += [f"seed {timing.seed}", timing.stopped]
     return "; ".join(part for part in parts if part)
 
 
-def _floor(timing: Timing) -> str:
+def _write_floor(timing: Timing) -> str:
     floor = timing.floor
     kernel = f"; for one kernel {units.percent(floor.kernel)}" if floor.kernel else ""
     controls = sum(group.control for group in timing.groups)
@@ -216,14 +222,16 @@ def _floor(timing: Timing) -> str:
     return f"{units.percent(floor.relative)}, {floor.source}{kernel}{same}"
 
 
-def _joined(timing: Timing) -> Iterator[tuple[str, str]]:
+def _list_joined(timing: Timing) -> Iterator[tuple[str, str]]:
     known, every = timing.joined
     if every:
         launches = units.plural(every, "launch", "launches")
         yield "joined", f"{units.count(known)} of {launches} with their kernel's facts"
 
 
-def _both(timing: Timing, label: str, line: Callable[[Prepared], str]) -> Iterator[tuple[str, str]]:
+def _list_sides(
+    timing: Timing, label: str, line: Callable[[Prepared], str]
+) -> Iterator[tuple[str, str]]:
     """Yield what holds for both sides once, else each side's."""
     texts: dict[str, str] = {side.side: line(side) for side in timing.prepared}
     if len(set(texts.values())) == 1:
@@ -233,14 +241,14 @@ def _both(timing: Timing, label: str, line: Callable[[Prepared], str]) -> Iterat
             yield label, f"{side}: {text}" if side else text
 
 
-def _device(side: Prepared) -> str:
+def _name_device(side: Prepared) -> str:
     machine = side.machine
     parts = [machine.device, f"driver {machine.driver}" if machine.driver else ""]
     parts += [f"number {machine.device_index}" if machine.device_index else ""]
     return ", ".join(part for part in parts if part)
 
 
-def _copies(timing: Timing) -> str:
+def _write_copies(timing: Timing) -> str:
     """Return what a large copy reaches there, ``base: 4.13 TB/s; head: 4.12 TB/s``."""
     known = {p.side: units.rate(p.copy_bandwidth) for p in timing.prepared if p.copy_bandwidth}
     if len(known) == len(timing.prepared) and len(set(known.values())) == 1:
@@ -248,13 +256,13 @@ def _copies(timing: Timing) -> str:
     return "; ".join(f"{side}: {rate}" for side, rate in known.items())
 
 
-def _host(side: Prepared) -> str:
+def _describe_host(side: Prepared) -> str:
     machine = side.machine
     facts = machine.facts
     parts = [units.plural(machine.threads, "thread")] if machine.threads else []
     if machine.cpus:
         word = "core" if len(machine.cpus) == 1 else "cores"
-        parts += [f"on {word} {_ranges(machine.cpus)}"]
+        parts += [f"on {word} {_write_ranges(machine.cpus)}"]
     parts += [f"of {facts['cores']}"] if machine.cpus and facts.get("cores") else []
     found = [" ".join(parts)]
     found += [f"governor {facts['governor']}"] if facts.get("governor") else []
@@ -262,7 +270,7 @@ def _host(side: Prepared) -> str:
     return ", ".join(part for part in found if part)
 
 
-def _ranges(numbers: tuple[int, ...]) -> str:
+def _write_ranges(numbers: tuple[int, ...]) -> str:
     """Return ``0–3, 8``."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
@@ -273,12 +281,12 @@ def _ranges(numbers: tuple[int, ...]) -> str:
     return ", ".join(f"{r[0]}–{r[-1]}" if len(r) > 1 else f"{r[0]}" for r in runs)
 
 
-def _states(timing: Timing) -> str:
-    texts = {side: _state(state) for side, state in timing.states.items()}
+def _write_states(timing: Timing) -> str:
+    texts = {side: _write_state(state) for side, state in timing.states.items()}
     return "; ".join(f"{side}: {text}" for side, text in texts.items() if text)
 
 
-def _state(state: DeviceState) -> str:
+def _write_state(state: DeviceState) -> str:
     numbers = (
         (state.sm_clock_mhz, "MHz"),
         (state.power_watts, "W"),
@@ -287,11 +295,11 @@ def _state(state: DeviceState) -> str:
     parts = [f"{value:,.0f} {unit}" for value, unit in numbers if value is not None]
     parts += [f"slowed down: {' and '.join(state.throttle)}"] if state.throttle else []
     busy = state.others_utilisation
-    parts += [f"others kept {_share(busy)} of it busy"] if busy and busy >= LEAST_BUSY else []
+    parts += [f"others kept {_write_share(busy)} of it busy"] if busy and busy >= LEAST_BUSY else []
     return ", ".join(parts)
 
 
-def _outputs(check: OutputCheck | None) -> str:
+def _write_outputs(check: OutputCheck | None) -> str:
     if check is None or check.failure:
         return "" if check is None else check.failure
     if check.error is None:
@@ -303,7 +311,7 @@ def _outputs(check: OutputCheck | None) -> str:
 # --- what the table of kernels leaves out ------------------------------------------------------
 
 
-def rest(timing: Timing, shown: Sequence[GroupTiming]) -> str:
+def count_rest(timing: Timing, shown: Sequence[GroupTiming]) -> str:
     """Return one line for the kernels that have no row: ``4 more and 12 with the same code,
     together +12 µs``."""
     hidden = [group for group in timing.groups if group not in shown]
@@ -322,7 +330,7 @@ def rest(timing: Timing, shown: Sequence[GroupTiming]) -> str:
     return f"… {', '.join(counted)}{moved}: --json FILE has them all"
 
 
-def doubt(shown: Sequence[GroupTiming]) -> str:
+def name_doubt(shown: Sequence[GroupTiming]) -> str:
     """Return why rows of the table are unsure: the most frequent reason, and of how many it is
     one."""
     unsure = [g.change for g in shown if g.change.verdict == "unsure" and g.change.ratio]
@@ -334,10 +342,10 @@ def doubt(shown: Sequence[GroupTiming]) -> str:
     return f"unsure{of}: {units.printable(why)}"
 
 
-def unexplained(timing: Timing) -> str:
+def write_unexplained(timing: Timing) -> str:
     """Return what no kernel's time explains: gaps between kernels, and the host."""
     if timing.unexplained is None:
         return ""
     total = timing.step.delta
-    part = f" ({_share(timing.unexplained / total)})" if total else ""
+    part = f" ({_write_share(timing.unexplained / total)})" if total else ""
     return f"in no kernel: {units.signed(units.seconds, timing.unexplained)} of the change{part}"

@@ -17,7 +17,7 @@ VERDICTS: Mapping[Outcome, str] = {
 }
 
 
-def verdict(comparison: Comparison) -> str:
+def write_verdict(comparison: Comparison) -> str:
     """Return the verdict in one word.
 
     SLOWER and FASTER where times decided; WORSE and BETTER where what the code says did, or memory.
@@ -43,18 +43,20 @@ class TotalRow:
 _SECONDARY = ("loads_in_loops", "graphs", "graph_breaks")
 
 
-def total_rows(comparison: Comparison) -> list[TotalRow]:
+def list_totals(comparison: Comparison) -> list[TotalRow]:
     """Return the rows without those that say what another says, or nothing."""
-    rows = [_total(c) for c in comparison.totals if c.delta != 0 or c.metric not in _SECONDARY]
-    moved = next((_numbers(row) for row in rows if row.metric == "bytes_moved"), None)
-    return [row for row in rows if row.metric != "bytes_swept" or _numbers(row) != moved]
+    rows = [
+        _write_total(c) for c in comparison.totals if c.delta != 0 or c.metric not in _SECONDARY
+    ]
+    moved = next((_read_numbers(row) for row in rows if row.metric == "bytes_moved"), None)
+    return [row for row in rows if row.metric != "bytes_swept" or _read_numbers(row) != moved]
 
 
-def _numbers(row: TotalRow) -> tuple[str, str, str, str]:
+def _read_numbers(row: TotalRow) -> tuple[str, str, str, str]:
     return row.base, row.head, row.delta, row.relative
 
 
-def _total(change: Change) -> TotalRow:
+def _write_total(change: Change) -> TotalRow:
     write = units.writer(change.metric)
     return TotalRow(
         metric=change.metric,
@@ -81,13 +83,13 @@ class BesideRow:
     ours: str
 
 
-def beside_rows(beside: Beside) -> list[BesideRow]:
+def list_beside(beside: Beside) -> list[BesideRow]:
     """Times first, then what the code says; what neither side knows is left out."""
-    rows = [*_times(beside), *_numbers_rows(beside.inductor, beside.ours)]
+    rows = [*_list_races(beside), *_list_numbers(beside.inductor, beside.ours)]
     return [row for row in rows if {row.inductor, row.ours} != {units.count(None)}]
 
 
-def _times(beside: Beside) -> Iterator[BesideRow]:
+def _list_races(beside: Beside) -> Iterator[BesideRow]:
     for race in beside.raced:
         title = "time" if len(beside.raced) == 1 else f"time, {race.problem.split()[0]}"
         yield BesideRow(title, *units.alike(race.inductor, race.ours))
@@ -97,14 +99,14 @@ def _times(beside: Beside) -> Iterator[BesideRow]:
         yield BesideRow("of a copy's speed", *(units.percent(copy / side) for side in sides))
 
 
-def _numbers_rows(inductor: Totals, ours: Totals) -> Iterator[BesideRow]:
+def _list_numbers(inductor: Totals, ours: Totals) -> Iterator[BesideRow]:
     def row(title: str, left: str, right: str) -> BesideRow:
         return BesideRow(title, left, right)
 
     yield row("launches", units.count(inductor.launches), units.count(ours.launches))
     yield row("bytes moved", units.size(inductor.bytes_moved), units.size(ours.bytes_moved))
     yield row("with what is read again", *map(units.size, (inductor.bytes_swept, ours.bytes_swept)))
-    yield row("passes over the input", _passes(inductor.passes), _passes(ours.passes))
+    yield row("passes over the input", _write_passes(inductor.passes), _write_passes(ours.passes))
     yield row(
         "loaded 16 bytes at a time", *map(units.percent, (inductor.wide_share, ours.wide_share))
     )
@@ -115,17 +117,17 @@ def _numbers_rows(inductor: Totals, ours: Totals) -> Iterator[BesideRow]:
     yield row("occupancy", units.percent(inductor.occupancy), units.percent(ours.occupancy))
 
 
-def _passes(value: float | None) -> str:
+def _write_passes(value: float | None) -> str:
     return units.count(None) if value is None else f"{value:.2f}".rstrip("0").rstrip(".")
 
 
-def kernels(beside: Beside) -> list[str]:
+def list_hand_written(beside: Beside) -> list[str]:
     """Return ``softmax/online: rows of more than …``."""
     named = zip(beside.kernels, beside.why, strict=True)
     return list(dict.fromkeys(f"{name}: {why}" if why else name for name, why in named))
 
 
-def explanations(comparison: Comparison, beside: Beside) -> list[str]:
+def list_explanations(comparison: Comparison, beside: Beside) -> list[str]:
     """Return the findings that Inductor's side alone has, one line for each code."""
     found = [comparison.findings[number] for number in beside.explained]
     lines = []
@@ -136,7 +138,7 @@ def explanations(comparison: Comparison, beside: Beside) -> list[str]:
     return lines
 
 
-def question(run: Run) -> str:
+def write_question(run: Run) -> str:
     """Return what was compiled, in one line."""
     parts = [run.scenario, run.mode, run.target.name if run.target else run.device]
     parts += ["dynamic shapes"] if run.dynamic else []
@@ -146,14 +148,14 @@ def question(run: Run) -> str:
     return units.printable(" · ".join(part for part in parts if part))
 
 
-def graph_breaks(run: Run) -> list[str]:
+def list_breaks(run: Run) -> list[str]:
     """Return why Dynamo gave up, the most frequent reason first: ``12 × Unsupported method
     call``."""
     ordered = sorted(run.graph_breaks.items(), key=lambda item: -item[1])
     return [units.printable(f"{units.count(number)} × {reason}") for reason, number in ordered]
 
 
-def changed_breaks(comparison: Comparison) -> list[str]:
+def list_changed_breaks(comparison: Comparison) -> list[str]:
     """Return the reasons that Dynamo gave up more or less often for: ``0 → 12 × Unsupported
     method``."""
     base, head = comparison.base.graph_breaks, comparison.head.graph_breaks
@@ -168,7 +170,7 @@ _EAGER = ("Dynamo left", "recurrent layers")
 """How notes begin that say what runs outside of graphs."""
 
 
-def without_kernels(run: Run) -> str:
+def explain_emptiness(run: Run) -> str:
     """Return one line about a run that has no kernels, with the reason where the run knows one."""
     if run.kernels:
         return ""
@@ -179,7 +181,7 @@ def without_kernels(run: Run) -> str:
     if calls.total():
         listed = ", ".join(f"{units.count(number)} × {op}" for op, number in calls.most_common())
         why.append(units.printable(f"only library operators ({listed})"))
-    breaks = graph_breaks(run)
+    breaks = list_breaks(run)
     if breaks:
         more = f" (and {units.plural(len(breaks) - 1, 'other reason')})" if breaks[1:] else ""
         why.append(f"graph breaks: {breaks[0]}{more}")
@@ -188,12 +190,12 @@ def without_kernels(run: Run) -> str:
     return ": ".join(["torch.compile made no kernels", *(["; ".join(why)] if why else [])])
 
 
-def variant(run: Run) -> str:
+def write_variant(run: Run) -> str:
     """Return what one side is: its options and its torch."""
     return units.printable(
-        f"{run.variant.name or options(run.variant)} · torch {run.environment.torch}"
+        f"{run.variant.name or write_options(run.variant)} · torch {run.environment.torch}"
     )
 
 
-def options(given: Variant) -> str:
+def write_options(given: Variant) -> str:
     return " ".join(f"{name}={value}" for name, value in given.options.items()) or "default"

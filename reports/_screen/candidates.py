@@ -12,8 +12,8 @@ from rich.text import Text
 from perfcli import units
 from perfcli.model import Candidate
 
-from .._rows.kernels import occupancy
-from .tables import Hanging, plain_table
+from .._rows.kernels import write_occupancy
+from .tables import Hanging, start_table
 
 _PADDING = 2
 # Block sizes that have less room than this beside the numbers stand below them.
@@ -49,7 +49,7 @@ class _Candidates:
             units.count(candidate.local_stores),
             units.count(candidate.local_loads),
             units.exact_bytes(candidate.shared_bytes),
-            occupancy(candidate),
+            write_occupancy(candidate),
         )
 
 
@@ -59,7 +59,7 @@ def _write_config(candidate: Candidate) -> str:
 
 
 def _draw_wide(rows: Sequence[Sequence[str]], configs: Sequence[str]) -> Table:
-    table = plain_table()
+    table = start_table()
     table.add_column("", no_wrap=True)
     table.add_column("config", overflow="fold")
     for title in _TITLES[1:-1]:

@@ -11,36 +11,57 @@ from rich.text import Text
 from perfcli import units
 from perfcli.model import Beside, Comparison
 
-from .._rows import groups as _group_rows
-from .._rows import totals
-from .._rows.kernels import Part, known_columns
+from .._rows.groups import (
+    GroupRows,
+    count_unchanged,
+    count_unprovenanced,
+    list_changed,
+    write_group,
+)
+from .._rows.kernels import Part, choose_columns
+from .._rows.totals import (
+    explain_emptiness,
+    list_beside,
+    list_changed_breaks,
+    list_explanations,
+    list_hand_written,
+    list_totals,
+    write_question,
+    write_variant,
+)
 from .externs import _compare_externs
-from .findings import _findings_view, _nothing_to_try
-from .tables import _KernelTable, _labelled, _to_paste, plain_table
-from .timing import _timing_view
-from .verdict import STYLES, FirstLines, _sentence
+from .findings import _say_nothing_to_try, _show_findings
+from .tables import _draw_command, _draw_labelled, _KernelTable, start_table
+from .timing import _show_timing
+from .verdict import STYLES, FirstLines, _draw_sentence
 
 
-def _beside_view(comparison: Comparison) -> list[RenderableType]:
+def _show_beside(comparison: Comparison) -> list[RenderableType]:
     """Return the view of hand-written kernels, or nothing where the head has none."""
     beside = comparison.beside
     if beside is None:
         return []
-    table = plain_table()
+    table = start_table()
     for title in ("", "Inductor", "hand-written"):
         table.add_column(title, justify="right" if title else "left", no_wrap=True)
-    for row in totals.beside_rows(beside):
+    for row in list_beside(beside):
         table.add_row(row.title, row.inductor, row.ours)
     heading = Text("Beside hand-written kernels", style="bold")
-    return [heading, table, Text(""), _labelled(_lines(comparison, beside)), Text("")]
+    return [
+        heading,
+        table,
+        Text(""),
+        _draw_labelled(_list_beside_lines(comparison, beside)),
+        Text(""),
+    ]
 
 
-def _lines(comparison: Comparison, beside: Beside) -> list[tuple[str, Text]]:
-    explained = totals.explanations(comparison, beside)
+def _list_beside_lines(comparison: Comparison, beside: Beside) -> list[tuple[str, Text]]:
+    explained = list_explanations(comparison, beside)
     nothing = "no finding that Inductor's kernels have and these lack"
     lines = [("explained by", Text(units.printable(each))) for each in explained]
     lines = lines or [("explained by", Text(nothing, style="dim"))]
-    lines += [("kernels", Text(units.printable(each))) for each in totals.kernels(beside)]
+    lines += [("kernels", Text(units.printable(each))) for each in list_hand_written(beside)]
     lines += [("left out", Text(units.printable(each))) for each in beside.left_out]
     if beside.untimed:
         lines.append(("not timed", Text(units.printable(beside.untimed), style="dim")))
@@ -50,7 +71,7 @@ def _lines(comparison: Comparison, beside: Beside) -> list[tuple[str, Text]]:
 MOST_GROUPS = 25
 
 
-def comparison_view(
+def show_comparison(
     comparison: Comparison,
     places: Sequence[tuple[str, str]] = (),
     brief: bool = False,
@@ -62,42 +83,47 @@ def comparison_view(
     ``tried``: whether fixes were asked for.
     """
     if brief:
-        line = _sentence(comparison)
+        line = _draw_sentence(comparison)
         line.no_wrap, line.overflow = True, "ignore"
         return Group(line)  # print joins bare texts and forgets that this one must not wrap
-    parts: list[RenderableType] = [FirstLines(comparison), Text(""), _sides(comparison), Text("")]
-    parts += _without_kernels(comparison)
-    parts += _timing_view(comparison)
-    parts += _beside_view(comparison)
+    parts: list[RenderableType] = [
+        FirstLines(comparison),
+        Text(""),
+        _draw_sides(comparison),
+        Text(""),
+    ]
+    parts += _say_without_kernels(comparison)
+    parts += _show_timing(comparison)
+    parts += _show_beside(comparison)
     parts += [_Totals(comparison), *_compare_externs(comparison), Text("")]
-    breaks = [Text(f"graph breaks: {change}") for change in totals.changed_breaks(comparison)]
+    breaks = [Text(f"graph breaks: {change}") for change in list_changed_breaks(comparison)]
     parts += [*breaks, Text("")] if breaks else []
-    groups = _group_rows.changed_groups(comparison)
+    groups = list_changed(comparison)
     if groups:
         parts += [Text("Kernels that changed, costliest first", style="bold")]
         parts += [_Groups(comparison)]
-    ends = (_group_rows.unchanged(comparison), _group_rows.without_provenance(comparison))
+    ends = (count_unchanged(comparison), count_unprovenanced(comparison))
     parts += [Text(line, style="dim") for line in ends if line]
-    parts += _findings_view(comparison, places[1][0] if places else "")
+    parts += _show_findings(comparison, places[1][0] if places else "")
     came = [finding for finding in comparison.findings if finding.came_with_head]
-    parts += _nothing_to_try(came) if tried else []
-    parts += _closing(comparison, places)
+    parts += _say_nothing_to_try(came) if tried else []
+    parts += _list_closing(comparison, places)
     return Group(*parts)
 
 
-def _without_kernels(comparison: Comparison) -> list[RenderableType]:
+def _say_without_kernels(comparison: Comparison) -> list[RenderableType]:
     sides = (("base", comparison.base), ("head", comparison.head))
-    why = [f"{side}: {nothing}" for side, run in sides if (nothing := totals.without_kernels(run))]
+    why = [f"{side}: {nothing}" for side, run in sides if (nothing := explain_emptiness(run))]
     return [*(Text(line, style="bold yellow") for line in why), Text("")] if why else []
 
 
-def _sides(comparison: Comparison) -> RenderableType:
-    sides = [("base", Text(totals.variant(comparison.base)))]
-    sides += [("head", Text(totals.variant(comparison.head)))]
+def _draw_sides(comparison: Comparison) -> RenderableType:
+    sides = [("base", Text(write_variant(comparison.base)))]
+    sides += [("head", Text(write_variant(comparison.head)))]
     if comparison.differences:
         differences = units.printable("; ".join(comparison.differences))
         sides += [("apart", Text(differences, style="yellow"))]
-    return Group(Text(totals.question(comparison.head)), _labelled(sides))
+    return Group(Text(write_question(comparison.head)), _draw_labelled(sides))
 
 
 class _Totals:
@@ -107,12 +133,12 @@ class _Totals:
         self.comparison = comparison
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        table = plain_table()
+        table = start_table()
         table.add_column("", no_wrap=True)
         titles = ("base", "head", "change", "")[: 4 if options.max_width > 64 else 3]
         for title in titles:
             table.add_column(title, justify="right", no_wrap=True)
-        for row in totals.total_rows(self.comparison):
+        for row in list_totals(self.comparison):
             style = STYLES[row.outcome]
             delta = Text(row.delta or "·", style=style if row.delta else "dim")
             cells = (row.base, row.head, delta, Text(row.relative, style=style))
@@ -127,11 +153,11 @@ class _Groups:
         self.comparison = comparison
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        groups = _group_rows.changed_groups(self.comparison)
+        groups = list_changed(self.comparison)
         kernels = (*self.comparison.base.kernels, *self.comparison.head.kernels)
-        table = _KernelTable(known_columns(kernels))
+        table = _KernelTable(choose_columns(kernels))
         for group in groups[:MOST_GROUPS]:
-            _add_group(table, _group_rows.group_rows(group, self.comparison))
+            _add_group(table, write_group(group, self.comparison))
         yield table
         if len(groups) > MOST_GROUPS:
             yield Text(f"… and {len(groups) - MOST_GROUPS} more: --json FILE has them all")
@@ -144,7 +170,7 @@ _PARTS: dict[Part, tuple[str, str]] = {
 }
 
 
-def _add_group(table: _KernelTable, group: _group_rows.GroupRows) -> None:
+def _add_group(table: _KernelTable, group: GroupRows) -> None:
     style = f"bold {STYLES[group.outcome]}".strip()
     deltas = {
         title: Text(text, style=f"bold {STYLES[outcome]}".strip())
@@ -160,7 +186,9 @@ def _add_group(table: _KernelTable, group: _group_rows.GroupRows) -> None:
         table.add(sign + number, Text(row.name, style=style), cells)
 
 
-def _closing(comparison: Comparison, places: Sequence[tuple[str, str]]) -> list[RenderableType]:
+def _list_closing(
+    comparison: Comparison, places: Sequence[tuple[str, str]]
+) -> list[RenderableType]:
     """Return where the runs are, and what to type next."""
     stored = [
         (side, Text(units.printable(path)))
@@ -169,16 +197,16 @@ def _closing(comparison: Comparison, places: Sequence[tuple[str, str]]) -> list[
     ]
     parts: list[RenderableType] = []
     if stored:
-        parts += [Text(""), Text("Stored", style="bold"), _labelled(stored)]
-    closer = _look_closer(comparison, places)
+        parts += [Text(""), Text("Stored", style="bold"), _draw_labelled(stored)]
+    closer = _list_commands(comparison, places)
     if closer:
         parts += [Text(""), Text("Look closer", style="bold")]
-        parts += [_to_paste(command) for command in closer]
+        parts += [_draw_command(command) for command in closer]
     return parts
 
 
-def _look_closer(comparison: Comparison, places: Sequence[tuple[str, str]]) -> list[str]:
-    groups = _group_rows.changed_groups(comparison)
+def _list_commands(comparison: Comparison, places: Sequence[tuple[str, str]]) -> list[str]:
+    groups = list_changed(comparison)
     references = [reference for reference, _ in places] or ["", ""]
     commands = []
     if groups:

@@ -23,114 +23,116 @@ _SAID_BY_BYTES = ("bytes_swept", "lower_bound_seconds")
 _MODULES = {"dynamo.": "torch._dynamo.config.", "functorch.": "torch._functorch.config."}
 
 
-def _cure_lines(
+def _list_cures(
     finding: Finding, indent: int, said: Collection[Hashable] = ()
 ) -> Iterator[RenderableType]:
     """Yield each cure in a line, or what came of trying it with what it costs and how to apply it
     below; those that help first. How to apply them, and what they do, is left out where it is
     ``said`` already."""
-    for trial in in_order(finding.trials):
-        yield Hanging(_tried(trial, finding.metric), indent)
+    for trial in order_trials(finding.trials):
+        yield Hanging(_draw_trial(trial, finding.metric), indent)
         if trial.outcome == "helps at a cost":
-            yield Hanging(Text(f"costs {costs(trial)}", style="yellow"), indent + HANGING)
-        if _helps(trial) and applied(trial) not in said:
-            yield _to_apply(trial, indent + HANGING)
+            yield Hanging(Text(f"costs {write_costs(trial)}", style="yellow"), indent + HANGING)
+        if _has_helped(trial) and write_application(trial) not in said:
+            yield _draw_application(trial, indent + HANGING)
     if not finding.trials:
         for cure in finding.cures:
-            proposal = f"cure {assignments(cure.options)}"
+            proposal = f"cure {write_assignments(cure.options)}"
             why = f": {cure.why}" if cure.why and proposal not in said else ""
             yield Hanging(Text.assemble((proposal, "green"), why), indent)
 
 
-def _to_apply(trial: Trial, indent: int) -> Text:
+def _draw_application(trial: Trial, indent: int) -> Text:
     """Return a line that is never wrapped: it is to be pasted."""
-    text = units.printable(f"{' ' * indent}to apply: {applied(trial)}")
+    text = units.printable(f"{' ' * indent}to apply: {write_application(trial)}")
     return Text(text, style="dim", no_wrap=True, overflow="ignore")
 
 
-def own_cures(finding: Finding, cause: Finding) -> str:
+def write_own_cures(finding: Finding, cause: Finding) -> str:
     """Return what a consequence's cures come to, where its cause does not say the same: ``; tried
     triton.persistent_reductions=false: does not help``."""
-    known = {(assignments(t.cure.options), t.outcome) for t in cause.trials}
-    tried = [t for t in finding.trials if (assignments(t.cure.options), t.outcome) not in known]
+    known = {(write_assignments(t.cure.options), t.outcome) for t in cause.trials}
+    tried = [
+        t for t in finding.trials if (write_assignments(t.cure.options), t.outcome) not in known
+    ]
     if tried:
-        return "".join(f"; {_tried(t, finding.metric).plain}" for t in in_order(tried))
+        return "".join(f"; {_draw_trial(t, finding.metric).plain}" for t in order_trials(tried))
     offered = {
-        assignments(cure.options) for cure in (*cause.cures, *(t.cure for t in cause.trials))
+        write_assignments(cure.options) for cure in (*cause.cures, *(t.cure for t in cause.trials))
     }
-    own = (assignments(cure.options) for cure in finding.cures if not finding.trials)
+    own = (write_assignments(cure.options) for cure in finding.cures if not finding.trials)
     return "".join(f"; cure {each}" for each in own if each not in offered)
 
 
-def in_order(trials: Iterable[Trial]) -> list[Trial]:
+def order_trials(trials: Iterable[Trial]) -> list[Trial]:
     """Return those that help first."""
     return sorted(trials, key=lambda trial: list(_STYLES).index(trial.outcome))
 
 
-def _said_by(finding: Finding) -> list[str]:
+def _list_said(finding: Finding) -> list[str]:
     """Return what need not be said twice: how to apply what helps, and what a cure does."""
-    helping = [applied(trial) for trial in finding.trials if _helps(trial)]
-    return [*helping, *(f"cure {assignments(cure.options)}" for cure in finding.cures)]
+    helping = [write_application(trial) for trial in finding.trials if _has_helped(trial)]
+    return [*helping, *(f"cure {write_assignments(cure.options)}" for cure in finding.cures)]
 
 
-def _helps(trial: Trial) -> bool:
+def _has_helped(trial: Trial) -> bool:
     return trial.outcome.startswith("helps")
 
 
-def tried(trial: Trial, metric: str) -> str:
+def write_trial(trial: Trial, metric: str) -> str:
     """Return ``tried triton.persistent_reductions=false: helps: spilled words 92 → 0, time not
     measured``."""
-    return _tried(trial, metric).plain
+    return _draw_trial(trial, metric).plain
 
 
-def _tried(trial: Trial, metric: str) -> Text:
-    word = "helps" if _helps(trial) else trial.outcome
+def _draw_trial(trial: Trial, metric: str) -> Text:
+    word = "helps" if _has_helped(trial) else trial.outcome
     return Text.assemble(
-        (f"tried {assignments(trial.cure.options)}: ", ""),
+        (f"tried {write_assignments(trial.cure.options)}: ", ""),
         (word, _STYLES[trial.outcome]),
-        _result(trial, metric),
+        _write_result(trial, metric),
         # Numbers of the compiled code: nobody is to take "helps" for "is faster".
-        (", time not measured" if _helps(trial) else ""),
+        (", time not measured" if _has_helped(trial) else ""),
     )
 
 
-def _result(trial: Trial, metric: str) -> str:
+def _write_result(trial: Trial, metric: str) -> str:
     """Return what became of the finding's own number, and why it failed where it did."""
     text = ""
     if trial.before is not None and trial.after is not None:
         write = units.writer(metric)
         text = f": {units.title(metric)} {write(trial.before)} → {write(trial.after)}"
-    elif _helps(trial):
+    elif _has_helped(trial):
         text = ": the finding is gone"
     return f"{text}{', ' if text else ': '}{trial.reason}" if trial.reason else text
 
 
-def costs(trial: Trial) -> str:
+def write_costs(trial: Trial) -> str:
     """Return what got worse: ``+1.62 GB bytes moved (+6.8 %)``."""
     worse = [change for change in trial.changes if change.outcome == "worse"]
     if any(change.metric == "bytes_moved" for change in worse):
         worse = [change for change in worse if change.metric not in _SAID_BY_BYTES]
-    return ", ".join(map(_cost, worse))
+    return ", ".join(map(_write_cost, worse))
 
 
-def _cost(change: Change) -> str:
+def _write_cost(change: Change) -> str:
     text = f"{units.signed(units.writer(change.metric), change.delta)} {units.title(change.metric)}"
     share = units.relative(change.base, change.head)
     return f"{text} ({share})" if share else text
 
 
-def assignments(options: Mapping[str, OptionValue]) -> str:
+def write_assignments(options: Mapping[str, OptionValue]) -> str:
     """Return the options as they are given to ``-o``."""
     return " ".join(f"{name}={units.setting(value)}" for name, value in options.items())
 
 
-def applied(trial: Trial) -> str:
+def write_application(trial: Trial) -> str:
     """Return how to apply the options in the user's program; for perfcli's command line they stand
     above."""
     given = trial.cure.options
     elsewhere = (*_MODULES, *trial.brought)
     inductor = {n: v for n, v in given.items() if not n.startswith(elsewhere)}
-    python = [f"torch.compile(model, options={_literal(inductor)})"] if inductor else []
+    python = [f"torch.compile(model, options={_write_literal(inductor)})"] if inductor else []
     for name, value in given.items():
         python += [
             f"{module}{name.removeprefix(prefix)} = {value!r}"
@@ -142,5 +144,5 @@ def applied(trial: Trial) -> str:
     return "; ".join(python)
 
 
-def _literal(options: Mapping[str, OptionValue]) -> str:
+def _write_literal(options: Mapping[str, OptionValue]) -> str:
     return "{" + ", ".join(f'"{name}": {value!r}' for name, value in options.items()) + "}"

@@ -13,7 +13,7 @@ from rich.text import Text
 from perfcli import units
 from perfcli.model import Comparison, Run
 
-from .tables import Hanging, plain_table
+from .tables import Hanging, start_table
 
 MOST_OPERATORS = 10
 
@@ -24,7 +24,7 @@ def _list_externs(run: Run) -> list[RenderableType]:
     calls = _count_calls(run)
     if not calls:
         return []
-    table = plain_table()
+    table = start_table()
     table.add_column("calls", justify="right", no_wrap=True)
     table.add_column("extern operator", overflow="fold")
     table.add_column("graphs", overflow="fold")

@@ -13,8 +13,8 @@ from perfcli import units
 from perfcli.model import Comparison, Finding, Run, Severity
 
 from .._rows.names import shorten
-from .cures import _cure_lines, _said_by, own_cures
-from .kernel import short_location
+from .cures import _list_cures, _list_said, write_own_cures
+from .kernel import shorten_location
 from .tables import Hanging
 
 
@@ -27,21 +27,21 @@ class Placed:
     named: bool = False
 
 
-def blocks(findings: Sequence[Finding]) -> list[list[Placed]]:
+def group_blocks(findings: Sequence[Finding]) -> list[list[Placed]]:
     """Return one block for each kernel, in the order of the first finding of each; what concerns no
     kernel stands alone."""
     found: dict[object, list[Finding]] = {}
     for number, finding in enumerate(findings):
         key = (finding.on_base, finding.kernels[0]) if finding.kernels else ("alone", number)
         found.setdefault(key, []).append(finding)
-    return [_block(of_one) for of_one in found.values()]
+    return [_order_block(of_one) for of_one in found.values()]
 
 
-def _block(findings: Sequence[Finding]) -> list[Placed]:
-    causes = [f for f in findings if _cause(f, findings) is None]
+def _order_block(findings: Sequence[Finding]) -> list[Placed]:
+    causes = [f for f in findings if _find_cause(f, findings) is None]
     following: dict[int, list[Finding]] = {}
     for finding in findings:
-        cause = _cause(finding, findings)
+        cause = _find_cause(finding, findings)
         if cause is not None:
             following.setdefault(id(cause), []).append(finding)
     # Those that others follow from come first, however grave the rest is.
@@ -52,7 +52,7 @@ def _block(findings: Sequence[Finding]) -> list[Placed]:
     ]
 
 
-def _cause(finding: Finding, findings: Sequence[Finding]) -> Finding | None:
+def _find_cause(finding: Finding, findings: Sequence[Finding]) -> Finding | None:
     """Return what explains it, of these; nothing where that has a cause of its own here or does not
     concern all of its kernels."""
     codes = {each.code for each in findings}
@@ -86,16 +86,16 @@ class Full:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         finding, room = self.placed.finding, options.max_width - INDENT
-        yield _headline(self.placed, self.run, options.max_width)
-        body = [Text(line) for line in _unnamed(finding, self.run)]
-        body += _evidence(finding, room)
-        body += _consequences(self.placed, self.run)
-        body += [*_model_line(finding, self.said)]
-        body += [*_source_lines(finding, self.said, room)]
-        if finding.advice and _advice(finding) not in self.said:
+        yield _draw_headline(self.placed, self.run, options.max_width)
+        body = [Text(line) for line in _list_unnamed(finding, self.run)]
+        body += _list_evidence(finding, room)
+        body += _list_consequences(self.placed, self.run)
+        body += [*_draw_model_line(finding, self.said)]
+        body += [*_list_source_lines(finding, self.said, room)]
+        if finding.advice and _key_advice(finding) not in self.said:
             body.append(Text(f"→ {finding.advice}"))
         yield from (Hanging(line, INDENT) for line in body)
-        yield from _cure_lines(finding, INDENT, self.said)
+        yield from _list_cures(finding, INDENT, self.said)
 
 
 @dataclass(frozen=True)
@@ -108,26 +108,26 @@ class OneLine:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         label = f"{self.word} {self.finding.code}  "
-        text = _shortened(self.finding, self.run, options.max_width - len(label))
+        text = _shorten_headline(self.finding, self.run, options.max_width - len(label))
         line = Text.assemble((label, "green"), (text, "dim"))
         line.truncate(options.max_width, overflow="ellipsis")
         yield line
 
 
-def _headline(placed: Placed, run: Run, width: int) -> Hanging:
+def _draw_headline(placed: Placed, run: Run, width: int) -> Hanging:
     finding = placed.finding
     appearance = f"{finding.appearance} " if finding.appearance else ""
-    label = f"{appearance}{_coded(finding)}  "
-    text = _of_it(finding, run) if placed.named else ""
-    text = text or _shortened(finding, run, width - len(label))
+    label = f"{appearance}{_write_code(finding)}  "
+    text = _write_of_it(finding, run) if placed.named else ""
+    text = text or _shorten_headline(finding, run, width - len(label))
     return Hanging(Text.assemble((label, STYLES[finding.severity]), (text, "bold")))
 
 
-def _coded(finding: Finding) -> str:
+def _write_code(finding: Finding) -> str:
     return f"{WORDS[finding.severity][0]} {finding.code}"
 
 
-def _consequences(placed: Placed, run: Run) -> Iterator[Text]:
+def _list_consequences(placed: Placed, run: Run) -> Iterator[Text]:
     """Yield a line each: what they rest on and what cures them is said of their cause.
 
     Cures that it doesn't have, or that come to something else, are theirs to say.
@@ -135,12 +135,12 @@ def _consequences(placed: Placed, run: Run) -> Iterator[Text]:
     cause = placed.finding
     for finding in placed.consequences:
         appearance = f"{finding.appearance} " if finding.appearance != cause.appearance else ""
-        text = _of_it(finding, run) or _shortened(finding, run, 0)
-        label = (f"hence {appearance}{_coded(finding)}", STYLES[finding.severity])
-        yield Text.assemble(label, f"  {text}{own_cures(finding, cause)}")
+        text = _write_of_it(finding, run) or _shorten_headline(finding, run, 0)
+        label = (f"hence {appearance}{_write_code(finding)}", STYLES[finding.severity])
+        yield Text.assemble(label, f"  {text}{write_own_cures(finding, cause)}")
 
 
-def _evidence(finding: Finding, width: int) -> Iterator[Text]:
+def _list_evidence(finding: Finding, width: int) -> Iterator[Text]:
     """Yield each in a line; one about a line of the kernel with that line."""
     for evidence in finding.evidence:
         match = re.match(r"line (\d+): ", evidence)
@@ -154,9 +154,9 @@ def _evidence(finding: Finding, width: int) -> Iterator[Text]:
 # --- kernels' names --------------------------------------------------------------------------
 
 
-def _shortened(finding: Finding, run: Run, room: int) -> str:
+def _shorten_headline(finding: Finding, run: Run, room: int) -> str:
     """Return the headline with kernels as a number and a name whose middle gives way."""
-    names = _names(finding, run)
+    names = _find_names(finding, run)
     if not names:
         return units.printable(finding.headline)
     pattern = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, names))})(?!\w)")
@@ -170,24 +170,24 @@ def _shortened(finding: Finding, run: Run, room: int) -> str:
     return units.printable(text)
 
 
-def _names(finding: Finding, run: Run) -> Mapping[str, int]:
+def _find_names(finding: Finding, run: Run) -> Mapping[str, int]:
     """Return full names to numbers, the longest first."""
     known = {run.kernels[n].name: n for n in finding.kernels if n < len(run.kernels)}
     return dict(sorted(known.items(), key=lambda item: -len(item[0])))
 
 
-def _unnamed(finding: Finding, run: Run) -> Iterator[str]:
+def _list_unnamed(finding: Finding, run: Run) -> Iterator[str]:
     """Yield the kernels, where the headline does not name them all."""
-    names = _names(finding, run)
+    names = _find_names(finding, run)
     if names and not all(name in finding.headline for name in names):
         numbers = ", ".join(map(str, sorted(finding.kernels)))
         yield f"{'kernel' if len(finding.kernels) == 1 else 'kernels'} {numbers}"
 
 
-def _of_it(finding: Finding, run: Run) -> str:
+def _write_of_it(finding: Finding, run: Run) -> str:
     """Return the headline about a kernel that is named above; empty where it doesn't begin with
     it."""
-    for name in _names(finding, run):
+    for name in _find_names(finding, run):
         if len(finding.kernels) == 1 and finding.headline.startswith(f"{name} "):
             return units.printable(f"it {finding.headline.removeprefix(name).lstrip()}")
     return ""
@@ -196,29 +196,29 @@ def _of_it(finding: Finding, run: Run) -> str:
 # --- lines of the model and of the kernel ----------------------------------------------------
 
 
-def _says(finding: Finding) -> set[Hashable]:
+def _list_said_by(finding: Finding) -> set[Hashable]:
     """Return what need not be said again below: how to apply a cure, and of the same kernels advice
     and lines."""
-    places = {(finding.kernels, _place(finding))}
+    places = {(finding.kernels, _find_place(finding))}
     lines = {(finding.kernels, number) for number in finding.source_lines}
-    return {*_said_by(finding), *places, *lines, _advice(finding)}
+    return {*_list_said(finding), *places, *lines, _key_advice(finding)}
 
 
-def _advice(finding: Finding) -> Hashable:
+def _key_advice(finding: Finding) -> Hashable:
     return (finding.kernels, "advice", finding.advice)
 
 
-def _place(finding: Finding) -> str:
+def _find_place(finding: Finding) -> str:
     return finding.origin.location if finding.origin else ""
 
 
-def _model_line(finding: Finding, said: Collection[Hashable]) -> Iterator[Text]:
-    origin, place = finding.origin, _place(finding)
+def _draw_model_line(finding: Finding, said: Collection[Hashable]) -> Iterator[Text]:
+    origin, place = finding.origin, _find_place(finding)
     if origin is not None and place and (finding.kernels, place) not in said:
-        yield Text.assemble((f"{short_location(place)}  ", "dim"), origin.code)
+        yield Text.assemble((f"{shorten_location(place)}  ", "dim"), origin.code)
 
 
-def _source_lines(finding: Finding, said: Collection[Hashable], width: int) -> Iterator[Text]:
+def _list_source_lines(finding: Finding, said: Collection[Hashable], width: int) -> Iterator[Text]:
     """Yield those that no evidence is about."""
     about = " ".join(finding.evidence)
     for number, text in finding.source_lines.items():
@@ -228,13 +228,13 @@ def _source_lines(finding: Finding, said: Collection[Hashable], width: int) -> I
             yield line
 
 
-def _counts(comparison: Comparison, named: Finding | None) -> Iterator[str]:
+def _count_others(comparison: Comparison, named: Finding | None) -> Iterator[str]:
     """Yield the findings about other kernels than the one that the lines name: ``2 findings fixed
     (PC204)``. Doubts about the report are none of the head's."""
-    others = [f for f in comparison.findings if not f.doubt and not _beside(f, named)]
+    others = [f for f in comparison.findings if not f.doubt and not _is_beside(f, named)]
     fixed = [finding for finding in others if finding.appearance == "gone"]
     if fixed:
-        yield f"{units.plural(len(fixed), 'finding')} fixed ({_codes(fixed)})"
+        yield f"{units.plural(len(fixed), 'finding')} fixed ({_join_codes(fixed)})"
     for appearance, adjective in (("new", "new "), ("worse", "worse ")):
         came = [f for f in others if f.came_with_head and (f.appearance or "new") == appearance]
         numbers = {s: sum(f.severity == s for f in came) for s in WORDS}
@@ -244,15 +244,15 @@ def _counts(comparison: Comparison, named: Finding | None) -> Iterator[str]:
             if n
         ]
         if counted:
-            yield f"{', '.join(counted)} ({_codes(came)})"
+            yield f"{', '.join(counted)} ({_join_codes(came)})"
 
 
-def _beside(finding: Finding, named: Finding | None) -> bool:
+def _is_beside(finding: Finding, named: Finding | None) -> bool:
     """Return whether it stands in the same block as the one that is named."""
     if named is None or finding.on_base:
         return False
     return finding is named or not set(finding.kernels).isdisjoint(named.kernels)
 
 
-def _codes(findings: Sequence[Finding]) -> str:
+def _join_codes(findings: Sequence[Finding]) -> str:
     return ", ".join(dict.fromkeys(finding.code for finding in findings))

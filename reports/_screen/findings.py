@@ -11,9 +11,9 @@ from rich.text import Text
 from perfcli import units
 from perfcli.model import Comparison, Finding, Run
 
-from .._rows import totals
+from .._rows.totals import explain_emptiness, write_question, write_variant
 from .externs import _list_externs
-from .finding import STYLES, WORDS, Full, OneLine, Placed, _says, blocks
+from .finding import STYLES, WORDS, Full, OneLine, Placed, _list_said_by, group_blocks
 from .largest import _find_largest, _Largest
 
 MOST_COMMANDS = 3
@@ -22,7 +22,7 @@ MOST_COMMANDS = 3
 # --- of a comparison -------------------------------------------------------------------------
 
 
-def _findings_view(comparison: Comparison, head: str = "") -> list[RenderableType]:
+def _show_findings(comparison: Comparison, head: str = "") -> list[RenderableType]:
     """Return the new and worse ones in full, what was cured in a line each, what both sides have in
     one. ``head``: how to name the head's run, empty where it is not stored."""
     shown = [f for f in comparison.findings if f.came_with_head]
@@ -32,14 +32,16 @@ def _findings_view(comparison: Comparison, head: str = "") -> list[RenderableTyp
         return []
     parts: list[RenderableType] = [Text(""), Text("Findings", style="bold")]
     said = _Said()
-    parts += [Full(each, comparison.head, said.before(each.finding)) for each in _all(shown)]
+    parts += [
+        Full(each, comparison.head, said.before(each.finding)) for each in _list_placed(shown)
+    ]
     parts += [OneLine("fixed", finding, comparison.base) for finding in gone]
     if both:
-        parts.append(_on_both_sides(both, head))
+        parts.append(_draw_both_sides(both, head))
     return parts
 
 
-def _on_both_sides(both: Sequence[Finding], head: str) -> Text:
+def _draw_both_sides(both: Sequence[Finding], head: str) -> Text:
     better = sum(finding.appearance == "better" for finding in both)
     text = f"{units.plural(len(both), 'finding')} on both sides"
     text += f", {better} of them better" if better else ""
@@ -50,7 +52,7 @@ def _on_both_sides(both: Sequence[Finding], head: str) -> Text:
 # --- of a run --------------------------------------------------------------------------------
 
 
-def explanation_view(
+def show_explanation(
     run: Run,
     findings: Sequence[Finding],
     reference: str = "",
@@ -62,41 +64,41 @@ def explanation_view(
     Where there is nothing but doubts about the numbers, the kernels that move most. ``tried``:
     whether fixes were asked for.
     """
-    nothing = totals.without_kernels(run)
-    summary = Text(summary_of(run, findings), style="bold")
+    nothing = explain_emptiness(run)
+    summary = Text(sum_up(run, findings), style="bold")
     if nothing and not findings:
         summary = Text(nothing, style="bold yellow")
     if brief:
         return summary
     parts: list[RenderableType] = [summary]
     parts += [Text(nothing, style="bold yellow")] if nothing and findings else []
-    parts += [Text(totals.question(run)), Text(totals.variant(run))]
+    parts += [Text(write_question(run)), Text(write_variant(run))]
     said = _Said()
-    for block in blocks(findings):
+    for block in group_blocks(findings):
         parts += [Text(""), *(Full(each, run, said.before(each.finding)) for each in block)]
-    parts += _nothing_to_try(findings) if tried and not nothing else []
+    parts += _say_nothing_to_try(findings) if tried and not nothing else []
     kernels = dict.fromkeys(f.kernels[0] for f in findings if f.kernels)
     if not nothing and all(finding.doubt for finding in findings):
         parts += [Text(""), _Largest(run)]
         kernels = dict.fromkeys(_find_largest(run))
     parts += _list_externs(run)
-    parts += _closing(kernels, findings, reference)
+    parts += _list_commands(kernels, findings, reference)
     return Group(*parts)
 
 
-def kernel_findings_view(
+def show_kernel_findings(
     run: Run, findings: Sequence[Finding], tried: bool = False
 ) -> RenderableType:
     """Return the findings of one kernel. ``tried``: whether fixes were asked for."""
-    parts = _nothing_to_try(findings) if tried else []
+    parts = _say_nothing_to_try(findings) if tried else []
     if not findings:
         return Group(*parts)
     said = _Said()
-    shown = [Full(placed, run, said.before(placed.finding)) for placed in _all(findings)]
+    shown = [Full(placed, run, said.before(placed.finding)) for placed in _list_placed(findings)]
     return Group(Text(""), Text("Findings", style="bold"), *shown, *parts)
 
 
-def _nothing_to_try(findings: Sequence[Finding]) -> list[RenderableType]:
+def _say_nothing_to_try(findings: Sequence[Finding]) -> list[RenderableType]:
     """Return why ``--try-fixes`` shows none, where no finding has a cure."""
     if any(finding.cures for finding in findings):
         return []
@@ -112,11 +114,11 @@ class _Said:
     def before(self, finding: Finding) -> frozenset[Hashable]:
         """Return what was said before this finding, which says its own."""
         before = self._all
-        self._all = before | _says(finding)
+        self._all = before | _list_said_by(finding)
         return before
 
 
-def summary_of(run: Run, findings: Sequence[Finding]) -> str:
+def sum_up(run: Run, findings: Sequence[Finding]) -> str:
     """Return ``2 errors, 1 warning in 35 kernels``."""
     numbers = {s: sum(f.severity == s for f in findings) for s in STYLES}
     counted = [units.plural(n, *WORDS[s]) for s, n in numbers.items() if n]
@@ -124,11 +126,11 @@ def summary_of(run: Run, findings: Sequence[Finding]) -> str:
     return f"{', '.join(counted) or 'no findings'} in {where}"
 
 
-def _all(findings: Sequence[Finding]) -> list[Placed]:
-    return [placed for block in blocks(findings) for placed in block]
+def _list_placed(findings: Sequence[Finding]) -> list[Placed]:
+    return [placed for block in group_blocks(findings) for placed in block]
 
 
-def _closing(
+def _list_commands(
     kernels: Iterable[int], findings: Sequence[Finding], reference: str
 ) -> list[RenderableType]:
     inspect = f"perfcli inspect-kernel {shlex.quote(reference)}"

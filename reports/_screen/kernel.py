@@ -12,8 +12,8 @@ from rich.text import Text
 from perfcli import units
 from perfcli.model import Candidate, KernelFacts, Origin
 
-from .._rows.kernels import occupancy
-from .._rows.names import folded
+from .._rows.kernels import write_occupancy
+from .._rows.names import fold
 from .candidates import _Candidates
 from .source import SourceView
 from .tables import Hanging
@@ -21,7 +21,7 @@ from .tables import Hanging
 MOST_LINES = 30
 
 
-def kernel_view(
+def show_kernel(
     number: int, kernel: KernelFacts, source: str | None, candidate: int | None = None
 ) -> RenderableType:
     """Return the view of a kernel; ``candidate`` chooses whose line counts stand beside the source,
@@ -29,11 +29,11 @@ def kernel_view(
     chosen = kernel.best if candidate is None else kernel.candidates[candidate]
     parts: list[RenderableType] = [
         _Title(number, kernel.name),
-        _facts(kernel, chosen),
+        _draw_facts(kernel, chosen),
     ]
     parts += [Text(units.printable(f"note: {note}"), style="yellow") for note in kernel.notes]
     if kernel.origins:
-        parts += [Text(""), Text("Computes", style="bold"), _origins(kernel.origins)]
+        parts += [Text(""), Text("Computes", style="bold"), _draw_origins(kernel.origins)]
     if kernel.candidates:
         parts += [
             Text(""),
@@ -54,33 +54,36 @@ class _Title:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         label = f"{self.number}  "
-        for part in folded(units.printable(self.name), options.max_width - len(label)):
+        for part in fold(units.printable(self.name), options.max_width - len(label)):
             yield Text(label + part, style="bold", overflow="fold")
             label = " " * len(label)
 
 
-def _facts(kernel: KernelFacts, chosen: Candidate | None) -> RenderableType:
+def _draw_facts(kernel: KernelFacts, chosen: Candidate | None) -> RenderableType:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    for title, text in fact_rows(kernel, chosen):
+    for title, text in list_facts(kernel, chosen):
         table.add_row(title, Text(text))
     return table
 
 
-def fact_rows(kernel: KernelFacts, chosen: Candidate | None) -> list[tuple[str, str]]:
+def list_facts(kernel: KernelFacts, chosen: Candidate | None) -> list[tuple[str, str]]:
     """Return the title and text of everything that is known of one kernel, safe to show."""
-    return [*_of_source(kernel), *_of_binary(chosen)]
+    return [*_list_source_facts(kernel), *_list_binary_facts(chosen)]
 
 
-def _of_source(kernel: KernelFacts) -> Iterator[tuple[str, str]]:
+def _list_source_facts(kernel: KernelFacts) -> Iterator[tuple[str, str]]:
     launches = f"{units.plural(kernel.launches, 'launch', 'launches')} per step"
     yield "what", units.printable(f"{kernel.kind}, {kernel.language}, {kernel.graph}, {launches}")
     facts = kernel.source_facts
     if facts:
         loops = f", {facts.loads_in_loops} in {units.plural(facts.loops, 'loop')}"
-        yield "loads", f"{facts.loads}{loops if facts.loops else ''}{_vector(facts.vector_loads)}"
-        yield "stores", f"{facts.stores}{_vector(facts.vector_stores)}"
+        yield (
+            "loads",
+            f"{facts.loads}{loops if facts.loops else ''}{_write_vector(facts.vector_loads)}",
+        )
+        yield "stores", f"{facts.stores}{_write_vector(facts.vector_stores)}"
         yield "atomics", str(facts.atomics)
         yield "reductions", str(facts.reductions)
         if facts.parallel_regions is not None:
@@ -91,24 +94,24 @@ def _of_source(kernel: KernelFacts) -> Iterator[tuple[str, str]]:
             yield "read again", units.printable(", ".join(again))
     if kernel.bytes_moved is not None:
         bytes_read, written = units.size(kernel.bytes_read), units.size(kernel.bytes_written)
-        yield "bytes", f"{bytes_read} read, {written} written, per launch{_swept(kernel)}"
+        yield "bytes", f"{bytes_read} read, {written} written, per launch{_write_swept(kernel)}"
     if kernel.lower_bound_seconds is not None:
         bound = units.seconds(kernel.lower_bound_seconds)
         yield "lower bound", f"{bound} per launch, at the target's bandwidth"
 
 
-def _swept(kernel: KernelFacts) -> str:
+def _write_swept(kernel: KernelFacts) -> str:
     """Return what to say where going over a buffer again adds to the bytes."""
     if kernel.bytes_swept in (None, kernel.bytes_moved):
         return ""
     return f"; {units.size(kernel.bytes_swept)} with every sweep"
 
 
-def _vector(number: int | None) -> str:
+def _write_vector(number: int | None) -> str:
     return "" if number is None else f", {number} vectorised"
 
 
-def _of_binary(chosen: Candidate | None) -> Iterator[tuple[str, str]]:
+def _list_binary_facts(chosen: Candidate | None) -> Iterator[tuple[str, str]]:
     if chosen is None or chosen.registers is None:
         return
     yield "registers", units.count(chosen.registers)
@@ -120,9 +123,9 @@ def _of_binary(chosen: Candidate | None) -> Iterator[tuple[str, str]]:
         spilled += f", {inside} in loops" if inside else ""
     yield "spilled words", spilled
     yield "shared memory", units.exact_bytes(chosen.shared_bytes)
-    yield "occupancy", occupancy(chosen)
+    yield "occupancy", write_occupancy(chosen)
     widths = [("LDG", chosen.global_loads), ("STG", chosen.global_stores)]
-    said = [f"{name} {_widths(found)}" for name, found in widths if found]
+    said = [f"{name} {_write_widths(found)}" for name, found in widths if found]
     if said:
         yield "by width", "; ".join(said)
     tiles = [("load", chosen.tma_loads), ("store", chosen.tma_stores)]
@@ -131,21 +134,21 @@ def _of_binary(chosen: Candidate | None) -> Iterator[tuple[str, str]]:
         yield "whole tiles", f"{', '.join(moved)} (TMA)"
 
 
-def _widths(found: Mapping[str, int]) -> str:
+def _write_widths(found: Mapping[str, int]) -> str:
     bits = sorted(found, key=int, reverse=True)
     return ", ".join(f"{found[b]} × {b} bit" for b in bits)
 
 
-def _origins(origins: tuple[Origin, ...]) -> RenderableType:
+def _draw_origins(origins: tuple[Origin, ...]) -> RenderableType:
     """Return lines of the model, each with the operators that it became here, in which modules."""
     lines: dict[tuple[str, str], list[Origin]] = {}
     for origin in origins:
         lines.setdefault((origin.location, origin.code), []).append(origin)
     parts: list[RenderableType] = []
     for (location, code), found in list(lines.items())[:MOST_LINES]:
-        place = f"{short_location(location)}  " if location else ""
+        place = f"{shorten_location(location)}  " if location else ""
         parts.append(Hanging(Text.assemble((place, "dim"), code or "no line of the model")))
-        operators = ", ".join(dict.fromkeys(operator(origin) for origin in found))
+        operators = ", ".join(dict.fromkeys(write_operator(origin) for origin in found))
         modules = ", ".join(dict.fromkeys(o.module for o in found if o.module))
         text = Text.assemble(operators, (f"  in {modules}" if modules else "", "dim"))
         parts.append(Hanging(text, 4))
@@ -154,12 +157,12 @@ def _origins(origins: tuple[Origin, ...]) -> RenderableType:
     return Group(*parts)
 
 
-def operator(origin: Origin) -> str:
+def write_operator(origin: Origin) -> str:
     name = (origin.op or origin.node).removesuffix(".default")
     return f"{name} {'×'.join(str(size) for size in origin.shape)}".rstrip()
 
 
-def short_location(location: str) -> str:
+def shorten_location(location: str) -> str:
     """Return the file and its folder: enough to find it, and a third of the width."""
     parts = location.split("/")
     return location if len(parts) <= 3 else "…/" + "/".join(parts[-2:])

@@ -12,7 +12,7 @@ from perfcli import units
 from perfcli.model import Run
 
 from .._rows.names import shorten
-from .tables import plain_table
+from .tables import start_table
 
 MOST = 3
 LEAST_NAME = 20
@@ -43,7 +43,7 @@ class _Largest:
         every = sum(self._known())
         if not every:
             return
-        table = plain_table()
+        table = start_table()
         table.add_column("", justify="right")
         table.add_column("kernels that move most bytes", no_wrap=True)
         for title in ("bytes", "share"):

@@ -11,15 +11,15 @@ from rich.text import Text
 from perfcli import units
 from perfcli.model import KernelFacts, Run
 
-from .._rows import totals
-from .._rows.kernels import COLUMNS, Column, cells, kernel_row, known_columns
+from .._rows.kernels import COLUMNS, Column, choose_columns, write_cells, write_kernel
+from .._rows.totals import explain_emptiness, list_breaks, write_question, write_variant
 from .externs import _list_externs
-from .tables import _KernelTable, _to_paste
+from .tables import _draw_command, _KernelTable
 
 SORTED_BY = "bytes"
 
 
-def run_view(
+def show_run(
     run: Run,
     path: str = "",
     reference: str = "",
@@ -33,16 +33,16 @@ def run_view(
         return Text(units.printable(reference))
     ordered = _order(run.kernels, sort)
     return Group(
-        *_run_head(run),
+        *_draw_head(run),
         *_list_costliest(run, ordered[: top or None], sort),
         *_list_externs(run),
-        *_run_end(run, path, reference),
+        *_draw_end(run, path, reference),
     )
 
 
-def listing_view(run: Run) -> RenderableType:
+def show_listing(run: Run) -> RenderableType:
     """Show all kernels of a run, graph by graph, with the numbers that inspect-kernel takes."""
-    table, graph = _KernelTable(known_columns(run.kernels)), None
+    table, graph = _KernelTable(choose_columns(run.kernels)), None
     for number, kernel in enumerate(run.kernels):
         if kernel.graph != graph:
             graph = kernel.graph
@@ -51,7 +51,7 @@ def listing_view(run: Run) -> RenderableType:
     return table
 
 
-def _run_head(run: Run) -> list[RenderableType]:
+def _draw_head(run: Run) -> list[RenderableType]:
     launches = sum(kernel.launches for kernel in run.kernels)
     spilled = [k.spilled_words for k in run.kernels if k.spilled_words is not None]
     externs = sum(extern.count for extern in run.externs)
@@ -65,14 +65,14 @@ def _run_head(run: Run) -> list[RenderableType]:
         *([units.plural(breaks, "graph break")] if breaks else []),
     ]
     seconds = sum(run.compile_seconds.values())
-    notes = [f"graph break: {reason}" for reason in totals.graph_breaks(run)]
+    notes = [f"graph break: {reason}" for reason in list_breaks(run)]
     notes += [units.printable(f"note: {note}") for note in run.notes]
-    nothing = totals.without_kernels(run)
+    nothing = explain_emptiness(run)
     return [
         *([Text(nothing, style="bold yellow")] if nothing else []),
         Text(", ".join(facts), style="bold"),
-        Text(totals.question(run)),
-        Text(f"{totals.variant(run)} · compiled in {units.seconds(seconds)}"),
+        Text(write_question(run)),
+        Text(f"{write_variant(run)} · compiled in {units.seconds(seconds)}"),
         *(Text(note, style="yellow") for note in notes),
         Text(""),
     ]
@@ -86,13 +86,13 @@ def _list_costliest(run: Run, numbers: Sequence[int], sort: str) -> list[Rendera
     about those that it leaves out."""
     if not run.kernels:
         return []
-    columns = sorted(known_columns(run.kernels), key=lambda column: column.title != sort)
+    columns = sorted(choose_columns(run.kernels), key=lambda column: column.title != sort)
     table = _KernelTable(columns)
     for number in numbers:
         _add_kernel(table, number, run.kernels[number])
     if len(run.kernels) > 1:
         # What is never launched is another form of a kernel that is: nobody pays for it.
-        every = cells([kernel for kernel in run.kernels if kernel.launches])
+        every = write_cells([kernel for kernel in run.kernels if kernel.launches])
         style = "italic"
         table.add(
             "   Σ  ",
@@ -108,7 +108,7 @@ def _list_costliest(run: Run, numbers: Sequence[int], sort: str) -> list[Rendera
 
 
 def _add_kernel(table: _KernelTable, number: int, kernel: KernelFacts) -> None:
-    row = kernel_row(number, kernel)
+    row = write_kernel(number, kernel)
     table.add(f"{number:>4}  ", Text(row.name), row.cells, row.place)
 
 
@@ -128,7 +128,7 @@ def _rank(kernel: KernelFacts, column: Column) -> tuple[bool, float]:
     return False, value if column.total is min else -value
 
 
-def _run_end(run: Run, path: str, reference: str) -> list[RenderableType]:
+def _draw_end(run: Run, path: str, reference: str) -> list[RenderableType]:
     parts: list[RenderableType] = [Text("")]
     if path:
         parts.append(Text(units.printable(f"stored as {path}"), overflow="fold"))
@@ -138,6 +138,6 @@ def _run_end(run: Run, path: str, reference: str) -> list[RenderableType]:
             key=lambda n: (run.kernels[n].spilled_words or 0, run.kernels[n].bytes_moved or 0),
         )
         parts.append(
-            _to_paste(f"look closer: perfcli inspect-kernel {shlex.quote(reference)} {worst}")
+            _draw_command(f"look closer: perfcli inspect-kernel {shlex.quote(reference)} {worst}")
         )
     return parts

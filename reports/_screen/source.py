@@ -41,12 +41,12 @@ class SourceView:
             spills = counts.local_loads or counts.local_stores
             text = Text()
             if lines:
-                text.append(_gutter(counts), style="bold red" if spills else "cyan")
+                text.append(_write_gutter(counts), style="bold red" if spills else "cyan")
                 text.append("!" if spills else " ", style="bold red")
             text.append(f"{number:>4} ", style="dim")
             yield text.append(line, style="red" if spills else "")
 
 
-def _gutter(counts: LineCounts) -> str:
+def _write_gutter(counts: LineCounts) -> str:
     numbers = (counts.global_loads, counts.global_stores, counts.local_loads, counts.local_stores)
     return _GUTTER.format(*(n or "" for n in numbers))

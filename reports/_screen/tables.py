@@ -48,7 +48,7 @@ class _KernelTable:
             whole = max(len(row.place) for row in self._rows)
             place = min(whole, max(place, left - _PADDING - max(longest, LEAST_NAME)))
             left -= place + _PADDING
-        table = plain_table()
+        table = start_table()
         table.add_column("kernel", no_wrap=True)
         if place:
             table.add_column("model", no_wrap=True, min_width=place)
@@ -101,12 +101,12 @@ def _as_text(cell: Text | str) -> Text:
     return Text(cell) if isinstance(cell, str) else cell
 
 
-def plain_table() -> Table:
+def start_table() -> Table:
     """Return a table with columns two spaces apart: the box's own and one of padding."""
     return Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False)
 
 
-def _labelled(rows: Iterable[tuple[str, Text]]) -> Table:
+def _draw_labelled(rows: Iterable[tuple[str, Text]]) -> Table:
     """Return lines behind labels; what does not fit goes on below its line."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
@@ -116,7 +116,7 @@ def _labelled(rows: Iterable[tuple[str, Text]]) -> Table:
     return table
 
 
-def _to_paste(command: str) -> Text:
+def _draw_command(command: str) -> Text:
     """Return a line that is never wrapped: it would be pasted in two lines."""
     return Text(units.printable(command), no_wrap=True, overflow="ignore")
 

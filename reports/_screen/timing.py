@@ -10,10 +10,19 @@ from rich.text import Text
 
 from perfcli.model import Comparison, TimeVerdict, Timing
 
-from .._rows import timing as _timing_rows
 from .._rows.names import shorten
-from .._rows.timing import COLUMNS, KernelTimeRow, doubt, measured_lines, rest, unexplained
-from .tables import _labelled, plain_table
+from .._rows.timing import (
+    TIME_COLUMNS,
+    KernelTimeRow,
+    count_rest,
+    list_measured,
+    list_step_times,
+    name_doubt,
+    order_by_change,
+    write_kernel_time,
+    write_unexplained,
+)
+from .tables import _draw_labelled, start_table
 
 MOST_KERNELS = 12
 LEAST_NAME = 26
@@ -25,21 +34,21 @@ MARKS: Mapping[TimeVerdict, str] = {
 }  # fmt: skip
 
 
-def _timing_view(comparison: Comparison) -> list[RenderableType]:
+def _show_timing(comparison: Comparison) -> list[RenderableType]:
     """Return the view of everything that was measured, or nothing where nothing was."""
     timing = comparison.timing
     if timing is None:
         return []
     parts: list[RenderableType] = [Text("Measured", style="bold"), _Step(timing), Text("")]
-    shown = _timing_rows.by_change(timing)[:MOST_KERNELS]
+    shown = order_by_change(timing)[:MOST_KERNELS]
     if shown:
         parts += [Text("Kernels by time, largest changes first", style="bold")]
-        rows = [_timing_rows.kernel_time_row(group, comparison) for group in shown]
+        rows = [write_kernel_time(group, comparison) for group in shown]
         parts += [_Kernels(tuple(rows))]
-    ends = (doubt(shown), rest(timing, shown), unexplained(timing))
+    ends = (name_doubt(shown), count_rest(timing, shown), write_unexplained(timing))
     parts += [Text(line, style="dim") for line in ends if line]
     parts += [Text("")] if timing.groups else []
-    parts += [_labelled((label, Text(text)) for label, text in measured_lines(timing))]
+    parts += [_draw_labelled((label, Text(text)) for label, text in list_measured(timing))]
     return [*parts, Text(""), Text("Generated code", style="bold")]
 
 
@@ -51,13 +60,13 @@ class _Step:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         wide = options.max_width >= LEAST_WITH_DELTA
-        table = plain_table()
+        table = start_table()
         table.add_column("", no_wrap=True)
         for title in ("base", "head", *(["change"] if wide else []), "" if wide else "change"):
             table.add_column(title, justify="right", no_wrap=True)
         if options.max_width >= LEAST_WITH_MARK:
             table.add_column("", no_wrap=True)
-        for row in _timing_rows.step_rows(self.timing):
+        for row in list_step_times(self.timing):
             style = MARKS[row.verdict] if row.verdict else ""
             delta = [row.delta or "·"] if wide else []
             mark = Text(row.verdict or "", style=style)
@@ -81,13 +90,13 @@ class _Kernels:
                 break
             titles.append(title)
             left -= width
-        table = plain_table()
+        table = start_table()
         table.add_column("kernel", no_wrap=True)
         for title in titles:
             table.add_column(title, justify="right" if title else "left", no_wrap=True)
         for row in self.rows:
-            cells = (Text(row.cells[t], style=_style(t, row)) for t in titles)
-            table.add_row(_name(row, LEAST_NAME + left), *cells)
+            cells = (Text(row.cells[t], style=_choose_style(t, row)) for t in titles)
+            table.add_row(_draw_name(row, LEAST_NAME + left), *cells)
         yield table
         hidden = [title for title in widths if title and title not in titles]
         if hidden:
@@ -96,15 +105,17 @@ class _Kernels:
     def _widths(self) -> dict[str, int]:
         """Return the width of each column that a kernel has something in, with the space before
         it."""
-        widths = {title: max(len(row.cells[title]) for row in self.rows) for title, _ in COLUMNS}
+        widths = {
+            title: max(len(row.cells[title]) for row in self.rows) for title, _ in TIME_COLUMNS
+        }
         return {title: max(len(title), w) + _PADDING for title, w in widths.items() if w}
 
 
-def _style(title: str, row: KernelTimeRow) -> str:
+def _choose_style(title: str, row: KernelTimeRow) -> str:
     return MARKS[row.verdict] if title in ("", "change") or row.verdict == "same" else ""
 
 
-def _name(row: KernelTimeRow, room: int) -> Text:
+def _draw_name(row: KernelTimeRow, room: int) -> Text:
     """Return the kernel's number and name, which gives way in the middle, and what became of it."""
     number = f"{row.number:>3}  " if row.number is not None else "     "
     suffix = f" {row.suffix}" if row.suffix else ""

@@ -12,10 +12,10 @@ from rich.text import Text
 from perfcli import units
 from perfcli.model import ABOUT_NAMES, Because, Comparison, Finding, KernelFacts, Outcome
 
-from .._rows import totals
-from .._rows.names import shortened
-from .cures import assignments, costs, in_order
-from .finding import _counts
+from .._rows.names import shorten_names
+from .._rows.totals import write_verdict
+from .cures import order_trials, write_assignments, write_costs
+from .finding import _count_others
 
 STYLES: dict[Outcome, str] = {"worse": "red", "better": "green", "same": "", "unknown": "yellow"}
 LABEL = 8
@@ -24,14 +24,14 @@ LEAST_BROKEN = 30
 MOST_NAMES = 4
 
 
-def _sentence(comparison: Comparison) -> Text:
+def _draw_sentence(comparison: Comparison) -> Text:
     """Return the verdict and its whole reason."""
-    return Text.assemble(_word(comparison), "  ", units.printable(comparison.reason))
+    return Text.assemble(_draw_word(comparison), "  ", units.printable(comparison.reason))
 
 
-def _word(comparison: Comparison) -> Text:
+def _draw_word(comparison: Comparison) -> Text:
     style = f"bold {STYLES[comparison.outcome]}".strip()
-    return Text(totals.verdict(comparison), style=style)
+    return Text(write_verdict(comparison), style=style)
 
 
 @dataclass(frozen=True)
@@ -43,15 +43,15 @@ class FirstLines:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width = options.max_width
-        word = _word(self.comparison)
-        yield from _line(word, *self._first(), width, word.cell_len + 2)
+        word = _draw_word(self.comparison)
+        yield from _draw_line(word, *self._first(), width, word.cell_len + 2)
         for label, text, names in self._rest():
-            yield from _line(Text(label, style="dim"), text, names, width, LABEL)
+            yield from _draw_line(Text(label, style="dim"), text, names, width, LABEL)
 
     def rows(self) -> list[tuple[str, str]]:
         """Return the label and text of each line, with whole names: for formats that break lines
         themselves. The first label is the verdict."""
-        first = (totals.verdict(self.comparison), self._first()[0])
+        first = (write_verdict(self.comparison), self._first()[0])
         rest = ((label, text) for label, text, _ in self._rest())
         return [(label, units.printable(text)) for label, text in (first, *rest)]
 
@@ -74,16 +74,16 @@ class FirstLines:
                 yield "also", because.also, ()
             if because.though:
                 yield "though", because.though, ()
-        finding = _cause(comparison)
+        finding = _find_cause(comparison)
         said = comparison.besides if because or comparison.outcome == "unknown" else ()
-        for text in (*said, *_counts(comparison, finding)):
+        for text in (*said, *_count_others(comparison, finding)):
             yield "besides", text, ()
         if finding is not None:
             names = [comparison.head.kernels[n].name for n in finding.kernels]
             if because is None or because.code != finding.code:  # else it is said
-                text = f"{finding.code} {_of_it(finding.headline, self._named())}"
+                text = f"{finding.code} {_write_of_it(finding.headline, self._named())}"
                 yield "cause", text, names
-            cured = _cure(finding)
+            cured = _write_cure(finding)
             if cured:
                 yield "cure", cured, ()
 
@@ -113,12 +113,12 @@ class FirstLines:
         ours = [self.comparison.base.kernels[n] for n in match.base]
         theirs = [self.comparison.head.kernels[n] for n in match.head]
         if len(ours) > 1:
-            yield "from", *_listed(ours)
+            yield "from", *_list_kernels(ours)
         if len(theirs) > 1:
-            yield "into", *_listed(theirs)
+            yield "into", *_list_kernels(theirs)
 
 
-def _of_it(headline: str, names: Sequence[str]) -> str:
+def _write_of_it(headline: str, names: Sequence[str]) -> str:
     """Return a headline about the kernel that the line above names."""
     for name in names:
         if headline.startswith(f"{name} "):
@@ -126,19 +126,19 @@ def _of_it(headline: str, names: Sequence[str]) -> str:
     return headline
 
 
-def _listed(kernels: Sequence[KernelFacts]) -> tuple[str, Sequence[str]]:
+def _list_kernels(kernels: Sequence[KernelFacts]) -> tuple[str, Sequence[str]]:
     shown = kernels[:MOST_NAMES]
-    parts = [f"{k.name}{_loads(k)}" for k in shown]
+    parts = [f"{k.name}{_write_loads(k)}" for k in shown]
     more = f" and {len(kernels) - len(shown)} more" if len(kernels) > len(shown) else ""
     return ", ".join(parts) + more, [k.name for k in shown]
 
 
-def _loads(kernel: KernelFacts) -> str:
+def _write_loads(kernel: KernelFacts) -> str:
     facts = kernel.source_facts
     return f" ({units.plural(facts.loads, 'load')})" if facts else ""
 
 
-def _cause(comparison: Comparison) -> Finding | None:
+def _find_cause(comparison: Comparison) -> Finding | None:
     """Return the finding that decided; else the first new or worse one of the kernels that are to
     blame, where it got worse, that is no consequence of another: they come gravest first, but what
     the base's own setting would cure comes before them."""
@@ -170,36 +170,38 @@ def _by_what_was_set(finding: Finding, comparison: Comparison) -> bool:
     )
 
 
-def _cure(finding: Finding) -> str:
+def _write_cure(finding: Finding) -> str:
     """Return the options that help, with what they cost, or those to try."""
-    for trial in in_order(finding.trials):
+    for trial in order_trials(finding.trials):
         if trial.outcome.startswith("helps"):
-            cost = f", costs {costs(trial)}" if trial.outcome == "helps at a cost" else ""
-            return f"{assignments(trial.cure.options)} (proven){cost}"
+            cost = f", costs {write_costs(trial)}" if trial.outcome == "helps at a cost" else ""
+            return f"{write_assignments(trial.cure.options)} (proven){cost}"
     if finding.trials:
         failed = all(trial.outcome == "failed" for trial in finding.trials)
         return f"none found: what was tried {'failed' if failed else 'does not help'}"
     for cure in finding.cures[:1]:
-        return assignments(cure.options) + (" (proven)" if finding.proven else "")
+        return write_assignments(cure.options) + (" (proven)" if finding.proven else "")
     return ""
 
 
 # --- lines -----------------------------------------------------------------------------------
 
 
-def _line(label: Text, text: str, names: Sequence[str], width: int, indent: int) -> Iterator[Text]:
+def _draw_line(
+    label: Text, text: str, names: Sequence[str], width: int, indent: int
+) -> Iterator[Text]:
     """Yield one line if names can make it so, else several below each other behind the label."""
     room = max(width - indent, 24)
-    shown = shortened(text, names, room, LEAST_NAME)
+    shown = shorten_names(text, names, room, LEAST_NAME)
     if len(shown) > room:  # it takes several lines anyway: names need not give way so far
-        shown = shortened(text, names, room, max(room // 2 - 12, LEAST_BROKEN))
-    lines = _wrapped(units.printable(shown), room)
+        shown = shorten_names(text, names, room, max(room // 2 - 12, LEAST_BROKEN))
+    lines = _wrap(units.printable(shown), room)
     for number, line in enumerate(lines):
         start = label if number == 0 else Text()
         yield Text.assemble(start, " " * (indent - start.cell_len), line)
 
 
-def _wrapped(text: str, room: int) -> list[str]:
+def _wrap(text: str, room: int) -> list[str]:
     """Wrap at spaces, but not between a kernel and its loads, or a number and its %; what is longer
     than a line sticks out."""
     lines = [""]

@@ -42,7 +42,7 @@ def without_places(monkeypatch: pytest.MonkeyPatch) -> None:
     import importlib
 
     located = importlib.import_module("perfcli.reports._rows.findings")
-    monkeypatch.setattr(located, "_first", lambda *_: (None, ""))
+    monkeypatch.setattr(located, "_choose_place", lambda *_: (None, ""))
 
 
 def test_a_result_without_a_line_is_at_the_configuration(

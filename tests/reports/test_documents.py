@@ -298,7 +298,7 @@ def test_no_text_makes_a_workflow_command(judgement: Judgement) -> None:
 
 
 def test_percent_signs_and_lines_come_back() -> None:
-    command = import_module("perfcli.reports.annotations")._command
+    command = import_module("perfcli.reports.annotations")._write_command
     line = command("error", "a,b:c%", "50 % of\n::error::x", "src/a b,c.py", 3)
     assert line == ("::error file=src/a b%2Cc.py,line=3,title=a%2Cb%3Ac%25::50 %25 of%0A::error::x")
 

@@ -277,7 +277,7 @@ def test_without_bytes_only_the_launches_are_known() -> None:
 
 
 def test_advice_is_repeated_where_no_kernel_ties_findings_together() -> None:
-    rows = import_module("perfcli.reports._rows.findings").rows
+    rows = import_module("perfcli.reports._rows.findings").list_rows
     one = Finding("PC402", "warning", "sum falls back", advice="write it in another way")
     other = replace(one, headline="sort falls back")
     assert [row.advice for row in rows([one, other], made())] == [one.advice] * 2

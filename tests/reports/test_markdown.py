@@ -25,7 +25,7 @@ MOST = 65_536 - len("<!-- perfcli gate -->\n\n")
 
 _text = import_module("perfcli.reports._markdown.text")
 _fit = import_module("perfcli.reports._markdown.fit")
-code, prose, summary = _text._code, _text._prose, _text._summary
+code, prose, summary = _text._quote_code, _text._quote_prose, _text._quote_summary
 Section, fit = _fit.Section, _fit._fit
 
 

@@ -25,13 +25,13 @@ _places = import_module("perfcli.reports._rows.places")
     ],
 )  # fmt: skip
 def test_a_place(location: str, root: str, text: str, uri: str) -> None:
-    found = _places.place(location, root)
+    found = _places.parse_place(location, root)
     assert (found.text, found.uri) == (text, uri)
 
 
 @pytest.mark.parametrize("location", ["", ":12"])
 def test_no_place(location: str) -> None:
-    found = _places.place(location, "/r")
+    found = _places.parse_place(location, "/r")
     assert found is None or found.line is None
 
 
@@ -47,4 +47,4 @@ def test_no_place(location: str) -> None:
     ],
 )
 def test_texts_without_the_root(text: str, root: str, relative: str) -> None:
-    assert _places.without_root(text, root) == relative
+    assert _places.strip_root(text, root) == relative

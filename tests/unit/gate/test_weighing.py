@@ -15,7 +15,7 @@ from perfcli.gate.judging import Policy, judge
 from perfcli.gate.limits import SPILLS
 from perfcli.model import Allowance, Because, Comparison, Finding, KernelFacts, Limit, Severity
 
-cause = import_module("perfcli.reports._screen.verdict")._cause
+cause = import_module("perfcli.reports._screen.verdict")._find_cause
 
 A = kernel("a_0", "mul", loads=6, read=2000, written=1000)
 B = kernel("b_1", "add", loads=5, read=2000, written=1000)
