@@ -1,4 +1,4 @@
-"""Column sum over n inputs: ``out[j] = Σ_i Σ_k x_k[i, j]``, an outer reduction.
+"""Computes a column sum over n inputs: ``out[j] = Σ_i Σ_k x_k[i, j]``, an outer reduction.
 
 Bytes: every input once and the result once, ``n · M · N · b + N · b`` (b bytes per element). The
 partial sums of a split reduction (``splits · N · 4``, written and read once) stay in L2 and do not

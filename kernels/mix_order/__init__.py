@@ -1,7 +1,7 @@
-"""Mix-order reduction: an inner (over a row) and an outer reduction (over rows) in one kernel, as
-Inductor fuses an RMSNorm's input gradient with its weight gradient. A probe: ``reads`` says how
-many full-size inputs the loop has, and the launch can be chosen, so that registers, spills and time
-can be seen as functions of both (``probe``).
+"""Computes an inner (over a row) and an outer reduction (over rows) in one kernel, as Inductor
+fuses an RMSNorm's input gradient with its weight gradient: a mix-order reduction. It is a probe:
+``reads`` says how many full-size inputs the loop has, and the launch can be chosen, so that
+registers, spills and time can be seen as functions of both (``probe``).
 
 Bytes, M × N with r reads and s norms, b bytes per element: ``(r + 1) · M · N · b`` for the reads
 and ``dx``, ``4 · s · (M + 2 · N)`` for ``rstd``, weights and their gradients. The partial sums of

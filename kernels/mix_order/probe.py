@@ -1,5 +1,5 @@
-"""Where fusing one more full-size read becomes expensive: the launches to look at, what came of
-each, and the cliff. Pure; compiling and timing are the caller's.
+"""Finds where fusing one more full-size read becomes expensive: the launches to look at, what came
+of each, and the cliff. Pure; compiling and timing are the caller's.
 
     for problem in settings(reads=(3, 5, 7)):
         plan = mix_order.plan(problem, target, "inductor")

@@ -1,4 +1,5 @@
-"""RMSNorm: y = x · rsqrt(mean(x²) + eps) · w by rows, with an optional residual, and its gradients.
+"""Computes RMSNorm, y = x · rsqrt(mean(x²) + eps) · w by rows, with an optional residual, and its
+gradients.
 
 Statistics are fp32; weights have the dtype of the inputs; ``eps`` is a setting, 1e-6 by default.
 

@@ -1,4 +1,4 @@
-"""Softmax over rows, its logarithm, cross-entropy, and their gradients.
+"""Computes softmax over rows, its logarithm, cross-entropy, and their gradients.
 
 Bytes, for M rows of N elements of b bytes, every input read once and every output written once, as
 QuACK counts them (Dao-AILab/quack, benchmarks), so that percentages can be held together:

@@ -169,7 +169,7 @@ LAST, FIRST = "evict_last", "evict_first"
 
 @dataclass(frozen=True, slots=True)
 class RowRule:
-    """Rules rows of up to ``row_bytes``, padded to a power of two."""
+    """Says how rows of up to ``row_bytes``, padded to a power of two, are computed."""
 
     row_bytes: int
     variant: str

@@ -92,10 +92,10 @@ class _Sources:
 
 
 def _digest(capture: Capture) -> str:
-    """SHA-256 of the generated modules of all graphs: kernels, what allocates for them and calls
-    them, and how often a step calls each graph. Equal: the same code, as long as nothing that is
-    decided when it runs differs. Comments are no code, nor are the names of kernels: Inductor
-    numbers kernels by their texts, and comments alone make two of one."""
+    """Return the SHA-256 of the generated modules of all graphs: kernels, what allocates for them
+    and calls them, and how often a step calls each graph. Equal hashes mean the same code, as long
+    as nothing that is decided at run time differs. Comments are no code, nor are the names of
+    kernels: Inductor numbers kernels by their texts, and comments alone make two of one."""
     found = hashlib.sha256()
     folder = os.environ.get("TORCHINDUCTOR_CACHE_DIR", "")
     for graph in capture.graphs:
@@ -108,8 +108,8 @@ def _digest(capture: Capture) -> str:
 
 
 def _with_kernels_by_content(text: str) -> str:
-    """A generated module without comments and without the definitions of its kernels, whose calls
-    are by their hash; as it is where it is not Python."""
+    """Return a generated module without comments and without the definitions of its kernels, whose
+    calls are by their hash; as it is where it is not Python."""
     try:
         module = ast.parse(text)
     except SyntaxError:

@@ -1,4 +1,4 @@
-"""Two runs become a comparison: totals, groups of kernels, and the verdict that follows."""
+"""Makes a comparison of two runs: totals, groups of kernels, and the verdict that follows."""
 
 from __future__ import annotations
 

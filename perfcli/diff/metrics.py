@@ -1,4 +1,4 @@
-"""What is counted in a run and in a group of kernels, and what decides the verdict.
+"""Defines what is counted in a run and in a group of kernels, and what decides the verdict.
 
 Sums run over kernels as generated (static); ``bytes_moved``, ``bytes_swept``,
 ``lower_bound_seconds`` and ``launches`` over launches, so for one step. ``registers``,

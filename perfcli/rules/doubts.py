@@ -1,4 +1,4 @@
-"""What the numbers of a report rest on that is weaker than usual.
+"""The numbers of a report rest on something that is weaker than usual.
 
 What it sees: in one run, kernels whose machine code is not known, launch configurations that did
 not compile, kernels whose bytes Inductor does not tell, and what was assumed because there is no

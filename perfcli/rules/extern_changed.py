@@ -1,4 +1,4 @@
-"""Other library operators are called than before.
+"""Different library operators are called than before.
 
 What it sees: the calls of operators that Inductor has no code for (`aten.mm`, attention,
 convolutions), per step, differ between two runs: one attention backend replaced by another, `mm` by

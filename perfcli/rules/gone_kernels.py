@@ -1,4 +1,4 @@
-"""Kernels of the baseline that are not there any more.
+"""Kernels of the baseline are gone.
 
 What it sees: against a committed baseline, its kernels that share no work with any of the head's:
 something is not computed any more, or by operators of a library or eagerly (PC402, PC403).

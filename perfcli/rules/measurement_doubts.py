@@ -1,4 +1,4 @@
-"""What may make measured times say less than they seem to.
+"""Measured times may say less than they seem to.
 
 What it sees: in a comparison that was measured, throttling on one side alone; clocks that differ
 by more than the noise floor; other work on the GPU or the cores (from 10 %); memory laid out at

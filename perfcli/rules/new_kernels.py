@@ -1,4 +1,4 @@
-"""Kernels that the baseline does not have.
+"""The head has kernels that the baseline does not have.
 
 What it sees: against a committed baseline, kernels of the head that share no work with any of the
 baseline's: something in the model is computed that was not before, or what was an operator of a

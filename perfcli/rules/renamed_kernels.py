@@ -1,4 +1,4 @@
-"""Kernels that are called otherwise than in the baseline.
+"""Kernels have other names than in the baseline.
 
 What it sees: against a committed baseline, kernels that were matched one to one and have another
 name, numbers apart: Inductor names a kernel after the operators that it fuses.

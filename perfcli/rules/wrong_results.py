@@ -1,4 +1,4 @@
-"""Outputs that are not those of the model run eagerly.
+"""Outputs differ from those of the model run eagerly.
 
 What it sees: in a comparison that was to be measured, a side whose outputs differ from its
 reference (the scenario's own, or the model run eagerly) by more than rounding explains, have

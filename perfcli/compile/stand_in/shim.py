@@ -133,7 +133,7 @@ def build(torch: TorchInstallation, cache_dir: Path) -> Path:
 
 
 def _is_whole(path: Path) -> bool:
-    """Whether the library is what was built: one that was cut off, or that a power cut left
+    """Return whether the library is what was built: one that was cut off, or that a power cut left
     empty, crashes the process that loads it."""
     try:
         digest = _digest_file(path).read_text(encoding="ascii").strip()

@@ -1,4 +1,4 @@
-"""The kernel of a group that a verdict names, and what became of it."""
+"""Names the kernel of a group that a verdict blames, and what became of it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def describe_change(group: KernelGroup, base: Run, head: Run) -> str:
 
 
 def _became_looped(group: KernelGroup, base: Run, head: Run) -> bool:
-    """Whether one kernel held what it reduces at once, and goes over it piece by piece now."""
+    """Return whether one kernel held what it reduces at once, and goes over it piece by piece
+    now."""
     if group.match.relation != "changed" or len(group.match.base) != 1:
         return False
     kinds = base.kernels[group.match.base[0]].kind, head.kernels[group.match.head[0]].kind

@@ -1,4 +1,4 @@
-"""The one place where a comparison gets its outcome, its reason and the parts of the reason.
+"""Gives a comparison its outcome, its reason and the parts of the reason: the one place that does.
 
 Everything else only adds evidence to a comparison: counts, findings, wrong results, measured times.
 """

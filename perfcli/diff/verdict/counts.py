@@ -188,7 +188,8 @@ def _find_lost(better: Sequence[Change], totals: Sequence[Change]) -> list[Chang
 def _weigh_trifle(
     better: Sequence[Change], lost: Sequence[Change], comparison: Comparison
 ) -> Verdict:
-    """Unknown, with both sides of it: what was lost, and the trifle that was gained for it."""
+    """Return unknown, with both sides of it: what was lost, and the trifle that was gained for
+    it."""
     because = _name_cause(lost[0], comparison, ())
     also, though = (
         ", ".join(map(_write_change, changes))
