@@ -455,7 +455,7 @@ def test_a_model_that_may_be_meant_for_training_is_warned_of(
         return replace(bundle, run=replace(bundle.run, notes=(f"inputs {FORWARD_ONLY}",)))
 
     monkeypatch.setattr(executor, "make_up_run", noted)
-    Path("model.py").touch()
+    Path("model.py").write_text("def build():\n    return abs, (1,)\n")
     sides = ["-b", f"{MAX_READS}=9"] if command == "compare" else []
     result = perfcli(command, "model.py", *sides, "-q")
     said = "warning: model.py: inputs require gradients, compiled forward only: give -p mode=train"

@@ -290,7 +290,7 @@ def test_out_of_memory_alone_says_what_is_smaller(timed: Any) -> None:
     assert result.complaint.startswith("perfcli: the base's gqa-transformer does not fit")
     assert "tried: both sides at once, then the base alone; try --preset smoke" in result.complaint
     assert "-p layers=3" in result.complaint
-    Path("model.py").touch()
+    Path("model.py").write_text("def build():\n    return abs, (1,)\n")
     own = timed("fail=oom:head:prepare", "compare", "model.py", "--device", "cpu", *MIX)
     assert own.complaint.endswith("smaller parameters (-p NAME=VALUE) need less")
 
