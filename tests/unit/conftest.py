@@ -1,13 +1,15 @@
-"""Real compilations in worker processes: each distinct request runs once per session."""
+"""Real compilations: each distinct request runs once in a run of the tests, in a process that has
+torch imported already."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from warm import WarmProcess
 
 from perfcli.machine import targets
 from perfcli.model import Bundle, CompileRequest, Run, Variant
@@ -20,9 +22,18 @@ Compile = Callable[..., Run]
 
 
 @pytest.fixture(scope="session")
-def compile_bundle(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Bundle]:
-    """Compiles a shipped scenario or a file of ``fixtures/models``; target None is the CPU."""
-    shared = tmp_path_factory.mktemp("cache")
+def warm_process() -> Iterator[WarmProcess]:
+    process = WarmProcess()
+    yield process
+    process.close()
+
+
+@pytest.fixture(scope="session")
+def compile_bundle(
+    cache_of_the_run: Path, once: Callable[..., Bundle], warm_process: WarmProcess
+) -> Callable[..., Bundle]:
+    """Compiles a shipped scenario or a file of ``fixtures/models``; target None is the CPU. With
+    a cache of its own, in a fresh process and whether or not it was compiled before."""
 
     @functools.cache
     def compiled(
@@ -33,7 +44,7 @@ def compile_bundle(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Bu
         params: tuple[tuple[str, Any], ...] = (),
         options: tuple[tuple[str, Any], ...] = (),
         dynamic: bool = False,
-        cache: Path = shared,
+        cache: Path | None = None,
     ) -> Bundle:
         request = CompileRequest(
             scenario=str(MODELS / scenario) if ".py" in scenario else scenario,
@@ -44,10 +55,12 @@ def compile_bundle(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Bu
             target=targets.get(target) if target else None,
             dynamic=dynamic,
             jobs=2,
-            cache_dir=str(cache),
+            cache_dir=str(cache or cache_of_the_run),
         )
-        (bundle,) = ProcessExecutor(TIMEOUT_SECONDS).compile([request], lambda _: None)
-        return bundle
+        if cache is not None:
+            (bundle,) = ProcessExecutor(TIMEOUT_SECONDS).compile([request], lambda _: None)
+            return bundle
+        return once(repr(request), lambda: warm_process.compile(request))
 
     return compiled
 

@@ -1,0 +1,30 @@
+"""What the workers of one run share: a cache of compiled kernels, and what takes long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from once import compute_once, find_run_folder
+
+
+@pytest.fixture(scope="session")
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return find_run_folder(tmp_path_factory)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_of_the_run(run_folder: Path) -> Iterator[Path]:
+    """The cache folder of every test that sets no other: never the user's own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PERFCLI_CACHE_DIR", str(run_folder / "cache"))
+        yield run_folder / "cache"
+
+
+@pytest.fixture(scope="session")
+def once(run_folder: Path) -> Callable[[str, Callable[[], Any]], Any]:
+    """Computes what a key names, once in a run."""
+    return partial(compute_once, run_folder)

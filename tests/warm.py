@@ -1,0 +1,67 @@
+"""Real compilations without torch's import before each, which takes longer than most of them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+import perfcli
+from perfcli.model import Bundle, CompileRequest, Run
+from perfcli.worker import protocol
+from perfcli.worker.process import worker_environment
+
+BOOTSTRAP = Path(perfcli.__file__).parent / "worker" / "bootstrap.py"
+
+
+class WarmProcess:
+    """Compiles each request in a fork of one process for its device (``warm_worker``)."""
+
+    def __init__(self) -> None:
+        self._processes: dict[str, subprocess.Popen[str]] = {}
+
+    def compile(self, request: CompileRequest) -> Bundle:
+        folder = Path(tempfile.mkdtemp(prefix="perfcli-test-"))
+        try:
+            if request.device not in self._processes:
+                self._processes[request.device] = _start(request)
+            process = self._processes[request.device]
+            assert process.stdin is not None
+            assert process.stdout is not None
+            asked = json.loads(protocol.encode(protocol.plain(request)))
+            process.stdin.write(json.dumps([str(folder), asked]) + "\n")
+            process.stdin.flush()
+            status = process.stdout.readline()
+            log = (folder / "log").read_text(errors="replace") if status else "it ended"
+            assert status == "0\n", log[-3000:]
+            return _read_bundle(folder / "replies")
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def close(self) -> None:
+        for process in self._processes.values():
+            process.communicate()
+
+
+def _start(request: CompileRequest) -> subprocess.Popen[str]:
+    program = str(Path(__file__).with_name("warm_worker.py"))
+    return subprocess.Popen(
+        [sys.executable, "-P", program, str(BOOTSTRAP), request.device, request.cache_dir],
+        env=worker_environment(request, Path("unused")),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _read_bundle(replies: Path) -> Bundle:
+    last = json.loads(replies.read_bytes().splitlines()[-1])
+    if last["type"] == "error":
+        raise protocol.error(last["kind"], last["message"], last["detail"])
+    run, blobs = json.dumps(last["run"]), last["blobs"]
+    return Bundle(msgspec.json.decode(run, type=Run), blobs)

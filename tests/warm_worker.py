@@ -1,0 +1,67 @@
+"""A worker that has torch imported and forks for each request: only the import is shared, all else
+happens as in a fresh worker.
+
+    python -P warm_worker.py BOOTSTRAP cpu
+    python -P warm_worker.py BOOTSTRAP cuda CACHE
+
+Reads lines ``[folder, request]``; the fork leaves its replies in ``folder/replies``. Says the exit
+status of each.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+
+def main() -> None:
+    # A run lists the files that its model imports, and this is none of them.
+    del sys.modules["__main__"].__file__
+    runpy.run_path(sys.argv[1])["_load_perfcli"]()
+    from perfcli.compile import session
+    from perfcli.compile.stand_in import shim
+
+    if sys.argv[2] == "cuda":
+        # torch looks for a device while it is imported: the stand-in has to be there.
+        library = shim.Shim(shim.build(shim.torch_installation(), Path(sys.argv[3])))
+        assert library is not None
+    session._import_inductor()
+    for line in sys.stdin:
+        folder, request = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            _compile(Path(folder), request)
+        print(os.waitpid(child, 0)[1], flush=True)  # noqa: T201
+
+
+def _compile(folder: Path, request: dict[str, Any]) -> None:
+    try:
+        log = os.open(folder / "log", os.O_WRONLY | os.O_CREAT)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.environ |= {
+            "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
+            "TRITON_CACHE_DIR": str(folder / "triton"),
+            "TMPDIR": str(folder),
+        }
+        if request["device"] == "cuda":
+            os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        from perfcli.worker.child import serve
+
+        asked = folder / "request"
+        asked.write_text(json.dumps({"compile": request}) + "\n")
+        replies = os.open(folder / "replies", os.O_WRONLY | os.O_CREAT)
+        serve(os.open(asked, os.O_RDONLY), replies)
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()
