@@ -1,4 +1,4 @@
-# make setup, test, demo, lint, architectures, rules-audit, fidelity, kernel-facts, accuracy,
+# make setup, test, check, demo, lint, architectures, rules-audit, fidelity, kernel-facts, accuracy,
 # search-simulation, gate-planted, gate-repeat, gate-speed, mutants, bench, clean.
 #
 # Another torch:       make test TORCH=2.15.0 TRITON=3.9.0 VENV=.venv-2.15
@@ -24,7 +24,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 STAMP := $(VENV)/.setup-torch-$(TORCH)-triton-$(TRITON)
 EXPORT_BIN := export PATH="$(abspath $(BIN)):$$PATH";
 
-.PHONY: setup test lint demo architectures rules-audit fidelity kernel-facts accuracy \
+.PHONY: setup test check lint demo architectures rules-audit fidelity kernel-facts accuracy \
   search-simulation gate-planted gate-repeat gate-speed mutants bench clean
 
 setup: $(STAMP)
@@ -44,8 +44,15 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Halves of the tests, of which an idle worker takes from the other: see tests/conftest.py.
+PYTEST := pytest -n $(JOBS) --dist worksteal
+
 test: lint
-	$(EXPORT_BIN) pytest -n $(JOBS)
+	$(EXPORT_BIN) $(PYTEST)
+
+# What every change has to pass before it is shown to others: no test that compiles for real.
+check: lint
+	$(EXPORT_BIN) $(PYTEST) -m 'not torch'
 
 # The GQA transformer's training step in two variants; a regression, so compare ends with 1.
 demo: setup

@@ -18,7 +18,7 @@ Excesses = Mapping[Any, Mapping[str, float]]
 
 
 @pytest.fixture(scope="session")
-def interpreted() -> Callable[[str, Sequence[Any]], Excesses]:
+def interpreted(once: Callable[..., Excesses]) -> Callable[[str, Sequence[Any]], Excesses]:
     """Of a family and its lines (see ``family_interpreted.py``): of each line and output the
     largest error over what is allowed."""
 
@@ -34,4 +34,4 @@ def interpreted() -> Callable[[str, Sequence[Any]], Excesses]:
         assert done.returncode == 0, done.stderr[-3000:]
         return dict(zip(lines, map(json.loads, done.stdout.splitlines()), strict=True))
 
-    return run
+    return lambda family, lines: once(f"{family} {lines}", lambda: run(family, lines))

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -33,9 +33,10 @@ def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def wrong() -> Mapping[str, str]:
+def wrong(once: Callable[..., dict[str, str]]) -> Mapping[str, str]:
     """Of each check, what went wrong; empty: nothing."""
-    return checked(TRITON_INTERPRET="1", CUDA_VISIBLE_DEVICES="")
+    settings = {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
+    return once("operator checks", lambda: checked(**settings))
 
 
 def checked(**variables: str) -> dict[str, str]:

@@ -70,7 +70,7 @@ def test_compare_with_kernel(tmp_path: Path) -> None:
         [sys.executable, "-m", "perfcli", "compare", "softmax", "--with-kernel", "--preset",
          "smoke", "--target", "h200", "--json", "out.json"],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PERFCLI_CACHE_DIR": str(tmp_path / "cache")},
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,

@@ -32,11 +32,10 @@ SCALE = 2.0
 
 
 @pytest.fixture(autouse=True, scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def no_fake() -> Any:
     from perfcli.library import close
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PERFCLI_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
         patch.delenv("PERFCLI_FAKE", raising=False)
         yield
     close()

@@ -279,7 +279,6 @@ def test_real_kernels_of_a_test_module(
     if find_spec("torch") is None:  # pytester forgets what was imported here, torch can't
         pytest.skip("no torch")
     monkeypatch.setenv("PERFCLI_FAKE", "0")
-    monkeypatch.setenv("PERFCLI_CACHE_DIR", str(pytester.path / "cache"))
     pytester.makepyfile(
         layers="""
         import torch
