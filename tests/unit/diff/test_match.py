@@ -407,3 +407,32 @@ def test_a_graphs_only_kernels_belong_together_however_little_they_share() -> No
     other = kernel("other", "relu")
     (found, _) = match([base, other], [head, other])
     assert found.confidence < 0.2
+
+
+# --- bars ------------------------------------------------------------------------------------
+
+
+def test_operators_alone_tell_a_kernel_by_half_of_them() -> None:
+    """Where no node has the same name on both sides: with 2 of 6 operators in common (a third) it
+    is another kernel, with 3 of 5 the same one."""
+
+    def of(name: str, number: int, ops: str, size: int) -> KernelFacts:
+        nodes = tuple(Origin(f"{op}_{number}", f"aten.{op}.Tensor") for op in ops.split())
+        return kernel(name, origins=nodes, sizes={"x": size})
+
+    base = [of("a", 1, "mul add exp sum", 64)]
+    third, half = "mul add amax div", "mul add exp div"
+    assert groups(base, [of("b", 7, third, 128)]) == {
+        group("a", "", "gone"),
+        group("", "b", "new"),
+    }
+    found = only(base, [of("b", 7, half, 128)])
+    assert (found.relation, found.method) == ("changed", "operators")
+
+
+def test_identical_code_pairs_by_the_share_of_its_work_not_by_how_much_is_shared() -> None:
+    """4 of 20 nodes are common with the first, 3 of 4 with the second."""
+    base = [kernel("large", *map(str, range(20)), text="x"), kernel("small", *"012", text="x")]
+    head = [kernel("h", *"0123", text="x")]
+    (found,) = (found for found in match(base, head) if found.method == "binary")
+    assert [base[index].name for index in found.base] == ["small"]

@@ -425,6 +425,13 @@ def test_time(ratio: float, verdict: TimeVerdict, outcome: str, state: str) -> N
     assert (result.outcome, one(result).state) == (outcome, state)
 
 
+def test_as_slow_as_is_allowed_is_kept() -> None:
+    """A half more is exact in binary: 0.01 and 0.015."""
+    limit = Limit("time", growth_share=0.5)
+    assert one(held(timed(1.5, "slower"), limit)).state == "kept"
+    assert one(held(timed(1.51, "slower"), limit)).state == "broken"
+
+
 def test_slower_twice_is_slower_and_once_is_unsure() -> None:
     first = held(timed(1.05, "slower"), TIME)
     twice = _confirm(first, held(timed(1.06, "slower"), TIME))
