@@ -15,8 +15,8 @@ from perfcli import units
 from perfcli.loading import registry
 from perfcli.machine import targets
 from perfcli.model import Candidate, KernelLaunch
-from perfcli.workbench.facts import Planned, compile_plans, plans
-from perfcli.workbench.problems import named
+from perfcli.workbench.facts import Planned, compile_plans, plan_problems
+from perfcli.workbench.problems import write_problem
 from perfcli.worker.kernels import KernelProcess
 
 TARGETS = ("a100", "h200", "b200", "mi300x")
@@ -43,7 +43,7 @@ def main() -> int:
 def compiled(name: str, chosen: Sequence[str], jobs: int) -> list[Planned]:
     family = registry.family(name)
     devices = [targets.get_for_kernels(target) for target in chosen]
-    planned = plans(family, family.benchmarks, devices, [None])
+    planned = plan_problems(family, family.benchmarks, devices, [None])
     worker = KernelProcess()
     try:
         return compile_plans(family, name, planned, worker, jobs, lambda *_: None)
@@ -53,7 +53,7 @@ def compiled(name: str, chosen: Sequence[str], jobs: int) -> list[Planned]:
 
 def rows(each: Planned) -> Iterator[str]:
     """A line for each launch; what may not be ends with an exclamation mark."""
-    problem = f"{each.target.name:7} {named(each.problem):52}"
+    problem = f"{each.target.name:7} {write_problem(each.problem):52}"
     if each.plan is None:
         yield f"{problem} refused: {each.refusal} !"
         return

@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from perfcli import __version__
-from perfcli.console.notes import remark
+from perfcli.console.notes import guard_commands
 from perfcli.errors import PerfcliError, describe_unexpected, show_traceback
 
 Command = Callable[..., int]
@@ -215,6 +215,6 @@ def _give_up_stdout() -> None:
 
 
 def _complain(message: str, detail: str = "") -> None:
-    typer.echo(remark(f"perfcli: {' '.join(message.split())}"), err=True)
+    typer.echo(guard_commands(f"perfcli: {' '.join(message.split())}"), err=True)
     if detail.strip():
-        typer.echo(remark(detail.rstrip()), err=True)
+        typer.echo(guard_commands(detail.rstrip()), err=True)

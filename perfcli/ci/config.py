@@ -40,7 +40,7 @@ def write_configuration(root: Path) -> WrittenFile:
     check_inside(root, OWN)  # a link that leads nowhere
     path = root / PROJECT
     if not path.exists():
-        return put(root, OWN, _plain(_text(root)), force=False)
+        return put(root, OWN, _drop_prefix(_fill_in(root)), force=False)
     try:
         old = path.read_bytes().decode("utf-8")
         document = tomllib.loads(old)
@@ -48,22 +48,22 @@ def write_configuration(root: Path) -> WrittenFile:
         raise PerfcliError(f"can't read {PROJECT}: {error}") from error
     if "perfcli" in document.get("tool", {}):
         return WrittenFile(f"kept   {PROJECT}, which has [tool.perfcli]")
-    return _appended(root, path, old, document)
+    return _append(root, path, old, document)
 
 
-def _appended(root: Path, path: Path, old: str, document: dict[str, object]) -> WrittenFile:
+def _append(root: Path, path: Path, old: str, document: dict[str, object]) -> WrittenFile:
     """Append to what is there, with its line ends, or write a file of its own where TOML has no way
     to do that (``tool = { … }`` is closed)."""
     end = "\r\n" if "\r\n" in old else "\n"
     gap = "" if not old else end if old.endswith("\n") else end * 2
-    new = old + gap + _text(root).replace("\n", end)
+    new = old + gap + _fill_in(root).replace("\n", end)
     try:
         tool = tomllib.loads(new)["tool"]
     except tomllib.TOMLDecodeError:
-        return put(root, OWN, _plain(_text(root)), force=False)
+        return put(root, OWN, _drop_prefix(_fill_in(root)), force=False)
     tool.pop("perfcli")
     if tool != document.get("tool", {}):
-        return put(root, OWN, _plain(_text(root)), force=False)
+        return put(root, OWN, _drop_prefix(_fill_in(root)), force=False)
     check_inside(root, PROJECT)
     try:
         path.write_bytes(new.encode("utf-8"))
@@ -72,8 +72,8 @@ def _appended(root: Path, path: Path, old: str, document: dict[str, object]) -> 
     return WrittenFile(f"added  [tool.perfcli] to {PROJECT}", written=PROJECT)
 
 
-def _text(root: Path) -> str:
-    candidates = list(_candidates(root))
+def _fill_in(root: Path) -> str:
+    candidates = list(_list_candidates(root))
     for path, name in candidates:
         if name:
             scenario = quote(f"{path.as_posix()}:{name}")
@@ -85,7 +85,7 @@ def _text(root: Path) -> str:
     return fill("config.toml", {"@CHECK@\n": check})
 
 
-def _plain(text: str) -> str:
+def _drop_prefix(text: str) -> str:
     """Return the text as perfcli.toml has it: without the prefix that pyproject.toml needs."""
     return text.replace("[tool.perfcli]\n", "").replace("[tool.perfcli.", "[")
 
@@ -127,10 +127,10 @@ def _is_new(root: Path, name: str) -> bool:
 # --- models that the repository has ------------------------------------------------------------
 
 
-def _candidates(root: Path) -> Iterator[tuple[Path, str]]:
+def _list_candidates(root: Path) -> Iterator[tuple[Path, str]]:
     """Yield files with a module of torch, and their function that is a scenario as it stands, or an
     empty name; files are read, never run."""
-    for path in _python_files(root):
+    for path in _list_python_files(root):
         try:
             text = path.read_text(encoding="utf-8")
             tree = ast.parse(text) if "torch" in text else None
@@ -143,7 +143,7 @@ def _candidates(root: Path) -> Iterator[tuple[Path, str]]:
             yield path.relative_to(root), name
 
 
-def _python_files(root: Path) -> Iterator[Path]:
+def _list_python_files(root: Path) -> Iterator[Path]:
     """Yield the repository's own Python files in a settled order, without those of environments,
     builds and tests."""
     left, folders = MOST_FILES, [root]

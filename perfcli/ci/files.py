@@ -66,11 +66,11 @@ def fill_in(root: Path, source: str) -> dict[str, str]:
         "@PERFCLI@": _write_requirement(source),
         "@PERFCLI_GPU@": _write_requirement(source, "nvml"),
         "@PYTHON@": f"{sys.version_info.major}.{sys.version_info.minor}",
-        "@BRANCH@": _main_branch(root),
+        "@BRANCH@": _find_main_branch(root),
     }
 
 
-def _main_branch(root: Path) -> str:
+def _find_main_branch(root: Path) -> str:
     """Return the main branch as the remote calls it, else ``main``; it is never more than a plain
     name."""
     head = root / ".git" / "refs" / "remotes" / "origin" / "HEAD"
@@ -89,12 +89,12 @@ def write_service(
         yield put(root, GITHUB, fill("github.yml", values), force)
     elif service == "gitlab":
         yield put(root, GITLAB, fill("gitlab.yml", values), force)
-        yield _included(root)
+        yield _include(root)
     else:
-        yield _hook(root, fill("pre-commit.yml", values))
+        yield _write_hook(root, fill("pre-commit.yml", values))
 
 
-def _included(root: Path) -> WrittenFile:
+def _include(root: Path) -> WrittenFile:
     """Include the job in .gitlab-ci.yml, because GitLab reads one file: made where there is none,
     never edited."""
     path = root / GITLAB_MAIN
@@ -107,7 +107,7 @@ def _included(root: Path) -> WrittenFile:
     )
 
 
-def _hook(root: Path, text: str) -> WrittenFile:
+def _write_hook(root: Path, text: str) -> WrittenFile:
     install = "pre-commit install --hook-type pre-push"
     path = root / PRE_COMMIT
     if not path.exists():

@@ -28,11 +28,11 @@ def write_gpu_configuration(root: Path, configuration: Path) -> WrittenFile:
     found = [c for c in checks if isinstance(c, dict)] if isinstance(checks, list) else []
     if not found:
         return WrittenFile(f"no     {PLACE}: {configuration} has no checks")
-    text = "\n".join("\n".join(["[[checks]]", *_lines(check), ""]) for check in found)
+    text = "\n".join("\n".join(["[[checks]]", *_list_lines(check), ""]) for check in found)
     return put(root, PLACE, fill("gpu.toml", {"@CHECKS@\n": text}), force=False)
 
 
-def _lines(check: dict[str, Any]) -> Iterator[str]:
+def _list_lines(check: dict[str, Any]) -> Iterator[str]:
     for name in _KEPT:
         if isinstance(check.get(name), str):
             yield f"{name} = {quote(check[name])}"
@@ -41,18 +41,18 @@ def _lines(check: dict[str, Any]) -> Iterator[str]:
     for name in ("params", "options"):
         table = check.get(name)
         if isinstance(table, dict) and table:
-            yield f"{name} = {_value(table)}"
+            yield f"{name} = {_write_value(table)}"
 
 
-def _value(value: object) -> str:
+def _write_value(value: object) -> str:
     """Return the value as TOML writes it, in a line.
 
     Raises PerfcliError for what no check has: dates.
     """
     if isinstance(value, dict):
-        return f"{{ {', '.join(f'{quote(k)} = {_value(v)}' for k, v in value.items())} }}"
+        return f"{{ {', '.join(f'{quote(k)} = {_write_value(v)}' for k, v in value.items())} }}"
     if isinstance(value, list):
-        return f"[{', '.join(map(_value, value))}]"
+        return f"[{', '.join(map(_write_value, value))}]"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int | float):

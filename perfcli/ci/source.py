@@ -56,7 +56,7 @@ def _check(given: str, root: Path) -> str:
     path = root / given
     if not path.exists():
         raise PerfcliError(f"--install {given}: no such file here, and no index has it: {_WAYS}")
-    inside = _place_inside(path, root)
+    inside = _find_inside(path, root)
     if inside is None:
         raise PerfcliError(f"--install {given}: CI has no files from outside of the repository")
     if not (path.name.endswith(_PACKED) or (path / "pyproject.toml").is_file()):
@@ -64,7 +64,7 @@ def _check(given: str, root: Path) -> str:
     return inside
 
 
-def _place_inside(path: Path, root: Path) -> str | None:
+def _find_inside(path: Path, root: Path) -> str | None:
     """Return ``.`` or ``./dist/x.whl``; None for what the repository does not hold."""
     path, root = path.resolve(), root.resolve()
     if not path.is_relative_to(root):
@@ -99,7 +99,7 @@ def _describe_installation(document: Mapping[str, Any], root: Path) -> str:
     if not url.startswith("file://"):
         return ""
     path = Path(unquote(urlsplit(url).path))
-    inside = _place_inside(path, root)
+    inside = _find_inside(path, root)
     if inside is not None:
         return inside if _PLAIN.fullmatch(inside) else ""
     return _describe_checkout(path) if "dir_info" in document else ""

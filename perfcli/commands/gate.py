@@ -93,7 +93,7 @@ def gate(
     with base_of(wish, order) as compare:
         done = list(run.run_checks(meant, compare, order))
     command = wish.command(checks or (), found.typed)
-    judgement = judge_all(done, order, command, documents.project_root())
+    judgement = judge_all(done, order, command, documents.find_root())
     try:
         documents.write(judgement, wanted, notes, lambda: _write_json(judgement, json))
     finally:
@@ -106,4 +106,4 @@ def _write_json(judgement: Judgement, path: Path | None) -> None:
     from perfcli.console import output
 
     if path is not None:
-        output.write_text(documents.rendered("gate_json", judgement), path)
+        output.write_text(documents.render_document("gate_json", judgement), path)

@@ -139,7 +139,7 @@ def _measure(done: PairSeries, json: Path | None, quiet: bool) -> int:
         raise Interrupted(_unfinished(done))
     kept = None if done.planted else prove_floor(done)
     _report(done, kept, _keep(done, kept), json, quiet)
-    if kept and (doubt := view.doubt(done, kept)):
+    if kept and (doubt := view.name_noise(done, kept)):
         done.context.notes.warn(doubt)
     return exit_code(done.found) if done.planted else 0
 
@@ -167,8 +167,8 @@ def _report(
     from perfcli.noise import view
 
     try:
-        output.write_document("noise", view.document(done, kept, path), json)
+        output.write_document("noise", view.describe_noise(done, kept, path), json)
     finally:
         if done.found:
-            lines = view.lines(done, kept, path)
+            lines = view.list_report(done, kept, path)
             output.show(Text("\n".join(lines[-1:] if quiet else lines)), json)

@@ -87,7 +87,7 @@ def check(wanted: Wanted, inputs: Sequence[str | Path] = ()) -> None:
     Raises PerfcliError if a document can't be written, if two go to the same file, or if one
     would overwrite what is read.
     """
-    read = {path.resolve(): path for path in _files(inputs)}
+    read = {path.resolve(): path for path in _list_files(inputs)}
     named = {**wanted.files, **({"json": wanted.json} if wanted.json else {})}
     taken: dict[Path, str] = {}
     for name, path in named.items():
@@ -105,7 +105,7 @@ def check(wanted: Wanted, inputs: Sequence[str | Path] = ()) -> None:
         github.check()
 
 
-def _files(inputs: Sequence[str | Path]) -> Iterator[Path]:
+def _list_files(inputs: Sequence[str | Path]) -> Iterator[Path]:
     from perfcli.loading import registry, userfile
     from perfcli.storing import store
 
@@ -129,7 +129,7 @@ def write(
     is raised at the end.
     """
     errors = []
-    for step in (*others, *_steps(judgement, wanted, notes)):
+    for step in (*others, *_list_steps(judgement, wanted, notes)):
         try:
             step()
         except PerfcliError as error:
@@ -140,21 +140,23 @@ def write(
         raise errors[0]
 
 
-def _steps(judgement: Judgement, wanted: Wanted, notes: Notes) -> Iterator[Callable[[], object]]:
+def _list_steps(
+    judgement: Judgement, wanted: Wanted, notes: Notes
+) -> Iterator[Callable[[], object]]:
     def writes(name: str, path: Path) -> Callable[[], object]:
-        return lambda: output.write_text(rendered(name, judgement), path)
+        return lambda: output.write_text(render_document(name, judgement), path)
 
     for name, path in wanted.files.items():
         yield writes(name, path)
     if wanted.github:
         yield lambda: _summarise(judgement, notes)
-        yield lambda: wanted.stream.write(rendered("annotations", judgement))
+        yield lambda: wanted.stream.write(render_document("annotations", judgement))
 
 
 def _summarise(judgement: Judgement, notes: Notes) -> None:
     def texts() -> Iterator[str]:
-        yield rendered("github", judgement)
-        yield rendered("markdown", judgement)
+        yield render_document("github", judgement)
+        yield render_document("markdown", judgement)
 
     if warning := github.write_summary(texts):
         notes.warn(warning)
@@ -165,18 +167,18 @@ def show(view: RenderableType, wanted: Wanted) -> None:
 
     In GitHub Actions none of it is taken for a workflow command.
     """
-    with github.quoted(wanted.stream) if wanted.github else nullcontext():
+    with github.quote_commands(wanted.stream) if wanted.github else nullcontext():
         output.show(view, wanted.stdout)
 
 
-def rendered(name: str, judgement: Judgement) -> str:
+def render_document(name: str, judgement: Judgement) -> str:
     """Return the whole text of a format. Raises PerfcliError if there is no such format."""
     from perfcli.loading import registry
 
     return registry.load_declared("reports", name, Document).render(judgement)
 
 
-def project_root(folder: Path | None = None) -> Path:
+def find_root(folder: Path | None = None) -> Path:
     """Return the repository around the folder (default: the current one), or the folder."""
     start = (folder or Path.cwd()).absolute()
     return next((each for each in (start, *start.parents) if (each / ".git").exists()), start)

@@ -47,7 +47,7 @@ def write_summary(texts: Callable[[], Iterator[str]]) -> str:
 
 
 @contextmanager
-def quoted(stream: TextIO) -> Iterator[None]:
+def quote_commands(stream: TextIO) -> Iterator[None]:
     """Keep GitHub from reading what is printed inside as workflow commands: a kernel's name may
     look like one."""
     word = secrets.token_hex(16)

@@ -34,7 +34,7 @@ _PHASES = {
 }
 
 
-def remark(text: str) -> str:
+def guard_commands(text: str) -> str:
     """Return the text as it may go to stderr.
 
     GitHub Actions reads stderr for workflow commands, and a line of a user's traceback must not
@@ -57,11 +57,11 @@ class Notes:
 
     def say(self, text: str) -> None:
         if not self.quiet:
-            print(remark(text), file=sys.stderr, flush=True)  # noqa: T201
+            print(guard_commands(text), file=sys.stderr, flush=True)  # noqa: T201
 
     def warn(self, text: str) -> None:
         """Print a warning, even when quiet: something is not as it was asked for."""
-        print(remark(f"warning: {text}"), file=sys.stderr, flush=True)  # noqa: T201
+        print(guard_commands(f"warning: {text}"), file=sys.stderr, flush=True)  # noqa: T201
 
 
 class Reporter:
@@ -92,7 +92,7 @@ class Reporter:
         pace = self._phases.setdefault((event.request, event.phase), _Pace(now, event.done))
         if self._notes.quiet or now - self._started < PATIENCE_SECONDS:
             return
-        text = f"{self._names[event.request]}: {_phase(event)}{pace.estimate(event, now)}"
+        text = f"{self._names[event.request]}: {_name_phase(event)}{pace.estimate(event, now)}"
         if sys.stderr.isatty():
             self._show_bar(event, text)
         elif now >= pace.next_said:
@@ -101,7 +101,7 @@ class Reporter:
 
     def _show_bar(self, event: Progress, text: str) -> None:
         if self._bar is None:
-            self._bar = _new_bar()
+            self._bar = _start_bar()
             self._bar.start()
         if event.request not in self._tasks:
             self._tasks[event.request] = self._bar.add_task("", total=None)
@@ -142,11 +142,11 @@ def _write_duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def _phase(event: Progress) -> str:
+def _name_phase(event: Progress) -> str:
     return event.text or _PHASES[event.phase]
 
 
-def _new_bar() -> rich.progress.Progress:
+def _start_bar() -> rich.progress.Progress:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 

@@ -71,7 +71,7 @@ class PairSeries:
 
     def _pair(self, number: int, bench: Bench) -> None:
         setting = replace(self.setting, seed=self.setting.seed + number)
-        plan = _planted(setting.plan([self.job] * 2), self.planted)
+        plan = _plant(setting.plan([self.job] * 2), self.planted)
         begun = begin(plan, plan.base.compile.scenario)
         name = f"pair {number + 1} of {self.pairs}"
         with Reporter([f"{name}, base", f"{name}, head", name], self.context.notes) as progress:
@@ -110,7 +110,7 @@ class PairSeries:
         return stopping.reason_to_stop(rounds, floors.ASSUMED[self.setting.device])
 
 
-def _planted(plan: Plan, share: float) -> Plan:
+def _plant(plan: Plan, share: float) -> Plan:
     """Return the plan with a head that is slower by this share, for steps alone: what single
     kernels take is not asked here."""
     base, head = replace(plan.base, pause=share), replace(plan.head, slow_down=share)
@@ -129,7 +129,7 @@ def prove_floor(done: PairSeries) -> noise_floors.StoredFloor | None:
         scenario=request.scenario,
         params=dict(request.params),
         variant=request.variant.name,
-        pairs=tuple(_plain(m) for m in done.found),
+        pairs=tuple(_describe_pair(m) for m in done.found),
         confidence=floors.CONFIDENCE,
         budget_seconds=done.setting.budget,
         created=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
@@ -142,7 +142,7 @@ def prove_floor(done: PairSeries) -> noise_floors.StoredFloor | None:
     )
 
 
-def _plain(measured: NoisePair) -> noise_floors.FloorPair:
+def _describe_pair(measured: NoisePair) -> noise_floors.FloorPair:
     """Return what is kept of a pair."""
     c = measured.change
     return noise_floors.FloorPair(c.ratio, c.low, c.high, c.verdict, c.rounds, measured.seed)

@@ -21,20 +21,20 @@ PAIR_HEADERS = ("pair", "base", "head", "head/base", "95 % interval", "rounds", 
 FLOOR_HEADERS = ("floor", "scenario", "pairs", "measured", "host", "class")
 
 
-def lines(done: PairSeries, kept: noise_floors.StoredFloor | None, path: str) -> list[str]:
+def list_report(done: PairSeries, kept: noise_floors.StoredFloor | None, path: str) -> list[str]:
     """Return the whole report; its last line is the result."""
     return [
-        _title(done),
+        _write_title(done),
         "",
-        *plain(PAIR_HEADERS, _rows(done.found)).splitlines(),
+        *plain(PAIR_HEADERS, _list_rows(done.found)).splitlines(),
         "",
-        *_remarks(done.found),
+        *_list_remarks(done.found),
         *([f"stored in {path}"] if path else []),
-        *_lesson(done, kept),
+        *_write_lesson(done, kept),
     ]
 
 
-def _title(done: PairSeries) -> str:
+def _write_title(done: PairSeries) -> str:
     """Return ``softmax · cpu · rows=128 · default · 1 thread``."""
     request, threads = done.job.request, done.setting.threads
     params = " ".join(f"{name}={units.setting(value)}" for name, value in request.params.items())
@@ -44,14 +44,14 @@ def _title(done: PairSeries) -> str:
     return units.printable(" · ".join(part for part in parts if part))
 
 
-def _rows(found: Sequence[NoisePair]) -> list[tuple[str, ...]]:
+def _list_rows(found: Sequence[NoisePair]) -> list[tuple[str, ...]]:
     return [
         (
             str(number),
             units.seconds(measured.change.base),
             units.seconds(measured.change.head),
-            _change(measured.change.ratio),
-            _interval(measured.change),
+            _write_change(measured.change.ratio),
+            _write_interval(measured.change),
             units.count(measured.change.rounds),
             measured.change.verdict.upper(),
         )
@@ -59,19 +59,19 @@ def _rows(found: Sequence[NoisePair]) -> list[tuple[str, ...]]:
     ]
 
 
-def _change(ratio: float | None) -> str:
+def _write_change(ratio: float | None) -> str:
     """Return ``+3.02 %`` of 1.0302."""
     return units.NOT_KNOWN if ratio is None else units.signed(units.percent, ratio - 1)
 
 
-def _interval(change: TimeChange) -> str:
+def _write_interval(change: TimeChange) -> str:
     """Return ``+2.8 % to +3.2 %``."""
     if change.low is None or change.high is None:
         return units.NOT_KNOWN
-    return f"{_change(change.low)} to {_change(change.high)}"
+    return f"{_write_change(change.low)} to {_write_change(change.high)}"
 
 
-def _remarks(found: Sequence[NoisePair]) -> Iterator[str]:
+def _list_remarks(found: Sequence[NoisePair]) -> Iterator[str]:
     """Yield why a verdict is unsure, and what measuring had to say."""
     for number, measured in enumerate(found, 1):
         if measured.change.why:
@@ -79,12 +79,13 @@ def _remarks(found: Sequence[NoisePair]) -> Iterator[str]:
         yield from (units.printable(f"pair {number}: {note}") for note in measured.notes)
 
 
-def _lesson(done: PairSeries, kept: noise_floors.StoredFloor | None) -> Iterator[str]:
+def _write_lesson(done: PairSeries, kept: noise_floors.StoredFloor | None) -> Iterator[str]:
     """Yield what all pairs say together."""
     if done.planted:
-        estimated = ", ".join(_change(m.change.ratio) for m in done.found)
+        estimated = ", ".join(_write_change(m.change.ratio) for m in done.found)
         verdicts = ", ".join(dict.fromkeys(m.change.verdict.upper() for m in done.found))
-        yield f"planted {_change(1 + done.planted)} in the head, estimated {estimated}: {verdicts}"
+        planted = _write_change(1 + done.planted)
+        yield f"planted {planted} in the head, estimated {estimated}: {verdicts}"
     elif not done.complete:
         yield f"{units.plural(len(done.found), 'pair')} of {done.pairs}: no floor is stored"
     elif kept is None:
@@ -99,7 +100,7 @@ def _lesson(done: PairSeries, kept: noise_floors.StoredFloor | None) -> Iterator
         )
 
 
-def doubt(done: PairSeries, kept: noise_floors.StoredFloor) -> str:
+def name_noise(done: PairSeries, kept: noise_floors.StoredFloor) -> str:
     """Return why a stored floor may be higher than the machine's noise; empty where no pair is
     unsure."""
     unsure = sum(pair.verdict == "unsure" for pair in kept.pairs)
@@ -117,7 +118,9 @@ def doubt(done: PairSeries, kept: noise_floors.StoredFloor) -> str:
 # --- JSON --------------------------------------------------------------------------------------
 
 
-def document(done: PairSeries, kept: noise_floors.StoredFloor | None, path: str) -> dict[str, Any]:
+def describe_noise(
+    done: PairSeries, kept: noise_floors.StoredFloor | None, path: str
+) -> dict[str, Any]:
     """Return the measurement as JSON: ``planted`` and ``floor`` are relative (0.03)."""
     request = done.job.request
     return {
@@ -150,7 +153,7 @@ def _plain(measured: NoisePair) -> dict[str, Any]:
 # --- what is stored ----------------------------------------------------------------------------
 
 
-def _stored_rows(
+def _list_stored(
     files: Sequence[tuple[Path, noise_floors.ClassFile | None]],
 ) -> list[tuple[str, ...]]:
     """Return a row for each floor, below ``FLOOR_HEADERS``."""
@@ -183,7 +186,7 @@ def show(scenario: str | None, typed: Sequence[str], json: Path | None) -> int:
     output.write_document("noise-floors", {"files": known}, json)
     if json == output.STDOUT:
         return 0
-    rows = _stored_rows(files)
+    rows = _list_stored(files)
     if rows:
         table.show(FLOOR_HEADERS, rows)
     else:

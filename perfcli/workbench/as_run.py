@@ -50,7 +50,7 @@ class CompiledProblem:
         return "; ".join(filter(None, (self.plan.why, self.plan.instead_of)))
 
 
-def _run_of(base: Run, answers: Sequence[CompiledProblem]) -> Bundle:
+def _make_run(base: Run, answers: Sequence[CompiledProblem]) -> Bundle:
     """Return the base's question answered by these kernels, without an id.
 
     They get the base's FX nodes, those of the whole graph: a family computes all of it.
@@ -58,8 +58,8 @@ def _run_of(base: Run, answers: Sequence[CompiledProblem]) -> Bundle:
     blobs: dict[str, str] = {}
     kernels: list[KernelFacts] = []
     for answer in answers:
-        graph = _graph_of(base, answer.asked.backward)
-        kernels += _kernels(base, answer, graph.name, blobs)
+        graph = _name_graph(base, answer.asked.backward)
+        kernels += _list_kernels(base, answer, graph.name, blobs)
     used = {kernel.graph for kernel in kernels}
     run = replace(
         base,
@@ -73,7 +73,7 @@ def _run_of(base: Run, answers: Sequence[CompiledProblem]) -> Bundle:
         graph_breaks={},
         break_places={},
         compile_seconds={},
-        notes=tuple(_notes(answers)),
+        notes=tuple(_list_notes(answers)),
         settings={},
         counters={},
         fingerprint="",
@@ -82,7 +82,7 @@ def _run_of(base: Run, answers: Sequence[CompiledProblem]) -> Bundle:
     return Bundle(run, blobs)
 
 
-def _graph_of(run: Run, backward: bool) -> GraphFacts:
+def _name_graph(run: Run, backward: bool) -> GraphFacts:
     """Return the first graph of this direction; where there is none, one that nobody compiled."""
     for graph in run.graphs:
         if (graph.direction == "backward") == backward:
@@ -91,14 +91,14 @@ def _graph_of(run: Run, backward: bool) -> GraphFacts:
     return GraphFacts(f"{direction} 0", "backward" if backward else "forward", 0, 0)
 
 
-def _notes(answers: Sequence[CompiledProblem]) -> Iterator[str]:
+def _list_notes(answers: Sequence[CompiledProblem]) -> Iterator[str]:
     for answer in answers:
         yield f"hand-written kernels, {answer.name}: {answer.why}"
         if answer.asked.left_out:
             yield f"not computed by the hand-written kernels: {answer.asked.left_out}"
 
 
-def _kernels(
+def _list_kernels(
     base: Run, answer: CompiledProblem, graph: str, blobs: dict[str, str]
 ) -> Iterator[KernelFacts]:
     origins = tuple(
@@ -108,18 +108,18 @@ def _kernels(
     for launch, candidate, described in steps:
         text, facts = launch_facts(described.source, launch.function, launch.constants)
         blobs[blob_id(text)] = pack(text)
-        kernel = _kernel(launch, text, facts, described.operands, base.target)
+        kernel = _make_kernel(launch, text, facts, described.operands, base.target)
         yield replace(
             kernel,
             graph=graph,
             origins=origins,
             candidates=(candidate,),
-            sizes=_sizes(answer.asked.problem, launch),
+            sizes=_read_sizes(answer.asked.problem, launch),
             notes=(f"hand-written, {answer.name}: {answer.why}",),
         )
 
 
-def _kernel(
+def _make_kernel(
     launch: KernelLaunch,
     text: str,
     facts: SourceFacts,
@@ -127,13 +127,13 @@ def _kernel(
     target: Target | None,
 ) -> KernelFacts:
     """Return what its text and its tensors say."""
-    buffers = tuple(_buffers(operands, facts, launch))
+    buffers = tuple(_list_buffers(operands, facts, launch))
     read = sum(buffer.bytes for buffer in buffers if buffer.is_read)
     written = sum(buffer.bytes for buffer in buffers if buffer.is_written)
     sizes = {buffer.argument: buffer.bytes for buffer in buffers}
     return KernelFacts(
         name=launch.function,
-        kind=_kind(facts),
+        kind=_choose_kind(facts),
         language="triton",
         graph="",
         launches=1,
@@ -149,21 +149,21 @@ def _kernel(
     )
 
 
-def _kind(facts: SourceFacts) -> KernelKind:
+def _choose_kind(facts: SourceFacts) -> KernelKind:
     """Return the kind that Inductor would give it."""
     if not facts.reductions:
         return "pointwise"
     return "reduction" if facts.loads_in_loops else "persistent-reduction"
 
 
-def _sizes(problem: Problem, launch: KernelLaunch) -> dict[str, int]:
+def _read_sizes(problem: Problem, launch: KernelLaunch) -> dict[str, int]:
     """Return the iteration space: rows, or where several programs share one, their parts of
     rows."""
     parts = max(math.prod(launch.grid) // max(problem.rows, 1), 1)
     return {"x": problem.rows * parts, "r0_": -(-problem.columns // parts)}
 
 
-def _buffers(
+def _list_buffers(
     operands: Sequence[Operand], facts: SourceFacts, launch: KernelLaunch
 ) -> Iterator[Buffer]:
     """Yield what the kernel does with each tensor that it does not leave alone, by its source."""
@@ -179,12 +179,12 @@ def _buffers(
                 dtype=operand.dtype,
                 shape=operand.shape,
                 stride=operand.stride,
-                bytes=operand.bytes if stores else _bytes_read(operand, facts, launch),
+                bytes=operand.bytes if stores else _sum_bytes_read(operand, facts, launch),
                 graph_input=operand.is_input,
             )
 
 
-def _bytes_read(operand: Operand, facts: SourceFacts, launch: KernelLaunch) -> int:
+def _sum_bytes_read(operand: Operand, facts: SourceFacts, launch: KernelLaunch) -> int:
     """Return all of the tensor, unless its loads stand outside of loops and can't be that large:
     what is looked up. A tile is no larger than all the kernel's constants together."""
     loads = [a for a in facts.accesses if a.kind == "load" and a.pointer == operand.argument]

@@ -16,10 +16,9 @@ from perfcli.model import KernelFamily, LaunchPlan, Problem, Target
 from perfcli.model.kernel_work import BenchAsk, Benched, BenchRequest, Contender
 from perfcli.names import public, suggestion
 from perfcli.workbench import bench_view
-from perfcli.workbench import bench_view as view
-from perfcli.workbench.problems import _problems, _variant_of, named
+from perfcli.workbench.problems import _find_variant, _list_problems, write_problem
 from perfcli.workbench.request import KernelsOptions
-from perfcli.workbench.scores import Score, _scored
+from perfcli.workbench.scores import Score, _score
 from perfcli.worker.roles import KernelWorker, Progress
 
 ROUNDS, BUDGET_SECONDS = 40, 10.0
@@ -41,20 +40,20 @@ def _run(
     """
     notes, scores, failures = Notes(asked.quiet), [], []
     interrupted = False
-    asks = {ref: _asks(family, target, asked) for ref, family in families.items()}
+    asks = {ref: _list_asks(family, target, asked) for ref, family in families.items()}
     try:
         for reference, family in families.items():
             for ask in asks[reference]:
                 request = BenchRequest(reference, seed)
                 try:
-                    benched = _timed(family, request, ask, worker, notes)
+                    benched = _time_problem(family, request, ask, worker, notes)
                 except PerfcliError as error:
-                    failures.append(f"{named(ask.problem)}: {error}")
+                    failures.append(f"{write_problem(ask.problem)}: {error}")
                     notes.warn(failures[-1])
                     continue
-                scores.append(_scored(public(family.name), benched, ask.contenders))
+                scores.append(_score(public(family.name), benched, ask.contenders))
                 if not asked.quiet:
-                    output.show(view._problem(scores[-1]), asked.json)
+                    output.show(bench_view._draw_problem(scores[-1]), asked.json)
     except KeyboardInterrupt:
         interrupted = True
     _finish(scores, failures, asked, seed)
@@ -72,22 +71,22 @@ def _finish(
     scores: Sequence[Score], failures: Sequence[str], asked: KernelsOptions, seed: int
 ) -> None:
     if scores:
-        output.show(view._summary(scores), asked.json)
+        output.show(bench_view._sum_up_scores(scores), asked.json)
         if asked.svg is not None:
-            output.write_text(bench_view._svg(scores), asked.svg)
+            output.write_text(bench_view._draw_chart(scores), asked.svg)
     fields: dict[str, Any] = {
         "seed": seed,
         "machine": scores[0].benched.machine if scores else None,
-        "problems": [view._document(score) for score in scores],
+        "problems": [bench_view._describe_scores(score) for score in scores],
         "failures": failures,
     }
     output.write_document("kernels-bench", fields, asked.json)
 
 
-def _timed(
+def _time_problem(
     family: KernelFamily, request: BenchRequest, ask: BenchAsk, worker: KernelWorker, notes: Notes
 ) -> Benched:
-    with Reporter([named(ask.problem)], notes) as progress:
+    with Reporter([write_problem(ask.problem)], notes) as progress:
         done = 0
 
         def preparing(name: str) -> None:
@@ -99,18 +98,20 @@ def _timed(
         return worker.benched(request, ask, preparing)
 
 
-def _asks(family: KernelFamily, target: Target, asked: KernelsOptions) -> list[BenchAsk]:
+def _list_asks(family: KernelFamily, target: Target, asked: KernelsOptions) -> list[BenchAsk]:
     """Raise PerfcliError where a problem that was asked for cannot be planned."""
-    others = _others(asked.against)
+    others = _list_others(asked.against)
     rounds, budget = asked.rounds or ROUNDS, asked.budget or BUDGET_SECONDS
     asks = []
-    for problem in _problems(family, asked.params):
-        contenders = _contenders(family, problem, target, asked, others)  # may refuse the problem
+    for problem in _list_problems(family, asked.params):
+        contenders = _list_contenders(
+            family, problem, target, asked, others
+        )  # may refuse the problem
         asks.append(BenchAsk(problem, family.moved_bytes(problem), contenders, rounds, budget))
     return asks
 
 
-def _others(against: Sequence[str]) -> tuple[str, ...]:
+def _list_others(against: Sequence[str]) -> tuple[str, ...]:
     if not against:
         return OTHERS
     if "none" in against:
@@ -123,18 +124,18 @@ def _others(against: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in OTHERS if name in against)
 
 
-def _contenders(
+def _list_contenders(
     family: KernelFamily,
     problem: Problem,
     target: Target,
     asked: KernelsOptions,
     others: Sequence[str],
 ) -> tuple[Contender, ...]:
-    chosen = family.plan(problem, target, _variant_of(family, asked.variant))
+    chosen = family.plan(problem, target, _find_variant(family, asked.variant))
     plans: dict[str, LaunchPlan] = {OURS: chosen}
     if asked.all_variants:
         for variant in family.variants:
-            plan = _other_plan(family, problem, target, variant.name)
+            plan = _plan_other(family, problem, target, variant.name)
             if plan is not None and plan.variant not in {p.variant for p in plans.values()}:
                 plans[plan.variant] = plan
     ours = [Contender(name, plan) for name, plan in plans.items()]
@@ -142,7 +143,7 @@ def _contenders(
     return (Contender(COPY), *ours, *map(Contender, able))
 
 
-def _other_plan(
+def _plan_other(
     family: KernelFamily, problem: Problem, target: Target, variant: str
 ) -> LaunchPlan | None:
     """Return the variant's own plan, or None where it cannot do the problem."""

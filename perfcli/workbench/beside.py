@@ -27,11 +27,11 @@ from perfcli.model import (
 )
 from perfcli.model.kernel_work import BenchAsk, Benched, BenchRequest, Contender, DescribeRequest
 from perfcli.stats.median import median
-from perfcli.workbench.as_run import CompiledProblem, _run_of
+from perfcli.workbench.as_run import CompiledProblem, _make_run
 from perfcli.workbench.bench import BUDGET_SECONDS, OURS, ROUNDS
-from perfcli.workbench.facts import Planned, compile_plans, plans
-from perfcli.workbench.problems import named
-from perfcli.workbench.request import KernelsOptions, _opened_worker
+from perfcli.workbench.facts import Planned, compile_plans, plan_problems
+from perfcli.workbench.problems import write_problem
+from perfcli.workbench.request import KernelsOptions, _open_worker
 from perfcli.worker.roles import KernelWorker, Progress
 from perfcli.workflow.context import Context
 from perfcli.workflow.obtain import Obtained, keep_run, obtain
@@ -63,14 +63,16 @@ def _settle(question: Question, side: Side, asked: MeasuringOptions, context: Co
             f"--with-kernel times by events, L2 flushed, on the first GPU: leave out "
             f"{', '.join(others)}"
         )
-    untimed = _untimed(question, side, asked, context)
+    untimed = _name_obstacle(question, side, asked, context)
     if untimed:
         asked.refuse(untimed)
     seed = secrets.randbelow(2**31) if asked.seed is None else asked.seed
     return _Measured(untimed, asked.budget or BUDGET_SECONDS, seed)
 
 
-def _untimed(question: Question, side: Side, asked: MeasuringOptions, context: Context) -> str:
+def _name_obstacle(
+    question: Question, side: Side, asked: MeasuringOptions, context: Context
+) -> str:
     if asked.no_time:
         return "--no-time measures nothing"
     if question.target:
@@ -92,15 +94,15 @@ def _race(
         return ()
     found = []
     for answer in answers:
-        name = named(answer.asked.problem)
+        name = write_problem(answer.asked.problem)
         try:
-            found.append(_of(name, _timed(answer, name, how, worker, notes)))
+            found.append(_race_problem(name, _time_problems(answer, name, how, worker, notes)))
         except WorkerFailed as error:
             notes.warn(f"{name} is not timed: {error}")
     return tuple(found)
 
 
-def _timed(
+def _time_problems(
     answer: CompiledProblem, name: str, how: _Measured, worker: KernelWorker, notes: Notes
 ) -> Benched:
     problem = answer.asked.problem
@@ -118,7 +120,7 @@ def _timed(
         return worker.benched(BenchRequest(answer.asked.family, how.seed), ask, preparing)
 
 
-def _of(name: str, benched: Benched) -> Raced:
+def _race_problem(name: str, benched: Benched) -> Raced:
     """Raise WorkerFailed where one of them was not timed, or computes something else."""
     seconds = {}
     for timed in benched.timed:
@@ -159,18 +161,18 @@ def compile_pair(question: Question, side: Side, asked: MeasuringOptions, contex
         PerfcliError: nobody wrote kernels for the scenario, or not for these parameters.
         CompileFailed: Triton refuses one of them.
     """
-    scenario = _scenario(question.scenario)
+    scenario = _find_scenario(question.scenario)
     measured, notes = _settle(question, side, asked, context), context.notes
     (job,) = order_jobs(question, [side], context)
     request = job.request
     if request.target is None:
         raise PerfcliError("hand-written kernels are for GPUs: leave out --device cpu")
-    planned = _plans(scenario, request.params, request.target)
+    planned = _plan_all(scenario, request.params, request.target)
     (base,) = obtain([job], context)
     options = KernelsOptions(python=side.python, timeout=context.timeout, fake=context.fake)
-    with _opened_worker(options) as worker:
-        answers = [_answer(each, worker, context) for each in planned]
-        head = _stored(base, answers, notes)
+    with _open_worker(options) as worker:
+        answers = [_compile_problem(each, worker, context) for each in planned]
+        head = _store(base, answers, notes)
         raced = _race(answers, measured, worker, notes)
     shown = Beside(
         kernels=tuple(answer.name for answer in answers),
@@ -185,39 +187,40 @@ def compile_pair(question: Question, side: Side, asked: MeasuringOptions, contex
     return Pair(base, head, replace(comparison, beside=shown))
 
 
-def _scenario(name: str) -> Scenario:
+def _find_scenario(name: str) -> Scenario:
     """Raise PerfcliError where it has no hand-written kernels; those that have are named."""
     if registry.is_user_file(name):
         raise PerfcliError(
-            f"{name} is a file of your own: --with-kernel is for shipped scenarios, {_those_with()}"
+            f"{name} is a file of your own: --with-kernel is for shipped scenarios, "
+            f"{_list_scenarios()}"
         )
     scenario = registry.scenario(name)
     if scenario.handwritten is None:
         raise PerfcliError(
             f"nobody wrote kernels for the scenario {scenario.name}: --with-kernel is for "
-            f"{_those_with()}"
+            f"{_list_scenarios()}"
         )
     return scenario
 
 
-def _those_with() -> str:
+def _list_scenarios() -> str:
     found = (registry.scenario(name) for name in registry.names("scenarios"))
     return ", ".join(each.name for each in found if each.handwritten is not None)
 
 
-def _plans(scenario: Scenario, params: Mapping[str, Scalar], target: Target) -> list[_Planned]:
+def _plan_all(scenario: Scenario, params: Mapping[str, Scalar], target: Target) -> list[_Planned]:
     """Return a plan for each of the scenario's problems.
 
     Raises:
         PerfcliError: the family cannot compute one with these parameters.
     """
     problems = scenario.handwritten(params) if scenario.handwritten else ()
-    return [_planned(asked, target) for asked in problems]
+    return [_plan_problem(asked, target) for asked in problems]
 
 
-def _planned(asked: ScenarioProblem, target: Target) -> _Planned:
+def _plan_problem(asked: ScenarioProblem, target: Target) -> _Planned:
     family = registry.family(asked.family)
-    (facts,) = plans(family, [asked.problem], [target], [None])
+    (facts,) = plan_problems(family, [asked.problem], [target], [None])
     if facts.plan is None:
         raise PerfcliError(f"the hand-written kernels can't do these parameters: {facts.refusal}")
     if not facts.plan.launches:
@@ -225,7 +228,7 @@ def _planned(asked: ScenarioProblem, target: Target) -> _Planned:
     return _Planned(asked, family, facts.plan, facts)
 
 
-def _answer(planned: _Planned, worker: KernelWorker, context: Context) -> CompiledProblem:
+def _compile_problem(planned: _Planned, worker: KernelWorker, context: Context) -> CompiledProblem:
     name = planned.asked.family
     with Reporter([name], context.notes) as progress:
 
@@ -239,7 +242,7 @@ def _answer(planned: _Planned, worker: KernelWorker, context: Context) -> Compil
     return CompiledProblem(planned.asked, planned.family, planned.plan, facts.compiled, described)
 
 
-def _stored(base: Obtained, answers: Sequence[CompiledProblem], notes: Notes) -> Obtained:
+def _store(base: Obtained, answers: Sequence[CompiledProblem], notes: Notes) -> Obtained:
     known = (base.run.fingerprint, *(repr((a.plan, a.described)) for a in answers))
     fingerprint = hashlib.sha256("\0".join(known).encode()).hexdigest()
-    return keep_run(_run_of(base.run, answers), fingerprint, notes)
+    return keep_run(_make_run(base.run, answers), fingerprint, notes)

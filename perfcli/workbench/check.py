@@ -11,7 +11,7 @@ from perfcli.handwritten import checking as planning
 from perfcli.model import Case, KernelFamily, Target
 from perfcli.model.kernel_work import CheckedCase, CheckRequest, PlannedCase, Runner
 from perfcli.names import public
-from perfcli.workbench.problems import _problems, named
+from perfcli.workbench.problems import _list_problems, write_problem
 from perfcli.worker.roles import KernelWorker
 
 FEW_CASES = 20
@@ -47,7 +47,7 @@ class CaseResults:
         return 1 if self.count("wrong", "failed") else 0
 
 
-def _cases_of(
+def _choose_cases(
     family: KernelFamily, params: Sequence[str], variant: str | None, wanted: Sequence[str]
 ) -> list[Case]:
     """Return the family's cases, or one for each problem that ``-p`` makes; of them those of a
@@ -56,33 +56,35 @@ def _cases_of(
     Raises:
         PerfcliError: none is left.
     """
-    cases = [Case(p) for p in _problems(family, params)] if params else list(family.cases)
+    cases = [Case(p) for p in _list_problems(family, params)] if params else list(family.cases)
     if variant is not None:
         cases = [replace(c, variant=variant) for c in cases if c.variant in (None, variant)]
     if wanted:
-        cases = [case for case in cases if any(_matches(_label(case), text) for text in wanted)]
+        cases = [
+            case for case in cases if any(_matches(_write_label(case), text) for text in wanted)
+        ]
     if not cases:
         asked = ", ".join(repr(text) for text in wanted) or f"variant {variant}"
-        example = _label(family.cases[0]) if family.cases else "none"
+        example = _write_label(family.cases[0]) if family.cases else "none"
         raise PerfcliError(
             f"no case of {public(family.name)} is like {asked}: a case reads {example!r}"
         )
-    return _distinct(cases)
+    return _drop_repeated(cases)
 
 
-def _distinct(cases: Sequence[Case]) -> list[Case]:
+def _drop_repeated(cases: Sequence[Case]) -> list[Case]:
     found: dict[str, Case] = {}
     for case in cases:
-        found.setdefault(_label(case), case)
+        found.setdefault(_write_label(case), case)
     return list(found.values())
 
 
-def _label(case: Case) -> str:
+def _write_label(case: Case) -> str:
     """Return ``softmax 7 × 192 bfloat16 split nan padded-rows``."""
     special = [case.variant or ""]
     special += [case.data if case.data != "normal" else ""]
     special += [case.layout if case.layout != "contiguous" else ""]
-    return " ".join([named(case.problem), *(word for word in special if word)])
+    return " ".join([write_problem(case.problem), *(word for word in special if word)])
 
 
 def _matches(text: str, words: str) -> bool:

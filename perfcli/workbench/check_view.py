@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from perfcli import units
 from perfcli.model.kernel_work import CheckedCase, OutputError, PlannedCase
 from perfcli.names import public
-from perfcli.workbench.check import CaseResults, _label
+from perfcli.workbench.check import CaseResults, _write_label
 
 _LISTED = 3
 """Scaled cases that are named; JSON has all."""
@@ -19,23 +19,29 @@ def _describe_cases(found: CaseResults) -> list[str]:
     """Return a line for each failure, for what was not run as the family says, and the sum."""
     checking = found.checking
     failures = [
-        _failure(checking.cases[number], found.found[number])
+        _write_failure(checking.cases[number], found.found[number])
         for number in sorted(found.found)
         if found.found[number].outcome in ("wrong", "failed")
     ]
-    return [*failures, *_fallbacks(found), *_refusals(found), *_scaled(found), _summary(found)]
+    return [
+        *failures,
+        *_list_fallbacks(found),
+        *_list_refusals(found),
+        *_list_scaled(found),
+        _sum_up_cases(found),
+    ]
 
 
-def _failure(planned: PlannedCase, checked: CheckedCase) -> str:
-    case = _label(planned.case)
+def _write_failure(planned: PlannedCase, checked: CheckedCase) -> str:
+    case = _write_label(planned.case)
     ran = f" · {checked.variant}" if checked.variant not in ("", planned.case.variant) else ""
     if checked.outcome == "failed":
         return f"FAILED {case}{ran}: {checked.reason}"
-    outputs = "; ".join(_output(error) for error in checked.outputs if not error.is_right)
+    outputs = "; ".join(_write_output(error) for error in checked.outputs if not error.is_right)
     return f"WRONG  {case}{ran}: {outputs}"
 
 
-def _output(error: OutputError) -> str:
+def _write_output(error: OutputError) -> str:
     if error.problem:
         return f"{error.name} {error.problem}"
     place = ", ".join(map(str, error.where))
@@ -47,21 +53,21 @@ def _output(error: OutputError) -> str:
     )
 
 
-def _fallbacks(found: CaseResults) -> list[str]:
+def _list_fallbacks(found: CaseResults) -> list[str]:
     reasons = [
         each.plan.instead_of
         for each in found.checking.cases
         if each.plan is not None and each.plan.instead_of
     ]
-    return [f"fell back in {_cases(n)}: {reason}" for reason, n in _alike(reasons)]
+    return [f"fell back in {_count_cases(n)}: {reason}" for reason, n in _join_alike(reasons)]
 
 
-def _refusals(found: CaseResults) -> list[str]:
+def _list_refusals(found: CaseResults) -> list[str]:
     reasons = [each.reason for each in found.found.values() if each.outcome == "refused"]
-    return [f"refused in {_cases(n)}: {reason}" for reason, n in _alike(reasons)]
+    return [f"refused in {_count_cases(n)}: {reason}" for reason, n in _join_alike(reasons)]
 
 
-def _alike(reasons: Sequence[str]) -> list[tuple[str, int]]:
+def _join_alike(reasons: Sequence[str]) -> list[tuple[str, int]]:
     """Return reasons that differ only in numbers as one: its first, and how many."""
     first: dict[str, str] = {}
     counted: Counter[str] = Counter()
@@ -72,9 +78,9 @@ def _alike(reasons: Sequence[str]) -> list[tuple[str, int]]:
     return [(first[shape], number) for shape, number in counted.items()]
 
 
-def _scaled(found: CaseResults) -> list[str]:
+def _list_scaled(found: CaseResults) -> list[str]:
     scaled = [
-        f"{_label(each.case)} (of {each.rows_asked:,} rows)"
+        f"{_write_label(each.case)} (of {each.rows_asked:,} rows)"
         for each in found.checking.cases
         if each.rows_asked is not None
     ]
@@ -82,10 +88,10 @@ def _scaled(found: CaseResults) -> list[str]:
         return []
     rest = [f"and {len(scaled) - _LISTED:,} more"] if len(scaled) > _LISTED else []
     listed = "; ".join([*scaled[:_LISTED], *rest])
-    return [f"fewer rows for the interpreter in {_cases(len(scaled))}: {listed}"]
+    return [f"fewer rows for the interpreter in {_count_cases(len(scaled))}: {listed}"]
 
 
-def _summary(found: CaseResults) -> str:
+def _sum_up_cases(found: CaseResults) -> str:
     checking = found.checking
     where = (
         f"on {checking.target.description}"
@@ -98,13 +104,13 @@ def _summary(found: CaseResults) -> str:
         for outcome in ("wrong", "failed", "refused")
         if found.count(outcome)
     ]
-    number = _cases(len(found.found))
+    number = _count_cases(len(found.found))
     if len(checking.cases) < checking.known:
-        number = f"{units.count(len(found.found))} of {_cases(checking.known)}"
+        number = f"{units.count(len(found.found))} of {_count_cases(checking.known)}"
     return f"{public(checking.family.name)}: {number} {where}: {', '.join(parts)}"
 
 
-def _cases(number: int) -> str:
+def _count_cases(number: int) -> str:
     return units.plural(number, "case")
 
 

@@ -29,7 +29,7 @@ class Planned:
         return tuple(
             fault
             for launch, made in zip(self._launches, self.compiled, strict=False)
-            if (fault := _fault(launch, made, self.target))
+            if (fault := _name_fault(launch, made, self.target))
         )
 
     @property
@@ -48,7 +48,7 @@ class Planned:
         return self.plan.launches if self.plan else ()
 
 
-def _fault(launch: KernelLaunch, made: Candidate, target: Target) -> str:
+def _name_fault(launch: KernelLaunch, made: Candidate, target: Target) -> str:
     if made.error:
         return f"{launch.function} does not compile for {target.name}: {made.error}"
     if made.blocks_per_sm == 0:
@@ -60,7 +60,7 @@ def _fault(launch: KernelLaunch, made: Candidate, target: Target) -> str:
     return ""
 
 
-def plans(
+def plan_problems(
     family: KernelFamily,
     problems: Sequence[Problem],
     targets: Sequence[Target],
@@ -122,10 +122,12 @@ def compile_plans(
     for number, candidate in worker.compiled(request):
         made[number] = candidate
         told(len(made), len(distinct))
-    return [replace(each, compiled=_of(family, each, distinct, made)) for each in planned]
+    return [
+        replace(each, compiled=_list_compiled(family, each, distinct, made)) for each in planned
+    ]
 
 
-def _of(
+def _list_compiled(
     family: KernelFamily,
     planned: Planned,
     distinct: Sequence[LaunchToCompile],

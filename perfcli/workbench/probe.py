@@ -16,13 +16,12 @@ from perfcli.model.kernel_work import BenchAsk, BenchRequest, Contender
 from perfcli.names import internal, public, suggestion
 from perfcli.stats.median import median
 from perfcli.workbench import facts, probe_view
-from perfcli.workbench import probe_view as view
 from perfcli.workbench.request import (
     KernelsOptions,
-    _families_of,
+    _choose_targets,
+    _find_families,
     _has_gpu,
-    _opened_worker,
-    _targets_of,
+    _open_worker,
 )
 from perfcli.worker.roles import KernelWorker, Progress
 
@@ -67,19 +66,19 @@ def run(name: str | None, asked: KernelsOptions) -> int:
     asked.refuse("probe", "cases", "against", "variant", "all_variants")
     for path in (asked.json, asked.svg):
         output.check_writable(path)
-    ((reference, family),) = _families_of(name or "mix-order").items()
+    ((reference, family),) = _find_families(name or "mix-order").items()
     if not family.probe:
         raise PerfcliError(f"{public(family.name)} is no probe: perfcli kernels probe mix-order")
     code = cast(_ProbeCode, import_module(family.probe))
-    problems = code.settings(**_chosen(code, asked.params))
-    target, timed = _device(asked)
-    with _opened_worker(asked) as worker:
-        rows = _rows(code, reference, family, problems, target, asked, worker, timed)
+    problems = code.settings(**_choose_settings(code, asked.params))
+    target, timed = _choose_device(asked)
+    with _open_worker(asked) as worker:
+        rows = _count_rows(code, reference, family, problems, target, asked, worker, timed)
     _show(code, rows, problems[0], target, asked)
     return 0
 
 
-def _device(asked: KernelsOptions) -> tuple[Target, bool]:
+def _choose_device(asked: KernelsOptions) -> tuple[Target, bool]:
     """Return what launches are compiled for, and whether they are timed on it."""
     if len(asked.targets) > 1:
         raise PerfcliError("a probe looks at one --target at a time")
@@ -90,10 +89,10 @@ def _device(asked: KernelsOptions) -> tuple[Target, bool]:
     if asked.device == "cuda" and not (asked.plan_of_fake or targets.has_gpu()):
         raise PerfcliError("--device cuda needs a GPU, and there is none here: leave it out")
     here = asked.device is None and not asked.targets and _has_gpu(asked)
-    return _targets_of(asked)[0], here or asked.device == "cuda"
+    return _choose_targets(asked)[0], here or asked.device == "cuda"
 
 
-def _chosen(code: _ProbeCode, params: Sequence[str]) -> dict[str, Any]:
+def _choose_settings(code: _ProbeCode, params: Sequence[str]) -> dict[str, Any]:
     """Return what ``-p`` says, by the names of the arguments of ``settings``."""
     names = {"block": "blocks", "dtype": "dtypes"}
     found: dict[str, Any] = dict(_SHAPE)
@@ -107,14 +106,14 @@ def _chosen(code: _ProbeCode, params: Sequence[str]) -> dict[str, Any]:
             raise PerfcliError(
                 f"a parameter is written NAME=VALUE, for example warps=2,4: {text!r}"
             )
-        values = [_value(typed, word) for word in words]
+        values = [_read_value(typed, word) for word in words]
         if typed in _SHAPE and len(values) > 1:
             raise PerfcliError(f"the probe takes one number of {typed}, not {value}")
         found[names.get(typed, typed)] = values[0] if typed in _SHAPE else tuple(values)
     return found
 
 
-def _value(name: str, word: str) -> Scalar:
+def _read_value(name: str, word: str) -> Scalar:
     if name == "dtype":
         return _SHORT.get(word, word)
     if not word.replace("_", "").isdecimal() or int(word) == 0:
@@ -125,7 +124,7 @@ def _value(name: str, word: str) -> Scalar:
     return number
 
 
-def _rows(
+def _count_rows(
     code: _ProbeCode,
     reference: str,
     family: KernelFamily,
@@ -136,7 +135,7 @@ def _rows(
     timed: bool,
 ) -> list[Any]:
     notes = Notes(asked.quiet)
-    planned = facts.plans(family, problems, [target], [VARIANT])
+    planned = facts.plan_problems(family, problems, [target], [VARIANT])
     for each in planned:
         if each.plan is None:
             raise PerfcliError(each.refusal)
@@ -150,7 +149,7 @@ def _rows(
         for number, each in enumerate(made if timed else ()):
             progress(Progress(0, "warm", number, len(made), "timing launches"))
             try:
-                seconds[number] = _seconds(family, reference, each, asked, worker, notes)
+                seconds[number] = _read_seconds(family, reference, each, asked, worker, notes)
             except KeyboardInterrupt:
                 raise Interrupted(f"interrupted after {number} of {len(made)} launches") from None
     return [
@@ -162,7 +161,7 @@ def _rows(
     ]
 
 
-def _seconds(
+def _read_seconds(
     family: KernelFamily,
     reference: str,
     planned: facts.Planned,
@@ -194,11 +193,11 @@ def _show(
     code: _ProbeCode, rows: Sequence[Any], problem: Problem, target: Target, asked: KernelsOptions
 ) -> None:
     own = code.inductors(rows, problem.columns, problem.rows, target)
-    probed = view.Probed(rows, code.cliffs(rows), own, replace(problem, settings={}), target)
+    probed = probe_view.Probed(rows, code.cliffs(rows), own, replace(problem, settings={}), target)
     if asked.quiet:
-        output.print_text("\n".join(view.words(probed)), asked.json)
+        output.print_text("\n".join(probe_view.write_settings(probed)), asked.json)
     else:
-        output.show(view._report(probed), asked.json)
+        output.show(probe_view._draw_report(probed), asked.json)
     if asked.svg is not None:
-        output.write_text(probe_view._svg(probed), asked.svg)
-    output.write_document("kernels-probe", view._document(probed), asked.json)
+        output.write_text(probe_view._draw_chart(probed), asked.svg)
+    output.write_document("kernels-probe", probe_view._describe_probe(probed), asked.json)

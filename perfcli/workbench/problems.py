@@ -17,7 +17,7 @@ _TEXTS = ("operation", "dtype")
 _SHORT = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "half": "float16"}
 
 
-def _problems(family: KernelFamily, params: Sequence[str]) -> list[Problem]:
+def _list_problems(family: KernelFamily, params: Sequence[str]) -> list[Problem]:
     """Return the family's benchmark problems with what ``NAME=VALUE`` sets; each once. Several
     values, separated by commas, make several problems.
 
@@ -28,13 +28,13 @@ def _problems(family: KernelFamily, params: Sequence[str]) -> list[Problem]:
     found: dict[Any, Problem] = {}
     for values in itertools.product(*given.values()):
         changes = dict(zip(given, values, strict=True))
-        for base in _bases(family, changes.get("operation")):
-            problem = _changed(base, changes)
+        for base in _list_bases(family, changes.get("operation")):
+            problem = _change(base, changes)
             found.setdefault(_key(problem), problem)
     return list(found.values())
 
 
-def _variant_of(family: KernelFamily, name: str | None) -> str | None:
+def _find_variant(family: KernelFamily, name: str | None) -> str | None:
     """Return the variant that is meant.
 
     Raises:
@@ -46,16 +46,16 @@ def _variant_of(family: KernelFamily, name: str | None) -> str | None:
     raise PerfcliError(f"{family.name} has no variant {name!r}: {suggestion(name, known)}")
 
 
-def named(problem: Problem) -> str:
+def write_problem(problem: Problem) -> str:
     """Return ``softmax 32768 × 2048 bfloat16``, with what else is set."""
     parts = [problem.operation, f"{problem.rows} × {problem.columns}", problem.dtype]
     if problem.row_stride not in (None, problem.columns):
         parts.append(f"row-stride={problem.row_stride}")
-    parts += [f"{public(name)}={_shown(v)}" for name, v in problem.settings.items()]
+    parts += [f"{public(name)}={_write_setting(v)}" for name, v in problem.settings.items()]
     return " ".join(parts)
 
 
-def _bases(family: KernelFamily, operation: Scalar) -> list[Problem]:
+def _list_bases(family: KernelFamily, operation: Scalar) -> list[Problem]:
     every = [*family.benchmarks, *(case.problem for case in family.cases)]
     if operation is None:
         return list(family.benchmarks) or every[:1]
@@ -64,7 +64,7 @@ def _bases(family: KernelFamily, operation: Scalar) -> list[Problem]:
     return own or like or [Problem(str(operation), 4096, 4096)]
 
 
-def _changed(problem: Problem, changes: Mapping[str, Scalar]) -> Problem:
+def _change(problem: Problem, changes: Mapping[str, Scalar]) -> Problem:
     fields: dict[str, Any] = {n: v for n, v in changes.items() if n in (*_SIZES, *_TEXTS)}
     if "columns" in fields:
         fields.setdefault("row_stride", None)
@@ -95,17 +95,19 @@ def _split(family: KernelFamily, text: str) -> tuple[str, list[Scalar]]:
         raise PerfcliError(
             f"a parameter is written NAME=VALUE, for example rows=4096; got {text!r}"
         )
-    settings = _settings(family)
+    settings = _list_settings(family)
     if name not in (*_SIZES, *_TEXTS, *settings):
         known = [public(each) for each in (*_SIZES, *_TEXTS, *settings)]
         raise PerfcliError(f"{family.name} has no parameter {typed!r}: {suggestion(typed, known)}")
     values = [part.strip() for part in value.split(",") if part.strip()]
-    return name, [_typed(family, name, part, settings) for part in values]
+    return name, [_parse_value(family, name, part, settings) for part in values]
 
 
-def _typed(family: KernelFamily, name: str, text: str, settings: Mapping[str, Scalar]) -> Scalar:
+def _parse_value(
+    family: KernelFamily, name: str, text: str, settings: Mapping[str, Scalar]
+) -> Scalar:
     if name in _SIZES:
-        return _size(name, text)
+        return _parse_size(name, text)
     if name == "operation":
         known = {public(operation): operation for operation in family.operations}
         if public(text) not in known:
@@ -126,14 +128,14 @@ def _typed(family: KernelFamily, name: str, text: str, settings: Mapping[str, Sc
         ) from None
 
 
-def _size(name: str, text: str) -> int:
+def _parse_size(name: str, text: str) -> int:
     digits = text.replace("_", "")
     if not digits.isdecimal():
         raise PerfcliError(f"parameter {public(name)} needs a whole number from 0 on, not {text!r}")
     return int(digits)
 
 
-def _settings(family: KernelFamily) -> dict[str, Scalar]:
+def _list_settings(family: KernelFamily) -> dict[str, Scalar]:
     """Return every setting that the family's own problems have, with one of its values."""
     found: dict[str, Scalar] = {}
     for problem in (*family.benchmarks, *(case.problem for case in family.cases)):
@@ -143,5 +145,5 @@ def _settings(family: KernelFamily) -> dict[str, Scalar]:
     return found
 
 
-def _shown(value: Scalar) -> str:
+def _write_setting(value: Scalar) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

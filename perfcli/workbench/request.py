@@ -56,7 +56,7 @@ class KernelsOptions:
 _TYPED = {"targets": "--target", "params": "-p", "cases": "--case", "every_case": "--all"}
 
 
-def _families_of(name: str | None) -> dict[str, KernelFamily]:
+def _find_families(name: str | None) -> dict[str, KernelFamily]:
     """Return the families by what a worker finds them by."""
     if name is not None:
         reference = str(Path(name).resolve()) if name.endswith(".py") else public(name)
@@ -67,7 +67,7 @@ def _families_of(name: str | None) -> dict[str, KernelFamily]:
     return found
 
 
-def _targets_of(asked: KernelsOptions) -> list[Target]:
+def _choose_targets(asked: KernelsOptions) -> list[Target]:
     if asked.targets:
         return [targets.get_for_kernels(name) for name in dict.fromkeys(asked.targets)]
     return [targets.this_gpu() if _has_gpu(asked) else targets.get(DEFAULT_TARGET)]
@@ -78,19 +78,19 @@ def _has_gpu(asked: KernelsOptions) -> bool:
 
 
 @contextmanager
-def _opened_worker(asked: KernelsOptions) -> Iterator[KernelWorker]:
+def _open_worker(asked: KernelsOptions) -> Iterator[KernelWorker]:
     """Open a worker, a made-up one where ``--fake`` says so.
 
     Raises PerfcliError where the interpreter has no torch.
     """
-    worker = _started(asked)
+    worker = _start_worker(asked)
     try:
         yield worker
     finally:
         worker.close()
 
 
-def _started(asked: KernelsOptions) -> KernelWorker:
+def _start_worker(asked: KernelsOptions) -> KernelWorker:
     if plan := asked.plan_of_fake:
         from perfcli.fake.kernels import FakeKernels
 

@@ -16,13 +16,13 @@ from perfcli.names import public
 from perfcli.workbench import check as check_cases
 from perfcli.workbench import check_view, facts, view
 from perfcli.workbench.check import CaseResults
-from perfcli.workbench.problems import _problems, _variant_of
+from perfcli.workbench.problems import _find_variant, _list_problems
 from perfcli.workbench.request import (
     KernelsOptions,
-    _families_of,
+    _choose_targets,
+    _find_families,
     _has_gpu,
-    _opened_worker,
-    _targets_of,
+    _open_worker,
 )
 from perfcli.worker.roles import KernelWorker, Progress
 from perfcli.workflow.request import DEFAULT_TARGET
@@ -39,7 +39,7 @@ def show(first: str | None, second: str | None, asked: KernelsOptions) -> int:
         "kernels", "cases", "every_case", "against", "rounds", "budget", "svg", "seed", "device"
     )
     output.check_writable(asked.json)
-    found = _families_of(first)
+    found = _find_families(first)
     if first is None and not asked.targets:
         asked.refuse("the list", "params", "variant", "all_variants")
         documents = [view._document_family(family) for family in found.values()]
@@ -48,11 +48,11 @@ def show(first: str | None, second: str | None, asked: KernelsOptions) -> int:
         return 0
     if first is None:
         asked.refuse("all families", "params", "variant", "all_variants")
-    chosen = _targets_of(asked)
+    chosen = _choose_targets(asked)
     notes, faults, document = Notes(asked.quiet), 0, []
-    with _opened_worker(asked) as worker:
+    with _open_worker(asked) as worker:
         for reference, family in found.items():
-            planned = _facts(reference, family, chosen, asked, worker, notes)
+            planned = _compile_launches(reference, family, chosen, asked, worker, notes)
             faults += sum(len(each.faults) for each in planned)
             document += view._document_launches(family, planned)
             detail = view._detail_family if first else view._head_family
@@ -67,7 +67,7 @@ def show(first: str | None, second: str | None, asked: KernelsOptions) -> int:
     return 1 if faults else 0
 
 
-def _facts(
+def _compile_launches(
     reference: str,
     family: KernelFamily,
     chosen: Sequence[Target],
@@ -75,11 +75,11 @@ def _facts(
     worker: KernelWorker,
     notes: Notes,
 ) -> list[facts.Planned]:
-    variant = _variant_of(family, asked.variant)
+    variant = _find_variant(family, asked.variant)
     variants: list[str | None] = [variant]
     if asked.all_variants:
         variants += [each.name for each in family.variants]
-    planned = facts.plans(family, _problems(family, asked.params), chosen, variants)
+    planned = facts.plan_problems(family, _list_problems(family, asked.params), chosen, variants)
     refusals = {each.refusal for each in planned if each.plan is None}
     if refusals and not any(each.plan for each in planned):
         raise PerfcliError("; ".join(sorted(refusals)))
@@ -99,14 +99,14 @@ def check(name: str | None, asked: KernelsOptions) -> int:
     where one is wrong or failed."""
     asked.refuse("check", "all_variants", "against", "rounds", "budget", "svg")
     output.check_writable(asked.json)
-    runner, target = _runner(asked)
+    runner, target = _choose_runner(asked)
     notes, done = Notes(asked.quiet), []
     if runner == "interpreter":
         notes.say(_WHY_INTERPRETED if asked.device is None else "through Triton's interpreter")
-    with _opened_worker(asked) as worker:
-        for reference, family in _families_of(name).items():
-            variant = _variant_of(family, asked.variant)
-            cases = check_cases._cases_of(family, asked.params, variant, asked.cases)
+    with _open_worker(asked) as worker:
+        for reference, family in _find_families(name).items():
+            variant = _find_variant(family, asked.variant)
+            cases = check_cases._choose_cases(family, asked.params, variant, asked.cases)
             smoke = not (asked.every_case or asked.cases or asked.params)
             checking = check_cases._plan(reference, family, cases, target, runner, smoke)
             total = len(checking.cases)
@@ -119,7 +119,7 @@ def check(name: str | None, asked: KernelsOptions) -> int:
                 found = CaseResults(checking)
                 done.append(found)
                 try:
-                    told, ahead = _checking_told(progress, total), _ahead_told(progress)
+                    told, ahead = _report_cases(progress, total), _report_compiling(progress)
                     check_cases._run(found, worker, asked.jobs, asked.seed or 0, told, ahead)
                 except KeyboardInterrupt:
                     _say(found, asked)
@@ -142,7 +142,7 @@ _WHY_INTERPRETED = (
 )
 
 
-def _checking_told(progress: Reporter, total: int) -> Callable[[CaseResults], None]:
+def _report_cases(progress: Reporter, total: int) -> Callable[[CaseResults], None]:
     def told(found: CaseResults) -> None:
         failed = found.count("wrong", "failed")
         text = f"running cases, {failed} not right" if failed else "running cases"
@@ -151,14 +151,14 @@ def _checking_told(progress: Reporter, total: int) -> Callable[[CaseResults], No
     return told
 
 
-def _ahead_told(progress: Reporter) -> Callable[[int, int], None]:
+def _report_compiling(progress: Reporter) -> Callable[[int, int], None]:
     def told(done: int, total: int) -> None:
         progress(Progress(0, "check", done, total, "compiling kernels ahead"))
 
     return told
 
 
-def _runner(asked: KernelsOptions) -> tuple[Any, Target]:
+def _choose_runner(asked: KernelsOptions) -> tuple[Any, Target]:
     """Return where cases run, and what they are planned for."""
     if asked.device not in (None, "cuda", "cpu"):
         raise PerfcliError(f"--device is cuda or cpu, not {asked.device!r}")
@@ -190,8 +190,8 @@ def bench(name: str | None, asked: KernelsOptions) -> int:
         raise PerfcliError(f"bench needs a GPU, and there is none here: {_OFFERED}")
     target = targets.get(DEFAULT_TARGET) if asked.plan_of_fake else targets.this_gpu()
     seed = random.randrange(2**31) if asked.seed is None else asked.seed
-    with _opened_worker(asked) as worker:
-        return _run(_families_of(name), target, asked, seed, worker)
+    with _open_worker(asked) as worker:
+        return _run(_find_families(name), target, asked, seed, worker)
 
 
 _OFFERED = (

@@ -68,27 +68,29 @@ class Score:
         ours, best = self.ours, self.best_other
         if ours is None or best is None:
             return None
-        return _ratio(ours.timed, best.timed)
+        return _compare_times(ours.timed, best.timed)
 
 
-def _scored(family: str, benched: Benched, contenders: Sequence[Contender]) -> Score:
+def _score(family: str, benched: Benched, contenders: Sequence[Contender]) -> Score:
     """Return the statistics of one problem's raw times."""
     plans: Mapping[str, LaunchPlan | None] = {c.name: c.plan for c in contenders}
     copy = next((timed for timed in benched.timed if timed.name == COPY), None)
-    entries = [_entry(timed, plans.get(timed.name), copy, benched) for timed in benched.timed]
+    entries = [
+        _score_contender(timed, plans.get(timed.name), copy, benched) for timed in benched.timed
+    ]
     return Score(family, benched, tuple(entries))
 
 
-def _entry(
+def _score_contender(
     timed: TimedContender, plan: LaunchPlan | None, copy: TimedContender | None, benched: Benched
 ) -> ContenderScore:
     middle = median(timed.seconds)
-    of_copy = _ratio(timed, copy) if copy is not None and timed.name != COPY else None
+    of_copy = _compare_times(timed, copy) if copy is not None and timed.name != COPY else None
     rate = benched.moved_bytes / middle.value if middle and middle.value > 0 else None
     return ContenderScore(timed, plan, middle, of_copy, rate)
 
 
-def _ratio(timed: TimedContender, reference: TimedContender) -> Estimate | None:
+def _compare_times(timed: TimedContender, reference: TimedContender) -> Estimate | None:
     """Return the reference's seconds over these, round by round: this one's speed in units of
     its."""
     if not timed.seconds or len(timed.seconds) != len(reference.seconds):

@@ -11,7 +11,7 @@ from perfcli import units
 from perfcli.model import Candidate, KernelFamily, KernelLaunch
 from perfcli.names import public
 from perfcli.workbench.facts import Planned
-from perfcli.workbench.problems import named
+from perfcli.workbench.problems import write_problem
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -87,7 +87,7 @@ def _show_facts(planned: Sequence[Planned]) -> RenderableType:
         own = [each for each in planned if each.target.name == target]
         first = own[0].target
         parts += [Text(""), Text(f"{first.name}  {first.description}, {first.arch}", style="bold")]
-        parts += [Text(""), _Launches(own), *_remarks(own)]
+        parts += [Text(""), _Launches(own), *_list_remarks(own)]
     return Group(*parts)
 
 
@@ -102,20 +102,24 @@ class _Launches:
         from rich.text import Text
 
         heads = {title: title for title in COLUMNS}
-        rows = [_cells_of(launch, made) for each in self.planned for launch, made in _made(each)]
+        rows = [
+            _write_cells(launch, made)
+            for each in self.planned
+            for launch, made in _pair_launches(each)
+        ]
         widths = {title: max(len(row[title]) for row in [heads, *rows]) for title in COLUMNS}
         kept = list(COLUMNS)
         while len(kept) > 2 and len(_align(heads, widths, kept)) > options.max_width:
             kept.pop()
         yield Text(_align(heads, widths, kept), style="dim", no_wrap=True)
         for each in self.planned:
-            yield Text(_heading(each), style="bold")
+            yield Text(_write_heading(each), style="bold")
             if each.plan is None:
                 yield Text(f"  refused: {each.refusal}", style="yellow")
                 continue
-            for launch, made in _made(each):
+            for launch, made in _pair_launches(each):
                 bad = made.error or made.spilled_words or made.blocks_per_sm == 0
-                cells = _cells_of(launch, made)
+                cells = _write_cells(launch, made)
                 style = "red" if bad else ""
                 yield Text(_align(cells, widths, kept), style=style, no_wrap=True)
                 rest = [f"{title} {cells[title]}" for title in COLUMNS if title not in kept]
@@ -125,7 +129,7 @@ class _Launches:
                 yield Text(f"  {each.plan.why}", style="dim")
 
 
-def _made(planned: Planned) -> Iterator[tuple[KernelLaunch, Candidate]]:
+def _pair_launches(planned: Planned) -> Iterator[tuple[KernelLaunch, Candidate]]:
     launches = planned.plan.launches if planned.plan else ()
     return zip(launches, planned.compiled, strict=True)
 
@@ -136,12 +140,12 @@ def _align(cells: Mapping[str, str], widths: Mapping[str, int], titles: Sequence
     return f"  {cells[name].ljust(widths[name])}  {right}".rstrip()
 
 
-def _heading(planned: Planned) -> str:
+def _write_heading(planned: Planned) -> str:
     variant = f" · {planned.plan.variant}" if planned.plan else ""
-    return f"{named(planned.problem)}{variant}"
+    return f"{write_problem(planned.problem)}{variant}"
 
 
-def _cells_of(launch: KernelLaunch, made: Candidate) -> dict[str, str]:
+def _write_cells(launch: KernelLaunch, made: Candidate) -> dict[str, str]:
     """Return one launch as text, by column. Counts are static; TMA has no width per thread."""
     if made.error:
         return dict.fromkeys(COLUMNS, "") | {
@@ -156,11 +160,11 @@ def _cells_of(launch: KernelLaunch, made: Candidate) -> dict[str, str]:
         "spilled": units.count(made.spilled_words),
         "shared": units.exact_bytes(made.shared_bytes),
         "occupancy": units.percent(made.occupancy),
-        "16-byte loads": _loads(made),
+        "16-byte loads": _write_loads(made),
     }
 
 
-def _loads(made: Candidate) -> str:
+def _write_loads(made: Candidate) -> str:
     """Return ``4 of 4``, ``2 TMA``, or both."""
     every = sum(made.global_loads.values())
     wide = sum(made.global_loads.get(bits, 0) for bits in WIDE)
@@ -168,7 +172,7 @@ def _loads(made: Candidate) -> str:
     return " + ".join([*parts, *([f"{made.tma_loads} TMA"] if made.tma_loads else [])])
 
 
-def _remarks(planned: Sequence[Planned]) -> Iterator[Any]:
+def _list_remarks(planned: Sequence[Planned]) -> Iterator[Any]:
     from rich.text import Text
 
     told: list[tuple[str, str]] = []
@@ -176,7 +180,9 @@ def _remarks(planned: Sequence[Planned]) -> Iterator[Any]:
         told += [(fault, "red") for fault in each.faults]
         told += [(text, "yellow") for text in each.mispredicted]
         if each.plan is not None and each.plan.instead_of:
-            fell_back = f"{named(each.problem)}: {each.plan.variant} instead of what was asked for"
+            fell_back = (
+                f"{write_problem(each.problem)}: {each.plan.variant} instead of what was asked for"
+            )
             told.append((f"{fell_back} ({each.plan.instead_of})", "yellow"))
     if told:
         yield Text("")

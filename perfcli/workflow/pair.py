@@ -105,7 +105,7 @@ def summarize(pairs: Sequence[Pair], command: str = "") -> Judgement:
         exit_code=_exit_code(pairs[worst]),
         command=command,
         rules=rules(),
-        root=str(documents.project_root()),
+        root=str(documents.find_root()),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perfcli.console.notes import Notes, remark
+from perfcli.console.notes import Notes, guard_commands
 from perfcli.errors import UserCodeFailed
 from perfcli.fake import executor
 
@@ -37,6 +37,6 @@ def test_a_remark_of_ones_own_is_as_it_was(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    assert remark("a\n  b :: c") == "a\n  b :: c"
+    assert guard_commands("a\n  b :: c") == "a\n  b :: c"
     Notes(False).say("\n::group::x")
     assert capsys.readouterr().err == "\n| ::group::x\n"

@@ -17,7 +17,7 @@ from perfcli.model import (
     Tolerance,
 )
 from perfcli.model.kernel_work import DescribedLaunch, Operand
-from perfcli.workbench.as_run import CompiledProblem, _run_of
+from perfcli.workbench.as_run import CompiledProblem, _make_run
 
 ROWS, COLUMNS = 64, 4096
 SIZE = 2 * ROWS * COLUMNS
@@ -98,7 +98,7 @@ BASE = run([kernel("a", "max", "sum"), kernel("b", "div"), kernel("c", "mul", gr
 
 
 def test_bytes_are_those_of_the_tensors_that_are_read_and_written() -> None:
-    first, second = _run_of(BASE, [ANSWER]).run.kernels
+    first, second = _make_run(BASE, [ANSWER]).run.kernels
     assert (first.bytes_read, first.bytes_written) == (SIZE, 2 * ROWS)
     assert first.bytes_swept == SIZE + 2 * ROWS
     assert [b.role for b in second.buffers] == ["input", "input", "output"]
@@ -109,16 +109,16 @@ def test_bytes_are_those_of_the_tensors_that_are_read_and_written() -> None:
 
 
 def test_programs_that_share_a_row_have_parts_of_it() -> None:
-    first, _ = _run_of(BASE, [ANSWER]).run.kernels
+    first, _ = _make_run(BASE, [ANSWER]).run.kernels
     assert first.sizes == {"x": ROWS, "r0_": COLUMNS}
     launches = [replace(step, grid=(ROWS, 3, 1)) for step in ANSWER.plan.launches]
     plan = replace(ANSWER.plan, launches=tuple(launches))
-    first, _ = _run_of(BASE, [replace(ANSWER, plan=plan)]).run.kernels
+    first, _ = _make_run(BASE, [replace(ANSWER, plan=plan)]).run.kernels
     assert first.sizes == {"x": 3 * ROWS, "r0_": 1366}
 
 
 def test_they_compute_what_the_graph_computes() -> None:
-    bundle = _run_of(BASE, [ANSWER])
+    bundle = _make_run(BASE, [ANSWER])
     made = bundle.run
     assert made.variant.name == "kernel sums/two-step"
     assert {k.graph for k in made.kernels} == {"forward 0"}
@@ -133,5 +133,5 @@ def test_they_compute_what_the_graph_computes() -> None:
 
 def test_their_group_is_the_graph() -> None:
     forward = replace(BASE, kernels=BASE.kernels[:2], graphs=BASE.graphs[:1])
-    (group,) = compare(forward, _run_of(forward, [ANSWER]).run).groups
+    (group,) = compare(forward, _make_run(forward, [ANSWER]).run).groups
     assert (group.match.base, group.match.head) == ((0, 1), (0, 1))
