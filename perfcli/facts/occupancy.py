@@ -1,19 +1,27 @@
-"""Computes how many blocks of a kernel fit on one multiprocessor, by the CUDA occupancy
-calculator's rules."""
+"""Computes how many blocks of a kernel fit on one multiprocessor: on an NVIDIA GPU by the rules of
+the CUDA occupancy calculator, on an AMD GPU by what a compute unit has."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from perfcli.model import Target
 
+# A multiprocessor has four partitions, a compute unit of CDNA four SIMDs: each has its own part of
+# the registers.
+_PARTITIONS = 4
+
 # The same for every capability from 7.0 to 12.x except the shared memory's granularity, which is
 # 256 B before 8.0 (cuda_occupancy.h of CUDA 13.1).
-_REGISTERS_PER_ALLOCATION = 256
-_PARTITIONS_PER_SM = 4
-_MAX_REGISTERS_PER_THREAD = 255
-_SHARED_BYTES_PER_ALLOCATION = 128
-_SHARED_BYTES_PER_ALLOCATION_BEFORE_8_0 = 256
+_NVIDIA_REGISTERS = 256
+_NVIDIA_MAX_REGISTERS = 255
+_NVIDIA_SHARED_BYTES = 128
+_NVIDIA_SHARED_BYTES_BEFORE_8_0 = 256
+
+# Of gfx942. Registers are counted per lane.
+_AMD_REGISTERS = 8
+_AMD_SHARED_BYTES = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +39,19 @@ class _Occupancy:
 
 def occupancy(target: Target, registers: int, shared_bytes: int, num_warps: int) -> _Occupancy:
     """Return the occupancy of a kernel with ``registers`` per thread and ``shared_bytes`` per
-    block.
+    block of ``num_warps``. A thread is a lane of a wave on an AMD GPU, a warp a wave, and shared
+    memory LDS.
 
     ``shared_bytes`` is what the kernel asks for (Triton's ``metadata.shared``, or static plus
-    dynamic), without what the system reserves for each block. The formula is that of NVIDIA's
-    ``cuda_occupancy.h``: registers are handed to warps in units of 256 within each of the four
-    partitions of a multiprocessor, shared memory to blocks in units of 128 B.
+    dynamic), without what the system reserves for each block.
     """
+    fitting = _WARPS_BY_REGISTERS[target.vendor](target, registers)
     warps_per_sm = target.max_threads_per_sm // target.warp_size
     limits = {
         "blocks": target.max_blocks_per_sm,
         "warps": _blocks_by_warps(target, num_warps),
         "shared memory": _blocks_by_shared_memory(target, shared_bytes),
-        "registers": _blocks_by_registers(target, registers, num_warps),
+        "registers": fitting // num_warps,
     }
     limit = min(reversed(limits), key=lambda name: limits[name])
     blocks = limits[limit]
@@ -57,68 +65,43 @@ def _blocks_by_warps(target: Target, num_warps: int) -> int:
     return 0 if threads > target.max_threads_per_block else target.max_threads_per_sm // threads
 
 
-def _blocks_by_registers(target: Target, registers: int, num_warps: int) -> int:
-    if registers > _MAX_REGISTERS_PER_THREAD:
+def _nvidia_warps_by_registers(target: Target, registers: int) -> int:
+    """Return the warps for which there are registers: within each partition, warps are handed
+    registers in units of 256."""
+    if registers > _NVIDIA_MAX_REGISTERS:
         return 0
-    per_warp = _round_up(max(registers, 1) * target.warp_size, _REGISTERS_PER_ALLOCATION)
-    # A launch is checked as if its warps were spread evenly over the partitions.
-    if per_warp * _round_up(num_warps, _PARTITIONS_PER_SM) > target.registers_per_sm:
-        return 0
-    warps_per_partition = target.registers_per_sm // _PARTITIONS_PER_SM // per_warp
-    return warps_per_partition * _PARTITIONS_PER_SM // num_warps
+    per_warp = _round_up(max(registers, 1) * target.warp_size, _NVIDIA_REGISTERS)
+    return target.registers_per_sm // _PARTITIONS // per_warp * _PARTITIONS
+
+
+def _amd_warps_by_registers(target: Target, registers: int) -> int:
+    """Return the waves for which there are registers: each lane is handed them in units of 8, and a
+    SIMD holds no more waves than its share."""
+    per_lane = target.registers_per_sm // _PARTITIONS // target.warp_size
+    most = target.max_threads_per_sm // target.warp_size // _PARTITIONS
+    return min(per_lane // _round_up(max(registers, 1), _AMD_REGISTERS), most) * _PARTITIONS
+
+
+_WARPS_BY_REGISTERS: dict[str, Callable[[Target, int], int]] = {
+    "nvidia": _nvidia_warps_by_registers,
+    "amd": _amd_warps_by_registers,
+}
 
 
 def _blocks_by_shared_memory(target: Target, shared_bytes: int) -> int:
     if shared_bytes > target.shared_bytes_per_block_optin:
         return 0
-    unit = (
-        _SHARED_BYTES_PER_ALLOCATION
-        if target.capability >= (8, 0)
-        else _SHARED_BYTES_PER_ALLOCATION_BEFORE_8_0
-    )
-    allocated = _round_up(shared_bytes + target.reserved_shared_bytes_per_block, unit)
+    asked = shared_bytes + target.reserved_shared_bytes_per_block
+    allocated = _round_up(asked, _shared_bytes_per_allocation(target))
     return target.shared_bytes_per_sm // allocated if allocated else target.max_blocks_per_sm
+
+
+def _shared_bytes_per_allocation(target: Target) -> int:
+    if target.vendor == "amd":
+        return _AMD_SHARED_BYTES
+    early = target.capability < (8, 0)
+    return _NVIDIA_SHARED_BYTES_BEFORE_8_0 if early else _NVIDIA_SHARED_BYTES
 
 
 def _round_up(value: int, unit: int) -> int:
     return -(-value // unit) * unit
-
-
-_SIMDS = 4
-_REGISTERS_PER_ALLOCATION_AMD = 8
-_SHARED_BYTES_PER_ALLOCATION_AMD = 512
-
-
-def occupancy_amd(target: Target, registers: int, shared_bytes: int, num_waves: int) -> _Occupancy:
-    """Return the occupancy of a kernel with ``registers`` vector registers per lane,
-    ``shared_bytes`` of LDS per block and ``num_waves`` waves per block."""
-    waves_per_unit = target.max_threads_per_sm // target.warp_size
-    limits = {
-        "blocks": target.max_blocks_per_sm,
-        "warps": waves_per_unit // num_waves,
-        "shared memory": _by_shared_memory(target, shared_bytes),
-        "registers": _by_registers(target, registers, num_waves),
-    }
-    if num_waves * target.warp_size > target.max_threads_per_block:
-        limits["warps"] = 0
-    limit = min(reversed(limits), key=lambda name: limits[name])
-    blocks = limits[limit]
-    if blocks * num_waves == waves_per_unit:
-        limit = "warps"  # full: whatever else is just as scarce costs nothing
-    return _Occupancy(blocks, blocks * num_waves / waves_per_unit, limit)
-
-
-def _by_registers(target: Target, registers: int, num_waves: int) -> int:
-    per_lane = target.registers_per_sm // _SIMDS // target.warp_size
-    waves_per_simd = target.max_threads_per_sm // target.warp_size // _SIMDS
-    unit = _REGISTERS_PER_ALLOCATION_AMD
-    fitting = min(per_lane // max(-(-registers // unit) * unit, unit), waves_per_simd)
-    return fitting * _SIMDS // num_waves
-
-
-def _by_shared_memory(target: Target, shared_bytes: int) -> int:
-    if shared_bytes > target.shared_bytes_per_block_optin:
-        return 0
-    unit = _SHARED_BYTES_PER_ALLOCATION_AMD
-    allocated = -(-shared_bytes // unit) * unit
-    return target.shared_bytes_per_sm // allocated if allocated else target.max_blocks_per_sm

@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from perfcli.errors import PerfcliError, WorkerFailed
-from perfcli.facts import occupancy
-from perfcli.facts import occupancy as occupancy_amd
+from perfcli.facts.occupancy import occupancy
 from perfcli.handwritten.benching import time_rounds
 from perfcli.model import Candidate, KernelLaunch, Machine, Problem
 from perfcli.model.kernel_work import (
@@ -59,9 +58,8 @@ class FakeKernels:
         launch, target = asked.launch, asked.target
         if self._planted.get("refuses") == launch.function:
             return Candidate({}, launch.num_warps, launch.num_stages, error="ValueError: planted")
-        rules = occupancy_amd if target.vendor == "amd" else occupancy
         shared = launch.shared_bytes or 16
-        resident = rules.occupancy(target, 32, shared, launch.num_warps)
+        resident = occupancy(target, 32, shared, launch.num_warps)
         return Candidate(
             config={},
             num_warps=launch.num_warps,

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from perfcli.compile.binaries.candidate import nvidia_candidate
-from perfcli.facts import occupancy as occupancy_amd
 from perfcli.facts.binary.cubin import find_tools, read_cubin
 from perfcli.facts.binary.hsaco import read_hsaco
+from perfcli.facts.occupancy import occupancy
 from perfcli.model import Candidate, KernelLaunch, Target
 
 
@@ -33,7 +33,7 @@ def _amd_candidate(kernel: Any, launch: KernelLaunch, target: Target) -> Candida
     facts = read_hsaco(kernel.asm["hsaco"], kernel.asm["amdgcn"])
     # Triton asks for its LDS at launch; the code object names what is static.
     shared = max(int(kernel.metadata.shared), facts.shared_bytes)
-    resident = occupancy_amd.occupancy_amd(target, facts.vector_registers, shared, launch.num_warps)
+    resident = occupancy(target, facts.vector_registers, shared, launch.num_warps)
     return Candidate(
         config=_numbers(launch),
         num_warps=launch.num_warps,

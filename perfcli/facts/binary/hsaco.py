@@ -1,26 +1,26 @@
 """Reads what AMD's machine code says: registers, spills, LDS and the width of its loads.
 
-Resources are read from the code object's own note (LLVM, *User Guide for AMDGPU Backend*, "Code
-Object V5 Metadata"); memory instructions from the assembly that Triton keeps beside it. Seen with
-triton 3.6 and 3.7, gfx942.
+Resources and memory instructions are read from the assembly that Triton keeps beside the code
+object: its metadata (LLVM, *User Guide for AMDGPU Backend*, "Code Object V5 Metadata") stands there
+as text, as the note of the code object has it. Seen with triton 3.6 and 3.7, gfx942.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-import struct
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from perfcli.errors import PerfcliError
 from perfcli.facts.binary.elf import sections
-from perfcli.facts.binary.msgpack import decode
 
-_NT_AMDGPU_METADATA = 32
-_NOTE = struct.Struct("<III")
+_METADATA = re.compile(
+    r"^\s*\.amdgpu_metadata\n(.*?)^\s*\.end_amdgpu_metadata", re.DOTALL | re.MULTILINE
+)
+_COUNT = re.compile(r"^ {4}(\.\w+): +(\d+)$", re.MULTILINE)
+"""One number of a kernel; those of its arguments are further in."""
 
 # global_load_dwordx4, buffer_load_ushort, flat_load_ubyte_d16 …; scratch_ is local memory.
 _ACCESS = re.compile(r"^\s*(?:global|buffer|flat)_(load|store)_(\w+)", re.MULTILINE)
@@ -58,20 +58,20 @@ def read_hsaco(code_object: bytes, assembly: str) -> _HsacoFacts:
     """Return everything about a code object with one kernel.
 
     Raises:
-        PerfcliError: it is no such file, or names no kernel.
+        PerfcliError: it is no such file, or the assembly has not the metadata of one kernel.
     """
-    kernel = _metadata(code_object)
+    kernel = _read_metadata(assembly)
     counted = {"load": Counter[str](), "store": Counter[str]()}
     for what, kind in _ACCESS.findall(assembly):
         counted[what][_bits(kind)] += 1
     local = Counter(_LOCAL.findall(assembly))
     text = b"".join(s.data for s in sections(code_object) if s.name == ".text")
     return _HsacoFacts(
-        vector_registers=int(kernel[".vgpr_count"]),
-        scalar_registers=int(kernel[".sgpr_count"]),
-        spilled_words=int(kernel[".vgpr_spill_count"]),
-        stack_bytes=int(kernel[".private_segment_fixed_size"]),
-        shared_bytes=int(kernel[".group_segment_fixed_size"]),
+        vector_registers=kernel[".vgpr_count"],
+        scalar_registers=kernel[".sgpr_count"],
+        spilled_words=kernel[".vgpr_spill_count"],
+        stack_bytes=kernel[".private_segment_fixed_size"],
+        shared_bytes=kernel[".group_segment_fixed_size"],
         local_loads=local["load"],
         local_stores=local["store"],
         global_loads=_widest_first(counted["load"]),
@@ -80,29 +80,27 @@ def read_hsaco(code_object: bytes, assembly: str) -> _HsacoFacts:
     )
 
 
-def _metadata(code_object: bytes) -> Mapping[str, Any]:
-    notes = b"".join(s.data for s in sections(code_object) if s.name == ".note")
-    try:
-        (kernel,) = decode(_note(notes))["amdhsa.kernels"]
-    except (ValueError, KeyError, TypeError, struct.error) as error:
+_NEEDED = (
+    ".vgpr_count",
+    ".sgpr_count",
+    ".vgpr_spill_count",
+    ".private_segment_fixed_size",
+    ".group_segment_fixed_size",
+)
+
+
+def _read_metadata(assembly: str) -> Mapping[str, int]:
+    block = _METADATA.search(assembly)
+    counts = _COUNT.findall(block[1]) if block else []
+    found = {name: int(number) for name, number in counts}
+    names = [name for name, _ in counts]
+    missing = [name for name in _NEEDED if names.count(name) != 1]
+    if missing:
         raise PerfcliError(
-            "expected the metadata of one kernel in the notes of an AMD code object",
-            detail=f"{type(error).__name__}: {error}",
-        ) from error
-    return dict(kernel)
-
-
-def _note(notes: bytes) -> bytes:
-    """Return the metadata's bytes. Each note: sizes of name and content, kind, name, content; both
-    are filled up to 4 bytes."""
-    at = 0
-    while at < len(notes):
-        name_size, size, kind = _NOTE.unpack_from(notes, at)
-        content = at + _NOTE.size + -(-name_size // 4) * 4
-        if kind == _NT_AMDGPU_METADATA:
-            return notes[content : content + size]
-        at = content + -(-size // 4) * 4
-    raise ValueError("there is no AMDGPU metadata note")
+            "expected the metadata of one kernel in AMD's assembly",
+            detail=f"not there, or not once: {', '.join(missing)}",
+        )
+    return found
 
 
 def _bits(kind: str) -> str:

@@ -1,27 +1,47 @@
-"""AMD code objects, put together by hand as LLVM's AMDGPU user guide describes them."""
+"""AMD's assembly and code objects, put together by hand as triton 3.7 writes them for gfx942."""
 
 from __future__ import annotations
 
 import struct
 
-import msgspec
 import pytest
 
 from perfcli.errors import PerfcliError
 from perfcli.facts.binary.hsaco import read_hsaco
 
-KERNEL = {
-    ".name": "row_sum",
-    ".vgpr_count": 62,
-    ".agpr_count": 0,
-    ".sgpr_count": 24,
-    ".vgpr_spill_count": 5,
-    ".sgpr_spill_count": 0,
-    ".private_segment_fixed_size": 24,
-    ".group_segment_fixed_size": 512,
-    ".uses_dynamic_stack": False,
-}
+METADATA = """\
+	.amdgpu_metadata
+---
+amdhsa.kernels:
+  - .agpr_count:     0
+    .args:
+      - .address_space:  global
+        .offset:         0
+        .size:           8
+        .value_kind:     global_buffer
+      - .offset:         8
+        .size:           4
+        .vgpr_count:     1
+    .group_segment_fixed_size: 512
+    .kernarg_segment_align: 8
+    .max_flat_workgroup_size: 256
+    .name:           row_sum
+    .private_segment_fixed_size: 24
+    .sgpr_count:     24
+    .sgpr_spill_count: 0
+    .symbol:         row_sum.kd
+    .uses_dynamic_stack: false
+    .vgpr_count:     62
+    .vgpr_spill_count: 5
+    .wavefront_size: 64
+amdhsa.target:   amdgcn-amd-amdhsa--gfx942
+amdhsa.version:
+  - 1
+  - 2
+...
 
+	.end_amdgpu_metadata
+"""
 ASSEMBLY = """\
 row_sum:
 	global_load_dwordx4 v[0:3], v8, s[2:3]
@@ -39,12 +59,7 @@ row_sum:
 """
 
 
-def code_object(metadata: object, kind: int = 32, text: bytes = b"code") -> bytes:
-    content = msgspec.msgpack.encode(metadata)
-    padded = content + b"\0" * (-len(content) % 4)
-    other = struct.pack("<III", 4, 4, 1) + b"GNU\0" + b"abcd"
-    note = other + struct.pack("<III", 7, len(content), kind) + b"AMDGPU\0\0" + padded
-    return elf({".note": note, ".text": text})
+CODE = b"code"
 
 
 def elf(sections: dict[str, bytes]) -> bytes:
@@ -63,24 +78,31 @@ def elf(sections: dict[str, bytes]) -> bytes:
     return start + body + b"".join(headers)
 
 
-def test_resources_are_those_of_the_note() -> None:
-    facts = read_hsaco(code_object({"amdhsa.kernels": [KERNEL]}), ASSEMBLY)
+def code_object(text: bytes = CODE) -> bytes:
+    return elf({".text": text})
+
+
+def test_resources_are_those_of_the_metadata() -> None:
+    facts = read_hsaco(code_object(), ASSEMBLY + METADATA)
     assert (facts.vector_registers, facts.scalar_registers) == (62, 24)
     assert (facts.spilled_words, facts.stack_bytes, facts.shared_bytes) == (5, 24, 512)
 
 
 def test_memory_instructions_are_counted_by_width() -> None:
-    facts = read_hsaco(code_object({"amdhsa.kernels": [KERNEL]}), ASSEMBLY)
+    facts = read_hsaco(code_object(), ASSEMBLY + METADATA)
     assert facts.global_loads == {"128": 2, "64": 1, "32": 1, "16": 2, "8": 1}
     assert facts.global_stores == {"96": 1}
     assert (facts.local_loads, facts.local_stores) == (1, 2)
 
 
 def test_the_hash_is_that_of_the_code_alone() -> None:
-    renamed = {**KERNEL, ".name": "another"}
     one, other, third = (
-        read_hsaco(code_object({"amdhsa.kernels": [kernel]}, text=text), "").code_hash
-        for kernel, text in ((KERNEL, b"code"), (renamed, b"code"), (KERNEL, b"edoc"))
+        read_hsaco(code_object(text), metadata).code_hash
+        for text, metadata in (
+            (CODE, METADATA),
+            (CODE, METADATA.replace("row_sum", "another")),
+            (b"edoc", METADATA),
+        )
     )
     assert one == other != third
 
@@ -88,12 +110,15 @@ def test_the_hash_is_that_of_the_code_alone() -> None:
 @pytest.mark.parametrize(
     "broken",
     [
-        code_object({"amdhsa.kernels": [KERNEL]}, kind=31),
-        code_object({"amdhsa.kernels": [KERNEL, KERNEL]}),
-        code_object({"amdhsa.version": [1, 2]}),
-        code_object("nothing"),
+        "",
+        METADATA.replace("    .vgpr_count:     62\n", ""),
+        METADATA.replace(
+            "amdhsa.target", "  - .vgpr_count: 1\n    .vgpr_count:     63\namdhsa.target"
+        ),
+        METADATA.replace(".end_amdgpu_metadata", ""),
     ],
 )
-def test_a_file_without_one_kernels_metadata_is_refused(broken: bytes) -> None:
-    with pytest.raises(PerfcliError, match="metadata of one kernel"):
-        read_hsaco(broken, "")
+def test_an_assembly_without_one_kernels_metadata_is_refused(broken: str) -> None:
+    with pytest.raises(PerfcliError, match="metadata of one kernel") as raised:
+        read_hsaco(code_object(), ASSEMBLY + broken)
+    assert ".vgpr_count" in raised.value.detail

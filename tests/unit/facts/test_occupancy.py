@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfcli.facts.occupancy import _Occupancy, occupancy
+from perfcli.machine import targets
 from perfcli.model import Target
 
 KIB = 1024
@@ -90,6 +91,14 @@ def test_threads_limit_an_a6000() -> None:
     assert occupancy(target(8, 6), 37, 8 * KIB, 32) == _Occupancy(1, 32 / 48, "registers")
 
 
+def test_shared_memory_is_handed_out_in_256_bytes_before_8_0() -> None:
+    # 65,536 B are 13 blocks of 4,992 B (39 units of 128 B), but 12 of 5,120 B (20 of 256 B).
+    assert 65536 // 4992 == 13
+    assert occupancy(target(7, 5), 16, 4992, 1).blocks_per_sm == 12
+    newer = replace(target(7, 5), capability=(8, 0))
+    assert occupancy(newer, 16, 4992, 1).blocks_per_sm == 13
+
+
 def test_what_limits() -> None:
     h100 = target(9, 0)
     assert occupancy(h100, 32, 0, 4) == _Occupancy(16, 1.0, "warps")
@@ -129,3 +138,34 @@ def test_more_resources_never_raise_occupancy(
     assert 0 <= here.fraction <= 1
     assert occupancy(device, registers + 1, shared, warps).blocks_per_sm <= here.blocks_per_sm
     assert occupancy(device, registers, shared + 512, warps).blocks_per_sm <= here.blocks_per_sm
+
+
+# --- AMD: waves on a compute unit of gfx942, counted by hand: 4 SIMDs, 512 registers a lane, 8 waves
+
+MI300X = targets.get_for_kernels("mi300x")
+
+
+@pytest.mark.parametrize(
+    ("registers", "shared", "waves", "blocks", "fraction", "limit"),
+    [
+        (64, 0, 4, 8, 1.0, "warps"),  # 512 / 64 = 8 waves a SIMD
+        (65, 0, 4, 7, 7 / 8, "registers"),  # 72 after rounding: 7 waves
+        (150, 0, 4, 3, 3 / 8, "registers"),  # 152: 3 waves
+        (512, 0, 4, 1, 1 / 8, "registers"),
+        (32, 16384, 4, 4, 0.5, "shared memory"),
+        (32, 16385, 4, 3, 3 / 8, "shared memory"),  # 16,896 B after rounding to 512
+        # 21,504 B are 42 units of 512 and 84 of 256: one byte more tells the two apart.
+        (32, 21504, 4, 3, 3 / 8, "shared memory"),
+        (32, 21505, 4, 2, 2 / 8, "shared memory"),
+        (32, 65537, 4, 0, 0.0, "shared memory"),
+        (32, 0, 16, 2, 1.0, "warps"),
+        (32, 0, 32, 0, 0.0, "warps"),  # 2,048 threads in a block
+        (32, 0, 1, 32, 1.0, "warps"),
+    ],
+)
+def test_waves_on_a_compute_unit(
+    registers: int, shared: int, waves: int, blocks: int, fraction: float, limit: str
+) -> None:
+    found = occupancy(MI300X, registers, shared, waves)
+    assert (found.blocks_per_sm, found.limit) == (blocks, limit)
+    assert found.fraction == pytest.approx(fraction)
