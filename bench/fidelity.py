@@ -190,7 +190,9 @@ def _key(candidate: Candidate) -> str:
 
 
 def _numbers(candidate: Candidate) -> tuple[Any, ...]:
-    return (candidate.registers, candidate.local_words, candidate.shared_bytes)
+    # The driver counts the words of the stack.
+    words = None if candidate.stack_bytes is None else candidate.stack_bytes // 4
+    return (candidate.registers, words, candidate.shared_bytes)
 
 
 def _is_faithful(o: Outcome) -> bool:

@@ -67,7 +67,7 @@ def _build_once_or_twice(
 
 
 def _both(first: UserCodeFailed, second: UserCodeFailed) -> UserCodeFailed:
-    """The failure that the user can act on: with real tensors, where values were missing before;
+    """Return the failure that the user can act on: with real tensors, where values were missing before;
     else the first, since a second call can fail for no other reason than that it is the second."""
     if str(first) == str(second) or _lacks_values(first):
         return second
@@ -78,7 +78,7 @@ def _both(first: UserCodeFailed, second: UserCodeFailed) -> UserCodeFailed:
 
 
 def _lacks_values(failure: UserCodeFailed) -> bool:
-    """Whether tensors without values or memory are to blame: torch says so in its words, or the
+    """Return whether tensors without values or memory are to blame: torch says so in its words, or the
     error came out of its fake tensors."""
     error: BaseException | None = failure.__cause__
     while error is not None:

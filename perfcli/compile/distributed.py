@@ -1,4 +1,4 @@
-"""Models of several processes, which perfcli does not compile: refused by name.
+"""Refuses models of several processes by name: perfcli does not compile them.
 
 Seen with torch 2.13: ``DistributedDataParallel`` asks for a process group when it is made, and
 ``fully_shard`` (FSDP2) makes a module's class one that derives from ``FSDPModule``.

@@ -1,4 +1,4 @@
-"""What a model asks of ``torch.compile`` itself, which perfcli does not follow."""
+"""Notes what a model asks of ``torch.compile`` itself, which perfcli does not follow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHOWN = 80
 
 @contextmanager
 def watching_compile() -> Iterator[Counter[str]]:
-    """Counts the calls of ``torch.compile`` that ask for something, by what they ask for, while
+    """Count the calls of ``torch.compile`` that ask for something, by what they ask for, while
     the block runs. ``nn.Module.compile`` calls it, too (seen with torch 2.13)."""
     import torch
 

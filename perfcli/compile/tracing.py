@@ -202,13 +202,20 @@ def attribute_failure(error: Exception, capture: Capture) -> Exception:
         )
     if isinstance(error, DynamicOutputShapeException | UnsupportedOperatorException):
         return CompileFailed(
-            f"{_headline(error)}: run without values, this operator's result is not known (an "
-            "operator of your own needs torch.library.register_fake)",
+            f"{_headline(error)}: run without values, this operator's result is not known "
+            f"({_cure_of_unknown(error)})",
             detail=users_traceback(error),
         )
     return UserCodeFailed(
         f"the model failed while it was traced: {_headline(error)}", detail=users_traceback(error)
     )
+
+
+def _cure_of_unknown(error: Any) -> str:
+    if str(error.func).startswith("aten."):
+        option = "dynamo.capture_dynamic_output_shape_ops=true"
+        return f"-o {option} may keep it inside of a graph; else take it out of what is compiled"
+    return "an operator of your own needs torch.library.register_fake"
 
 
 def _headline(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""Whether a user's file has anything to compile, read off its text before it is run."""
+"""Tells whether a user's file has anything to compile, by its text, before it is run."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def write_template(call: str = "Model()") -> str:
 
 
 def _is_open(tree: ast.Module) -> bool:
-    """Whether the file can have what its top-level functions do not show: a declared Scenario,
+    """Return whether the file can have what its top-level functions do not show: a declared Scenario,
     names from elsewhere, functions that are assigned or defined under a condition."""
     if any(_can_bring_scenario(node) for node in ast.walk(tree)):
         return True
@@ -81,7 +81,7 @@ def _can_bring_scenario(node: ast.AST) -> bool:
 def _only(
     path: str, functions: Mapping[str, ast.FunctionDef], tree: ast.Module
 ) -> ast.FunctionDef | None:
-    """The function that is meant where none is named; None where several could be."""
+    """Return the function that is meant where none is named; None where several could be."""
     builders = [f for f in functions.values() if _returns(f)]
     if not builders:
         silent = " and ".join(f"{name}()" for name in functions)
@@ -111,7 +111,7 @@ def _check_arguments(name: str, function: ast.FunctionDef, given: Collection[str
 
 
 def _is_scalar(argument: ast.arg) -> bool:
-    """Whether its annotation says that it can be typed."""
+    """Return whether its annotation says that it can be typed."""
     annotation = argument.annotation
     return annotation is not None and ast.unparse(annotation).strip("'\"") in _SCALARS
 
@@ -121,7 +121,7 @@ def _refused(message: str, tree: ast.Module) -> PerfcliError:
 
 
 def _example(tree: ast.Module) -> str:
-    """How the file's last module class is made, or the object that it made; else a name that
+    """Return how the file's last module class is made, or the object that it made; else a name that
     anyone replaces."""
     classes = [n for n in tree.body if isinstance(n, ast.ClassDef)]
     modules = [n for n in classes if any("Module" in ast.unparse(base) for base in n.bases)]
@@ -132,7 +132,7 @@ def _example(tree: ast.Module) -> str:
 
 
 def _returns(function: ast.FunctionDef) -> bool:
-    """Whether a call can give something: what decorators make of a function is not known, and one
+    """Return whether a call can give something: what decorators make of a function is not known, and one
     whose body is ``...``, or that does no more than raise, is still to be written."""
     stub = all(isinstance(n, ast.Pass | ast.Raise) or _is_constant(n) for n in function.body)
     if function.decorator_list or stub:
@@ -149,7 +149,7 @@ def _is_constant(node: ast.stmt) -> bool:
 
 
 def _own_statements(node: ast.AST) -> Iterator[ast.AST]:
-    """Everything inside of a function but what belongs to functions and classes in it."""
+    """Yield everything inside of a function but what belongs to functions and classes in it."""
     for child in ast.iter_child_nodes(node):
         if not isinstance(
             child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef

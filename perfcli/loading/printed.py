@@ -1,4 +1,4 @@
-"""What a user's code prints, kept in case that it fails."""
+"""Keeps what a user's code prints, in case that it fails."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Printed:
 
 @contextlib.contextmanager
 def keep_output() -> Iterator[Printed]:
-    """Keeps what is printed while the block runs."""
+    """Keep what is printed while the block runs."""
     printed = Printed()
     with (
         contextlib.redirect_stdout(printed.keep(sys.stdout)),

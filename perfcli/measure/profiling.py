@@ -25,14 +25,6 @@ Kernels = dict[str, list[tuple[CapturedGraph, CapturedKernel]]]
 """Captured kernels by what they go by in a profile; two graphs can have kernels of one name."""
 
 
-def _profile_steps(
-    step: Step, count: int
-) -> tuple[tuple[MeasuredLaunch, ...], list[tuple[float, ...]]]:
-    """Return the launches of a step, and the seconds of each in ``count`` steps."""
-    profiler = StepProfiler(step)
-    return profiler.launches, profiler.times(count)
-
-
 class StepProfiler:
     """Profiles one step to see what it launches, and then others to time these launches.
 

@@ -120,15 +120,10 @@ class Candidate:
     error: str = ""
 
     @property
-    def local_words(self) -> int | None:
-        """Return the 32-bit words per thread in local memory, which the driver reports as
-        ``n_spills``."""
-        return None if self.stack_bytes is None else self.stack_bytes // 4
-
-    @property
     def spilled_words(self) -> int | None:
-        """Return those of the local words that registers were spilled into: the stack less the
-        program's own arrays, which it holds in units of 8 bytes."""
+        """Return the 32-bit words per thread that registers were spilled into: the stack, of which
+        the driver reports all as ``n_spills``, less the program's own arrays, which it holds in
+        units of 8 bytes."""
         if self.stack_bytes is None:
             return None
         arrays = -(-(self.local_array_bytes or 0) // 8) * 8

@@ -179,11 +179,6 @@ class DefaultChange:
         return bool(self.before.doc or self.after.doc)
 
     @property
-    def settable_before(self) -> bool:
-        """Return whether the first installation can be given the second one's default."""
-        return self.after.value is not UNKNOWN and accepts(self.before, self.after.value)
-
-    @property
     def settable_after(self) -> bool:
         """Return whether the second installation can be given the first one's default."""
         return self.before.value is not UNKNOWN and accepts(self.after, self.before.value)

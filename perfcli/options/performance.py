@@ -123,11 +123,6 @@ def _parse(text: str, source: str = FILE) -> tuple[PerformanceKnob, ...]:
     return tuple(known)
 
 
-def _in_release(version: str) -> tuple[PerformanceKnob, ...]:
-    """Return the shipped knobs that a release is known to have."""
-    return tuple(knob for knob in load() if knob.exists_in(version))
-
-
 def for_torch(entries: Mapping[str, InductorOption]) -> tuple[InstalledKnob, ...]:
     """Return the shipped knobs that a torch with these options has (``Catalogue.entries``), in the
     list's order.

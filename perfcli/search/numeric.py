@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -86,14 +86,6 @@ def search_integer(good: int, bad: int) -> Search[Value, Flip]:
     ends. Either may be larger."""
     step = 1 if bad > good else -1
     return _search(abs(bad - good), lambda place: good + step * place)
-
-
-def _search_list(values: Sequence[Value]) -> Search[Value, Flip]:
-    """Search ``values`` in their order, the good end first; exactly, in at most ceil(log2(n - 1))
-    tests and the two ends."""
-    if len(set(values)) != len(values):
-        raise PerfcliError("a value is given twice")
-    return _search(len(values) - 1, lambda place: values[place])
 
 
 def search_float(

@@ -79,7 +79,7 @@ def _numels(kernel: Any) -> dict[str, Any]:
 
 
 def _points(kernel: Any, name: str) -> int | None:
-    """The size of the iteration space; of a combo kernel's, that of the parts that work on the
+    """Return the points of the iteration space; for a combo kernel, of those parts that work on the
     buffer of this name. None for a kernel of another kind."""
     parts = getattr(kernel, "sub_kernels", None)
     if parts is not None:

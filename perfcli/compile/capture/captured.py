@@ -20,7 +20,7 @@ class CapturedKernel:
 
     @property
     def operands(self) -> buffers.Operands:
-        """What its first use works on."""
+        """Return what its first use works on."""
         return self.uses[0].operands if self.uses else buffers.NOTHING
 
     def add_origins(self, nodes: Any) -> None:

@@ -22,7 +22,7 @@ Places = dict[str, dict[BreakPlace, None]]
 
 @contextmanager
 def watch_breaks() -> Iterator[Places]:
-    """Collects the places of graph breaks, by reason, while it is active; also of what kept Dynamo
+    """Collect the places of graph breaks, by reason, while the block runs; also of what kept Dynamo
     from tracing a whole function (a break inside of a loop).
 
     Seen with torch 2.11 to 2.13: ``Unsupported.add_to_stats`` counts a break as ``graph_break``

@@ -41,7 +41,7 @@ def hook_scheduled(capture: Capture, original: Any) -> Any:
 
 
 def _note_workspace(capture: Capture, nodes: Any, use: traffic.Use) -> None:
-    """Keeps what the kernel is given to work in with the first node that it computes: there the
+    """Keep what the kernel is given to work in with the first node that it computes: there the
     schedule's memory has to hold it."""
     from torch._inductor.virtualized import V
 

@@ -1,4 +1,4 @@
-"""Memory that a schedule needs, as Inductor estimates it."""
+"""Counts the memory that a schedule needs, as Inductor estimates it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 def estimate_memory(
     scheduler: Any, workspaces: Mapping[str, int]
 ) -> tuple[int, tuple[int, ...]] | None:
-    """Inductor's own estimate (``memory.prepare_planning_info``) of the bytes that the schedule's
+    """Return Inductor's own estimate (``memory.prepare_planning_info``) of the bytes that the schedule's
     buffers and freeable inputs take: the peak, and what is live at each node of the schedule in
     order. None where this torch has no estimate. ``workspaces``: by the name of a node, the bytes
     that its kernel is given to work in, which Inductor's estimate leaves out.

@@ -71,8 +71,9 @@ def _assume_padding(assumptions: Assumptions) -> None:
 
 
 def _assume_split_sizes(assumptions: Assumptions) -> None:
-    """``max_autotune`` and ``coordinate_descent_tuning`` look for the rows that one block of a
-    mix-order reduction adds up by timing it. Their search begins at what is taken otherwise."""
+    """Answer how many rows one block of a mix-order reduction adds up, for which ``max_autotune`` and
+    ``coordinate_descent_tuning`` search by timing it: with where the search begins, which is what
+    is taken otherwise."""
     import torch._inductor.config as inductor
     from torch._inductor.runtime.coordinate_descent_tuner import CoordescTuner
 
@@ -112,7 +113,7 @@ _UNIQUE = {
 
 
 def _overloads(name: str) -> list[Any]:
-    """The operator as the table of fake tensors knows it; none where this torch lacks it."""
+    """Return the operator as the table of fake tensors knows it; none where this torch lacks it."""
     import torch
 
     packet = getattr(torch.ops.aten, name, None)
@@ -120,8 +121,8 @@ def _overloads(name: str) -> list[Any]:
 
 
 def _wrap_unique(original: Any, position: int | None, mode: Any, assumptions: Assumptions) -> Any:
-    """Values that are different are taken to be half of all, with an index for each of all and a
-    count for each of these: what ``return_inverse`` and ``return_counts`` ask for."""
+    """Return a ``unique`` that finds half of all values, with an index for each of all and a count
+    for each of these: what ``return_inverse`` and ``return_counts`` ask for."""
     import torch
     from torch._subclasses.fake_tensor import DynamicOutputShapeException
 

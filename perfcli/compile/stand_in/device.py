@@ -97,7 +97,7 @@ def _replace_cuda_module(target: Target, properties: SimpleNamespace) -> None:
 
 
 def _make_generator() -> Any:
-    """A generator of the device, of which the states are never drawn from."""
+    """Return a generator of the device, of which the states are never drawn from."""
     import torch
 
     class OfflineGenerator(torch.Generator):  # type: ignore[misc]

@@ -140,7 +140,7 @@ def test_more_resources_never_raise_occupancy(
     assert occupancy(device, registers, shared + 512, warps).blocks_per_sm <= here.blocks_per_sm
 
 
-# --- AMD: waves on a compute unit of gfx942, counted by hand: 4 SIMDs, 512 registers a lane, 8 waves
+# --- AMD, counted by hand: gfx942 has 4 SIMDs, each 512 registers a lane and 8 waves -----------
 
 MI300X = targets.get_for_kernels("mi300x")
 

@@ -18,7 +18,7 @@ from torch._inductor import config as inductor_config  # noqa: E402
 from perfcli.compile.capture.capture import hook_inductor  # noqa: E402
 from perfcli.compile.capture.captured import Capture  # noqa: E402
 from perfcli.measure import clocks, loaded_kernels, memory  # noqa: E402
-from perfcli.measure.profiling import StepProfiler, _operator_key, _profile_steps  # noqa: E402
+from perfcli.measure.profiling import StepProfiler, _operator_key  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -71,7 +71,8 @@ def step() -> Iterator[SmallStep]:
 
 
 def test_every_launch_has_its_place(step: SmallStep) -> None:
-    launches, times = _profile_steps(step, 3)  # type: ignore[arg-type]
+    profiler = StepProfiler(step)  # type: ignore[arg-type]
+    launches, times = profiler.launches, profiler.times(3)
     generated = [launch for launch in launches if launch.generated]
     assert [launch.name if not launch.generated else "kernel" for launch in launches] == [
         "aten::mm",

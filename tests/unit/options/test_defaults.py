@@ -76,7 +76,7 @@ def test_differences_of_two_installations() -> None:
     assert [c.name for c in found.undecided] == ["machine"]
     assert [e.name for e in found.only_before] == ["old"]
     assert [e.name for e in found.only_after] == ["reads", "new"]
-    assert all(c.settable_before and c.settable_after for c in found.changed)
+    assert all(c.settable_after for c in found.changed)
 
 
 def test_the_other_way_round_is_the_mirror() -> None:
@@ -91,8 +91,8 @@ def test_the_other_way_round_is_the_mirror() -> None:
 
 def test_a_default_that_the_other_torch_cannot_take() -> None:
     (change,) = differences(options("x: int = 10"), options("x: bool | None = None")).changed
-    assert (change.settable_before, change.settable_after) == (False, False)
+    assert not change.settable_after
     (change,) = differences(options("x: int | None = None"), options("x: int = 10")).changed
-    assert (change.settable_before, change.settable_after) == (True, False)
+    assert not change.settable_after
     (change,) = differences(options("x = 1"), options("x = f()")).undecided
-    assert (change.settable_before, change.settable_after) == (False, True)
+    assert change.settable_after

@@ -9,7 +9,7 @@ from unit.search.oracles import BAD, GOOD, UNRESOLVED, Exact, run
 from perfcli.errors import PerfcliError
 from perfcli.search.drive import _max_runs
 from perfcli.search.ledger import Ledger
-from perfcli.search.numeric import Value, _search_list, search_float, search_integer
+from perfcli.search.numeric import Value, _search, search_float, search_integer
 from perfcli.search.question import Answer, Evidence
 
 
@@ -79,21 +79,14 @@ def test_floats_of_any_size() -> None:
     assert float(found.last_good) < -1.0 <= float(found.first_bad)
 
 
-def test_a_list_is_ordered_as_given() -> None:
-    values = ["none", "few", "some", "many", "all"]
-    oracle: Exact[Value] = Exact(lambda value: BAD if value in ("many", "all") else GOOD)
-    found = run(_search_list(values), oracle)
-    assert (found.last_good, found.first_bad) == ("some", "many")
-    assert len(oracle.asked()) == 4
-
-
 def test_what_no_test_shows_is_not_said() -> None:
     """256 flips as well, and is not asked for."""
     spilled = {0: 0.0, 256: 900.0, 512: 100.0, 600: 120.0, 1024: 1000.0}
     oracle: Exact[Value] = Exact(
         lambda value: Answer("bad" if spilled[int(value)] > 500 else "good", spilled[int(value)])
     )
-    found = run(_search_list(list(spilled)), oracle)
+    places = list(spilled)
+    found = run(_search(len(places) - 1, lambda place: places[place]), oracle)
     assert (found.status, found.last_good, found.first_bad) == ("found", 600, 1024)
     assert [value for value, _ in found.tested] == [0, 512, 600, 1024]
     assert found.back == ()
@@ -143,7 +136,5 @@ def test_stopped_it_tells_how_close_it_came() -> None:
 def test_no_range() -> None:
     with pytest.raises(PerfcliError, match="the same"):
         search_integer(3, 3)
-    with pytest.raises(PerfcliError, match="given twice"):
-        _search_list([1, 2, 1])
     with pytest.raises(PerfcliError, match="finite"):
         search_float(0.0, math.inf)
