@@ -67,8 +67,9 @@ def _build_once_or_twice(
 
 
 def _both(first: UserCodeFailed, second: UserCodeFailed) -> UserCodeFailed:
-    """Return the failure that the user can act on: with real tensors, where values were missing before;
-    else the first, since a second call can fail for no other reason than that it is the second."""
+    """Return the failure that the user can act on: with real tensors, where values were missing
+    before; else the first, since a second call can fail for no other reason than that it is the
+    second."""
     if str(first) == str(second) or _lacks_values(first):
         return second
     again = str(second).partition(": ")[2] or str(second)
@@ -78,8 +79,8 @@ def _both(first: UserCodeFailed, second: UserCodeFailed) -> UserCodeFailed:
 
 
 def _lacks_values(failure: UserCodeFailed) -> bool:
-    """Return whether tensors without values or memory are to blame: torch says so in its words, or the
-    error came out of its fake tensors."""
+    """Return whether tensors without values or memory are to blame: torch says so in its words, or
+    the error came out of its fake tensors."""
     error: BaseException | None = failure.__cause__
     while error is not None:
         frames = traceback.extract_tb(error.__traceback__)

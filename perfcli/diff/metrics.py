@@ -42,8 +42,8 @@ def _best(field: str) -> OfKernel:
 
 
 def _step(field: str, finished: Callable[[KernelFacts, float], float]) -> Metric:
-    """Return a field of one launch, with what operators after it do to finish its results, summed over a
-    step's launches."""
+    """Return a field of one launch, with what operators after it do to finish its results, summed
+    over a step's launches."""
 
     def value(kernel: KernelFacts) -> Value:
         one: Value = getattr(kernel, field)

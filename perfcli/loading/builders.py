@@ -54,8 +54,8 @@ def write_template(call: str = "Model()") -> str:
 
 
 def _is_open(tree: ast.Module) -> bool:
-    """Return whether the file can have what its top-level functions do not show: a declared Scenario,
-    names from elsewhere, functions that are assigned or defined under a condition."""
+    """Return whether the file can have what its top-level functions do not show: a declared
+    Scenario, names from elsewhere, functions that are assigned or defined under a condition."""
     if any(_can_bring_scenario(node) for node in ast.walk(tree)):
         return True
     for node in tree.body:
@@ -132,8 +132,8 @@ def _example(tree: ast.Module) -> str:
 
 
 def _returns(function: ast.FunctionDef) -> bool:
-    """Return whether a call can give something: what decorators make of a function is not known, and one
-    whose body is ``...``, or that does no more than raise, is still to be written."""
+    """Return whether a call can give something: what decorators make of a function is not known,
+    and one whose body is ``...``, or that does no more than raise, is still to be written."""
     stub = all(isinstance(n, ast.Pass | ast.Raise) or _is_constant(n) for n in function.body)
     if function.decorator_list or stub:
         return True

@@ -10,10 +10,10 @@ from typing import Any
 def estimate_memory(
     scheduler: Any, workspaces: Mapping[str, int]
 ) -> tuple[int, tuple[int, ...]] | None:
-    """Return Inductor's own estimate (``memory.prepare_planning_info``) of the bytes that the schedule's
-    buffers and freeable inputs take: the peak, and what is live at each node of the schedule in
-    order. None where this torch has no estimate. ``workspaces``: by the name of a node, the bytes
-    that its kernel is given to work in, which Inductor's estimate leaves out.
+    """Return Inductor's own estimate (``memory.prepare_planning_info``) of the bytes that the
+    schedule's buffers and freeable inputs take: the peak, and what is live at each node of the
+    schedule in order. None where this torch has no estimate. ``workspaces``: by the name of a node,
+    the bytes that its kernel is given to work in, which Inductor's estimate leaves out.
 
     Asked after code was generated: the estimate counts every buffer of the schedule, and only then
     it is known which of them live inside of a kernel and are never allocated.

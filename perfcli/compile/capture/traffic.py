@@ -47,8 +47,8 @@ def read_use(kernel: Any) -> Use:
 
 
 def _touched(kernel: Any, buffers: Sequence[Buffer]) -> int | None:
-    """Return ``SIMDKernel.estimate_kernel_num_bytes``, or for a combo kernel, which has no estimate,
-    the bytes of its buffers; None for all others."""
+    """Return ``SIMDKernel.estimate_kernel_num_bytes``, or for a combo kernel, which has no
+    estimate, the bytes of its buffers; None for all others."""
     estimate = getattr(kernel, "estimate_kernel_num_bytes", None)
     if estimate is not None:
         return int(estimate()) + _overlooked(kernel, buffers)
@@ -58,8 +58,8 @@ def _touched(kernel: Any, buffers: Sequence[Buffer]) -> int | None:
 
 
 def _overlooked(kernel: Any, buffers: Sequence[Buffer]) -> int:
-    """Return the bytes of inputs that a user's kernel wrote in place: the scheduler knows them under
-    new names, so Inductor's estimate takes them for unused."""
+    """Return the bytes of inputs that a user's kernel wrote in place: the scheduler knows them
+    under new names, so Inductor's estimate takes them for unused."""
     known = kernel.features.buf_accesses()
     return sum(b.bytes for b in buffers if b.role == "input" and b.name not in known)
 

@@ -71,9 +71,9 @@ def _assume_padding(assumptions: Assumptions) -> None:
 
 
 def _assume_split_sizes(assumptions: Assumptions) -> None:
-    """Answer how many rows one block of a mix-order reduction adds up, for which ``max_autotune`` and
-    ``coordinate_descent_tuning`` search by timing it: with where the search begins, which is what
-    is taken otherwise."""
+    """Answer how many rows one block of a mix-order reduction adds up, for which ``max_autotune``
+    and ``coordinate_descent_tuning`` search by timing it: with where the search begins, which is
+    what is taken otherwise."""
     import torch._inductor.config as inductor
     from torch._inductor.runtime.coordinate_descent_tuner import CoordescTuner
 
