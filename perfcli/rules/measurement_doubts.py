@@ -147,15 +147,6 @@ def _configs(launches: tuple[MeasuredLaunch, ...]) -> dict[tuple[str, str], str]
     }
 
 
-PARTS: tuple[Callable[[Comparison, Timing], Iterator[Finding]], ...] = (
-    _throttled,
-    _clocks,
-    _others,
-    _addresses,
-    _autotuned,
-)
-
-
 FEW_LAUNCHES = 3
 """The launches up to which a cold cache matters: in a step of more, kernels drive each other's data
 out of the cache, as they do in use."""
@@ -308,7 +299,12 @@ def _foreign(_: Comparison, timing: Timing) -> Iterator[Finding]:
             )
 
 
-PARTS_DOUBTS: tuple[Callable[[Comparison, Timing], Iterator[Finding]], ...] = (
+PARTS: tuple[Callable[[Comparison, Timing], Iterator[Finding]], ...] = (
+    _throttled,
+    _clocks,
+    _others,
+    _addresses,
+    _autotuned,
     _few_rounds,
     _host,
     _unexplained,
@@ -323,7 +319,7 @@ PARTS_DOUBTS: tuple[Callable[[Comparison, Timing], Iterator[Finding]], ...] = (
 def _check(comparison: Comparison) -> Iterator[Finding]:
     timing = comparison.timing
     if timing is not None:
-        for part in (*PARTS, *PARTS_DOUBTS):
+        for part in PARTS:
             yield from part(comparison, timing)
 
 
