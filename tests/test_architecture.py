@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 import subprocess
 import sys
 import tomllib
@@ -378,3 +379,63 @@ def test_a_second_place_is_found(call: str, tmp_path: Path) -> None:
     planted.parent.mkdir()
     planted.write_text(f"def ask():\n    return [{call}]\n")
     assert constructions(tmp_path, "CompileRequest") == ["bench/planted.py: ask"]
+
+
+# --- the map --------------------------------------------------------------------------------------
+
+# Not in this repository: the user's own, torch's, or made at run time.
+FOREIGN = {"sdp_utils.cpp", "inductor/", ".perfcli/runs/ID.json", ".perfcli/bisect/ID.json"}
+
+
+def named_paths(page: Path) -> Iterator[tuple[str, bool]]:
+    """Yield each path in backticks, and whether it exists: in the root, in perfcli/, or in one of
+    the folders that the heading above it names."""
+    rooms = [ROOT, ROOT / "perfcli"]
+    folders: list[Path] = []
+    for line in page.read_text(encoding="utf-8").splitlines():
+        if line.startswith("#"):
+            folders = [ROOT / named for named in re.findall(r"`([^`]+/)`", line)]
+        for path in re.findall(
+            r"`([\w.-]+(?:/[\w.-]*)*(?:\.(?:py|cpp|toml|json|html|md)|/))`", line
+        ):
+            if "NAME" not in path and path not in FOREIGN:
+                yield path, any((room / path).exists() for room in (*rooms, *folders))
+
+
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_every_file_that_it_names_is_there(page: str) -> None:
+    paths = list(named_paths(ROOT / page))
+    assert len(paths) > 10
+    assert [path for path, there in paths if not there] == []
+
+
+def test_the_map_names_every_room() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    rooms = {
+        path.parent.relative_to(ROOT).as_posix() for path in ROOT.glob("perfcli/*/__init__.py")
+    }
+    assert [room for room in sorted(rooms) if f"`{room}/`" not in text] == []
+
+
+# One file of many alike: the heading of their room says it all.
+ALIKE = ("perfcli/commands/", "perfcli/rules/", "perfcli/fake/", "perfcli/model/", "kernels/")
+
+
+def test_the_map_names_every_file_of_a_room() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([\w./-]+\.py)`", text))
+    files = [
+        path.relative_to(ROOT).as_posix()
+        for room in ("perfcli", "reports")
+        for path in ROOT.glob(f"{room}/*/**/*.py")
+        if path.name != "__init__.py"
+    ]
+    ends = {file: {file, *(file.split("/", n)[-1] for n in range(1, 5))} for file in files}
+    inside = [file for file in files if "/attention/" not in file and not file.startswith(ALIKE)]
+    assert [file for file in sorted(inside) if not ends[file] & named] == []
+
+
+def test_the_map_shows_the_layers() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d+) \| (.*) \|$", text.replace("\\", ""), re.M)
+    assert [row for _, row in rows] == [", ".join(line.split()) for line in LAYERS]

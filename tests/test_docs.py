@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 import typer.main
-from test_architecture import LAYERS
 from typer.core import TyperGroup
 
 from perfcli import cli
@@ -91,31 +90,7 @@ def test_nothing_is_installed_from_where_it_is_not() -> None:
     assert installs == []
 
 
-# Not in this repository: the user's own, torch's, or made at run time.
-FOREIGN = {"sdp_utils.cpp", "inductor/", ".perfcli/runs/ID.json", ".perfcli/bisect/ID.json"}
 FOLDERS = ("perfcli", "kernels", "scenarios", "reports")
-
-
-def named_paths(page: Path) -> Iterator[tuple[str, bool]]:
-    """Yield each path in backticks, and whether it exists: in the root, in perfcli/, or in one of
-    the folders that the heading above it names."""
-    rooms = [ROOT, ROOT / "perfcli"]
-    folders: list[Path] = []
-    for line in prose(page).splitlines():
-        if line.startswith("#"):
-            folders = [ROOT / named for named in re.findall(r"`([^`]+/)`", line)]
-        for path in re.findall(
-            r"`([\w.-]+(?:/[\w.-]*)*(?:\.(?:py|cpp|toml|json|html|md)|/))`", line
-        ):
-            if "NAME" not in path and path not in FOREIGN:
-                yield path, any((room / path).exists() for room in (*rooms, *folders))
-
-
-@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
-def test_every_file_that_it_names_is_there(page: str) -> None:
-    paths = list(named_paths(ROOT / page))
-    assert len(paths) > 10
-    assert [path for path, there in paths if not there] == []
 
 
 def test_every_file_of_ours_that_a_page_names_is_there() -> None:
@@ -128,20 +103,6 @@ def test_every_file_of_ours_that_a_page_names_is_there() -> None:
     ]
     assert len(named) > 50
     assert [each for each in named if "NAME" not in each[1] and not (ROOT / each[1]).exists()] == []
-
-
-def test_the_map_names_every_room() -> None:
-    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    rooms = {
-        path.parent.relative_to(ROOT).as_posix() for path in ROOT.glob("perfcli/*/__init__.py")
-    }
-    assert [room for room in sorted(rooms) if f"`{room}/`" not in text] == []
-
-
-def test_the_map_shows_the_layers() -> None:
-    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (\d+) \| (.*) \|$", text.replace("\\", ""), re.M)
-    assert [row for _, row in rows] == [", ".join(line.split()) for line in LAYERS]
 
 
 def test_every_room_says_what_it_takes_and_gives() -> None:
