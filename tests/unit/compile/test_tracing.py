@@ -11,8 +11,9 @@ torch = pytest.importorskip("torch")
 from torch._dynamo import config as dynamo_config  # noqa: E402
 from torch._inductor import config as inductor_config  # noqa: E402
 
+from perfcli.compile.capture.captured import Capture  # noqa: E402
 from perfcli.compile.capture.graph_breaks import _explanation, count_breaks  # noqa: E402
-from perfcli.compile.tracing import backward, set_options  # noqa: E402
+from perfcli.compile.tracing import attribute_failure, backward, set_options  # noqa: E402
 from perfcli.errors import CompileFailed, UserCodeFailed  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -73,3 +74,13 @@ def test_the_sentence_that_names_the_operator() -> None:
     message = "Failed to trace\n  Explanation: cannot trace `print`\n  Hint: avoid it\n"
     assert _explanation(message) == "cannot trace `print`"
     assert _explanation("Failed to trace") == ""
+
+
+def test_whose_operator_lacks_a_result_without_values() -> None:
+    from torch._subclasses.fake_tensor import DynamicOutputShapeException
+
+    error = DynamicOutputShapeException(torch.ops.aten.bincount.default)
+    ours = attribute_failure(error, Capture())
+    assert isinstance(ours, CompileFailed)
+    assert "-o dynamo.capture_dynamic_output_shape_ops=true may keep it inside" in str(ours)
+    assert "register_fake" not in str(ours)

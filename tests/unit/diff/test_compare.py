@@ -343,3 +343,13 @@ def test_a_cpu_kernel_that_loses_its_vectors_is_worse(
         )
     on_gpu = compare(run([kernel("b")]), run([kernel("b", text="x")], id="head"))
     assert all("vector" not in change.metric for change in on_gpu.totals)
+
+
+def test_what_finishes_a_kernels_results_counts_in_the_step_alone() -> None:
+    """1,500 bytes of the kernel itself, 700 of the sums after each of its two launches."""
+    made = run([replace(kernel("k"), launches=2, finishing_bytes=700, bytes_swept=2000)])
+    assert made.kernels[0].bytes_moved == 1500
+    total = {change.metric: change.head for change in compare(made, made).totals}
+    assert total["bytes_moved"] == 2 * (1500 + 700)
+    assert total["bytes_swept"] == 2 * (2000 + 700)
+    assert total["lower_bound_seconds"] == pytest.approx(2 * 2200 / H100.bandwidth)

@@ -49,7 +49,9 @@ def test_what_is_written_is_read(value: Any) -> None:
 
 
 def test_a_file_that_is_read_is_written_again_byte_by_byte() -> None:
-    spilling = kernel("big_1", "mul", stack=368, candidates=(candidate(4, stack_bytes=368),))
+    spilling = kernel(
+        "big_1", "mul", stack=368, candidates=(candidate(4, stack_bytes=368),), finishing_bytes=700
+    )
     head = run(
         [block(0, 3), block(1, 4), spilling],
         peak=10**9,
@@ -66,6 +68,7 @@ def test_a_file_that_is_read_is_written_again_byte_by_byte() -> None:
     assert entry.run.graph_breaks == head.graph_breaks
     assert set(entry.run.externs) == set(head.externs)
     assert sorted(k.spilled_words or 0 for k in entry.run.kernels) == [0, 0, 92]
+    assert sorted(k.finishing_bytes for k in entry.run.kernels) == [0, 0, 700]
     found, broken = entry.findings
     assert (found.code, found.metric, found.amount) == ("PC101", "spilled_words", 92)
     assert entry.run.kernels[found.kernels[0]].spilled_words == 92
