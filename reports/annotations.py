@@ -12,7 +12,7 @@ from perfcli.model import Document, Judged, Judgement
 
 from ._rows.judgement import join_lines, name_check, write_check_outcome
 from ._rows.places import strip_root
-from ._sarif_results import SarifResult, list_results
+from .sarif import SarifResult, list_results
 
 # GitHub shows no more of one kind for a step.
 MOST = 10
