@@ -81,7 +81,7 @@ def _record_operands(code: Any, problem: Problem, plan: LaunchPlan) -> list[tupl
         name: torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta")
         for name, t in fakes.items()
     }
-    with import_module(LAUNCHING).recorded() as launches:
+    with import_module(LAUNCHING).record_launches() as launches:
         code.run(problem, tensors, plan)
     names = {id(tensor): name for name, tensor in tensors.items()}
     inputs = frozenset(names)
