@@ -23,7 +23,8 @@ What to try: the option that keeps them apart, at Inductor's default.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 
 from perfcli import units
 from perfcli.model import Buffer, Cure, Finding, KernelFacts, OptionValue, Rule, Run
@@ -48,22 +49,33 @@ MAX_FUSION_SIZE = 64
 
 def _check(run: Run) -> Iterator[Finding]:
     done: set[int] = set()
+    readers = _readers(run)
     for one in range(len(run.kernels)):
-        for two in _same_readers(run, one):
+        for two in _same_readers(run, one, readers):
             cause = _cause(run, run.kernels[one], run.kernels[two])
             if cause and done.isdisjoint((one, two)) and are_independent(run, one, two):
                 done.update((one, two))
                 yield _finding(run, one, two, cause)
 
 
-def _same_readers(run: Run, one: int) -> Iterator[int]:
+def _readers(run: Run) -> dict[tuple[str, str], list[int]]:
+    """Return, for each graph and buffer, the reductions that read it whole."""
+    found: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for number, kernel in enumerate(run.kernels):
+        for buffer in whole_reads(kernel, ANY_REDUCTION):
+            found[kernel.graph, buffer.name].append(number)
+    return found
+
+
+def _same_readers(
+    run: Run, one: int, readers: Mapping[tuple[str, str], list[int]]
+) -> Iterator[int]:
     """Yield kernels of the same graph that read enough of what this one reads."""
     kernel = run.kernels[one]
-    if not whole_reads(kernel, ANY_REDUCTION):
-        return
-    for two, other in enumerate(run.kernels):
-        apart = two != one and other.graph == kernel.graph
-        if apart and _saved_bytes(kernel, other) >= SHARE * _moved_bytes(kernel, other) > 0:
+    read = {(kernel.graph, buffer.name) for buffer in whole_reads(kernel, ANY_REDUCTION)}
+    for two in sorted({number for place in read for number in readers[place]} - {one}):
+        other = run.kernels[two]
+        if _saved_bytes(kernel, other) >= SHARE * _moved_bytes(kernel, other) > 0:
             yield two
 
 

@@ -78,3 +78,17 @@ def test_how_much_makes_up_for_a_loss(
 def test_a_little_memory_is_a_trifle(peak: int, outcome: Outcome) -> None:
     base, head = run([spared(text="1")], peak=1000), run([spared(loads=7)], id="head", peak=peak)
     assert compare(base, head).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"read": 20_000}, "a_0 is the same code, over other data"),
+        ({"launches": 2}, "a_0 is the same code, launched another number of times"),
+    ],
+)
+def test_the_same_code_that_costs_more_says_how(more: dict[str, int], said: str) -> None:
+    before, after = (kernel("a_0", "mul", text="1", **{"read": 10_000, **m}) for m in ({}, more))
+    comparison = held([after], [before])
+    assert comparison.outcome == "worse"
+    assert said in comparison.reason
