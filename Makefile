@@ -34,8 +34,9 @@ $(STAMP): pyproject.toml constraints.txt
 	  { echo "perfcli needs Python 3.11 or newer; $(PYTHON) is older or missing: make setup PYTHON=python3.12" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 	@rm -f $(VENV)/.setup-*
-	$(PIP) install --quiet -c constraints.txt 'torch==$(TORCH)' 'triton==$(TRITON)'
-	$(PIP) install --quiet -c constraints.txt --editable '.[dev]'
+	@# Of torch's 2,000 files a process imports a part, which Python compiles by itself.
+	$(PIP) install --quiet --no-compile -c constraints.txt \
+	  'torch==$(TORCH)' 'triton==$(TRITON)' --editable '.[dev]'
 	@printf 'TORCH ?= %s\nTRITON ?= %s\n' '$(TORCH)' '$(TRITON)' > $(VENV)/versions.mk
 	@touch $@
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import stat
 import tomllib
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from handmade import candidate, kernel, origins, run
 
 from perfcli.errors import NotComparable, PerfcliError
-from perfcli.gate.baseline import facts, file, toml
+from perfcli.gate.baseline import committed, facts, file, toml
 from perfcli.gate.baseline.entry import Made
 from perfcli.model import Buffer, ExternCall, Finding, KernelFacts, Origin, Run
 
@@ -30,6 +32,26 @@ def block(layer: int, number: int, **more: Any) -> KernelFacts:
     )
     name = f"triton_red_fused_add_mul_{number}"
     return kernel(name, origins=nodes, text=f"layer {layer}", **more)
+
+
+def test_numbers_stand_in_a_line_and_texts_below_each_other() -> None:
+    assert toml._outer([1, 2]) == "[1, 2]"
+    assert toml._outer([]) == "[]"
+    assert toml._outer(["a", "b"]) == '[\n    "a",\n    "b",\n]'
+
+
+def test_an_option_without_a_value_is_none() -> None:
+    assert facts._option(None) == "none"
+    assert facts._option(5) == 5
+
+
+def test_everybody_may_read_a_new_file_and_the_mode_of_an_old_one_stays(tmp_path: Path) -> None:
+    path = tmp_path / "baseline.toml"
+    committed._write(path, {})
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    path.chmod(0o600)
+    committed._write(path, {})
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize(
