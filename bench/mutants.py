@@ -46,10 +46,7 @@ ROOMS = {
         "tests/cli/test_gate_messages.py",
     ),
     "perfcli/search": ("tests/unit/search",),
-    "perfcli/facts/occupancy.py": (
-        "tests/unit/facts/test_occupancy.py",
-        "tests/unit/facts/test_occupancy_amd.py",
-    ),
+    "perfcli/facts/occupancy.py": ("tests/unit/facts/test_occupancy.py",),
     "perfcli/facts/binary/sass.py": ("tests/unit/facts/test_sass.py",),
     "perfcli/storing": ("tests/unit/storing",),
 }

@@ -444,7 +444,7 @@ def test_a_log_names_what_is_going_on(timed: Any, monkeypatch: pytest.MonkeyPatc
     lines = [line.partition(" (")[0] for line in said.splitlines()]
     assert lines[-4:] == [
         "both: importing torch",
-        "both: tracing",
+        "both: building and tracing the model",
         "both: compiling kernels",
         "both: measuring for up to 20 s",
     ]
