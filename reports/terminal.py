@@ -9,9 +9,8 @@ from perfcli.model import Screen
 from ._rows.kernels import COLUMNS
 from ._screen.comparison import show_comparison
 from ._screen.findings import show_explanation, show_kernel_findings
-from ._screen.kernel import show_kernel
+from ._screen.kernel import SourceView, show_kernel
 from ._screen.run import show_listing, show_run
-from ._screen.source import SourceView
 
 
 class _Terminal:

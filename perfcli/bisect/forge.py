@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from perfcli.bisect.knowledge import Knowledge, _class_of, _name_of, _parts_of
+from perfcli.bisect.knowledge import Knowledge, Unread, _class_of, _name_of, _parts_of
 from perfcli.bisect.metrics import SearchMetric, _value_of
 from perfcli.bisect.space import Settings, Space
-from perfcli.bisect.unread import Unread
 from perfcli.blobs import unpack
 from perfcli.errors import PerfcliError, WorkerFailed
 from perfcli.model import Bundle, CompileRequest, Generated, KernelFacts, KernelText

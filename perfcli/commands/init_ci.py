@@ -37,7 +37,7 @@ def init_ci(
     in the repository's root. No package index has perfcli: the workflow installs it from where
     this perfcli came from, or from what --install names.
     """
-    from perfcli.ci import config, files, gpu
+    from perfcli.ci import config, files
     from perfcli.ci.source import choose_source
 
     root = Path.cwd()
@@ -55,7 +55,7 @@ def init_ci(
     for service in services:
         steps += files.write_service(root, service, values, force)
         if service == "github":
-            steps.append(gpu.write_gpu_configuration(root, config.find_place(root)))
+            steps.append(files.write_gpu_configuration(root, config.find_place(root)))
     for step in steps:
         typer.echo(step.line)
     left = config.list_next_steps(root, [step.written for step in steps if step.written])

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from perfcli import __version__
-from perfcli.compile.binaries.ptxas import ptxas_version
+from perfcli.compile.binaries.cache import ptxas_version
 from perfcli.compile.capture.captured import Capture, CapturedKernel
 from perfcli.compile.capture.collecting import Report, collect
 from perfcli.compile.stand_in import shim
@@ -224,7 +224,7 @@ def trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
     from perfcli.compile import tracing
     from perfcli.compile.building import build
     from perfcli.compile.capture import settings
-    from perfcli.compile.stand_in import decisions, recurrent
+    from perfcli.compile.stand_in import decisions, operators
 
     def on_kernel(kernel: CapturedKernel) -> None:
         pool.submit(kernel.definition)
@@ -234,7 +234,7 @@ def trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
     built = session.build(mode) if session.build else build(session.request, mode)
     capture = Capture(on_kernel)
     assumptions = decisions.install(mode)
-    recurrent.install(assumptions)
+    operators.install_recurrent(assumptions)
     settings.reset_counters()
     traced = tracing.trace_offline(
         built.workload, mode, capture, session.request.dynamic, assumptions

@@ -9,8 +9,19 @@ import time
 from dataclasses import replace
 
 from perfcli.errors import OutOfMemory
-from perfcli.interleave.pair import SIDES, Clock, Enough, MeasuredPair, Race, Ready, Sink, Told
-from perfcli.interleave.plan import BUDGET_SPENT, Plan, ask_for
+from perfcli.interleave.pair import (
+    BUDGET_SPENT,
+    SIDES,
+    Clock,
+    Enough,
+    MeasuredPair,
+    Plan,
+    Race,
+    Ready,
+    Sink,
+    Told,
+    ask_for,
+)
 from perfcli.model import Prepared, Round, RoundKind, SideName, Turn
 from perfcli.worker.roles import StartWorker
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from perfcli.errors import PerfcliError
 from perfcli.interleave import record
-from perfcli.interleave.plan import BUDGET_SPENT
+from perfcli.interleave.pair import BUDGET_SPENT
 from perfcli.model import Measurement, Round, SideName
 from perfcli.stats.stopping import PRECISE
 

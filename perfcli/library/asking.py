@@ -18,13 +18,7 @@ from perfcli.units import setting
 from perfcli.workflow.answer import load_or_compile
 from perfcli.workflow.context import Context
 from perfcli.workflow.obtain import Obtained
-from perfcli.workflow.request import (
-    Question,
-    Side,
-    build_request,
-    choose_device,
-    make_variant,
-)
+from perfcli.workflow.request import Question, Side, build_request, choose_device, make_variant
 
 TIMEOUT_SECONDS = 600.0
 

@@ -11,7 +11,7 @@ import perfcli
 from perfcli.console.notes import Reporter
 from perfcli.errors import OutOfMemory
 from perfcli.interleave import environments
-from perfcli.interleave.plan import Plan
+from perfcli.interleave.pair import Plan
 from perfcli.machine import noise_floors
 from perfcli.model import Floor, Machine, Prepared, Round, TimeChange
 from perfcli.stats import floor as floors

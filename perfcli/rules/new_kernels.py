@@ -18,8 +18,7 @@ from collections.abc import Iterator
 
 from perfcli import units
 from perfcli.model import Comparison, Finding, Rule
-from perfcli.rules._evidence.kernel_names import against_a_baseline, groups, list_kernels
-from perfcli.rules._evidence.words import origin_of
+from perfcli.rules._evidence.words import against_a_baseline, groups, list_kernels, origin_of
 
 
 def _check(comparison: Comparison) -> Iterator[Finding]:

@@ -18,8 +18,7 @@ from collections.abc import Iterator
 from perfcli import units
 from perfcli.model import Comparison, Finding, Rule
 from perfcli.names import stem
-from perfcli.rules._evidence.kernel_names import NAMED, against_a_baseline
-from perfcli.rules._evidence.words import origin_of
+from perfcli.rules._evidence.words import NAMED, against_a_baseline, origin_of
 
 
 def _check(comparison: Comparison) -> Iterator[Finding]:

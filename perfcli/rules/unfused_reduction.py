@@ -28,7 +28,6 @@ from collections.abc import Iterator, Mapping
 
 from perfcli import units
 from perfcli.model import Buffer, Cure, Finding, KernelFacts, OptionValue, Rule, Run
-from perfcli.rules._evidence.dependencies import are_independent
 from perfcli.rules._evidence.whole_reads import (
     ANY_REDUCTION,
     reduced_elements,
@@ -36,7 +35,7 @@ from perfcli.rules._evidence.whole_reads import (
     rows_of,
     whole_reads,
 )
-from perfcli.rules._evidence.words import origin_of, torch_version
+from perfcli.rules._evidence.words import are_independent, origin_of, torch_version
 
 SHARE = 0.1
 MIX_ORDER = "triton.mix_order_reduction"

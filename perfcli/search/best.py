@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from itertools import combinations
 
-from perfcli.search.effects import changes_code
+from perfcli.search.culprits import changes_code
 from perfcli.search.question import Answer, OptionChange, Query, Search, Subset
 from perfcli.search.result import Dependency, Effect, Improvement, Interaction
 

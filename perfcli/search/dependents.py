@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from perfcli.search.best import Best, Keys
-from perfcli.search.effects import changes_code
+from perfcli.search.culprits import changes_code
 from perfcli.search.group import reduce, widen
 from perfcli.search.question import Search, Subset
 

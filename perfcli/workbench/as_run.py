@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from perfcli.blobs import blob_id, pack
-from perfcli.facts.traffic import bytes_swept, lower_bound_seconds
+from perfcli.facts.occupancy import bytes_swept, lower_bound_seconds
 from perfcli.handwritten.compiling import launch_facts
 from perfcli.model import (
     Buffer,

@@ -26,7 +26,7 @@ from perfcli.model import (
     Target,
 )
 from perfcli.model.kernel_work import BenchAsk, Benched, BenchRequest, Contender, DescribeRequest
-from perfcli.stats.median import median
+from perfcli.stats.paired import median
 from perfcli.workbench.as_run import CompiledProblem, _make_run
 from perfcli.workbench.bench import BUDGET_SECONDS, OURS, ROUNDS
 from perfcli.workbench.facts import Planned, compile_plans, plan_problems

@@ -14,7 +14,7 @@ from perfcli.machine import targets
 from perfcli.model import Candidate, KernelFamily, KernelLaunch, Problem, Scalar, Target
 from perfcli.model.kernel_work import BenchAsk, BenchRequest, Contender
 from perfcli.names import internal, public, suggestion
-from perfcli.stats.median import median
+from perfcli.stats.paired import median
 from perfcli.workbench import facts, probe_view
 from perfcli.workbench.request import (
     KernelsOptions,

@@ -9,8 +9,7 @@ from perfcli.handwritten.contenders import COPY
 from perfcli.model import LaunchPlan
 from perfcli.model.kernel_work import Benched, Contender, TimedContender
 from perfcli.stats import paired
-from perfcli.stats.median import Median, median
-from perfcli.stats.paired import Estimate
+from perfcli.stats.paired import Estimate, Median, median
 
 OURS = "ours"
 

@@ -22,7 +22,7 @@ from typing import TypeVar
 import msgspec
 
 from perfcli.errors import PerfcliError, WorkerFailed
-from perfcli.worker.failures import signal_name
+from perfcli.worker.replies import signal_name
 
 _THREAD = re.compile(r"Current thread 0x\w+ .*\(most recent call first\):")
 _FRAME = re.compile(r'  File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)')

@@ -21,7 +21,8 @@ from perfcli.model.kernel_work import (
     DescribeRequest,
     LaunchesRequest,
 )
-from perfcli.worker import failures, protocol
+from perfcli.worker import protocol
+from perfcli.worker import replies as child_replies
 
 
 def serve(request_fd: int, reply_fd: int) -> int:
@@ -46,7 +47,7 @@ def serve(request_fd: int, reply_fd: int) -> int:
             _send(replies, protocol.error_message(error))
         except Exception as error:
             traceback.print_exc()
-            _send(replies, protocol.error_message(failures.explain_failure(error)))
+            _send(replies, protocol.error_message(child_replies.explain_failure(error)))
     _exit_now()
     return 0
 

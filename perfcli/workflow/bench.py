@@ -15,8 +15,7 @@ from perfcli.console.notes import Notes, Reporter
 from perfcli.errors import Interrupted, OutOfMemory, PerfcliError
 from perfcli.fake.measuring import FakeStarter
 from perfcli.interleave import alternating, environments, record
-from perfcli.interleave.pair import Clock, Enough, MeasuredPair, Ready
-from perfcli.interleave.plan import Plan
+from perfcli.interleave.pair import Clock, Enough, MeasuredPair, Plan, Ready
 from perfcli.loading import registry
 from perfcli.machine import noise_floors
 from perfcli.machine.environment import cache_dir

@@ -13,13 +13,7 @@ from perfcli.diff.verdict.conclude import conclude
 from perfcli.errors import PerfcliError, RuleFailed
 from perfcli.model import GRAVEST_FIRST, Comparison, Judged, Judgement, Outcome, Passing, Provenance
 from perfcli.workflow.context import Context
-from perfcli.workflow.obtain import (
-    Obtained,
-    StoredTexts,
-    load_stored,
-    obtain,
-    warn_forward_only,
-)
+from perfcli.workflow.obtain import Obtained, StoredTexts, load_stored, obtain, warn_forward_only
 from perfcli.workflow.request import Question, Side, order_jobs
 from perfcli.workflow.setting import MeasuringOptions, settle
 from perfcli.workflow.timing import load_times, measure_times

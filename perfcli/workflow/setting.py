@@ -11,7 +11,7 @@ from perfcli import units
 from perfcli.errors import PerfcliError
 from perfcli.fake import measuring
 from perfcli.interleave import environments
-from perfcli.interleave.plan import Plan
+from perfcli.interleave.pair import Plan
 from perfcli.machine import driver, targets
 from perfcli.model import Device, MeasureRequest, SideName
 from perfcli.workflow.context import Context

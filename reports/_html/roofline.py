@@ -10,7 +10,7 @@ from perfcli import units
 from perfcli.model import Comparison, GroupTiming, KernelFacts, Target
 
 from .._rows.groups import list_changed
-from .._rows.names import shorten
+from .._rows.kernels import shorten
 from .data import _kernel_id
 from .scale import Scale, Tick
 

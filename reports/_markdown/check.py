@@ -18,8 +18,7 @@ from .._rows.judgement import (
     write_limit,
     write_provenance,
 )
-from .._rows.kernels import choose_columns, write_kernel
-from .._rows.names import shorten
+from .._rows.kernels import choose_columns, shorten, write_kernel
 from .._rows.places import parse_place
 from .._rows.totals import (
     explain_emptiness,

@@ -14,8 +14,7 @@ from .._rows.groups import (
     list_changed,
     write_group,
 )
-from .._rows.kernels import Column, KernelRow, choose_columns
-from .._rows.names import shorten
+from .._rows.kernels import Column, KernelRow, choose_columns, shorten
 from .._rows.timing import (
     TIME_COLUMNS,
     KernelTimeRow,

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from perfcli import units
 from perfcli.model import Allowance, Judged, Judgement, LimitResult, LimitState, Passing
 
-from .._rows.totals import write_question, write_verdict
 from .._screen.findings import sum_up
+from .totals import write_question, write_verdict
 
 OUTCOME_WORDS: Mapping[Passing, str] = {
     "pass": "PASS",

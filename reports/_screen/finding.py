@@ -12,7 +12,7 @@ from rich.text import Text
 from perfcli import units
 from perfcli.model import Comparison, Finding, Run, Severity
 
-from .._rows.names import shorten
+from .._rows.kernels import shorten
 from .cures import _list_cures, _list_said, write_own_cures
 from .kernel import shorten_location
 from .tables import Hanging

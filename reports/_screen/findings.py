@@ -12,7 +12,7 @@ from rich.text import Text
 from perfcli import units
 from perfcli.model import Comparison, Finding, Run
 
-from .._rows.names import shorten
+from .._rows.kernels import shorten
 from .._rows.totals import explain_emptiness, write_question, write_variant
 from .externs import _list_externs
 from .finding import STYLES, WORDS, Full, OneLine, Placed, _list_said_by, group_blocks

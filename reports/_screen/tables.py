@@ -12,8 +12,7 @@ from rich.text import Text
 
 from perfcli import units
 
-from .._rows.kernels import Column
-from .._rows.names import shorten
+from .._rows.kernels import Column, shorten
 
 # A kernel's name needs this much; columns that leave it less are left out, the last ones first.
 LEAST_NAME = 30

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from perfcli.model import Comparison, TimeVerdict, Timing
 
-from .._rows.names import shorten
+from .._rows.kernels import shorten
 from .._rows.timing import (
     TIME_COLUMNS,
     KernelTimeRow,

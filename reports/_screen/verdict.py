@@ -12,7 +12,7 @@ from rich.text import Text
 from perfcli import units
 from perfcli.model import ABOUT_NAMES, Because, Comparison, Finding, KernelFacts, Outcome
 
-from .._rows.names import shorten_names
+from .._rows.kernels import shorten_names
 from .._rows.totals import write_verdict
 from .cures import order_trials, write_assignments, write_costs
 from .finding import _count_others

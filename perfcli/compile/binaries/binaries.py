@@ -7,6 +7,7 @@ candidates are those of the real GPU; the cubin is read, never loaded.
 
 from __future__ import annotations
 
+import copy
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -16,14 +17,37 @@ from typing import Any
 
 from perfcli.compile.binaries import cache
 from perfcli.compile.binaries.alternatives import needs_alternatives, other_configs, sort_best_first
-from perfcli.compile.binaries.cache import Compiled
+from perfcli.compile.binaries.cache import Compiled, select_ptxas
 from perfcli.compile.binaries.candidate import attach_texts, candidate_of, refused_candidate
-from perfcli.compile.binaries.ptxas import select_ptxas
-from perfcli.compile.binaries.unpipelined import add_unpipelined, fits
 from perfcli.compile.capture.definition import Definition
 from perfcli.errors import CompileFailed, PerfcliError
 from perfcli.facts.binary.cubin import BinaryFacts, find_tools, read_cubin
 from perfcli.model import Candidate, KernelKind, Target
+
+
+def fits(result: Any, target: Target) -> bool:
+    """Return whether the device has the shared memory that a ``CompileResult`` asks for."""
+    return int(result.kernel.metadata.shared) <= target.shared_bytes_per_block_optin
+
+
+def add_unpipelined(tuner: Any, target: Target) -> Iterator[Any]:
+    """Add the configuration that is compiled again, if there is one, to the tuner's results, and
+    yield it. Raises what Triton raises, as it would on the device."""
+    last = tuner.compile_results[-1].config
+    if (
+        hasattr(tuner, "compile_by_disabling_pipelining")
+        and tuner.inductor_meta.get("dynamic_disable_pipelining", True)
+        and (last.num_stages > 1 or last.kwargs.get("NUM_STAGES", 1) > 1)
+        and not any(fits(result, target) for result in tuner.compile_results)
+    ):
+        config = copy.deepcopy(last)
+        config.num_stages = 1
+        if "NUM_STAGES" in config.kwargs:
+            config.kwargs["NUM_STAGES"] = 1
+        result = tuner._precompile_config(config)
+        tuner.compile_results.append(result)
+        yield result
+
 
 _CORNERS = (
     "precompile",

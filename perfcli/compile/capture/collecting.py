@@ -12,8 +12,8 @@ from perfcli.compile.capture import traffic
 from perfcli.compile.capture.buffers import correct_roles
 from perfcli.compile.capture.captured import Capture, CapturedGraph, CapturedKernel
 from perfcli.errors import CompileFailed
+from perfcli.facts.occupancy import bytes_swept, lower_bound_seconds
 from perfcli.facts.source.operations import count_operations
-from perfcli.facts.traffic import bytes_swept, lower_bound_seconds
 from perfcli.model import KernelFacts, Target
 
 Report = Callable[[str, int, "int | None"], None]

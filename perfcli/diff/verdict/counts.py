@@ -6,9 +6,46 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from perfcli import units
-from perfcli.diff.metrics import DECIDING, describe, is_trifling, one_of
-from perfcli.diff.verdict.blame import describe_change, pick_kernel
+from perfcli.diff.metrics import DECIDING, describe, is_trifling, launched_kernels, one_of
 from perfcli.model import Because, Change, Comparison, KernelGroup, Outcome, Run, Verdict
+
+
+def pick_kernel(group: KernelGroup, base: Run, head: Run) -> str:
+    """Return the kernel of a group that spills most, then moves most: the head's, where it has
+    any."""
+    named = [head.kernels[index] for index in group.match.head] or [
+        base.kernels[index] for index in group.match.base
+    ]
+    named = launched_kernels(named) or named
+    return max(named, key=lambda k: (k.spilled_words or 0, k.bytes_moved or 0)).name
+
+
+def describe_change(group: KernelGroup, base: Run, head: Run) -> str:
+    """Write ``fuses 3 kernels``: what became of a group, said of its kernel."""
+    if _became_looped(group, base, head):
+        return "now loops over what it held at once"
+    return {
+        "new": "is new",
+        "gone": "is gone",
+        "fused": f"fuses {len(group.match.base)} kernels",
+        "split": f"comes from a split into {len(group.match.head)} kernels",
+        "regrouped": f"was regrouped with others ({_ratio(group)})",
+        "same": "is the same code, launched another number of times",
+    }.get(group.match.relation, "changed")
+
+
+def _became_looped(group: KernelGroup, base: Run, head: Run) -> bool:
+    """Return whether one kernel held what it reduces at once, and goes over it piece by piece
+    now."""
+    if group.match.relation != "changed" or len(group.match.base) != 1:
+        return False
+    kinds = base.kernels[group.match.base[0]].kind, head.kernels[group.match.head[0]].kind
+    return kinds == ("persistent-reduction", "reduction")
+
+
+def _ratio(group: KernelGroup) -> str:
+    return f"{len(group.match.base)} → {len(group.match.head)}"
+
 
 # Not bytes swept: they need a source that can be read as well, and say more than bytes moved only
 # where a kernel goes over a buffer several times.

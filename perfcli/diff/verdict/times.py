@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 from perfcli import units
 from perfcli.diff.metrics import DECIDING, describe
-from perfcli.diff.verdict.blame import describe_change, pick_kernel
-from perfcli.diff.verdict.counts import judge_counts
+from perfcli.diff.verdict.counts import describe_change, judge_counts, pick_kernel
 from perfcli.model import (
     Because,
     Change,

@@ -9,8 +9,7 @@ from dataclasses import replace
 from perfcli.errors import UnreadableSource
 from perfcli.facts.source.held_copies import _held_copies
 from perfcli.facts.source.triton_names import _import_aliases
-from perfcli.facts.source.triton_values import NOTHING, Value
-from perfcli.facts.source.triton_walk import TritonWalk
+from perfcli.facts.source.triton_walk import NOTHING, TritonWalk, Value
 from perfcli.model import Access, SourceFacts
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from perfcli.bisect.knowledge import Unread
 from perfcli.bisect.space import Settings
-from perfcli.bisect.unread import Unread
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from handmade import H100
 pytest.importorskip("torch")
 
 from perfcli.compile.binaries import cache
+from perfcli.compile.binaries.binaries import add_unpipelined
 from perfcli.compile.binaries.cache import Compiled
 from perfcli.compile.binaries.candidate import (
     LINE_CHARACTERS,
@@ -19,7 +20,6 @@ from perfcli.compile.binaries.candidate import (
     candidate_of,
     refused_candidate,
 )
-from perfcli.compile.binaries.unpipelined import add_unpipelined
 from perfcli.facts.binary.cubin import BinaryFacts
 from perfcli.model import Candidate, LineCounts
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from handmade import H100
 
-from perfcli.facts.traffic import bytes_swept, lower_bound_seconds
+from perfcli.facts.occupancy import bytes_swept, lower_bound_seconds
 from perfcli.model import SourceFacts
 
 

@@ -15,14 +15,15 @@ from perfcli.errors import OutOfMemory, PerfcliError, WorkerFailed, WrongResult
 from perfcli.fake.measuring import FakePlan, FakeStarter, parse
 from perfcli.interleave import alternating
 from perfcli.interleave.alternating import METHOD, TURNS, measure
-from perfcli.interleave.pair import MeasuredPair, Race
-from perfcli.interleave.plan import (
+from perfcli.interleave.pair import (
     LEAST_STEPS,
     MOST_STEPS,
     PROFILED_SHARE,
     PROFILED_STEPS,
     RELAYOUT_SECONDS,
+    MeasuredPair,
     Plan,
+    Race,
     ask_for,
 )
 from perfcli.model import (

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from perfcli.stats.median import Median, median
+from perfcli.stats.paired import Median, median
 
 
 def test_no_values_have_no_median() -> None:
