@@ -30,8 +30,15 @@ def describe_change(group: KernelGroup, base: Run, head: Run) -> str:
         "fused": f"fuses {len(group.match.base)} kernels",
         "split": f"comes from a split into {len(group.match.head)} kernels",
         "regrouped": f"was regrouped with others ({_ratio(group)})",
-        "same": "is the same code, launched another number of times",
+        "same": f"is the same code, {_describe_other_use(group, base, head)}",
     }.get(group.match.relation, "changed")
+
+
+def _describe_other_use(group: KernelGroup, base: Run, head: Run) -> str:
+    """Write how the same code can cost something else."""
+    before = sum(base.kernels[index].launches for index in group.match.base)
+    after = sum(head.kernels[index].launches for index in group.match.head)
+    return "over other data" if before == after else "launched another number of times"
 
 
 def _became_looped(group: KernelGroup, base: Run, head: Run) -> bool:
