@@ -22,14 +22,16 @@ BOOTSTRAP = Path(perfcli.__file__).parent / "worker" / "bootstrap.py"
 class WarmProcess:
     """Compiles each request in a fork of one process for its device (``warm_worker``)."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        """Its own temporary files go to ``folder``."""
+        self._folder = folder
         self._processes: dict[str, subprocess.Popen[str]] = {}
 
     def compile(self, request: CompileRequest) -> Bundle:
         folder = Path(tempfile.mkdtemp(prefix="perfcli-test-"))
         try:
             if request.device not in self._processes:
-                self._processes[request.device] = _start(request)
+                self._processes[request.device] = _start(request, self._folder)
             process = self._processes[request.device]
             assert process.stdin is not None
             assert process.stdout is not None
@@ -48,11 +50,11 @@ class WarmProcess:
             process.communicate()
 
 
-def _start(request: CompileRequest) -> subprocess.Popen[str]:
+def _start(request: CompileRequest, folder: Path) -> subprocess.Popen[str]:
     program = str(Path(__file__).with_name("warm_worker.py"))
     return subprocess.Popen(
         [sys.executable, "-P", program, str(BOOTSTRAP), request.device, request.cache_dir],
-        env=worker_environment(request, Path("unused")),
+        env=worker_environment(request, folder),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -10,10 +10,13 @@ status of each.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import runpy
+import signal
 import sys
+import tempfile
 import traceback
 from pathlib import Path
 from typing import Any
@@ -35,8 +38,12 @@ def main() -> None:
         folder, request = json.loads(line)
         child = os.fork()
         if child == 0:
+            os.setsid()
             _compile(Path(folder), request)
-        print(os.waitpid(child, 0)[1], flush=True)  # noqa: T201
+        status = os.waitpid(child, 0)[1]
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)  # the processes that compiled its kernels
+        print(status, flush=True)  # noqa: T201
 
 
 def _compile(folder: Path, request: dict[str, Any]) -> None:
@@ -49,6 +56,7 @@ def _compile(folder: Path, request: dict[str, Any]) -> None:
             "TRITON_CACHE_DIR": str(folder / "triton"),
             "TMPDIR": str(folder),
         }
+        tempfile.tempdir = None
         if request["device"] == "cuda":
             os.environ["CUDA_VISIBLE_DEVICES"] = ""
         from perfcli.worker.child import serve

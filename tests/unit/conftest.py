@@ -22,8 +22,8 @@ Compile = Callable[..., Run]
 
 
 @pytest.fixture(scope="session")
-def warm_process() -> Iterator[WarmProcess]:
-    process = WarmProcess()
+def warm_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmProcess]:
+    process = WarmProcess(tmp_path_factory.mktemp("warm"))
     yield process
     process.close()
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from perfcli.facts.binary import sass
 from perfcli.facts.binary.sass import Listing, PtxLines, annotate, parse_listing, read_ptx
 
 LISTING = """
@@ -122,3 +123,9 @@ def test_shifts_move_the_innermost_line() -> None:
     code = parse_listing(LISTING, PtxLines(shifts={9: 2})).instructions
     assert code[2].places == (("standard.py", 263), ("k.py", 20))
     assert code[3].places == (("standard.py", 261), ("k.py", 20))
+
+
+def test_only_known_places_are_shifted() -> None:
+    assert sass._shift((), 2) == ()
+    assert sass._shift((("a.py", 6), ("b.py", 9)), 2) == (("a.py", 4), ("b.py", 9))
+    assert sass._shift((("a.py", 6),), 0) == (("a.py", 6),)
