@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from dataclasses import replace
 
 import pytest
+from handmade_timing import changed
 
-from perfcli.model import Round, RoundKind, Turn
-from perfcli.stats import series, stopping
+from perfcli.model import Floor, Round, RoundKind, Timing, Turn
+from perfcli.stats import paired, series, stopping
 
 
 def rounds(n: int, spread: float, *, change: float = 0.0, kind: RoundKind = "step") -> list[Round]:
@@ -63,3 +65,29 @@ def test_the_last_round_counts_as_time_spent() -> None:
     made = [Round(i, 0, "step", "base", i * 0.03, Turn(()), Turn(()), 0.02) for i in range(3)]
     assert series.seconds_spent(made) == pytest.approx(0.08)
     assert series.seconds_spent([]) == 0
+
+
+@pytest.mark.parametrize(
+    ("width", "change", "narrow"),
+    [
+        (0.05, 0.5, True),  # a tenth of the change
+        (0.052, 0.5, False),
+        (0.0025, 0.0, True),  # a quarter of the floor of 1 %
+        (0.0026, 0.0, False),
+    ],
+)
+def test_a_quarter_of_the_floor_or_a_tenth_of_the_change(
+    width: float, change: float, narrow: bool
+) -> None:
+    low, high = math.exp(change - 0.9999 * width), math.exp(change + 0.9999 * width)
+    estimate = paired.Estimate(math.exp(change), low, high, rounds=40)
+    assert stopping._is_narrow(estimate, 0.01) is narrow
+
+
+@pytest.mark.parametrize(("seconds", "broken"), [(0.99, True), (1.0, False), (1.01, False)])
+def test_what_was_interrupted_within_a_second_decides_nothing(seconds: float, broken: bool) -> None:
+    step = changed(0.01, 0.012)
+    timing = Timing(step, Floor(0.01, "assumed"), stopped="interrupted", seconds=seconds)
+    assert stopping.is_broken_off(timing) is broken
+    assert not stopping.is_broken_off(replace(timing, stopped="budget"))
+    assert stopping.is_broken_off(replace(timing, step=replace(step, low=None)))

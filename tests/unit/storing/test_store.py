@@ -239,6 +239,7 @@ def test_runs_are_listed_by_time_and_found(tmp_path: Path) -> None:
     assert newest.header.id == "a"
     assert newest.header.spilled_words == 2
     assert store.find("h", folder) is None
+    assert store.find("a", folder) is None
 
 
 def test_an_absent_store_is_empty(tmp_path: Path) -> None:
