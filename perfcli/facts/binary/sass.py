@@ -112,6 +112,26 @@ def annotate(text: str, listing: Listing) -> str:
     return "\n".join(lines) + "\n"
 
 
+def parse_annotated(text: str) -> Listing:
+    """The listing that ``annotate`` wrote, as stored runs keep it."""
+    instructions: list[Instruction] = []
+    labels: dict[str, int] = {}
+    places: tuple[Place, ...] = ()
+    for line in text.splitlines():
+        if line.startswith("  // "):
+            chain = (part.rpartition(":") for part in line[5:].split(" < "))
+            places = tuple((name, int(number)) for name, _, number in chain if number)
+            continue
+        label = _LABEL.match(line)
+        if label:
+            labels[label[1]] = len(instructions)
+            continue
+        found = _INSTRUCTION.search(line)
+        if found:
+            instructions.append(Instruction(found[1] or "", found[2], found[3].strip(), places))
+    return Listing(tuple(instructions), labels, None)
+
+
 def _shift(places: tuple[Place, ...], shift: int) -> tuple[Place, ...]:
     if not places or not shift:
         return places

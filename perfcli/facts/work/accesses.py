@@ -1,0 +1,311 @@
+"""What one access of a block asks of the memory system: requests, cache lines, sectors.
+
+A warp's access is one request per instruction; the L1 cache handles it by lines of 128 bytes, and
+L2 and DRAM by sectors of 32 bytes (CUDA C++ Programming Guide, "Device Memory Accesses").
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from perfcli.facts.work.programs import MemoryEvent
+from perfcli.facts.work.ttgir import Blocked, Layout, Linear
+
+Numbers = np.ndarray[Any, Any]
+LANES = 32
+SECTOR_BYTES = 32
+LINE_BYTES = 128
+MOST_VECTOR_BYTES = 16
+_MOST_ELEMENTS = 16384
+"""Of a block that are looked at; of a larger tile some warps stand for all."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadMap:
+    """Which element of a tensor (flat index) each register of each lane holds."""
+
+    elements: Numbers
+    """(warps, registers, lanes)."""
+    vector: int
+    """Neighbouring elements in neighbouring registers of a thread: at most so many per access."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccessCounts:
+    """Of one run of an access by one block, averaged over the programs that were looked at."""
+
+    instructions: float
+    """Memory instructions of one warp."""
+    requests: float
+    """Instructions of all warps of the block, those with no active lane left out."""
+    sectors: float
+    """Added over requests."""
+    lines: float
+    """Added over requests."""
+    warp_sectors: float
+    """Sectors that a warp writes, several writes of a warp to one sector merged; 0 for loads."""
+    partial: float
+    """Of ``warp_sectors``: not written whole."""
+    fragments: float
+    """Of ``partial``: with words of 4 bytes that are not written whole."""
+    vector_bytes: int
+    """What one thread moves at a time."""
+    sector_sets: tuple[Numbers, ...]
+    """For each program the sectors that it touches, each once."""
+    useful_bytes: float
+    """Of elements that are not masked."""
+
+
+def count_access(event: MemoryEvent, layouts: Mapping[str, Layout], warps: int) -> AccessCounts:
+    """Count one memory event; averages are over its programs."""
+    if event.tensor is None or not event.tensor.shape:
+        return _single(event)
+    shape = event.tensor.shape
+    offsets = _whole(event.offset, shape)
+    mask = None if event.mask is None else _whole(event.mask, shape)
+    programs = max(len(offsets), 1 if mask is None else len(mask))
+    offsets = np.broadcast_to(offsets, (programs, offsets.shape[1]))
+    mask = None if mask is None else np.broadcast_to(mask, offsets.shape)
+    threads = thread_map(event.tensor.layout, shape, _frozen(layouts), warps)
+    elements, scale = _some_warps(threads.elements, programs)
+    address = offsets[:, elements]  # program, warp, register, lane
+    active = None if mask is None else mask[:, elements]
+    size = event.element_bytes
+    vector = _vector(address, active, size, threads.vector)
+    first = _grouped(address, vector)[:, :, :, 0]
+    live = None if active is None else _grouped(active, vector)[:, :, :, 0]
+    if event.kind == "load":
+        first, live = _without_repeats(first, live)
+    sectors = first // SECTOR_BYTES
+    if live is not None:
+        sectors = np.where(live, sectors, -1)
+    per = scale / programs
+    requests = float((sectors.max(axis=3) >= 0).sum()) * per
+    # A wide access spans as many sectors as it has bytes: they are counted by their first byte.
+    spanned = max(1, vector * size // SECTOR_BYTES)
+    written = (0.0, 0.0, 0.0)
+    if event.kind != "load":
+        written = tuple(x * per for x in _written(first, sectors >= 0, vector * size))
+    useful = offsets.shape[1] * programs if mask is None else int(mask.sum())
+    return AccessCounts(
+        float(first.shape[2]),
+        requests,
+        _distinct(sectors) * spanned * per,
+        _distinct(np.where(sectors >= 0, sectors // (LINE_BYTES // SECTOR_BYTES), -1)) * per,
+        *written,
+        vector * size,
+        tuple(_touched(offsets[p], None if mask is None else mask[p]) for p in range(programs)),
+        useful * size / programs,
+    )
+
+
+def _single(event: MemoryEvent) -> AccessCounts:
+    """A scalar access: one lane of each block."""
+    addresses = event.offset.reshape(-1)
+    part = float(event.kind != "load")
+    sets = tuple(np.array([address // SECTOR_BYTES]) for address in addresses)
+    size = event.element_bytes
+    return AccessCounts(1.0, 1.0, 1.0, 1.0, part, part, part * (size < 4), size, sets, float(size))
+
+
+def _whole(values: Numbers, shape: tuple[int, ...]) -> Numbers:
+    """(programs, elements)."""
+    full = np.broadcast_to(values, (values.shape[0], *shape))
+    return full.reshape(full.shape[0], -1)
+
+
+def _some_warps(elements: Numbers, programs: int) -> tuple[Numbers, float]:
+    warps = elements.shape[0]
+    if elements.size * programs <= 2 * _MOST_ELEMENTS or warps <= 2:
+        return elements, 1.0
+    kept = max(2, 2 * _MOST_ELEMENTS * warps // (elements.size * programs))
+    if kept >= warps:
+        return elements, 1.0
+    chosen = np.linspace(0, warps - 1, kept).astype(int)
+    return elements[chosen], warps / kept
+
+
+def _grouped(values: Numbers, vector: int) -> Numbers:
+    """(program, warp, vectors, elements of a vector, lane)."""
+    return values.reshape(*values.shape[:2], -1, vector, values.shape[3])
+
+
+def _vector(address: Numbers, active: Numbers | None, size: int, most: int) -> int:
+    """Elements that one instruction of a thread moves: as many as are neighbours, aligned, and
+    masked alike."""
+    limit = min(most, max(1, MOST_VECTOR_BYTES // size))
+    vector = 1
+    while vector * 2 <= limit and address.shape[2] % (vector * 2) == 0:
+        groups = _grouped(address, vector * 2)
+        if np.any(groups[:, :, :, 1:] - groups[:, :, :, :-1] != size):
+            break
+        if np.any(groups[:, :, :, 0] % (size * vector * 2)):
+            break
+        if active is not None:
+            alike = _grouped(active, vector * 2)
+            if np.any(alike != alike[:, :, :, :1]):
+                break
+        vector *= 2
+    return vector
+
+
+def _without_repeats(first: Numbers, live: Numbers | None) -> tuple[Numbers, Numbers | None]:
+    """A thread's loads of one address are one instruction."""
+    if first.shape[2] < 2:
+        return first, live
+    rows = first.transpose(2, 0, 1, 3).reshape(first.shape[2], -1)
+    if len(rows) > 1 and not np.any(np.all(rows[1:] == rows[:-1], axis=1)) and rows.size > 4096:
+        return first, live  # sorting long rows costs more than it finds
+    _, kept = np.unique(rows, axis=0, return_index=True)
+    if len(kept) == len(rows):
+        return first, live
+    kept = np.sort(kept)
+    return first[:, :, kept], None if live is None else live[:, :, kept]
+
+
+def _distinct(numbers: Numbers) -> int:
+    """Different numbers from 0 up in each warp's request, added over requests."""
+    ordered = np.sort(numbers, axis=3)
+    new = ordered[..., 1:] != ordered[..., :-1]
+    return int((new & (ordered[..., 1:] >= 0)).sum() + (ordered[..., 0] >= 0).sum())
+
+
+def _written(first: Numbers, active: Numbers, width: int) -> tuple[float, float, float]:
+    """Sectors written by warps, those of them that are partial, those with broken words. Pieces
+    of at most 4 bytes are told apart."""
+    piece = min(width, 4)
+    pieces = first[..., None] + np.arange(width // piece) * piece
+    count = pieces.shape[0] * pieces.shape[1]
+    owner = np.arange(count).reshape(*pieces.shape[:2], 1, 1, 1)
+    live = np.broadcast_to(active[..., None], pieces.shape)
+    key = np.unique((np.broadcast_to(owner, pieces.shape)[live] << 40) + pieces[live])
+    if key.size == 0:
+        return 0.0, 0.0, 0.0
+    sectors, pieces_each = np.unique(key >> 5, return_counts=True)
+    partial = pieces_each * piece < SECTOR_BYTES
+    fragments = 0
+    if piece < 4:
+        words, each = np.unique(key >> 2, return_counts=True)
+        broken = words[each * piece < 4] >> 3
+        fragments = int((np.isin(sectors, broken) & (pieces_each > 1)).sum())
+    return float(len(sectors)), float(partial.sum()), float(fragments)
+
+
+def _touched(offsets: Numbers, mask: Numbers | None) -> Numbers:
+    return np.unique((offsets if mask is None else offsets[mask]) // SECTOR_BYTES)
+
+
+# --- layouts ---------------------------------------------------------------------------------
+
+_SLICE = re.compile(r"^#ttg\.slice<\{dim = (\d+), parent = (.*)\}>$")
+FrozenLayouts = tuple[tuple[str, Layout], ...]
+
+
+def _frozen(layouts: Mapping[str, Layout]) -> FrozenLayouts:
+    return tuple(sorted(layouts.items(), key=lambda item: item[0]))
+
+
+@functools.lru_cache(maxsize=4096)
+def thread_map(
+    layout: str, shape: tuple[int, ...], layouts: FrozenLayouts, warps: int
+) -> ThreadMap:
+    """Return which elements of a tensor of this shape each thread holds under a layout.
+
+    A layout that is not known is taken to deal elements out one by one along the last axis.
+    """
+    sliced = _SLICE.match(layout)
+    if sliced:
+        axis = int(sliced[1])
+        return thread_map(sliced[2], (*shape[:axis], 1, *shape[axis:]), layouts, warps)
+    found = dict(layouts).get(layout)
+    if isinstance(found, Linear):
+        coordinates, vector = _linear(found, shape)
+    elif isinstance(found, Blocked) and len(found.order) == len(shape):
+        coordinates, vector = _blocked(found, shape)
+    else:
+        rest = len(shape) - 1
+        plain = Blocked(
+            (1,) * (rest + 1),
+            (1,) * rest + (LANES,),
+            (1,) * rest + (warps,),
+            tuple(range(rest + 1))[::-1],
+        )
+        coordinates, vector = _blocked(plain, shape)
+    elements = np.zeros_like(coordinates[0])
+    for axis, size in enumerate(shape):
+        elements = elements * size + coordinates[axis]
+    _, kept = np.unique(elements[0, :, 0], return_index=True)
+    if len(kept) < elements.shape[1]:  # a tile larger than the tensor holds elements twice
+        elements = elements[:, np.sort(kept)]
+    return ThreadMap(elements, max(1, vector))
+
+
+def _blocked(layout: Blocked, shape: tuple[int, ...]) -> tuple[list[Numbers], int]:
+    """Coordinates (warps, registers, lanes) on each axis."""
+    rank = len(shape)
+    lanes, warps = _dealt(layout.per_warp, layout.order), _dealt(layout.warps, layout.order)
+    tile = [layout.per_thread[d] * layout.per_warp[d] * layout.warps[d] for d in range(rank)]
+    registers = np.zeros((1, rank), dtype=np.int64)
+    for axis in layout.order:
+        registers = _repeated(registers, axis, layout.per_thread[axis], 1)
+    for axis in layout.order:
+        registers = _repeated(registers, axis, max(1, -(-shape[axis] // tile[axis])), tile[axis])
+    coordinates = []
+    for axis in range(rank):
+        own = layout.per_thread[axis]
+        at = (
+            warps[axis][:, None, None] * (own * layout.per_warp[axis])
+            + lanes[axis][None, None, :] * own
+            + registers[:, axis][None, :, None]
+        )
+        coordinates.append(at % shape[axis])
+    fastest = layout.order[0]
+    return coordinates, min(layout.per_thread[fastest], shape[fastest])
+
+
+def _dealt(counts: tuple[int, ...], order: tuple[int, ...]) -> list[Numbers]:
+    """Lane or warp numbers as coordinates, the fastest axis first."""
+    numbers = np.arange(int(np.prod(counts)))
+    found = [numbers * 0 for _ in counts]
+    for axis in order:
+        found[axis] = numbers % counts[axis]
+        numbers = numbers // counts[axis]
+    return found
+
+
+def _repeated(registers: Numbers, axis: int, count: int, step: int) -> Numbers:
+    """Registers so far once for each of ``count`` steps along an axis, which vary slowest."""
+    if count == 1:
+        return registers
+    steps = np.zeros((count, 1, registers.shape[1]), dtype=np.int64)
+    steps[:, 0, axis] = np.arange(count) * step
+    return (steps + registers[None]).reshape(-1, registers.shape[1])
+
+
+def _linear(layout: Linear, shape: tuple[int, ...]) -> tuple[list[Numbers], int]:
+    rank = len(shape)
+    registers, lanes, warps = (
+        _spanned(bases, rank) for bases in (layout.register, layout.lane, layout.warp)
+    )
+    at = warps[:, None, None] ^ registers[None, :, None] ^ lanes[None, None, :]
+    vector = 1
+    fastest = rank - 1
+    while vector < len(registers) and np.array_equal(
+        registers[: vector * 2, fastest], np.arange(vector * 2)
+    ):
+        vector *= 2
+    return [at[..., axis] % shape[axis] for axis in range(rank)], vector
+
+
+def _spanned(bases: tuple[tuple[int, ...], ...], rank: int) -> Numbers:
+    """All combinations of the basis vectors, by exclusive or."""
+    found = np.zeros((1, rank), dtype=np.int64)
+    for basis in bases:
+        found = np.concatenate([found, found ^ np.array(basis, dtype=np.int64)])
+    return found

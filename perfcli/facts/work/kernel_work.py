@@ -1,0 +1,198 @@
+"""The work of one launch configuration: its index arithmetic and its machine code joined."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from perfcli.facts.binary.sass import Listing
+from perfcli.facts.work.accesses import SECTOR_BYTES, AccessCounts, Numbers, count_access
+from perfcli.facts.work.launch import Grid
+from perfcli.facts.work.pipes import Pipe
+from perfcli.facts.work.programs import Execution, run_programs, sample_programs
+from perfcli.facts.work.timeline import Timeline, trace_warp
+from perfcli.facts.work.ttgir import Module
+
+_PROGRAMS = 4
+_PROGRAMS_OF_PARTS = 48
+"""Programs of a kernel whose programs do different things (combo kernels)."""
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What one block asks of the memory system, averaged over programs."""
+
+    requests: float = 0.0
+    lines: float = 0.0
+    load_sectors: float = 0.0
+    new_sectors: float = 0.0
+    """Different sectors that a block loads, once for each sweep over them."""
+    store_requests: float = 0.0
+    store_sectors: float = 0.0
+    warp_store_sectors: float = 0.0
+    block_store_sectors: float = 0.0
+    partial: float = 0.0
+    fragments: float = 0.0
+    atomic_sectors: float = 0.0
+    atomic_addresses: float = 0.0
+    touched: dict[str, float] = field(default_factory=dict)
+    """Argument to different sectors that a block loads of it, each sweep."""
+    swept: dict[str, float] = field(default_factory=dict)
+    """Argument to how often it is swept over."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelWork:
+    """What one launch asks of a device. Numbers are per block unless they say otherwise."""
+
+    grid: Grid
+    warps: int
+    traffic: Traffic
+    warp: Timeline
+    """An average warp of an average program."""
+    longest: Timeline
+    """A warp of the program with the most iterations."""
+    indirect: bool
+    """Whether an address depends on loaded data."""
+    unknown_loops: bool
+
+    @property
+    def blocks(self) -> int:
+        return math.prod(self.grid)
+
+
+def work_of(
+    module: Module,
+    listing: Listing,
+    source_file: str,
+    grid: Grid,
+    arguments: Mapping[str, int] | None = None,
+) -> KernelWork:
+    """Count what a launch asks for.
+
+    ``arguments`` has the whole-number arguments of the kernel that it needs.
+
+    Raises:
+        UnreadableTtgir, ValueError: its index arithmetic could not be run.
+    """
+    arguments = arguments or {}
+    runs = run_programs(module, arguments, grid, sample_programs(grid, _PROGRAMS))
+    if len(runs) > 1 and math.prod(grid) > _PROGRAMS:
+        runs = run_programs(module, arguments, grid, sample_programs(grid, _PROGRAMS_OF_PARTS))
+    total = sum(run.programs for run in runs)
+    counted = [_count(module, run) for run in runs]
+    traffic = _average(
+        [(run.programs / total, t) for run, (t, _) in zip(runs, counted, strict=True)]
+    )
+    expected: dict[int, float] = defaultdict(float)
+    for _, instructions in counted:
+        for line, number in instructions.items():
+            expected[line] = max(expected[line], number)
+    mean = _mean_lines(runs, total)
+    warp = trace_warp(listing, source_file, mean, expected)
+    longest = warp
+    if len(runs) > 1:
+        most = max(runs, key=lambda run: sum(run.line_runs.values()))
+        longest = trace_warp(listing, source_file, most.line_runs, expected)
+    return KernelWork(
+        grid,
+        module.num_warps,
+        traffic,
+        warp,
+        longest,
+        any(event.indirect for run in runs for event in run.events),
+        any(run.unknown_loops for run in runs),
+    )
+
+
+def _mean_lines(runs: Sequence[Execution], total: int) -> dict[int, float]:
+    lines: dict[int, float] = defaultdict(float)
+    for run in runs:
+        for line, number in run.line_runs.items():
+            lines[line] += number * run.programs / total
+    if len(runs) > 1:  # a line that a program never reaches runs less than once
+        everywhere = set().union(*(run.line_runs for run in runs))
+        return {line: lines[line] for line in everywhere}
+    return dict(lines)
+
+
+def _count(module: Module, run: Execution) -> tuple[Traffic, dict[int, float]]:
+    """Traffic of one block, and memory instructions of a warp by source line."""
+    traffic = Traffic()
+    per_line: dict[int, float] = defaultdict(float)
+    loads: dict[tuple[str, tuple[int, ...]], list[tuple[float, tuple[Numbers, ...]]]] = defaultdict(
+        list
+    )
+    stores: list[tuple[float, tuple[Numbers, ...]]] = []
+    for event in run.events:
+        counts = count_access(event, module.layouts, module.num_warps)
+        if event.iteration == 0:
+            per_line[event.line] += counts.instructions
+        weight = event.weight
+        if event.kind == "load":
+            traffic.requests += counts.requests * weight
+            traffic.lines += counts.lines * weight
+            traffic.load_sectors += counts.sectors * weight
+            loads[event.base, event.loops].append((weight, counts.sector_sets))
+        elif event.kind == "store":
+            traffic.store_requests += counts.requests * weight
+            traffic.store_sectors += counts.sectors * weight
+            traffic.warp_store_sectors += counts.warp_sectors * weight
+            traffic.partial += counts.partial * weight
+            traffic.fragments += counts.fragments * weight
+            stores.append((weight, counts.sector_sets))
+        else:
+            traffic.atomic_sectors += counts.sectors * weight
+            traffic.atomic_addresses += weight * _mean_size(counts)
+    for (base, _), accesses in loads.items():
+        distinct = _distinct(accesses)
+        traffic.new_sectors += distinct
+        traffic.touched[base] = traffic.touched.get(base, 0.0) + distinct
+        traffic.swept[base] = traffic.swept.get(base, 0.0) + 1
+    traffic.block_store_sectors = sum(
+        weight * float(np.mean([len(s) for s in sets])) for weight, sets in stores
+    )
+    return traffic, dict(per_line)
+
+
+def _mean_size(counts: AccessCounts) -> float:
+    return float(np.mean([len(sectors) for sectors in counts.sector_sets]))
+
+
+def _distinct(accesses: Sequence[tuple[float, tuple[Numbers, ...]]]) -> float:
+    """Different sectors over all accesses of one sweep; those that the iterations that were run
+    have in common are taken to be common to all."""
+    weight = max(w for w, _ in accesses)
+    programs = max(len(sets) for _, sets in accesses)
+    total = 0.0
+    for program in range(programs):
+        sets = [s[min(program, len(s) - 1)] for _, s in accesses]
+        together = len(np.unique(np.concatenate(sets))) if len(sets) > 1 else len(sets[0])
+        largest = max(len(s) for s in sets)
+        # Iterations that bring nothing new: the sweep touches what one of them does.
+        total += together * weight if together > largest or len(sets) == 1 else largest
+    return total / programs
+
+
+def _average(parts: Sequence[tuple[float, Traffic]]) -> Traffic:
+    if len(parts) == 1:
+        return parts[0][1]
+    result = Traffic()
+    for share, part in parts:
+        for name in (
+            "requests", "lines", "load_sectors", "new_sectors", "store_requests", "store_sectors",
+            "warp_store_sectors", "block_store_sectors", "partial", "fragments", "atomic_sectors",
+            "atomic_addresses",
+        ):  # fmt: skip
+            setattr(result, name, getattr(result, name) + share * getattr(part, name))
+        for own, found in ((result.touched, part.touched), (result.swept, part.swept)):
+            for base, number in found.items():
+                own[base] = own.get(base, 0.0) + share * number
+    return result
+
+
+__all__ = ["SECTOR_BYTES", "KernelWork", "Pipe", "Traffic", "work_of"]

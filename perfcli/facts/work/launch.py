@@ -1,0 +1,134 @@
+"""How Inductor launches a kernel: its grid, from the source's own metadata, sizes and configuration.
+
+The rules are those of ``torch/_inductor/runtime/triton_heuristics.py`` (``GridExpr``), as in torch
+2.11 to 2.13.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Grid = tuple[int, int, int]
+MOST_BLOCKS_Y = 65535
+"""CUDA's limit on the second dimension of a grid."""
+
+
+def grid_of(source: str, config: Mapping[str, int], sizes: Mapping[str, int]) -> Grid | None:
+    """Return the grid of a launch; None where the source does not say how it is made.
+
+    ``config`` is the launch configuration (``XBLOCK`` …), ``sizes`` the iteration space (``x``,
+    ``r0_`` …).
+    """
+    meta = _inductor_meta(source)
+    rule = _RULES.get(str(meta.get("grid_type")))
+    if rule is None:
+        return None
+    numels = {f"{name}numel": size for name, size in sizes.items()}
+    try:
+        return rule(meta, dict(config), numels)
+    except (KeyError, TypeError, ZeroDivisionError):
+        return None
+
+
+def _inductor_meta(source: str) -> dict[str, Any]:
+    """The literal part of a kernel's ``inductor_meta``."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.keyword) and node.arg == "inductor_meta":
+            return _literals(node.value)
+    return {}
+
+
+def _literals(node: ast.expr) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if not isinstance(node, ast.Dict):
+        return found
+    for key, value in zip(node.keys, node.values, strict=True):
+        try:
+            if key is not None:
+                found[ast.literal_eval(key)] = ast.literal_eval(value)
+        except ValueError:
+            continue
+    return found
+
+
+def _blocks(size: int, block: int | None) -> int:
+    return -(-size // block) if block else size
+
+
+def _one(_: Mapping[str, Any], config: Mapping[str, int], numels: Mapping[str, int]) -> Grid:
+    return _blocks(numels["xnumel"], config.get("XBLOCK")), 1, 1
+
+
+def _two(_: Mapping[str, Any], config: Mapping[str, int], numels: Mapping[str, int]) -> Grid:
+    x = _blocks(numels["xnumel"], config.get("XBLOCK"))
+    return x, _blocks(numels["ynumel"], config.get("YBLOCK")), 1
+
+
+def _three(_: Mapping[str, Any], config: Mapping[str, int], numels: Mapping[str, int]) -> Grid:
+    x, y, _z = _two({}, config, numels)
+    return x, y, _blocks(numels["znumel"], config.get("ZBLOCK"))
+
+
+def _folded(_: Mapping[str, Any], config: Mapping[str, int], numels: Mapping[str, int]) -> Grid:
+    """The second dimension continues in the third where it is too long."""
+    x, y, _z = _two({}, config, numels)
+    z = _blocks(y, MOST_BLOCKS_Y)
+    return x, _blocks(y, z), z
+
+
+def _mix_order(_: Mapping[str, Any], config: Mapping[str, int], numels: Mapping[str, int]) -> Grid:
+    return _blocks(numels["xnumel"], config["RSPLIT_SIZE"]), 1, 1
+
+
+def _cooperative(
+    _: Mapping[str, Any], config: Mapping[str, int], numels: Mapping[str, int]
+) -> Grid:
+    return config["RSPLIT"], _blocks(numels["xnumel"], config.get("XBLOCK")), 1
+
+
+def _split_scan(_: Mapping[str, Any], config: Mapping[str, int], numels: Mapping[str, int]) -> Grid:
+    return _blocks(numels["r0_numel"], config.get("R0_BLOCK")), numels["xnumel"], 1
+
+
+def _combo(
+    meta: Mapping[str, Any],
+    config: dict[str, int],
+    numels: Mapping[str, int],
+    combine: Callable[[list[int]], int],
+) -> Grid:
+    combo = meta["combo_grid_meta"]
+    config = {**(combo["default_config"] or {}), **config}
+    parts = range(combo["num_kernels"])
+
+    def size(axis: str, part: int) -> int:
+        name = f"{axis}numel_{part}"
+        return int(combo[name] or numels[name])
+
+    blocks = [
+        _blocks(size("x", part), 1 if combo[f"no_x_dim_{part}"] else config.get("XBLOCK"))
+        for part in parts
+    ]
+    x = max(combine(blocks), combo["min_blocks"] or 0)
+    heights = [size("y", part) for part in parts if f"ynumel_{part}" in combo]
+    if not heights:
+        return x, 1, 1
+    y = _blocks(max(heights), config.get("YBLOCK"))
+    z = _blocks(y, MOST_BLOCKS_Y)
+    return x, _blocks(y, z), z
+
+
+_RULES: dict[str, Callable[[Mapping[str, Any], dict[str, int], Mapping[str, int]], Grid]] = {
+    "Grid1D": _one,
+    "Grid2D": _two,
+    "Grid3D": _three,
+    "Grid2DWithYZOverflow": _folded,
+    "MixOrderReductionGrid": _mix_order,
+    "CooperativeReductionGrid": _cooperative,
+    "SplitScanGrid": _split_scan,
+    "SequentialComboKernelGrid": lambda meta, config, numels: _combo(meta, config, numels, sum),
+    "RoundRobinComboKernelGrid": lambda meta, config, numels: _combo(
+        meta, config, numels, lambda blocks: max(blocks) * len(blocks)
+    ),
+}

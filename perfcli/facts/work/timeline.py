@@ -1,0 +1,318 @@
+"""How often each machine instruction runs, and what one warp waits for, in order.
+
+The machine code says how a loop was unrolled and which loads were merged; the index arithmetic
+says how often each source line runs. Joined, every instruction gets a weight: its runs per warp.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from perfcli.facts.binary.sass import Listing
+from perfcli.facts.work.pipes import Pipe, Register, bits_of, pipe_of, registers_of
+
+LATENCY_CYCLES: Mapping[Pipe, float] = {
+    "special": 26,
+    "float": 4.2,
+    "integer": 4.6,
+    "half": 5,
+    "conversion": 20,
+    "shuffle": 25,
+    "shared-load": 30,
+    "barrier": 22,
+    "uniform": 8,
+    "double": 16,
+    "control": 6,
+    "local-load": 40,
+    "tensor": 33,
+}
+"""From issue to result, cycles on Hopper (dependent chains of one instruction, timed on an H200)."""
+_OTHER_CYCLES = 5.0
+_SLOW_PATH_INSTRUCTIONS = 60
+"""A loop shorter than this that stores to local memory and loads nothing of the source is the slow
+path of ``sin`` and ``cos`` for huge arguments: it never runs on data of a sane size."""
+_SKIPPED_INSTRUCTIONS = 400
+"""At most so many instructions that a branch jumps over are taken for such a path."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """What one warp runs in one program."""
+
+    issued: Mapping[Pipe, float]
+    """Instructions by pipe."""
+    stall_cycles: float
+    """Cycles from the first instruction to the last, waits for global memory left out."""
+    rounds: float
+    """How often it waits for global loads: loads that are under way together are one round."""
+    local_bytes: float
+    """Moved to and from local memory by 32 lanes: spills, and the program's own arrays."""
+    instructions: int
+    """In the binary, without padding."""
+    global_loads: float
+    global_stores: float
+
+    @property
+    def total(self) -> float:
+        return sum(self.issued.values())
+
+
+@dataclass(slots=True)
+class _Code:
+    """A listing with what the weights are made of."""
+
+    listing: Listing
+    source_file: str
+    pipes: list[Pipe] = field(init=False)
+    lines: list[int] = field(init=False)
+    loops: list[tuple[int, int]] = field(init=False)
+    innermost: list[tuple[int, int] | None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        code = self.listing.instructions
+        self.pipes = [pipe_of(instruction) for instruction in code]
+        self.lines = []
+        last = 0
+        for instruction in code:
+            own = [line for name, line in instruction.places if name == self.source_file]
+            last = own[-1] if own else last
+            self.lines.append(last)
+        self.loops = self._find_loops()
+        self.innermost = [None] * len(code)
+        for loop in sorted(self.loops, key=lambda ends: ends[0] - ends[1]):
+            for place in range(loop[0], loop[1] + 1):
+                self.innermost[place] = loop
+
+    def _find_loops(self) -> list[tuple[int, int]]:
+        """First and last instruction of each loop: where a branch goes back to, and the branch."""
+        ends: dict[int, int] = {}
+        for place, instruction in enumerate(self.listing.instructions):
+            if instruction.name != "BRA":
+                continue
+            for label in instruction.targets:
+                start = self.listing.labels.get(label, place)
+                if start < place:
+                    ends[start] = max(ends.get(start, 0), place)
+        return sorted(ends.items())
+
+    def target(self, place: int) -> int | None:
+        for label in self.listing.instructions[place].targets:
+            if label in self.listing.labels:
+                return self.listing.labels[label]
+        return None
+
+
+def trace_warp(
+    listing: Listing,
+    source_file: str,
+    line_runs: Mapping[int, float],
+    accesses: Mapping[int, float],
+) -> Timeline:
+    """Weigh a kernel's instructions and follow one warp through them.
+
+    ``line_runs``: how often each source line runs in a program; ``accesses``: global memory
+    instructions of a warp in one run of the line.
+    """
+    code = _Code(listing, source_file)
+    weights = _weights(code, line_runs, accesses)
+    issued: Counter[Pipe] = Counter()
+    local = loads = stores = 0.0
+    for place, instruction in enumerate(listing.instructions):
+        pipe, weight = code.pipes[place], weights[place]
+        issued[pipe] += weight
+        if pipe in ("local-load", "local-store"):
+            local += weight * bits_of(instruction.opcode) / 8 * 32
+        loads += weight * (pipe == "global-load")
+        stores += weight * (pipe == "global-store")
+    stalls, rounds = _walk(code, weights)
+    return Timeline(dict(issued), stalls, rounds, local, len(listing.instructions), loads, stores)
+
+
+# --- how often -------------------------------------------------------------------------------
+
+
+def _weights(
+    code: _Code, line_runs: Mapping[int, float], accesses: Mapping[int, float]
+) -> list[float]:
+    runs = {loop: _loop_runs(code, loop, line_runs, accesses) for loop in code.loops}
+    never = _never_run(code, runs, accesses)
+    weights = []
+    for place, line in enumerate(code.lines):
+        loop = code.innermost[place]
+        if place in never:
+            weights.append(0.0)
+        elif loop is not None:
+            weights.append(runs[loop])
+        elif code.loops and line and line_runs.get(line, 1.0) == 0:
+            weights.append(0.0)
+        else:
+            weights.append(min(1.0, line_runs.get(line, 1.0)))
+    return weights
+
+
+def _loop_runs(
+    code: _Code,
+    loop: tuple[int, int],
+    line_runs: Mapping[int, float],
+    accesses: Mapping[int, float],
+) -> float:
+    """Iterations of a loop in the binary: those of its source lines over how often the compiler
+    unrolled it, which the number of memory instructions of a line gives away."""
+    memory: Counter[int] = Counter()
+    lines: set[int] = set()
+    for place in range(loop[0], loop[1] + 1):
+        if code.innermost[place] != loop or not code.lines[place]:
+            continue
+        lines.add(code.lines[place])
+        if code.pipes[place] in ("global-load", "global-store", "atomic", "async-copy"):
+            memory[code.lines[place]] += 1
+    looped = [line for line in lines if line_runs.get(line, 0.0) > 1]
+    telling = [line for line in looped if memory[line]] or looped
+    if not telling:
+        return max((line_runs.get(line, 0.0) for line in lines), default=1.0)
+    iterations = max(line_runs[line] for line in telling)
+    unrolled = sorted(
+        memory[line] / accesses[line] for line in telling if memory[line] and accesses.get(line)
+    )
+    factor = max(1, round(unrolled[len(unrolled) // 2])) if unrolled else 1
+    return max(1.0, iterations / factor)
+
+
+def _never_run(
+    code: _Code, runs: Mapping[tuple[int, int], float], accesses: Mapping[int, float]
+) -> set[int]:
+    """Code of slow paths: functions that only a CALL reaches, and what branches jump over that
+    holds such a call or a loop that is not in the source."""
+    instructions = code.listing.instructions
+    slow = _slow_loops(code, accesses)
+
+    def is_rare(place: int) -> bool:
+        loop = code.innermost[place]
+        ends_rare_loop = loop is not None and runs[loop] <= 1 and place == loop[1]
+        return place in slow or instructions[place].name in ("CALL", "LEPC") or ends_rare_loop
+
+    def is_work(place: int) -> bool:
+        pipe = code.pipes[place]
+        is_load = pipe == "global-load" and bool(accesses.get(code.lines[place]))
+        return is_load or pipe in ("global-store", "atomic", "barrier")
+
+    never = _called(code)
+    for place, instruction in enumerate(instructions):
+        if instruction.name != "BRA" or instruction.predicate in ("", "@PT", "@UPT"):
+            continue
+        end = code.target(place)
+        if end is None or not place < end <= place + _SKIPPED_INSTRUCTIONS:
+            continue
+        between = range(place + 1, end)
+        if any(map(is_rare, between)) and not any(map(is_work, between)):
+            never.update(between)
+    return never
+
+
+def _called(code: _Code) -> set[int]:
+    """The bodies of functions, from where a CALL goes to the next RET."""
+    instructions = code.listing.instructions
+    found: set[int] = set()
+    for place, instruction in enumerate(instructions):
+        start = code.target(place) if instruction.name == "CALL" else None
+        if start is not None:
+            ends = (p for p in range(start, len(instructions)) if instructions[p].name == "RET")
+            found.update(range(start, next(ends, len(instructions) - 1) + 1))
+    return found
+
+
+def _slow_loops(code: _Code, accesses: Mapping[int, float]) -> set[int]:
+    """Short loops that store to local memory and load nothing that the source loads."""
+    slow: set[int] = set()
+    for first, last in code.loops:
+        body = range(first, last + 1)
+        stores = any(code.pipes[p] == "local-store" for p in body)
+        loads = any(accesses.get(code.lines[p]) for p in body)
+        if last - first < _SLOW_PATH_INSTRUCTIONS and stores and not loads:
+            slow.update(body)
+    return slow
+
+
+# --- what it waits for -----------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Warp:
+    """One warp that issues in order. A global load's result is ready when a round has passed
+    since it was issued; everything issued before the load that is waited for has arrived, too."""
+
+    now: float = 0.0
+    ready: dict[Register, float] = field(default_factory=dict)
+    pending: dict[Register, int] = field(default_factory=dict)
+    """Register to the number of the load that fills it."""
+    issued: int = 0
+    arrived: int = 0
+
+    def step(
+        self, pipe: Pipe, name: str, written: Sequence[Register], read: Sequence[Register]
+    ) -> tuple[float, bool]:
+        """Cycles that the instruction takes, and whether it waits for a round of loads."""
+        start = self.now
+        at = start + 1
+        waits = False
+        for register in read:
+            if self.pending.get(register, 0) > self.arrived:
+                waits = True
+            elif register in self.ready:
+                at = max(at, self.ready[register])
+        if name == "BAR":
+            at += LATENCY_CYCLES["barrier"]
+        if name == "DEPBAR" and self.issued > self.arrived:
+            waits = True
+        if waits:
+            self.arrived = self.issued
+        self.now = at
+        if pipe == "global-load" or name in ("ATOM", "ATOMG"):
+            self.issued += 1
+            for register in written:
+                self.pending[register] = self.issued
+                self.ready.pop(register, None)
+        else:
+            self.issued += pipe == "async-copy"
+            for register in written:
+                self.ready[register] = at + LATENCY_CYCLES.get(pipe, _OTHER_CYCLES)
+                self.pending.pop(register, None)
+        return at - start, waits
+
+
+def _walk(code: _Code, weights: Sequence[float]) -> tuple[float, float]:
+    """Stall cycles and rounds. A loop is walked twice and counted as the second time: then its
+    first instructions wait for what the last ones began."""
+    instructions = code.listing.instructions
+    used = [registers_of(instruction) for instruction in instructions]
+    warp = _Warp()
+    stalls = rounds = 0.0
+
+    def walk(places: range, counts: bool) -> None:
+        nonlocal stalls, rounds
+        for place in places:
+            if weights[place] == 0:
+                continue
+            written, read = used[place]
+            cycles, waits = warp.step(code.pipes[place], instructions[place].name, written, read)
+            if counts:
+                stalls += cycles * weights[place]
+                rounds += weights[place] * waits
+
+    place = 0
+    outer = [
+        loop
+        for loop in code.loops
+        if not any(o != loop and o[0] <= loop[0] and loop[1] <= o[1] for o in code.loops)
+    ]
+    for first, last in outer:
+        if first < place:
+            continue
+        walk(range(place, first), True)
+        walk(range(first, last + 1), False)
+        walk(range(first, last + 1), True)
+        place = last + 1
+    walk(range(place, len(instructions)), True)
+    return stalls, rounds

@@ -1,0 +1,117 @@
+"""Trip counts and addresses of programs, against what the loop says."""
+
+# ruff: noqa: E501 (TTGIR has long lines)
+from __future__ import annotations
+
+import pytest
+
+from perfcli.facts.work.launch import grid_of
+from perfcli.facts.work.programs import run_programs, sample_programs
+from perfcli.facts.work.ttgir import UnreadableTtgir, parse_module
+
+# for r in range(0, n, 64): load(in + pid * n + r + lanes); grid of one program per row.
+LOOP = """
+#blocked = #ttg.blocked<{sizePerThread = [2], threadsPerWarp = [32], warpsPerCTA = [1], order = [0]}>
+#loc = loc("k.py":1:0)
+#loc1 = loc("k.py":7:4)
+#loc2 = loc("k.py":8:4)
+module attributes {"ttg.num-warps" = 1 : i32} {
+  tt.func public @rows(%in: !tt.ptr<f32>, %n: i32) attributes {noinline = false} {
+    %c0 = arith.constant 0 : i32
+    %c64 = arith.constant 64 : i32
+    %pid = tt.get_program_id x : i32
+    %row = arith.muli %pid, %n : i32
+    %lanes = tt.make_range {end = 64 : i32, start = 0 : i32} : tensor<64xi32, #blocked>
+    %total = scf.for %r = %c0 to %n step %c64 iter_args(%sum = %c0) -> (i32)  : i32 {
+      %first = arith.addi %row, %r : i32 loc(#loc2)
+      %start = tt.splat %first : i32 -> tensor<64xi32, #blocked> loc(#loc2)
+      %i = arith.addi %start, %lanes : tensor<64xi32, #blocked> loc(#loc2)
+      %p = tt.splat %in : !tt.ptr<f32> -> tensor<64x!tt.ptr<f32>, #blocked> loc(#loc2)
+      %q = tt.addptr %p, %i : tensor<64x!tt.ptr<f32>, #blocked>, tensor<64xi32, #blocked> loc(#loc2)
+      %v = tt.load %q : tensor<64x!tt.ptr<f32>, #blocked> loc(#loc2)
+      scf.yield %sum : i32 loc(#loc1)
+    } loc(#loc1)
+    tt.return
+  }
+}
+"""
+
+
+def test_a_loop_runs_as_often_as_its_bounds_say() -> None:
+    module = parse_module(LOOP)
+    (run,) = run_programs(module, {"n": 1000}, (8, 1, 1), [(0, 0, 0), (7, 0, 0)])
+    assert run.trips == {7: 16}  # ⌈1000 / 64⌉
+    assert run.line_runs[8] == 16
+    assert [event.weight for event in run.events] == [8, 8]
+    first = run.events[0]
+    # The middle iterations stand for all: r = 8 · 64 in program 0, and behind 7 rows in program 7.
+    assert first.offset.reshape(2, -1)[:, 0].tolist() == [8 * 64 * 4, (7 * 1000 + 8 * 64) * 4]
+
+
+def test_a_size_that_nobody_knows_is_said() -> None:
+    (run,) = run_programs(parse_module(LOOP), {}, (8, 1, 1), [(0, 0, 0)])
+    assert run.unknown_loops
+
+
+def test_a_text_that_is_cut_off_is_refused() -> None:
+    with pytest.raises(UnreadableTtgir, match="cut off"):
+        parse_module(LOOP[: LOOP.index("scf.yield")])
+
+
+@pytest.mark.parametrize(("total", "count"), [(1, 4), (4, 4), (1000, 4), (100_000, 48)])
+def test_programs_are_spread_over_the_grid(total: int, count: int) -> None:
+    found = sample_programs((total, 1, 1), count)
+    assert found[0] == (0, 0, 0)
+    assert found[-1] == (total - 1, 0, 0)
+    assert len(set(found)) == min(total, count)
+
+
+def meta(text: str) -> str:
+    return (
+        f"@h.pointwise(size_hints={{}}, inductor_meta={{{text}, 'hints': set()}})\ndef k(): pass\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "config", "sizes", "grid"),
+    [
+        ("'grid_type': 'Grid1D'", {"XBLOCK": 512}, {"x": 513}, (2, 1, 1)),
+        ("'grid_type': 'Grid1D'", {"R0_BLOCK": 8}, {"x": 7, "r0_": 9}, (7, 1, 1)),
+        ("'grid_type': 'Grid2D'", {"XBLOCK": 16, "YBLOCK": 8}, {"x": 64, "y": 17}, (4, 3, 1)),
+        (
+            "'grid_type': 'Grid2DWithYZOverflow'",
+            {"XBLOCK": 1, "YBLOCK": 1},
+            {"x": 2, "y": 70_000},
+            (2, 35_000, 2),
+        ),
+        (
+            "'grid_type': 'MixOrderReductionGrid'",
+            {"XBLOCK": 4, "RSPLIT_SIZE": 16},
+            {"x": 100, "r0_": 512},
+            (7, 1, 1),
+        ),
+        (
+            "'grid_type': 'CooperativeReductionGrid'",
+            {"XBLOCK": 1, "RSPLIT": 64},
+            {"x": 3, "r0_": 512},
+            (64, 3, 1),
+        ),
+        (
+            "'grid_type': 'SequentialComboKernelGrid', 'combo_grid_meta': {'num_kernels': 2, "
+            "'min_blocks': 0, 'default_config': {'XBLOCK': 64}, 'no_x_dim_0': False, "
+            "'xnumel_0': 100, 'no_x_dim_1': False, 'xnumel_1': 65}",
+            {},
+            {},
+            (4, 1, 1),
+        ),
+    ],
+)
+def test_the_grid_is_inductors(
+    text: str, config: dict[str, int], sizes: dict[str, int], grid: tuple[int, int, int]
+) -> None:
+    assert grid_of(meta(text), config, sizes) == grid
+
+
+def test_a_grid_of_an_unknown_kind_is_not_guessed() -> None:
+    assert grid_of(meta("'grid_type': 'HilbertCurve'"), {"XBLOCK": 1}, {"x": 5}) is None
+    assert grid_of("def k(): pass\n", {"XBLOCK": 1}, {"x": 5}) is None
