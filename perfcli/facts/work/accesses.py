@@ -89,16 +89,18 @@ def count_access(event: MemoryEvent, layouts: Mapping[str, Layout], warps: int) 
     requests = float((sectors.max(axis=3) >= 0).sum()) * per
     # A wide access spans as many sectors as it has bytes: they are counted by their first byte.
     spanned = max(1, vector * size // SECTOR_BYTES)
-    written = (0.0, 0.0, 0.0)
+    written, partial, fragments = 0.0, 0.0, 0.0
     if event.kind != "load":
-        written = tuple(x * per for x in _written(first, sectors >= 0, vector * size))
+        written, partial, fragments = _written(first, sectors >= 0, vector * size)
     useful = offsets.shape[1] * programs if mask is None else int(mask.sum())
     return AccessCounts(
         float(first.shape[2]),
         requests,
         _distinct(sectors) * spanned * per,
         _distinct(np.where(sectors >= 0, sectors // (LINE_BYTES // SECTOR_BYTES), -1)) * per,
-        *written,
+        written * per,
+        partial * per,
+        fragments * per,
         vector * size,
         tuple(_touched(offsets[p], None if mask is None else mask[p]) for p in range(programs)),
         useful * size / programs,

@@ -1,4 +1,4 @@
-"""How Inductor launches a kernel: its grid, from the source's own metadata, sizes and configuration.
+"""Gives the grid that Inductor launches a kernel with, from its source, sizes and configuration.
 
 The rules are those of ``torch/_inductor/runtime/triton_heuristics.py`` (``GridExpr``), as in torch
 2.11 to 2.13.

@@ -328,7 +328,8 @@ class _Batch:
     # --- what programs are told apart by
 
     def program_id(self, operation: Operation, _: Sequence[Value]) -> Value:
-        return self._ids["xyz".index(operation.text.split()[0])]
+        ids: Numbers = self._ids["xyz".index(operation.text.split()[0])]
+        return ids
 
     def num_programs(self, operation: Operation, _: Sequence[Value]) -> Value:
         return np.array([self._grid["xyz".index(operation.text.split()[0])]], dtype=np.int64)

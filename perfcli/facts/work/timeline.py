@@ -28,7 +28,7 @@ LATENCY_CYCLES: Mapping[Pipe, float] = {
     "local-load": 40,
     "tensor": 33,
 }
-"""From issue to result, cycles on Hopper (dependent chains of one instruction, timed on an H200)."""
+"""From issue to result in cycles, about, on Hopper; the calibration scales their sum."""
 _OTHER_CYCLES = 5.0
 _SLOW_PATH_INSTRUCTIONS = 60
 """A loop shorter than this that stores to local memory and loads nothing of the source is the slow
@@ -117,17 +117,17 @@ def trace_warp(
     """
     code = _Code(listing, source_file)
     weights = _weights(code, line_runs, accesses)
-    issued: Counter[Pipe] = Counter()
+    issued: dict[Pipe, float] = {}
     local = loads = stores = 0.0
     for place, instruction in enumerate(listing.instructions):
         pipe, weight = code.pipes[place], weights[place]
-        issued[pipe] += weight
+        issued[pipe] = issued.get(pipe, 0.0) + weight
         if pipe in ("local-load", "local-store"):
             local += weight * bits_of(instruction.opcode) / 8 * 32
         loads += weight * (pipe == "global-load")
         stores += weight * (pipe == "global-store")
     stalls, rounds = _walk(code, weights)
-    return Timeline(dict(issued), stalls, rounds, local, len(listing.instructions), loads, stores)
+    return Timeline(issued, stalls, rounds, local, len(listing.instructions), loads, stores)
 
 
 # --- how often -------------------------------------------------------------------------------

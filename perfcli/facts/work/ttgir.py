@@ -171,7 +171,7 @@ class _Reader:
 
     def block(self) -> tuple[Operation, ...]:
         """The operations up to the line that closes the region, which stays unread."""
-        operations = []
+        operations: list[Operation] = []
         while self.at < len(self.lines):
             line, number = self.lines[self.at]
             if line.startswith("}"):
