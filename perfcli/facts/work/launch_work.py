@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from perfcli.facts.binary.sass import Listing
-from perfcli.facts.work.accesses import SECTOR_BYTES, AccessCounts, Numbers, count_access
+from perfcli.facts.work.accesses import AccessCounts, Numbers, count_access
 from perfcli.facts.work.launch import Grid
-from perfcli.facts.work.pipes import Pipe
 from perfcli.facts.work.programs import Execution, run_programs, sample_programs
 from perfcli.facts.work.timeline import Timeline, trace_warp
 from perfcli.facts.work.ttgir import Module
@@ -46,7 +45,7 @@ class Traffic:
 
 
 @dataclass(frozen=True, slots=True)
-class KernelWork:
+class LaunchWork:
     """What one launch asks of a device. Numbers are per block unless they say otherwise."""
 
     grid: Grid
@@ -71,7 +70,7 @@ def work_of(
     source_file: str,
     grid: Grid,
     arguments: Mapping[str, int] | None = None,
-) -> KernelWork:
+) -> LaunchWork:
     """Count what a launch asks for.
 
     ``arguments`` has the whole-number arguments of the kernel that it needs.
@@ -98,7 +97,7 @@ def work_of(
     if len(runs) > 1:
         most = max(runs, key=lambda run: sum(run.line_runs.values()))
         longest = trace_warp(listing, source_file, most.line_runs, expected)
-    return KernelWork(
+    return LaunchWork(
         grid,
         module.num_warps,
         traffic,
@@ -193,6 +192,3 @@ def _average(parts: Sequence[tuple[float, Traffic]]) -> Traffic:
             for base, number in found.items():
                 own[base] = own.get(base, 0.0) + share * number
     return result
-
-
-__all__ = ["SECTOR_BYTES", "KernelWork", "Pipe", "Traffic", "work_of"]
