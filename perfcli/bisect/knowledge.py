@@ -17,12 +17,9 @@ from perfcli.bisect.space import Settings
 from perfcli.blobs import unpack
 from perfcli.compile.capture.definition import strip_comments
 from perfcli.model import Generated
-from perfcli.options.performance import load
+from perfcli.options.performance import acts_on_running, load
 from perfcli.search.ledger import Code
 from perfcli.search.weighing import Reading
-
-# As in ``workflow/timing``: options that act when the step runs, though the code is the same.
-_AT_RUN_TIME = ("cudagraph", "graph_partition", "cpp_wrapper", "memory_plan", "buffer_reuse", "tun")
 
 _EDITED = "edited during the search"
 
@@ -116,8 +113,7 @@ def _class_of(
 def _acts_later(name: str) -> bool:
     listed = any(knob.name == name and knob.acts in ("launch", "run") for knob in load())
     variable = name.isupper()
-    words = any(word in name for word in _AT_RUN_TIME)
-    return listed or variable or words or name.startswith("dynamo.")
+    return listed or variable or acts_on_running(name)
 
 
 @dataclass(frozen=True, slots=True)

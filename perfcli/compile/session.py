@@ -281,5 +281,6 @@ def _run(session: Session, capture: Capture, built: Any, kernels: tuple[KernelFa
 
 
 def _externs(launches: tuple[Launch, ...]) -> tuple[ExternCall, ...]:
-    counted = Counter((launch.name, launch.graph) for launch in launches if launch.extern)
+    called = (launch for launch in launches if launch.extern and not launch.finishing)
+    counted = Counter((launch.name, launch.graph) for launch in called)
     return tuple(ExternCall(op, graph, n) for (op, graph), n in sorted(counted.items()))

@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from perfcli.model import ExternCall, KernelFacts, Launch, Origin
+from perfcli.model import ExternCall, KernelFacts, Origin
 
 Kernels: TypeAlias = Sequence[KernelFacts]
 Pieces: TypeAlias = Mapping[int, frozenset[Hashable]]
@@ -23,7 +23,7 @@ _Kind: TypeAlias = tuple[str, str, str, str, tuple[int | str, ...]]
 _NUMBER = re.compile(r"_(\d+)$")
 
 
-def direction(member: KernelFacts | ExternCall | Launch) -> str:
+def direction(member: KernelFacts | ExternCall) -> str:
     """Return ``forward`` of the graph ``forward 0``."""
     return member.graph.split(" ")[0]
 

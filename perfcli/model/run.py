@@ -19,11 +19,19 @@ class Launch:
     name: str
     """A kernel's name, or an extern operator's."""
     extern: bool = False
+    finishing: bool = False
+    """Whether this operator only finishes what the kernel before it began: it sums the partial
+    results that a mix-order reduction leaves in its workspace. Runs of earlier versions do
+    not say so."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExternCall:
-    """Counts the calls of an operator that Inductor does not generate code for, per step."""
+    """Counts the calls of an operator that Inductor does not generate code for, per step.
+
+    Operators that only finish a generated kernel's results belong to that kernel and are not
+    counted.
+    """
 
     op: str
     graph: str

@@ -30,6 +30,9 @@ before it ``run``s."""
 
 Number = int | float
 
+_AT_RUN_TIME = ("cudagraph", "graph_partition", "cpp_wrapper", "memory_plan", "buffer_reuse", "tun")
+"""Parts of the names of options that act when the step runs."""
+
 
 @dataclass(frozen=True, slots=True)
 class PerformanceKnob:
@@ -135,6 +138,12 @@ def for_torch(entries: Mapping[str, InductorOption]) -> tuple[InstalledKnob, ...
         for knob in load()
         if (entry := entries.get(knob.name)) is not None
     )
+
+
+def acts_on_running(name: str) -> bool:
+    """Return whether an option, by its name, changes how a step runs though its code stays the
+    same."""
+    return name.startswith("dynamo.") or any(word in name for word in _AT_RUN_TIME)
 
 
 def list_missing(entries: Mapping[str, InductorOption]) -> tuple[PerformanceKnob, ...]:

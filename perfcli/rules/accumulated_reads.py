@@ -122,7 +122,8 @@ def _finding(run: Run, number: int, terms: list[Buffer], needed: int, peak: int)
 
 
 def _operators_after(run: Run, kernel: KernelFacts) -> Iterator[str]:
-    called = Counter(launch.name for launch in _after(run, kernel) if launch.extern)
+    after = (each for each in _after(run, kernel) if each.extern and not each.finishing)
+    called = Counter(launch.name for launch in after)
     if called:
         listed = ", ".join(f"{number} {op}" for op, number in called.most_common(OPERATORS))
         more = ", …" if len(called) > OPERATORS else ""

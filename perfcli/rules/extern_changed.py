@@ -33,9 +33,6 @@ FAMILIES = (
     ("convolution", ("convolution", "conv")),
 )
 
-_FINISHING = ("aten.sum", "aten.amax", "aten.amin", "aten.prod", "aten.to")
-"""What Inductor's wrapper calls to reduce a mix-order kernel's workspace."""
-
 
 def _check(comparison: Comparison) -> Iterator[Finding]:
     base, head = _calls(comparison.base), _calls(comparison.head)
@@ -46,28 +43,10 @@ def _check(comparison: Comparison) -> Iterator[Finding]:
 
 
 def _calls(run: Run) -> dict[str, Counter[str]]:
-    """Return, for each direction, how often an operator is called. What finishes the results of a
-    generated kernel belongs to that kernel."""
+    """Return, for each direction, how often each operator is called."""
     counted: dict[str, Counter[str]] = {}
     for extern in run.externs:
         counted.setdefault(work.direction(extern), Counter())[_operator(extern.op)] += extern.count
-    for direction, finishing in _finishing_calls(run).items():
-        counted[direction] = counted.get(direction, Counter()) - finishing
-    return {direction: calls for direction, calls in counted.items() if calls}
-
-
-def _finishing_calls(run: Run) -> dict[str, Counter[str]]:
-    """Return the calls right behind a kernel that leaves partial results in a workspace."""
-    finished = {(k.graph, k.name) for k in run.kernels if k.finishing_bytes}
-    counted: dict[str, Counter[str]] = {}
-    follows = False
-    for launch in run.launches:
-        if not launch.extern:
-            follows = (launch.graph, launch.name) in finished
-        elif follows and _operator(launch.name) in _FINISHING:
-            counted.setdefault(work.direction(launch), Counter())[_operator(launch.name)] += 1
-        else:
-            follows = False
     return counted
 
 

@@ -187,7 +187,8 @@ def _working_set(run: Run) -> int | None:
     moved = [kernel.bytes_moved for kernel in run.kernels for _ in range(kernel.launches)]
     if run.externs or not moved or len(moved) > FEW_LAUNCHES or None in moved:
         return None
-    return sum(size or 0 for size in moved)
+    finishing = sum(kernel.finishing_bytes * kernel.launches for kernel in run.kernels)
+    return sum(size or 0 for size in moved) + finishing
 
 
 def _host(comparison: Comparison, timing: Timing) -> Iterator[Finding]:

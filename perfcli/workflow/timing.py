@@ -10,14 +10,11 @@ from perfcli.console.notes import Notes
 from perfcli.errors import WrongResult
 from perfcli.interleave import record, stored
 from perfcli.model import Comparison, Measurement, Run, Timing, WrongResults
+from perfcli.options.performance import acts_on_running
 from perfcli.workflow import bench
 from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import Job
 from perfcli.workflow.setting import Setting, why_not
-
-# Options with these words in their names act when the step runs, though kernels stay the same.
-_AT_RUN_TIME = ("cudagraph", "graph_partition", "cpp_wrapper", "memory_plan", "buffer_reuse", "tun")
-_TOOLS = "dynamo."
 
 
 def _nothing_to_measure(comparison: Comparison, setting: Setting) -> bool:
@@ -37,11 +34,7 @@ def _nothing_to_measure(comparison: Comparison, setting: Setting) -> bool:
 
 def _ways(run: Run) -> dict[str, object]:
     options = run.variant.options
-    return {
-        name: value
-        for name, value in options.items()
-        if name.startswith(_TOOLS) or any(word in name for word in _AT_RUN_TIME)
-    }
+    return {name: value for name, value in options.items() if acts_on_running(name)}
 
 
 def _steps(run: Run) -> list[tuple[str, str]]:

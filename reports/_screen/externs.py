@@ -38,8 +38,6 @@ def _list_externs(run: Run) -> list[RenderableType]:
         more = units.plural(len(calls) - MOST_OPERATORS, "more operator")
         parts.append(Text(f"… and {more} with {units.plural(rest, 'call')}", style="dim"))
     said = "no number of generated kernels has any part of these calls"
-    if any(kernel.finishing_bytes for kernel in run.kernels):
-        said += ", but a step's bytes have those that finish a kernel's results"
     return [*parts, Text(said, style="dim")]
 
 

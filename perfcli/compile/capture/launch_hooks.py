@@ -23,8 +23,9 @@ def hook_call(capture: Capture, original: Any) -> Any:
             launches = _launch_list(capture)
             launches.append(Launch(graph.facts.name, name, extern))
             if not extern:
-                finishing = graph.kernels[name].uses[-1].finishing
-                launches += [Launch(graph.facts.name, op, True) for op in finishing.operators]
+                for operator in graph.kernels[name].uses[-1].finishing.operators:
+                    launch = Launch(graph.facts.name, operator, extern=True, finishing=True)
+                    launches.append(launch)
         return original(self, kernel_name, *rest, **options)
 
     return call

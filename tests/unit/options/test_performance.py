@@ -159,6 +159,16 @@ def test_the_shipped_list_is_long_enough_and_has_documented_options_first() -> N
     assert len(static) >= 60
 
 
+def test_options_that_act_when_the_step_runs() -> None:
+    assert performance.acts_on_running("triton.cudagraphs")
+    assert performance.acts_on_running("dynamo.cache_size_limit")
+    assert not performance.acts_on_running("triton.mix_order_reduction")
+    # What the hand-kept list says of these options agrees with their names.
+    for knob in performance.load():
+        if "cudagraph" in knob.name:
+            assert knob.acts == "run", knob.name
+
+
 def test_the_releases_are_those_of_the_shipped_history() -> None:
     versions = releases.load().versions
     for knob in performance.load():

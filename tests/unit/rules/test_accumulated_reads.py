@@ -102,6 +102,9 @@ def test_what_later_operators_read_is_not_known() -> None:
         "not known: whether library operators that are called later (2 aten.mm) read terms, which "
         "these would keep in memory"
     )
+    finishing = Launch("inference 0", "aten.sum", extern=True, finishing=True)
+    (finished,) = found([own], launches=(kernel_launch, finishing))
+    assert finished.evidence == before.evidence
     (many,) = found([own], launches=(kernel_launch, product, product, *others))
     assert "(2 aten.mm, 1 aten.op0, 1 aten.op1, …)" in many.evidence[2]
 

@@ -7,7 +7,7 @@ import pytest
 from handmade import kernel, origins, run
 
 from perfcli.diff.compare import compare
-from perfcli.model import ExternCall, Finding, KernelFacts, Launch, Origin
+from perfcli.model import ExternCall, Finding, KernelFacts, Origin
 from perfcli.rules.extern_changed import RULE, _family, _operator
 
 FLASH = "aten._scaled_dot_product_flash_attention.default"
@@ -141,21 +141,3 @@ def test_origins_without_an_operator_name_nothing() -> None:
     nameless = kernel("k2", origins=(Origin("view", ""), *origins("add")))
     (finding,) = found(calls(mm=2), calls(mm=1), theirs=[nameless])
     assert finding.severity == "info"
-
-
-def test_what_finishes_a_generated_kernel_is_no_call_of_its_own() -> None:
-    """Two sums reduce a mix-order kernel's workspace: without it, nothing else is called less."""
-    graph = "backward 0"
-    mixed = replace(kernel("k"), graph=graph, finishing_bytes=100)
-    launches = [Launch(graph, "k"), *[Launch(graph, "aten.sum.dim_IntList", True)] * 2]
-    launches += [Launch(graph, "aten.mm.out", True), Launch(graph, "aten.sum.dim_IntList", True)]
-    sums, mm = (
-        ExternCall(op, graph, count)
-        for op, count in (("aten.sum.dim_IntList", 3), ("aten.mm.out", 1))
-    )
-    left = replace(run([mixed], externs=(sums, mm)), launches=tuple(launches))
-    plain = run([replace(kernel("k"), graph=graph)], externs=(replace(sums, count=1), mm), id="h")
-    assert not list(RULE.of_comparison(compare(left, plain)))
-    fewer = run([replace(kernel("k"), graph=graph)], externs=(mm,), id="h")
-    (finding,) = RULE.of_comparison(compare(left, fewer))
-    assert "aten.sum 1 → 0" in finding.headline

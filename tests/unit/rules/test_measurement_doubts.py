@@ -152,6 +152,9 @@ def test_a_working_set_that_l2_holds() -> None:
     assert found(small(inside + 1)) == {}
     assert found(small(inside // 3 + 1, launches=3)) == {}
     assert found(small(1000, launches=4)) == {}
+    kernels = [replace(small(inside).base.kernels[0], finishing_bytes=1)]
+    finished = replace(small(inside), base=run(kernels), head=run(kernels, id="head"))
+    assert found(finished) == {}
     assert found(small(inside, flushed=True)) == {}
 
 

@@ -20,7 +20,7 @@ from handmade import kernel, run
 
 from perfcli.blobs import blob_id, pack, unpack
 from perfcli.errors import PerfcliError
-from perfcli.model import Bundle, Run, Variant
+from perfcli.model import Bundle, Launch, Run, Variant
 from perfcli.storing import store
 
 
@@ -65,6 +65,18 @@ def test_a_run_stored_before_operations_were_counted(tmp_path: Path) -> None:
     del document["checksum"]
     path.write_text(json.dumps(document))
     assert [k.operations for k in store.read(path).kernels] == [None]
+
+
+def test_a_run_stored_before_finishing_calls_were_marked(tmp_path: Path) -> None:
+    graph = "backward 0"
+    launches = (Launch(graph, "a"), Launch(graph, "aten.sum.dim_IntList", extern=True))
+    path = stored(tmp_path, launches=launches)
+    document = json.loads(path.read_text())
+    for launch in document["run"]["launches"]:
+        launch.pop("finishing", None)
+    del document["checksum"]
+    path.write_text(json.dumps(document))
+    assert store.read(path).launches == launches
 
 
 def test_empty_blobs(tmp_path: Path) -> None:
