@@ -20,6 +20,8 @@ _STYLES: dict[TrialOutcome, str] = {
 }
 # Each of these says what bytes moved say already, where these are known.
 _SAID_BY_BYTES = ("bytes_swept", "lower_bound_seconds")
+# Findings count only the bytes that need not move, not all of the metric of that name.
+_AVOIDABLE = {"bytes_moved": "bytes read twice", "bytes_swept": "bytes swept again"}
 _MODULES = {"dynamo.": "torch._dynamo.config.", "functorch.": "torch._functorch.config."}
 
 
@@ -101,7 +103,8 @@ def _write_result(trial: Trial, metric: str) -> str:
     text = ""
     if trial.before is not None and trial.after is not None:
         write = units.writer(metric)
-        text = f": {units.title(metric)} {write(trial.before)} → {write(trial.after)}"
+        counted = _AVOIDABLE.get(metric) or units.title(metric)
+        text = f": {counted} {write(trial.before)} → {write(trial.after)}"
     elif _has_helped(trial):
         text = ": the finding is gone"
     return f"{text}{', ' if text else ': '}{trial.reason}" if trial.reason else text

@@ -299,3 +299,20 @@ def test_that_there_is_nothing_to_try_is_said() -> None:
     assert says in shown(screen().comparison(of_both, tried=True))
     new = replace(compared(), findings=(replace(cures, appearance="new"),))
     assert says not in shown(screen().comparison(new, tried=True))
+
+
+@pytest.mark.parametrize(
+    ("metric", "said"),
+    [
+        ("bytes_moved", "bytes read twice 134 MB → 0 B"),
+        ("bytes_swept", "bytes swept again 134 MB → 0 B"),
+        ("spilled_words", "spilled words 134,000,000 → 0"),
+    ],
+)
+def test_what_a_trial_counts_is_what_can_be_avoided(metric: str, said: str) -> None:
+    """A kernel that reads 134 MB twice still moves bytes once it reads them once."""
+    trial = Trial(Cure({"max_fusion_size": 128}), "helps", before=134e6, after=0.0)
+    write_trial = import_module("perfcli.reports._screen.cures").write_trial
+    assert write_trial(trial, metric) == (
+        f"tried max_fusion_size=128: helps: {said}, time not measured"
+    )
