@@ -18,6 +18,7 @@ from perfcli.compile import distributed, own_compile
 from perfcli.compile.gradients import forward_only_notes, modules_of
 from perfcli.errors import UserCodeFailed
 from perfcli.loading import registry
+from perfcli.loading.userfile import MODE
 from perfcli.model import CompileRequest, Device, Scenario, Workload
 
 # Above this, random inputs of the second way stay uninitialised: filling them takes seconds.
@@ -98,6 +99,8 @@ def build_users_workload(request: CompileRequest) -> Built:
     workload = registry.build(scenario, params)
     if "mode" in request.params:
         workload = replace(workload, mode_is_default=False)
+    if scenario.parameters.get("mode") is MODE:  # the function may have returned another one
+        params["mode"] = workload.mode
     return Built(scenario, params, workload)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from perfcli import units
-from perfcli.model import Beside, Change, Comparison, Outcome, Run, Totals, Variant
+from perfcli.model import Beside, BreakPlace, Change, Comparison, Outcome, Run, Totals, Variant
 
 VERDICTS: Mapping[Outcome, str] = {
     "worse": "WORSE",
@@ -148,11 +148,22 @@ def write_question(run: Run) -> str:
     return units.printable(" · ".join(part for part in parts if part))
 
 
-def list_breaks(run: Run) -> list[str]:
-    """Return why Dynamo gave up, the most frequent reason first: ``12 × Unsupported method
-    call``."""
+def explain_breaks(run: Run) -> list[tuple[str, tuple[BreakPlace, ...]]]:
+    """Return why Dynamo gave up and at which lines, the most frequent reason first: ``12 ×
+    Unsupported method call``."""
     ordered = sorted(run.graph_breaks.items(), key=lambda item: -item[1])
-    return [units.printable(f"{units.count(number)} × {reason}") for reason, number in ordered]
+    return [
+        (
+            units.printable(f"{units.count(number)} × {reason}"),
+            tuple(run.break_places.get(reason, ())),
+        )
+        for reason, number in ordered
+    ]
+
+
+def list_breaks(run: Run) -> list[str]:
+    """Return why Dynamo gave up, the most frequent reason first."""
+    return [text for text, _ in explain_breaks(run)]
 
 
 def list_changed_breaks(comparison: Comparison) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -12,11 +12,13 @@ from perfcli import units
 from perfcli.model import KernelFacts, Run
 
 from .._rows.kernels import COLUMNS, Column, choose_columns, write_cells, write_kernel
-from .._rows.totals import explain_emptiness, list_breaks, write_question, write_variant
+from .._rows.totals import explain_breaks, explain_emptiness, write_question, write_variant
 from .externs import _list_externs
-from .tables import _draw_command, _KernelTable
+from .kernel import shorten_location
+from .tables import HANGING, Hanging, _draw_command, _KernelTable
 
 SORTED_BY = "bytes"
+MOST_PLACES = 3
 
 
 def show_run(
@@ -65,17 +67,32 @@ def _draw_head(run: Run) -> list[RenderableType]:
         *([units.plural(breaks, "graph break")] if breaks else []),
     ]
     seconds = sum(run.compile_seconds.values())
-    notes = [f"graph break: {reason}" for reason in list_breaks(run)]
-    notes += [units.printable(f"note: {note}") for note in run.notes]
+    notes = [units.printable(f"note: {note}") for note in run.notes]
     nothing = explain_emptiness(run)
     return [
         *([Text(nothing, style="bold yellow")] if nothing else []),
         Text(", ".join(facts), style="bold"),
         Text(write_question(run)),
         Text(f"{write_variant(run)} · compiled in {units.seconds(seconds)}"),
+        *_draw_breaks(run),
         *(Text(note, style="yellow") for note in notes),
         Text(""),
     ]
+
+
+def _draw_breaks(run: Run) -> Iterator[RenderableType]:
+    """Yield each reason for graph breaks, and below it the lines of the model where Dynamo gave
+    up."""
+    for text, places in explain_breaks(run):
+        yield Text(f"graph break: {text}", style="yellow")
+        for place in places[:MOST_PLACES]:
+            line = f"{shorten_location(place.location)}  {place.code}".rstrip()
+            yield Hanging(Text(line), HANGING)
+            if place.explanation:
+                yield Hanging(Text(place.explanation, style="dim"), 2 * HANGING)
+        if len(places) > MOST_PLACES:
+            more = units.plural(len(places) - MOST_PLACES, "more line")
+            yield Hanging(Text(f"… and {more}: perfcli explain lists all", style="dim"), HANGING)
 
 
 # --- the kernels -----------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from perfcli.diff.metrics import _change
 from perfcli.diff.verdict.conclude import conclude
 from perfcli.loading import registry
 from perfcli.model import (
+    BreakPlace,
     Candidate,
     Comparison,
     Cure,
@@ -293,6 +294,23 @@ def test_a_run() -> None:
     assert "\x1b" not in text
     assert ", 12 graph breaks\n" in text
     check("run_100.txt", text)
+
+
+def test_a_run_shows_the_lines_of_its_graph_breaks() -> None:
+    said = "Operator `aten._unique2.default`'s output shape depends on input Tensor data."
+    first = BreakPlace("/home/me/models/u.py:4", "return torch.unique(x)", said)
+    more = [BreakPlace(f"/home/me/models/u.py:{n}", "x.item()") for n in range(5, 9)]
+    places = {"Dynamic shape operator": (first, *more)}
+    made = run([kernel("a")], graph_breaks={"Dynamic shape operator": 5}, break_places=places)
+    lines = shown(screen().run(made)).splitlines()
+    start = lines.index("graph break: 5 × Dynamic shape operator")
+    assert lines[start + 1 : start + 6] == [
+        "  …/models/u.py:4  return torch.unique(x)",
+        f"    {said}",
+        "  …/models/u.py:5  x.item()",
+        "  …/models/u.py:6  x.item()",
+        "  … and 2 more lines: perfcli explain lists all",
+    ]
 
 
 def test_a_runs_command_quotes_its_path() -> None:

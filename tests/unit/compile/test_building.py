@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 from torch._subclasses import FakeTensorMode  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensor  # noqa: E402
 
-from perfcli.compile.building import Built, build  # noqa: E402
+from perfcli.compile.building import Built, build, build_users_workload  # noqa: E402
 from perfcli.errors import UserCodeFailed  # noqa: E402
 from perfcli.model import CompileRequest, Variant  # noqa: E402
 
@@ -250,6 +250,23 @@ def test_a_mode_that_was_chosen_or_needs_no_gradients_is_not_noted(
 
 
 # --- what is refused, and which failure is told ------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("signature", "returned", "recorded"),
+    [
+        ("", "'training'", {"mode": "training"}),
+        ("mode='forward'", "'training'", {"mode": "forward"}),  # what it means is the function's
+        ("", "{}", {"mode": "forward"}),
+    ],
+)
+def test_a_run_records_the_mode_that_the_function_returned(
+    tmp_path: Path, signature: str, returned: str, recorded: dict[str, str]
+) -> None:
+    path = tmp_path / "model.py"
+    path.write_text(f"def build({signature}):\n    return abs, (), {returned}\n")
+    request = CompileRequest(f"{path}:build", {}, None, Variant("v"), "cpu", None)
+    assert build_users_workload(request).params == recorded
 
 
 def test_the_first_failure_is_told_where_the_second_comes_of_it(make: Make) -> None:
