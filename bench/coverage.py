@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 from coverage_noise import KINDS, Dice, Factors, Kind
 
-from perfcli.stats import hierarchy, stopping, verdict
+from perfcli.stats import stopping, verdict
 from perfcli.stats.paired import Estimate
-from perfcli.stats.series import Series
+from perfcli.stats.series import Series, estimate, estimate_one_pair
 
 ROUNDS = (10, 20, 40, 100, 400)
 STOPPED = {"stop, +3 %": 0.03, "stop, +30 %": 0.3}
@@ -67,14 +67,14 @@ def by_rounds(kind: Kind, trials: int) -> Iterator[tuple[str, float]]:
     for n in ROUNDS:
 
         def fixed(dice: Dice, n: int = n) -> bool:
-            return holds(hierarchy.estimate_one_pair(list(logs(kind, dice, n, 0.03))), 1.03)
+            return holds(estimate_one_pair(list(logs(kind, dice, n, 0.03))), 1.03)
 
         yield str(n), share(trials, n, fixed)
     for name, change in STOPPED.items():
 
         def stopped(dice: Dice, change: float = change) -> bool:
             values = stop(logs(kind, dice, BUDGET, change))
-            return holds(hierarchy.estimate_one_pair(list(values)), 1 + change)
+            return holds(estimate_one_pair(list(values)), 1 + change)
 
         yield name, share(trials, 1, stopped)
 
@@ -101,7 +101,7 @@ def by_pairs(between: Callable[[Dice, int], Factors], trials: int) -> Iterator[t
         def once(dice: Dice, pairs: int = pairs) -> bool:
             values = logs(kind, dice, PER_PAIR * pairs, 0.03)
             values = values + np.repeat(between(dice, pairs), PER_PAIR)
-            return holds(hierarchy.estimate(series(values, pairs)), 1.03)
+            return holds(estimate(series(values, pairs)), 1.03)
 
         yield f"{pairs} pairs", share(trials, pairs, once)
 

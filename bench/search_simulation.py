@@ -22,8 +22,7 @@ from typing import TypeVar
 from search_simulation_ddmin import plain_ddmin
 
 from perfcli.search.culprits import find_culprits
-from perfcli.search.drive import drive
-from perfcli.search.ledger import Code, Ledger
+from perfcli.search.drive import Code, Ledger, drive
 from perfcli.search.question import Answer, OptionChange, Subset
 from perfcli.search.sequential import ODDS, Sequential
 from perfcli.search.weighing import LogRatio, Reading, YesNo

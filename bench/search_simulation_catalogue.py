@@ -20,9 +20,8 @@ from itertools import product
 from math import prod
 from statistics import mean, quantiles
 
-from perfcli.search.drive import drive
+from perfcli.search.drive import Code, Ledger, drive
 from perfcli.search.improve import find_best
-from perfcli.search.ledger import Code, Ledger
 from perfcli.search.question import Answer, OptionChange, Subset
 from perfcli.search.result import Improvement
 

@@ -13,9 +13,8 @@ from perfcli.bisect.knowledge import _name_of
 from perfcli.bisect.space import Settings
 from perfcli.errors import CompileFailed, Interrupted, PerfcliError
 from perfcli.search.culprits import find_culprits
-from perfcli.search.drive import Stop, Watch, Width, drive
+from perfcli.search.drive import Code, Ledger, Stop, Watch, Width, drive
 from perfcli.search.improve import find_best
-from perfcli.search.ledger import Code, Ledger
 from perfcli.search.numeric import Flip, Value, search_float, search_integer
 from perfcli.search.question import Answer, K, OptionChange, Query, Search, Subset, T
 from perfcli.search.result import Culprits, Direction, Improvement

@@ -11,7 +11,7 @@ from typing import Any
 
 from perfcli.bisect.knowledge import Knowledge, _name_of
 from perfcli.errors import NotComparable, PerfcliError
-from perfcli.search.ledger import Code
+from perfcli.search.drive import Code
 from perfcli.search.weighing import Reading
 from perfcli.storing import store
 from perfcli.storing.whole import write_whole

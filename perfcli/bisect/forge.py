@@ -14,7 +14,7 @@ from perfcli.bisect.space import Settings, Space
 from perfcli.blobs import unpack
 from perfcli.errors import PerfcliError, WorkerFailed
 from perfcli.model import Bundle, CompileRequest, Generated, KernelFacts, KernelText
-from perfcli.search.ledger import Code
+from perfcli.search.drive import Code
 from perfcli.worker.roles import Generator, Made
 from perfcli.workflow.request import describe
 

@@ -18,7 +18,7 @@ from perfcli.blobs import unpack
 from perfcli.compile.capture.definition import strip_comments
 from perfcli.model import Generated
 from perfcli.options.performance import acts_on_running, load
-from perfcli.search.ledger import Code
+from perfcli.search.drive import Code
 from perfcli.search.weighing import Reading
 
 _EDITED = "edited during the search"

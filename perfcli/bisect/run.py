@@ -30,8 +30,7 @@ from perfcli.bisect.timed import Clock, Stopwatch, _compile_paired
 from perfcli.console import output
 from perfcli.errors import PerfcliError
 from perfcli.machine import environment
-from perfcli.search.drive import budget
-from perfcli.search.ledger import Ledger
+from perfcli.search.drive import Ledger, budget
 from perfcli.search.result import Culprits, Direction, Status
 from perfcli.worker.roles import Generator
 from perfcli.workflow.context import Context

@@ -19,8 +19,8 @@ from perfcli.errors import CompileFailed, PerfcliError
 from perfcli.interleave import environments
 from perfcli.model import Prepared, Round
 from perfcli.search.culprits import find_culprits
+from perfcli.search.drive import Code
 from perfcli.search.improve import find_best
-from perfcli.search.ledger import Code
 from perfcli.search.question import Answer, Evidence, Subset
 from perfcli.search.result import Culprits, Direction, Improvement
 from perfcli.search.sequential import OVERCONFIDENT, Sequential
@@ -124,14 +124,14 @@ class Stopwatch:
 
 def _paired(metric: SearchMetric, rounds: Sequence[Round]) -> _Paired:
     """Raise PerfcliError where the rounds are too few for an interval."""
-    from perfcli.stats import hierarchy, series
+    from perfcli.stats import series
 
     if metric.name == "device-time":
         profiled = [r for r in rounds if r.kind == "kernels"]
         steps = series.join(profiled, lambda r: _busy(r, "base"), lambda r: _busy(r, "head"))
     else:
         steps = series.step_series(rounds)
-    found = hierarchy.estimate(steps)
+    found = series.estimate(steps)
     if found.ratio is None or found.half_width is None:
         raise PerfcliError(f"measured, and not enough for an interval: {found.why or 'few rounds'}")
     error = max(found.half_width / NORMAL_95, LEAST_ERROR)

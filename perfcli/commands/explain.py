@@ -41,8 +41,8 @@ def explain(
     from perfcli.console import output
     from perfcli.console.notes import Notes
     from perfcli.workflow import fixes
-    from perfcli.workflow.answer import load_or_compile
     from perfcli.workflow.context import Context
+    from perfcli.workflow.obtain import load_or_compile
     from perfcli.workflow.request import Question, Side
 
     output.check_writable(json)

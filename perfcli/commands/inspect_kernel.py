@@ -63,8 +63,8 @@ def inspect_kernel(
     from perfcli.console import output
     from perfcli.console.notes import Notes
     from perfcli.workflow import fixes
-    from perfcli.workflow.answer import load_or_compile
     from perfcli.workflow.context import Context
+    from perfcli.workflow.obtain import load_or_compile
     from perfcli.workflow.request import Question, Side
 
     forms = [name for name, on in _forms(source, ttgir, ptx, sass) if on]

@@ -38,8 +38,8 @@ def run(
     """
     from perfcli.console import output
     from perfcli.console.notes import Notes
-    from perfcli.workflow.answer import compile_runs
     from perfcli.workflow.context import Context
+    from perfcli.workflow.obtain import compile_runs
     from perfcli.workflow.request import Question, Side
 
     output.check_writable(json)

@@ -15,9 +15,8 @@ from perfcli.gate.config import Config, _find, _read
 from perfcli.loading import registry, userfile
 from perfcli.model import Run
 from perfcli.names import suggestion
-from perfcli.workflow.answer import compile_runs
 from perfcli.workflow.context import Context
-from perfcli.workflow.obtain import Obtained, warn_forward_only
+from perfcli.workflow.obtain import Obtained, compile_runs, warn_forward_only
 from perfcli.workflow.request import Question, Side, check_question
 
 

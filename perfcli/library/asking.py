@@ -15,9 +15,8 @@ from perfcli.library.packing import eager
 from perfcli.library.speaking import check_names, in_python
 from perfcli.model import CompileRequest, Mode, OptionValue, Scalar, Variant
 from perfcli.units import setting
-from perfcli.workflow.answer import load_or_compile
 from perfcli.workflow.context import Context
-from perfcli.workflow.obtain import Obtained
+from perfcli.workflow.obtain import Obtained, load_or_compile
 from perfcli.workflow.request import Question, Side, build_request, choose_device, make_variant
 
 TIMEOUT_SECONDS = 600.0

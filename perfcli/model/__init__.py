@@ -13,6 +13,7 @@ from perfcli.model.comparison import (
     Match,
     Raced,
     Report,
+    Rule,
     Screen,
     Totals,
     Verdict,
@@ -75,7 +76,6 @@ from perfcli.model.measurement import (
     SideName,
     Turn,
 )
-from perfcli.model.rule import Rule
 from perfcli.model.run import (
     BreakPlace,
     Bundle,

@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from perfcli.model.comparison import Comparison
+from perfcli.model.comparison import Comparison, Rule
 from perfcli.model.kernel import Origin
-from perfcli.model.rule import Rule
 from perfcli.model.values import BlobId
 
 Passing = Literal["pass", "fail", "unsure", "fault"]

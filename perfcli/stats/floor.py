@@ -26,8 +26,7 @@ import statistics
 from collections.abc import Sequence
 
 from perfcli.model import Device, Floor
-from perfcli.stats import hierarchy
-from perfcli.stats.series import Series, align
+from perfcli.stats.series import Series, align, estimate
 from perfcli.stats.verdict import DECIDING
 
 ASSUMED: dict[Device, float] = {"cpu": 0.015, "cuda": 0.01}
@@ -80,7 +79,7 @@ def _single_bias(controls: Sequence[Series]) -> float:
 
 def _proven_difference(series: Series) -> float:
     """Return how far the ratio is from 1, where noise between rounds does not explain it."""
-    found = hierarchy.estimate(series, DECIDING)
+    found = estimate(series, DECIDING)
     if found.ratio is None or found.low is None or found.high is None:
         return 0.0
     return 0.0 if found.low <= 1 <= found.high else max(found.ratio, 1 / found.ratio) - 1

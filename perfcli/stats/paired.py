@@ -4,6 +4,10 @@ Each round times both sides one right after the other, in the order of a fair co
 the machine, and however it hangs together in time, the coin decides which side it hits: the log
 ratios are symmetric about the true one, and their signs are independent. That is all that the
 Hodges–Lehmann estimate and the signed-rank interval ask for; no distribution is assumed.
+
+Both are order statistics of the Walsh averages, the means of all pairs of values (each with itself
+too): the estimate is their median, and the interval ends at two of them (Hollander, Wolfe, Chicken,
+*Nonparametric Statistical Methods*, 3rd edition, sections 3.2, 3.3).
 """
 
 from __future__ import annotations
@@ -12,9 +16,10 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 from perfcli.model import Turn
-from perfcli.stats import walsh
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +70,7 @@ def compare(base: Sequence[float], head: Sequence[float], confidence: float = 0.
 
     Hodges–Lehmann estimate of the log ratios, interval between the Walsh averages that the
     signed-rank distribution names (Hollander, Wolfe, Chicken, 3.2 and 3.3): counted up to
-    ``walsh.EXACT_UP_TO`` rounds, normal above.
+    ``EXACT_UP_TO`` rounds, normal above.
     """
     if not all(is_time(value) for values in (base, head) for value in values):
         return Estimate(rounds=len(base), why="a time is not a positive number")
@@ -78,20 +83,20 @@ def estimate_logs(logs: Sequence[float], confidence: float = 0.95) -> Estimate:
     if n == 0:
         return Estimate(why="no round was measured")
     ratio = math.exp(location(logs))
-    rank = walsh.interval_rank(n, confidence)
+    rank = interval_rank(n, confidence)
     if rank is None:
         few = f"{n} {'round is' if n == 1 else 'rounds are'} too few"
         return Estimate(ratio, rounds=n, why=f"{few} for {confidence * 100:g} %")
     if min(logs) == max(logs):
         return Estimate(ratio, rounds=n, why="every round gave the same ratio to the last digit")
     last = n * (n + 1) // 2 - 1
-    low, high = walsh.order_statistics(logs, (rank, last - rank))
+    low, high = order_statistics(logs, (rank, last - rank))
     return Estimate(ratio, math.exp(low), math.exp(high), n)
 
 
 def location(logs: Sequence[float]) -> float:
     """Return the Hodges–Lehmann estimate: the median of the means of all pairs of values."""
-    return sum(walsh.order_statistics(logs, walsh.middle_ranks(len(logs)))) / 2
+    return sum(order_statistics(logs, middle_ranks(len(logs)))) / 2
 
 
 def p_value(logs: Sequence[float]) -> float | None:
@@ -135,3 +140,98 @@ def _rank(n: int, tail: float) -> int:
             break
         rank += 1
     return rank
+
+
+# --- Walsh averages -------------------------------------------------------------------------
+
+EXACT_UP_TO = 100
+"""Rounds up to which the null distribution is counted; above, the normal approximation is off by
+less than one part in a thousand of the tail."""
+LISTED_UP_TO = 64
+"""Values up to which all averages are listed; above, they are narrowed down by counting."""
+
+
+def order_statistics(values: Sequence[float], ranks: Sequence[int]) -> list[float]:
+    """Return the Walsh averages of the given ranks, from 0 (the smallest) on.
+
+    Above ``LISTED_UP_TO`` values, a bisection counts the averages below a bound, which takes
+    n log n, until few are left to be sorted: 2000 values have two million averages.
+    """
+    import numpy as np
+
+    x = np.sort(np.asarray(values, dtype=float))
+    if len(x) <= LISTED_UP_TO:
+        first, second = np.triu_indices(len(x))
+        averages = np.sort(x[first] + x[second]) / 2
+        return [float(averages[rank]) for rank in ranks]
+    found = {rank: _select(x, rank) for rank in set(ranks)}
+    return [found[rank] for rank in ranks]
+
+
+def _select(x: Any, rank: int) -> float:
+    """Return the average of this rank; ``x`` is sorted. Sums are compared, and halved at the
+    end."""
+    import numpy as np
+
+    own = np.arange(len(x))
+
+    def partners(bound: float) -> Any:
+        """For each value the index past its last partner (itself or later) with a sum ≤ bound."""
+        return np.maximum(np.searchsorted(x, bound - x, side="right"), own)
+
+    low, high = float(2 * x[0]) - 1.0, float(2 * x[-1])
+    below, upto = own, np.full(len(x), len(x))
+    while (upto - below).sum() > 4 * len(x):
+        middle = (low + high) / 2
+        if not low < middle < high:
+            return high / 2
+        ends = partners(middle)
+        if (ends - own).sum() > rank:
+            high, upto = middle, ends
+        else:
+            low, below = middle, ends
+    sizes = upto - below
+    starts = np.cumsum(sizes) - sizes
+    first = np.repeat(own, sizes)
+    second = np.arange(int(sizes.sum())) - np.repeat(starts - below, sizes)
+    left = rank - int((below - own).sum())
+    return float(np.partition(x[first] + x[second], left)[left]) / 2
+
+
+def middle_ranks(n: int) -> tuple[int, int]:
+    """Return ranks of the one or two averages in the middle of n values' averages."""
+    count = n * (n + 1) // 2
+    return (count - 1) // 2, count // 2
+
+
+@lru_cache(maxsize=512)
+def interval_rank(n: int, confidence: float) -> int | None:
+    """Return rank of the average at which the interval begins (it ends at the mirrored one), or
+    None where n values cannot give this confidence."""
+    tail = (1 - confidence) / 2
+    if n > EXACT_UP_TO:
+        from scipy.special import ndtri
+
+        spread = (n * (n + 1) * (2 * n + 1) / 24) ** 0.5
+        return int(n * (n + 1) / 4 + float(ndtri(tail)) * spread)
+    total, rank = 0.0, 0
+    for probability in _signed_rank(n):
+        total += probability
+        if total > tail:
+            break
+        rank += 1
+    return rank - 1 if rank else None
+
+
+@lru_cache(maxsize=128)
+def _signed_rank(n: int) -> tuple[float, ...]:
+    """P(W = w) for w = 0 … n(n+1)/2 where every sign is a fair coin."""
+    import numpy as np
+
+    chances = np.ones(1)
+    for rank in range(1, n + 1):
+        longer = np.zeros(len(chances) + rank)
+        longer[: len(chances)] += chances / 2
+        longer[rank:] += chances / 2
+        chances = longer
+    return tuple(float(c) for c in chances)

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 
 from perfcli.model import Round, Timing
-from perfcli.stats import hierarchy, paired, series
+from perfcli.stats import paired, series
 from perfcli.stats.paired import Estimate
 from perfcli.stats.series import Series
 
@@ -54,7 +54,7 @@ def is_precise(steps: Series, floor: float) -> bool:
     over stretches twice as much: a width that is judged by eight values is small now and then by
     chance, and to stop there would bias the interval.
     """
-    estimate = hierarchy.estimate(steps)
+    estimate = series.estimate(steps)
     if len(set(steps.processes)) > 1:
         return _is_narrow(estimate, floor)
     return _is_narrow(paired.estimate_logs(steps.logs), floor) and _is_narrow(

@@ -18,9 +18,8 @@ from perfcli.model import (
     TimeChange,
     Timing,
 )
-from perfcli.stats import floor, joining, parts, series, verdict
-from perfcli.stats.joining import Part
-from perfcli.stats.parts import TimedPart
+from perfcli.stats import floor, parts, series, verdict
+from perfcli.stats.parts import Part, TimedPart
 
 LEVEL = 0.05
 
@@ -113,7 +112,7 @@ def derive(
         method=measurement.method,
         stopped=measurement.stopped,
         measurement=measurement.id,
-        joined=joining.count_known(workers, [s for s in sides if s.parts]),
+        joined=parts.count_known(workers, [s for s in sides if s.parts]),
         states=_average_sides(measurement.rounds),
         notes=(*measurement.notes, *_describe_dropped(steps.dropped, incomplete)),
     )

@@ -14,9 +14,9 @@ import statistics
 from dataclasses import replace
 
 from perfcli.model import Floor, TimeChange, TimeVerdict
-from perfcli.stats import hierarchy, stopping
+from perfcli.stats import stopping
 from perfcli.stats.paired import Estimate
-from perfcli.stats.series import Series
+from perfcli.stats.series import Series, estimate, p_value
 
 SHOWN, DECIDING = 0.95, 0.99
 
@@ -24,7 +24,7 @@ SHOWN, DECIDING = 0.95, 0.99
 def judge_change(series: Series, floor: float, margin: float | None = None) -> TimeChange:
     """Return both sides' seconds, the ratio with its 95 % interval, p and verdict. ``floor`` and
     ``margin`` (None: the floor) are relative (0.01: one percent)."""
-    shown, deciding = (hierarchy.estimate(series, c) for c in (SHOWN, DECIDING))
+    shown, deciding = (estimate(series, c) for c in (SHOWN, DECIDING))
     verdict, why = _decide(shown, deciding, floor, margin)
     base, head = _align_medians(series, shown.ratio)
     return TimeChange(
@@ -33,7 +33,7 @@ def judge_change(series: Series, floor: float, margin: float | None = None) -> T
         ratio=shown.ratio,
         low=shown.low,
         high=shown.high,
-        p=hierarchy.p_value(series) if shown.low is not None else None,
+        p=p_value(series) if shown.low is not None else None,
         verdict=verdict,
         rounds=shown.rounds,
         why=why,

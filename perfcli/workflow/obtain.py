@@ -1,4 +1,5 @@
-"""Runs for jobs: reused from the store where nothing changed, else compiled and stored at once."""
+"""Obtains the runs of a question or of its jobs: reused from the store where nothing changed, else
+compiled and stored at once."""
 
 from __future__ import annotations
 
@@ -15,10 +16,11 @@ from perfcli.loading import registry
 from perfcli.loading.userfile import FORWARD_ONLY
 from perfcli.machine import environment
 from perfcli.model import BlobId, Bundle, Run, Variant
-from perfcli.names import public
+from perfcli.names import public, suggestion
 from perfcli.storing import store
 from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import Job, list_edited
+from perfcli.workflow.request import Question, Side, order_jobs
 
 MOST_TEXT = 256 << 20
 """Characters of all texts that one report unpacks."""
@@ -217,3 +219,41 @@ class StoredTexts(Mapping[BlobId, str]):
             elif run.bundle is not None:
                 found |= run.bundle.blobs
         return found
+
+
+def compile_runs(question: Question, sides: Sequence[Side], context: Context) -> list[Obtained]:
+    """Return runs of all sides, compiled or found. Raises PerfcliError for what the user got
+    wrong, and what compiling raises."""
+    return obtain(order_jobs(question, sides, context), context)
+
+
+def load_or_compile(question: Question, side: Side, context: Context) -> Obtained:
+    """Return the stored run that ``question.scenario`` names, or a run of the scenario of that
+    name."""
+    reference = question.scenario
+    known = public(reference) in registry.names("scenarios")
+    if not known and not reference.endswith(".py"):
+        path = store.locate(reference)
+        if path is not None or reference.endswith(".json") or reference[:1].isdigit():
+            _check_stored_alone(question, side)
+            return load_stored(reference)
+        if not registry.is_user_file(reference) and not Path(f"{reference}.py").is_file():
+            raise PerfcliError(_describe_unknown(reference))
+    (found,) = compile_runs(question, [side], context)
+    warn_forward_only(found.run, context.notes)
+    return found
+
+
+def _describe_unknown(reference: str) -> str:
+    near = suggestion(reference, registry.names("scenarios"))
+    stop = "" if near.endswith("?") else ";"
+    return f"no scenario and no stored run {reference!r}: {near}{stop} perfcli runs lists the runs"
+
+
+def _check_stored_alone(question: Question, side: Side) -> None:
+    chosen = (question.params, question.preset, question.target, question.device)
+    if any(chosen) or question.dynamic or side != Side():
+        raise PerfcliError(
+            f"{question.scenario} is a stored run, shown as it is: leave out the options for "
+            "compiling"
+        )

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-from perfcli.search.drive import drive
-from perfcli.search.ledger import Code, Ledger
+from perfcli.search.drive import Code, Ledger, drive
 from perfcli.search.question import Answer, OptionChange, Search, Subset
 
 K = TypeVar("K", bound=Hashable)

@@ -19,7 +19,7 @@ from unit.search.oracles import (
 
 from perfcli.errors import PerfcliError
 from perfcli.search.culprits import find_culprits
-from perfcli.search.ledger import Ledger
+from perfcli.search.drive import Ledger
 from perfcli.search.question import Answer, OptionChange, Subset
 
 TWELVE = "abcdefghijkl"

@@ -7,8 +7,7 @@ from unit.search.oracles import Exact, changes, letters, names, planted, run, su
 
 from perfcli.errors import PerfcliError
 from perfcli.search.culprits import find_culprits
-from perfcli.search.drive import Stop, _max_runs, budget
-from perfcli.search.ledger import Code, Ledger
+from perfcli.search.drive import Code, Ledger, Stop, _max_runs, budget
 from perfcli.search.question import Answer, Query, Search, Stopped, Subset
 
 TWELVE = "abcdefghijkl"

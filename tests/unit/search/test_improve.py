@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from search_simulation_catalogue import KINDS, plant
 from unit.search.oracles import Exact, own_class, run
 
-from perfcli.search.drive import _max_runs, drive
+from perfcli.search.drive import Code, Ledger, _max_runs, drive
 from perfcli.search.improve import find_best
-from perfcli.search.ledger import Code, Ledger
 from perfcli.search.question import Answer, OptionChange, Query, Search, Subset, sort_changes
 from perfcli.search.result import Improvement
 

@@ -7,8 +7,7 @@ import pytest
 from unit.search.oracles import BAD, GOOD, UNRESOLVED, Exact, run
 
 from perfcli.errors import PerfcliError
-from perfcli.search.drive import _max_runs
-from perfcli.search.ledger import Ledger
+from perfcli.search.drive import Ledger, _max_runs
 from perfcli.search.numeric import Value, _search, search_float, search_integer
 from perfcli.search.question import Answer, Evidence
 

@@ -10,8 +10,7 @@ from unit.search.oracles import Exact, changes, names, own_class, planted, subse
 
 from perfcli.errors import PerfcliError
 from perfcli.search.culprits import find_culprits
-from perfcli.search.drive import drive
-from perfcli.search.ledger import Code, Ledger
+from perfcli.search.drive import Code, Ledger, drive
 from perfcli.search.question import Answer, Subset
 from perfcli.search.sequential import Sequential
 from perfcli.search.weighing import LogRatio, Reading, YesNo

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.stats import wilcoxon
 
 from perfcli.model import Turn
-from perfcli.stats import paired, walsh
+from perfcli.stats import paired
 
 times = st.lists(
     st.tuples(st.floats(1e-6, 10), st.floats(1e-6, 10)), min_size=6, max_size=40, unique=True
@@ -33,7 +33,7 @@ def listed(values: list[float]) -> list[float]:
 
 def test_three_values_by_hand() -> None:
     # Walsh averages of 0, 1, 2: 0, 0.5, 1, 1, 1.5, 2
-    assert walsh.order_statistics([2.0, 0.0, 1.0], range(6)) == [0, 0.5, 1, 1, 1.5, 2]
+    assert paired.order_statistics([2.0, 0.0, 1.0], range(6)) == [0, 0.5, 1, 1, 1.5, 2]
 
 
 def test_the_null_distribution_is_that_of_all_signs() -> None:
@@ -43,7 +43,7 @@ def test_the_null_distribution_is_that_of_all_signs() -> None:
         for signs in itertools.product((False, True), repeat=n)
     )
     for confidence in (0.8, 0.9, 0.95, 0.99):
-        rank = walsh.interval_rank(n, confidence)
+        rank = paired.interval_rank(n, confidence)
         assert rank is not None
         tail = (1 - confidence) / 2
         assert sum(s <= rank for s in sums) / 2**n <= tail < sum(s <= rank + 1 for s in sums) / 2**n
@@ -52,11 +52,11 @@ def test_the_null_distribution_is_that_of_all_signs() -> None:
 @pytest.mark.parametrize(("n", "rank"), [(5, None), (6, 0), (10, 8), (20, 52), (50, 434)])
 def test_ranks_are_those_of_the_printed_tables(n: int, rank: int | None) -> None:
     """Critical values of the signed-rank statistic at 2.5 % a side (Wilcoxon 1945; any table)."""
-    assert walsh.interval_rank(n, 0.95) == rank
+    assert paired.interval_rank(n, 0.95) == rank
 
 
 def test_the_normal_approximation_continues_the_counted_one() -> None:
-    counted, normal = walsh.interval_rank(100, 0.95), walsh.interval_rank(101, 0.95)
+    counted, normal = paired.interval_rank(100, 0.95), paired.interval_rank(101, 0.95)
     assert counted is not None
     assert normal is not None
     assert 0 < normal - counted < 60
@@ -68,8 +68,8 @@ def test_counting_finds_what_listing_finds(n: int, digits: int) -> None:
     dice = random.Random(n)
     values = [round(dice.gauss(0, 1) / dice.random(), digits) for _ in range(n)]
     all_of_them = listed(values)
-    ranks = [0, 1, n, len(all_of_them) // 3, *walsh.middle_ranks(n), len(all_of_them) - 1]
-    assert walsh.order_statistics(values, ranks) == pytest.approx([all_of_them[r] for r in ranks])
+    ranks = [0, 1, n, len(all_of_them) // 3, *paired.middle_ranks(n), len(all_of_them) - 1]
+    assert paired.order_statistics(values, ranks) == pytest.approx([all_of_them[r] for r in ranks])
 
 
 @pytest.mark.parametrize("n", [6, 17, 40])

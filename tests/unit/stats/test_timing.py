@@ -24,7 +24,7 @@ from perfcli.model import (
     SideName,
     Turn,
 )
-from perfcli.stats import joining, timing
+from perfcli.stats import parts, timing
 
 
 def launches(made: Run, externs: Sequence[str] = ()) -> tuple[MeasuredLaunch, ...]:
@@ -168,7 +168,7 @@ def test_kernels_are_joined_by_name_then_by_source() -> None:
         MeasuredLaunch("renamed", "forward 9", source_hash=kernels[0].source_hash),
         MeasuredLaunch("c", "", generated=False),
     ]
-    assert joining._join(seen, kernels) == (2, 0, 1, 1, "renamed", "c")
+    assert parts._join(seen, kernels) == (2, 0, 1, 1, "renamed", "c")
 
 
 def test_joined_launches_are_counted() -> None:
