@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from perfcli.diff import pairs
-from perfcli.diff.overlap import Edge, Work, connect
-from perfcli.diff.work import Both, Kernels, Operators, Pieces, direction, nodes
+from perfcli.diff.overlap import Edge, Work, _connect
+from perfcli.diff.work import Both, Kernels, Operators, Pieces, _nodes, direction
 from perfcli.model import KernelFacts, Match, Relation
 from perfcli.names import stem
 
@@ -45,10 +45,10 @@ def match(base: Kernels, head: Kernels, nodes_agree: bool = True) -> tuple[Match
         pieces = here.pieces(method)
         here.take_identical(pieces, 1.0)
         if method == "operators":
-            here.take_pairs(pairs.pair_equal_work(*here.sides(), pieces), method, pieces)
+            here.take_pairs(pairs._pair_equal_work(*here.sides(), pieces), method, pieces)
             pieces = here.pieces(method)
         for shapes in (True, False):  # first those that look alike in their sizes as well
-            alike = pairs.pair_look_alikes(*here.sides(), pieces, here.settled(pieces), shapes)
+            alike = pairs._pair_look_alikes(*here.sides(), pieces, here.settled(pieces), shapes)
             here.take_pairs(alike, method, pieces)
         here.take_overlapping(pieces, method, _FALLBACK if method != methods[0] else 0.0)
         here.take_identical(None, 0.9)
@@ -77,7 +77,7 @@ class _Matching:
 
     @functools.cached_property
     def nodes(self) -> Both:
-        return dict(enumerate(map(nodes, self.base))), dict(enumerate(map(nodes, self.head)))
+        return dict(enumerate(map(_nodes, self.base))), dict(enumerate(map(_nodes, self.head)))
 
     @functools.cached_property
     def operators(self) -> Operators:
@@ -119,8 +119,8 @@ class _Matching:
         self.right = [index for index in self.right if index not in taken_head]
 
     def take_identical(self, pieces: Both | None, confidence: float) -> None:
-        for method, key in (("binary", pairs.binary), ("source", pairs.source)):
-            edges = pairs.pair_identical(*self.sides(), key, pieces)
+        for method, key in (("binary", pairs._binary), ("source", pairs._source)):
+            edges = pairs._pair_identical(*self.sides(), key, pieces)
             self.take([self._identical(edge, method, confidence) for edge in edges])
 
     def take_pairs(self, edges: Sequence[Edge], method: str, pieces: Both) -> None:
@@ -135,7 +135,7 @@ class _Matching:
     def take_overlapping(self, pieces: Both, method: str, least: float) -> None:
         ours = {n: _work(self.base[n], pieces[0][n]) for n in self.left}
         theirs = {n: _work(self.head[n], pieces[1][n]) for n in self.right}
-        groups = connect(ours, theirs, self.settled(pieces))
+        groups = _connect(ours, theirs, self.settled(pieces))
         self.take([_group(*group, method) for group in groups if group[2] >= least])
 
     def take_absorbed(self, pieces: Both) -> None:

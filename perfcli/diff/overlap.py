@@ -37,14 +37,14 @@ MOST_PAIRS = 2_000_000
 400 MB."""
 
 
-def connect(
+def _connect(
     base: Groups, head: Groups, settled: Set[Hashable] = frozenset()
 ) -> Iterator[tuple[list[int], list[int], float]]:
     """Yield groups of members of both sides that share work, with the share they have in common
     (pieces on both sides over pieces on either). Members that share nothing are left out.
     ``settled`` pieces are done elsewhere on both sides, and are no witnesses."""
-    base_owners = owners({b: work.pieces for b, work in base.items()})
-    head_owners = owners({h: work.pieces for h, work in head.items()})
+    base_owners = _owners({b: work.pieces for b, work in base.items()})
+    head_owners = _owners({h: work.pieces for h, work in head.items()})
     went_base = _witnesses(base, base_owners, head_owners, settled)
     went_head = _witnesses(head, head_owners, base_owners, settled)
     edges = _follow(base, went_base) | _swap(_follow(head, went_head))
@@ -60,13 +60,13 @@ def connect(
         _join_lonely(lonely_head, base, base_owners, _explained_work(edges, head), settled)
     )
     edges |= {edge for edge in joining if _is_enough(base[edge[0]], head[edge[1]])}
-    for ours, theirs in components(edges):
+    for ours, theirs in _components(edges):
         left: frozenset[Hashable] = frozenset().union(*(base[b].pieces for b in ours))
         right: frozenset[Hashable] = frozenset().union(*(head[h].pieces for h in theirs))
         yield ours, theirs, len(left & right) / len(left | right)
 
 
-def owners(members: Mapping[int, frozenset[Hashable]]) -> dict[Hashable, list[int]]:
+def _owners(members: Mapping[int, frozenset[Hashable]]) -> dict[Hashable, list[int]]:
     """Return the members that do each piece of work."""
     found: dict[Hashable, list[int]] = defaultdict(list)
     for member, pieces in members.items():
@@ -75,7 +75,7 @@ def owners(members: Mapping[int, frozenset[Hashable]]) -> dict[Hashable, list[in
     return found
 
 
-def few(ours: Mapping[Hashable, list[int]], theirs: Mapping[Hashable, list[int]]) -> Set[Hashable]:
+def _few(ours: Mapping[Hashable, list[int]], theirs: Mapping[Hashable, list[int]]) -> Set[Hashable]:
     """Return the pieces of both sides that tell who goes with whom: all of them, but for those that
     so many members have that there would be more than ``MOST_PAIRS`` pairs to weigh."""
     pairs = {piece: len(ours[piece]) * len(theirs[piece]) for piece in ours if piece in theirs}
@@ -153,7 +153,7 @@ def _join_lonely(
     """Link members without a witness to whoever does all of their work, or took over enough of it.
     What another's partners did all along it has not taken over."""
     edges = set()
-    telling = few(owners({n: work.pieces for n, work in lonely.items()}), holders)
+    telling = _few(_owners({n: work.pieces for n, work in lonely.items()}), holders)
     for member, work in lonely.items():
         shared = Counter(o for piece in work.pieces if piece in telling for o in holders[piece])
         new = work.pieces - settled
@@ -170,7 +170,7 @@ def _join_lonely(
     return edges
 
 
-def components(edges: set[Edge]) -> Iterator[tuple[list[int], list[int]]]:
+def _components(edges: set[Edge]) -> Iterator[tuple[list[int], list[int]]]:
     """Yield the connected parts, each as its members of either side, in order."""
     neighbours: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
     for left, right in edges:

@@ -10,23 +10,23 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence, Set
 from typing import TypeAlias
 
-from perfcli.diff.overlap import Edge, components, few, owners
-from perfcli.diff.work import Both, Kernels, direction, kinds, kinds_per_launch
+from perfcli.diff.overlap import Edge, _components, _few, _owners
+from perfcli.diff.work import Both, Kernels, _kinds, _kinds_per_launch, direction
 from perfcli.model import KernelFacts
 
 KeyOf: TypeAlias = Callable[[KernelFacts], Hashable]
 Indices: TypeAlias = Sequence[int]
 
 
-def binary(kernel: KernelFacts) -> Hashable:
+def _binary(kernel: KernelFacts) -> Hashable:
     return kernel.binary_hash and (direction(kernel), kernel.binary_hash)
 
 
-def source(kernel: KernelFacts) -> Hashable:
+def _source(kernel: KernelFacts) -> Hashable:
     return (direction(kernel), kernel.source_hash)
 
 
-def pair_identical(
+def _pair_identical(
     base: Kernels, head: Kernels, left: Indices, right: Indices, key: KeyOf, pieces: Both | None
 ) -> list[Edge]:
     """Return pairs with an equal, known key: those with most work in common first, and only those
@@ -42,14 +42,14 @@ def pair_identical(
     return pairs
 
 
-def pair_equal_work(
+def _pair_equal_work(
     base: Kernels, head: Kernels, left: Indices, right: Indices, pieces: Both
 ) -> list[Edge]:
     """Return pairs with the same sorts of work in the same modules, where there are as many of them
     on either side: known without numbering them."""
 
     def key(kernel: KernelFacts) -> Hashable:
-        return frozenset(kinds(kernel).items())
+        return frozenset(_kinds(kernel).items())
 
     pairs: list[Edge] = []
     for ours, theirs in _buckets(base, head, left, right, key):
@@ -58,7 +58,7 @@ def pair_equal_work(
     return pairs
 
 
-def pair_look_alikes(
+def _pair_look_alikes(
     base: Kernels,
     head: Kernels,
     left: Indices,
@@ -70,18 +70,18 @@ def pair_look_alikes(
     """Return pairs with the same sorts of work per launch, among kernels that share work which
     nobody else does, where these are as many on either side. Without ``shapes`` whatever the
     sizes."""
-    mine = {n: kinds_per_launch(base[n], shapes) for n in left}
-    yours = {n: kinds_per_launch(head[n], shapes) for n in right}
-    holders = owners({n: pieces[1][n] for n in right})
+    mine = {n: _kinds_per_launch(base[n], shapes) for n in left}
+    yours = {n: _kinds_per_launch(head[n], shapes) for n in right}
+    holders = _owners({n: pieces[1][n] for n in right})
     edges = {
         (ours[0], theirs[0])
-        for piece, ours in owners({n: pieces[0][n] for n in left}).items()
+        for piece, ours in _owners({n: pieces[0][n] for n in left}).items()
         for theirs in (holders.get(piece, ()),)
         if len(ours) == 1 == len(theirs) and piece not in settled
         if mine[ours[0]] and mine[ours[0]] == yours[theirs[0]]
     }
     pairs: list[Edge] = []
-    for some, others in components(edges):
+    for some, others in _components(edges):
         if len(some) == len(others):
             pairs += _take_by_work(some, others, pieces) + _take_by(some, others)
     return pairs
@@ -100,8 +100,8 @@ def _buckets(
 
 def _take_by_work(ours: list[int], theirs: list[int], pieces: Both) -> list[Edge]:
     """Take pairs out of both lists, the most work in common first, for whom there is any."""
-    holders = owners({n: pieces[1][n] for n in theirs})
-    telling = few(owners({n: pieces[0][n] for n in ours}), holders)
+    holders = _owners({n: pieces[1][n] for n in theirs})
+    telling = _few(_owners({n: pieces[0][n] for n in ours}), holders)
     taken: set[int] = set()
     shared = Counter(
         (b, h) for b in ours for piece in pieces[0][b] if piece in telling for h in holders[piece]

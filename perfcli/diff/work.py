@@ -28,16 +28,16 @@ def direction(member: KernelFacts | ExternCall) -> str:
     return member.graph.split(" ")[0]
 
 
-def nodes(kernel: KernelFacts) -> frozenset[Hashable]:
+def _nodes(kernel: KernelFacts) -> frozenset[Hashable]:
     return frozenset((kernel.graph, origin.node, origin.op) for origin in kernel.origins)
 
 
-def kinds(kernel: KernelFacts) -> Counter[_Kind]:
+def _kinds(kernel: KernelFacts) -> Counter[_Kind]:
     """Return what sorts of nodes a kernel computes, and how many of each."""
     return Counter(_kind(kernel, origin) for origin in kernel.origins if origin.op)
 
 
-def kinds_per_launch(kernel: KernelFacts, shapes: bool = True) -> Hashable:
+def _kinds_per_launch(kernel: KernelFacts, shapes: bool = True) -> Hashable:
     """Return the same for one launch, wherever in the model it is: equal for the kernel of ten
     layers and that of the eleventh. Empty where the kernel's origins are not known. ``shapes``:
     whether those of another size are another sort."""

@@ -21,7 +21,7 @@ from perfcli.errors import PerfcliError
 from perfcli.library.by_name import Registry, Senders
 
 
-def described(torch: Any, value: Any, devices: set[str]) -> Any:
+def _described(torch: Any, value: Any, devices: set[str]) -> Any:
     """Return what ``__reduce__`` would return, or None for what is not torch's or is sent like
     anything else. Kinds of devices of tensors are added to ``devices``.
 
@@ -81,7 +81,7 @@ def eager(fn: Any) -> Any:
 DEEPEST = 12
 
 
-def culprit(
+def _culprit(
     call: Callable[..., Any],
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
@@ -187,7 +187,7 @@ def pack(
     try:
         packed = packing.dumped((call, tuple(args), dict(kwargs)))
     except Exception as error:
-        where = culprit(call, args, kwargs, packing.dumped)
+        where = _culprit(call, args, kwargs, packing.dumped)
         raise PerfcliError(
             f"{where} can't be sent to the worker: {type(error).__name__}: {error}"
         ) from error
@@ -250,7 +250,7 @@ def _pickler(cloudpickle: Any, packing: _Packing, registry: Registry) -> Any:
         def reducer_override(self, value: Any) -> Any:
             if isinstance(value, _Namespace):
                 return given.namespace, (value.names, value.importable)
-            reduced = described(torch, value, packing.devices) if torch is not None else None
+            reduced = _described(torch, value, packing.devices) if torch is not None else None
             reduced = reduced or _triton_kernel(value, senders)
             if reduced is not None:
                 return reduced

@@ -22,11 +22,11 @@ def in_python() -> Iterator[None]:
     try:
         yield
     except PerfcliError as error:
-        error.args = (said_in_python(str(error)), *error.args[1:])
+        error.args = (_said_in_python(str(error)), *error.args[1:])
         raise
 
 
-def said_in_python(text: str) -> str:
+def _said_in_python(text: str) -> str:
     text = _ALLOW.sub(lambda found: f"allow={tuple(found[0].split()[1::2])!r}", text)
     text = _VALUES.sub(r'\1="\2"', text)
     return _NAMES.sub(r"\1", text)

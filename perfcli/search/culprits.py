@@ -21,7 +21,7 @@ from perfcli.search.result import Culprits, CulpritSet, Dependency, OwnEffect, S
 Options = tuple[OptionChange, ...]
 
 
-def find_own_effects(options: Options) -> Search[Subset, tuple[OwnEffect, ...]]:
+def _find_own_effects(options: Options) -> Search[Subset, tuple[OwnEffect, ...]]:
     """Ask for the good side with each of the changes only."""
     singles = tuple(frozenset({option.key}) for option in options)
     good = yield Query(frozenset(), singles, step="own effects")
@@ -38,7 +38,7 @@ def changes_code(before: Answer, after: Answer) -> bool | None:
     return before.code != after.code
 
 
-def find_dependencies(own: tuple[OwnEffect, ...]) -> Search[Subset, tuple[Dependency, ...]]:
+def _find_dependencies(own: tuple[OwnEffect, ...]) -> Search[Subset, tuple[Dependency, ...]]:
     """Find the options that alone leave the generated code as it is, and which of the others it
     takes for them to change it. Asks for pairs with such an option, which are known already in a
     set of up to three."""
@@ -214,6 +214,6 @@ def _describe(
     found: _Found, keys: tuple[str, ...], with_it: Answer, without: Answer, minimal: bool
 ) -> Search[Subset, CulpritSet]:
     options = tuple(found.changes[key] for key in keys)
-    own = yield from find_own_effects(options)
-    needs = yield from find_dependencies(own)
+    own = yield from _find_own_effects(options)
+    needs = yield from _find_dependencies(own)
     return CulpritSet(options, with_it, without, own, needs, minimal)

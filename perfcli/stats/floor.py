@@ -26,7 +26,7 @@ import statistics
 from collections.abc import Sequence
 
 from perfcli.model import Device, Floor
-from perfcli.stats.series import Series, align, estimate
+from perfcli.stats.series import Series, _align, estimate
 from perfcli.stats.verdict import DECIDING
 
 ASSUMED: dict[Device, float] = {"cpu": 0.015, "cuda": 0.01}
@@ -58,7 +58,7 @@ def find(
 def _common_bias(controls: Sequence[Series]) -> float:
     """Return the relative difference that all controls share, if it is one; else 0. In the rounds
     that all of those have that have times at all."""
-    controls = align(controls)
+    controls = _align(controls)
     if len(controls) < FOR_STEP:
         return 0.0
     medians = [

@@ -56,7 +56,7 @@ def turn_value(turn: Turn, *, wall: bool = False) -> float | None:
     return statistics.median(values if wall else turn.calm or values)
 
 
-def log_ratios(base: Sequence[float], head: Sequence[float]) -> list[float]:
+def _log_ratios(base: Sequence[float], head: Sequence[float]) -> list[float]:
     """log(head / base) of each round.
 
     Raises:
@@ -74,7 +74,7 @@ def compare(base: Sequence[float], head: Sequence[float], confidence: float = 0.
     """
     if not all(is_time(value) for values in (base, head) for value in values):
         return Estimate(rounds=len(base), why="a time is not a positive number")
-    return estimate_logs(log_ratios(base, head), confidence)
+    return estimate_logs(_log_ratios(base, head), confidence)
 
 
 def estimate_logs(logs: Sequence[float], confidence: float = 0.95) -> Estimate:
@@ -82,24 +82,24 @@ def estimate_logs(logs: Sequence[float], confidence: float = 0.95) -> Estimate:
     n = len(logs)
     if n == 0:
         return Estimate(why="no round was measured")
-    ratio = math.exp(location(logs))
-    rank = interval_rank(n, confidence)
+    ratio = math.exp(_location(logs))
+    rank = _interval_rank(n, confidence)
     if rank is None:
         few = f"{n} {'round is' if n == 1 else 'rounds are'} too few"
         return Estimate(ratio, rounds=n, why=f"{few} for {confidence * 100:g} %")
     if min(logs) == max(logs):
         return Estimate(ratio, rounds=n, why="every round gave the same ratio to the last digit")
     last = n * (n + 1) // 2 - 1
-    low, high = order_statistics(logs, (rank, last - rank))
+    low, high = _order_statistics(logs, (rank, last - rank))
     return Estimate(ratio, math.exp(low), math.exp(high), n)
 
 
-def location(logs: Sequence[float]) -> float:
+def _location(logs: Sequence[float]) -> float:
     """Return the Hodges–Lehmann estimate: the median of the means of all pairs of values."""
-    return sum(order_statistics(logs, middle_ranks(len(logs)))) / 2
+    return sum(_order_statistics(logs, _middle_ranks(len(logs)))) / 2
 
 
-def p_value(logs: Sequence[float]) -> float | None:
+def _p_value(logs: Sequence[float]) -> float | None:
     """Return the two-sided p value of the signed-rank test that the ratio is 1
     (``scipy.stats.wilcoxon``: exact up to 50 rounds without ties). None where there are no rounds,
     or none differs from 1."""
@@ -151,7 +151,7 @@ LISTED_UP_TO = 64
 """Values up to which all averages are listed; above, they are narrowed down by counting."""
 
 
-def order_statistics(values: Sequence[float], ranks: Sequence[int]) -> list[float]:
+def _order_statistics(values: Sequence[float], ranks: Sequence[int]) -> list[float]:
     """Return the Walsh averages of the given ranks, from 0 (the smallest) on.
 
     Above ``LISTED_UP_TO`` values, a bisection counts the averages below a bound, which takes
@@ -198,14 +198,14 @@ def _select(x: Any, rank: int) -> float:
     return float(np.partition(x[first] + x[second], left)[left]) / 2
 
 
-def middle_ranks(n: int) -> tuple[int, int]:
+def _middle_ranks(n: int) -> tuple[int, int]:
     """Return ranks of the one or two averages in the middle of n values' averages."""
     count = n * (n + 1) // 2
     return (count - 1) // 2, count // 2
 
 
 @lru_cache(maxsize=512)
-def interval_rank(n: int, confidence: float) -> int | None:
+def _interval_rank(n: int, confidence: float) -> int | None:
     """Return rank of the average at which the interval begins (it ends at the mirrored one), or
     None where n values cannot give this confidence."""
     tail = (1 - confidence) / 2

@@ -29,7 +29,7 @@ Part: TypeAlias = int | str
 
 
 @dataclass(frozen=True, slots=True)
-class SideLaunches:
+class _SideLaunches:
     """Holds one side's launches, for each pair of processes: the part that each belongs to."""
 
     name: SideName
@@ -80,7 +80,7 @@ class SideLaunches:
         )
 
 
-def join_side(name: SideName, measurement: Measurement, run: Run) -> SideLaunches:
+def _join_side(name: SideName, measurement: Measurement, run: Run) -> _SideLaunches:
     """Return every launch of this side's processes, joined."""
     workers = [p for p in measurement.prepared if p.side == name]
     parts = {p.process: _join(p.launches, run.kernels) for p in workers}
@@ -88,7 +88,7 @@ def join_side(name: SideName, measurement: Measurement, run: Run) -> SideLaunche
     for process, joined in parts.items():
         for slot, part in enumerate(joined):
             places[process][part].append(slot)
-    return SideLaunches(name, {p.process: p.launches for p in workers}, parts, places)
+    return _SideLaunches(name, {p.process: p.launches for p in workers}, parts, places)
 
 
 def _join(launches: Sequence[MeasuredLaunch], kernels: Sequence[KernelFacts]) -> tuple[Part, ...]:
@@ -127,7 +127,7 @@ def _operator(name: str) -> str:
     return first if "::" in first else name
 
 
-def count_known(workers: Sequence[Prepared], sides: Sequence[SideLaunches]) -> tuple[int, int]:
+def _count_known(workers: Sequence[Prepared], sides: Sequence[_SideLaunches]) -> tuple[int, int]:
     """Return launches of generated kernels whose facts are known, and all of them, in these
     workers."""
     known = every = 0
@@ -139,7 +139,7 @@ def count_known(workers: Sequence[Prepared], sides: Sequence[SideLaunches]) -> t
 
 
 @dataclass(frozen=True, slots=True)
-class TimedPart:
+class _TimedPart:
     """Holds one part of both sides with its times per profiled round."""
 
     group: int | None
@@ -155,13 +155,13 @@ class TimedPart:
         return self.alone or verdict.judge_change(self.series, floor)
 
 
-def all_parts(
+def _all_parts(
     measurement: Measurement, runs: tuple[Run, Run], groups: Sequence[KernelGroup]
-) -> list[TimedPart]:
+) -> list[_TimedPart]:
     """Return the groups, then what has no facts; all that was launched is in exactly one of
     them."""
-    sides = join_sides(measurement, runs)
-    rounds, _ = profiled_rounds(measurement, sides)
+    sides = _join_sides(measurement, runs)
+    rounds, _ = _profiled_rounds(measurement, sides)
     others = dict.fromkeys([*sides[0].others(), *sides[1].others()])
     on_gpu = measurement.device == "cuda"
     return [
@@ -176,14 +176,14 @@ def all_parts(
     ]
 
 
-def join_sides(
+def _join_sides(
     measurement: Measurement, runs: tuple[Run, Run]
-) -> tuple[SideLaunches, SideLaunches]:
-    return join_side("base", measurement, runs[0]), join_side("head", measurement, runs[1])
+) -> tuple[_SideLaunches, _SideLaunches]:
+    return _join_side("base", measurement, runs[0]), _join_side("head", measurement, runs[1])
 
 
-def profiled_rounds(
-    measurement: Measurement, sides: tuple[SideLaunches, SideLaunches]
+def _profiled_rounds(
+    measurement: Measurement, sides: tuple[_SideLaunches, _SideLaunches]
 ) -> tuple[list[Round], int]:
     """Return the profiled rounds that are complete on both sides, and how many are not."""
     every = [r for r in measurement.rounds if r.kind == "kernels"]
@@ -191,7 +191,7 @@ def profiled_rounds(
     return whole, len(every) - len(whole)
 
 
-def total(rounds: Sequence[Round], sides: tuple[SideLaunches, SideLaunches]) -> Series:
+def _total(rounds: Sequence[Round], sides: tuple[_SideLaunches, _SideLaunches]) -> Series:
     """Return all launches of a step together."""
     base, head = ({p for parts in side.parts.values() for p in parts} for side in sides)
     return _columns(base, head, rounds, sides)
@@ -201,7 +201,7 @@ def _columns(
     base: Collection[Part],
     head: Collection[Part],
     rounds: Sequence[Round],
-    sides: tuple[SideLaunches, SideLaunches],
+    sides: tuple[_SideLaunches, _SideLaunches],
 ) -> Series:
     return series.join(
         rounds, lambda r: sides[0].seconds(base, r), lambda r: sides[1].seconds(head, r)
@@ -213,14 +213,14 @@ def _name(group: KernelGroup, runs: tuple[Run, Run]) -> str:
     return runs[1].kernels[head[0]].name if head else runs[0].kernels[group.match.base[0]].name
 
 
-def _where(name: str, side: SideLaunches) -> tuple[Part, ...]:
+def _where(name: str, side: _SideLaunches) -> tuple[Part, ...]:
     return (name,) if name in side.others() else ()
 
 
 def _is_control(
     group: KernelGroup,
     runs: tuple[Run, Run],
-    sides: tuple[SideLaunches, SideLaunches],
+    sides: tuple[_SideLaunches, _SideLaunches],
     *,
     on_gpu: bool,
 ) -> bool:
@@ -248,13 +248,13 @@ def _time_part(
     base: tuple[Part, ...],
     head: tuple[Part, ...],
     rounds: Sequence[Round],
-    sides: tuple[SideLaunches, SideLaunches],
-) -> TimedPart:
+    sides: tuple[_SideLaunches, _SideLaunches],
+) -> _TimedPart:
     if base and head:
-        return TimedPart(group, name, base, head, _columns(base, head, rounds, sides))
+        return _TimedPart(group, name, base, head, _columns(base, head, rounds, sides))
     side, wanted = (sides[1], head) if head else (sides[0], base)
     seconds = [s for r in rounds if (s := side.seconds(wanted, r)) is not None]
-    return TimedPart(group, name, base, head, Series((), (), ()), _time_alone(side.name, seconds))
+    return _TimedPart(group, name, base, head, Series((), (), ()), _time_alone(side.name, seconds))
 
 
 def _time_alone(side: str, seconds: Sequence[float]) -> TimeChange:

@@ -48,7 +48,7 @@ class Series:
 
     @property
     def logs(self) -> list[float]:
-        return paired.log_ratios(self.base, self.head)
+        return paired._log_ratios(self.base, self.head)
 
 
 CALM_ROUNDS = 20
@@ -91,7 +91,7 @@ def join(
     return Series(left_column, right_column, processes, dropped, numbers)
 
 
-def align(several: Sequence[Series]) -> list[Series]:
+def _align(several: Sequence[Series]) -> list[Series]:
     """Return each series reduced to the rounds that all of them have; as they are where rounds have
     no numbers and all have as many. Those without any value are left out."""
     filled = [each for each in several if each.base]
@@ -138,7 +138,7 @@ def estimate_one_pair(logs: Sequence[float], confidence: float = 0.95) -> Estima
     if len(logs) < STRETCHES_FROM:
         return paired.estimate_logs(logs, confidence)
     ratio, found = (
-        math.exp(paired.location(logs)),
+        math.exp(paired._location(logs)),
         paired.estimate_logs(_stretches(logs), confidence),
     )
     if found.low is None or found.high is None:
@@ -149,7 +149,7 @@ def estimate_one_pair(logs: Sequence[float], confidence: float = 0.95) -> Estima
 def _stretches(logs: Sequence[float]) -> list[float]:
     """Return the Hodges–Lehmann estimate of each of 8 stretches of about as many rounds."""
     ends = [round(i * len(logs) / STRETCHES) for i in range(STRETCHES + 1)]
-    return [paired.location(logs[a:b]) for a, b in pairwise(ends)]
+    return [paired._location(logs[a:b]) for a, b in pairwise(ends)]
 
 
 def _estimate_pairs(logs: Sequence[float], processes: Sequence[int]) -> list[float]:
@@ -157,22 +157,22 @@ def _estimate_pairs(logs: Sequence[float], processes: Sequence[int]) -> list[flo
     parts: dict[int, list[float]] = defaultdict(list)
     for value, process in zip(logs, processes, strict=True):
         parts[process].append(value)
-    return [paired.location(part) for part in parts.values()]
+    return [paired._location(part) for part in parts.values()]
 
 
-def p_value(series: Series) -> float | None:
+def _p_value(series: Series) -> float | None:
     """Return the two-sided p value that the ratio is 1, by the test that belongs to the interval;
     for stretches by Student's t: ranks of eight say 0.8 % at best, too much for the best of a
     hundred kernels."""
     logs = series.logs
     pairs = _estimate_pairs(logs, series.processes)
     if len(pairs) <= 1 and len(logs) < STRETCHES_FROM:
-        return paired.p_value(logs)
+        return paired._p_value(logs)
     if len(pairs) <= 1:
         pairs = _stretches(logs)
         return _t_test(pairs)
     if len(pairs) >= RANKS_FROM:
-        return paired.p_value(pairs)
+        return paired._p_value(pairs)
     return _t_test(pairs)
 
 

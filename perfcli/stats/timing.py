@@ -19,7 +19,7 @@ from perfcli.model import (
     Timing,
 )
 from perfcli.stats import floor, parts, series, verdict
-from perfcli.stats.parts import Part, TimedPart
+from perfcli.stats.parts import Part, _TimedPart
 
 LEVEL = 0.05
 
@@ -85,15 +85,17 @@ def derive(
     """Derive the times of the step and of each group of the comparison. ``stored_floor``: what
     ``perfcli noise`` found (relative), and where that is from."""
     runs = (base_run, head_run)
-    sides = parts.join_sides(measurement, runs)
-    timed = parts.all_parts(measurement, runs, groups)
+    sides = parts._join_sides(measurement, runs)
+    timed = parts._all_parts(measurement, runs, groups)
     controls = [t.series for t in timed if t.control]
     found = floor.find(measurement.device, controls, stored_floor)
     steps = series.step_series(measurement.rounds)
     seconds = series.seconds_spent(measurement.rounds)
     step = verdict.judge_step(steps, seconds, found)
-    profiled, incomplete = parts.profiled_rounds(measurement, sides)
-    total = verdict.judge_change(parts.total(profiled, sides), found.relative) if profiled else None
+    profiled, incomplete = parts._profiled_rounds(measurement, sides)
+    total = (
+        verdict.judge_change(parts._total(profiled, sides), found.relative) if profiled else None
+    )
     changes = _adjust_verdicts([t.change(found.kernel) for t in timed])
     workers = tuple(p for p in (measurement.of("base"), measurement.of("head")) if p is not None)
     return Timing(
@@ -112,7 +114,7 @@ def derive(
         method=measurement.method,
         stopped=measurement.stopped,
         measurement=measurement.id,
-        joined=parts.count_known(workers, [s for s in sides if s.parts]),
+        joined=parts._count_known(workers, [s for s in sides if s.parts]),
         states=_average_sides(measurement.rounds),
         notes=(*measurement.notes, *_describe_dropped(steps.dropped, incomplete)),
     )
@@ -136,7 +138,7 @@ def _wall(measurement: Measurement, relative: float) -> TimeChange | None:
 
 
 def _group(
-    timed: TimedPart,
+    timed: _TimedPart,
     change: TimeChange,
     step: TimeChange,
     total: TimeChange | None,

@@ -16,7 +16,7 @@ from dataclasses import replace
 from perfcli.model import Floor, TimeChange, TimeVerdict
 from perfcli.stats import stopping
 from perfcli.stats.paired import Estimate
-from perfcli.stats.series import Series, estimate, p_value
+from perfcli.stats.series import Series, _p_value, estimate
 
 SHOWN, DECIDING = 0.95, 0.99
 
@@ -33,7 +33,7 @@ def judge_change(series: Series, floor: float, margin: float | None = None) -> T
         ratio=shown.ratio,
         low=shown.low,
         high=shown.high,
-        p=p_value(series) if shown.low is not None else None,
+        p=_p_value(series) if shown.low is not None else None,
         verdict=verdict,
         rounds=shown.rounds,
         why=why,

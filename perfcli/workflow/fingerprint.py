@@ -51,10 +51,10 @@ class Job:
 
 
 def make_job(request: CompileRequest, interpreter: Interpreter) -> Job:
-    return Job(request, fingerprint(request, interpreter), interpreter)
+    return Job(request, _fingerprint(request, interpreter), interpreter)
 
 
-def fingerprint(request: CompileRequest, interpreter: Interpreter) -> str:
+def _fingerprint(request: CompileRequest, interpreter: Interpreter) -> str:
     """Return the SHA-256 of everything that decides a run and is known before compiling. What a
     user's file imports is not known yet: ``list_edited`` checks that afterwards."""
     variant = request.variant
@@ -83,7 +83,7 @@ def identify(request: CompileRequest, interpreter: Interpreter) -> dict[str, Any
         "triton": interpreter.triton,
         "distributions": interpreter.distributions,
         "variables": environment.clean_environment(variables, {}),
-        "perfcli": code_hash(),
+        "perfcli": _code_hash(),
     }
 
 
@@ -107,7 +107,7 @@ def _hash_file(path: str) -> str:
         return ""  # whoever needs the file says what is wrong with it
 
 
-def code_hash() -> str:
+def _code_hash() -> str:
     """Return the SHA-256 of the files of perfcli that can change what a run holds."""
     digest = hashlib.sha256(perfcli.__version__.encode())
     for path in sorted(_code_files()):

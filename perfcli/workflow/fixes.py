@@ -31,7 +31,7 @@ from perfcli.options import assignments
 from perfcli.options.assignments import Catalogue
 from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import list_edited, make_job
-from perfcli.workflow.obtain import Obtained, describe_kept, obtain
+from perfcli.workflow.obtain import Obtained, _describe_kept, obtain
 from perfcli.workflow.request import describe, recompile
 from perfcli.workflow.trust import FLAG, _check_trusted, _needs_trust
 
@@ -301,7 +301,7 @@ class _Compiler:
         try:
             (found,) = obtain([make_job(request, self._interpreter)], self._context)
         except Interrupted as error:
-            kept = describe_kept(self._stored)
+            kept = _describe_kept(self._stored)
             raise Interrupted(f"interrupted; {kept}") from error
         self._stored.append(found)
         return found

@@ -120,10 +120,10 @@ def _compile(
                 found[number] = made
                 stored.append(made)
     except KeyboardInterrupt as error:
-        raise Interrupted(f"interrupted; {describe_kept(stored)}") from error
+        raise Interrupted(f"interrupted; {_describe_kept(stored)}") from error
     except PerfcliError as error:
         if stored:
-            notes.say(describe_kept(stored))
+            notes.say(_describe_kept(stored))
         raise error
 
 
@@ -154,7 +154,7 @@ def _name_run(bundle: Bundle, fingerprint: str) -> Bundle:
     return replace(bundle, run=run)
 
 
-def describe_kept(stored: Sequence[Obtained]) -> str:
+def _describe_kept(stored: Sequence[Obtained]) -> str:
     """Return ``default is stored as .perfcli/runs/….json``, of each."""
     kept = [f"{made.run.variant.name} is stored as {made.path}" for made in stored if made.path]
     return "; ".join(kept) or "nothing was finished"

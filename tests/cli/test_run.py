@@ -271,7 +271,7 @@ def test_what_decides_a_run_is_in_its_fingerprint(monkeypatch: pytest.MonkeyPatc
         fingerprint(device="cpu"),
         fingerprint(dynamic=True),
     }
-    monkeypatch.setattr(_fingerprint, "code_hash", lambda: "other code")
+    monkeypatch.setattr(_fingerprint, "_code_hash", lambda: "other code")
     others.add(fingerprint())
     assert len(others) == 8
 
@@ -292,7 +292,7 @@ def test_other_packages_are_another_fingerprint() -> None:
     (job,) = _request.make_jobs(_request.Question("rmsnorm"), [_request.Side()], fake_interpreter)
     for change in ({"torch": "2.15.0"}, {"triton": "3.9.0"}, {"distributions": "x"}):
         other = replace(fake_interpreter(), **change)  # type: ignore[arg-type]
-        assert _fingerprint.fingerprint(job.request, other) != job.fingerprint
+        assert _fingerprint._fingerprint(job.request, other) != job.fingerprint
 
 
 def test_a_target_is_in_the_fingerprint_with_all_of_its_data() -> None:
@@ -310,7 +310,7 @@ def test_a_target_is_in_the_fingerprint_with_all_of_its_data() -> None:
         {"peak_flops": {**target.peak_flops, "float32": 1.0}},
     ):
         other = replace(job.request, target=replace(target, **change))
-        assert _fingerprint.fingerprint(other, job.interpreter) != job.fingerprint
+        assert _fingerprint._fingerprint(other, job.interpreter) != job.fingerprint
 
 
 def test_the_code_hash_reads_the_code() -> None:

@@ -19,7 +19,7 @@ from perfcli.errors import NotComparable, PerfcliError, UserCodeFailed
 from perfcli.library import InspectOptions, Kernels
 from perfcli.library.asking import CallOptions
 from perfcli.library.by_name import Senders
-from perfcli.library.speaking import said_in_python
+from perfcli.library.speaking import _said_in_python
 
 MAX_READS = "triton.mix_order_reduction_max_reads"
 SPILLING = "triton_red_fused_add_mul_rms_norm_sum_0"
@@ -137,7 +137,7 @@ def test_errors_are_in_the_words_of_python() -> None:
     with pytest.raises(PerfcliError, match=r'^target="h100" is a GPU: leave out target or'):
         perfcli.inspect(norm, target="h100", device="cpu")
     text = "a (compare anyway: --allow target --allow mode); for example --target h100"
-    assert said_in_python(text) == (
+    assert _said_in_python(text) == (
         "a (compare anyway: allow=('target', 'mode')); for example target=\"h100\""
     )
     with pytest.raises(TypeError, match=r"inspect\(\) has no argument 'targt': .* 'target'\?"):

@@ -25,12 +25,12 @@ from perfcli.facts.binary.cubin import BinaryFacts, find_tools, read_cubin
 from perfcli.model import Candidate, KernelKind, Target
 
 
-def fits(result: Any, target: Target) -> bool:
+def _fits(result: Any, target: Target) -> bool:
     """Return whether the device has the shared memory that a ``CompileResult`` asks for."""
     return int(result.kernel.metadata.shared) <= target.shared_bytes_per_block_optin
 
 
-def add_unpipelined(tuner: Any, target: Target) -> Iterator[Any]:
+def _add_unpipelined(tuner: Any, target: Target) -> Iterator[Any]:
     """Add the configuration that is compiled again, if there is one, to the tuner's results, and
     yield it. Raises what Triton raises, as it would on the device."""
     last = tuner.compile_results[-1].config
@@ -38,7 +38,7 @@ def add_unpipelined(tuner: Any, target: Target) -> Iterator[Any]:
         hasattr(tuner, "compile_by_disabling_pipelining")
         and tuner.inductor_meta.get("dynamic_disable_pipelining", True)
         and (last.num_stages > 1 or last.kwargs.get("NUM_STAGES", 1) > 1)
-        and not any(fits(result, target) for result in tuner.compile_results)
+        and not any(_fits(result, target) for result in tuner.compile_results)
     ):
         config = copy.deepcopy(last)
         config.num_stages = 1
@@ -98,7 +98,7 @@ def _compile(definition: Definition, target: Target) -> Compiled:
     tuner = kernel.tuner
     tuner.precompile(warm_cache_only=True)
     facts = [kernel.read(result) for result in tuner.compile_results]
-    facts += [kernel.read(result) for result in add_unpipelined(tuner, target)]
+    facts += [kernel.read(result) for result in _add_unpipelined(tuner, target)]
     facts += [kernel.read(result) for result in _scaled_results(kernel, facts)]
     results = list(zip(tuner.compile_results, facts, strict=True))
     candidates = [kernel.candidate(result, fact) for result, fact in results]
@@ -153,7 +153,7 @@ def _scaled_results(kernel: _Kernel, facts: list[BinaryFacts]) -> list[Any]:
     tuner = kernel.tuner
     known = len(tuner.compile_results)
     for result, fact in zip(tuner.compile_results, facts, strict=True):
-        result.kernel.n_regs = fact.registers if fits(result, kernel.target) else None
+        result.kernel.n_regs = fact.registers if _fits(result, kernel.target) else None
     tuner._make_launchers = lambda: None  # launchers need a device
     tuner._dynamic_scale_rblock()
     return list(tuner.compile_results[known:])

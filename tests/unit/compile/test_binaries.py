@@ -12,7 +12,7 @@ from handmade import H100
 pytest.importorskip("torch")
 
 from perfcli.compile.binaries import cache
-from perfcli.compile.binaries.binaries import add_unpipelined
+from perfcli.compile.binaries.binaries import _add_unpipelined
 from perfcli.compile.binaries.cache import Compiled
 from perfcli.compile.binaries.candidate import (
     LINE_CHARACTERS,
@@ -116,7 +116,7 @@ OVER = H100.shared_bytes_per_block_optin + 1
 
 def test_the_last_that_does_not_fit_loses_its_pipeline() -> None:
     tuner = Tuner(compiled(OVER, 4, XBLOCK=8), compiled(OVER, 3, XBLOCK=4, NUM_STAGES=3))
-    (again,) = add_unpipelined(tuner, H100)
+    (again,) = _add_unpipelined(tuner, H100)
     assert again is tuner.compile_results[-1]
     assert (again.config.kwargs, again.config.num_stages) == ({"XBLOCK": 4, "NUM_STAGES": 1}, 1)
     assert tuner.compile_results[1].config.num_stages == 3
@@ -131,10 +131,10 @@ def test_the_last_that_does_not_fit_loses_its_pipeline() -> None:
     ],
 )
 def test_no_second_try(tuner: Tuner) -> None:
-    assert list(add_unpipelined(tuner, H100)) == []
+    assert list(_add_unpipelined(tuner, H100)) == []
 
 
 def test_torch_before_2_13_does_not_try_again() -> None:
     given = Tuner(compiled(OVER, 3))
     old = SimpleNamespace(compile_results=given.compile_results, inductor_meta={})
-    assert list(add_unpipelined(old, H100)) == []
+    assert list(_add_unpipelined(old, H100)) == []

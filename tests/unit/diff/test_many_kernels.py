@@ -8,7 +8,7 @@ import pytest
 from handmade import kernel
 
 from perfcli.diff.match import _Matching, match
-from perfcli.diff.overlap import MOST_PAIRS, few, owners
+from perfcli.diff.overlap import MOST_PAIRS, _few, _owners
 from perfcli.model import KernelFacts, Match
 
 MANY = 3000
@@ -53,9 +53,9 @@ def test_a_graph_s_only_kernels_are_looked_for_once_each(monkeypatch: pytest.Mon
 
 def test_pieces_that_everybody_has_are_not_weighed() -> None:
     members = {n: frozenset({"all", f"pair {n // 2}", f"own {n}"}) for n in range(MANY)}
-    found = owners(members)
-    telling = few(found, found)
+    found = _owners(members)
+    telling = _few(found, found)
     assert sum(len(found[piece]) ** 2 for piece in telling) <= MOST_PAIRS
     assert telling == found.keys() - {"all"}
-    some = owners({n: members[n] for n in range(100)})
-    assert few(some, some) == some.keys()
+    some = _owners({n: members[n] for n in range(100)})
+    assert _few(some, some) == some.keys()

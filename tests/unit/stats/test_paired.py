@@ -33,7 +33,7 @@ def listed(values: list[float]) -> list[float]:
 
 def test_three_values_by_hand() -> None:
     # Walsh averages of 0, 1, 2: 0, 0.5, 1, 1, 1.5, 2
-    assert paired.order_statistics([2.0, 0.0, 1.0], range(6)) == [0, 0.5, 1, 1, 1.5, 2]
+    assert paired._order_statistics([2.0, 0.0, 1.0], range(6)) == [0, 0.5, 1, 1, 1.5, 2]
 
 
 def test_the_null_distribution_is_that_of_all_signs() -> None:
@@ -43,7 +43,7 @@ def test_the_null_distribution_is_that_of_all_signs() -> None:
         for signs in itertools.product((False, True), repeat=n)
     )
     for confidence in (0.8, 0.9, 0.95, 0.99):
-        rank = paired.interval_rank(n, confidence)
+        rank = paired._interval_rank(n, confidence)
         assert rank is not None
         tail = (1 - confidence) / 2
         assert sum(s <= rank for s in sums) / 2**n <= tail < sum(s <= rank + 1 for s in sums) / 2**n
@@ -52,11 +52,11 @@ def test_the_null_distribution_is_that_of_all_signs() -> None:
 @pytest.mark.parametrize(("n", "rank"), [(5, None), (6, 0), (10, 8), (20, 52), (50, 434)])
 def test_ranks_are_those_of_the_printed_tables(n: int, rank: int | None) -> None:
     """Critical values of the signed-rank statistic at 2.5 % a side (Wilcoxon 1945; any table)."""
-    assert paired.interval_rank(n, 0.95) == rank
+    assert paired._interval_rank(n, 0.95) == rank
 
 
 def test_the_normal_approximation_continues_the_counted_one() -> None:
-    counted, normal = paired.interval_rank(100, 0.95), paired.interval_rank(101, 0.95)
+    counted, normal = paired._interval_rank(100, 0.95), paired._interval_rank(101, 0.95)
     assert counted is not None
     assert normal is not None
     assert 0 < normal - counted < 60
@@ -68,14 +68,14 @@ def test_counting_finds_what_listing_finds(n: int, digits: int) -> None:
     dice = random.Random(n)
     values = [round(dice.gauss(0, 1) / dice.random(), digits) for _ in range(n)]
     all_of_them = listed(values)
-    ranks = [0, 1, n, len(all_of_them) // 3, *paired.middle_ranks(n), len(all_of_them) - 1]
-    assert paired.order_statistics(values, ranks) == pytest.approx([all_of_them[r] for r in ranks])
+    ranks = [0, 1, n, len(all_of_them) // 3, *paired._middle_ranks(n), len(all_of_them) - 1]
+    assert paired._order_statistics(values, ranks) == pytest.approx([all_of_them[r] for r in ranks])
 
 
 @pytest.mark.parametrize("n", [6, 17, 40])
 def test_the_interval_is_where_scipy_stops_rejecting(n: int) -> None:
     base, head = noisy(n, 0.02, seed=n)
-    logs = paired.log_ratios(base, head)
+    logs = paired._log_ratios(base, head)
     made = paired.compare(base, head)
     assert made.low is not None
     assert made.high is not None
@@ -142,7 +142,7 @@ def test_values_without_any_spread_have_no_interval() -> None:
     assert made.ratio == pytest.approx(2)
     assert made.low is None
     assert "same ratio" in made.why
-    assert paired.p_value([0.0] * 20) is None
+    assert paired._p_value([0.0] * 20) is None
 
 
 def test_unlike_lengths_are_a_fault_of_the_caller() -> None:
@@ -175,7 +175,7 @@ def test_the_interval_holds_the_truth_as_often_as_it_says(n: int, shape: float) 
 
 
 def test_the_estimate_is_the_median_of_the_averages() -> None:
-    logs = paired.log_ratios(*noisy(33, seed=3))
+    logs = paired._log_ratios(*noisy(33, seed=3))
     assert math.log(paired.estimate_logs(logs).ratio or 0) == pytest.approx(
         statistics.median(listed(logs))
     )

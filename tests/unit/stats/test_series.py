@@ -27,7 +27,7 @@ def pairs(count: int, between: float, *, each: int = 40, seed: int = 0) -> Serie
 def test_one_pair_is_judged_over_its_rounds() -> None:
     made = pairs(1, 0.0)
     assert series.estimate(made) == paired.compare(made.base, made.head)
-    assert series.p_value(made) == paired.p_value(made.logs)
+    assert series._p_value(made) == paired._p_value(made.logs)
 
 
 def test_few_pairs_have_the_t_interval_of_scipy() -> None:
@@ -36,7 +36,7 @@ def test_few_pairs_have_the_t_interval_of_scipy() -> None:
     low, high = expected.confidence_interval(0.95)
     found = series.estimate(made)
     assert (found.low, found.high) == pytest.approx((math.exp(low), math.exp(high)))
-    assert series.p_value(made) == pytest.approx(float(expected.pvalue))
+    assert series._p_value(made) == pytest.approx(float(expected.pvalue))
     assert found.rounds == 160
 
 
@@ -67,7 +67,7 @@ def test_pairs_that_agree_to_the_last_digit_have_no_interval() -> None:
     assert found.ratio == pytest.approx(1.5)
     assert found.low is None
     assert "same ratio" in found.why
-    assert series.p_value(Series((1.0,) * 3, (1.5,) * 3, (0, 1, 2))) is None
+    assert series._p_value(Series((1.0,) * 3, (1.5,) * 3, (0, 1, 2))) is None
 
 
 @pytest.mark.parametrize("count", [2, 3, 5, 8])
@@ -93,15 +93,15 @@ def drifting(rounds: int, seed: int, *, swing: float) -> Series:
 def test_many_rounds_of_one_pair_are_judged_by_stretches_of_time() -> None:
     made = pairs(1, 0.0, each=400)
     found = series.estimate(made)
-    parts = [paired.location(made.logs[i : i + 50]) for i in range(0, 400, 50)]
+    parts = [paired._location(made.logs[i : i + 50]) for i in range(0, 400, 50)]
     # Of 8 values' 256 sets of ranks, 5 have a sum of at most 3: outside the fourth mean of two from
     # either end lie 10 of 256.
     means = sorted((a + b) / 2 for i, a in enumerate(parts) for b in parts[i:])
     assert (found.low, found.high) == pytest.approx((math.exp(means[3]), math.exp(means[-4])))
     surer = series.estimate(made, 0.99)
     assert (surer.low, surer.high) == pytest.approx((math.exp(means[0]), math.exp(means[-1])))
-    assert found.ratio == pytest.approx(math.exp(paired.location(made.logs)))
-    assert series.p_value(made) == pytest.approx(float(ttest_1samp(parts, 0.0).pvalue))
+    assert found.ratio == pytest.approx(math.exp(paired._location(made.logs)))
+    assert series._p_value(made) == pytest.approx(float(ttest_1samp(parts, 0.0).pvalue))
 
 
 def test_the_interval_over_stretches_holds_the_ratio_of_all_rounds() -> None:
