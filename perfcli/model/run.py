@@ -120,6 +120,16 @@ class Run:
     or a GPU."""
 
 
+    @property
+    def eager_notes(self) -> tuple[str, ...]:
+        """Return the notes about what of the model runs outside of all graphs."""
+        return tuple(note for note in self.notes if note.startswith(_EAGER))
+
+
+_EAGER = ("Dynamo left", "recurrent layers")
+"""How such notes begin."""
+
+
 @dataclass(frozen=True, slots=True)
 class Bundle:
     """Holds a run and the packed texts that its facts name (``perfcli.blobs``)."""

@@ -177,10 +177,6 @@ def list_changed_breaks(comparison: Comparison) -> list[str]:
     ]
 
 
-_EAGER = ("Dynamo left", "recurrent layers")
-"""How notes begin that say what runs outside of graphs."""
-
-
 def explain_emptiness(run: Run) -> str:
     """Return one line about a run that has no kernels, with the reason where the run knows one."""
     if run.kernels:
@@ -197,7 +193,7 @@ def explain_emptiness(run: Run) -> str:
         more = f" (and {units.plural(len(breaks) - 1, 'other reason')})" if breaks[1:] else ""
         why.append(f"graph breaks: {breaks[0]}{more}")
     else:
-        why += [units.printable(note) for note in run.notes if note.startswith(_EAGER)]
+        why += [units.printable(note) for note in run.eager_notes]
     return ": ".join(["torch.compile made no kernels", *(["; ".join(why)] if why else [])])
 
 

@@ -102,6 +102,37 @@ def test_peak_memory_of_another_number_of_graphs_is_neither_better_nor_worse() -
         assert total(compare(base, head), "peak_memory_bytes").outcome == "unknown"
 
 
+STEP = [kernel("a", "m", graph="forward 0"), kernel("b", "n", graph="backward 0")]
+PIECES = [*STEP, kernel("c", "m", graph="forward 1"), kernel("d", "n", graph="backward 1")]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "outcome"),
+    [(1000, 900, "better"), (1000, 1010, "same"), (1000, 1011, "unknown")],
+)
+def test_a_whole_step_that_needs_no_more_than_its_largest_piece_has_not_grown(
+    before: int, after: int, outcome: str
+) -> None:
+    pieces = run(PIECES, peak=before, graph_breaks={"item": 1})
+    change = total(compare(pieces, run(STEP, peak=after)), "peak_memory_bytes")
+    assert change.outcome == outcome
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"graph_breaks": {"print": 1}},
+        {"notes": ("Dynamo left 2 of 3 functions to run eagerly",)},
+        {"environment": replace(ENVIRONMENT, torch="2.11.0")},
+        {"mode": "forward"},  # a forward and a backward are not one graph
+    ],
+)
+def test_the_peak_of_a_step_that_is_not_whole_says_nothing(more: dict[str, Any]) -> None:
+    pieces = run(PIECES, peak=1000, mode=more.get("mode", "training"))
+    comparison = compare(pieces, run(STEP, peak=900, **more))
+    assert total(comparison, "peak_memory_bytes").outcome == "unknown"
+
+
 def test_peak_memory_of_another_torch_decides_nothing() -> None:
     kernels = [kernel("a", "mul")]
     other = replace(ENVIRONMENT, torch="2.11.0")
