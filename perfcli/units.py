@@ -194,4 +194,6 @@ def setting(value: object) -> str:
 def printable(text: str) -> str:
     """Return the text with control characters (terminal escapes, carriage returns) and invisible
     ones as ``�``: names and sources come from users' models."""
+    if text.isprintable():  # nearly all are, and a page of thousands of kernels asks often
+        return text
     return "".join(c if c.isprintable() or c in "\n\t" else "�" for c in text)

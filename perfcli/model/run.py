@@ -119,7 +119,6 @@ class Run:
     """The number of threads that kernels for the CPU were generated for; None: torch's own number,
     or a GPU."""
 
-
     @property
     def eager_notes(self) -> tuple[str, ...]:
         """Return the notes about what of the model runs outside of all graphs."""

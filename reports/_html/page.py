@@ -6,7 +6,7 @@ import base64
 import functools
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -115,7 +115,7 @@ def _environment(root: str) -> Environment:
         loader=FileSystemLoader(FOLDER),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=lambda value: _shown(value, root),
+        finalize=_finalizer(root),
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -124,12 +124,17 @@ def _environment(root: str) -> Environment:
     return environment
 
 
-def _shown(value: Any, root: str) -> Any:
+def _finalizer(root: str) -> Callable[[Any], Any]:
+    """Return the function through which each value goes into the page: hundreds of thousands of
+    times for a run of thousands of kernels."""
     from markupsafe import Markup
 
-    if isinstance(value, Markup):
-        return value
-    return units.printable(strip_root(value, root)) if isinstance(value, str) else value
+    def finalize(value: Any) -> Any:
+        if isinstance(value, Markup) or not isinstance(value, str):
+            return value
+        return units.printable(strip_root(value, root))
+
+    return finalize
 
 
 def _broken(name: str) -> Any:

@@ -56,6 +56,13 @@ class _PageKernel:
 
 
 @dataclass(frozen=True, slots=True)
+class _ModelLines:
+    of: str
+    """``base 5``; empty where all kernels of the page compute these lines."""
+    lines: tuple[_Line, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     id: str
     headline: str
@@ -63,6 +70,7 @@ class Page:
     matched: str
     kernels: tuple[_PageKernel, ...]
     facts: tuple[_FactRow, ...]
+    models: tuple[_ModelLines, ...]
     pair: tuple[str, str]
     """Keys of the sources that are shown beside each other at first."""
 
@@ -88,6 +96,7 @@ def _pages(comparison: Comparison, check: int, root: str, texts: PageTexts) -> I
             matched=_matched(group),
             kernels=kernels,
             facts=_facts([kernel for _, _, kernel in sides]),
+            models=tuple(_group_lines(kernels)),
             pair=_pair(sides, kernels),
         )
 
@@ -125,6 +134,17 @@ def _page_kernel(
         configurations=tuple(_configuration(c, c is best) for c in kernel.candidates),
         notes=kernel.notes,
     )
+
+
+def _group_lines(kernels: Sequence[_PageKernel]) -> Iterator[_ModelLines]:
+    """Yield the model's lines, once for all kernels that have the same."""
+    found: dict[tuple[_Line, ...], list[_PageKernel]] = {}
+    for kernel in kernels:
+        if kernel.lines:
+            found.setdefault(kernel.lines, []).append(kernel)
+    for lines, of in found.items():
+        named = ", ".join(f"{kernel.side} {kernel.number}" for kernel in of)
+        yield _ModelLines(named if len(of) < len(kernels) else "", lines)
 
 
 # --- facts -----------------------------------------------------------------------------------

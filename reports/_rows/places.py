@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os.path
 import re
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ class Place:
         return f"file://{encoded}" if self.path.startswith("/") else encoded
 
 
+@functools.lru_cache(maxsize=4096)
 def parse_place(location: str, root: str) -> Place | None:
     """Return the place of ``file:line`` or a file, or None where there is none.
 
@@ -52,4 +54,6 @@ def parse_place(location: str, root: str) -> Place | None:
 def strip_root(text: str, root: str) -> str:
     """Return a text whose paths inside the repository are relative to it."""
     folder = root.rstrip("/")
+    if folder not in text:
+        return text
     return re.sub(rf"(?<![\w./-]){re.escape(folder)}/", "", text) if folder else text

@@ -183,3 +183,15 @@ def test_checks_of_one_name_are_numbered() -> None:
     assert re.findall(r'<a href="#check-\d">([^<]*)</a>', text) == [
         "rmsnorm@h100 (1)", "rmsnorm@h100 (2)",
     ]  # fmt: skip
+
+
+def test_lines_of_the_model_that_several_kernels_share_stand_once() -> None:
+    """The kernel with node 1 is on both sides; 2 and 3 are kernels of the base, one of the head."""
+    text = rendered(plain())
+    titles = re.findall(r"<summary>(Lines of the model[^<]*)</summary>", text)
+    assert titles.count("Lines of the model") == 2  # of the changed kernel, and of the kept one
+    assert sorted(t for t in titles if t != "Lines of the model") == [
+        "Lines of the model, base 1",
+        "Lines of the model, base 2",
+        "Lines of the model, head 1",
+    ]
