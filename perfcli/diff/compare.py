@@ -12,6 +12,7 @@ from perfcli.diff.metrics import changes, totals
 from perfcli.diff.verdict.conclude import conclude
 from perfcli.errors import NotComparable, PerfcliError
 from perfcli.model import Comparison, KernelGroup, Run
+from perfcli.predict.step import compare_steps
 
 ASPECTS = ("scenario", "params", "mode", "device", "target", "dynamic")
 """What two runs must have in common; each can be allowed to differ."""
@@ -48,6 +49,7 @@ def compare(base: Run, head: Run, allow: Collection[str] = ()) -> Comparison:
         groups,
         differences=(*_describe_allowed(base, head), *_differences(base, head)),
         besides=_find_besides(base, head),
+        estimate=compare_steps(base, head, groups),
     )
     return conclude(comparison)
 

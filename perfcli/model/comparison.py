@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from perfcli.model.estimate import EstimatedChange
 from perfcli.model.finding import Change, Finding
 from perfcli.model.kernel import Candidate, KernelFacts
 from perfcli.model.measurement import SideName
@@ -153,6 +154,8 @@ class Comparison:
     """What changed apart from kernels: extern calls, graph breaks."""
     timing: Timing | None = None
     """The times, where both sides were measured together."""
+    estimate: EstimatedChange | None = None
+    """The estimated times, where both sides were compiled for a GPU."""
     wrong: WrongResults | None = None
     """Set where both sides were to be measured and one of them computes something else."""
     beside: Beside | None = None

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from perfcli.model.estimate import LaunchWork
 from perfcli.model.values import BlobId, KernelKind
 
 
@@ -118,6 +119,9 @@ class Candidate:
     ptx: BlobId | None = None
     sass: BlobId | None = None
     error: str = ""
+    work: LaunchWork | None = None
+    """What one launch asks of the device; None where it could not be counted, and in runs stored
+    before perfcli counted it."""
 
     @property
     def spilled_words(self) -> int | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from perfcli import units
@@ -14,7 +15,7 @@ from perfcli.compile.capture.captured import Capture, CapturedGraph, CapturedKer
 from perfcli.errors import CompileFailed
 from perfcli.facts.occupancy import bytes_swept, lower_bound_seconds
 from perfcli.facts.source.operations import count_operations
-from perfcli.model import KernelFacts, Target
+from perfcli.model import KernelFacts, LaunchWork, Target
 
 Report = Callable[[str, int, "int | None"], None]
 """A function that is told of progress: phase, done, total."""
@@ -28,6 +29,7 @@ def collect(
     kernel."""
     kernels: list[KernelFacts] = []
     blobs: dict[str, str] = {}
+    works: list[Callable[[], tuple[LaunchWork | None, ...]]] = []
     total = sum(len(g.kernels) for g in capture.graphs)
     for graph in capture.graphs:
         for kernel in graph.kernels.values():
@@ -37,8 +39,17 @@ def collect(
             source = kernel.definition.source
             blobs[blob_id(source)] = pack(source)
             kernels.append(_facts(kernel, graph, result, target))
+            works.append(
+                pool.submit_work(kernel.definition, result.compiled, kernel.operands.sizes)
+            )
             report("kernels", len(kernels), total)
-    return tuple(kernels), blobs
+    counted = (_add_work(kernel, work()) for kernel, work in zip(kernels, works, strict=True))
+    return tuple(counted), blobs
+
+
+def _add_work(kernel: KernelFacts, works: Sequence[LaunchWork | None]) -> KernelFacts:
+    pairs = zip(kernel.candidates, works, strict=True)
+    return replace(kernel, candidates=tuple(replace(c, work=work) for c, work in pairs))
 
 
 def _raise_uncompiled(

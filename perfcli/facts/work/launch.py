@@ -10,7 +10,8 @@ import ast
 from collections.abc import Callable, Mapping
 from typing import Any
 
-Grid = tuple[int, int, int]
+from perfcli.model import Grid
+
 MOST_BLOCKS_Y = 65535
 """CUDA's limit on the second dimension of a grid."""
 

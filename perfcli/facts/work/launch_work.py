@@ -5,63 +5,19 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from perfcli.facts.binary.sass import Listing
 from perfcli.facts.work.accesses import AccessCounts, Numbers, count_access
-from perfcli.facts.work.launch import Grid
 from perfcli.facts.work.programs import Execution, run_programs, sample_programs
-from perfcli.facts.work.timeline import Timeline, trace_warp
+from perfcli.facts.work.timeline import trace_warp
 from perfcli.facts.work.ttgir import Module
+from perfcli.model import Grid, LaunchWork, Traffic
 
 _PROGRAMS = 4
 _PROGRAMS_OF_PARTS = 48
 """Programs of a kernel whose programs do different things (combo kernels)."""
-
-
-@dataclass(slots=True)
-class Traffic:
-    """What one block asks of the memory system, averaged over programs."""
-
-    requests: float = 0.0
-    lines: float = 0.0
-    load_sectors: float = 0.0
-    new_sectors: float = 0.0
-    """Different sectors that a block loads, once for each sweep over them."""
-    store_requests: float = 0.0
-    store_sectors: float = 0.0
-    warp_store_sectors: float = 0.0
-    block_store_sectors: float = 0.0
-    partial: float = 0.0
-    fragments: float = 0.0
-    atomic_sectors: float = 0.0
-    atomic_addresses: float = 0.0
-    touched: dict[str, float] = field(default_factory=dict)
-    """Argument to different sectors that a block loads of it, each sweep."""
-    swept: dict[str, float] = field(default_factory=dict)
-    """Argument to how often it is swept over."""
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchWork:
-    """What one launch asks of a device. Numbers are per block unless they say otherwise."""
-
-    grid: Grid
-    warps: int
-    traffic: Traffic
-    warp: Timeline
-    """An average warp of an average program."""
-    longest: Timeline
-    """A warp of the program with the most iterations."""
-    indirect: bool
-    """Whether an address depends on loaded data."""
-    unknown_loops: bool
-
-    @property
-    def blocks(self) -> int:
-        return math.prod(self.grid)
 
 
 def work_of(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from perfcli.facts.binary.sass import Listing
 from perfcli.facts.work.pipes import Pipe, Register, bits_of, pipe_of, registers_of
+from perfcli.model import WarpWork
 
 LATENCY_CYCLES: Mapping[Pipe, float] = {
     "special": 26,
@@ -35,28 +36,6 @@ _SLOW_PATH_INSTRUCTIONS = 60
 path of ``sin`` and ``cos`` for huge arguments: it never runs on data of a sane size."""
 _SKIPPED_INSTRUCTIONS = 400
 """At most so many instructions that a branch jumps over are taken for such a path."""
-
-
-@dataclass(frozen=True, slots=True)
-class Timeline:
-    """What one warp runs in one program."""
-
-    issued: Mapping[Pipe, float]
-    """Instructions by pipe."""
-    stall_cycles: float
-    """Cycles from the first instruction to the last, waits for global memory left out."""
-    rounds: float
-    """How often it waits for global loads: loads that are under way together are one round."""
-    local_bytes: float
-    """Moved to and from local memory by 32 lanes: spills, and the program's own arrays."""
-    instructions: int
-    """In the binary, without padding."""
-    global_loads: float
-    global_stores: float
-
-    @property
-    def total(self) -> float:
-        return sum(self.issued.values())
 
 
 @dataclass(slots=True)
@@ -109,7 +88,7 @@ def trace_warp(
     source_file: str,
     line_runs: Mapping[int, float],
     accesses: Mapping[int, float],
-) -> Timeline:
+) -> WarpWork:
     """Weigh a kernel's instructions and follow one warp through them.
 
     ``line_runs``: how often each source line runs in a program; ``accesses``: global memory
@@ -117,7 +96,7 @@ def trace_warp(
     """
     code = _Code(listing, source_file)
     weights = _weights(code, line_runs, accesses)
-    issued: dict[Pipe, float] = {}
+    issued: dict[str, float] = {}
     local = loads = stores = 0.0
     for place, instruction in enumerate(listing.instructions):
         pipe, weight = code.pipes[place], weights[place]
@@ -127,7 +106,7 @@ def trace_warp(
         loads += weight * (pipe == "global-load")
         stores += weight * (pipe == "global-store")
     stalls, rounds = _walk(code, weights)
-    return Timeline(issued, stalls, rounds, local, len(listing.instructions), loads, stores)
+    return WarpWork(issued, stalls, rounds, local, len(listing.instructions), loads, stores)
 
 
 # --- how often -------------------------------------------------------------------------------

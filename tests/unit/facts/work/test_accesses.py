@@ -6,9 +6,9 @@ from __future__ import annotations
 import pytest
 
 from perfcli.facts.work.accesses import AccessCounts, count_access, thread_map
-from perfcli.facts.work.launch import Grid
 from perfcli.facts.work.programs import run_programs, sample_programs
 from perfcli.facts.work.ttgir import Blocked, parse_module
+from perfcli.model import Grid
 
 # 128 threads; out[i * STORE] = in[i * LOAD] for 128 elements of a block, one element per thread.
 COPY = """

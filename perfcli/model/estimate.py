@@ -1,0 +1,156 @@
+"""Defines what a launch asks of a device, and how long it is estimated to take.
+
+Counts of the memory system are those of one block, averaged over programs; counts of a warp are
+those of one warp of an average program.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from perfcli.model.timing import TimeVerdict
+
+Grid = tuple[int, int, int]
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Counts what one block asks of the memory system."""
+
+    requests: float = 0.0
+    """Load instructions of all warps."""
+    lines: float = 0.0
+    """Lines of 128 bytes that these requests touch, added over requests."""
+    load_sectors: float = 0.0
+    """Sectors of 32 bytes that these requests touch, added over requests."""
+    new_sectors: float = 0.0
+    """Different sectors that a block loads, once for each sweep over them."""
+    store_requests: float = 0.0
+    store_sectors: float = 0.0
+    warp_store_sectors: float = 0.0
+    """Different sectors that a warp writes."""
+    block_store_sectors: float = 0.0
+    """Different sectors that the block writes."""
+    partial: float = 0.0
+    """Those of ``warp_store_sectors`` that the warp does not write as a whole."""
+    fragments: float = 0.0
+    """Those in which it does not write all bytes of a word."""
+    atomic_sectors: float = 0.0
+    atomic_addresses: float = 0.0
+    """Different sectors that atomics update."""
+    touched: dict[str, float] = field(default_factory=dict)
+    """Argument to different sectors that a block loads of it, each sweep."""
+    swept: dict[str, float] = field(default_factory=dict)
+    """Argument to how often it is swept over."""
+
+
+@dataclass(frozen=True, slots=True)
+class WarpWork:
+    """Counts what one warp runs in one program."""
+
+    issued: Mapping[str, float]
+    """Instructions by the pipe that runs them (``facts.work.pipes``)."""
+    stall_cycles: float
+    """Cycles from the first instruction to the last, waits for global memory left out."""
+    rounds: float
+    """How often it waits for global loads: loads that are under way together are one round."""
+    local_bytes: float
+    """Moved to and from local memory by 32 lanes: spills, and the program's own arrays."""
+    instructions: int
+    """In the binary, without padding."""
+    global_loads: float
+    global_stores: float
+
+    @property
+    def total(self) -> float:
+        return sum(self.issued.values())
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchWork:
+    """Holds what one launch of one launch configuration asks of a device."""
+
+    grid: Grid
+    warps: int
+    traffic: Traffic
+    warp: WarpWork
+    """An average warp of an average program."""
+    longest: WarpWork
+    """A warp of the program with the most iterations."""
+    indirect: bool = False
+    """Whether an address depends on loaded data."""
+    unknown_loops: bool = False
+    """Whether a trip count depends on data."""
+
+    @property
+    def blocks(self) -> int:
+        return math.prod(self.grid)
+
+
+@dataclass(frozen=True, slots=True)
+class TimeEstimate:
+    """Holds an estimate of one launch or call, in seconds, with its interval."""
+
+    seconds: float
+    low: float
+    high: float
+    """The time is between ``low`` and ``high`` in nine of ten cases."""
+    bounds: Mapping[str, float] = field(default_factory=dict)
+    """What holds it up, the most important first: ``DRAM`` to its share, 0 to 1."""
+    candidate: int | None = None
+    """The launch configuration that is expected to win, as an index into
+    ``KernelFacts.candidates``."""
+    doubts: tuple[str, ...] = ()
+    """Why its interval is wider than that of other kernels."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepEstimate:
+    """Holds the estimate of one step of a run."""
+
+    seconds: float
+    """The device's time: of all generated kernels and library operators that could be estimated."""
+    low: float
+    high: float
+    kernels: tuple[TimeEstimate | None, ...]
+    """One launch of each of ``Run.kernels``; None where it can't be estimated."""
+    externs: tuple[TimeEstimate | None, ...]
+    """One call of each of ``Run.externs``; None where it can't be estimated."""
+    host_seconds: float | None = None
+    """What the host needs to launch the step: more than ``seconds`` means that it is host-bound."""
+    missing: tuple[str, ...] = ()
+    """Generated kernels that could not be estimated, and why."""
+    calibration: str = ""
+    """Where the constants come from: ``NVIDIA H200, torch 2.11.0, 2026-11-22``."""
+    derived: str = ""
+    """The target whose constants were scaled by the data sheet; empty where they were measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupEstimate:
+    """Holds the estimated seconds per step of the kernels of one ``KernelGroup``, both sides."""
+
+    group: int
+    """Index into ``Comparison.groups``."""
+    base: float
+    head: float
+
+
+@dataclass(frozen=True, slots=True)
+class EstimatedChange:
+    """Holds the estimates of both sides of a comparison, and what they say together."""
+
+    base: StepEstimate
+    head: StepEstimate
+    verdict: TimeVerdict
+    ratio: float | None = None
+    """The head's device time over the base's; None where a changed kernel has no estimate."""
+    low: float | None = None
+    high: float | None = None
+    """The ratio is between these in eight of ten cases."""
+    groups: tuple[GroupEstimate, ...] = ()
+    """Groups whose time changes, the largest change first."""
+    missing: tuple[str, ...] = ()
+    """Changed kernels that could not be estimated, and why: with any, the verdict is UNSURE."""

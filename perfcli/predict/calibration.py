@@ -1,0 +1,140 @@
+"""Knows the constants of the GPUs that were calibrated, and derives those of others."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from importlib import resources
+from pathlib import Path
+
+import msgspec
+
+from perfcli.errors import PerfcliError
+from perfcli.model import Target
+
+FORMAT = 1
+_SHIPPED = resources.files("perfcli") / "data" / "calibrations"
+
+
+@dataclass(frozen=True, slots=True)
+class Residuals:
+    """Holds how far estimates of one class of kernels were from measured times, as |log ratio|."""
+
+    kernels: int
+    median: float
+    q80: float
+    q90: float
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Holds the constants of one GPU, fitted to times that were measured on it."""
+
+    target: Target
+    """The GPU, as ``perfcli.machine.targets`` describes it."""
+    clock_mhz: float
+    """The SM clock that constants in cycles refer to."""
+    torch: str
+    triton: str
+    date: str
+    constants: Mapping[str, float]
+    """By the names that ``predict.launch`` documents."""
+    residuals: Mapping[str, Residuals]
+    """By class of kernel (``predict.launch.class_of``)."""
+    pair: Mapping[str, float] = field(default_factory=dict)
+    """How errors of the same kernel on two sides differ (``predict.step``)."""
+    operators: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Constants of library operators by family (``predict.operators``)."""
+    format: int = FORMAT
+    derived: str = ""
+    """The target whose constants were scaled by data sheets; empty where they were measured."""
+
+    @property
+    def source(self) -> str:
+        return f"{self.target.description}, torch {self.torch}, {self.date}"
+
+
+def read_calibration(path: Path) -> Calibration:
+    """Read a calibration file.
+
+    Raises:
+        PerfcliError: there is none, it is of another format, or it is damaged.
+    """
+    try:
+        return _decode(path.read_bytes(), str(path))
+    except OSError as error:
+        raise PerfcliError(f"can't read calibration {path}: {error.strerror}") from error
+
+
+def _decode(data: bytes, name: str) -> Calibration:
+    try:
+        head = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+        found = msgspec.json.decode(head.get("format", b"null"))
+        if found != FORMAT:
+            raise PerfcliError(
+                f"calibration {name} has format {found}, this perfcli reads {FORMAT}: "
+                "run perfcli calibrate again"
+            )
+        return msgspec.json.decode(data, type=Calibration)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise PerfcliError(f"{name} is no calibration file: {error}") from error
+
+
+@functools.cache
+def shipped() -> Mapping[str, Calibration]:
+    """Return the calibrations that come with perfcli, by target."""
+    if not _SHIPPED.is_dir():
+        return {}
+    found = [_decode(entry.read_bytes(), entry.name) for entry in _SHIPPED.iterdir()]
+    return {calibration.target.name: calibration for calibration in found}
+
+
+def calibration_for(target: Target) -> Calibration | None:
+    """Return the calibration of a target, or one that is derived by data sheet from the nearest
+    target that has one; None where no target of its vendor has."""
+    known = shipped()
+    if target.name in known:
+        return known[target.name]
+    near = [c for c in known.values() if c.target.vendor == target.vendor]
+    if not near:
+        return None
+    return _derive(min(near, key=lambda c: _distance(c.target, target)), target)
+
+
+def _distance(one: Target, other: Target) -> tuple[int, float]:
+    """Return how unlike two targets are: first by architecture, then by bandwidth."""
+    apart = abs(one.capability[0] - other.capability[0])
+    return apart, abs(one.bandwidth / other.bandwidth - 1)
+
+
+_BY_BANDWIDTH = ("dram",)
+_BY_L2 = ("l2", "l2_hit", "local")
+"""Bytes per second of the L2 cache, which grow with multiprocessors and their clock."""
+_DERIVED_SPREAD = 1.6
+"""How much wider the intervals of a derived calibration are."""
+
+
+def _derive(calibration: Calibration, target: Target) -> Calibration:
+    own = calibration.target
+    clock = (target.clock_khz or own.clock_khz) / own.clock_khz
+    bandwidth = target.bandwidth / own.bandwidth
+    cache = clock * target.sm_count / own.sm_count
+    constants = dict(calibration.constants)
+    for names, factor in ((_BY_BANDWIDTH, bandwidth), (_BY_L2, cache)):
+        for name in names:
+            constants[name] *= factor
+    constants["cache_bytes"] *= target.l2_bytes / own.l2_bytes
+    wider = {
+        name: Residuals(r.kernels, *(v * _DERIVED_SPREAD for v in (r.median, r.q80, r.q90)))
+        for name, r in calibration.residuals.items()
+    }
+    return replace(
+        calibration,
+        target=target,
+        clock_mhz=calibration.clock_mhz * clock,
+        constants=constants,
+        residuals=wider,
+        pair={name: k * _DERIVED_SPREAD for name, k in calibration.pair.items()},
+        derived=own.name,
+    )

@@ -1,0 +1,191 @@
+"""Turns the work of a launch into seconds: one bound for each thing that can hold it up.
+
+Every function here takes numbers or arrays of numbers alike, so that a calibration fits the same
+formulas to thousands of launches that an estimate applies to one. Sources of the formulas:
+docs/time.md. Constants in cycles refer to the calibration's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from perfcli.model import Candidate, LaunchWork
+
+Numbers = Any
+"""A float, or an array of them: numpy's functions take both."""
+
+
+@dataclass(slots=True)
+class Demand:
+    """Holds what launches ask of a device: floats for one launch, arrays for many.
+
+    Counts of the memory system are those of one block, instructions those of one warp.
+    """
+
+    blocks: Numbers
+    warps: Numbers
+    blocks_per_sm: Numbers
+    shared_bytes: Numbers
+    stack_bytes: Numbers
+    read: Numbers
+    """Bytes that the launch reads, each once."""
+    written: Numbers
+    cold: Numbers
+    """The part of ``read`` that no earlier launch left in the L2 cache, 0 to 1."""
+    issued: Numbers
+    special: Numbers
+    conversions: Numbers
+    shared: Numbers
+    shuffles: Numbers
+    code: Numbers
+    local_bytes: Numbers
+    requests: Numbers
+    lines: Numbers
+    load_sectors: Numbers
+    new_sectors: Numbers
+    store_requests: Numbers
+    store_sectors: Numbers
+    warp_store_sectors: Numbers
+    block_store_sectors: Numbers
+    partial: Numbers
+    fragments: Numbers
+    atomic_sectors: Numbers
+    atomic_contention: Numbers
+    stalls: Numbers
+    rounds: Numbers
+    longest_stalls: Numbers
+    longest_rounds: Numbers
+
+
+def stack(demands: list[Demand]) -> Demand:
+    """Return the demands of many launches as one of arrays."""
+    return Demand(
+        **{f.name: np.array([getattr(d, f.name) for d in demands], float) for f in fields(Demand)}
+    )
+
+
+def demand_of(
+    work: LaunchWork,
+    candidate: Candidate,
+    read: float | None,
+    written: float | None,
+    cold: float = 1.0,
+) -> Demand:
+    """Return what a launch asks for. ``read`` and ``written`` are the bytes of its buffers, None
+    where only the sectors that it touches are known."""
+    traffic, warp, longest = work.traffic, work.warp, work.longest
+    issued = warp.issued
+    if read is None:
+        read = traffic.new_sectors * 32 * work.blocks
+    if written is None:
+        written = traffic.block_store_sectors * 32 * work.blocks
+    return Demand(
+        blocks=work.blocks,
+        warps=work.warps,
+        blocks_per_sm=max(candidate.blocks_per_sm or 1, 1),
+        shared_bytes=candidate.shared_bytes or 0,
+        stack_bytes=candidate.stack_bytes or 0,
+        read=read,
+        written=written,
+        cold=cold,
+        issued=warp.total,
+        special=issued.get("special", 0.0),
+        conversions=issued.get("conversion", 0.0),
+        shared=issued.get("shared-load", 0.0) + issued.get("shared-store", 0.0),
+        shuffles=issued.get("shuffle", 0.0),
+        code=max(warp.instructions, 1),
+        local_bytes=warp.local_bytes,
+        requests=traffic.requests,
+        lines=traffic.lines,
+        load_sectors=traffic.load_sectors,
+        new_sectors=traffic.new_sectors,
+        store_requests=traffic.store_requests,
+        store_sectors=traffic.store_sectors,
+        warp_store_sectors=traffic.warp_store_sectors,
+        block_store_sectors=traffic.block_store_sectors,
+        partial=traffic.partial,
+        fragments=traffic.fragments,
+        atomic_sectors=traffic.atomic_sectors,
+        atomic_contention=_contention(work),
+        stalls=warp.stall_cycles,
+        rounds=warp.rounds,
+        longest_stalls=max(warp.stall_cycles, longest.stall_cycles),
+        longest_rounds=max(warp.rounds, longest.rounds),
+    )
+
+
+def _contention(work: LaunchWork) -> float:
+    return 0.0
+
+
+def bounds(w: Demand, c: Mapping[str, float], sms: int, clock: float, l1: float) -> dict[str, Any]:
+    """Return microseconds by bound; ``combine`` joins them."""
+    per = w.blocks / sms
+    on_one = np.where(per < 4, np.ceil(per), per + 0.5)
+    resident = np.minimum(np.ceil(per), w.blocks_per_sm)
+    turns = per / w.blocks_per_sm
+    waves = np.maximum(1, np.where(turns < 6, np.ceil(turns), turns + 0.5))
+    on_sm = on_one * w.warps
+    cold = w.read * w.cold
+    total = w.read + w.written
+    cache = c["cache_bytes"]
+    spilled_out = np.minimum(1, c["write_through"] / (1 + (cache / np.maximum(total, 1)) ** 2))
+    dram = cold + w.written * spilled_out
+    b = {"DRAM": dram / c["dram"] + (total - np.minimum(dram, total)) / c["l2_hit"]}
+    conflict = np.maximum(0, np.minimum(w.partial, w.warp_store_sectors - w.block_store_sectors))
+    unmerged = np.maximum(0, w.store_sectors - w.warp_store_sectors)
+    sectors = w.new_sectors + w.warp_store_sectors
+    l2 = (
+        sectors
+        + c["partial"] * w.partial
+        + c["fragment"] * w.fragments
+        + c["conflict"] * conflict
+        + c["unmerged"] * unmerged
+    )
+    b["L2"] = w.blocks * l2 * 32 / c["l2"]
+    b["L2 to SM"] = on_one * sectors * 32 / c["l2_to_sm"] / clock
+    b["L1"] = (
+        on_one
+        * (
+            (w.lines + w.atomic_sectors / 4) * c["line"]
+            + w.store_sectors * c["store_sector"]
+            + (w.requests + w.store_requests) * c["request"]
+            + w.load_sectors * c["load_sector"]
+        )
+        / clock
+    )
+    b["issue"] = on_sm * w.issued / np.minimum(4, resident * w.warps) * c["issue"] / clock
+    b["MUFU"] = on_sm * w.special * 2 * c["special"] / clock
+    b["conversions"] = on_sm * w.conversions * 2 * c["conversion"] / clock
+    b["shared memory"] = on_sm * (w.shared + w.shuffles) * c["shared"] / clock
+    b["code"] = on_sm * w.issued * np.maximum(0, 1 - c["code_cached"] / w.code) * c["code"] / clock
+    share = np.where(w.read > 0, w.cold, 0)
+    round_ = c["round"] * (c["round_hit"] + (1 - c["round_hit"]) * share)
+    chain = waves * (
+        w.stalls * c["stall"]
+        + w.rounds * round_
+        + c["wave"]
+        + resident * (w.lines * c["latency_line"] + w.warps * w.issued / 4 * c["latency_issue"])
+    )
+    longest = w.longest_stalls * c["stall"] + w.longest_rounds * round_ + c["wave"]
+    b["latency"] = np.maximum(chain, longest) / clock
+    b["blocks"] = w.blocks * (c["block"] + w.warps * c["block_warp"])
+    out = 1 - (l1 - w.shared_bytes * resident) / np.maximum(
+        1, resident * w.warps * 32 * w.stack_bytes
+    )
+    b["spills"] = np.maximum(
+        on_sm * w.local_bytes / 128 / clock,
+        w.blocks * w.warps * w.local_bytes * np.clip(out, 0, 1) / c["local"],
+    )
+    b["atomics"] = w.blocks * w.atomic_sectors * c["atomic"] + w.atomic_contention * c["contended"]
+    return b
+
+
+def combine(b: Mapping[str, Any], c: Mapping[str, float]) -> Any:
+    """Return microseconds: bounds overlap, so their p-norm; atomics and the launch add to it."""
+    joined = sum(np.maximum(t, 1e-9) ** c["norm"] for n, t in b.items() if n != "atomics")
+    return c["launch"] + joined ** (1 / c["norm"]) + b["atomics"]

@@ -1,0 +1,152 @@
+"""Adds the estimates of launches up to the estimate of a step, and compares two steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from perfcli.model import (
+    Candidate,
+    EstimatedChange,
+    GroupEstimate,
+    KernelFacts,
+    KernelGroup,
+    Run,
+    StepEstimate,
+    TimeEstimate,
+    TimeVerdict,
+)
+from perfcli.predict.calibration import Calibration, calibration_for
+from perfcli.predict.launch import bounds, combine, demand_of
+
+_L1_BYTES = 256e3
+
+
+def estimate_step(run: Run) -> StepEstimate | None:
+    """Return the estimate of a step, or None where no GPU's constants fit the run's target."""
+    calibration = calibration_for(run.target) if run.target else None
+    if calibration is None or run.target is None:
+        return None
+    missing: list[str] = []
+    kernels: list[TimeEstimate | None] = []
+    for kernel in run.kernels:
+        found = _estimate_kernel(kernel, calibration, run.target.sm_count)
+        kernels.append(found)
+        if found is None:
+            missing.append(f"{kernel.name}: {_why_not(kernel)}")
+    known = [(k.launches, e) for k, e in zip(run.kernels, kernels, strict=True) if e is not None]
+    return StepEstimate(
+        sum(n * e.seconds for n, e in known),
+        sum(n * e.low for n, e in known),
+        sum(n * e.high for n, e in known),
+        tuple(kernels),
+        (None,) * len(run.externs),
+        missing=tuple(missing),
+        calibration=calibration.source,
+        derived=calibration.derived,
+    )
+
+
+def _why_not(kernel: KernelFacts) -> str:
+    if not kernel.candidates:
+        return "it was not compiled for a GPU"
+    return "its work could not be counted"
+
+
+def _estimate_kernel(
+    kernel: KernelFacts, calibration: Calibration, sms: int
+) -> TimeEstimate | None:
+    found = {
+        number: _estimate_launch(candidate, kernel, calibration, sms)
+        for number, candidate in enumerate(kernel.candidates)
+        if candidate.work is not None and candidate.blocks_per_sm != 0
+    }
+    if not found:
+        return None
+    best = min(found, key=lambda number: found[number][0])
+    seconds, shares = found[best]
+    spread = calibration.residuals["all"].q90
+    return TimeEstimate(
+        seconds, seconds * math.exp(-spread), seconds * math.exp(spread), shares, best
+    )
+
+
+def _estimate_launch(
+    candidate: Candidate, kernel: KernelFacts, calibration: Calibration, sms: int
+) -> tuple[float, dict[str, float]]:
+    """Return seconds, and the share of each bound in them, the largest first."""
+    assert candidate.work is not None
+    c = calibration.constants
+    demand = demand_of(candidate.work, candidate, kernel.bytes_read, kernel.bytes_written)
+    found = bounds(demand, c, sms, calibration.clock_mhz, _L1_BYTES)
+    micros = float(combine(found, c))
+    weights = {n: float(t) ** c["norm"] for n, t in found.items()}
+    total = sum(weights.values())
+    shares = {n: w / total for n, w in weights.items() if w / total >= 0.01}
+    ordered = dict(sorted(shares.items(), key=lambda item: -item[1]))
+    return micros * 1e-6, ordered
+
+
+# --- two steps -------------------------------------------------------------------------------
+
+_LEAST_CHANGE = 0.02
+"""A relative change of the step's device time below this is the same."""
+
+
+def compare_steps(base: Run, head: Run, groups: Sequence[KernelGroup]) -> EstimatedChange | None:
+    """Return what the estimates of two runs say together; None where either has none."""
+    ours, theirs = estimate_step(base), estimate_step(head)
+    if ours is None or theirs is None or base.target is None:
+        return None
+    changed: list[GroupEstimate] = []
+    missing: list[str] = []
+    total = [0.0, 0.0]
+    for number, group in enumerate(groups):
+        sides = (_sum(base, ours, group.match.base), _sum(head, theirs, group.match.head))
+        if group.match.relation == "same" and None in sides:
+            continue  # as much on both sides, whatever it is
+        for side, seconds in enumerate(sides):
+            total[side] += seconds or 0.0
+        if None in sides:
+            missing += [base.kernels[n].name for n in group.match.base[:1]]
+        elif sides[0] != sides[1]:
+            changed.append(GroupEstimate(number, sides[0] or 0.0, sides[1] or 0.0))
+    changed.sort(key=lambda g: -abs(g.head - g.base))
+    if missing or not total[0] or not total[1]:
+        return EstimatedChange(
+            ours, theirs, "unsure", groups=tuple(changed), missing=tuple(missing)
+        )
+    ratio = total[1] / total[0]
+    half = _half_width(changed, total[0], calibration_for(base.target))
+    low, high = ratio * math.exp(-half), ratio * math.exp(half)
+    return EstimatedChange(ours, theirs, _judge(low, high), ratio, low, high, tuple(changed))
+
+
+def _sum(run: Run, step: StepEstimate, numbers: Sequence[int]) -> float | None:
+    seconds = 0.0
+    for number in numbers:
+        estimate = step.kernels[number]
+        if estimate is None:
+            return None
+        seconds += estimate.seconds * run.kernels[number].launches
+    return seconds
+
+
+def _half_width(
+    changed: Sequence[GroupEstimate], total: float, calibration: Calibration | None
+) -> float:
+    pair: Mapping[str, float] = calibration.pair if calibration else {}
+    if not changed:
+        return 0.0
+    squares = sum((max(g.base, g.head) / total) ** 2 for g in changed)
+    return pair.get("k80", 0.2) * math.sqrt(squares)
+
+
+def _judge(low: float, high: float) -> TimeVerdict:
+    if low > 1 + _LEAST_CHANGE:
+        return "slower"
+    if high < 1 / (1 + _LEAST_CHANGE):
+        return "faster"
+    if low >= 1 / (1 + _LEAST_CHANGE) and high <= 1 + _LEAST_CHANGE:
+        return "same"
+    return "unsure"
