@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
@@ -14,6 +15,7 @@ from perfcli.errors import PerfcliError, WorkerFailed
 from perfcli.model import Bundle, CompileRequest, GivenRequest, Run
 from perfcli.worker import protocol
 from perfcli.worker.template import Reply, WarmWorker
+from perfcli.worker.weighing import weigh
 
 Place: TypeAlias = "tuple[int, str]"
 
@@ -53,7 +55,7 @@ class GivenCompiler:
         (reply,) = replies
         if reply.type == "error":
             raise protocol.error(reply.kind, reply.message, reply.detail)
-        return _bundle(reply)
+        return weigh(_bundle(reply), Path(given.compile.cache_dir))
 
     def close(self) -> None:
         """End its workers; may be called again."""

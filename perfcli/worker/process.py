@@ -21,6 +21,7 @@ from perfcli.model import Bundle, CompileRequest, Run
 from perfcli.worker import protocol
 from perfcli.worker.channel import Channel
 from perfcli.worker.roles import Progress
+from perfcli.worker.weighing import weigh
 
 PHASES = {
     "import": "importing torch",
@@ -73,7 +74,7 @@ def compile_in_process(
         try:
             channel.give(timeout_seconds)
             channel.send(protocol.encode({"compile": request}), last=True)
-            return _bundle(channel, index, progress)
+            return weigh(_bundle(channel, index, progress), Path(request.cache_dir))
         finally:
             channel.close()
     finally:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -16,15 +15,11 @@ from pathlib import Path
 
 from perfcli.compile.binaries.binaries import compile_kernel, prepare_process
 from perfcli.compile.binaries.cache import Compiled
-from perfcli.compile.binaries.work import count_work
 from perfcli.compile.capture.definition import Definition
 from perfcli.errors import UnreadableSource, WorkerFailed
 from perfcli.facts.source.cpp import cpp_facts
 from perfcli.facts.source.triton import triton_facts
-from perfcli.model import Candidate, KernelsRequest, LaunchWork, SourceFacts, Target
-
-Works = tuple[LaunchWork | None, ...]
-"""The work of each candidate of a kernel."""
+from perfcli.model import Candidate, KernelsRequest, SourceFacts, Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +62,6 @@ class KernelPool:
                 "a process that compiled kernels was killed (out of memory?): "
                 "use fewer with --jobs, what it finished is cached"
             ) from error
-
-    def submit_work(
-        self, definition: Definition, compiled: Compiled, sizes: Mapping[str, int]
-    ) -> Callable[[], Works]:
-        """Begin to count the work of a kernel's candidates; calling the result waits for it."""
-        if self._target is None or definition.language == "cpp":
-            return lambda: (None,) * len(compiled.candidates)
-        arguments = compiled.candidates, compiled.blobs, dict(sizes), self._cache_dir
-        return self._executor.submit(count_work, definition.source, *arguments).result
 
     def close(self, wait: bool = False) -> None:
         self._executor.shutdown(wait=wait, cancel_futures=True)

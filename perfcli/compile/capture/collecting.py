@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any
 
 from perfcli import units
@@ -15,7 +14,7 @@ from perfcli.compile.capture.captured import Capture, CapturedGraph, CapturedKer
 from perfcli.errors import CompileFailed
 from perfcli.facts.occupancy import bytes_swept, lower_bound_seconds
 from perfcli.facts.source.operations import count_operations
-from perfcli.model import KernelFacts, LaunchWork, Target
+from perfcli.model import KernelFacts, Target
 
 Report = Callable[[str, int, "int | None"], None]
 """A function that is told of progress: phase, done, total."""
@@ -29,7 +28,6 @@ def collect(
     kernel."""
     kernels: list[KernelFacts] = []
     blobs: dict[str, str] = {}
-    works: list[Callable[[], tuple[LaunchWork | None, ...]]] = []
     total = sum(len(g.kernels) for g in capture.graphs)
     for graph in capture.graphs:
         for kernel in graph.kernels.values():
@@ -39,17 +37,8 @@ def collect(
             source = kernel.definition.source
             blobs[blob_id(source)] = pack(source)
             kernels.append(_facts(kernel, graph, result, target))
-            works.append(
-                pool.submit_work(kernel.definition, result.compiled, kernel.operands.sizes)
-            )
             report("kernels", len(kernels), total)
-    counted = (_add_work(kernel, work()) for kernel, work in zip(kernels, works, strict=True))
-    return tuple(counted), blobs
-
-
-def _add_work(kernel: KernelFacts, works: Sequence[LaunchWork | None]) -> KernelFacts:
-    pairs = zip(kernel.candidates, works, strict=True)
-    return replace(kernel, candidates=tuple(replace(c, work=work) for c, work in pairs))
+    return tuple(kernels), blobs
 
 
 def _raise_uncompiled(

@@ -1,4 +1,7 @@
-"""Counts the work of one launch of each candidate, in the compile pool, and keeps it by content."""
+"""Adds the work of every launch configuration to what a worker sent, and keeps it by content.
+
+This is the parent's side: the worker's interpreter may have neither numpy nor msgspec.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,9 @@ import dataclasses
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -17,38 +21,38 @@ from perfcli.facts.binary.sass import parse_annotated
 from perfcli.facts.work.launch import grid_of
 from perfcli.facts.work.launch_work import work_of
 from perfcli.facts.work.ttgir import parse_module
-from perfcli.model import Candidate, LaunchWork
+from perfcli.model import Bundle, Candidate, KernelFacts, LaunchWork
 from perfcli.storing.whole import write_whole
 
 _FORMAT = 1
 """The format of the entries: raise it when work is counted differently."""
 
 
-def count_work(
-    source: str,
-    candidates: Sequence[Candidate],
-    blobs: Mapping[str, str],
-    sizes: Mapping[str, int],
-    cache_dir: Path,
-) -> tuple[LaunchWork | None, ...]:
-    """Return what one launch of each candidate asks of the device; None where it can't be told.
+def weigh(bundle: Bundle, cache_dir: Path) -> Bundle:
+    """Return the bundle with the work of each candidate of its kernels, as far as it can be told;
+    what was counted before comes from the cache."""
+    kernels = tuple(_add_work(kernel, bundle.blobs, cache_dir) for kernel in bundle.run.kernels)
+    return replace(bundle, run=replace(bundle.run, kernels=kernels))
 
-    ``sizes`` is the kernel's iteration space, with hints where sizes are dynamic.
-    """
-    path = _entry(source, candidates, sizes, cache_dir)
+
+def _add_work(kernel: KernelFacts, blobs: Mapping[str, str], cache_dir: Path) -> KernelFacts:
+    candidates = kernel.candidates
+    if kernel.language != "triton" or not any(c.sass for c in candidates):
+        return kernel
+    path = _entry(kernel, cache_dir)
     found = _read(path)
     if found is None or len(found) != len(candidates):
-        found = tuple(_count(source, candidate, blobs, sizes) for candidate in candidates)
+        source = unpack(blobs[kernel.source])
+        found = tuple(_count(source, candidate, blobs, kernel.sizes) for candidate in candidates)
         with suppress(OSError):
             write_whole(path, msgspec.json.encode(found))
-    return found
+    pairs = zip(candidates, found, strict=True)
+    return replace(kernel, candidates=tuple(replace(c, work=work) for c, work in pairs))
 
 
-def _entry(
-    source: str, candidates: Sequence[Candidate], sizes: Mapping[str, int], cache_dir: Path
-) -> Path:
-    configs = [(c.ttgir, c.sass, sorted(c.config.items())) for c in candidates]
-    content = json.dumps([_FORMAT, source, sorted(sizes.items()), configs])
+def _entry(kernel: KernelFacts, cache_dir: Path) -> Path:
+    configs = [(c.ttgir, c.sass, sorted(c.config.items())) for c in kernel.candidates]
+    content = json.dumps([_FORMAT, kernel.source, sorted(kernel.sizes.items()), configs])
     key = hashlib.sha256(content.encode()).hexdigest()
     return cache_dir / "work" / key[:2] / f"{key}.json"
 
