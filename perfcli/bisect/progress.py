@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import sys
 import time
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from perfcli import units
 from perfcli.bisect.answer import _typed
 from perfcli.bisect.forge import Forge
 from perfcli.bisect.metrics import SearchMetric
-from perfcli.console.notes import Notes
+from perfcli.console.notes import LiveDisplay, Notes
 from perfcli.search.question import Answer, Query
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 FIRST = "compiling the first variants"
 
 
-class Watcher:
+class Watcher(LiveDisplay):
     """Is called before a question is answered, and with its answer; it is a context manager."""
 
     def __init__(self, forge: Forge, metric: SearchMetric, notes: Notes) -> None:
@@ -33,35 +32,26 @@ class Watcher:
         self._bad = self._unresolved = 0
         self._live: Live | None = None
         self._asked: set[object] = set()
-        self._drawn = FIRST
+        self._text = FIRST
 
     @property
     def seconds(self) -> float:
         return time.monotonic() - self._began
 
-    def __enter__(self) -> Watcher:
+    def __enter__(self) -> Self:
         if sys.stderr.isatty() and not self._notes.quiet:
             from rich.console import Console
             from rich.live import Live
 
             console = Console(stderr=True, markup=False, highlight=False, emoji=False)
             # Drawn anew at each refresh, so that the seconds go on while something is compiled.
-            self._live = Live(
+            self._live = self._drawn = Live(
                 console=console, transient=True, refresh_per_second=4, get_renderable=self._screen
             )
             self._live.start()
         else:
             self._notes.say(FIRST)
         return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._live is not None:
-            self._live.stop()
 
     def __call__(self, question: Query[Any], answer: Answer | None) -> None:
         if self._notes.quiet:
@@ -88,12 +78,12 @@ class Watcher:
         """Draw the lines here, not in ``_screen``: what it counts is changed by this thread."""
         left = f" · left: {_left(question)}" if question.suspects is not None else ""
         lines = f"trying {self._tried(question)}{left}\nknown: {self._counts()}"
-        self._drawn = units.printable(lines)
+        self._text = units.printable(lines)
 
     def _screen(self) -> Any:
         from rich.text import Text
 
-        return Text(f"{self._drawn}, {units.seconds(self.seconds)}")
+        return Text(f"{self._text}, {units.seconds(self.seconds)}")
 
     def _tried(self, question: Query[Any]) -> str:
         wanted = question.wanted

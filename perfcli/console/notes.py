@@ -9,12 +9,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from perfcli import units
 
 if TYPE_CHECKING:
     import rich.progress
+    from rich.live import Live
 
     from perfcli.worker.roles import Progress
 
@@ -64,7 +65,25 @@ class Notes:
         print(guard_commands(f"warning: {text}"), file=sys.stderr, flush=True)  # noqa: T201
 
 
-class Reporter:
+class LiveDisplay:
+    """Takes what rich draws off the terminal when the ``with`` block ends, however it ends."""
+
+    _drawn: Live | rich.progress.Progress | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._drawn is not None:
+            self._drawn.stop()
+
+
+class Reporter(LiveDisplay):
     """Shows how far each named request has come; a context manager, called for each event."""
 
     def __init__(self, names: Sequence[str], notes: Notes) -> None:
@@ -74,18 +93,6 @@ class Reporter:
         self._phases: dict[tuple[int, str], _Pace] = {}
         self._bar: rich.progress.Progress | None = None
         self._tasks: dict[int, Any] = {}
-
-    def __enter__(self) -> Reporter:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
 
     def __call__(self, event: Progress) -> None:
         now = time.monotonic()
@@ -101,7 +108,7 @@ class Reporter:
 
     def _show_bar(self, event: Progress, text: str) -> None:
         if self._bar is None:
-            self._bar = _start_bar()
+            self._bar = self._drawn = _start_bar()
             self._bar.start()
         if event.request not in self._tasks:
             self._tasks[event.request] = self._bar.add_task("", total=None)

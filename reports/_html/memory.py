@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from perfcli import units
 from perfcli.model import Comparison, GraphFacts, MemoryUse, Timing
 
-from .scale import Scale, Tick
+from .scale import Plot, Scale
 
 WIDTH, HEIGHT = 760.0, 240.0
 LEFT, RIGHT, TOP, BOTTOM = 78.0, 742.0, 18.0, 196.0
@@ -29,21 +29,13 @@ class _Curve:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class Memory(Plot):
     """``one``: both sides are the same curve."""
 
     title: str
     along: str
     derived: bool
     one: bool
-    width: float
-    height: float
-    left: float
-    right: float
-    top: float
-    bottom: float
-    x_ticks: tuple[Tick, ...]
-    y_ticks: tuple[Tick, ...]
     curves: tuple[_Curve, ...]
 
 

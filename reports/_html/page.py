@@ -15,10 +15,10 @@ from perfcli import units
 from perfcli.model import GRAVEST_FIRST, Judgement
 
 from .._rows.judgement import is_plain, join_lines, write_outcome, write_reason
+from .._rows.kernels import CANDIDATE_TITLES
 from .._rows.places import strip_root
 from .check import CheckView, _check_view, _look
 from .data import PageTexts
-from .pages import CONFIGURATION_TITLES
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -47,7 +47,7 @@ def page(judgement: Judgement) -> str:
             warnings=judgement.warnings,
             command=judgement.command,
             checks=checks,
-            configuration_titles=CONFIGURATION_TITLES,
+            configuration_titles=CANDIDATE_TITLES,
             policy=_policy(style, script),
             style=_safe(style),
             script=_safe(script),

@@ -10,7 +10,7 @@ from perfcli import units
 from perfcli.model import Candidate, Comparison, KernelFacts, KernelGroup, Origin
 
 from .._rows.groups import list_changed, write_group
-from .._rows.kernels import write_occupancy
+from .._rows.kernels import write_blocks, write_candidate
 from .._rows.places import parse_place
 from .._screen.kernel import list_facts, write_operator
 from .data import PageSource, PageTexts, _kernel_id, _page_id
@@ -73,11 +73,6 @@ class Page:
     models: tuple[_ModelLines, ...]
     pair: tuple[str, str]
     """Keys of the sources that are shown beside each other at first."""
-
-
-CONFIGURATION_TITLES = (
-    "warps", "stages", "regs", "spilled", "STL", "LDL", "shared", "occupancy",
-)  # fmt: skip
 
 
 def _pages(comparison: Comparison, check: int, root: str, texts: PageTexts) -> Iterator[Page]:
@@ -182,18 +177,7 @@ def _lines(origins: Sequence[Origin], root: str) -> Iterator[_Line]:
 
 
 def _configuration(candidate: Candidate, chosen: bool) -> _Configuration:
-    config = " ".join(f"{name}={value}" for name, value in candidate.config.items())
-    cells = (
-        str(candidate.num_warps),
-        str(candidate.num_stages),
-        units.count(candidate.registers),
-        units.count(candidate.spilled_words),
-        units.count(candidate.local_stores),
-        units.count(candidate.local_loads),
-        units.exact_bytes(candidate.shared_bytes),
-        write_occupancy(candidate),
-    )
-    return _Configuration(f"{config} {candidate.error}".strip(), cells, chosen)
+    return _Configuration(write_blocks(candidate), write_candidate(candidate), chosen)
 
 
 # --- which two sources -----------------------------------------------------------------------

@@ -12,7 +12,7 @@ from perfcli.model import Comparison, GroupTiming, KernelFacts, Target
 from .._rows.groups import list_changed
 from .._rows.kernels import shorten
 from .data import _kernel_id
-from .scale import Scale, Tick
+from .scale import Plot, Scale
 
 ASSUMED = "fp32"
 """What generated kernels compute in, whatever they load."""
@@ -85,18 +85,10 @@ class _Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Roofline:
+class Roofline(Plot):
     """``left_out``: kernels whose arithmetic or bytes are not known, or that have none, on the
     sides of which something is drawn."""
 
-    width: float
-    height: float
-    left: float
-    right: float
-    top: float
-    bottom: float
-    x_ticks: tuple[Tick, ...]
-    y_ticks: tuple[Tick, ...]
     roofs: tuple[_Roof, ...]
     points: tuple[_Point, ...]
     measured: bool

@@ -38,6 +38,20 @@ class Scale:
         return tuple(Tick(self(value), write(value)) for value in values)
 
 
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """A drawing with two axes: its size, the frame inside it, and the lines across."""
+
+    width: float
+    height: float
+    left: float
+    right: float
+    top: float
+    bottom: float
+    x_ticks: tuple[Tick, ...]
+    y_ticks: tuple[Tick, ...]
+
+
 def _decades(low: float, high: float) -> list[float]:
     first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
     return [10.0**power for power in range(first, last + 1)]

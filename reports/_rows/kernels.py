@@ -106,6 +106,32 @@ def write_occupancy(candidate: Candidate) -> str:
     return units.percent(candidate.occupancy) + (limit if candidate.occupancy is not None else "")
 
 
+CANDIDATE_TITLES = (
+    "warps", "stages", "regs", "spilled", "STL", "LDL", "shared", "occupancy",
+)  # fmt: skip
+
+
+def write_candidate(candidate: Candidate) -> tuple[str, ...]:
+    """Return what a launch configuration costs, in the order of ``CANDIDATE_TITLES``."""
+    return (
+        str(candidate.num_warps),
+        str(candidate.num_stages),
+        units.count(candidate.registers),
+        units.count(candidate.spilled_words),
+        units.count(candidate.local_stores),
+        units.count(candidate.local_loads),
+        units.exact_bytes(candidate.shared_bytes),
+        write_occupancy(candidate),
+    )
+
+
+def write_blocks(candidate: Candidate) -> str:
+    """Return a launch configuration's block sizes, and why it does not compile where it does
+    not."""
+    config = " ".join(f"{name}={value}" for name, value in candidate.config.items())
+    return f"{config} {candidate.error}".strip()
+
+
 def shorten(name: str, room: int) -> str:
     """Return the name without its middle: the number at its end tells kernels apart."""
     if len(name) <= room:

@@ -12,13 +12,13 @@ from rich.text import Text
 from perfcli import units
 from perfcli.model import Candidate
 
-from .._rows.kernels import write_occupancy
+from .._rows.kernels import CANDIDATE_TITLES, write_blocks, write_candidate
 from .tables import Hanging, start_table
 
 _PADDING = 2
 # Block sizes that have less room than this beside the numbers stand below them.
 _LEAST_CONFIG = 24
-_TITLES = ("", "warps", "stages", "regs", "spilled", "STL", "LDL", "shared", "occupancy")
+_TITLES = ("", *CANDIDATE_TITLES)
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class _Candidates:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         rows = [self._write_row(number) for number in range(len(self.candidates))]
-        configs = [_write_config(candidate) for candidate in self.candidates]
+        configs = [units.printable(write_blocks(candidate)) for candidate in self.candidates]
         widths = [max(map(len, column)) for column in zip(_TITLES, *rows, strict=True)]
         room = options.max_width - sum(width + _PADDING for width in widths)
         if room >= min(max(map(len, configs)), _LEAST_CONFIG):
@@ -40,22 +40,8 @@ class _Candidates:
 
     def _write_row(self, number: int) -> tuple[str, ...]:
         candidate = self.candidates[number]
-        return (
-            f"{'▸' if candidate is self.chosen else ' '}{number}",
-            str(candidate.num_warps),
-            str(candidate.num_stages),
-            units.count(candidate.registers),
-            units.count(candidate.spilled_words),
-            units.count(candidate.local_stores),
-            units.count(candidate.local_loads),
-            units.exact_bytes(candidate.shared_bytes),
-            write_occupancy(candidate),
-        )
-
-
-def _write_config(candidate: Candidate) -> str:
-    config = " ".join(f"{name}={value}" for name, value in candidate.config.items())
-    return units.printable(f"{config} {candidate.error}".strip())
+        mark = "▸" if candidate is self.chosen else " "
+        return (f"{mark}{number}", *write_candidate(candidate))
 
 
 def _draw_wide(rows: Sequence[Sequence[str]], configs: Sequence[str]) -> Table:
