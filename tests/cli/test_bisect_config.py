@@ -344,8 +344,10 @@ def test_an_import_that_torch_compiled_was_edited(
         "def f():\n    return combine, (torch.zeros(64),)\n"
     )
     loads = ("bisect-config", "model.py:f", "-m", "loads", "--device", "cpu", "-j", "1")
-    asked = (*loads, *bad("max_fusion_size=32"))
+    # Read while code is generated: stopped after one of the two, nothing else is compiled.
+    asked = (*loads, *bad("cpp.simdlen=1"))
     result = perfcli(*asked, "--max-runs", "1")
+    assert result.code == 3
     (path,) = stored()
     assert str(helper) in json.loads(path.read_text())["sources"], result.err
     helper.write_text("def combine(x):\n    return x.sin() + x.flip(0)\n")

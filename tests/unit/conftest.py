@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from warm import WarmProcess
 
+from perfcli.loading import registry
 from perfcli.machine import targets
 from perfcli.model import Bundle, CompileRequest, Run, Variant
 from perfcli.worker.process import ProcessExecutor
@@ -60,9 +62,20 @@ def compile_bundle(
         if cache is not None:
             (bundle,) = ProcessExecutor(TIMEOUT_SECONDS).compile([request], lambda _: None)
             return bundle
-        return once(repr(request), lambda: warm_process.compile(request))
+        return once(_key(request), lambda: warm_process.compile(request))
 
     return compiled
+
+
+def _key(request: CompileRequest) -> str:
+    """Return the same text for the same question, however its parameters are spelled. Who gives the
+    mode gets other notes."""
+    if request.scenario not in registry.names("scenarios"):
+        return repr(request)
+    scenario = registry.scenario(request.scenario)
+    params = registry.resolve_params(scenario, request.preset, request.params)
+    spelled = replace(request, preset=None, params=dict(sorted(params.items())))
+    return f"{spelled} {'mode' in request.params}"
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ import importlib.util
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -175,32 +175,26 @@ def test_a_limit_is_a_whole_number(value: Any) -> None:
 # --- against torch ---------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def by_hand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Any]]:
-    """Kernels and refusals under a limit that torch 2.13 or we keep, in a process of its own."""
-    cache = tmp_path_factory.mktemp("cache")
-
-    def compiled(whose: str, limit: int) -> Any:
-        done = subprocess.run(
-            [sys.executable, str(BY_HAND), whose, str(limit), str(cache)],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=cache,
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
-        return json.loads(done.stdout.splitlines()[-1])
-
-    yield compiled
+def compile_by_hand(cache: Path, *asked: str) -> list[Any]:
+    """Return kernels and refusals of each, under a limit that torch 2.13 or we keep, in a process
+    of its own."""
+    done = subprocess.run(
+        [sys.executable, str(BY_HAND), str(cache), *asked],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return [json.loads(line) for line in done.stdout.splitlines()[-len(asked) :]]
 
 
 @pytest.mark.torch
 @pytest.mark.skipif(RELEASE < (2, 13), reason="torch has its own limit since 2.13")
-def test_it_decides_as_torch_does(by_hand: Callable[..., Any]) -> None:
-    theirs, ours = by_hand("theirs", 5), by_hand("ours", 5)
+def test_it_decides_as_torch_does(cache_of_the_run: Path) -> None:
+    theirs, ours, free = compile_by_hand(cache_of_the_run, "theirs=5", "ours=5", "theirs=0")
     assert ours == theirs
     assert ours["refused"] > 0
-    assert by_hand("theirs", 0)["kernels"] != ours["kernels"]
+    assert free["kernels"] != ours["kernels"]
 
 
 @pytest.mark.torch
