@@ -1,7 +1,7 @@
 """Keeps on disk which vector instructions the C++ compiler can use, for kernels of the CPU.
 
 Inductor compiles six small programs to learn it, in each process whose own cache is empty, as that
-of a worker is: some 9 s of 15 s for one kernel on an x86 with AVX-512. Seen with torch 2.11 to 2.13.
+of a worker is: some 9 s of 15 s for one kernel on an x86 with AVX-512. Seen with torch 2.13.
 """
 
 from __future__ import annotations

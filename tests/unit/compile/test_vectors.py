@@ -23,7 +23,7 @@ class Instructions:
 
 @pytest.fixture
 def compiler() -> Any:
-    """A compiler of which ``works`` says whether probes succeed; ``asked`` are those it compiled."""
+    """A compiler: ``works`` says whether probes succeed, ``asked`` are those it compiled."""
     return SimpleNamespace(version="g++ 12", works=True, asked=[])
 
 
