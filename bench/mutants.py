@@ -1,13 +1,19 @@
 """Plants mutations in the rooms that decide verdicts, and counts how many the tests catch.
 
-python bench/mutants.py [--sample N | --sample all] [--room NAME ...] [--seed N] [--out FILE]
+python bench/mutants.py [--sample N | --sample all] [--room NAME ...] [--only PREFIX] [--seed N]
+                        [--jobs N] [--reach FILE] [--out FILE]
 
 The mutations are cosmic-ray's operators. Its own runner is not used: it writes each mutant into
 the work tree and starts Python and pytest anew for it, and mutmut copies packages by their folder,
 which perfcli's (kernels/, reports/ and scenarios/ beside perfcli/) are not found by. Here a process
 that has imported numpy, scipy and pytest forks for each mutant, and its child imports the mutated
-text in place of one module and runs the tests of that module's room; no file is touched. What a
-test starts as a process of its own imports the code as it is.
+text in place of one module and runs the tests; no file is touched. What a test starts as a process
+of its own imports the code as it is.
+
+All fast tests (tests/unit and tests/cli, without torch) are run once unmutated, to note which of
+them call which function. A mutant is tested by those that call its function: first the ones that
+mirror its module, then those of its room, then the others, the quick ones first, until together
+they take longer than a limit. With --reach the note is kept in a file and read from there.
 
 A sample is drawn by seed, as many from each room as its share of all, each place in the code at
 most once. Survivors are listed in the file --out; those that no test can catch, because they do
@@ -21,35 +27,38 @@ import ast
 import importlib.abc
 import importlib.util
 import itertools
+import json
 import os
 import random
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 EQUIVALENT = Path(__file__).with_name("mutants_equivalent.txt")
 BAR = 0.85
 
-# What is mutated, and the tests that have to notice; the module's own run first.
+# What is mutated, and the tests beside it.
 ROOMS = {
-    "perfcli/diff": ("tests/unit/diff", "tests/cli/test_compare.py"),
-    "perfcli/stats": ("tests/unit/stats",),
-    "perfcli/gate": (
-        "tests/unit/gate",
-        "tests/cli/test_gate.py",
-        "tests/cli/test_gate_messages.py",
-    ),
-    "perfcli/search": ("tests/unit/search",),
-    "perfcli/facts/occupancy.py": ("tests/unit/facts/test_occupancy.py",),
-    "perfcli/facts/binary/sass.py": ("tests/unit/facts/test_sass.py",),
-    "perfcli/storing": ("tests/unit/storing",),
+    "perfcli/diff": "tests/unit/diff",
+    "perfcli/stats": "tests/unit/stats",
+    "perfcli/gate": "tests/unit/gate",
+    "perfcli/search": "tests/unit/search",
+    "perfcli/facts/occupancy.py": "tests/unit/facts/test_occupancy.py",
+    "perfcli/facts/binary/sass.py": "tests/unit/facts/test_sass.py",
+    "perfcli/storing": "tests/unit/storing",
 }
+FAST_TESTS = ("tests/unit", "tests/cli")
+# How long the tests of one mutant may take when nothing is mutated.
+SECONDS_OF_TESTS = 30.0
 # These need names to put in, or remove what only a type checker reads.
 OPERATORS_LEFT_OUT = ("VariableReplacer", "VariableInserter", "RemoveDecorator")
 # These do the same: texts and small numbers are one object each, and zip's ``strict`` asserts what
@@ -58,6 +67,8 @@ SAME = ("_Eq_Is", "_NotEq_IsNot", "_Is_Eq", "_IsNot_NotEq")
 SLOWDOWN_ALLOWED = 4.0
 
 Place = tuple[int, int]
+Reach = dict[str, tuple[float, frozenset[str]]]
+"""Of each test its seconds and the functions that it calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +101,17 @@ class Planted:
 
 def main() -> int:
     options = _read_options()
-    everything = {room: list(_list_mutants(room)) for room in options.room or ROOMS}
+    everything = {
+        room: [each for each in _list_mutants(room) if each.file.startswith(options.only)]
+        for room in options.room or ROOMS
+    }
     chosen = list(_draw(everything, options.sample, options.seed))
     total = sum(map(len, everything.values()))
     print(f"{len(chosen)} of {total} mutants, seed {options.seed}", flush=True)
     _import_heavy()
-    seconds = {room: _time_untouched(room) for room in everything}
+    reach = _find_reach(Path(options.reach) if options.reach else None)
     survivors = []
-    for planted, caught in _test_all(chosen, seconds, options.jobs):
+    for planted, caught in _test_all(chosen, reach, options.jobs):
         if not caught:
             survivors.append(planted)
             print(f"survived: {planted.key}", flush=True)
@@ -108,6 +122,8 @@ def _read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--sample", default="400", help="how many mutants, or all")
     parser.add_argument("--room", action="append", choices=list(ROOMS))
+    parser.add_argument("--only", default="", metavar="PREFIX", help="files that begin so")
+    parser.add_argument("--reach", metavar="FILE", help="where it is kept which test calls what")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", default="build/mutants.txt")
@@ -174,6 +190,8 @@ def _draw(everything: dict[str, list[Mutant]], sample: str, seed: int) -> Iterat
         if sample == "all":
             yield from filter(None, map(_mutate, mutants))
             continue
+        if not mutants:
+            continue
         wanted = max(1, round(int(sample) * len(mutants) / total))
         places = chance.sample(sorted(by_place), min(wanted, len(by_place)))
         for place in sorted(places):
@@ -206,14 +224,7 @@ def _mutate(mutant: Mutant) -> Planted | None:
 
 def _import_heavy() -> None:
     """Import what every child would import, but nothing of perfcli."""
-    for name in (
-        "numpy",
-        "scipy.stats",
-        "scipy.optimize",
-        "hypothesis",
-        "pytest",
-        "_pytest.python",
-    ):
+    for name in ("numpy", "scipy.stats", "scipy.optimize", "hypothesis", "_pytest.python"):
         importlib.import_module(name)
     for name in ("msgspec", "rich.table", "rich.progress", "typer", "jinja2", "yaml", "pandas"):
         if importlib.util.find_spec(name.partition(".")[0]):
@@ -250,25 +261,156 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
         return self.file
 
 
-def _time_untouched(room: str) -> float:
-    started = time.perf_counter()
-    _, status = os.waitpid(_start(room, None), 0)
-    if status:
-        raise SystemExit(f"the tests of {room} fail without a mutation (MUTANTS_SHOW=1 shows them)")
-    return time.perf_counter() - started
+class _Calls:
+    """A plugin of pytest that notes which functions of the mutated files each test calls; what a
+    fixture of several tests calls counts for each of them."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self.calls: dict[str, set[str]] = {}
+        self.of_fixtures: dict[str, set[str]] = {}
+        self.current: set[str] = set()
+        self.failed: set[str] = set()
+        self.roots = tuple(str(ROOT / room) for room in ROOMS)
+
+    def _note(self, frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(self.roots):
+            file = os.path.relpath(code.co_filename, ROOT)
+            self.current.add(_name_function(file, code.co_qualname))
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: Any) -> Iterator[None]:
+        if fixturedef.scope == "function":
+            return (yield)
+        outside, self.current = self.current, set()
+        try:
+            return (yield)
+        finally:
+            self.of_fixtures.setdefault(fixturedef.argname, set()).update(self.current)
+            self.current = outside
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: Any) -> Iterator[None]:
+        self.current = set()
+        started = time.perf_counter()
+        sys.settrace(self._note)
+        try:
+            return (yield)
+        finally:
+            sys.settrace(None)
+            self.seconds[item.nodeid] = time.perf_counter() - started
+            shared = (self.of_fixtures.get(name, ()) for name in item.fixturenames)
+            self.calls[item.nodeid] = self.current.union(*shared)
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed:
+            self.failed.add(report.nodeid)
 
 
-def _test_all(
-    chosen: Sequence[Planted], seconds: dict[str, float], jobs: int
-) -> Iterator[tuple[Planted, bool]]:
+def _name_function(file: str, qualified: str) -> str:
+    """Name a function or method by its file; what is defined inside of it counts as itself."""
+    return f"{file}::{qualified.partition('.<locals>')[0]}"
+
+
+def _find_reach(kept: Path | None) -> Reach:
+    """Run the fast tests once, in a child, or read what was noted when they were."""
+    file = kept or Path("build/mutants-reach.json")
+    if kept is None or not kept.is_file():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        _, status = os.waitpid(_fork(lambda: _write_reach(file)), 0)
+        if status:
+            raise SystemExit("the tests can't be run (MUTANTS_SHOW=1 shows why)")
+    noted = json.loads(file.read_text(encoding="utf-8"))
+    return {test: (seconds, frozenset(calls)) for test, (seconds, calls) in noted.items()}
+
+
+def _write_reach(file: Path) -> int:
+    """Write what each test calls; nothing for one that fails here, so that no mutant gets it."""
+    calls = _Calls()
+    code = _run_pytest(FAST_TESTS, ["--maxfail=20"], calls)
+    noted = {
+        test: (calls.seconds[test], [] if test in calls.failed else sorted(each))
+        for test, each in calls.calls.items()
+    }
+    file.write_text(json.dumps(noted), encoding="utf-8")
+    return 0 if code in (0, pytest.ExitCode.TESTS_FAILED) and len(calls.failed) < 20 else 1
+
+
+class _Choice:
+    """A plugin of pytest that keeps of the collected tests those that a mutant needs, in order."""
+
+    def __init__(self, order: Sequence[str], known: Collection[str]) -> None:
+        self.rank = {test: rank for rank, test in enumerate(order)}
+        self.known = known
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        kept = [each for each in items if each.nodeid in self.rank or each.nodeid not in self.known]
+        items[:] = sorted(kept, key=lambda item: self.rank.get(item.nodeid, -1))
+
+
+def _list_stages(mutant: Mutant, reach: Reach) -> Iterator[tuple[list[str], list[str]]]:
+    """Yield files of tests to run one after the other, and which of the noted tests in them."""
+    beside = ROOMS[mutant.room]
+    stem = Path(mutant.file).stem
+    mirrors = (
+        [ROOT / beside] if beside.endswith(".py") else (ROOT / beside).rglob(f"test_{stem}.py")
+    )
+    nearest = sorted(path.relative_to(ROOT).as_posix() for path in mirrors)
+    yield nearest, [t for t, each in reach.items() if each[1] and t.partition("::")[0] in nearest]
+    function = _find_function(mutant)
+    left = SECONDS_OF_TESTS
+    near: list[tuple[float, str]] = []
+    far: list[tuple[float, str]] = []
+    for test, (seconds, calls) in sorted(reach.items(), key=lambda each: each[1][0]):
+        file = test.partition("::")[0]
+        called = function in calls if function else _touch(calls, mutant)
+        if file not in nearest and called:
+            (near if file.startswith(beside) else far).append((seconds, test))
+    for tests in (near, far):
+        chosen = []
+        for seconds, test in tests:
+            left -= seconds
+            if left > 0:
+                chosen.append(test)
+        yield sorted({test.partition("::")[0] for test in chosen}), chosen
+
+
+def _touch(calls: Collection[str], mutant: Mutant) -> bool:
+    """Tell whether one of the functions is in the file, or in the room of a file without any."""
+    return any(each.startswith((f"{mutant.file}::", f"{mutant.room}/")) for each in calls)
+
+
+def _find_function(mutant: Mutant) -> str | None:
+    """Return the function or method that the mutant is in, or nothing for a module's own lines."""
+    tree = ast.parse((ROOT / mutant.file).read_text(encoding="utf-8"))
+    names = []
+    inside: ast.AST | None = tree
+    while inside is not None and not isinstance(inside, ast.FunctionDef):
+        inside = next(
+            (
+                node
+                for node in ast.iter_child_nodes(inside)
+                if isinstance(node, ast.FunctionDef | ast.ClassDef)
+                and (node.lineno, 0) <= mutant.place < (node.end_lineno or 0, 1_000_000)
+            ),
+            None,
+        )
+        if inside is not None:
+            names.append(inside.name)
+    return _name_function(mutant.file, ".".join(names)) if inside is not None else None
+
+
+def _test_all(chosen: Sequence[Planted], reach: Reach, jobs: int) -> Iterator[tuple[Planted, bool]]:
     """Yield each mutant and whether a test fails with it; one that hangs is noticed, too."""
     waiting = list(reversed(chosen))
     running: dict[int, tuple[Planted, float]] = {}
     while waiting or running:
         while waiting and len(running) < jobs:
             planted = waiting.pop()
-            limit = 30 + SLOWDOWN_ALLOWED * seconds[planted.mutant.room]
-            running[_start(planted.mutant.room, planted)] = planted, time.monotonic() + limit
+            limit = 60 + SLOWDOWN_ALLOWED * SECONDS_OF_TESTS
+            child = _fork(partial(_test, planted, reach))
+            running[child] = planted, time.monotonic() + limit
         for child, (planted, until) in list(running.items()):
             done, status = os.waitpid(child, os.WNOHANG)
             if done:
@@ -283,37 +425,43 @@ def _test_all(
         time.sleep(0.02)
 
 
-def _start(room: str, planted: Planted | None) -> int:
+def _fork(work: Callable[[], int]) -> int:
     child = os.fork()
     if child == 0:
         code = 99
         try:
             os.setsid()
-            code = _test(room, planted)
+            code = work()
         finally:
             os._exit(code)
     return child
 
 
-def _test(room: str, planted: Planted | None) -> int:
-    import pytest
+def _test(planted: Planted, reach: Reach) -> int:
+    for files, tests in _list_stages(planted.mutant, reach):
+        if files and (stage := os.fork()) == 0:
+            code = 99
+            try:
+                sys.meta_path.insert(0, _Finder(ROOT / planted.mutant.file, planted.text))
+                code = _run_pytest(files, ["-x"], _Choice(tests, reach))
+            finally:
+                os._exit(0 if code == pytest.ExitCode.NO_TESTS_COLLECTED else code)
+        if files and os.waitpid(stage, 0)[1]:
+            return 1
+    return 0
 
+
+def _run_pytest(tests: Sequence[str], more: Sequence[str], *plugins: object) -> int:
     if not os.environ.get("MUTANTS_SHOW"):
         quiet = os.open(os.devnull, os.O_WRONLY)
         os.dup2(quiet, 1)
         os.dup2(quiet, 2)
     os.chdir(ROOT)
     sys.path.insert(0, str(ROOT))
-    tests = list(ROOMS[room])
-    if planted is not None:
-        file = ROOT / planted.mutant.file
-        sys.meta_path.insert(0, _Finder(file, planted.text))
-        nearest = (ROOT / "tests/unit").rglob(f"test_{file.stem}.py")
-        tests = [*(str(path) for path in nearest if str(path.parent).endswith(tests[0])), *tests]
-    settings = ["-q", "-x", "-n0", "-m", "not torch and not gpu", "-p", "no:cacheprovider"]
+    settings = [*more, "-q", "-n0", "-m", "not torch and not gpu", "-p", "no:cacheprovider"]
     # pytest's own import hook would come before ours.
     settings += ["--assert=plain", "-W", "ignore", "-o", "addopts=--import-mode=importlib"]
-    return int(pytest.main([*settings, *tests]))
+    return int(pytest.main([*settings, *tests], plugins=plugins))
 
 
 # --- what is said ----------------------------------------------------------------------------
