@@ -10,8 +10,8 @@ that has imported numpy, scipy and pytest forks for each mutant, and its child i
 text in place of one module and runs the tests; no file is touched. What a test starts as a process
 of its own imports the code as it is.
 
-All fast tests (tests/unit and tests/cli, without torch) are run once unmutated, to note which of
-them call which function. A mutant is tested by those that call its function: first the ones that
+The fast tests (of these rooms and of the command line, without torch) are run once unmutated, to
+note which of them call which function. A mutant is tested by those that call its function: first the ones that
 mirror its module, then those of its room, then the others, the quick ones first, until together
 they take longer than a limit. With --reach the note is kept in a file and read from there.
 
@@ -56,7 +56,11 @@ ROOMS = {
     "perfcli/facts/binary/sass.py": "tests/unit/facts/test_sass.py",
     "perfcli/storing": "tests/unit/storing",
 }
-FAST_TESTS = ("tests/unit", "tests/cli")
+FAST_TESTS = (
+    *(f"tests/unit/{room}" for room in ("bisect", "diff", "facts", "gate", "interleave")),
+    *(f"tests/unit/{room}" for room in ("search", "stats", "storing")),
+    "tests/cli",
+)
 # How long the tests of one mutant may take when nothing is mutated.
 SECONDS_OF_TESTS = 30.0
 # These need names to put in, or remove what only a type checker reads.
