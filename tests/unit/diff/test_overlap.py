@@ -8,7 +8,7 @@ from collections.abc import Hashable, Mapping, Set
 import pytest
 
 from perfcli.diff import overlap
-from perfcli.diff.overlap import Work, components, connect, few, owners
+from perfcli.diff.overlap import Work, _components, _connect, _few, _owners
 
 Sides = Mapping[int, str]
 Found = list[tuple[list[int], list[int], float]]
@@ -20,7 +20,7 @@ def works(members: Sides, goes: int = 1) -> dict[int, Work]:
 
 
 def joined(base: Sides, head: Sides, settled: Set[Hashable] = frozenset(), goes: int = 1) -> Found:
-    return list(connect(works(base, goes), works(head, goes), settled))
+    return list(_connect(works(base, goes), works(head, goes), settled))
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,8 @@ def test_of_a_kernel_launched_once_per_layer_a_gos_share_is_asked() -> None:
     ours = works({0: "abcdefghij"}, goes=5)
     went = overlap._witnesses(
         ours,
-        owners({0: ours[0].pieces}),
-        owners({0: frozenset("a"), 1: frozenset("bcdefghij")}),
+        _owners({0: ours[0].pieces}),
+        _owners({0: frozenset("a"), 1: frozenset("bcdefghij")}),
         frozenset(),
     )
     assert overlap._follow(ours, went) == {(0, 0), (0, 1)}
@@ -86,8 +86,8 @@ def test_of_a_kernel_launched_once_per_layer_a_gos_share_is_asked() -> None:
 def test_witnesses_are_pieces_that_one_member_of_either_side_has(
     ours: Sides, theirs: Sides, settled: str, found: dict[int, dict[int, int]]
 ) -> None:
-    left = owners({n: frozenset(pieces) for n, pieces in ours.items()})
-    right = owners({n: frozenset(pieces) for n, pieces in theirs.items()})
+    left = _owners({n: frozenset(pieces) for n, pieces in ours.items()})
+    right = _owners({n: frozenset(pieces) for n, pieces in theirs.items()})
     assert overlap._witnesses(works(ours), left, right, frozenset(settled)) == found
 
 
@@ -131,7 +131,7 @@ def lonely(
     return overlap._join_lonely(
         works({0: pieces}, goes),
         theirs,
-        owners({n: work.pieces for n, work in theirs.items()}),
+        _owners({n: work.pieces for n, work in theirs.items()}),
         {n: frozenset(each) for n, each in (explained or {}).items()},
         frozenset(settled),
     )
@@ -188,7 +188,7 @@ def test_pieces_of_the_most_pairs_are_left_out(
     monkeypatch.setattr(overlap, "MOST_PAIRS", most)
     ours: dict[Hashable, list[int]] = {"a": [0], "b": [1], "c": [0, 1], "d": [5]}
     theirs: dict[Hashable, list[int]] = {"a": [0], "b": [1], "c": [0, 1], "e": [5]}
-    assert set(few(ours, theirs)) == set(kept)
+    assert set(_few(ours, theirs)) == set(kept)
 
 
 # --- connected parts -------------------------------------------------------------------------
@@ -207,4 +207,4 @@ def test_pieces_of_the_most_pairs_are_left_out(
 def test_connected_parts(
     edges: set[overlap.Edge], parts: list[tuple[list[int], list[int]]]
 ) -> None:
-    assert list(components(edges)) == parts
+    assert list(_components(edges)) == parts

@@ -7,6 +7,7 @@ import math
 import random
 import statistics
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -179,3 +180,74 @@ def test_the_estimate_is_the_median_of_the_averages() -> None:
     assert math.log(paired.estimate_logs(logs).ratio or 0) == pytest.approx(
         statistics.median(listed(logs))
     )
+
+
+# --- ranks of averages at their bounds -------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("n", "ranks"), [(1, (0, 0)), (2, (1, 1)), (3, (2, 3)), (4, (4, 5)), (5, (7, 7)), (6, (10, 10))]
+)
+def test_the_ranks_in_the_middle(n: int, ranks: tuple[int, int]) -> None:
+    assert paired._middle_ranks(n) == ranks
+
+
+@pytest.mark.parametrize("n", [1, 2, 63, 64, 65])
+def test_every_rank_is_found_in_the_order_that_was_asked_for(n: int) -> None:
+    dice = random.Random(n)
+    values = [dice.gauss(0, 1) for _ in range(n)]
+    expected = listed(values)
+    ranks = [len(expected) - 1, 0, len(expected) // 2, 0]
+    assert paired._order_statistics(values, ranks) == pytest.approx([expected[r] for r in ranks])
+
+
+@pytest.mark.parametrize("n", [3, 8, 20, 66])
+def test_a_selected_average_is_that_of_its_rank(n: int) -> None:
+    """The bisection alone, of few values too, with ties and without; to the last digit."""
+    dice = random.Random(n)
+    for values in (
+        [dice.gauss(0, 1) for _ in range(n)],
+        [float(dice.randrange(3)) for _ in range(n)],
+        [-5.0] * (n - 1) + [7.0],
+        [2.0] * n,
+    ):
+        ordered, expected = np.sort(np.array(values)), listed(values)
+        for rank in {*range(0, len(expected), max(len(expected) // 60, 1)), len(expected) - 1}:
+            assert paired._select(ordered, rank) == expected[rank]
+
+
+def test_the_chances_of_three_signs() -> None:
+    """Sums of a part of 1, 2 and 3: each of the 8 parts is as likely."""
+    assert paired._signed_rank(3) == (1 / 8, 1 / 8, 1 / 8, 2 / 8, 1 / 8, 1 / 8, 1 / 8)
+    assert paired._signed_rank(0) == (1.0,)
+
+
+@pytest.mark.parametrize(
+    ("n", "confidence", "rank"),
+    [
+        (2, 0.5, 0),  # exactly a quarter lies at the end
+        (2, 0.51, None),
+        (3, 0.75, 0),
+        (3, 0.5, 1),
+        (1, 0.5, None),
+    ],
+)
+def test_a_tail_that_is_met_exactly_counts(n: int, confidence: float, rank: int | None) -> None:
+    assert paired._interval_rank(n, confidence) == rank
+
+
+@pytest.mark.parametrize(("confidence", "z"), [(0.95, 1.959964), (0.99, 2.575829)])
+@pytest.mark.parametrize("n", [101, 400])
+def test_above_a_hundred_values_the_normal_distribution_tells(
+    n: int, confidence: float, z: float
+) -> None:
+    """Mean n(n + 1) / 4 and variance n(n + 1)(2n + 1) / 24 of the signed-rank statistic."""
+    mean, spread = n * (n + 1) / 4, math.sqrt(n * (n + 1) * (2 * n + 1) / 24)
+    assert paired._interval_rank(n, confidence) == math.floor(mean - z * spread)
+
+
+def test_a_hundred_values_are_counted() -> None:
+    total = list(itertools.accumulate(paired._signed_rank(100)))
+    rank = paired._interval_rank(100, 0.95)
+    assert rank is not None
+    assert total[rank] <= 0.025 < total[rank + 1]

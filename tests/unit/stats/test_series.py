@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
+from dataclasses import replace
 
 import pytest
 from scipy.stats import ttest_1samp
 
+from perfcli.model import Round, Turn
 from perfcli.stats import paired, series
-from perfcli.stats.series import Series
+from perfcli.stats.series import Series, _align, _calm_rounds, join, seconds_spent, step_series
 
 
 def pairs(count: int, between: float, *, each: int = 40, seed: int = 0) -> Series:
@@ -130,3 +133,164 @@ def test_what_a_process_has_for_a_while_is_no_change() -> None:
             alarms[name] += not found.low <= 1 <= found.high
     assert alarms["rounds"] > 20
     assert alarms["stretches"] <= 6
+
+
+# --- where one interval gives way to another -------------------------------------------------
+
+
+def test_from_64_rounds_on_one_pair_is_judged_by_stretches() -> None:
+    logs = [0.01 * math.sin(n * n) for n in range(64)]
+    few = series.estimate_one_pair(logs[:63])
+    assert few == paired.estimate_logs(logs[:63])
+    many = series.estimate_one_pair(logs)
+    means = [paired._location(logs[n : n + 8]) for n in range(0, 64, 8)]
+    expected = paired.estimate_logs(means)
+    assert (many.low, many.high) == (
+        min(expected.low or 9, many.ratio or 0),
+        max(expected.high or 0, many.ratio or 9),
+    )
+    assert (many.ratio, many.rounds) == (math.exp(paired._location(logs)), 64)
+
+
+def one_pair(logs: list[float]) -> Series:
+    return Series((1.0,) * len(logs), tuple(map(math.exp, logs)), (0,) * len(logs))
+
+
+def test_p_is_of_the_test_that_belongs_to_the_interval() -> None:
+    logs = [0.01 * math.sin(n * n) + 0.003 for n in range(64)]
+    assert series._p_value(one_pair(logs[:63])) == pytest.approx(paired._p_value(logs[:63]))
+    means = [paired._location(logs[n : n + 8]) for n in range(0, 64, 8)]
+    expected = float(ttest_1samp(means, 0.0).pvalue)
+    assert series._p_value(one_pair(logs)) == pytest.approx(expected)
+    for count in (7, 8, 9):
+        made = pairs(count, 0.01, each=3)
+        each = series._estimate_pairs(made.logs, made.processes)
+        by_t = float(ttest_1samp(each, 0.0).pvalue)
+        wanted = by_t if count < 8 else paired._p_value(each)
+        assert series._p_value(made) == pytest.approx(wanted)
+
+
+def test_from_8_pairs_on_they_are_ranked() -> None:
+    for count in (7, 8):
+        made = pairs(count, 0.01, each=3)
+        each = series._estimate_pairs(made.logs, made.processes)
+        found = series.estimate(made)
+        by_rank = paired.estimate_logs(each)
+        assert (found.low == by_rank.low) is (count == 8)
+        assert found.rounds == 3 * count
+
+
+def test_stretches_are_of_about_as_many_rounds() -> None:
+    logs = [float(n) for n in range(67)]
+    found = series._stretches(logs)
+    # Ends at 8.4, 16.8, 25.1, 33.5, 41.9, 50.3 and 58.6, rounded.
+    ends = [0, 8, 17, 25, 34, 42, 50, 59, 67]
+    assert found == [(a + b - 1) / 2 for a, b in itertools.pairwise(ends)]
+
+
+def test_stretches_that_agree_to_the_last_digit_have_no_interval() -> None:
+    found = series.estimate_one_pair([0.5] * 64)
+    assert (found.ratio, found.low, found.rounds) == (math.exp(0.5), None, 64)
+    assert found.why == "every part gave the same ratio"
+    assert series._p_value(one_pair([0.5] * 64)) is None
+
+
+def test_pairs_that_contradict_each_other_have_no_interval() -> None:
+    """Of two pairs, ± 12.7 · s / √2 = 12.7 · d / 2 of their difference: beyond 50 from 7.87 on."""
+    wide = Series((1.0, 1.0), (1.0, math.exp(7.8)), (0, 1))
+    found = series.estimate(wide)
+    assert found.low is not None
+    assert found.rounds == 2
+    found = series.estimate(Series((1.0, 1.0), (1.0, math.exp(7.9)), (0, 1)))
+    assert (found.low, found.why) == (None, "the pairs of processes do not agree")
+    assert found.ratio == pytest.approx(math.exp(3.95))
+    assert found.rounds == 2
+
+
+def test_nothing_measured_has_nothing_to_say() -> None:
+    assert series.estimate(Series((), (), ())).why == "no round was measured"
+    assert series._p_value(Series((), (), ())) is None
+
+
+# --- which rounds count ----------------------------------------------------------------------
+
+
+def step_round(number: int, *, calm: tuple[bool, bool] = (True, True), at: float = 0.0) -> Round:
+    """A round of one step a side; head's takes twice as long, but on the wall four times."""
+    base = Turn((1.0 + number,), (1.0,), preempted=(0 if calm[0] else 3,))
+    head = Turn((2.0 + 2 * number,), (4.0,), preempted=(0 if calm[1] else 3,))
+    return Round(number, number % 2, "step", "base", at, base, head)
+
+
+@pytest.mark.parametrize(
+    ("calm", "of", "counted"),
+    [
+        (20, 20, 20),
+        (20, 80, 20),
+        (20, 81, 81),  # less than a quarter
+        (19, 40, 40),  # fewer than 20
+        (0, 30, 30),
+    ],
+)
+def test_calm_rounds_count_where_they_are_enough(calm: int, of: int, counted: int) -> None:
+    rounds = [step_round(n, calm=(n < calm, n < calm)) for n in range(of)]
+    assert len(_calm_rounds(rounds)) == counted
+
+
+def test_a_round_is_calm_where_both_sides_are() -> None:
+    rounds = [step_round(n) for n in range(20)]
+    half = [step_round(30, calm=(True, False)), step_round(31, calm=(False, True))]
+    assert list(_calm_rounds([*rounds, *half])) == rounds
+
+
+def test_a_series_of_steps_has_both_clocks() -> None:
+    kernels = replace(step_round(7), kind="kernels")
+    found = step_series([step_round(0), step_round(1), kernels])
+    assert found == Series((1.0, 2.0), (2.0, 4.0), (0, 1), 0, (0, 1))
+    assert step_series([step_round(0)], wall=True) == Series((1.0,), (4.0,), (0,), 0, (0,))
+
+
+def test_rounds_that_one_side_does_not_know_are_dropped_and_counted() -> None:
+    rounds = [step_round(n) for n in range(4)]
+    found = join(
+        rounds,
+        lambda r: None if r.number == 1 else 1.0,
+        lambda r: None if r.number in (1, 3) else 2.0,
+    )
+    assert found == Series((1.0, 1.0), (2.0, 2.0), (0, 0), 2, (0, 2))
+    assert join([], lambda r: 1.0, lambda r: 1.0) == Series((), (), (), 0, ())
+    assert join(rounds, lambda r: None, lambda r: 1.0) == Series((), (), (), 4, ())
+
+
+def numbered(*numbers: int, dropped: int = 0) -> Series:
+    return Series(
+        tuple(float(n) for n in numbers),
+        tuple(10.0 * n for n in numbers),
+        tuple(n % 2 for n in numbers),
+        dropped,
+        numbers,
+    )
+
+
+def test_several_series_are_cut_to_what_all_have() -> None:
+    found = _align([numbered(1, 2, 3, dropped=5), numbered(3, 1), Series((), (), ())])
+    assert found == [numbered(1, 3, dropped=5), numbered(3, 1)]
+    assert _align([numbered(1), numbered(2)]) == []
+    assert _align([]) == []
+    assert _align([Series((), (), ())]) == []
+
+
+def test_series_without_numbers_are_held_together_by_their_processes() -> None:
+    bare = Series((1.0, 2.0), (1.0, 2.0), (0, 1))
+    assert _align([bare, bare]) == [bare, bare]
+    assert _align([bare, replace(bare, processes=(0, 0))]) == []
+    assert _align([bare, numbered(4, 5)]) == [bare, numbered(4, 5)]
+    assert _align([bare, numbered(4, 6)]) == []
+
+
+def test_the_last_round_ends_the_measurement() -> None:
+    rounds = [
+        replace(step_round(n, at=at), took=took) for n, at, took in ((0, 1.0, 5.0), (1, 3.0, 1.0))
+    ]
+    assert seconds_spent(rounds) == 6.0
+    assert seconds_spent([]) == 0.0

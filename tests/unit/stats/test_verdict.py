@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import pytest
 
-from perfcli.model import TimeChange
+from perfcli.model import Floor, TimeChange, TimeVerdict
 from perfcli.stats import timing, verdict
 from perfcli.stats.paired import Estimate
 from perfcli.stats.series import Series
@@ -122,3 +123,106 @@ def test_less_than_a_second_decides_nothing() -> None:
     short = verdict._require_a_second(0.31, found)
     assert (short.verdict, short.ratio) == ("unsure", 1.05)
     assert short.why == "measured for 0.3 s, too short for what a machine does for a while"
+
+
+# --- at the bounds ---------------------------------------------------------------------------
+
+
+def interval(low: float | None, high: float | None, ratio: float | None = 1.0) -> Estimate:
+    return Estimate(ratio, low, high, 50, "nothing was measured")
+
+
+def word(shown: Estimate, deciding: Estimate | None = None, floor: float = 0.25) -> str:
+    """With a floor that is exact in binary."""
+    return verdict._decide(shown, deciding or shown, floor)[0]
+
+
+def test_an_interval_that_ends_at_the_floor_is_the_same() -> None:
+    assert word(interval(0.8, 1.25)) == "same"
+    assert word(interval(0.7999, 1.25)) == "unsure"
+    assert word(interval(0.8, 1.2501)) == "unsure"
+
+
+def test_a_change_as_large_as_the_floor_is_not_beyond_it() -> None:
+    assert word(interval(1.2, 1.3, 1.25)) == "unsure"
+    assert word(interval(1.2, 1.3, 1.2501)) == "slower"
+    assert word(interval(0.7, 0.81, 0.8)) == "unsure"
+    assert word(interval(0.7, 0.81, 0.7999)) == "faster"
+
+
+def test_an_interval_that_ends_at_1_holds_it() -> None:
+    shown = interval(1.2, 1.6, 1.4)
+    assert word(shown, interval(1.0, 1.8, 1.4)) == "unsure"
+    assert word(shown, interval(1.0001, 1.8, 1.4)) == "slower"
+    shown = interval(0.6, 0.79, 0.7)
+    assert word(shown, interval(0.5, 1.0, 0.7)) == "unsure"
+    assert word(shown, interval(0.5, 0.9999, 0.7)) == "faster"
+
+
+@pytest.mark.parametrize(
+    "missing", [interval(None, 1.5, 1.4), interval(1.3, None, 1.4), interval(1.3, 1.5, None)]
+)
+def test_what_is_missing_is_unsure_with_its_reason(missing: Estimate) -> None:
+    assert verdict._decide(missing, interval(1.3, 1.5, 1.4), 0.25) == (
+        "unsure",
+        "nothing was measured",
+    )
+    if missing.ratio is not None:
+        shown = Estimate(1.4, 1.3, 1.5, 50)
+        assert verdict._decide(shown, missing, 0.25) == ("unsure", "nothing was measured")
+
+
+@pytest.mark.parametrize(
+    ("margin", "what"),
+    [
+        (None, "noise floor of 25 %"),
+        (0.25, "noise floor of 25 %"),
+        (0.5, "noise floor of 25 %"),
+        (0.125, "margin of 12.5 %"),
+    ],
+)
+def test_the_lower_of_floor_and_margin_is_named(margin: float | None, what: str) -> None:
+    shown = interval(0.5, 2.0)
+    assert verdict._decide(shown, shown, 0.25, margin)[1].endswith(f"reaches beyond the {what}")
+
+
+def test_one_side_alone_has_no_seconds_and_no_ratio_moves_none() -> None:
+    assert verdict._align_medians(Series((1.0,), (), ()), 1.0) == (None, None)
+    assert verdict._align_medians(Series((), (1.0,), ()), 1.0) == (None, None)
+    both = Series((1.0, 2.0, 9.0), (3.0, 4.0, 5.0), (0,) * 3)
+    assert verdict._align_medians(both, None) == (2.0, 4.0)
+    assert verdict._align_medians(both, 8.0) == pytest.approx((math.sqrt(1.0), math.sqrt(64.0)))
+
+
+def test_p_stands_beside_an_interval_only() -> None:
+    ratios = (1.1, 1.2, 1.3, 1.4, 1.5, 1.6)
+    made = verdict.judge_change(Series((1.0,) * 6, ratios, (0,) * 6), FLOOR)
+    assert made.p == pytest.approx(2 / 64)
+    few = verdict.judge_change(Series((1.0,) * 5, ratios[:5], (0,) * 5), FLOOR)
+    assert few.low is None
+    assert few.p is None
+    assert few.ratio is not None
+
+
+def test_a_step_is_judged_by_floor_margin_and_seconds() -> None:
+    heads = tuple(1.02 + n * 1e-5 for n in range(40))
+    steps = Series((1.0,) * 40, heads, (0,) * 40)
+    assert verdict.judge_step(steps, 1.0, Floor(0.04, "")).verdict == "same"
+    assert verdict.judge_step(steps, 1.0, Floor(0.04, "", margin=0.015)).verdict == "unsure"
+    assert verdict.judge_step(steps, 1.0, Floor(0.01, "")).verdict == "slower"
+    assert verdict.judge_step(steps, 0.99, Floor(0.01, "")).verdict == "unsure"
+    unsure = TimeChange(1.0, 1.0, why="its own reason")
+    assert verdict._require_a_second(0.1, unsure) is unsure
+
+
+@pytest.mark.parametrize(("p", "verdict_of"), [(0.05, "slower"), (0.0501, "unsure")])
+def test_a_find_of_one_in_twenty_counts(p: float, verdict_of: str) -> None:
+    verdicts: tuple[TimeVerdict, ...] = ("slower", "faster")
+    for told in verdicts:
+        found = TimeChange(1.0, 1.1, 1.1, p=p, verdict=told)
+        (judged,) = timing._adjust_verdicts([found])
+        assert judged.verdict == (told if verdict_of == "slower" else "unsure")
+    without = TimeChange(1.0, 1.1, 1.1, verdict="slower")
+    assert timing._adjust_verdicts([without])[0].verdict == "unsure"
+    same = TimeChange(1.0, 1.1, 1.1, verdict="same")
+    assert timing._adjust_verdicts([same]) == [same]
