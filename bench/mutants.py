@@ -11,9 +11,10 @@ text in place of one module and runs the tests; no file is touched. What a test 
 of its own imports the code as it is.
 
 The fast tests (of these rooms and of the command line, without torch) are run once unmutated, to
-note which of them call which function. A mutant is tested by those that call its function: first the ones that
-mirror its module, then those of its room, then the others, the quick ones first, until together
-they take longer than a limit. With --reach the note is kept in a file and read from there.
+note which of them call which function. A mutant is tested by those that call its function: first
+the ones that mirror its module, then those of its room, then the others, the quick ones first,
+until together they take longer than a limit. With --reach the note is kept in a file and read from
+there.
 
 A sample is drawn by seed, as many from each room as its share of all, each place in the code at
 most once. Survivors are listed in the file --out; those that no test can catch, because they do
