@@ -64,6 +64,15 @@ def diagnose(comparison: Comparison, of_base: Sequence[Finding] | None = None) -
     return conclude(replace(comparison, findings=found))
 
 
+def judge(comparison: Comparison) -> tuple[Comparison, RuleFailed | None]:
+    """Return the comparison with its findings and its verdict. A rule that failed is for the end:
+    the report stands without findings."""
+    try:
+        return diagnose(comparison), None
+    except RuleFailed as error:
+        return conclude(comparison), error
+
+
 def _ask(
     rule: Rule, ask: Callable[[Looked], Iterable[Finding]], looked: Looked, where: str
 ) -> list[Finding]:

@@ -37,7 +37,7 @@ from perfcli.model import (
 def _describe_beside(comparison: Comparison, beside: Beside) -> dict[str, Any]:
     """Return the hand-written kernels' part; ``explained_by`` are codes, the findings themselves
     are the comparison's."""
-    found = [comparison.findings[number].code for number in beside.explained]
+    found = [finding.code for finding in beside.list_explaining(comparison.findings)]
     return {
         "kernels": list(beside.kernels),
         "why": list(beside.why),

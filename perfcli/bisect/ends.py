@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from perfcli.bisect import document, view
 from perfcli.bisect.answer import Bisection
 from perfcli.console import output
+from perfcli.diagnosis import judge
 from perfcli.diff.compare import compare
 from perfcli.errors import NotComparable
 from perfcli.model import Comparison
 from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import Job
 from perfcli.workflow.obtain import Obtained, obtain
-from perfcli.workflow.pair import judge
 
 if TYPE_CHECKING:
     from rich.text import Text

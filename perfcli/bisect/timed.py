@@ -104,7 +104,7 @@ class Stopwatch:
         """Return the relative floor, below which nothing is told from noise."""
         from perfcli.stats import floor
 
-        return floor.find(self.setting.device, ()).inside
+        return floor.find_floor(self.setting.device, ()).inside
 
     def memory(self, settings: Settings) -> float:
         """Return the peak bytes allocated in one warm step.

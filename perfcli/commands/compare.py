@@ -93,13 +93,13 @@ def compare(
     """
     from perfcli.console import output
     from perfcli.console.notes import Notes
-    from perfcli.diff.beside import explain_difference
+    from perfcli.diagnosis import judge
     from perfcli.diff.compare import check_allowed
-    from perfcli.stats.stopping import is_broken_off
+    from perfcli.stats.timing import is_broken_off
     from perfcli.workbench import beside
     from perfcli.workflow import fixes
     from perfcli.workflow.context import Context
-    from perfcli.workflow.pair import compile_pair, judge, load_pair, summarize
+    from perfcli.workflow.pair import compile_pair, load_pair, summarize
     from perfcli.workflow.request import Question, Side
     from perfcli.workflow.setting import MeasuringOptions
 
@@ -130,7 +130,6 @@ def compare(
         variants = [Side(tuple(a or ()), a_python), Side(tuple(b or ()), b_python)]
         pair = compile_pair(question, variants, asked, allow or (), context)
     comparison, broken = judge(pair.comparison)
-    comparison = explain_difference(comparison)
     if try_fixes:
         patient = fixes.Patient(pair.head, comparison.findings, pair.base)
         tried = fixes.try_fixes(patient, context, fixes.came_with_head)
@@ -139,7 +138,8 @@ def compare(
     pair = replace(pair, comparison=comparison, fault=str(broken or ""))
     try:
         plain = partial(output.write_comparison, comparison, json)
-        documents.write(summarize([pair]), wanted, notes, plain)
+        judgement = summarize([pair])
+        documents.write(judgement, wanted, notes, plain)
     finally:
         screen = output.screen()
         view = screen.comparison(comparison, places, quiet, try_fixes)

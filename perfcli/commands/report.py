@@ -105,7 +105,8 @@ def _alone(reference: str) -> Pair:
 
 
 def _judge_pair(base: str, head: str, allow: Sequence[str], no_time: bool, notes: Notes) -> Pair:
-    from perfcli.workflow.pair import judge, load_pair
+    from perfcli.diagnosis import judge
+    from perfcli.workflow.pair import load_pair
     from perfcli.workflow.setting import MeasuringOptions
 
     pair = load_pair(base, head, MeasuringOptions(no_time=no_time), allow, notes)

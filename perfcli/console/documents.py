@@ -87,7 +87,7 @@ def check(wanted: Wanted, inputs: Sequence[str | Path] = ()) -> None:
     Raises PerfcliError if a document can't be written, if two go to the same file, or if one
     would overwrite what is read.
     """
-    read = {path.resolve(): path for path in _list_files(inputs)}
+    read = {file.resolve(): file for file in _list_files(inputs)}
     named = {**wanted.files, **({"json": wanted.json} if wanted.json else {})}
     taken: dict[Path, str] = {}
     for name, path in named.items():

@@ -1,16 +1,13 @@
-"""Adds up what Inductor's kernels and hand-written ones cost, and finds what explains the
-difference."""
+"""Adds up what one side of a comparison with hand-written kernels costs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from perfcli.diff.metrics import launched_kernels
-from perfcli.model import Candidate, Comparison, Finding, KernelFacts, Run, Totals
+from perfcli.model import Candidate, KernelFacts, Run, Totals
 
 _WIDEST = "128"
-_DOUBTS = "PC9"
 
 
 def totals_of(run: Run) -> Totals:
@@ -30,49 +27,6 @@ def totals_of(run: Run) -> Totals:
         shared_bytes=max(shared, default=None),
         occupancy=min(occupancy, default=None),
     )
-
-
-def _explaining(comparison: Comparison, inductor: Totals, ours: Totals) -> tuple[int, ...]:
-    """Return the indices of findings that Inductor's side alone has and that a number bears out.
-    Consequences of another finding, and doubts, explain nothing."""
-    return tuple(
-        number
-        for number, finding in enumerate(comparison.findings)
-        if finding.appearance == "gone"
-        and not finding.explained_by
-        and not finding.code.startswith(_DOUBTS)
-        and _is_borne_out(finding, inductor, ours)
-    )
-
-
-def _is_borne_out(finding: Finding, inductor: Totals, ours: Totals) -> bool:
-    """Return whether a number bears the finding out: a finding about bytes read again explains
-    nothing where ours read as much."""
-    number = _NUMBERS.get(finding.metric)
-    if number is None:
-        return True
-    theirs, mine = number(inductor), number(ours)
-    return theirs is not None and mine is not None and mine < theirs
-
-
-_NUMBERS: Mapping[str, Callable[[Totals], float | None]] = {
-    "bytes_swept": lambda t: t.bytes_swept,
-    "bytes_moved": lambda t: t.bytes_moved,
-    "spilled_words": lambda t: t.spilled_words,
-    "narrow_loads": lambda t: None if t.wide_share is None else -t.wide_share,
-    "occupancy": lambda t: None if t.occupancy is None else -t.occupancy,
-}
-"""The number that a finding is about, by the finding's metric: less is better."""
-
-
-def explain_difference(comparison: Comparison) -> Comparison:
-    """Return the comparison with those of its findings, which it has by now, that explain its two
-    sides' difference."""
-    shown = comparison.beside
-    if shown is None:
-        return comparison
-    found = _explaining(comparison, shown.inductor, shown.ours)
-    return replace(comparison, beside=replace(shown, explained=found))
 
 
 def _per_step(

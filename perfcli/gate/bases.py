@@ -21,12 +21,12 @@ from perfcli.gate.order import Against, CompareCheck, NoBase, Order
 from perfcli.gate.revision import Revision, _looking_in, _running_in
 from perfcli.loading import registry, userfile
 from perfcli.model import Comparison, Finding, Provenance, Run
-from perfcli.stats.stopping import is_broken_off
+from perfcli.stats.timing import is_broken_off
 from perfcli.workflow.fingerprint import Job
 from perfcli.workflow.obtain import Obtained, obtain
+from perfcli.workflow.pair import measure_times
 from perfcli.workflow.request import Question, Side, order_jobs
 from perfcli.workflow.setting import MeasuringOptions, Setting, settle
-from perfcli.workflow.timing import measure_times
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from perfcli.errors import OutOfMemory
 from perfcli.interleave.pair import (
-    BUDGET_SPENT,
     SIDES,
     Clock,
     Enough,
@@ -22,7 +21,7 @@ from perfcli.interleave.pair import (
     Told,
     ask_for,
 )
-from perfcli.model import Prepared, Round, RoundKind, SideName, Turn
+from perfcli.model import BUDGET_SPENT, Prepared, Round, RoundKind, SideName, Turn
 from perfcli.worker.roles import StartWorker
 
 METHOD = "alternating fresh processes"

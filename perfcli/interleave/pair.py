@@ -13,7 +13,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from perfcli.model import Ask, Device, MeasureRequest, Prepared, Round, RoundKind, SideName, Turn
+from perfcli.model import (
+    BUDGET_SPENT,
+    Ask,
+    Device,
+    MeasureRequest,
+    Prepared,
+    Round,
+    RoundKind,
+    SideName,
+    Turn,
+)
 from perfcli.worker.roles import MeasuringWorker, Phase, StartWorker
 
 TURN_SECONDS: dict[Device, float] = {"cpu": 0.003, "cuda": 0.010}
@@ -34,8 +44,6 @@ PROFILED_SHARE = 0.25
 """The share of the time spent on rounds with the profiler attached, for the times of single
 kernels."""
 PROFILED_STEPS = 3
-BUDGET_SPENT = "budget spent"
-"""Why a measurement ended that was not precise enough before."""
 LONG_STEP_SECONDS = 0.01
 """A step from which one is profiled per turn: single kernels need 8 rounds for a verdict."""
 

@@ -93,7 +93,18 @@ def folder() -> Path:
     return environment.cache_dir() / KIND
 
 
-def find(machine: Machine, scenario: str, params: Mapping[str, Scalar]) -> StoredFloor | None:
+def load_floor(
+    machine: Machine | None, scenario: str, params: Mapping[str, Scalar]
+) -> tuple[float, str] | None:
+    """Return what ``perfcli noise`` found on such a machine, relative, and where that is from.
+    None where nothing is stored, or it is not known which machine it was."""
+    found = _find_known(machine, scenario, params) if machine else None
+    return (found.relative, found.source) if found else None
+
+
+def _find_known(
+    machine: Machine, scenario: str, params: Mapping[str, Scalar]
+) -> StoredFloor | None:
     """Return the floor that holds for this machine: that of the scenario with these parameters,
     else the highest of its class, or None where none is stored (or its file is broken)."""
     known = _read(_path(environment_class(machine)))

@@ -72,6 +72,8 @@ from perfcli.model.kernel import (
     best_candidate,
 )
 from perfcli.model.measurement import (
+    BUDGET_SPENT,
+    PRECISE,
     Ask,
     DeviceState,
     Machine,
@@ -125,7 +127,9 @@ from perfcli.model.workload import (
 
 __all__ = [
     "ABOUT_NAMES",
+    "BUDGET_SPENT",
     "GRAVEST_FIRST",
+    "PRECISE",
     "Access",
     "Allowance",
     "Appearance",

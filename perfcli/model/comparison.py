@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -61,14 +61,44 @@ class Beside:
     """For each problem, why its planner chose this variant."""
     inductor: Totals
     ours: Totals
-    explained: tuple[int, ...] = ()
-    """Indices into ``Comparison.findings``: what Inductor's kernels have, ours lack, and is seen in
-    the numbers."""
     left_out: tuple[str, ...] = ()
     """What the scenario computes and the hand-written kernels do not."""
     raced: tuple[Raced, ...] = ()
     untimed: str = ""
     """Why nothing was timed."""
+
+    def list_explaining(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
+        """Return what explains the difference: the findings that Inductor's kernels have and ours
+        lack, and that a number bears out. Consequences of another finding, and doubts, explain
+        nothing."""
+        return tuple(
+            finding
+            for finding in findings
+            if finding.appearance == "gone"
+            and not finding.explained_by
+            and not finding.code.startswith(_DOUBTS)
+            and self._bears_out(finding)
+        )
+
+    def _bears_out(self, finding: Finding) -> bool:
+        """Return whether a number bears the finding out: a finding about bytes read again explains
+        nothing where ours read as much."""
+        number = _NUMBERS.get(finding.metric)
+        if number is None:
+            return True
+        theirs, mine = number(self.inductor), number(self.ours)
+        return theirs is not None and mine is not None and mine < theirs
+
+
+_DOUBTS = "PC9"
+_NUMBERS: Mapping[str, Callable[[Totals], float | None]] = {
+    "bytes_swept": lambda t: t.bytes_swept,
+    "bytes_moved": lambda t: t.bytes_moved,
+    "spilled_words": lambda t: t.spilled_words,
+    "narrow_loads": lambda t: None if t.wide_share is None else -t.wide_share,
+    "occupancy": lambda t: None if t.occupancy is None else -t.occupancy,
+}
+"""The number that a finding is about, by the finding's metric: less is better."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -197,6 +197,11 @@ class Round:
     """Seconds until both turns were through; 0 where ``at`` is when they were."""
 
 
+PRECISE = "precise enough"
+BUDGET_SPENT = "budget spent"
+"""Why a measurement ended that was not precise enough before."""
+
+
 @dataclass(frozen=True, slots=True)
 class Measurement:
     """Holds all that was measured of two variants; its file is written round by round."""
@@ -215,8 +220,19 @@ class Measurement:
     prepared: tuple[Prepared, ...] = ()
     rounds: tuple[Round, ...] = ()
     stopped: str = ""
-    """Why measuring ended: ``precise enough``, ``budget spent``, ``interrupted`` …"""
+    """Why measuring ended: ``PRECISE``, ``BUDGET_SPENT``, ``interrupted`` …"""
     notes: tuple[str, ...] = ()
+
+    @property
+    def ran_to_its_end(self) -> bool:
+        """Return whether nothing cut it short."""
+        return self.stopped in (PRECISE, BUDGET_SPENT)
+
+    @property
+    def machine(self) -> Machine | None:
+        """Return where the head ran."""
+        worker = self.of("head")
+        return worker.machine if worker else None
 
     def of(self, side: SideName) -> Prepared | None:
         """Return the side's first worker."""

@@ -101,9 +101,8 @@ class PairSeries:
 
     def _floor(self) -> Floor:
         request = self.job.request
-        known = self.machine and noise_floors.find(self.machine, request.scenario, request.params)
-        stored = (known.relative, known.source) if known else None
-        return floors.find(self.setting.device, (), stored)
+        stored = noise_floors.load_floor(self.machine, request.scenario, request.params)
+        return floors.find_floor(self.setting.device, (), stored)
 
     def _enough(self, rounds: Sequence[Round]) -> str | None:
         # Not by the stored floor: a high one would end each pair early, and so stay high.

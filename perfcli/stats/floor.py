@@ -38,7 +38,7 @@ FOR_STEP, FOR_KERNEL = 3, 5
 """Controls needed to say anything."""
 
 
-def find(
+def find_floor(
     device: Device, controls: Sequence[Series], stored: tuple[float, str] | None = None
 ) -> Floor:
     """Return the largest of the three. ``stored``: what ``perfcli noise`` found, with its

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from perfcli.model import Round, Timing
+from perfcli.model import PRECISE, Round
 from perfcli.stats import paired, series
 from perfcli.stats.paired import Estimate
 from perfcli.stats.series import Series
@@ -24,7 +24,6 @@ FLOOR_SHARE = 1 / 4
 """At a third, with the interval over rounds alone, the error of a measurement was 0.7 % at the 95th
 percentile (simulated, floor 1.5 %, processes that differ by 0.25 %, 2026-11-21)."""
 EFFECT_SHARE = 1 / 10
-PRECISE = "precise enough"
 
 
 def is_look(rounds: int) -> bool:
@@ -67,10 +66,3 @@ def _is_narrow(estimate: Estimate, floor: float, slack: float = 1) -> bool:
     if width is None or ratio is None:
         return False
     return width <= slack * max(floor * FLOOR_SHARE, abs(math.log(ratio)) * EFFECT_SHARE)
-
-
-def is_broken_off(timing: Timing | None) -> bool:
-    """Return whether Ctrl-C ended a measurement before there was enough for a verdict."""
-    if timing is None or timing.stopped != "interrupted":
-        return False
-    return timing.step.low is None or timing.seconds < LEAST_SECONDS

@@ -18,7 +18,7 @@ from perfcli.model import (
     TimeChange,
     Timing,
 )
-from perfcli.stats import floor, parts, series, verdict
+from perfcli.stats import floor, parts, series, stopping, verdict
 from perfcli.stats.parts import Part, _TimedPart
 
 LEVEL = 0.05
@@ -88,7 +88,7 @@ def derive(
     sides = parts._join_sides(measurement, runs)
     timed = parts._all_parts(measurement, runs, groups)
     controls = [t.series for t in timed if t.control]
-    found = floor.find(measurement.device, controls, stored_floor)
+    found = floor.find_floor(measurement.device, controls, stored_floor)
     steps = series.step_series(measurement.rounds)
     seconds = series.seconds_spent(measurement.rounds)
     step = verdict.judge_step(steps, seconds, found)
@@ -201,3 +201,10 @@ def _describe_dropped(jumped: int, incomplete: int) -> list[str]:
     if incomplete:
         found.append(f"profiled rounds left out, their launches incomplete: {incomplete}")
     return found
+
+
+def is_broken_off(timing: Timing | None) -> bool:
+    """Return whether Ctrl-C ended a measurement before there was enough for a verdict."""
+    if timing is None or timing.stopped != "interrupted":
+        return False
+    return timing.step.low is None or timing.seconds < stopping.LEAST_SECONDS

@@ -14,15 +14,15 @@ from pathlib import Path
 from perfcli.console.notes import Notes, Reporter
 from perfcli.errors import Interrupted, OutOfMemory, PerfcliError
 from perfcli.fake.measuring import FakeStarter
-from perfcli.interleave import alternating, environments, record
+from perfcli.interleave import alternating, environments
 from perfcli.interleave.pair import Clock, Enough, MeasuredPair, Plan, Ready
 from perfcli.loading import registry
 from perfcli.machine import noise_floors
 from perfcli.machine.environment import cache_dir
 from perfcli.machine.scratch import make_scratch
-from perfcli.model import Comparison, Measurement, MeasureRequest, Prepared, Round, Run, SideName
+from perfcli.model import Comparison, Measurement, MeasureRequest, Prepared, Round, SideName
 from perfcli.names import public
-from perfcli.storing import store
+from perfcli.storing import store, timings
 from perfcli.worker.live import LiveWorker, Starter
 from perfcli.worker.roles import Phase, Progress, StartWorker
 from perfcli.workflow.context import Context
@@ -42,9 +42,9 @@ class Watch:
         self._at_once = measurement.device == "cpu"
         self._progress = progress
         self._notes = notes
-        self._recorder: record.Recorder | None = None
+        self._recorder: timings.Recorder | None = None
         try:
-            self._recorder = record.Recorder(measurement)
+            self._recorder = timings.Recorder(measurement)
         except PerfcliError as error:
             self._complain(str(error))
 
@@ -180,8 +180,9 @@ class _Referee:
         differing = environments.check(base, head, self._variants, allowed)
         said = [f"allowed to differ: {difference.text}" for difference in differing]
         self.notes += [text for text in said if text not in self.notes]
-        stored = load_floor(self._comparison.head, base)
-        self._inside = floor.find(self._setting.device, (), stored).inside
+        run = self._comparison.head
+        stored = noise_floors.load_floor(base.machine, run.scenario, run.params)
+        self._inside = floor.find_floor(self._setting.device, (), stored).inside
 
     def enough(self, rounds: Sequence[Round]) -> str | None:
         from perfcli.stats import stopping
@@ -251,9 +252,3 @@ def begin(plan: Plan, scenario: str, base: str = "", head: str = "") -> Measurem
         budget_seconds=plan.budget_seconds,
         method=MeasuredPair().method,
     )
-
-
-def load_floor(run: Run, worker: Prepared) -> tuple[float, str] | None:
-    """Load what ``perfcli noise`` found where this worker ran, relative, and where that is from."""
-    found = noise_floors.find(worker.machine, run.scenario, run.params)
-    return (found.relative, found.source) if found else None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -33,7 +35,10 @@ from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import list_edited, make_job
 from perfcli.workflow.obtain import Obtained, _describe_kept, obtain
 from perfcli.workflow.request import describe, recompile
-from perfcli.workflow.trust import FLAG, _check_trusted, _needs_trust
+
+FLAG = "--trust-run"
+_PLAIN = (bool, int, float, type(None))
+
 
 # A cure that leaves more than this of a finding's amount is none.
 MOST_LEFT = 0.5
@@ -352,3 +357,42 @@ def _check_unchanged(run: Run) -> None:
         raise PerfcliError(
             f"{edited[0]} is not what it was when the run was compiled: compile the run anew"
         )
+
+
+# --- what a stored run may start ---------------------------------------------------------------
+
+# Its file is data that anyone may have written: the programs that it names are started only where
+# the command line names them too.
+
+
+def _check_trusted(run: Run, asked: Variant | None) -> None:
+    """Raise PerfcliError where compiling the run again would start or read what only its file
+    names. ``asked`` is the variant that the command line asks for, None for a run by its name."""
+    if foreign := next(_foreign(run, asked), None):
+        raise PerfcliError(
+            f"compiling the run again would use {foreign}, which only its file names: give {FLAG} "
+            "if you trust that file"
+        )
+
+
+def _needs_trust(run: Run) -> bool:
+    """Return whether the run, once it is read from its file, is compiled again with the flag
+    only."""
+    return next(_foreign(run, None), None) is not None
+
+
+def _foreign(run: Run, asked: Variant | None) -> Iterator[str]:
+    variant, known = run.variant, asked or Variant("")
+    if variant.python not in (None, os.path.abspath(sys.executable), known.python):
+        yield f"the program {variant.python}"
+    for name, value in variant.env.items():
+        if known.env.get(name) != value:
+            yield f"the variable {name}"
+    for name, option in variant.options.items():
+        # A number or a yes can't name a compiler or a library; cpp.cxx is a text.
+        if not isinstance(option, _PLAIN) and known.options.get(name) != option:
+            yield f"the text {name}={option}"
+    if asked is None and registry.is_user_file(run.scenario):
+        path = Path(userfile.split(run.scenario)[0])
+        if not path.resolve().is_relative_to(Path.cwd()):
+            yield f"the program {path}, outside this folder"

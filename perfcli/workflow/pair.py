@@ -7,16 +7,30 @@ from dataclasses import dataclass, replace
 
 from perfcli.console import documents, output
 from perfcli.console.notes import Notes
-from perfcli.diagnosis import diagnose
+from perfcli.diagnosis import rules
 from perfcli.diff.compare import compare
-from perfcli.diff.verdict.conclude import conclude
-from perfcli.errors import PerfcliError, RuleFailed
-from perfcli.model import GRAVEST_FIRST, Comparison, Judged, Judgement, Outcome, Passing, Provenance
+from perfcli.errors import PerfcliError, WrongResult
+from perfcli.machine import noise_floors
+from perfcli.model import (
+    GRAVEST_FIRST,
+    Comparison,
+    Judged,
+    Judgement,
+    Outcome,
+    Passing,
+    Provenance,
+    Run,
+    WrongResults,
+)
+from perfcli.options.performance import acts_on_running
+from perfcli.stats.timing import derive
+from perfcli.storing import timings
+from perfcli.workflow import bench
 from perfcli.workflow.context import Context
+from perfcli.workflow.fingerprint import Job
 from perfcli.workflow.obtain import Obtained, StoredTexts, load_stored, obtain, warn_forward_only
 from perfcli.workflow.request import Question, Side, order_jobs
-from perfcli.workflow.setting import MeasuringOptions, settle
-from perfcli.workflow.timing import load_times, measure_times
+from perfcli.workflow.setting import MeasuringOptions, Setting, settle, why_not
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +41,7 @@ class Pair:
     head: Obtained
     comparison: Comparison
     """With its times, or what is wrong with its results; findings and verdict come from
-    ``judge``."""
+    ``diagnosis.judge``."""
     name: str = ""
     """What tells it from other pairs in a document."""
     fault: str = ""
@@ -46,8 +60,16 @@ def load_pair(
     asked.refuse("two stored runs are compared as they are, with their newest measurement")
     ours, theirs = load_stored(base), load_stored(head)
     comparison = compare(ours.run, theirs.run, allow)
-    timing = None if asked.no_time else load_times(comparison, notes)
-    return Pair(ours, theirs, replace(comparison, timing=timing))
+    if not asked.no_time:
+        found = timings.find_measurement(ours.run.id, theirs.run.id)
+        for text in found.remarks:
+            notes.warn(text)
+        if measured := found.measurement:
+            run = theirs.run
+            floor = noise_floors.load_floor(measured.machine, run.scenario, run.params)
+            timing = derive(measured, ours.run, run, comparison.groups, floor)
+            comparison = replace(comparison, timing=timing)
+    return Pair(ours, theirs, comparison)
 
 
 def compile_pair(
@@ -72,14 +94,64 @@ def compile_pair(
     return Pair(base, head, comparison)
 
 
-def judge(comparison: Comparison) -> tuple[Comparison, RuleFailed | None]:
-    """Return the comparison with its findings and its verdict. A rule that failed is for the end:
-    the report stands without findings."""
-    try:
-        return diagnose(comparison), None
-    except RuleFailed as error:
-        return conclude(comparison), error
+# --- times ------------------------------------------------------------------------------------
 
+
+def _nothing_to_measure(comparison: Comparison, setting: Setting) -> bool:
+    """Return whether both sides run the same code in the same way, so that any difference were
+    noise."""
+    base, head = comparison.base, comparison.head
+    ways = [(run.variant.env, run.variant.python, _ways(run)) for run in (base, head)]
+    devices = (setting.asked.a_device, setting.asked.b_device)
+    return (
+        ways[0] == ways[1]
+        and devices[0] == devices[1]
+        and _steps(base) == _steps(head)
+        and base.graph_breaks == head.graph_breaks
+        and all(group.match.relation == "same" for group in comparison.groups)
+    )
+
+
+def _ways(run: Run) -> dict[str, object]:
+    options = run.variant.options
+    return {name: value for name, value in options.items() if acts_on_running(name)}
+
+
+def _steps(run: Run) -> list[tuple[str, str]]:
+    """Return what a step launches, in order: kernels by their code, extern operators by name."""
+    code = {(kernel.graph, kernel.name): kernel.source_hash for kernel in run.kernels}
+    return [(each.graph, code.get((each.graph, each.name), each.name)) for each in run.launches]
+
+
+def measure_times(
+    comparison: Comparison, setting: Setting, jobs: Sequence[Job], context: Context
+) -> Comparison:
+    """Return the comparison with its times, measured now, or with what is wrong with a side's
+    results; as it is, after a word why, where there is nothing to measure."""
+    if reason := why_not(jobs, setting):
+        setting.asked.refuse(reason)
+        context.notes.warn(f"not measured: {reason}")
+        return comparison
+    if _nothing_to_measure(comparison, setting):
+        context.notes.say("same code on both sides: nothing to measure")
+        return comparison
+    try:
+        measured = bench.measure(comparison, setting, jobs, context)
+    except WrongResult as error:
+        return replace(comparison, wrong=_wrong_results(str(error)))
+    base, head = comparison.base, comparison.head
+    floor = noise_floors.load_floor(measured.machine, head.scenario, head.params)
+    timing = derive(measured, base, head, comparison.groups, floor)
+    return replace(comparison, timing=timing)
+
+
+def _wrong_results(message: str) -> WrongResults:
+    """Return the wrong results that a message is about; it begins with the side: nothing else of an
+    error comes out of a worker."""
+    return WrongResults("base" if message.startswith("the base's") else "head", message)
+
+
+# --- as a document sees them --------------------------------------------------------------------
 
 _PASSING: dict[Outcome, Passing] = {
     "same": "pass", "better": "pass", "worse": "fail", "unknown": "unsure",
@@ -88,8 +160,6 @@ _PASSING: dict[Outcome, Passing] = {
 
 def summarize(pairs: Sequence[Pair], command: str = "") -> Judgement:
     """Return comparisons that nobody put limits on as a judgement: as bad as the worst of them."""
-    from perfcli.diagnosis import rules
-
     checks = tuple(_describe(pair) for pair in pairs)
     worst = min(range(len(checks)), key=lambda n: GRAVEST_FIRST.index(checks[n].outcome))
     return Judgement(

@@ -129,7 +129,7 @@ def list_hand_written(beside: Beside) -> list[str]:
 
 def list_explanations(comparison: Comparison, beside: Beside) -> list[str]:
     """Return the findings that Inductor's side alone has, one line for each code."""
-    found = [comparison.findings[number] for number in beside.explained]
+    found = beside.list_explaining(comparison.findings)
     lines = []
     for code in dict.fromkeys(finding.code for finding in found):
         first, *others = (finding for finding in found if finding.code == code)

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from perfcli.interleave import record
-from perfcli.storing import store
+from perfcli.storing import store, timings
 
 CPU = ("compare", "gqa-transformer", "-p", "layers=3", "--device", "cpu")
 MIX = (*CPU, "-b", "triton.mix_order_reduction=false")
@@ -23,10 +22,10 @@ def measured(perfcli: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> M
     monkeypatch.setenv("PERFCLI_CACHE_DIR", str(tmp_path / "cache"))
 
     def run(plan: str) -> Path:
-        before = set(record.FOLDER.glob("*"))
+        before = set(timings.FOLDER.glob("*"))
         monkeypatch.setenv("PERFCLI_FAKE", f"1;{plan}")
         perfcli(*MIX, "--seed", "7")
-        (path,) = set(record.FOLDER.glob("*")) - before
+        (path,) = set(timings.FOLDER.glob("*")) - before
         return path
 
     return run
@@ -55,7 +54,7 @@ def test_one_that_ran_to_its_end_is_preferred(
     for plan, word in (("ratio=1.05", "SLOWER"), ("ratio=0.8;noise=0.2", "FASTER")):
         measured(plan)
         newer = measured(f"ratio=1;{cut_short}")
-        assert not record.read(newer).stopped.endswith(("enough", "spent"))
+        assert not timings.read(newer).stopped.endswith(("enough", "spent"))
         result = perfcli("compare", *ids())
         assert first_word(result) == word
         assert "warning" not in result.err
@@ -93,7 +92,7 @@ def test_garbage_is_told_once(perfcli: Any, measured: Measured) -> None:
     for number in range(2):
         measured("ratio=1.05").write_text(f"garbage {number}")
     result = perfcli("compare", *ids())
-    first = min(record.FOLDER.glob("*")).name
+    first = min(timings.FOLDER.glob("*")).name
     told = f"warning: 2 files in .perfcli/timings can't be read (the first is {first})"
     assert result.err.splitlines().count(told) == 1
     assert result.err.count("warning") == 1

@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 
 from perfcli.fake import executor, measuring
-from perfcli.interleave import record
 from perfcli.machine import driver, noise_floors, targets
 from perfcli.machine.environment import Interpreter
 from perfcli.model import Measurement, Rule
-from perfcli.storing import store
+from perfcli.storing import store, timings
 from perfcli.workflow import bench
 
 MIX = ("-b", "triton.mix_order_reduction=false")
@@ -36,12 +35,12 @@ def timed(perfcli: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 
 
 def files() -> list[Path]:
-    return sorted(record.FOLDER.glob("*.jsonl"))
+    return sorted(timings.FOLDER.glob("*.jsonl"))
 
 
 def measurement() -> Measurement:
     (path,) = files()
-    return record.read(path)
+    return timings.read(path)
 
 
 def ids() -> list[str]:
@@ -86,7 +85,7 @@ def test_the_same_seed_gives_the_same_report(timed: Any) -> None:
     second = timed("ratio=1.02", *CPU, "--seed", "7")
     (other,) = set(files()) - {one}
     assert first.out == second.out
-    assert record.read(one).rounds == record.read(other).rounds
+    assert timings.read(one).rounds == timings.read(other).rounds
     third = timed("ratio=1.02", *CPU, "--seed", "8")
     assert third.out != first.out
 
@@ -199,7 +198,7 @@ def test_stored_runs_show_their_newest_measurement(timed: Any) -> None:
 
 def test_the_floor_that_noise_stored_counts(timed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert timed("ratio=1.05", *CPU).code == 1
-    monkeypatch.setattr(bench, "load_floor", lambda run, worker: (0.08, "perfcli noise, then"))
+    monkeypatch.setattr(noise_floors, "load_floor", lambda *_: (0.08, "perfcli noise, then"))
     result = timed("ratio=1.05", *CPU)
     assert result.code != 1
     assert "floor 8 %" in result.out
@@ -214,7 +213,7 @@ def test_the_stored_floor_is_found_by_machine_and_scenario(
         asked.append((machine.device, scenario))
         assert params["layers"] == 3
 
-    monkeypatch.setattr(noise_floors, "find", find)
+    monkeypatch.setattr(noise_floors, "load_floor", find)
     timed("ratio=1.05", *CPU)
     assert set(asked) == {("made-up processor", "gqa-transformer")}
 

@@ -13,7 +13,7 @@ import pytest
 
 from perfcli.gate import bases
 from perfcli.model import Judgement
-from perfcli.workflow import timing
+from perfcli.workflow import pair
 
 MAX_READS = "triton.mix_order_reduction_max_reads"
 CONFIG = """
@@ -534,7 +534,7 @@ def test_options_that_contradict_each_other(gated: Any) -> None:
 def measuring(repository: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Both sides have the same code here, and are measured all the same."""
     configure('device = "cpu"\n[[checks]]\nscenario = "models/model.py:build"\n')
-    monkeypatch.setattr(timing, "_nothing_to_measure", lambda *_: False)
+    monkeypatch.setattr(pair, "_nothing_to_measure", lambda *_: False)
 
     def run(plan: str, *more: str) -> Any:
         monkeypatch.setenv("PERFCLI_FAKE", plan)
@@ -566,7 +566,7 @@ def test_a_limit_on_time(measuring: Any) -> None:
 
 
 def test_slower_once_is_unsure(measuring: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    measured = timing.measure_times
+    measured = pair.measure_times
     plans = iter(("1;ratio=1.05", "1;ratio=1.0"))
 
     def changing(comparison: Any, setting: Any, *rest: Any) -> Any:

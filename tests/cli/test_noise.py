@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from perfcli.interleave import record
 from perfcli.machine import noise_floors as floors
 from perfcli.stats.floor import bound
+from perfcli.storing import timings
 
 Plan = Callable[[str], None]
 
@@ -95,7 +95,7 @@ def test_a_floor_of_uncertain_pairs_says_so(noise: Any, planned: Plan) -> None:
 def test_raw_values_of_each_pair_are_kept(noise: Any) -> None:
     pairs = json.loads(noise("--pairs", "2", "--json", "-").out)["pairs"]
     for pair in pairs:
-        raw = record.read(record.FOLDER / f"{pair['measurement']}.jsonl")
+        raw = timings.read(timings.FOLDER / f"{pair['measurement']}.jsonl")
         assert len([r for r in raw.rounds if r.kind == "step"]) == pair["rounds"]
         assert raw.stopped == pair["stopped"] == "precise enough"
         assert raw.seed == pair["seed"]
@@ -189,7 +189,7 @@ def test_ctrl_c_shows_what_is_there_and_stores_no_floor(noise: Any, planned: Pla
     (pair,) = json.loads(Path("noise.json").read_text())["pairs"]
     assert (pair["stopped"], pair["rounds"]) == ("interrupted", 7)
     assert floors.load_floors() == []
-    assert len(list(record.FOLDER.iterdir())) == 1
+    assert len(list(timings.FOLDER.iterdir())) == 1
 
 
 def test_ctrl_c_before_anything_was_measured(noise: Any, planned: Plan) -> None:
@@ -197,7 +197,7 @@ def test_ctrl_c_before_anything_was_measured(noise: Any, planned: Plan) -> None:
     result = noise()
     assert result.code == 130
     assert result.out == ""
-    assert list(record.FOLDER.iterdir()) == []
+    assert list(timings.FOLDER.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from perfcli.interleave import record
 from perfcli.machine import noise_floors as floors
-from perfcli.storing import store
+from perfcli.storing import store, timings
 
 CPU = ("--device", "cpu")
 COMPARE = ("compare", "rmsnorm", *CPU, "-b", "triton.mix_order_reduction=false")
@@ -40,7 +39,7 @@ def refused(perfcli: Any) -> Refused:
         assert (result.code, result.out) == (2, "")
         assert len(result.err.splitlines()) == 1
         assert store.runs() == []
-        assert not record.FOLDER.exists()
+        assert not timings.FOLDER.exists()
         return str(result.complaint)
 
     return run
@@ -68,7 +67,7 @@ def test_a_seed_that_torch_does_not_take(
 def test_the_largest_numbers_are_taken(perfcli: Any) -> None:
     for command in (COMPARE, NOISE):
         assert perfcli(*command, "--seed", str(2**63 - 1), "--budget", "1e6").code in (0, 1)
-    seeds = {record.read(path).seed for path in record.FOLDER.iterdir()}
+    seeds = {timings.read(path).seed for path in timings.FOLDER.iterdir()}
     assert 2**63 - 1 in seeds
 
 

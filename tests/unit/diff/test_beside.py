@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from handmade import candidate, kernel, run
 
-from perfcli.diff.beside import explain_difference, totals_of
+from perfcli.diff.beside import totals_of
 from perfcli.diff.compare import compare
 from perfcli.model import Beside, Buffer, Comparison, Finding, KernelFacts, SourceFacts, Totals
 
@@ -90,11 +90,6 @@ def finding(code: str, metric: str, **more: object) -> Finding:
     ],
 )
 def test_what_explains_is_gone_and_seen_in_the_numbers(found: Finding, explains: bool) -> None:
-    shown = explain_difference(comparison(finding("PC301", "", appearance="new"), found)).beside
-    assert shown is not None
-    assert shown.explained == ((1,) if explains else ())
-
-
-def test_other_comparisons_stay_as_they_are() -> None:
-    usual = replace(comparison(finding("PC203", "bytes_swept")), beside=None)
-    assert explain_difference(usual) is usual
+    shown = comparison(finding("PC301", "", appearance="new"), found)
+    assert shown.beside is not None
+    assert shown.beside.list_explaining(shown.findings) == ((found,) if explains else ())

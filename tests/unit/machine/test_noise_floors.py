@@ -52,7 +52,7 @@ def floor(relative: float = 0.012, **more: Any) -> noise_floors.StoredFloor:
 
 
 def found(scenario: str = "softmax", machine: Machine = MACHINE, **params: Any) -> float | None:
-    stored = noise_floors.find(machine, scenario, params or {"rows": 4, "dtype": "float32"})
+    stored = noise_floors._find_known(machine, scenario, params or {"rows": 4, "dtype": "float32"})
     return stored.relative if stored else None
 
 
@@ -123,7 +123,7 @@ def test_a_scenario_has_its_own_floor_others_take_the_highest() -> None:
     noise_floors.save(MACHINE, floor(0.01, scenario="rmsnorm", params={}))
     assert found() == 0.03
     assert found("layernorm") == 0.03
-    stored = noise_floors.find(MACHINE, "rmsnorm", {})
+    stored = noise_floors._find_known(MACHINE, "rmsnorm", {})
     assert stored is not None
     assert stored.relative == 0.01
     assert found("softmax", rows=5) == 0.03

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from perfcli.interleave import record
+from perfcli.storing import timings
 
 pytestmark = pytest.mark.torch
 
@@ -44,7 +44,7 @@ def test_a_side_without_vectors_is_slower(tmp_path: Path) -> None:
     assert 1 < step["low"] <= step["ratio"] <= step["high"]
     assert joined["known"] == joined["launches"] >= 2
 
-    measured = record.read(tmp_path / record.FOLDER / f"{timing['measurement']}.jsonl")
+    measured = timings.read(tmp_path / timings.FOLDER / f"{timing['measurement']}.jsonl")
     steps = [r for r in measured.rounds if r.kind == "step"]
     assert step["rounds"] <= len(steps)
     assert measured.seed == 7

@@ -25,32 +25,32 @@ def controls(
 
 
 def test_without_any_knowledge_it_is_assumed() -> None:
-    assert floor.find("cpu", []).relative == 0.015
-    made = floor.find("cuda", [])
+    assert floor.find_floor("cpu", []).relative == 0.015
+    made = floor.find_floor("cuda", [])
     assert (made.relative, made.kernel, made.source) == (0.01, 0.01, "assumed")
 
 
 def test_what_was_stored_counts_where_it_is_larger() -> None:
-    made = floor.find("cpu", [], (0.04, "perfcli noise, 2026-11-21"))
+    made = floor.find_floor("cpu", [], (0.04, "perfcli noise, 2026-11-21"))
     assert (made.relative, made.kernel) == (0.04, 0.04)
     assert made.source == "perfcli noise, 2026-11-21"
-    assert floor.find("cpu", [], (0.001, "perfcli noise")).source == "assumed"
+    assert floor.find_floor("cpu", [], (0.001, "perfcli noise")).source == "assumed"
 
 
 def test_quiet_controls_prove_nothing() -> None:
-    made = floor.find("cpu", controls([0.0] * 12))
+    made = floor.find_floor("cpu", controls([0.0] * 12))
     assert made.source == "assumed"
     assert made.kernel == 0.015
 
 
 def test_a_bias_of_all_controls_raises_the_floor_of_the_step() -> None:
-    made = floor.find("cpu", controls([0.03] * 6))
+    made = floor.find_floor("cpu", controls([0.03] * 6))
     assert made.relative == pytest.approx(0.03, abs=0.003)
     assert made.source == "6 identical kernels on both sides, today"
 
 
 def test_a_control_that_differs_alone_says_nothing_of_the_step() -> None:
-    made = floor.find("cpu", controls([0.0, 0.0, 0.0, 0.0, 0.0, 0.2]))
+    made = floor.find_floor("cpu", controls([0.0, 0.0, 0.0, 0.0, 0.0, 0.2]))
     assert made.relative == 0.015
     assert made.kernel == pytest.approx(0.2, abs=0.01)
 
@@ -88,7 +88,7 @@ def numbered(bias: float, numbers: Sequence[int]) -> Series:
 def test_controls_are_held_together_by_the_rounds_that_all_of_them_have() -> None:
     """One that lost a round, and one without any times, take no other's word."""
     found = [numbered(0.03, range(100)) for _ in range(4)]
-    made = floor.find("cpu", [*found, numbered(0.03, range(5, 100)), Series((), (), ())])
+    made = floor.find_floor("cpu", [*found, numbered(0.03, range(5, 100)), Series((), (), ())])
     assert made.relative == pytest.approx(0.03, abs=0.003)
     assert made.source == "5 identical kernels on both sides, today"
 

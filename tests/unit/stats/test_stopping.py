@@ -8,9 +8,8 @@ import random
 from dataclasses import replace
 
 import pytest
-from handmade_timing import changed
 
-from perfcli.model import Floor, Round, RoundKind, Timing, Turn
+from perfcli.model import Round, RoundKind, Turn
 from perfcli.stats import paired, series, stopping
 
 
@@ -82,12 +81,3 @@ def test_a_quarter_of_the_floor_or_a_tenth_of_the_change(
     low, high = math.exp(change - 0.9999 * width), math.exp(change + 0.9999 * width)
     estimate = paired.Estimate(math.exp(change), low, high, rounds=40)
     assert stopping._is_narrow(estimate, 0.01) is narrow
-
-
-@pytest.mark.parametrize(("seconds", "broken"), [(0.99, True), (1.0, False), (1.01, False)])
-def test_what_was_interrupted_within_a_second_decides_nothing(seconds: float, broken: bool) -> None:
-    step = changed(0.01, 0.012)
-    timing = Timing(step, Floor(0.01, "assumed"), stopped="interrupted", seconds=seconds)
-    assert stopping.is_broken_off(timing) is broken
-    assert not stopping.is_broken_off(replace(timing, stopped="budget"))
-    assert stopping.is_broken_off(replace(timing, step=replace(step, low=None)))

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 from handmade import H100, kernel, run
+from handmade_timing import changed
 
 from perfcli.model import (
     DeviceState,
+    Floor,
     KernelGroup,
     Machine,
     Match,
@@ -22,6 +24,7 @@ from perfcli.model import (
     Round,
     Run,
     SideName,
+    Timing,
     Turn,
 )
 from perfcli.stats import parts, timing
@@ -234,3 +237,12 @@ def test_wall_time_is_told_on_a_gpu_alone_and_states_are_averaged() -> None:
     assert on_gpu.states["head"] == DeviceState(1500.0, throttle=("thermal",))
     on_cpu = timing.derive(measure(OLD, NEW, both(), device="cpu"), BASE, HEAD, GROUPS)
     assert on_cpu.wall is None
+
+
+@pytest.mark.parametrize(("seconds", "broken"), [(0.99, True), (1.0, False), (1.01, False)])
+def test_what_was_interrupted_within_a_second_decides_nothing(seconds: float, broken: bool) -> None:
+    step = changed(0.01, 0.012)
+    made = Timing(step, Floor(0.01, "assumed"), stopped="interrupted", seconds=seconds)
+    assert timing.is_broken_off(made) is broken
+    assert not timing.is_broken_off(replace(made, stopped="budget"))
+    assert timing.is_broken_off(replace(made, step=replace(step, low=None)))

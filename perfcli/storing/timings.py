@@ -1,5 +1,5 @@
-"""Writes and reads the raw file of one measurement: ``.perfcli/timings/ID.jsonl``, one JSON object
-per line.
+"""Writes and reads the raw file of one measurement, ``.perfcli/timings/ID.jsonl``, one JSON object
+per line, and finds the one to show of two runs.
 
 The first line is the header, then one line for each worker that got ready and for each round, and
 a last one that says why measuring ended. Every line is written and flushed at once, so that
@@ -8,16 +8,18 @@ whatever ends the process leaves all that was finished; a file without its last 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import msgspec
 
+from perfcli import units
 from perfcli.errors import PerfcliError
-from perfcli.model import Device, Measurement, Prepared, Round
+from perfcli.model import Device, Measurement, Prepared, Round, SideName
 from perfcli.storing import store
 
 FOLDER = Path(".perfcli") / "timings"
@@ -229,3 +231,101 @@ def _decode_line(line: bytes, number: int, path: Path) -> _Line:
         raise PerfcliError(
             f"{path} is a broken measurement: {error} in line {number}; measure again"
         ) from error
+
+
+# --- the measurement of two runs --------------------------------------------------------------
+
+# One that ran to its end is preferred to one that was interrupted or failed, then the newest
+# counts. What can't be read is passed over, and told.
+
+EXCHANGED = "measured with base and head exchanged"
+
+_OTHER: dict[str, SideName] = {"base": "head", "head": "base"}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Holds what was found. ``left_out``: files of this pair that would have been taken, and why
+    they were not. ``unreadable``: names of files that may be of any pair."""
+
+    measurement: Measurement | None = None
+    left_out: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
+
+    @property
+    def remarks(self) -> Iterator[str]:
+        """Yield a line for files of these runs, one for those that may be of any."""
+        if self.left_out:
+            without = () if self.measurement else ("the report follows without times",)
+            yield f"left out: {'; '.join((*self.left_out, *without))}"
+        if self.unreadable:
+            files = units.plural(len(self.unreadable), "file")
+            first = f"{'the first is ' if len(self.unreadable) > 1 else ''}{self.unreadable[0]}"
+            yield f"{files} in {FOLDER} can't be read ({first})"
+
+
+def find_measurement(base: str, head: str, folder: Path = FOLDER) -> Found:
+    """Return the measurement to show of two runs, by their ids; one of (head, base) with its sides
+    exchanged. Of other pairs only header lines are read."""
+    openings, unreadable = _read_openings(folder)
+    ours = [o for o in openings if (o.base, o.head) in ((base, head), (head, base))]
+    found: Measurement | None = None
+    left_out = []
+    for opening in sorted(ours, key=lambda o: (o.created, o.id), reverse=True):
+        try:
+            known = read(opening.path)
+        except PerfcliError as error:
+            left_out.append(str(error))
+            continue
+        if not known.rounds:
+            left_out.append(f"{opening.path} has no round")
+        elif known.ran_to_its_end:
+            found = known
+            break
+        else:
+            found = found or known
+    if found and (found.base, found.head) != (base, head):
+        found = _exchange(found)
+        found = replace(found, notes=(*found.notes, EXCHANGED))
+    return Found(found, tuple(left_out), unreadable)
+
+
+def _read_openings(folder: Path) -> tuple[list[Opening], tuple[str, ...]]:
+    """Return the openings of all files, and the names of those that don't say which pair they are
+    of."""
+    openings, unreadable = [], []
+    for path in sorted(folder.glob("[!.]*.jsonl")):
+        opening = read_opening(path)
+        if opening is None:
+            unreadable.append(path.name)
+        else:
+            openings.append(opening)
+    return openings, tuple(unreadable)
+
+
+# --- the other way round ---------------------------------------------------------------------
+
+
+def _exchange(measurement: Measurement) -> Measurement:
+    """Return the same with head as base and base as head: what was twice as fast takes half as
+    long."""
+    return replace(
+        measurement,
+        base=measurement.head,
+        head=measurement.base,
+        prepared=tuple(replace(p, side=_OTHER[p.side]) for p in measurement.prepared),
+        rounds=tuple(map(_exchange_round, measurement.rounds)),
+        stopped=_exchange_words(measurement.stopped),
+        notes=tuple(map(_exchange_words, measurement.notes)),
+    )
+
+
+def _exchange_round(measured: Round) -> Round:
+    first = _OTHER[measured.first]
+    return replace(measured, first=first, base=measured.head, head=measured.base)
+
+
+def _exchange_words(text: str) -> str:
+    """Exchange the sides in ``the head's worker was killed`` and ``580.82 in the base, 570.10 in
+    the head``."""
+    return re.sub(r"\bthe (base|head)\b", lambda found: f"the {_OTHER[found[1]]}", text)

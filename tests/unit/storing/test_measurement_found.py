@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 from handmade_record import measured, measurement, prepared
 
-from perfcli.interleave import record
-from perfcli.interleave.stored import EXCHANGED, _exchange, find
 from perfcli.model import Measurement, MemoryUse, Turn
+from perfcli.storing import timings
+from perfcli.storing.timings import EXCHANGED, _exchange, find_measurement
 
 
 def put(folder: Path, id: str, hour: int, **more: Any) -> Path:
     made = measurement(id, created=f"2026-11-21T{hour:02}:00:00Z", **more)
-    return record._write(made, folder)
+    return timings._write(made, folder)
 
 
 def found_id(folder: Path, base: str = "run-a", head: str = "run-b") -> str | None:
-    found = find(base, head, folder).measurement
+    found = find_measurement(base, head, folder).measurement
     return found.id if found else None
 
 
@@ -37,10 +37,12 @@ def test_the_newest_of_two_runs(tmp_path: Path) -> None:
     assert found_id(tmp_path) == "b"
     assert found_id(tmp_path, "run-b", "other") == "d"
     assert found_id(tmp_path, "run-b", "run-b") is None
-    assert find("run-a", "run-b", tmp_path / "nowhere") == find("x", "y", tmp_path)
+    assert find_measurement("run-a", "run-b", tmp_path / "nowhere") == find_measurement(
+        "x", "y", tmp_path
+    )
 
 
-@pytest.mark.parametrize("stopped", ["interrupted", "failed: x", "failed", record.BROKEN_OFF, ""])
+@pytest.mark.parametrize("stopped", ["interrupted", "failed: x", "failed", timings.BROKEN_OFF, ""])
 def test_what_was_cut_short_comes_after_what_was_not(tmp_path: Path, stopped: str) -> None:
     put(tmp_path, "short", 11, stopped=stopped)
     put(tmp_path, "newer", 12, stopped=stopped)
@@ -53,10 +55,10 @@ def test_both_orders_count_alike(tmp_path: Path) -> None:
     put(tmp_path, "one", 10)
     put(tmp_path, "other", 11, base="run-b", head="run-a")
     assert found_id(tmp_path) == found_id(tmp_path, "run-b", "run-a") == "other"
-    found = find("run-a", "run-b", tmp_path).measurement
+    found = find_measurement("run-a", "run-b", tmp_path).measurement
     assert found is not None
     assert (found.base, found.head, found.notes) == ("run-a", "run-b", ("a note", EXCHANGED))
-    as_measured = find("run-b", "run-a", tmp_path).measurement
+    as_measured = find_measurement("run-b", "run-a", tmp_path).measurement
     assert as_measured is not None
     assert as_measured.notes == ("a note",)
 
@@ -67,13 +69,13 @@ def test_of_another_pair_the_header_alone_is_read(
     path = put(tmp_path, "a", 12)
     put(tmp_path, "b", 13, base="other")
     read = []
-    original = record.read
+    original = timings.read
 
     def counted(path: Path) -> Measurement:
         read.append(path)
         return original(path)
 
-    monkeypatch.setattr(record, "read", counted)
+    monkeypatch.setattr(timings, "read", counted)
     assert found_id(tmp_path) == "a"
     assert read == [path]
 
@@ -86,7 +88,7 @@ def test_what_is_broken_is_told_and_the_next_is_taken(tmp_path: Path) -> None:
     put(tmp_path, "empty", 10).write_text((tmp_path / "good.jsonl").read_text().split("\n")[0])
     edit(put(tmp_path, "of others", 14, base="other"), '"seed":7', '"seed":"x"')
     edit(put(tmp_path, "old", 8), '"seed":7', '"seed":"x"')
-    found = find("run-a", "run-b", tmp_path)
+    found = find_measurement("run-a", "run-b", tmp_path)
     assert found.measurement is not None
     assert found.measurement.id == "good"
     names = ["field", "header", "newer", "empty"]
@@ -100,7 +102,7 @@ def test_what_is_broken_is_told_and_the_next_is_taken(tmp_path: Path) -> None:
 def test_one_without_rounds_is_left_out(tmp_path: Path) -> None:
     path = put(tmp_path, "killed", 12)
     path.write_text(path.read_text().split("\n")[0] + "\n")
-    found = find("run-a", "run-b", tmp_path)
+    found = find_measurement("run-a", "run-b", tmp_path)
     assert (found.measurement, found.left_out) == (None, (f"{path} has no round",))
 
 
@@ -109,7 +111,7 @@ def test_what_may_be_of_any_pair(tmp_path: Path) -> None:
         (tmp_path / f"{name}.jsonl").write_text(text)
     (tmp_path / "e.jsonl").mkdir()
     edit(put(tmp_path, "f", 12), '"base":"run-a",', "")
-    found = find("run-a", "run-b", tmp_path)
+    found = find_measurement("run-a", "run-b", tmp_path)
     assert found.unreadable == tuple(f"{name}.jsonl" for name in "abcdef")
     assert (found.measurement, found.left_out) == (None, ())
 
