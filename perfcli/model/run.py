@@ -118,6 +118,8 @@ class Run:
     threads: int | None = None
     """The number of threads that kernels for the CPU were generated for; None: torch's own number,
     or a GPU."""
+    weighed: bool = False
+    """Whether the work of its kernels was counted; runs of older versions lack it."""
 
     @property
     def eager_notes(self) -> tuple[str, ...]:

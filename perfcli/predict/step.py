@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 from perfcli.model import (
     Candidate,
@@ -23,9 +24,10 @@ _L1_BYTES = 256e3
 
 
 def estimate_step(run: Run) -> StepEstimate | None:
-    """Return the estimate of a step, or None where no GPU's constants fit the run's target."""
+    """Return the estimate of a step, or None where no GPU's constants fit the run's target or the
+    work of its kernels was not counted."""
     calibration = calibration_for(run.target) if run.target else None
-    if calibration is None or run.target is None:
+    if calibration is None or run.target is None or not run.weighed:
         return None
     missing: list[str] = []
     kernels: list[TimeEstimate | None] = []
@@ -89,7 +91,7 @@ def _estimate_launch(
 
 # --- two steps -------------------------------------------------------------------------------
 
-_LEAST_CHANGE = 0.02
+LEAST_CHANGE = 0.02
 """A relative change of the step's device time below this is the same."""
 
 
@@ -103,23 +105,55 @@ def compare_steps(base: Run, head: Run, groups: Sequence[KernelGroup]) -> Estima
     total = [0.0, 0.0]
     for number, group in enumerate(groups):
         sides = (_sum(base, ours, group.match.base), _sum(head, theirs, group.match.head))
-        if group.match.relation == "same" and None in sides:
+        if None in sides and _is_alike(base, head, group):
             continue  # as much on both sides, whatever it is
         for side, seconds in enumerate(sides):
             total[side] += seconds or 0.0
         if None in sides:
-            missing += [base.kernels[n].name for n in group.match.base[:1]]
+            missing += _list_missing(base, ours, group.match.base)
+            missing += _list_missing(head, theirs, group.match.head)
         elif sides[0] != sides[1]:
             changed.append(GroupEstimate(number, sides[0] or 0.0, sides[1] or 0.0))
+    missing += _list_moved_externs(base, ours, head, theirs)
     changed.sort(key=lambda g: -abs(g.head - g.base))
     if missing or not total[0] or not total[1]:
         return EstimatedChange(
-            ours, theirs, "unsure", groups=tuple(changed), missing=tuple(missing)
+            ours, theirs, "unsure", groups=tuple(changed), missing=tuple(dict.fromkeys(missing))
         )
     ratio = total[1] / total[0]
     half = _half_width(changed, total[0], calibration_for(base.target))
     low, high = ratio * math.exp(-half), ratio * math.exp(half)
     return EstimatedChange(ours, theirs, _judge(low, high), ratio, low, high, tuple(changed))
+
+
+def _is_alike(base: Run, head: Run, group: KernelGroup) -> bool:
+    """Return whether a group is the same code, launched as often on both sides."""
+    before = sum(base.kernels[number].launches for number in group.match.base)
+    after = sum(head.kernels[number].launches for number in group.match.head)
+    return group.match.relation == "same" and before == after
+
+
+def _list_missing(run: Run, step: StepEstimate, numbers: Sequence[int]) -> list[str]:
+    """Return ``triton_poi_fused_add_0: its work could not be counted`` for each without one."""
+    without = [run.kernels[number] for number in numbers if step.kernels[number] is None]
+    return [f"{kernel.name}: {_why_not(kernel)}" for kernel in without]
+
+
+def _list_moved_externs(
+    base: Run, ours: StepEstimate, head: Run, theirs: StepEstimate
+) -> Iterator[str]:
+    """Yield library operators without an estimate that the sides do not call equally often."""
+    calls: list[Counter[str]] = []
+    for run, step in ((base, ours), (head, theirs)):
+        known = zip(run.externs, step.externs, strict=True)
+        calls.append(Counter())
+        for extern, estimate in known:
+            if estimate is None:
+                calls[-1][extern.op] += extern.count
+    for name in dict.fromkeys((*calls[0], *calls[1])):
+        before, after = (each[name] for each in calls)
+        if before != after:
+            yield f"{name}: called {before} → {after} times, and it has no estimate"
 
 
 def _sum(run: Run, step: StepEstimate, numbers: Sequence[int]) -> float | None:
@@ -143,10 +177,10 @@ def _half_width(
 
 
 def _judge(low: float, high: float) -> TimeVerdict:
-    if low > 1 + _LEAST_CHANGE:
+    if low > 1 + LEAST_CHANGE:
         return "slower"
-    if high < 1 / (1 + _LEAST_CHANGE):
+    if high < 1 / (1 + LEAST_CHANGE):
         return "faster"
-    if low >= 1 / (1 + _LEAST_CHANGE) and high <= 1 + _LEAST_CHANGE:
+    if low >= 1 / (1 + LEAST_CHANGE) and high <= 1 + LEAST_CHANGE:
         return "same"
     return "unsure"

@@ -32,7 +32,7 @@ def weigh(bundle: Bundle, cache_dir: Path) -> Bundle:
     """Return the bundle with the work of each candidate of its kernels, as far as it can be told;
     what was counted before comes from the cache."""
     kernels = tuple(_add_work(kernel, bundle.blobs, cache_dir) for kernel in bundle.run.kernels)
-    return replace(bundle, run=replace(bundle.run, kernels=kernels))
+    return replace(bundle, run=replace(bundle.run, kernels=kernels, weighed=True))
 
 
 def _add_work(kernel: KernelFacts, blobs: Mapping[str, str], cache_dir: Path) -> KernelFacts:

@@ -34,17 +34,25 @@ class GroupRows:
 
 def list_changed(comparison: Comparison) -> list[KernelGroup]:
     """Groups that differ in code or numbers, the costliest first: added time where it was
-    measured, then spilled words, bytes, sweeps, then loads. Where the run got better, what it
-    gained most from comes first."""
+    measured or estimated, then spilled words, bytes, sweeps, then loads. Where the run got better,
+    what it gained most from comes first."""
     sign = 1 if comparison.outcome == "better" else -1
-    timed = comparison.timing.groups if comparison.timing else ()
-    times = {id(comparison.groups[g.group]): g.delta or 0.0 for g in timed if g.group is not None}
+    times = _list_deltas(comparison)
 
     def cost(group: KernelGroup) -> tuple[float, ...]:
         code = (sign * costs * _find_delta(group, m) for m, costs in _COSTS.items())
         return (sign * times.get(id(group), 0.0), *code)
 
     return sorted((g for g in comparison.groups if _has_changed(g)), key=cost)
+
+
+def _list_deltas(comparison: Comparison) -> dict[int, float]:
+    """Return the seconds that groups take more, measured or else estimated, by their id."""
+    groups, estimate = comparison.groups, comparison.estimate
+    if comparison.timing is not None:
+        timed = comparison.timing.groups
+        return {id(groups[g.group]): g.delta or 0.0 for g in timed if g.group is not None}
+    return {id(groups[g.group]): g.head - g.base for g in estimate.groups} if estimate else {}
 
 
 def _has_changed(group: KernelGroup) -> bool:

@@ -20,9 +20,12 @@ VERDICTS: Mapping[Outcome, str] = {
 def write_verdict(comparison: Comparison) -> str:
     """Return the verdict in one word.
 
-    SLOWER and FASTER where times decided; WORSE and BETTER where what the code says did, or memory.
+    SLOWER and FASTER where times decided, measured or estimated; WORSE and BETTER where what the
+    code says did, or memory.
     """
     time = comparison.timing.step.verdict if comparison.timing else None
+    if time is None and comparison.estimate is not None and comparison.wrong is None:
+        time = comparison.estimate.verdict
     if (time, comparison.outcome) in (("slower", "worse"), ("faster", "better")):
         return "SLOWER" if time == "slower" else "FASTER"
     return VERDICTS[comparison.outcome]

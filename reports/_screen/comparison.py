@@ -32,7 +32,7 @@ from .._rows.totals import (
 from .externs import _compare_externs
 from .findings import _say_nothing_to_try, _show_findings
 from .tables import _draw_command, _draw_labelled, _KernelTable, start_table
-from .timing import _show_timing
+from .timing import _show_estimate, _show_timing
 from .verdict import STYLES, FirstLines, _draw_sentence
 
 
@@ -93,7 +93,8 @@ def show_comparison(
         Text(""),
     ]
     parts += _say_without_kernels(comparison)
-    parts += _show_timing(comparison)
+    times = [*_show_timing(comparison), *_show_estimate(comparison)]
+    parts += [*times, Text("Generated code", style="bold")] if times else []
     parts += _show_beside(comparison)
     parts += [_Totals(comparison), *_compare_externs(comparison), Text("")]
     breaks = [Text(f"graph breaks: {change}") for change in list_changed_breaks(comparison)]

@@ -8,12 +8,19 @@ from dataclasses import dataclass
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
-from perfcli.model import Comparison, TimeVerdict, Timing
+from perfcli.model import Comparison, TimeVerdict
 
+from .._rows.estimate import (
+    ESTIMATED_COLUMNS,
+    list_estimated,
+    list_estimated_kernels,
+    list_estimated_step,
+)
 from .._rows.kernels import shorten
 from .._rows.timing import (
     TIME_COLUMNS,
     KernelTimeRow,
+    TimeRow,
     count_rest,
     list_measured,
     list_step_times,
@@ -39,24 +46,42 @@ def _show_timing(comparison: Comparison) -> list[RenderableType]:
     timing = comparison.timing
     if timing is None:
         return []
-    parts: list[RenderableType] = [Text("Measured", style="bold"), _Step(timing), Text("")]
+    parts: list[RenderableType] = [Text("Measured", style="bold")]
+    parts += [_Step(tuple(list_step_times(timing))), Text("")]
     shown = order_by_change(timing)[:MOST_KERNELS]
     if shown:
         parts += [Text("Kernels by time, largest changes first", style="bold")]
         rows = [write_kernel_time(group, comparison) for group in shown]
-        parts += [_Kernels(tuple(rows))]
+        parts += [_Kernels(tuple(rows), tuple(title for title, _ in TIME_COLUMNS))]
     ends = (name_doubt(shown), count_rest(timing, shown), write_unexplained(timing))
     parts += [Text(line, style="dim") for line in ends if line]
     parts += [Text("")] if timing.groups else []
     parts += [_draw_labelled((label, Text(text)) for label, text in list_measured(timing))]
-    return [*parts, Text(""), Text("Generated code", style="bold")]
+    return [*parts, Text("")]
+
+
+def _show_estimate(comparison: Comparison) -> list[RenderableType]:
+    """Return the view of what was estimated, or nothing where nothing was, or nothing changes."""
+    estimate = comparison.estimate
+    rows = list_estimated_kernels(comparison)
+    if estimate is None or not (rows or estimate.missing):
+        return []
+    parts: list[RenderableType] = [Text("Estimated", style="bold")]
+    parts += [_Step(tuple(list_estimated_step(estimate))), Text("")]
+    if rows:
+        parts += [Text("Kernels by estimated time, largest changes first", style="bold")]
+        parts += [_Kernels(tuple(rows[:MOST_KERNELS]), ESTIMATED_COLUMNS)]
+    if len(rows) > MOST_KERNELS:
+        parts += [Text(f"… {len(rows) - MOST_KERNELS} more: --json FILE has them all", style="dim")]
+    parts += [_draw_labelled((label, Text(text)) for label, text in list_estimated(estimate))]
+    return [*parts, Text("")]
 
 
 @dataclass(frozen=True)
 class _Step:
     """Base, head and change of each; the difference as well where there is room."""
 
-    timing: Timing
+    rows: Sequence[TimeRow]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         wide = options.max_width >= LEAST_WITH_DELTA
@@ -66,7 +91,7 @@ class _Step:
             table.add_column(title, justify="right", no_wrap=True)
         if options.max_width >= LEAST_WITH_MARK:
             table.add_column("", no_wrap=True)
-        for row in list_step_times(self.timing):
+        for row in self.rows:
             style = MARKS[row.verdict] if row.verdict else ""
             delta = [row.delta or "·"] if wide else []
             mark = Text(row.verdict or "", style=style)
@@ -81,6 +106,7 @@ class _Kernels:
     """A row each, in as many columns as fit and are known."""
 
     rows: Sequence[KernelTimeRow]
+    titles: Sequence[str]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         widths = self._widths()
@@ -105,9 +131,7 @@ class _Kernels:
     def _widths(self) -> dict[str, int]:
         """Return the width of each column that a kernel has something in, with the space before
         it."""
-        widths = {
-            title: max(len(row.cells[title]) for row in self.rows) for title, _ in TIME_COLUMNS
-        }
+        widths = {title: max(len(row.cells[title]) for row in self.rows) for title in self.titles}
         return {title: max(len(title), w) + _PADDING for title, w in widths.items() if w}
 
 

@@ -1,6 +1,7 @@
 """Gives a comparison its outcome, its reason and the parts of the reason: the one place that does.
 
-Everything else only adds evidence to a comparison: counts, findings, wrong results, measured times.
+Everything else only adds evidence to a comparison: counts, findings, wrong results, and
+measured and estimated times.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from perfcli.diff.verdict.counts import judge_counts
+from perfcli.diff.verdict.estimates import _says_something, _weigh_estimate
 from perfcli.diff.verdict.times import _weigh_times
 from perfcli.model import Because, Comparison, Finding, Verdict, WrongResults
 
@@ -77,9 +79,8 @@ def _find_verdict(comparison: Comparison) -> Verdict:
         return _judge_wrong_results(comparison, comparison.wrong)
     if comparison.timing is not None:
         return _weigh_times(comparison, comparison.timing)
-    # An estimate of the step's time belongs here: measured times are stronger. Where its interval
-    # leaves no doubt it decides, and the counts below become what explains it, as they explain a
-    # measured time (`times.py` names the kernel to blame and what its counts say).
+    if comparison.estimate is not None and _says_something(comparison):
+        return _weigh_estimate(comparison, comparison.estimate)
     return _object_to(judge_counts(comparison), comparison)
 
 

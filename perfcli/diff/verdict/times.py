@@ -110,19 +110,22 @@ def _weigh_times(comparison: Comparison, timing: Timing) -> Verdict:
         outcome, because = memory[0].outcome, _make_because(memory[0], [time, *others[1:]])
     else:
         worst = _find_most_to_blame(timing)
-        outcome, because = time.outcome, _make_because(time, _leave_out_said(others, time, worst))
+        outcome, because = (
+            time.outcome,
+            _make_because(time, _leave_out_said(others, time, worst.group if worst else None)),
+        )
         because = _explain(because, comparison, timing, worst)
     return Verdict(outcome, _write_reason(because), because)
 
 
 def _leave_out_said(
-    others: Sequence[_Statement], time: _Statement, worst: GroupTiming | None
+    others: Sequence[_Statement], time: _Statement, worst: int | None
 ) -> list[_Statement]:
-    """Return the statements without what says the same of the kernel to blame: its numbers stand
+    """Return the statements without what says the same of the group to blame: its numbers stand
     beside it anyway."""
-    if worst is None or worst.group is None:
+    if worst is None:
         return list(others)
-    return [s for s in others if s.group != worst.group or s.outcome != time.outcome]
+    return [s for s in others if s.group != worst or s.outcome != time.outcome]
 
 
 def _memory_decides(time: Outcome, memory: Outcome) -> bool:
