@@ -143,23 +143,28 @@ def write(
 def _list_steps(
     judgement: Judgement, wanted: Wanted, notes: Notes
 ) -> Iterator[Callable[[], object]]:
+    def summarise() -> None:
+        names = ("github", "markdown")
+        texts = (render_document(name, judgement) for name in names)
+        if warning := github.write_summary(texts):
+            notes.warn(warning)
+
+    def annotate() -> None:
+        wanted.stream.write(render_document("annotations", judgement))
+
     def writes(name: str, path: Path) -> Callable[[], object]:
-        return lambda: output.write_text(render_document(name, judgement), path)
+        return lambda: _write_file(name, path, judgement)
 
     for name, path in wanted.files.items():
         yield writes(name, path)
     if wanted.github:
-        yield lambda: _summarise(judgement, notes)
-        yield lambda: wanted.stream.write(render_document("annotations", judgement))
+        yield summarise
+        yield annotate
 
 
-def _summarise(judgement: Judgement, notes: Notes) -> None:
-    def texts() -> Iterator[str]:
-        yield render_document("github", judgement)
-        yield render_document("markdown", judgement)
-
-    if warning := github.write_summary(texts):
-        notes.warn(warning)
+def _write_file(name: str, path: Path, judgement: Judgement) -> None:
+    text = render_document(name, judgement)
+    output.write_text(text, path)
 
 
 def show(view: RenderableType, wanted: Wanted) -> None:

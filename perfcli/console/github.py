@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
@@ -23,7 +23,7 @@ def check() -> None:
         output.check_writable(Path(summary))
 
 
-def write_summary(texts: Callable[[], Iterator[str]]) -> str:
+def write_summary(texts: Iterator[str]) -> str:
     """Append the first text that fits to the step's summary; the longest comes first.
 
     GitHub drops the whole summary of a step that is too long. Returns a warning, or an empty
@@ -35,7 +35,7 @@ def write_summary(texts: Callable[[], Iterator[str]]) -> str:
     path = Path(given)
     try:
         left = MOST_SUMMARY_BYTES - (path.stat().st_size if path.exists() else 0)
-        for text in texts():
+        for text in texts:
             encoded = text.encode()
             if len(encoded) <= left:
                 with path.open("ab") as file:
