@@ -35,7 +35,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import CodeType, FrameType
@@ -115,6 +115,7 @@ def main() -> int:
     print(f"{len(chosen)} of {total} mutants, seed {options.seed}", flush=True)
     _import_heavy()
     reach = _find_reach(Path(options.reach) if options.reach else None)
+    _check_untouched(chosen, reach)
     survivors = []
     for planted, caught in _test_all(chosen, reach, options.jobs):
         if not caught:
