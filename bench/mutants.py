@@ -407,6 +407,16 @@ def _find_function(mutant: Mutant) -> str | None:
     return _name_function(mutant.file, ".".join(names)) if inside is not None else None
 
 
+def _check_untouched(chosen: Sequence[Planted], reach: Reach) -> None:
+    """Raise SystemExit where the tests of a room's first mutant fail without it."""
+    first = {planted.mutant.room: planted for planted in reversed(chosen)}
+    for room, planted in first.items():
+        text = (ROOT / planted.mutant.file).read_text(encoding="utf-8")
+        child = _fork(partial(_test, replace(planted, text=text), reach))
+        if os.waitpid(child, 0)[1]:
+            raise SystemExit(f"tests of {room} fail without a mutation (MUTANTS_SHOW=1 shows them)")
+
+
 def _test_all(chosen: Sequence[Planted], reach: Reach, jobs: int) -> Iterator[tuple[Planted, bool]]:
     """Yield each mutant and whether a test fails with it; one that hangs is noticed, too."""
     waiting = list(reversed(chosen))
