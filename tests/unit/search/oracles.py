@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from perfcli.search.drive import Code, Ledger, drive
-from perfcli.search.question import Answer, OptionChange, Search, Subset
+from perfcli.search.question import Answer, OptionChange, Query, Search, Subset
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -66,3 +66,27 @@ def planted(*sets: str) -> Callable[[Subset], Answer]:
 
 def run(search: Search[K, T], oracle: Exact[K], ledger: Ledger[K] | None = None, **more: Any) -> T:
     return drive(search, oracle, ledger if ledger is not None else Ledger(), **more)
+
+
+def transcript(search: Search[K, T], oracle: Exact[K], **more: Any) -> list[str]:
+    """All that the search asks, in order: what for, the set, what may be next, how many changes are
+    still suspected, and the answer."""
+    lines: list[str] = []
+
+    def watch(question: Query[K], answer: Answer | None) -> None:
+        if answer is not None:
+            maybe = " ".join(map(_written, question.maybe)) or "-"
+            again = " again" if question.fresh else ""
+            lines.append(
+                f"{question.step}: {_written(question.wanted)}{again} | {maybe} | "
+                f"{question.suspects} | {answer.outcome}"
+            )
+
+    run(search, oracle, watch=watch, **more)
+    return lines
+
+
+def _written(key: object) -> str:
+    if isinstance(key, frozenset):
+        return "".join(sorted(k.replace("=True", "").replace("=", "") for k in key)) or "0"
+    return f"{key:.6g}" if isinstance(key, float) else str(key)
