@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -50,6 +51,9 @@ def gate(
     no_time: Annotated[
         bool, typer.Option("--no-time", help="Compare the code only; measure nothing.")
     ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Fail what is unsure, with exit code 3.")
+    ] = False,
     jobs: args.Jobs = None,
     timeout: args.Timeout = None,
     fresh: args.Fresh = False,
@@ -80,9 +84,10 @@ def gate(
 
     run.check_aspects(allow or ())
     wanted = documents.Wanted(markdown, html, junit, sarif, github, json)
-    wish = Wish(baseline, base_rev, base_python, tuple(allow_env or ()), no_time)
+    wish = Wish(baseline, base_rev, base_python, tuple(allow_env or ()), no_time, strict)
     wish.check()
     found = compiled.configured(config, baseline)
+    found = replace(found, on_unsure="fail") if strict else found
     documents.check(wanted, [found.path, found.baseline])
     meant = compiled.chosen(found, checks or ())
     if not (wish.pair or found.baseline.exists()):

@@ -12,7 +12,7 @@ from perfcli.diff.metrics import changes, totals
 from perfcli.diff.verdict.conclude import conclude
 from perfcli.errors import NotComparable, PerfcliError
 from perfcli.model import Comparison, KernelGroup, Run
-from perfcli.predict.step import compare_steps
+from perfcli.predict.step import compare_steps, with_estimates
 
 ASPECTS = ("scenario", "params", "mode", "device", "target", "dynamic")
 """What two runs must have in common; each can be allowed to differ."""
@@ -42,14 +42,15 @@ def compare(base: Run, head: Run, allow: Collection[str] = ()) -> Comparison:
         )
         for found in matches
     )
+    estimate = compare_steps(base, head, groups)
     comparison = Comparison(
-        base,
-        head,
+        with_estimates(base, estimate.base if estimate else None),
+        with_estimates(head, estimate.head if estimate else None),
         totals(base, head),
         groups,
         differences=(*_describe_allowed(base, head), *_differences(base, head)),
         besides=_find_besides(base, head),
-        estimate=compare_steps(base, head, groups),
+        estimate=estimate,
     )
     return conclude(comparison)
 

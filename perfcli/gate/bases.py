@@ -204,6 +204,7 @@ class Wish:
     python: str | None = None
     allow_env: tuple[str, ...] = ()
     no_time: bool = False
+    strict: bool = False
 
     @property
     def pair(self) -> bool:
@@ -225,6 +226,7 @@ class Wish:
         words = ["perfcli", "gate", *checks, *typed]
         words += ["--base-rev", self.revision] if self.revision else []
         words += ["--base-python", self.python] if self.python else []
+        words += ["--strict"] if self.strict else []
         return shlex.join(words)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from perfcli.errors import PerfcliError
-from perfcli.gate.limits import SIGNS, SPILLS, _read_limits
+from perfcli.gate.limits import SIGNS, SPILLS, STEP_TIME, TIME, USUAL, _read_limits
 from perfcli.gate.tables import Table, _shown
 from perfcli.machine.targets import THIS_GPU, get
 from perfcli.model import Limit, OptionValue, Scalar
@@ -34,6 +34,8 @@ class Check:
     """Of these, the usual ones that say something only where nothing got better."""
     usual_spills: bool = False
     """Whether the limit on all spilled words is the usual one."""
+    usual: frozenset[Limit] = frozenset()
+    """Of the limits, those that nobody wrote."""
 
 
 Limits = Mapping[tuple[str, str], Limit]
@@ -45,6 +47,9 @@ def _merged(limits: Limits, table: Table) -> Limits:
     kernels = table.table("kernels")
     for pattern in kernels.values:
         own |= _read_limits(kernels.table(pattern), pattern)
+    step = own.get(("", STEP_TIME))
+    if step is not None and ("", TIME) not in own:  # a step is one, measured or estimated
+        own["", TIME] = replace(step, metric=TIME)
     merged: dict[tuple[str, str], Limit | None] = {**limits, **own}
     return {place: limit for place, limit in merged.items() if limit is not None}
 
@@ -112,6 +117,7 @@ def _read_checks(
         "limits": tuple(limits),
         "signs": frozenset(each for each in limits if any(each is sign for sign in SIGNS)),
     }
+    shared["usual"] = frozenset(each for each in limits if any(each is one for one in USUAL))
     shared["usual_spills"] = any(each is SPILLS for each in limits)
     table.done()
     if device:

@@ -33,6 +33,8 @@ class Config:
     on_unsure: OnUnsure = "warn"
     fail_on: Severity | None = "warning"
     """Findings that are as grave or graver and came with the head fail; None: none do."""
+    usual_fail_on: bool = False
+    """Whether nobody wrote ``fail_on``."""
     max_age_days: int = MAX_AGE_DAYS
     budget: float | None = None
     """Seconds to measure a check for, at most."""
@@ -126,6 +128,7 @@ def _config(path: Path, table: Table, codes: Collection[str]) -> Config:
         allowances=allowances,
         on_unsure=table.choice("on-unsure", get_args(OnUnsure), "warn"),  # type: ignore[arg-type]
         fail_on=None if fail_on == "never" else fail_on,  # type: ignore[arg-type]
+        usual_fail_on="fail-on" not in table.values,
         max_age_days=_days(table),
         budget=table.amount("budget") or None,
     )

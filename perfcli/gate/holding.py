@@ -8,11 +8,21 @@ from dataclasses import replace
 from perfcli import units
 from perfcli.diff.metrics import launched_kernels
 from perfcli.diff.verdict.counts import describe_change, pick_kernel
+from perfcli.diff.verdict.estimates import advise, write_estimate
 from perfcli.gate import limits
 from perfcli.gate.allowances import _covers, _named
 from perfcli.gate.excepting import _excepted
 from perfcli.gate.limits import _higher_is_better
-from perfcli.model import Allowance, Change, Comparison, KernelGroup, Limit, LimitResult, LimitState
+from perfcli.model import (
+    Allowance,
+    Change,
+    Comparison,
+    EstimatedChange,
+    KernelGroup,
+    Limit,
+    LimitResult,
+    LimitState,
+)
 
 _ONE_EACH = ("kernels", "launches")
 """Each kernel counts about alike: none of them has most."""
@@ -24,6 +34,9 @@ def _to_blame(comparison: Comparison, result: LimitResult) -> str:
     (2)``."""
     if result.limit.metric == "graph_breaks":
         return _new_breaks(comparison)
+    if result.limit.metric == limits.STEP_TIME:
+        because = comparison.because
+        return f"{because.kernel} {because.how}" if because and because.kernel else ""
     return _added_most(comparison, result.limit.metric) or _has_most(comparison, result.limit)
 
 
@@ -93,6 +106,23 @@ def of_time(comparison: Comparison, limit: Limit) -> str:
     return f"{times}, {units.interval(step.ratio, step.low, step.high)}, {_bounds(limit)}"
 
 
+def _hold_estimate(result: LimitResult, estimate: EstimatedChange) -> LimitResult:
+    """Return the limit as broken where the whole interval lies beyond it, as kept where all of it
+    lies within, else as unknown with what would tell."""
+    text, within = write_estimate(estimate), 1 + (result.limit.growth_share or 0.0)
+    low, high = estimate.low, estimate.high
+    if low is None or high is None:
+        why = f": {estimate.missing[0]}" if estimate.missing else ""
+        return replace(result, state="unknown", text=f"{text}{why}; {advise(estimate)}")
+    text = f"{text}, {_bounds(result.limit)}"
+    if low > within:
+        return replace(result, state="broken", text=text)
+    if high <= within:
+        state: LimitState = "better" if estimate.verdict == "faster" else "kept"
+        return replace(result, state=state, text=text)
+    return replace(result, state="unknown", text=f"{text}; {advise(estimate)}")
+
+
 def _bounds(limit: Limit) -> str:
     """Return ``at most 40 and +1 %``; of what is better higher ``at least 50 %, at most 25 %
     less``."""
@@ -128,11 +158,14 @@ def _held(
                     yield from _of_group(comparison, each, number, allowances)
         return
     change = limits._total(comparison, limit.metric)
-    if change is None or (change.base is None and change.head is None):
+    estimated = limit.metric == limits.STEP_TIME  # what lacks one is unsure, and not left out
+    if change is None or (change.base is None and change.head is None and not estimated):
         return
     result = _result(limit, change)
     if limit.metric == limits.TIME:
         result = replace(result, text=of_time(comparison, limit))
+    if estimated and comparison.estimate is not None:
+        result = _hold_estimate(result, comparison.estimate)
     if result.state == "unknown" and limit.metric == "peak_memory_bytes":
         result = replace(result, text=f"{result.text}{_in_other_pieces(comparison)}")
     if result.state == "broken":

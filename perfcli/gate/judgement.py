@@ -14,6 +14,7 @@ from perfcli.gate.baseline.file import suggest_update
 from perfcli.gate.config import Config
 from perfcli.gate.order import CheckResult, Order
 from perfcli.model import GRAVEST_FIRST, Allowance, Judged, Judgement, Passing
+from perfcli.predict.step import estimate_step
 
 _GRAVEST_CODES = (2, 4, 1, 3, 0)
 """What was not judged comes before what failed: it may hide anything."""
@@ -123,12 +124,26 @@ def _of_check(check: Judged, order: Order) -> Iterator[str]:
     if check.outcome == "pass" and better:
         first = better[0].text.partition(", at ")[0]
         yield f"{check.name} is better than the baseline ({first}): take it over with {update}"
+    if _lacks_estimates(check):
+        yield (
+            f"the baseline of {check.name} has no estimated times that fit this perfcli's, so "
+            f"counts decide: renew it with {update}"
+        )
     days = (date.fromisoformat(order.today) - date.fromisoformat(source.created)).days
     if days > order.config.max_age_days:
         yield (
             f"the baseline of {check.name} is {days} days old "
             f"(of {source.created}, {source.reason}): renew it with {update}"
         )
+
+
+def _lacks_estimates(check: Judged) -> bool:
+    """Return whether kernels changed whose times could be compared if the baseline had them."""
+    comparison = check.comparison
+    if comparison is None or comparison.estimate is not None:
+        return False
+    changed = any(group.match.relation != "same" for group in comparison.groups)
+    return changed and estimate_step(comparison.head) is not None
 
 
 def say_where_to_look(done: Sequence[CheckResult], notes: Notes) -> None:

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 from perfcli.diff.metrics import DECIDING, FEW_WORDS, is_trifling
 from perfcli.diff.verdict.counts import judge_counts
+from perfcli.diff.verdict.estimates import is_estimated
 from perfcli.gate import holding, limits
 from perfcli.gate.allowances import _covers
-from perfcli.gate.limits import TIME
+from perfcli.gate.limits import STEP_TIME, TIME
 from perfcli.gate.locating import _locate
 from perfcli.model import (
     Allowance,
@@ -40,6 +41,16 @@ class Policy:
     """Limits that hold only where the numbers did not get better."""
     usual_spills: bool = False
     """Whether nobody wrote the limit on all spilled words."""
+    usual: frozenset[Limit] = frozenset()
+    """Limits that nobody wrote."""
+    usual_fail_on: bool = False
+    """Whether nobody wrote which findings fail."""
+
+    def goes_by_time(self, comparison: Comparison) -> bool:
+        """Return whether the step's estimated time stands in for what nobody wrote about counts and
+        findings; not where its limit was taken away."""
+        limited = any(limit.metric == STEP_TIME for limit in self.limits)
+        return limited and is_estimated(comparison)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +64,8 @@ class Ruling:
     reason: str = ""
     warnings_doubt: bool = True
     """Whether a warning that fails nothing makes it unsure: not where findings never fail."""
+    estimated: bool = False
+    """Whether the step's estimated time was held, in place of counts."""
 
     @property
     def used(self) -> set[Allowance]:
@@ -65,10 +78,11 @@ def judge(comparison: Comparison, policy: Policy) -> Ruling:
     """Judge a comparison: a broken limit, a grave finding that came with the head, and wrong
     results fail. It is unsure where there is none of these, but a limit can't be told, or something
     else keeps the two runs from being called no worse."""
-    better = _is_better(comparison)
+    better, estimated = _is_better(comparison), policy.goes_by_time(comparison)
+    held = [each for each in policy.limits if not (estimated and _stands_for_time(each, policy))]
     results = tuple(
         result
-        for limit in policy.limits
+        for limit in held
         if not (better and limit in policy.signs)
         for result in holding._held(
             comparison,
@@ -86,7 +100,14 @@ def judge(comparison: Comparison, policy: Policy) -> Ruling:
     )
     findings = tuple(_hold_findings(comparison, policy))
     doubt = policy.fail_on is not None
-    return _settle(Ruling(comparison, results, findings, warnings_doubt=doubt))
+    ruling = Ruling(comparison, results, findings, warnings_doubt=doubt, estimated=estimated)
+    return _settle(ruling)
+
+
+def _stands_for_time(limit: Limit, policy: Policy) -> bool:
+    """Return whether a limit is one that nobody wrote, on what the time itself tells."""
+    usual = limit in policy.usual
+    return usual and (limit.metric in limits.STAND_FOR_TIME or limit in policy.signs)
 
 
 def _excuse_few_words(comparison: Comparison, result: LimitResult) -> LimitResult:
@@ -151,6 +172,10 @@ def _write_place(origin: Origin | None) -> str:
 
 
 def _hold_findings(comparison: Comparison, policy: Policy) -> Iterator[FindingResult]:
+    """Yield the findings that count. Where the time is known they explain it: then only those count
+    that somebody wrote."""
+    if policy.usual_fail_on and policy.goes_by_time(comparison):
+        return
     for number, finding in enumerate(comparison.findings):
         if not _does_count(comparison, finding, policy.fail_on):
             continue
@@ -192,6 +217,9 @@ def _find_doubt(result: Ruling) -> str:
     measured = comparison.timing is not None or comparison.wrong is not None
     if measured and comparison.outcome == "unknown":
         return comparison.reason
+    if result.estimated:
+        contradicted = comparison.because is not None and comparison.because.code
+        return comparison.reason if contradicted and comparison.outcome == "unknown" else ""
     if judge_counts(comparison).outcome == "unknown":
         return comparison.reason
     if not result.warnings_doubt:

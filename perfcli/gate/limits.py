@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perfcli.diff.metrics import KERNEL_METRICS, Metric, fold
+from perfcli.diff.verdict.estimates import is_estimated
 from perfcli.errors import PerfcliError
 from perfcli.gate.tables import Table, _amount, _shown
 from perfcli.model import Change, Comparison, KernelFacts, KernelGroup, Limit
@@ -15,6 +16,8 @@ from perfcli.names import suggestion
 
 TIME = "time"
 """Of a measured step; as growth alone."""
+STEP_TIME = "step_time"
+"""Of an estimated step, where nothing is measured; as growth alone."""
 
 
 def _widest(field: str) -> Metric:
@@ -36,7 +39,7 @@ launch configuration with the widest."""
 
 OF_KERNELS = {metric.name: metric for metric in (*KERNEL_METRICS, *OWN)}
 WHOLE = ("peak_memory_bytes", "extern_calls", "graphs", "graph_breaks")
-TOTALS = (*(m.name for m in KERNEL_METRICS if m.name != "occupancy"), *WHOLE, TIME)
+TOTALS = (*(m.name for m in KERNEL_METRICS if m.name != "occupancy"), *WHOLE, TIME, STEP_TIME)
 PER_KERNEL = tuple(name for name in OF_KERNELS if name not in ("kernels",))
 
 
@@ -63,6 +66,8 @@ def _total(comparison: Comparison, metric: str) -> Change | None:
     """Return the whole run's number on both sides; None where neither knows it."""
     if metric == TIME:
         return _time(comparison)
+    if metric == STEP_TIME:
+        return _estimated_time(comparison)
     return next((c for c in comparison.totals if c.metric == metric), None)
 
 
@@ -73,6 +78,16 @@ def _time(comparison: Comparison) -> Change | None:
     words = {"slower": "worse", "faster": "better", "same": "same", "unsure": "unknown"}
     step = timing.step
     return Change(TIME, step.base, step.head, words[step.verdict])  # type: ignore[arg-type]
+
+
+def _estimated_time(comparison: Comparison) -> Change | None:
+    estimate = comparison.estimate
+    if estimate is None or not is_estimated(comparison):
+        return None
+    words = {"slower": "worse", "faster": "better", "same": "same", "unsure": "unknown"}
+    known = estimate.ratio is not None
+    base, head = (side.seconds if known else None for side in (estimate.base, estimate.head))
+    return Change(STEP_TIME, base, head, words[estimate.verdict])  # type: ignore[arg-type]
 
 
 def of_group(comparison: Comparison, group: KernelGroup, metric: str) -> Change | None:
@@ -113,6 +128,7 @@ _STRICT = (
     Limit("extern_calls", growth=0),
     Limit("graph_breaks", growth=0),
     Limit(TIME, growth_share=0.0),
+    Limit(STEP_TIME, growth_share=0.03),
 )
 """Bytes and memory are Inductor's estimates, which move a little with the schedule."""
 
@@ -129,6 +145,9 @@ split so that it spills no more is another kernel, and no loss. Loads that moved
 row that no longer stays in registers."""
 
 USUAL = (*_STRICT, *SIGNS)
+
+STAND_FOR_TIME = ("spilled_words", "bytes_moved", "bytes_swept", "vector_loads")
+"""Limits that nobody wrote on these, and ``SIGNS``, do not hold where the step's time is known."""
 
 _SHARES = ("occupancy",)
 """Metrics that are a part of a whole themselves."""
@@ -200,6 +219,8 @@ def _of_table(metric: str, kernel: str, table: Table) -> Limit:
 
 def _of_text(metric: str, kernel: str, text: str, where: str) -> Limit:
     amount, sign, unit = _parsed(metric, text, where)
+    if not sign and metric == STEP_TIME and unit == "%":
+        return Limit(metric, kernel, growth_share=amount)
     if not sign:
         if unit == "%":
             _check_share(metric, text, where)
@@ -249,15 +270,16 @@ def _parsed(metric: str, text: str, where: str) -> tuple[float, str, str]:
 def _kind(metric: str) -> str:
     if "bytes" in metric:
         return "bytes"
-    return "seconds" if "seconds" in metric or metric == TIME else "count"
+    timed = "seconds" in metric or metric in (TIME, STEP_TIME)
+    return "seconds" if timed else "count"
 
 
 def _checked(limit: Limit, where: str) -> Limit:
     absolute = limit.most is not None or limit.growth is not None
-    if limit.metric == TIME and (absolute or limit.growth_share is None):
+    if limit.metric in (TIME, STEP_TIME) and (absolute or limit.growth_share is None):
         raise PerfcliError(
-            f'{where}: time is limited as a part of the base\'s, for example "+3 %": seconds '
-            "depend on the machine"
+            f'{where}: {limit.metric} is limited as a part of the base\'s, for example "+3 %": '
+            "seconds depend on the machine"
         )
     for value in (limit.most, limit.growth, limit.growth_share):
         if value is not None:

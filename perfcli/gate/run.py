@@ -75,7 +75,15 @@ def _judge(check: Check, against: Against, order: Order) -> Ruling:
     """Judge the check, and measure a slower step once more before it counts."""
     config = order.config
     in_force = allowances._in_force(config.allowances, order.today)
-    policy = Policy(check.limits, in_force, config.fail_on, check.signs, check.usual_spills)
+    policy = Policy(
+        check.limits,
+        in_force,
+        config.fail_on,
+        check.signs,
+        check.usual_spills,
+        check.usual,
+        config.usual_fail_on,
+    )
     first = judge(against.comparison, policy)
     if against.again is None or _find_slower(first) is None:
         return first

@@ -126,6 +126,8 @@ class StepEstimate:
     """Where the constants come from: ``NVIDIA H200, torch 2.11.0, 2026-11-22``."""
     derived: str = ""
     """The target whose constants were scaled by the data sheet; empty where they were measured."""
+    constants: str = ""
+    """Names the constants: estimates of other ones can't be compared with these."""
 
 
 @dataclass(frozen=True, slots=True)

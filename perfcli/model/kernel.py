@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from perfcli.model.estimate import LaunchWork
+from perfcli.model.estimate import LaunchWork, TimeEstimate
 from perfcli.model.values import BlobId, KernelKind
 
 
@@ -208,6 +208,9 @@ class KernelFacts:
     dynamic_sizes: tuple[str, ...] = ()
     """Which of the sizes are symbols in the generated code; ``sizes`` has their hints."""
     notes: tuple[str, ...] = ()
+    estimate: TimeEstimate | None = None
+    """How long a launch is estimated to take. Derived of ``Candidate.work`` whenever a run is shown
+    or compared, and kept in committed baselines alone, which have no work."""
 
     @property
     def best(self) -> Candidate | None:

@@ -120,6 +120,8 @@ class Run:
     or a GPU."""
     weighed: bool = False
     """Whether the work of its kernels was counted; runs of older versions lack it."""
+    estimated_with: str = ""
+    """Names the constants that the kernels' estimates follow from; empty where they have none."""
 
     @property
     def eager_notes(self) -> tuple[str, ...]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import msgspec
 
 from perfcli.model import (
     Candidate,
@@ -27,12 +31,17 @@ def estimate_step(run: Run) -> StepEstimate | None:
     """Return the estimate of a step, or None where no GPU's constants fit the run's target or the
     work of its kernels was not counted."""
     calibration = calibration_for(run.target) if run.target else None
-    if calibration is None or run.target is None or not run.weighed:
+    if calibration is None or run.target is None:
+        return None
+    constants = _name_constants(calibration)
+    if not run.weighed and run.estimated_with != constants:
         return None
     missing: list[str] = []
     kernels: list[TimeEstimate | None] = []
     for kernel in run.kernels:
-        found = _estimate_kernel(kernel, calibration, run.target.sm_count)
+        found = kernel.estimate
+        if run.weighed:
+            found = _estimate_kernel(kernel, calibration, run.target.sm_count)
         kernels.append(found)
         if found is None:
             missing.append(f"{kernel.name}: {_why_not(kernel)}")
@@ -46,7 +55,27 @@ def estimate_step(run: Run) -> StepEstimate | None:
         missing=tuple(missing),
         calibration=calibration.source,
         derived=calibration.derived,
+        constants=constants,
     )
+
+
+_FORMULAS = 1
+"""Grows when the same constants give other estimates."""
+
+
+def _name_constants(calibration: Calibration) -> str:
+    """Return a name that other constants, or other formulas, do not have."""
+    numbers = [_FORMULAS, calibration.clock_mhz, calibration.constants, calibration.residuals]
+    return hashlib.sha256(msgspec.json.encode(numbers, order="sorted")).hexdigest()[:12]
+
+
+def with_estimates(run: Run, step: StepEstimate | None) -> Run:
+    """Return the run with the estimates of its kernels beside their facts; as it is without."""
+    if step is None:
+        return run
+    pairs = zip(run.kernels, step.kernels, strict=True)
+    kernels = tuple(replace(kernel, estimate=estimate) for kernel, estimate in pairs)
+    return replace(run, kernels=kernels, estimated_with=step.constants)
 
 
 def _why_not(kernel: KernelFacts) -> str:
@@ -105,8 +134,9 @@ def compare_steps(base: Run, head: Run, groups: Sequence[KernelGroup]) -> Estima
     total = [0.0, 0.0]
     for number, group in enumerate(groups):
         sides = (_sum(base, ours, group.match.base), _sum(head, theirs, group.match.head))
-        if None in sides and _is_alike(base, head, group):
-            continue  # as much on both sides, whatever it is
+        if _is_alike(base, head, group):
+            known = sides[1] if sides[0] is None else sides[0]
+            sides = (known or 0.0, known or 0.0)  # as much on both sides, whatever it is
         for side, seconds in enumerate(sides):
             total[side] += seconds or 0.0
         if None in sides:
@@ -127,10 +157,11 @@ def compare_steps(base: Run, head: Run, groups: Sequence[KernelGroup]) -> Estima
 
 
 def _is_alike(base: Run, head: Run, group: KernelGroup) -> bool:
-    """Return whether a group is the same code, launched as often on both sides."""
-    before = sum(base.kernels[number].launches for number in group.match.base)
-    after = sum(head.kernels[number].launches for number in group.match.head)
-    return group.match.relation == "same" and before == after
+    """Return whether a group is the same code over as much data, launched as often."""
+    before = [base.kernels[number] for number in group.match.base]
+    after = [head.kernels[number] for number in group.match.head]
+    used = [[(k.launches, sorted(k.sizes.items())) for k in side] for side in (before, after)]
+    return group.match.relation == "same" and used[0] == used[1]
 
 
 def _list_missing(run: Run, step: StepEstimate, numbers: Sequence[int]) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from perfcli.diff.verdict.counts import judge_counts
-from perfcli.diff.verdict.estimates import _says_something, _weigh_estimate
+from perfcli.diff.verdict.estimates import _weigh_estimate, is_estimated
 from perfcli.diff.verdict.times import _weigh_times
 from perfcli.model import Because, Comparison, Finding, Verdict, WrongResults
 
@@ -79,7 +79,7 @@ def _find_verdict(comparison: Comparison) -> Verdict:
         return _judge_wrong_results(comparison, comparison.wrong)
     if comparison.timing is not None:
         return _weigh_times(comparison, comparison.timing)
-    if comparison.estimate is not None and _says_something(comparison):
+    if comparison.estimate is not None and is_estimated(comparison):
         return _weigh_estimate(comparison, comparison.estimate)
     return _object_to(judge_counts(comparison), comparison)
 

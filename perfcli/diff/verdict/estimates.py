@@ -34,11 +34,13 @@ from perfcli.predict.step import LEAST_CHANGE
 _MEASURE = "measure it with --device cuda on such a GPU"
 
 
-def _says_something(comparison: Comparison) -> bool:
-    """Return whether the estimate decides. What is identical on both sides needs none, and a side
-    without kernels does its work elsewhere."""
+def is_estimated(comparison: Comparison) -> bool:
+    """Return whether the estimate decides: nothing was measured, and something differs. What is
+    identical on both sides needs none, and a side without kernels does its work elsewhere."""
     estimate = comparison.estimate
-    if estimate is None or not comparison.base.kernels or not comparison.head.kernels:
+    if estimate is None or comparison.timing is not None or comparison.wrong is not None:
+        return False
+    if not comparison.base.kernels or not comparison.head.kernels:
         return False
     alike = all(group.match.relation == "same" for group in comparison.groups)
     return bool(estimate.groups or estimate.missing or not alike) or estimate.verdict != "same"
@@ -52,7 +54,7 @@ def _weigh_estimate(comparison: Comparison, estimate: EstimatedChange) -> Verdic
     error came with the head, the estimate may lack what the error sees: it is not said to be as
     fast then.
     """
-    time = _Statement(_write_estimate(estimate), _OF_TIME[estimate.verdict])
+    time = _Statement(write_estimate(estimate), _OF_TIME[estimate.verdict])
     memory = _state_memory(
         next((c for c in comparison.totals if c.metric == "peak_memory_bytes"), None)
     )
@@ -64,7 +66,7 @@ def _weigh_estimate(comparison: Comparison, estimate: EstimatedChange) -> Verdic
     said = _leave_out_said(others, time, worst.group if worst else None)
     because = _make_because(time, said)
     if estimate.verdict == "unsure":
-        because = replace(because, why=_say_why_unsure(estimate), help=_advise(estimate))
+        because = replace(because, why=_say_why_unsure(estimate), help=advise(estimate))
     elif worst is not None:
         because = _blame(because, comparison, estimate, worst)
     return _object_to_estimate(Verdict(time.outcome, _write_reason(because), because), comparison)
@@ -94,7 +96,7 @@ def _object_to_estimate(verdict: Verdict, comparison: Comparison) -> Verdict:
     return Verdict("unknown", _write_reason(because), because)
 
 
-def _write_estimate(estimate: EstimatedChange) -> str:
+def write_estimate(estimate: EstimatedChange) -> str:
     """Write ``estimated step 120 → 150 µs, +25 % [+12, +40]``."""
     if estimate.ratio is None:
         return "the step's time can't be estimated"
@@ -116,7 +118,7 @@ def _say_why_unsure(estimate: EstimatedChange) -> str:
     return f"less than {units.percent(LEAST_CHANGE)} either way and more are both likely"
 
 
-def _advise(estimate: EstimatedChange) -> str:
+def advise(estimate: EstimatedChange) -> str:
     """Return what would make it sure: a measurement, or a change beyond the estimate's error."""
     if estimate.ratio is None or estimate.high is None:
         return _MEASURE

@@ -12,6 +12,7 @@ from perfcli.gate.baseline import kernels as of_kernels
 from perfcli.gate.baseline.kernels import _in_order, _labels
 from perfcli.gate.baseline.operators import _numbered
 from perfcli.model import ExternCall, Finding, GraphFacts, Run
+from perfcli.predict.step import estimate_step, with_estimates
 
 _SAME_CODE = re.compile(r"\+(cpu|cu\d[\w.]*|rocm\d[\w.]*|xpu)$")
 
@@ -29,6 +30,7 @@ TOOLS = ("perfcli", "torch", "triton", "ptxas", "python")
 
 def _plain(run: Run, findings: Sequence[Finding]) -> dict[str, Any]:
     """Return what the file keeps of a run: tables, lists and plain values, in the file's order."""
+    run = with_estimates(run, estimate_step(run))
     order = _in_order(run.kernels)
     kernels = [run.kernels[index] for index in order]
     names = _labels(kernels)
@@ -55,6 +57,7 @@ def _plain(run: Run, findings: Sequence[Finding]) -> dict[str, Any]:
         "device": run.device,
         "target": described_target(run) or None,
         "threads": run.threads,
+        "estimated_with": run.estimated_with or None,
         "totals": _totals(run),
         "graphs": [_graph(graph) for graph in sorted(run.graphs, key=lambda g: g.name)],
         "externs": _externs(run.externs) or None,

@@ -8,7 +8,7 @@ from typing import Any
 
 from perfcli.gate.baseline import operators
 from perfcli.gate.baseline.operators import Node
-from perfcli.model import Buffer, Candidate, KernelFacts, SourceFacts
+from perfcli.model import Buffer, Candidate, KernelFacts, SourceFacts, TimeEstimate
 from perfcli.names import stem
 
 BINARY_DIGITS = 12
@@ -102,11 +102,25 @@ def _table(
         **counts,
         **{name: getattr(kernel, name) for name in _BYTES},
         "finishing_bytes": kernel.finishing_bytes or None,
+        "estimated_us": _microseconds(kernel.estimate) if kernel.estimate else None,
         "reads": sorted(reads) or None,
         "configurations": [_table_candidates(each) for each in kernel.candidates] or None,
         "operators": operators._described(nodes) or None,
     }
     return {name: value for name, value in values.items() if value is not None}
+
+
+def _microseconds(estimate: TimeEstimate) -> list[float]:
+    """Return the estimate of one launch, and its interval."""
+    seconds = (estimate.seconds, estimate.low, estimate.high)
+    return [float(f"{each * 1e6:.4g}") for each in seconds]
+
+
+def _estimate(table: Mapping[str, Any]) -> TimeEstimate | None:
+    if "estimated_us" not in table:
+        return None
+    seconds, low, high = (each * 1e-6 for each in table["estimated_us"])
+    return TimeEstimate(seconds, low, high)
 
 
 def _facts(table: Mapping[str, Any]) -> KernelFacts:
@@ -135,6 +149,7 @@ def _facts(table: Mapping[str, Any]) -> KernelFacts:
         buffers=(*made, _buffer(table["name"], graph, "output")),
         sizes=table["sizes"],
         dynamic_sizes=tuple(table.get("dynamic_sizes", ())),
+        estimate=_estimate(table),
     )
 
 

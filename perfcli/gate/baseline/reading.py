@@ -46,6 +46,7 @@ def _entry(table: Mapping[str, Any]) -> BaselineEntry:
         ),
         graph_breaks=table.get("graph_breaks", {}),
         threads=table.get("threads"),
+        estimated_with=table.get("estimated_with", ""),
     )
     made = Made(table["created"], table["reason"], table.get("revision", ""))
     return BaselineEntry(made, run, _read_findings(table, kernels), table.get("target", ""))

@@ -37,6 +37,32 @@ def test_a_check_alone_has_the_usual_limits(tmp_path: Path) -> None:
     assert found.baseline == tmp_path / "perfcli-baseline.toml"
 
 
+@pytest.mark.parametrize("text", ['"3 %"', '"+3 %"', "{ growth-share = 0.03 }"])
+def test_the_step_time_is_limited_as_growth_measured_or_estimated(
+    text: str, tmp_path: Path
+) -> None:
+    found = limits(f"[limits]\nstep_time = {text}\n{CHECK}", tmp_path)
+    assert found["", "step_time"] == Limit("step_time", growth_share=0.03)
+    assert found["", "time"] == Limit("time", growth_share=0.03)
+
+
+def test_a_limit_on_measured_time_stays_beside_one_on_the_step(tmp_path: Path) -> None:
+    text = f'[limits]\nstep_time = "5 %"\ntime = "+1 %"\n{CHECK}'
+    found = limits(text, tmp_path)
+    assert found["", "step_time"].growth_share == 0.05
+    assert found["", "time"].growth_share == 0.01
+
+
+def test_what_nobody_wrote_is_known(tmp_path: Path) -> None:
+    """Also where somebody writes the same: then it holds beside an estimate."""
+    (check,) = read(f'[limits]\nspilled_words = "+0"\n{CHECK}', tmp_path).checks
+    written = Limit("spilled_words", growth=0)
+    assert written in check.limits
+    assert check.usual == frozenset(USUAL) - {written}
+    assert read(CHECK, tmp_path).usual_fail_on
+    assert not read(f'fail-on = "warning"\n{CHECK}', tmp_path).usual_fail_on
+
+
 def test_all_of_it(tmp_path: Path) -> None:
     text = """
     baseline = "base.toml"

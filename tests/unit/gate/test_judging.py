@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 from handmade import candidate, kernel, run
+from handmade_estimate import estimated
 from handmade_timing import changed
 
 from perfcli.diff.compare import compare
+from perfcli.diff.verdict.conclude import conclude
 from perfcli.gate.allowances import _in_force, _named, warnings
 from perfcli.gate.holding import _bounds
 from perfcli.gate.judging import Policy, Ruling, _confirm, judge
@@ -460,3 +462,91 @@ def test_a_few_words_less_are_no_reason_for_more_kernels() -> None:
 )
 def test_bounds_in_words(limit: Limit, text: str) -> None:
     assert _bounds(limit) == text
+
+
+# --- estimated time --------------------------------------------------------------------------
+
+
+def usual(comparison: Comparison, *more: Limit, fail_on_written: bool = False) -> Ruling:
+    """What a configuration without limits asks, and ``more`` that somebody wrote."""
+    written = {(each.kernel, each.metric) for each in more}
+    kept = [each for each in USUAL if (each.kernel, each.metric) not in written]
+    policy = Policy(
+        (*kept, *more),
+        signs=frozenset(SIGNS),
+        usual=frozenset(kept),
+        usual_fail_on=not fail_on_written,
+    )
+    return judge(conclude(comparison), policy)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "low", "high", "outcome"),
+    [
+        ("slower", 1.031, 1.5, "fail"),  # all of it beyond the 3 % that hold anyway
+        ("slower", 1.025, 1.5, "unsure"),
+        ("unsure", 0.95, 1.2, "unsure"),
+        ("unsure", 0.99, 1.029, "pass"),  # whatever it is, it is no 3 %
+        ("same", 0.99, 1.01, "pass"),
+        ("faster", 0.7, 0.9, "pass"),
+    ],
+)
+def test_an_estimated_step_is_held_by_its_whole_interval(
+    verdict: TimeVerdict, low: float, high: float, outcome: str
+) -> None:
+    """The head spills, which nobody limited: the time decides."""
+    found = usual(estimated(verdict, low, high))
+    assert found.outcome == outcome
+    assert ("spilled_words", "broken") not in states(found)
+
+
+def test_a_broken_limit_on_estimated_time_names_the_kernel() -> None:
+    found = usual(estimated("slower", 1.2, 1.5))
+    assert found.reason == (
+        "estimated step 90.0 → 120.0 µs, +33 % [+20, +50], at most +3 %: "
+        "triton_red_fused_mul_add_4 changed"
+    )
+
+
+def test_an_unsure_estimate_says_what_would_make_it_sure() -> None:
+    assert "--device cuda" in usual(estimated("unsure", 0.95, 1.2)).reason
+
+
+def test_counts_that_somebody_limits_hold_beside_an_estimate() -> None:
+    found = usual(estimated("faster", 0.7, 0.9), Limit("spilled_words", growth=0))
+    assert ("spilled_words", "broken") in states(found)
+    assert found.outcome == "fail"
+
+
+def test_counts_decide_where_the_limit_on_estimated_time_is_taken_away() -> None:
+    given = conclude(estimated("faster", 0.7, 0.9))
+    without = tuple(each for each in USUAL if each.metric != "step_time")
+    found = judge(given, Policy(without, signs=frozenset(SIGNS), usual=frozenset(without)))
+    assert ("spilled_words", "broken") in states(found)
+
+
+def test_a_kernel_without_an_estimate_is_unsure_and_named() -> None:
+    missing = ("triton_user: its work could not be counted",)
+    found = usual(estimated("unsure", 1.0, 1.0, missing=missing))
+    assert found.outcome == "unsure"
+    assert "triton_user: its work could not be counted" in found.reason
+
+
+def came(severity: Severity) -> Finding:
+    return Finding("PC999", severity, "it is idle", (0,), appearance="new")
+
+
+@pytest.mark.parametrize(("severity", "outcome"), [("warning", "pass"), ("error", "unsure")])
+def test_findings_explain_an_estimate_and_an_error_contradicts_it(
+    severity: Severity, outcome: str
+) -> None:
+    given = replace(estimated("same", 0.99, 1.01), findings=(came(severity),))
+    assert usual(given).outcome == outcome
+    assert usual(given, fail_on_written=True).outcome == "fail"
+
+
+def test_an_estimate_is_not_held_where_the_step_was_measured() -> None:
+    timing = Timing(changed(1.0, 1.0), Floor(0.01, "assumed"))
+    found = usual(replace(estimated("slower", 1.2, 1.5), timing=timing))
+    assert "step_time" not in dict(states(found))
+    assert dict(states(found))["time"] == "kept"

@@ -8,6 +8,7 @@ from dataclasses import replace
 import handmade_timing as made
 import pytest
 from handmade import kernel, run
+from handmade_estimate import MICRO, estimated, runs, step
 
 from perfcli.diff.compare import compare
 from perfcli.diff.verdict.conclude import conclude
@@ -19,59 +20,9 @@ from perfcli.model import (
     GroupEstimate,
     Outcome,
     Severity,
-    StepEstimate,
-    TimeEstimate,
     TimeVerdict,
     WrongResults,
 )
-
-MICRO = 1e-6
-
-
-def step(*seconds: float | None, externs: int = 0) -> StepEstimate:
-    kernels = tuple(
-        None if each is None else TimeEstimate(each, each / 1.2, each * 1.2) for each in seconds
-    )
-    total = sum(each or 0.0 for each in seconds)
-    return StepEstimate(total, total / 1.2, total * 1.2, kernels, (None,) * externs)
-
-
-def runs() -> Comparison:
-    """A kernel that changed, one that is new and spills, one that is the same."""
-    base = [kernel("triton_red_fused_mul_4", "1"), kernel("triton_poi_fused_kept_1", "9")]
-    head = [
-        kernel("triton_red_fused_mul_add_4", "1", stack=64),
-        kernel("triton_poi_fused_kept_1", "9"),
-        kernel("triton_poi_fused_new_2", "12"),
-    ]
-    return compare(run(base, id="base", peak=10**8), run(head, id="head", peak=10**8))
-
-
-def estimated(
-    verdict: TimeVerdict,
-    low: float,
-    high: float,
-    base: float = 40.0,
-    head: float = 60.0,
-    missing: tuple[str, ...] = (),
-) -> Comparison:
-    """The changed kernel takes ``base`` and ``head`` microseconds, the new one 10, the kept one
-    50."""
-    comparison = runs()
-    places = {group.match.relation: n for n, group in enumerate(comparison.groups)}
-    ours = step(base * MICRO, 50 * MICRO)
-    theirs = step(head * MICRO, 50 * MICRO, 10 * MICRO)
-    groups = [
-        GroupEstimate(places["changed"], base * MICRO, head * MICRO),
-        GroupEstimate(places["new"], 0.0, 10 * MICRO),
-    ]
-    groups.sort(key=lambda g: -abs(g.head - g.base))
-    ratio = None if missing else theirs.seconds / ours.seconds
-    edges = (None, None) if missing else (low, high)
-    change = EstimatedChange(
-        ours, theirs, verdict, ratio, edges[0], edges[1], tuple(groups), missing
-    )
-    return replace(comparison, estimate=change)
 
 
 def with_memory(comparison: Comparison, base: int, head: int, outcome: Outcome) -> Comparison:

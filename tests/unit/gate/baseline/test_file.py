@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 import tomllib
 from dataclasses import replace
@@ -10,11 +11,13 @@ from typing import Any
 
 import pytest
 from handmade import candidate, kernel, origins, run
+from handmade_estimate import weighed_kernel, weighed_run
 
+from perfcli.diff.compare import compare
 from perfcli.errors import NotComparable, PerfcliError
 from perfcli.gate.baseline import committed, facts, file, toml
 from perfcli.gate.baseline.entry import Made
-from perfcli.model import Buffer, ExternCall, Finding, KernelFacts, Origin, Run
+from perfcli.model import Buffer, Comparison, ExternCall, Finding, KernelFacts, Origin, Run
 
 MADE = Made("2026-11-22", "first baseline", "abc123")
 
@@ -172,3 +175,49 @@ def test_a_line_that_somebody_broke_names_the_check() -> None:
     text = text_of(run([kernel("a", origins=origins("mul"))])).replace("launches = 1", "x = 1", 2)
     with pytest.raises(PerfcliError, match=r"check norm@h100 is broken \('launches' is missing\)"):
         file._read(text, "file")
+
+
+# --- estimated times -------------------------------------------------------------------------
+
+
+def compared_with_file(text: str, head: Run) -> Comparison:
+    entry = file._read(text, "baseline.toml")["norm@h100"].entry()
+    base, _ = committed.base(replace(entry, target=facts.described_target(head)), head, "norm", ())
+    return compare(base, head, ["scenario"])
+
+
+def test_a_baseline_keeps_estimated_times_for_the_next_comparison() -> None:
+    """The second head's changed kernel has twice the blocks of the first: about twice its time."""
+    kept = weighed_kernel("triton_poi_fused_kept_0", "1")
+    text = text_of(weighed_run(kept, weighed_kernel("triton_poi_fused_neg_1", "2")))
+    same = compared_with_file(
+        text, weighed_run(kept, weighed_kernel("triton_poi_fused_neg_1", "2"), id="head")
+    )
+    assert same.estimate is not None
+    assert same.estimate.verdict == "same"
+    more = weighed_kernel("triton_poi_fused_neg_1", "2", blocks=8192, text="other")
+    slower = compared_with_file(text, weighed_run(kept, more, id="head"))
+    assert slower.estimate is not None
+    (group,) = slower.estimate.groups
+    assert group.head / group.base == pytest.approx(2, rel=0.15)
+    assert slower.estimate.ratio == pytest.approx(1.5, rel=0.15)
+    assert (slower.outcome, slower.estimate.verdict) == ("worse", "slower")
+
+
+def test_estimates_of_other_constants_are_not_compared() -> None:
+    head = weighed_run(weighed_kernel("triton_poi_fused_neg_1", "2"))
+    text = text_of(head)
+    with_others = re.sub('estimated_with = ".*"', 'estimated_with = "0123456789ab"', text)
+    assert with_others != text
+    assert compared_with_file(with_others, head).estimate is None
+
+
+def test_a_baseline_of_before_has_no_estimates_and_counts_decide() -> None:
+    head = weighed_run(weighed_kernel("triton_poi_fused_neg_1", "2", blocks=8192, text="other"))
+    text = text_of(
+        replace(weighed_run(weighed_kernel("triton_poi_fused_neg_1", "2")), weighed=False)
+    )
+    assert "estimated" not in text
+    found = compared_with_file(text, head)
+    assert found.estimate is None
+    assert found.reason.startswith("bytes moved")
