@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from handmade import kernel, run
+from handmade_estimate import weighed_kernel, weighed_run
 
 from perfcli.diff.compare import compare
 from perfcli.gate.checks import Check
@@ -252,3 +253,17 @@ def test_where_to_look_is_said_of_what_did_not_pass() -> None:
     ]
     say_where_to_look([*checks, CheckResult(judged("x", "fail"), 1)], Notes())  # type: ignore[arg-type]
     assert Notes.said == ["fail: perfcli explain a1b2", "unsure: perfcli explain a1b2"]
+
+
+# --- estimated times -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("text", "warned"), [("other", True), ("the same", False)])
+def test_a_baseline_without_estimated_times_is_said_where_kernels_changed(
+    text: str, warned: bool
+) -> None:
+    base = run([kernel("triton_poi_fused_neg_1", "2", text="the same", sizes={"x": 4096})])
+    head = weighed_run(weighed_kernel("triton_poi_fused_neg_1", "2", text=text), id="head")
+    found = compare(base, head)
+    lines = list(_of_check(judged(comparison=found, provenance=OURS), order(today="2026-11-02")))
+    assert [UPDATE in line and "counts decide" in line for line in lines] == [True] * warned
