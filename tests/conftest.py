@@ -9,6 +9,10 @@ from typing import Any
 
 import pytest
 from once import compute_once, find_run_folder
+from warm import WarmProcess
+
+from perfcli.model import Bundle
+from perfcli.worker.process import ProcessExecutor
 
 
 @pytest.fixture(scope="session")
@@ -28,3 +32,21 @@ def cache_of_the_run(run_folder: Path) -> Iterator[Path]:
 def once(run_folder: Path) -> Callable[[str, Callable[[], Any]], Any]:
     """Computes what a key names, once in a run."""
     return partial(compute_once, run_folder)
+
+
+@pytest.fixture(scope="session")
+def warm_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmProcess]:
+    process = WarmProcess(tmp_path_factory.mktemp("warm"))
+    yield process
+    process.close()
+
+
+@pytest.fixture
+def warm_workers(monkeypatch: pytest.MonkeyPatch, warm_process: WarmProcess) -> None:
+    """Commands compile for real, in forks of that process instead of workers of their own."""
+
+    def compile_warm(_: ProcessExecutor, *asked: Any) -> Iterator[Bundle]:
+        return warm_process.compile_each(*asked)
+
+    monkeypatch.delenv("PERFCLI_FAKE", raising=False)
+    monkeypatch.setattr(ProcessExecutor, "compile", compile_warm)

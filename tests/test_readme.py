@@ -119,6 +119,7 @@ def test_the_exit_codes_are_those_of_compare() -> None:
 
 
 @pytest.mark.torch
+@pytest.mark.usefixtures("warm_workers")
 def test_its_first_report_is_true(shell: Shell) -> None:
     line = next(line for line in SHOWN if line.startswith("perfcli compare model.py:block"))
     expected, more = SHOWN[line].rsplit("…\n", 1)

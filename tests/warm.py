@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -15,6 +17,7 @@ import perfcli
 from perfcli.model import Bundle, CompileRequest, Run
 from perfcli.worker import protocol
 from perfcli.worker.process import worker_environment
+from perfcli.worker.roles import Progress
 
 BOOTSTRAP = Path(perfcli.__file__).parent / "worker" / "bootstrap.py"
 
@@ -36,7 +39,8 @@ class WarmProcess:
             assert process.stdin is not None
             assert process.stdout is not None
             asked = json.loads(protocol.encode(protocol.plain(request)))
-            process.stdin.write(json.dumps([str(folder), asked]) + "\n")
+            current = request.folder or os.getcwd()
+            process.stdin.write(json.dumps([str(folder), current, asked]) + "\n")
             process.stdin.flush()
             status = process.stdout.readline()
             log = (folder / "log").read_text(errors="replace") if status else "it ended"
@@ -44,6 +48,15 @@ class WarmProcess:
             return _read_bundle(folder / "replies")
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+    def compile_each(
+        self, requests: Sequence[CompileRequest], progress: Callable[[Progress], None]
+    ) -> Iterator[Bundle]:
+        """Compile as an ``Executor`` does."""
+        for number, request in enumerate(requests):
+            bundle = self.compile(request)
+            progress(Progress(number, "done"))
+            yield bundle
 
     def close(self) -> None:
         for process in self._processes.values():

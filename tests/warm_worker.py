@@ -4,8 +4,8 @@ happens as in a fresh worker.
     python -P warm_worker.py BOOTSTRAP cpu
     python -P warm_worker.py BOOTSTRAP cuda CACHE
 
-Reads lines ``[folder, request]``; the fork leaves its replies in ``folder/replies``. Says the exit
-status of each.
+Reads lines ``[folder, current, request]``; the fork works in ``current`` and leaves its replies in
+``folder/replies``. Says the exit status of each.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ def main() -> None:
         assert library is not None
     session._import_inductor()
     for line in sys.stdin:
-        folder, request = json.loads(line)
+        folder, current, request = json.loads(line)
         child = os.fork()
         if child == 0:
             os.setsid()
+            os.chdir(current)
             _compile(Path(folder), request)
         status = os.waitpid(child, 0)[1]
         with contextlib.suppress(ProcessLookupError):

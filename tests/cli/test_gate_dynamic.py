@@ -27,12 +27,9 @@ scenario = "model.py:scenario"
 
 
 @pytest.mark.torch
-def test_a_reduction_that_loops_for_any_batch_fails(
-    perfcli: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reduction_that_loops_for_any_batch_fails(perfcli: Any, warm_workers: None) -> None:
     """Its kernel is told by its operators, whose sizes are symbols now; bytes and spills, which
     decide a comparison, stay."""
-    monkeypatch.setenv("PERFCLI_FAKE", "0")
     Path("perfcli.toml").write_text(CONFIGURATION)
     model = Path("model.py")
     model.write_text(MODEL)

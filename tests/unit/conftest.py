@@ -4,7 +4,7 @@ torch imported already."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,6 @@ MODELS = Path(__file__).parents[1] / "fixtures" / "models"
 TIMEOUT_SECONDS = 300
 
 Compile = Callable[..., Run]
-
-
-@pytest.fixture(scope="session")
-def warm_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmProcess]:
-    process = WarmProcess(tmp_path_factory.mktemp("warm"))
-    yield process
-    process.close()
 
 
 @pytest.fixture(scope="session")

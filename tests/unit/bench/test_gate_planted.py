@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import ast
+import sys
 import tomllib
 from pathlib import Path
+from subprocess import CompletedProcess
 
+import gate_planted
 import pytest
 from gate_planted import PLANTED, SMOKE, Outcome, main
 from gate_planted_edit import REPOSITORY, apply, edit, lay_out
 from gate_planted_harmless import HARMLESS
+
+from perfcli.cli import main as perfcli
 
 
 def test_thirty_of_each_that_apply_and_parse(tmp_path: Path) -> None:
@@ -40,9 +45,20 @@ def test_a_text_that_is_not_there_once() -> None:
 
 
 @pytest.mark.torch
+@pytest.mark.usefixtures("warm_workers")
 def test_two_planted_are_caught_and_two_harmless_pass(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def run_here(folder: Path, *arguments: str) -> CompletedProcess[str]:
+        before = capsys.readouterr()
+        with monkeypatch.context() as patch:
+            patch.chdir(folder)
+            code = perfcli(arguments)
+        out, err = capsys.readouterr()
+        sys.stdout.write(before.out)
+        return CompletedProcess(arguments, code, out, err)
+
+    monkeypatch.setattr(gate_planted, "perfcli", run_here)
     names = ["no-online-softmax", "new-token", "rename-function", "extract-function"]
     code = main(["--folder", str(tmp_path), "--checks", "sampler", "--only", *names])
     said = capsys.readouterr().out
