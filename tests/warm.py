@@ -9,21 +9,24 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
 import perfcli
-from perfcli.model import Bundle, CompileRequest, Run
+from perfcli.model import Bundle, CompileRequest, Run, Variant
 from perfcli.worker import protocol
 from perfcli.worker.process import worker_environment
 from perfcli.worker.roles import Progress
 
 BOOTSTRAP = Path(perfcli.__file__).parent / "worker" / "bootstrap.py"
+USUAL = "h100"
 
 
 class WarmProcess:
-    """Compiles each request in a fork of one process for its device (``warm_worker``)."""
+    """Compiles each request in a fork of one process for its device (``warm_worker``): of one for
+    the target that most tests have, or of one for all others."""
 
     def __init__(self, folder: Path) -> None:
         """Its own temporary files go to ``folder``."""
@@ -33,9 +36,11 @@ class WarmProcess:
     def compile(self, request: CompileRequest) -> Bundle:
         folder = Path(tempfile.mkdtemp(prefix="perfcli-test-"))
         try:
-            if request.device not in self._processes:
-                self._processes[request.device] = _start(request, self._folder)
-            process = self._processes[request.device]
+            first = _first_request(request)
+            kind = f"{first.device} {first.target and first.target.name}"
+            if kind not in self._processes:
+                self._processes[kind] = _start(first, self._folder)
+            process = self._processes[kind]
             assert process.stdin is not None
             assert process.stdout is not None
             asked = json.loads(protocol.encode(protocol.plain(request)))
@@ -63,10 +68,18 @@ class WarmProcess:
             process.communicate()
 
 
+def _first_request(request: CompileRequest) -> CompileRequest:
+    """Return what the process is prepared for that will compile the request."""
+    usual = request.target is None or request.target.name == USUAL
+    target = request.target if usual else None
+    return replace(request, scenario="", params={}, preset=None, target=target, variant=Variant(""))
+
+
 def _start(request: CompileRequest, folder: Path) -> subprocess.Popen[str]:
     program = str(Path(__file__).with_name("warm_worker.py"))
+    asked = protocol.encode(protocol.plain(request)).decode()
     return subprocess.Popen(
-        [sys.executable, "-P", program, str(BOOTSTRAP), request.device, request.cache_dir],
+        [sys.executable, "-P", program, str(BOOTSTRAP), asked],
         env=worker_environment(request, folder),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

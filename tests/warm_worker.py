@@ -1,11 +1,12 @@
-"""A worker that has torch imported and forks for each request: only the import is shared, all else
-happens as in a fresh worker.
+"""A worker that has torch imported and forks for each request, after one small function was
+compiled with default options, as ``perfcli.worker.forking`` does: all else happens as in a fresh
+worker.
 
-    python -P warm_worker.py BOOTSTRAP cpu
-    python -P warm_worker.py BOOTSTRAP cuda CACHE
+    python -P warm_worker.py BOOTSTRAP REQUEST
 
-Reads lines ``[folder, current, request]``; the fork works in ``current`` and leaves its replies in
-``folder/replies``. Says the exit status of each.
+REQUEST names the device, and a target where all later requests have it; without one, each fork
+takes its own. Reads lines ``[folder, current, request]``; the fork works in ``current`` and leaves
+its replies in ``folder/replies``. Says the exit status of each.
 """
 
 from __future__ import annotations
@@ -27,13 +28,17 @@ def main() -> None:
     del sys.modules["__main__"].__file__
     runpy.run_path(sys.argv[1])["_load_perfcli"]()
     from perfcli.compile import session
-    from perfcli.compile.stand_in import shim
+    from perfcli.model import CompileRequest
+    from perfcli.worker import protocol
 
-    if sys.argv[2] == "cuda":
-        # torch looks for a device while it is imported: the stand-in has to be there.
-        library = shim.Shim(shim.build(shim.torch_installation(), Path(sys.argv[3])))
-        assert library is not None
-    session._import_inductor()
+    plain = json.loads(sys.argv[2])
+    if plain["device"] == "cuda" and plain["target"] is None:
+        _import_torch(Path(plain["cache_dir"]))
+    else:
+        request = protocol.decode_dataclass(CompileRequest, plain)
+        keep = session.import_torch(request)
+        _warm_up(request)
+        session.import_torch = lambda _: keep
     for line in sys.stdin:
         folder, current, request = json.loads(line)
         child = os.fork()
@@ -45,6 +50,25 @@ def main() -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child, signal.SIGKILL)  # the processes that compiled its kernels
         print(status, flush=True)  # noqa: T201
+
+
+def _import_torch(cache: Path) -> None:
+    from perfcli.compile import session
+    from perfcli.compile.stand_in import shim
+
+    # torch looks for a device while it is imported: the stand-in has to be there.
+    library = shim.Shim(shim.build(shim.torch_installation(), cache))
+    assert library is not None
+    session._import_inductor()
+
+
+def _warm_up(request: Any) -> None:
+    from torch._inductor import codecache
+
+    from perfcli.compile import code
+
+    code.warm_up(request)
+    codecache.torch_key()  # else each process that compiles kernels reads all of torch's sources
 
 
 def _compile(folder: Path, request: dict[str, Any]) -> None:
