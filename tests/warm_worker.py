@@ -38,7 +38,7 @@ def main() -> None:
         request = protocol.decode_dataclass(CompileRequest, plain)
         keep = session.import_torch(request)
         _warm_up(request)
-        session.import_torch = lambda _: keep
+        session.import_torch = lambda request: keep
     for line in sys.stdin:
         folder, current, request = json.loads(line)
         child = os.fork()
