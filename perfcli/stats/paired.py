@@ -42,16 +42,16 @@ class Estimate:
         return (math.log(self.high) - math.log(self.low)) / 2
 
 
-def is_time(seconds: float) -> bool:
+def _is_time(seconds: float) -> bool:
     """Return whether a clock that did not jump can have given this."""
     return math.isfinite(seconds) and seconds > 0
 
 
-def turn_value(turn: Turn, *, wall: bool = False) -> float | None:
+def _turn_value(turn: Turn, *, wall: bool = False) -> float | None:
     """Return median seconds of a turn's steps, of the calm ones if there are any, or None where
     there are none at all or the clock jumped."""
     values = turn.wall if wall else turn.seconds
-    if not values or not all(is_time(value) for value in values):
+    if not values or not all(_is_time(value) for value in values):
         return None
     return statistics.median(values if wall else turn.calm or values)
 
@@ -72,7 +72,7 @@ def compare(base: Sequence[float], head: Sequence[float], confidence: float = 0.
     signed-rank distribution names (Hollander, Wolfe, Chicken, 3.2 and 3.3): counted up to
     ``EXACT_UP_TO`` rounds, normal above.
     """
-    if not all(is_time(value) for values in (base, head) for value in values):
+    if not all(_is_time(value) for values in (base, head) for value in values):
         return Estimate(rounds=len(base), why="a time is not a positive number")
     return estimate_logs(_log_ratios(base, head), confidence)
 

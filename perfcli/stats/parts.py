@@ -60,7 +60,7 @@ class _SideLaunches:
             sums = [step[slots[0]] for step in self._turn(made).launches]
         else:
             sums = [sum([step[slot] for slot in slots]) for step in self._turn(made).launches]
-        return statistics.median(sums) if all(map(paired.is_time, sums)) else None
+        return statistics.median(sums) if all(map(paired._is_time, sums)) else None
 
     def _turn(self, made: Round) -> Turn:
         return made.base if self.name == "base" else made.head

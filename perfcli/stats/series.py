@@ -67,8 +67,8 @@ def step_series(rounds: Iterable[Round], *, wall: bool = False) -> Series:
     """Return the calm rounds of kind ``step``: a turn's value is the median of its steps."""
     return join(
         _calm_rounds([r for r in rounds if r.kind == "step"]),
-        lambda r: paired.turn_value(r.base, wall=wall),
-        lambda r: paired.turn_value(r.head, wall=wall),
+        lambda r: paired._turn_value(r.base, wall=wall),
+        lambda r: paired._turn_value(r.head, wall=wall),
     )
 
 

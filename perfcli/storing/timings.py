@@ -52,7 +52,7 @@ class _Header(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class _Opening:
     """Holds what of a header tells whose file it is, even if the rest is broken or newer."""
 
     path: Path
@@ -178,7 +178,7 @@ def read(path: Path) -> Measurement:
     )
 
 
-def read_opening(path: Path) -> Opening | None:
+def _read_opening(path: Path) -> _Opening | None:
     """Read the first line alone, whatever else is in the file; return None where it does not say of
     which runs it is, or can't be read."""
     try:
@@ -190,7 +190,7 @@ def read_opening(path: Path) -> Opening | None:
     base, head, created, id = (given.get(name) for name in ("base", "head", "created", "id"))
     if given.get("perfcli") != KIND or not (isinstance(base, str) and isinstance(head, str)):
         return None
-    return Opening(path, base, head, str(created), str(id))
+    return _Opening(path, base, head, str(created), str(id))
 
 
 def _header(measurement: Measurement) -> _Header:
@@ -290,12 +290,12 @@ def find_measurement(base: str, head: str, folder: Path = FOLDER) -> Found:
     return Found(found, tuple(left_out), unreadable)
 
 
-def _read_openings(folder: Path) -> tuple[list[Opening], tuple[str, ...]]:
+def _read_openings(folder: Path) -> tuple[list[_Opening], tuple[str, ...]]:
     """Return the openings of all files, and the names of those that don't say which pair they are
     of."""
     openings, unreadable = [], []
     for path in sorted(folder.glob("[!.]*.jsonl")):
-        opening = read_opening(path)
+        opening = _read_opening(path)
         if opening is None:
             unreadable.append(path.name)
         else:

@@ -86,7 +86,7 @@ def steps(rounds: Sequence[Round]) -> list[Round]:
 def test_the_planted_ratio_comes_out_and_both_sides_end() -> None:
     start, sink = starter("ratio=1.05;noise=0.002"), Kept()
     measured = race(start, plan(), sink)
-    pairs = [(paired.turn_value(r.base), paired.turn_value(r.head)) for r in steps(sink.rounds)]
+    pairs = [(paired._turn_value(r.base), paired._turn_value(r.head)) for r in steps(sink.rounds)]
     logs = [math.log(head / base) for base, head in pairs if base and head]
     assert len(logs) > 20
     assert paired.estimate_logs(logs).ratio == pytest.approx(1.05, abs=0.002)
@@ -272,7 +272,7 @@ def test_sides_that_do_not_fit_together_alternate(side: str) -> None:
     processes = [r.process for r in measured.rounds if r.kind == "step"]
     assert processes == list(range(len(processes)))
     assert {r.first for r in measured.rounds} == {"base", "head"}
-    pairs = [(paired.turn_value(r.base), paired.turn_value(r.head)) for r in steps(sink.rounds)]
+    pairs = [(paired._turn_value(r.base), paired._turn_value(r.head)) for r in steps(sink.rounds)]
     logs = [math.log(head / base) for base, head in pairs if base and head]
     assert paired.estimate_logs(logs).ratio == pytest.approx(1.05, abs=0.002)
     assert measured.stopped == "budget spent"

@@ -152,12 +152,12 @@ def test_unlike_lengths_are_a_fault_of_the_caller() -> None:
 
 
 def test_a_turn_is_the_median_of_its_steps() -> None:
-    assert paired.turn_value(Turn((3.0, 1.0, 2.0))) == 2.0
-    assert paired.turn_value(Turn((3.0, 1.0), wall=(5.0, 7.0)), wall=True) == 6.0
-    assert paired.turn_value(Turn((3.0, 1.0, 2.0), preempted=(0, 1, 0))) == 2.5  # the calm ones
-    assert paired.turn_value(Turn((3.0, 1.0, 2.0), preempted=(1, 2, 1))) == 2.0  # none is calm
-    assert paired.turn_value(Turn(())) is None
-    assert paired.turn_value(Turn((1.0, -0.5, 2.0))) is None
+    assert paired._turn_value(Turn((3.0, 1.0, 2.0))) == 2.0
+    assert paired._turn_value(Turn((3.0, 1.0), wall=(5.0, 7.0)), wall=True) == 6.0
+    assert paired._turn_value(Turn((3.0, 1.0, 2.0), preempted=(0, 1, 0))) == 2.5  # the calm ones
+    assert paired._turn_value(Turn((3.0, 1.0, 2.0), preempted=(1, 2, 1))) == 2.0  # none is calm
+    assert paired._turn_value(Turn(())) is None
+    assert paired._turn_value(Turn((1.0, -0.5, 2.0))) is None
 
 
 @pytest.mark.parametrize(("n", "shape"), [(12, 3.0), (40, 2.0), (150, 3.0)])
