@@ -75,11 +75,9 @@ def _nvidia_warps_by_registers(target: Target, registers: int) -> int:
 
 
 def _amd_warps_by_registers(target: Target, registers: int) -> int:
-    """Return the waves for which there are registers: each lane is handed them in units of 8, and a
-    SIMD holds no more waves than its share."""
+    """Return the waves for which there are registers: each lane is handed them in units of 8."""
     per_lane = target.registers_per_sm // _PARTITIONS // target.warp_size
-    most = target.max_threads_per_sm // target.warp_size // _PARTITIONS
-    return min(per_lane // _round_up(max(registers, 1), _AMD_REGISTERS), most) * _PARTITIONS
+    return per_lane // _round_up(max(registers, 1), _AMD_REGISTERS) * _PARTITIONS
 
 
 _WARPS_BY_REGISTERS: dict[str, Callable[[Target, int], int]] = {

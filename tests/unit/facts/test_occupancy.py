@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfcli.facts.occupancy import _Occupancy, occupancy
+from perfcli.facts.occupancy import _Occupancy, bytes_swept, lower_bound_seconds, occupancy
 from perfcli.machine import targets
-from perfcli.model import Target
+from perfcli.model import SourceFacts, Target
 
 KIB = 1024
 # max threads per SM, max blocks per SM, shared KiB per SM, reserved bytes per block: "Technical
@@ -161,6 +161,8 @@ MI300X = targets.get_for_kernels("mi300x")
         (32, 0, 16, 2, 1.0, "warps"),
         (32, 0, 32, 0, 0.0, "warps"),  # 2,048 threads in a block
         (32, 0, 1, 32, 1.0, "warps"),
+        (8, 0, 3, 10, 30 / 32, "warps"),  # registers for 256 waves, of which there are 32
+        (0, 0, 4, 8, 1.0, "warps"),
     ],
 )
 def test_waves_on_a_compute_unit(
@@ -169,3 +171,29 @@ def test_waves_on_a_compute_unit(
     found = occupancy(MI300X, registers, shared, waves)
     assert (found.blocks_per_sm, found.limit) == (blocks, limit)
     assert found.fraction == pytest.approx(fraction)
+
+
+# --- bytes and their time ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("moved", "bandwidth", "seconds"),
+    [(10, 4.0, 2.5), (10, 1.0, 10.0), (0, 4.0, 0.0), (10, 0.0, None), (None, 4.0, None)],
+)
+def test_a_lower_bound_needs_bytes_and_a_bandwidth(
+    moved: int | None, bandwidth: float, seconds: float | None
+) -> None:
+    assert lower_bound_seconds(moved, replace(target(9, 0), bandwidth=bandwidth)) == seconds
+
+
+def test_each_sweep_after_the_first_adds_an_arguments_bytes() -> None:
+    passes = {"in_ptr0": 3, "in_ptr1": 1, "in_ptr2": 2, "unknown": 5}
+    facts = SourceFacts(1, 0, 1, 0, 0, 1, 0, (), passes, 1, 1)
+    arguments = {"in_ptr0": 100, "in_ptr1": 20, "in_ptr2": 7}
+    assert bytes_swept(1000, arguments, facts) == 1000 + 2 * 100 + 7
+    assert bytes_swept(None, arguments, facts) is None
+    assert bytes_swept(1000, arguments, None) is None
+
+
+def test_no_registers_at_all_are_as_few() -> None:
+    assert occupancy(target(9, 0), 0, 0, 4) == occupancy(target(9, 0), 1, 0, 4)

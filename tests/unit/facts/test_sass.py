@@ -129,3 +129,71 @@ def test_only_known_places_are_shifted() -> None:
     assert sass._shift((), 2) == ()
     assert sass._shift((("a.py", 6), ("b.py", 9)), 2) == (("a.py", 4), ("b.py", 9))
     assert sass._shift((("a.py", 6),), 0) == (("a.py", 6),)
+
+
+PADDED = """
+.text.k:
+	//## File "/home/me/k.py", line 8
+        /*0000*/                   MOV R1, R2 ;
+        /*0010*/                   NOP;
+	//## File "somewhere"
+.L_x_1:
+	//## File "/home/me/k.py", line 9
+        /*0020*/                   MOV R3, R4 ;
+.L_x_2:
+        /*0030*/                   EXIT ;
+"""
+
+
+def test_code_behind_padding_and_labels_is_read() -> None:
+    listing = parse_listing(PADDED)
+    assert [i.opcode for i in listing.instructions] == ["MOV", "NOP", "MOV", "EXIT"]
+    assert listing.labels == {".text.k": 0, ".L_x_1": 2, ".L_x_2": 3}
+    assert [i.places for i in listing.instructions] == [
+        *[(("k.py", 8),)] * 2,
+        *[(("k.py", 9),)] * 2,
+    ]
+    assert listing.arch is None
+
+
+def test_what_was_written_for_readers_is_read_back() -> None:
+    for text in (PADDED, LISTING):
+        listing = parse_listing(text)
+        code = [each for each in listing.instructions if each.name != "NOP"]
+        again = sass.parse_annotated(annotate(text, listing))
+        assert list(again.instructions) == code
+        assert again.arch is None
+    assert again.labels == {".text.k": 0, ".L_x_1": 2, ".L_x_2": 5}
+    assert sass.parse_annotated("  // \n/*0000*/ NOP ;\n").instructions[0].places == ()
+
+
+def test_a_note_is_of_the_line_below_it_alone() -> None:
+    pairs = list(sass._pair_with_notes(PADDED))
+    assert [notes for line, notes in pairs if "MOV" in line] == [[("k.py", 8)], [("k.py", 9)]]
+    assert [notes for line, notes in pairs if "NOP" in line or "EXIT" in line] == [[], []]
+
+
+def test_lines_of_assembly_are_counted_from_its_first() -> None:
+    ptx = """\
+	// begin inline asm
+	.loc	1 16 11
+	.loc	1 18 11
+	.loc	1 15 11
+	// end inline asm
+	.loc	1 17 11
+	// begin inline asm
+	.loc	1 30 11
+	.loc	1 31 11
+"""
+    assert read_ptx(ptx).shifts == {3: 2, 9: 1}
+
+
+def test_arrays_that_the_program_keeps_itself() -> None:
+    ptx = """\
+	.local .align 4 .b8 	__local_depot0[28];
+	.local .b16 	x$1[3];
+  .local .align 8 .b64 y[2];
+	.reg .b32 	%r<9>;
+"""
+    assert sass.local_array_bytes(ptx) == 28 + 2 * 3 + 8 * 2
+    assert sass.local_array_bytes("") == 0

@@ -8,7 +8,7 @@ from unit.search.oracles import BAD, GOOD, UNRESOLVED, Exact, run
 
 from perfcli.errors import PerfcliError
 from perfcli.search.drive import Ledger, _max_runs
-from perfcli.search.numeric import Value, _search, search_float, search_integer
+from perfcli.search.numeric import Value, _back, _search, search_float, search_integer
 from perfcli.search.question import Answer, Evidence
 
 
@@ -137,3 +137,45 @@ def test_no_range() -> None:
         search_integer(3, 3)
     with pytest.raises(PerfcliError, match="finite"):
         search_float(0.0, math.inf)
+
+
+@pytest.mark.parametrize("precision", [0.0, -0.5, 1.0, 1.5])
+def test_a_precision_is_a_share(precision: float) -> None:
+    with pytest.raises(PerfcliError, match="the precision is between 0 and 1"):
+        search_float(1.0, 2.0, precision)
+    for good, bad in ((math.inf, 1.0), (1.0, math.nan)):
+        with pytest.raises(PerfcliError, match="the ends are finite"):
+            search_float(good, bad)
+
+
+def test_as_many_places_without_an_answer_as_are_passed_over() -> None:
+    """Seven are passed over and the eighth ends it; those outside of what is left do not count."""
+
+    def gap(first: int, last: int) -> Callable[[Value], Answer]:
+        return lambda value: UNRESOLVED if first <= int(value) <= last else from_on(last + 1)(value)
+
+    for width, given_up in ((7, False), (8, True)):
+        first = 50 - width // 2
+        oracle = Exact(gap(first, first + width - 1))
+        found = run(search_integer(0, 100), oracle)
+        assert sum(oracle.truth(value) == UNRESOLVED for value in oracle.asked()) == width
+        assert (found.last_good, found.first_bad) == (
+            (0, 100) if given_up else (first - 1, first + width)
+        )
+
+
+@pytest.mark.parametrize(("after", "back"), [(0.941, ()), (0.939, (2,))])
+def test_what_goes_back_by_more_than_three_standard_errors_is_noticed(
+    after: float, back: tuple[int, ...]
+) -> None:
+    """Two values near 1 with errors of 1.4 % each: together 2 %, of which three are 6 %."""
+    error = 0.02 / math.sqrt(1 + 0.94**2)
+    values = {0: 1.0, 1: 1.0, 2: after, 3: 1.1, 4: 1.2}
+
+    def truth(value: Value) -> Answer:
+        evidence = Evidence(9.0, 3, standard_error=error if int(value) in (1, 2) else 0.0)
+        outcome = "bad" if int(value) >= 3 else "good"
+        return Answer(outcome, values[int(value)], evidence=evidence)  # type: ignore[arg-type]
+
+    tested = {place: truth(place) for place in values}
+    assert tuple(_back(tested)) == back

@@ -406,3 +406,32 @@ def test_a_file_larger_than_any_run(tmp_path: Path) -> None:
     with path.open("wb") as file:
         file.truncate((256 << 20) + 1)  # takes no room on the disk
     assert "larger than 256 MiB" in complaint(path)
+
+
+@pytest.mark.parametrize(("name", "ignored"), [(".perfcli", True), (".a", False), (".z", False)])
+def test_only_the_stores_own_folder_is_ignored(name: str, ignored: bool, tmp_path: Path) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    store.keep_out_of_commits(folder)
+    assert (folder / ".gitignore").exists() is ignored
+
+
+@pytest.mark.parametrize("text", ['{"perfcli":"run"}', '{"perfcli":"run","format":0}'])
+def test_a_run_has_a_format(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(text)
+    with pytest.raises(PerfcliError) as caught:
+        store.read(path)
+    assert str(caught.value) == f"{path} is JSON but not a run of perfcli"
+
+
+@pytest.mark.parametrize(("number", "listed"), [(5, ""), (6, ", …")])
+def test_a_beginning_of_several_runs_names_five(number: int, listed: str, tmp_path: Path) -> None:
+    names = [f"261121-{n}" for n in range(number)]
+    for name in names:
+        (tmp_path / f"{name}.json").write_text("")
+    with pytest.raises(PerfcliError) as caught:
+        store.locate("2611", tmp_path)
+    assert str(caught.value) == (
+        f"'2611' is the beginning of {number} runs: {', '.join(names[:5])}{listed}"
+    )

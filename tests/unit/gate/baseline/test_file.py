@@ -17,7 +17,7 @@ from perfcli.diff.compare import compare
 from perfcli.errors import NotComparable, PerfcliError
 from perfcli.gate.baseline import committed, facts, file, toml
 from perfcli.gate.baseline.entry import Made
-from perfcli.model import Buffer, Comparison, ExternCall, Finding, KernelFacts, Origin, Run
+from perfcli.model import Buffer, Comparison, ExternCall, Finding, KernelFacts, Origin, Run, Variant
 
 MADE = Made("2026-11-22", "first baseline", "abc123")
 
@@ -221,3 +221,51 @@ def test_a_baseline_of_before_has_no_estimates_and_counts_decide() -> None:
     found = compared_with_file(text, head)
     assert found.estimate is None
     assert found.reason.startswith("bytes moved")
+
+
+def test_options_and_what_else_a_run_was_made_with() -> None:
+    plain = facts._plain(run([block(0, 3)]), ())
+    assert not {"options", "externs", "graph_breaks", "findings", "threads"} & set(plain)
+    variant = Variant("x", {"b.c": None, "a": 3})
+    made = facts._plain(run([block(0, 3)], variant=variant, threads=4), ())
+    assert made["options"] == {"a": 3, "b.c": "none"}
+    assert list(made["options"]) == ["a", "b.c"]
+    assert made["threads"] == 4
+
+
+def test_a_check_that_the_baseline_lacks_names_those_of_other_targets() -> None:
+    checks = dict.fromkeys(("norm@a100", "norm@cpu", "other@h100"), file.BaselineCheck(MADE, {}))
+    with pytest.raises(NotComparable) as caught:
+        committed.entry(Path("b.toml"), checks, "norm@h100")
+    assert str(caught.value) == (
+        "b.toml has no check norm@h100 (it has norm@a100, norm@cpu): take it in with "
+        'perfcli baseline update norm@h100 --reason "…"'
+    )
+    with pytest.raises(NotComparable) as caught:
+        committed.entry(Path("b.toml"), checks, "new@h100")
+    assert str(caught.value).startswith("b.toml has no check new@h100: take it in with ")
+
+
+def test_what_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+    loop = tmp_path / "loop.toml"
+    loop.symlink_to(loop)
+    with pytest.raises(PerfcliError, match=r"can.t read .*: Too many levels of symbolic links"):
+        committed.read(loop)
+    with pytest.raises(PerfcliError, match="is a folder: the baseline is a file, for example"):
+        committed.read(tmp_path)
+    with pytest.raises(NotComparable, match="there is no baseline"):
+        committed.read(tmp_path / "none.toml")
+    (tmp_path / "bytes.toml").write_bytes(b"\xff")
+    with pytest.raises(PerfcliError, match="is not text: "):
+        committed.read(tmp_path / "bytes.toml")
+
+
+def test_a_file_larger_than_any_baseline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = text_of(run([block(0, 3)]))
+    path = tmp_path / "b.toml"
+    path.write_text(text)
+    monkeypatch.setattr(committed, "MOST_BYTES", len(text.encode()))
+    assert list(committed.read(path)) == ["norm@h100"]
+    path.write_text(f"{text}\n")
+    with pytest.raises(PerfcliError, match="is larger than 0 MiB, which no baseline is"):
+        committed.read(path)
