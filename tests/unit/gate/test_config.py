@@ -257,3 +257,43 @@ def test_what_is_no_toml(tmp_path: Path) -> None:
         read("[[", tmp_path)
     with pytest.raises(PerfcliError, match="can't read"):
         config._read(tmp_path / "nowhere.toml")
+
+
+def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+    path = tmp_path / "perfcli.toml"
+    with pytest.raises(PerfcliError) as caught:
+        config._read(path)
+    assert str(caught.value) == f"can't read {path}: No such file or directory"
+
+
+def test_what_is_not_said_is_as_usual(tmp_path: Path) -> None:
+    found = read(CHECK, tmp_path)
+    assert (found.budget, found.typed, found.folder) == (None, (), tmp_path)
+    (check,) = found.checks
+    assert (check.params, check.options, check.preset, check.dynamic) == ({}, {}, None, False)
+    assert check.usual_spills
+    own = read(f'limits.spilled_words = "+0"\n{CHECK}', tmp_path).checks[0]
+    assert not own.usual_spills
+    assert not Config(tmp_path, tmp_path, ()).allowances
+
+
+@pytest.mark.parametrize(("days", "found"), [("0", 0), ("1", 1), ("2", 2)])
+def test_days_from_none_on(days: str, found: int, tmp_path: Path) -> None:
+    assert read(f"baseline-max-age-days = {days}\n{CHECK}", tmp_path).max_age_days == found
+    assert read(f"budget = {days}\n{CHECK}", tmp_path).budget == (found or None)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "name"),
+    [
+        ("models/norm.py:block", "block"),
+        ("models/norm.py", "norm"),
+        ("norm.py", "norm"),
+        ("rmsnorm", "rmsnorm"),
+    ],
+)
+def test_a_check_is_called_as_its_function_or_file(
+    scenario: str, name: str, tmp_path: Path
+) -> None:
+    (check,) = read(f"[[checks]]\nscenario = '{scenario}'\n", tmp_path).checks
+    assert check.name == f"{name}@h100"
