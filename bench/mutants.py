@@ -216,13 +216,20 @@ def _mutate(mutant: Mutant) -> Planted | None:
     visitor = MutationVisitor(mutant.occurrence, OperatorProvider()[mutant.operator]())
     text: str = visitor.walk(get_ast(source)).get_code()
     try:
-        if ast.dump(ast.parse(text)) == ast.dump(ast.parse(source)):
+        trees = ast.parse(source), ast.parse(text)
+        if ast.dump(trees[0]) == ast.dump(trees[1]) or len(set(map(_count_markers, trees))) > 1:
             return None
     except SyntaxError:
         return None
     pairs = itertools.zip_longest(source.splitlines(), text.splitlines(), fillvalue="")
     was, became = next(pair for pair in pairs if pair[0] != pair[1])
     return Planted(mutant, text, was.strip(), became.strip())
+
+
+def _count_markers(tree: ast.AST) -> int:
+    """Count the parameters that no name can be given for: ``*`` among parameters multiplies
+    nothing, and is no operator to replace."""
+    return sum(len(node.posonlyargs) for node in ast.walk(tree) if isinstance(node, ast.arguments))
 
 
 # --- running ---------------------------------------------------------------------------------

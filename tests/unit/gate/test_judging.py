@@ -15,17 +15,31 @@ from perfcli.diff.compare import compare
 from perfcli.diff.verdict.conclude import conclude
 from perfcli.gate.allowances import _in_force, _named, warnings
 from perfcli.gate.holding import _bounds
-from perfcli.gate.judging import Policy, Ruling, _confirm, judge
+from perfcli.gate.judging import (
+    Policy,
+    Ruling,
+    _confirm,
+    _excuse_few_words,
+    _find_doubt,
+    _is_said_by_loads,
+    _list_broken,
+    _settle,
+    _write_place,
+    judge,
+)
 from perfcli.gate.limits import SIGNS, USUAL
 from perfcli.model import (
     Allowance,
+    Change,
     Comparison,
     Finding,
+    FindingResult,
     Floor,
     GraphFacts,
     KernelFacts,
     Limit,
     LimitResult,
+    Origin,
     Severity,
     TimeVerdict,
     Timing,
@@ -550,3 +564,197 @@ def test_an_estimate_is_not_held_where_the_step_was_measured() -> None:
     found = usual(replace(estimated("slower", 1.2, 1.5), timing=timing))
     assert "step_time" not in dict(states(found))
     assert dict(states(found))["time"] == "kept"
+
+
+# --- each part alone -------------------------------------------------------------------------
+
+
+def ruling(comparison: Comparison | None = None, *limits: LimitResult, **more: Any) -> Ruling:
+    return Ruling(comparison or of(BASE), limits, more.pop("findings", ()), **more)
+
+
+def said(state: Any, text: str = "loads", metric: str = "loads", **more: Any) -> LimitResult:
+    return LimitResult(Limit(metric, growth=0), state, 1, 2, 1, text=text, **more)
+
+
+@pytest.mark.parametrize(
+    ("location", "code", "text"),
+    [
+        ("", "x", ""),
+        ("a.py:1", "", " (a.py:1)"),
+        ("a.py:1", "  x()  ", " (a.py:1: x())"),
+        ("a.py:1", "x" * 60, f" (a.py:1: {'x' * 60})"),
+        ("a.py:1", "x" * 61, f" (a.py:1: {'x' * 59}…)"),
+    ],
+)
+def test_a_place_in_a_reason(location: str, code: str, text: str) -> None:
+    assert _write_place(Origin("", "", location=location, code=code)) == text
+    assert _write_place(None) == ""
+
+
+def test_what_is_broken_is_listed_with_the_cause_first() -> None:
+    place = Origin("", "", location="a.py:1")
+    limits = (
+        said("broken", "bytes", origin=place),
+        said("kept", "kept"),
+        said("broken", "graph breaks", "graph_breaks"),
+        said("broken", "loads"),
+    )
+    findings = tuple(
+        replace(finding(), code=code, headline="it", origin=place) for code in ("PC101", "PC903")
+    )
+    comparison = replace(of(BASE), findings=findings)
+    counted = (FindingResult(0, "broken"), FindingResult(1, "broken"), FindingResult(0, "allowed"))
+    made = ruling(comparison, *limits, findings=counted)
+    listed = ["graph breaks", "bytes (a.py:1)", "loads", "PC101 it (a.py:1)", "PC903 it (a.py:1)"]
+    assert list(_list_broken(made)) == listed
+    wrong = replace(comparison, wrong=WrongResults("head", "it is wrong"))
+    assert list(_list_broken(replace(made, comparison=wrong))) == ["it is wrong", *listed[:-1]]
+    base = replace(comparison, wrong=WrongResults("base", "it is wrong"))
+    assert list(_list_broken(replace(made, comparison=base))) == listed[:-1]
+
+
+@pytest.mark.parametrize(
+    ("limits", "outcome", "reason"),
+    [
+        ([said("broken", "a")], "fail", "a"),
+        ([said("broken", "a"), said("broken", "b")], "fail", "a (and 1 more)"),
+        ([said("broken", "a"), said("broken", "b"), said("broken", "c")], "fail", "a (and 2 more)"),
+        ([said("unknown", "u"), said("broken", "a")], "fail", "a"),
+        ([said("unknown", "u"), said("unknown", "v")], "unsure", "u"),
+        ([said("kept")], "pass", "all 3 kernels are identical"),
+    ],
+)
+def test_what_follows(limits: list[LimitResult], outcome: str, reason: str) -> None:
+    settled = _settle(ruling(None, *limits))
+    assert (settled.outcome, settled.reason) == (outcome, reason)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "allowed", "reason"),
+    [
+        ("worse", True, "allowed: it"),
+        ("worse", False, "within the limits: it"),
+        ("unknown", False, "within the limits: it"),
+        ("same", True, "it"),
+        ("better", False, "it"),
+    ],
+)
+def test_what_passes_although_it_is_worse_says_why(
+    outcome: Any, allowed: bool, reason: str
+) -> None:
+    comparison = replace(of(BASE), outcome=outcome, reason="it")
+    limits = [said("allowed", allowance=allowance("loads"))] if allowed else [said("kept")]
+    assert _settle(ruling(comparison, *limits)).reason == reason
+
+
+def test_the_exceptions_that_were_used() -> None:
+    first, second, third = (allowance("loads", name) for name in "abc")
+    made = ruling(
+        None,
+        said("allowed", allowance=first, also=(second,)),
+        said("kept"),
+        findings=(FindingResult(0, "allowed", third), FindingResult(0, "broken")),
+    )
+    assert made.used == {first, second, third}
+    assert ruling().used == set()
+
+
+@pytest.mark.parametrize(
+    ("found", "fails", "doubt"),
+    [
+        (finding(), False, "PC204 loads 2 bytes at a time"),
+        (finding(), True, ""),
+        (finding("error"), False, ""),
+        (finding("info"), False, ""),
+        (finding(doubt=True), False, ""),
+        (finding(explained_by="PC101"), False, ""),
+        (finding(appearance="same"), False, ""),
+    ],
+)
+def test_a_warning_that_fails_nothing_is_a_doubt(found: Finding, fails: bool, doubt: str) -> None:
+    judged = (FindingResult(0, "allowed"),) if fails else ()
+    made = ruling(with_finding(found), findings=judged)
+    assert _find_doubt(made) == doubt
+    assert _find_doubt(replace(made, warnings_doubt=False)) == ""
+
+
+def test_times_or_counts_that_cannot_be_told_are_a_doubt() -> None:
+    unknown = replace(timed(1.05, "unsure"), reason="too few rounds")
+    assert _find_doubt(ruling(unknown)) == "too few rounds"
+    assert _find_doubt(ruling(replace(unknown, outcome="same"))) == ""
+    wrong = replace(unknown, timing=None, wrong=WrongResults("base", "it"))
+    assert _find_doubt(ruling(wrong)) == "too few rounds"
+    counts = of([kernel("a_0", "mul", read=None, text="n"), *BASE[1:]])
+    assert _find_doubt(ruling(counts)) == counts.reason != ""
+    assert _find_doubt(ruling()) == ""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "outcome", "text"),
+    [
+        ("broken", "broken", "fail", "second, confirmed in fresh processes"),
+        (
+            "broken",
+            "kept",
+            "unsure",
+            "first, but not confirmed in fresh processes: second",
+        ),
+        ("kept", "broken", "fail", "second"),
+    ],
+)
+def test_two_measurements(first: str, second: str, outcome: str, text: str) -> None:
+    loads = said("kept", "loads")
+    before = ruling(None, loads, said(first, "first", "time"))
+    after = replace(
+        ruling(None, loads, said(second, "second", "time")), outcome="fail", reason="second"
+    )
+    made = _confirm(before, after)
+    assert made.outcome == outcome
+    assert [each.text for each in made.limits] == ["loads", text]
+
+
+@pytest.mark.parametrize(
+    ("more", "moved", "state"),
+    [
+        ({}, "better", "unknown"),
+        ({"head": 17}, "better", "unknown"),
+        ({"head": 18}, "better", "broken"),
+        ({}, "same", "broken"),
+        ({"state": "kept"}, "better", "kept"),
+        ({"limit": Limit("loads", growth=0)}, "better", "broken"),
+        ({"limit": Limit("spilled_words", "*", growth=0)}, "better", "broken"),
+    ],
+)
+def test_a_few_words_beside_fewer_bytes(more: dict[str, Any], moved: Any, state: str) -> None:
+    """Of one word that was spilled before, 17 are 16 more."""
+    comparison = replace(of(BASE), totals=(Change("bytes_moved", 2000, 1000, moved),))
+    result = LimitResult(Limit("spilled_words", growth=0), "broken", 1, 2, 1, text="words")
+    found = _excuse_few_words(comparison, replace(result, **more))
+    assert found.state == state
+    weighed = "words; but bytes moved 2 kB → 1 kB: can't tell which weighs more"
+    assert found.text == (weighed if state == "unknown" else "words")
+    assert _excuse_few_words(replace(comparison, totals=()), result) == result
+
+
+@pytest.mark.parametrize(
+    ("grown", "head", "state", "metric", "said_by_loads"),
+    [
+        (1, 2, "broken", "loads_in_loops", True),
+        (1, 3, "broken", "loads_in_loops", False),
+        (0, 2, "broken", "loads_in_loops", False),
+        (None, 2, "broken", "loads_in_loops", False),
+        (1, 2, "kept", "loads_in_loops", False),
+        (1, 2, "broken", "loads", False),
+    ],
+)
+def test_new_loads_in_loops_are_said_by_the_limit_on_loads(
+    grown: int | None, head: int, state: Any, metric: str, said_by_loads: bool
+) -> None:
+    limit = Limit(metric, growth=0)
+    totals = () if grown is None else (Change("loads", 5, 5 + grown, "worse"),)
+    result = LimitResult(limit, state, 1, head, 1)
+    policy = Policy((limit,), signs=frozenset({limit}))
+    comparison = replace(of(BASE), totals=totals)
+    assert _is_said_by_loads(comparison, result, policy) is said_by_loads
+    assert not _is_said_by_loads(comparison, result, Policy((limit,)))

@@ -179,3 +179,9 @@ def test_what_goes_back_by_more_than_three_standard_errors_is_noticed(
 
     tested = {place: truth(place) for place in values}
     assert tuple(_back(tested)) == back
+
+
+def test_stopped_before_anything_is_known_it_has_the_ends() -> None:
+    found = run(search_integer(5, 1024), Exact(from_on(700)), stops=[_max_runs(0)])
+    assert (found.status, found.last_good, found.first_bad) == (None, 5, 1024)
+    assert found.tested == ()
