@@ -328,7 +328,7 @@ def _name_function(file: str, qualified: str) -> str:
 
 def _find_reach(kept: Path | None) -> Reach:
     """Run the fast tests once, in a child, or read what was noted when they were."""
-    file = kept or Path("build/mutants-reach.json")
+    file = (kept or ROOT / "build/mutants-reach.json").resolve()
     if kept is None or not kept.is_file():
         file.parent.mkdir(parents=True, exist_ok=True)
         _, status = os.waitpid(_fork(lambda: _write_reach(file)), 0)

@@ -269,3 +269,18 @@ def test_a_file_larger_than_any_baseline(tmp_path: Path, monkeypatch: pytest.Mon
     path.write_text(f"{text}\n")
     with pytest.raises(PerfcliError, match="is larger than 0 MiB, which no baseline is"):
         committed.read(path)
+
+
+def test_a_run_comes_back_as_far_as_it_is_kept() -> None:
+    head = run([block(0, 3, launches=2)], peak=7)
+    entry = file._read(text_of(head), "file")["norm@h100"].entry()
+    (graph,) = entry.run.graphs
+    assert graph == replace(head.graphs[0], nodes=0)
+    assert len(entry.run.launches) == 2
+    assert (entry.run.id, entry.run.target, entry.run.threads) == ("", None, None)
+    assert entry.run.environment.platform == ""
+    assert (entry.run.params, entry.run.mode, entry.run.dynamic) == (
+        {"rows": 32},
+        "training",
+        False,
+    )

@@ -19,7 +19,7 @@ from perfcli.gate.baseline.kernels import (
     _table_candidates,
     _widths,
 )
-from perfcli.model import Buffer, Candidate, KernelFacts, Origin
+from perfcli.model import Buffer, Candidate, KernelFacts, Origin, SourceFacts
 
 
 @pytest.mark.parametrize(
@@ -156,8 +156,7 @@ def test_a_kernel_comes_back_as_far_as_it_is_kept() -> None:
         ("forward 0 c", True),
         ("forward 0 a", False),
     ]
-    assert again.source_facts is not None
-    assert (again.source_facts.loads, again.source_facts.loops) == (7, 0)
+    assert again.source_facts == SourceFacts(7, 0, 1, 0, 0, 0, 0, (), {}, 0, 0)
 
 
 def test_what_a_kernel_does_not_know_has_no_line() -> None:
