@@ -87,7 +87,7 @@ def weighed_kernel(name: str, *nodes: str, blocks: int = 4096, **more: Any) -> K
     """A kernel whose work was counted: it reads and writes 32 kB in each block."""
     moved = blocks * 1024 * 32
     config = candidate(
-        blocks_per_sm=8, work=work(blocks), binary_hash=digest(more.get("text", name))
+        blocks_per_sm=8, work=work(blocks), binary_hash=digest("binary " + more.get("text", name))
     )
     return kernel(
         name, *nodes, read=moved, written=moved, candidates=(config,), sizes={"x": blocks}, **more
