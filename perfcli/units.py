@@ -162,6 +162,7 @@ _METRICS: dict[str, tuple[str, Callable[[float | None], str]]] = {
     "graphs": ("graphs", count),
     "graph_breaks": ("graph breaks", count),
     "step_time": ("step time", seconds),
+    "estimated_seconds": ("estimated time", seconds),
     "peak_allocated_bytes": ("peak allocated", size),
     "peak_reserved_bytes": ("peak reserved", size),
     "compile_seconds": ("compiled in", seconds),

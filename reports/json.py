@@ -17,6 +17,7 @@ from perfcli.model import (
     Comparison,
     Cure,
     DeviceState,
+    EstimatedChange,
     Finding,
     GroupTiming,
     KernelFacts,
@@ -27,7 +28,9 @@ from perfcli.model import (
     Prepared,
     Report,
     Run,
+    StepEstimate,
     TimeChange,
+    TimeEstimate,
     Timing,
     Totals,
     Trial,
@@ -97,6 +100,48 @@ def _describe_timing(timing: Timing) -> dict[str, Any]:
         "method": timing.method,
         "stopped": timing.stopped,
         "notes": list(timing.notes),
+    }
+
+
+def _describe_estimates(estimate: EstimatedChange) -> dict[str, Any]:
+    """Return both steps, and what they say together; times of kernels stand beside their facts."""
+    return {
+        "verdict": estimate.verdict,
+        "ratio": estimate.ratio,
+        "low": estimate.low,
+        "high": estimate.high,
+        "base": _describe_step_estimate(estimate.base),
+        "head": _describe_step_estimate(estimate.head),
+        "groups": [
+            {"group": group.group, "base": group.base, "head": group.head}
+            for group in estimate.groups
+        ],
+        "missing": list(estimate.missing),
+    }
+
+
+def _describe_step_estimate(step: StepEstimate) -> dict[str, Any]:
+    return {
+        "seconds": step.seconds,
+        "low": step.low,
+        "high": step.high,
+        "host_seconds": step.host_seconds,
+        "externs": None not in step.externs,
+        "missing": list(step.missing),
+        "calibration": step.calibration or None,
+        "derived": step.derived or None,
+        "constants": step.constants or None,
+    }
+
+
+def _describe_estimate(estimate: TimeEstimate) -> dict[str, Any]:
+    return {
+        "seconds": estimate.seconds,
+        "low": estimate.low,
+        "high": estimate.high,
+        "bounds": dict(estimate.bounds),
+        "candidate": estimate.candidate,
+        "doubts": list(estimate.doubts),
     }
 
 
@@ -208,6 +253,7 @@ def render(comparison: Comparison) -> str:
         "groups": [_describe_group(group, comparison) for group in comparison.groups],
         "findings": [_describe_finding(finding) for finding in comparison.findings],
         "timing": _describe_timing(comparison.timing) if comparison.timing else None,
+        "estimate": _describe_estimates(comparison.estimate) if comparison.estimate else None,
     }
     if comparison.beside is not None:
         document["beside"] = _describe_beside(comparison, comparison.beside)
@@ -276,6 +322,7 @@ def _describe_kernel(number: int, kernel: KernelFacts) -> dict[str, Any]:
         "bytes_written": kernel.bytes_written,
         "bytes_swept": kernel.bytes_swept,
         "lower_bound_seconds": kernel.lower_bound_seconds,
+        "estimate": _describe_estimate(kernel.estimate) if kernel.estimate else None,
         "source_hash": kernel.source_hash,
         "operators": sorted({origin.op for origin in kernel.origins if origin.op}),
         "best": _describe_candidate(kernel.best) if kernel.best else None,

@@ -6,7 +6,7 @@ from rich.console import RenderableType
 
 from perfcli.model import Screen
 
-from ._rows.kernels import COLUMNS
+from ._rows.kernels import COLUMNS, TIME
 from ._screen.comparison import show_comparison
 from ._screen.findings import show_explanation, show_kernel_findings
 from ._screen.kernel import SourceView, show_kernel
@@ -14,7 +14,7 @@ from ._screen.run import show_listing, show_run
 
 
 class _Terminal:
-    columns = tuple(column.title for column in COLUMNS)
+    columns = (TIME, *(column.title for column in COLUMNS))
     comparison = staticmethod(show_comparison)
     run = staticmethod(show_run)
     kernel = staticmethod(show_kernel)

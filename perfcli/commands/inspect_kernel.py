@@ -59,9 +59,12 @@ def inspect_kernel(
     launch configurations, and its source beside the memory instructions of each line. Without
     KERNEL, lists the kernels and their numbers.
     """
+    from dataclasses import replace
+
     from perfcli import diagnosis, units
     from perfcli.console import output
     from perfcli.console.notes import Notes
+    from perfcli.predict.step import estimate_run
     from perfcli.workflow import fixes
     from perfcli.workflow.context import Context
     from perfcli.workflow.obtain import load_or_compile
@@ -79,6 +82,7 @@ def inspect_kernel(
     side = Side(tuple(option or ()), python)
     context = Context(Notes(quiet), fresh, timeout, fake, jobs, trust_run)
     found = load_or_compile(question, side, context)
+    found = replace(found, run=estimate_run(found.run))
     if kernel is None:
         try:
             output.write_document("kernels", {"kernels": found.run.kernels}, json)

@@ -26,8 +26,12 @@ def run(
     fresh: args.Fresh = False,
     top: Annotated[int, typer.Option(metavar="N", min=0, help="Kernels to list; 0: all.")] = 10,
     sort: Annotated[
-        str, typer.Option(metavar="COLUMN", help="What the costliest kernels are found by.")
-    ] = "bytes",
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="What the costliest kernels are found by. [default: time, or bytes without one]",
+        ),
+    ] = None,
     json: args.Json = None,
     quiet: args.Quiet = False,
     fake: args.Fake = False,
@@ -38,24 +42,27 @@ def run(
     """
     from perfcli.console import output
     from perfcli.console.notes import Notes
+    from perfcli.predict.step import estimate_run
     from perfcli.workflow.context import Context
     from perfcli.workflow.obtain import compile_runs
     from perfcli.workflow.request import Question, Side
 
     output.check_writable(json)
     screen = output.screen()
-    column = next((each for each in screen.columns if sort.startswith(each.rstrip("."))), None)
-    if column is None:
+    named = (each for each in screen.columns if sort and sort.startswith(each.rstrip(".")))
+    column = next(named, "")
+    if sort is not None and not column:
         raise PerfcliError(f"can't sort by {sort!r}: one of {', '.join(screen.columns)}")
     question = Question(scenario, tuple(param or ()), preset, target, device, dynamic)
     side = Side(tuple(option or ()), python)
     context = Context(Notes(quiet), fresh, timeout, fake, jobs)
     (found,) = compile_runs(question, [side], context)
+    shown = estimate_run(found.run)
     try:
-        output.write_document("run", {"run": found.run}, json)
+        output.write_document("run", {"run": shown}, json)
     finally:
         places = (found.shown_path, found.reference)
-        view = screen.run(found.run, *places, brief=quiet, top=top, sort=column)
+        view = screen.run(shown, *places, brief=quiet, top=top, sort=column)
         output.show(view, json)
     # The warning is out already; a script that goes on with the id must not go on.
     return 0 if found.path else PerfcliError.exit_code

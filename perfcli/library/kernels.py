@@ -16,6 +16,7 @@ from perfcli.library.frames import kernels_frame
 from perfcli.library.kernel import Kernel, NotKnown, Total, counted, line, listed, meant, total
 from perfcli.library.speaking import in_python
 from perfcli.model import Finding, Run, Severity
+from perfcli.predict.step import estimate_run
 from perfcli.storing import runfile
 from perfcli.workflow.obtain import Obtained
 
@@ -184,7 +185,7 @@ class Kernels(Sequence[Kernel]):
 
 def kernels_of(obtained: Obtained) -> Kernels:
     """Return the kernels of a run. Raises RuleFailed where a rule of perfcli's fails."""
-    run = obtained.run
+    run = estimate_run(obtained.run)
     findings = diagnosis.explain(run)
     items = tuple(
         Kernel(

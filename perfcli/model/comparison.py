@@ -235,7 +235,7 @@ class Screen(Protocol[View_co]):
         reference: str = "",
         brief: bool = False,
         top: int = 0,
-        sort: str = ...,
+        sort: str = "",
     ) -> View_co: ...
 
     def kernel(

@@ -104,6 +104,8 @@ class TimeEstimate:
     ``KernelFacts.candidates``."""
     doubts: tuple[str, ...] = ()
     """Why its interval is wider than that of other kernels."""
+    candidates: Mapping[int, float] = field(default_factory=dict)
+    """Seconds with each launch configuration whose work is known, by its index."""
 
 
 @dataclass(frozen=True, slots=True)

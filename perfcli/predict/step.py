@@ -22,7 +22,6 @@ from perfcli.model import (
     TimeVerdict,
 )
 from perfcli.predict.calibration import Calibration, calibration_for
-from perfcli.predict.launch import bounds, combine, demand_of
 
 _L1_BYTES = 256e3
 
@@ -69,8 +68,13 @@ def _name_constants(calibration: Calibration) -> str:
     return hashlib.sha256(msgspec.json.encode(numbers, order="sorted")).hexdigest()[:12]
 
 
+def estimate_run(run: Run) -> Run:
+    """Return the run with the estimates of its kernels beside their facts, where it has any."""
+    return with_estimates(run, estimate_step(run))
+
+
 def with_estimates(run: Run, step: StepEstimate | None) -> Run:
-    """Return the run with the estimates of its kernels beside their facts; as it is without."""
+    """Return the run with these estimates beside its kernels' facts; as it is without any."""
     if step is None:
         return run
     pairs = zip(run.kernels, step.kernels, strict=True)
@@ -98,7 +102,12 @@ def _estimate_kernel(
     seconds, shares = found[best]
     spread = calibration.residuals["all"].q90
     return TimeEstimate(
-        seconds, seconds * math.exp(-spread), seconds * math.exp(spread), shares, best
+        seconds,
+        seconds * math.exp(-spread),
+        seconds * math.exp(spread),
+        shares,
+        best,
+        candidates={number: each for number, (each, _) in found.items()},
     )
 
 
@@ -106,6 +115,9 @@ def _estimate_launch(
     candidate: Candidate, kernel: KernelFacts, calibration: Calibration, sms: int
 ) -> tuple[float, dict[str, float]]:
     """Return seconds, and the share of each bound in them, the largest first."""
+    # numpy takes a tenth of a second, and nothing here needs it where nothing is estimated.
+    from perfcli.predict.launch import bounds, combine, demand_of
+
     assert candidate.work is not None
     c = calibration.constants
     demand = demand_of(candidate.work, candidate, kernel.bytes_read, kernel.bytes_written)

@@ -18,9 +18,6 @@ import msgspec
 
 from perfcli.blobs import unpack
 from perfcli.facts.binary.sass import parse_annotated
-from perfcli.facts.work.launch import grid_of
-from perfcli.facts.work.launch_work import work_of
-from perfcli.facts.work.ttgir import parse_module
 from perfcli.model import Bundle, Candidate, KernelFacts, LaunchWork
 from perfcli.storing.whole import write_whole
 
@@ -69,6 +66,11 @@ def _count(
 ) -> LaunchWork | None:
     if candidate.ttgir is None or candidate.sass is None:
         return None
+    # numpy takes a tenth of a second, and commands that compile nothing need none of it.
+    from perfcli.facts.work.launch import grid_of
+    from perfcli.facts.work.launch_work import work_of
+    from perfcli.facts.work.ttgir import parse_module
+
     grid = grid_of(source, candidate.config, sizes)
     if grid is None:
         return None

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from perfcli import units
 from perfcli.model import Comparison, Run
 
+from .._rows.estimate import list_estimated, list_estimated_step
 from .._rows.findings import FindingRow, count_on_both_sides, list_gone, list_new
 from .._rows.groups import count_unchanged, count_unprovenanced
 from .._rows.timing import TimeRow, list_measured, list_step_times
@@ -53,6 +54,8 @@ class ComparisonView:
     lines: tuple[tuple[str, str], ...]
     empty: tuple[str, ...]
     totals: tuple[TotalRow, ...]
+    measured: bool
+    """Whether the times are measured ones; else they are estimated."""
     steps: tuple[TimeRow, ...]
     how: tuple[tuple[str, str], ...]
     forest: Forest | None
@@ -86,8 +89,9 @@ def _comparison_view(
         lines=tuple(FirstLines(comparison).rows()),
         empty=tuple(f"{side}: {text}" for side, run in sides if (text := explain_emptiness(run))),
         totals=tuple(list_totals(comparison)),
-        steps=tuple(list_step_times(timing)) if timing else (),
-        how=tuple(list_measured(timing)) if timing else (),
+        measured=timing is not None,
+        steps=tuple(list_step_times(timing)) if timing else _estimated_steps(comparison),
+        how=(*(list_measured(timing) if timing else ()), *_estimated_how(comparison)),
         forest=_forest(comparison, check) if timing else None,
         beside=tuple(list_beside(beside)) if beside else (),
         beside_lines=_beside_lines(comparison),
@@ -105,6 +109,17 @@ def _comparison_view(
         environment=tuple(_environment(comparison.base, comparison.head)),
         notes=tuple(dict.fromkeys((*comparison.base.notes, *comparison.head.notes))),
     )
+
+
+def _estimated_steps(comparison: Comparison) -> tuple[TimeRow, ...]:
+    """Return the estimated step, where something changes or can't be told."""
+    estimate = comparison.estimate
+    told = estimate is not None and bool(estimate.groups or estimate.missing)
+    return tuple(list_estimated_step(estimate)) if estimate and told else ()
+
+
+def _estimated_how(comparison: Comparison) -> list[tuple[str, str]]:
+    return list_estimated(comparison.estimate) if comparison.estimate else []
 
 
 def _run_view(comparison: Comparison, check: int, root: str, texts: PageTexts) -> ComparisonView:

@@ -9,7 +9,7 @@ from perfcli import units
 from perfcli.model import Comparison, GroupTiming, KernelFacts, KernelGroup, Outcome
 
 from .._rows.groups import list_changed
-from .._rows.kernels import Column, choose_columns
+from .._rows.kernels import ESTIMATED, TIME, Column, choose_columns
 from .data import _kernel_id, _page_id
 
 LAUNCHES = Column("launches", "launches", lambda k: k.launches)
@@ -71,8 +71,10 @@ def _kernel_table(comparison: Comparison, check: int) -> PageTable:
         _row(comparison, check, number, columns, id(group) in order, timed)
         for number, group in numbered
     )
-    titles = (*(column.title for column in columns), *(["time"] if timed else []))
-    return PageTable(titles, rows, tuple(dict.fromkeys(row.relation for row in rows)))
+    titles = [column.title for column in columns]
+    titles += ["time"] if timed else []
+    titles += ["estimated time"] if comparison.estimate else []
+    return PageTable(tuple(titles), rows, tuple(dict.fromkeys(row.relation for row in rows)))
 
 
 def _row(
@@ -88,6 +90,7 @@ def _row(
     names = _names(comparison, group, check)
     cells = [_cell(column, group, base, head) for column in columns]
     cells += [_time_cell(timed.get(number))] if timed else []
+    cells += [_estimate_cell(base, head)] if comparison.estimate else []
     operators = {origin.op for kernel in (*base, *head) for origin in kernel.origins}
     said = [kernel.name for kernel in (*base, *head)] + sorted(operators)
     graphs = dict.fromkeys(kernel.graph for kernel in (*head, *base))
@@ -149,3 +152,17 @@ def _time_cell(timing: GroupTiming | None) -> _Cell:
     if timing.control or base == head:
         return _Cell(head, value=value, delta=timing.delta)
     return _Cell(head, base, outcomes.get(change.verdict, "same"), value, timing.delta)
+
+
+def _estimate_cell(base: Sequence[KernelFacts], head: Sequence[KernelFacts]) -> _Cell:
+    """Return the estimated time of a step's launches, and the base's where it differs."""
+    (column,) = (column for column in ESTIMATED if column.title == TIME)
+    before, after = _total(column, base), _total(column, head)
+    ours, theirs = units.alike(before, after)
+    value = after if head else before
+    if not base or not head or ours == theirs:
+        return _Cell(theirs if head else ours, value=value, delta=0.0 if base and head else None)
+    if before is None or after is None:
+        return _Cell(theirs, ours, "unknown", value)
+    outcome: Outcome = "worse" if after > before else "better"
+    return _Cell(theirs, ours, outcome, value, after - before)

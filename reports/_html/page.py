@@ -15,7 +15,6 @@ from perfcli import units
 from perfcli.model import GRAVEST_FIRST, Judgement
 
 from .._rows.judgement import is_plain, join_lines, write_outcome, write_reason
-from .._rows.kernels import CANDIDATE_TITLES
 from .._rows.places import strip_root
 from .check import CheckView, _check_view, _look
 from .data import PageTexts
@@ -47,7 +46,6 @@ def page(judgement: Judgement) -> str:
             warnings=judgement.warnings,
             command=judgement.command,
             checks=checks,
-            configuration_titles=CANDIDATE_TITLES,
             policy=_policy(style, script),
             style=_safe(style),
             script=_safe(script),

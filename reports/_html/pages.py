@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from perfcli import units
-from perfcli.model import Candidate, Comparison, KernelFacts, KernelGroup, Origin
+from perfcli.model import Comparison, KernelFacts, KernelGroup, Origin
 
 from .._rows.groups import list_changed, write_group
-from .._rows.kernels import write_blocks, write_candidate
+from .._rows.kernels import list_candidate_titles, write_blocks, write_candidate
 from .._rows.places import parse_place
 from .._screen.kernel import list_facts, write_operator
 from .data import PageSource, PageTexts, _kernel_id, _page_id
@@ -52,6 +52,7 @@ class _PageKernel:
     key: str
     lines: tuple[_Line, ...]
     configurations: tuple[_Configuration, ...]
+    configuration_titles: tuple[str, ...]
     notes: tuple[str, ...]
 
 
@@ -126,7 +127,10 @@ def _page_kernel(
         name=kernel.name,
         key=key,
         lines=tuple(_lines(kernel.origins, root)),
-        configurations=tuple(_configuration(c, c is best) for c in kernel.candidates),
+        configurations=tuple(
+            _configuration(n, kernel, c is best) for n, c in enumerate(kernel.candidates)
+        ),
+        configuration_titles=list_candidate_titles(kernel),
         notes=kernel.notes,
     )
 
@@ -176,8 +180,9 @@ def _lines(origins: Sequence[Origin], root: str) -> Iterator[_Line]:
         )
 
 
-def _configuration(candidate: Candidate, chosen: bool) -> _Configuration:
-    return _Configuration(write_blocks(candidate), write_candidate(candidate), chosen)
+def _configuration(number: int, kernel: KernelFacts, chosen: bool) -> _Configuration:
+    blocks = write_blocks(kernel.candidates[number])
+    return _Configuration(blocks, write_candidate(number, kernel), chosen)
 
 
 # --- which two sources -----------------------------------------------------------------------

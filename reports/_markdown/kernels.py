@@ -6,6 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from perfcli.model import Comparison
 
+from .._rows.estimate import (
+    ESTIMATED_COLUMNS,
+    list_estimated,
+    list_estimated_kernels,
+    list_estimated_step,
+)
 from .._rows.findings import FindingRow, count_on_both_sides, list_gone, list_new
 from .._rows.groups import (
     GroupRows,
@@ -71,7 +77,7 @@ def _mark(title: str, outcome: str) -> str:
 def _write_times(comparison: Comparison, rank: int) -> list[Section]:
     timing = comparison.timing
     if timing is None:
-        return []
+        return _write_estimates(comparison, rank)
     rows = [
         [row.title, row.base, row.head, row.delta, _quote_prose(row.change), row.verdict or ""]
         for row in list_step_times(timing)
@@ -101,6 +107,30 @@ def _write_times(comparison: Comparison, rank: int) -> list[Section]:
         )
     )
     return sections
+
+
+def _write_estimates(comparison: Comparison, rank: int) -> list[Section]:
+    """Return the estimated step and kernels, where something changes or can't be told."""
+    estimate, shown = comparison.estimate, list_estimated_kernels(comparison)
+    if estimate is None or not (shown or estimate.missing):
+        return []
+    rows = [
+        [row.title, row.base, row.head, row.delta, _quote_prose(row.change), row.verdict or ""]
+        for row in list_estimated_step(estimate)
+    ]
+    head = ("estimated", "base", "head", "change", "80 % interval", "")
+    sections = [Section(rank, _table(head, rows) + "\n", what="table")]
+    titles = [t for t in ESTIMATED_COLUMNS if any(row.cells[t] for row in shown)]
+    lines = tuple(
+        _table_row([_name_time(row), *(_quote_prose(row.cells[title]) for title in titles)])
+        for row in shown
+    )
+    if lines:
+        opened = _open_details("Estimated times of kernels, largest change first")
+        head_row = opened + _table_head(["kernel", *titles])
+        sections.append(Section(rank + 1, head_row, lines, "\n</details>\n\n", "kernel time"))
+    how = "".join(f"- {label}: {_quote_prose(text)}\n" for label, text in list_estimated(estimate))
+    return [*sections, Section(rank + 3, f"{how}\n", what="note")]
 
 
 def _name_time(row: KernelTimeRow) -> str:

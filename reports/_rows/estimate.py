@@ -14,11 +14,11 @@ from perfcli.model import (
     TimeVerdict,
 )
 
-from .timing import KernelTimeRow, TimeRow, _write_share
+from .kernels import write_bounds, write_share
+from .timing import KernelTimeRow, TimeRow
 
 ESTIMATED_COLUMNS = ("base → head", "change", "", "of change", "held up by", "of step")
 _LEAST_TOLD = 0.02
-_MOST_BOUNDS = 2
 
 
 def list_estimated_step(estimate: EstimatedChange) -> list[TimeRow]:
@@ -82,9 +82,9 @@ def _write_cells(
         units.from_to(group.base or None, group.head or None),
         change,
         "" if both else ("gone" if group.base else "new"),
-        _write_share(moved / total) if told else "",
+        write_share(moved / total) if told else "",
         write_bounds(kernel),
-        _write_share((group.base or group.head) / (estimate.base.seconds or 1.0)),
+        write_share((group.base or group.head) / (estimate.base.seconds or 1.0)),
     )
     return dict(zip(ESTIMATED_COLUMNS, texts, strict=True))
 
@@ -94,14 +94,6 @@ def _judge(group: GroupEstimate) -> TimeVerdict:
     if group.head > group.base * (1 + _LEAST_TOLD):
         return "slower"
     return "faster" if group.base > group.head * (1 + _LEAST_TOLD) else "same"
-
-
-def write_bounds(estimate: TimeEstimate | None) -> str:
-    """Return what holds a kernel up, the most important first: ``DRAM 71 %, latency 22 %``."""
-    if estimate is None:
-        return ""
-    shown = list(estimate.bounds.items())[:_MOST_BOUNDS]
-    return ", ".join(f"{name} {_write_share(share)}" for name, share in shown)
 
 
 def list_estimated(estimate: EstimatedChange) -> list[tuple[str, str]]:

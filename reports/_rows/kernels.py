@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from perfcli import units
-from perfcli.model import Candidate, KernelFacts
+from perfcli.model import Candidate, KernelFacts, TimeEstimate
 
 Part = Literal["base", "head", "sum"]
 
@@ -37,6 +37,8 @@ class Column:
     metric: str
     of: Callable[[KernelFacts], float | None]
     total: Callable[[Sequence[float]], float] = sum
+    write: Callable[[Sequence[KernelFacts]], str] | None = None
+    """Writes the cell where a number alone does not say it."""
 
 
 def _source(field: str) -> Callable[[KernelFacts], float | None]:
@@ -51,7 +53,44 @@ def _step_bytes(kernel: KernelFacts) -> float | None:
     return None if kernel.bytes_moved is None else kernel.bytes_moved * kernel.launches
 
 
+def _step_seconds(kernel: KernelFacts) -> float | None:
+    return None if kernel.estimate is None else kernel.estimate.seconds * kernel.launches
+
+
+def _largest_bound(kernel: KernelFacts) -> float | None:
+    return max(kernel.estimate.bounds.values(), default=None) if kernel.estimate else None
+
+
+def _write_bound(kernels: Sequence[KernelFacts]) -> str:
+    """Return what holds one kernel up, ``DRAM 71 %``; of several each has its own."""
+    return write_bounds(kernels[0].estimate, 1) if len(kernels) == 1 else ""
+
+
+def write_bounds(estimate: TimeEstimate | None, most: int = 2) -> str:
+    """Return what holds a kernel up, the most important first: ``DRAM 71 %, latency 22 %``."""
+    if estimate is None:
+        return ""
+    shown = list(estimate.bounds.items())[:most]
+    return ", ".join(f"{name} {write_share(share)}" for name, share in shown)
+
+
+def write_share(value: float | None) -> str:
+    """Return ``92 %``, in whole percent, ``<1 %``; empty where it is not known."""
+    if value is None:
+        return ""
+    if 0 < abs(value) < 0.005:
+        return "<1 %"
+    return f"{'−' if value < 0 else ''}{abs(value) * 100:,.0f} %"
+
+
+TIME, BOUND = "time", "bound"
+
 # In order of importance: a narrow screen shows the first ones.
+ESTIMATED = (
+    Column(TIME, "estimated_seconds", _step_seconds),
+    Column(BOUND, "bound", _largest_bound, max, _write_bound),
+)
+"""Of a run alone: of two, the times of both sides stand side by side elsewhere."""
 COLUMNS = (
     Column("loads", "loads", _source("loads")),
     Column("stores", "stores", _source("stores")),
@@ -64,18 +103,23 @@ COLUMNS = (
 )
 
 
-def choose_columns(kernels: Iterable[KernelFacts]) -> tuple[Column, ...]:
+def choose_columns(
+    kernels: Iterable[KernelFacts], columns: Sequence[Column] = COLUMNS
+) -> tuple[Column, ...]:
     """Return the columns of which at least one kernel knows its number; all where there are no
     kernels."""
     kernels = tuple(kernels)
-    known = (c for c in COLUMNS if any(c.of(kernel) is not None for kernel in kernels))
+    known = (c for c in columns if any(c.of(kernel) is not None for kernel in kernels))
     return tuple(known) if kernels else COLUMNS
 
 
 def write_cells(kernels: Sequence[KernelFacts]) -> dict[str, str]:
     """Return column title to text; for several kernels, the sum or the worst."""
     found = {}
-    for column in COLUMNS:
+    for column in (*ESTIMATED, *COLUMNS):
+        if column.write is not None:
+            found[column.title] = column.write(kernels)
+            continue
         known = [value for kernel in kernels if (value := column.of(kernel)) is not None]
         value = column.total(known) if known else None
         found[column.title] = units.writer(column.metric)(value)
@@ -106,14 +150,23 @@ def write_occupancy(candidate: Candidate) -> str:
     return units.percent(candidate.occupancy) + (limit if candidate.occupancy is not None else "")
 
 
-CANDIDATE_TITLES = (
+_CANDIDATE_TITLES = (
     "warps", "stages", "regs", "spilled", "STL", "LDL", "shared", "occupancy",
 )  # fmt: skip
 
 
-def write_candidate(candidate: Candidate) -> tuple[str, ...]:
-    """Return what a launch configuration costs, in the order of ``CANDIDATE_TITLES``."""
+def list_candidate_titles(kernel: KernelFacts) -> tuple[str, ...]:
+    """Return the titles of what its launch configurations cost, with the time where it is
+    estimated."""
+    return (*([TIME] if kernel.estimate else []), *_CANDIDATE_TITLES)
+
+
+def write_candidate(number: int, kernel: KernelFacts) -> tuple[str, ...]:
+    """Return what a launch configuration costs, in the order of these titles."""
+    candidate, estimate = kernel.candidates[number], kernel.estimate
+    times = [units.seconds(estimate.candidates.get(number))] if estimate else []
     return (
+        *times,
         str(candidate.num_warps),
         str(candidate.num_stages),
         units.count(candidate.registers),

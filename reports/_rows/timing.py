@@ -19,6 +19,8 @@ from perfcli.model import (
     Timing,
 )
 
+from .kernels import write_share
+
 
 @dataclass(frozen=True, slots=True)
 class TimeRow:
@@ -117,15 +119,6 @@ def _write_change(group: GroupTiming) -> str:
     return units.interval(change.ratio, change.low, change.high)
 
 
-def _write_share(value: float | None) -> str:
-    """Return ``92 %``, in whole percent, ``<1 %``; empty where it is not known."""
-    if value is None:
-        return ""
-    if 0 < abs(value) < 0.005:
-        return "<1 %"
-    return f"{'−' if value < 0 else ''}{abs(value) * 100:,.0f} %"
-
-
 def _write_mark(group: GroupTiming) -> str:
     """Return the verdict; of what one side alone has, which."""
     sides = bool(group.change.base), bool(group.change.head)
@@ -137,11 +130,11 @@ TIME_COLUMNS: tuple[tuple[str, Callable[[GroupTiming], str]], ...] = (
     ("base → head", _write_times),
     ("change", _write_change),
     ("", _write_mark),
-    ("of change", lambda group: _write_share(group.share_of_change)),
-    ("of step", lambda group: _write_share(group.share_of_step)),
+    ("of change", lambda group: write_share(group.share_of_change)),
+    ("of step", lambda group: write_share(group.share_of_step)),
     ("rate", lambda g: "" if g.head_bandwidth is None else units.rate(g.head_bandwidth)),
-    ("peak", lambda group: _write_share(group.peak_share)),
-    ("copy", lambda group: _write_share(group.copy_share)),
+    ("peak", lambda group: write_share(group.peak_share)),
+    ("copy", lambda group: write_share(group.copy_share)),
 )
 
 
@@ -295,7 +288,7 @@ def _write_state(state: DeviceState) -> str:
     parts = [f"{value:,.0f} {unit}" for value, unit in numbers if value is not None]
     parts += [f"slowed down: {' and '.join(state.throttle)}"] if state.throttle else []
     busy = state.others_utilisation
-    parts += [f"others kept {_write_share(busy)} of it busy"] if busy and busy >= LEAST_BUSY else []
+    parts += [f"others kept {write_share(busy)} of it busy"] if busy and busy >= LEAST_BUSY else []
     return ", ".join(parts)
 
 
@@ -347,5 +340,5 @@ def write_unexplained(timing: Timing) -> str:
     if timing.unexplained is None:
         return ""
     total = timing.step.delta
-    part = f" ({_write_share(timing.unexplained / total)})" if total else ""
+    part = f" ({write_share(timing.unexplained / total)})" if total else ""
     return f"in no kernel: {units.signed(units.seconds, timing.unexplained)} of the change{part}"

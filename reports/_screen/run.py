@@ -11,13 +11,24 @@ from rich.text import Text
 from perfcli import units
 from perfcli.model import KernelFacts, Run
 
-from .._rows.kernels import COLUMNS, Column, choose_columns, write_cells, write_kernel
+from .._rows.kernels import (
+    BOUND,
+    COLUMNS,
+    ESTIMATED,
+    TIME,
+    Column,
+    choose_columns,
+    write_cells,
+    write_kernel,
+    write_share,
+)
 from .._rows.totals import explain_breaks, explain_emptiness, write_question, write_variant
 from .externs import _list_externs
 from .kernel import shorten_location
 from .tables import HANGING, Hanging, _draw_command, _KernelTable
 
 SORTED_BY = "bytes"
+"""Where no times are estimated."""
 MOST_PLACES = 3
 
 
@@ -27,12 +38,15 @@ def show_run(
     reference: str = "",
     brief: bool = False,
     top: int = 0,
-    sort: str = SORTED_BY,
+    sort: str = "",
 ) -> RenderableType:
     """Show one run alone: what was compiled, its costliest kernels by the column ``sort``, ``top``
-    of them (0: all), and its extern operators; in brief how to name it."""
+    of them (0: all), and its extern operators; in brief how to name it. Without ``sort``, the
+    column is the estimated time, or the bytes where there is none."""
     if brief:
         return Text(units.printable(reference))
+    timed = any(kernel.estimate is not None for kernel in run.kernels)
+    sort = sort or (TIME if timed else SORTED_BY)
     ordered = _order(run.kernels, sort)
     return Group(
         *_draw_head(run),
@@ -44,12 +58,12 @@ def show_run(
 
 def show_listing(run: Run) -> RenderableType:
     """Show all kernels of a run, graph by graph, with the numbers that inspect-kernel takes."""
-    table, graph = _KernelTable(choose_columns(run.kernels)), None
+    table, graph = _KernelTable(choose_columns(run.kernels, (*ESTIMATED, *COLUMNS))), None
     for number, kernel in enumerate(run.kernels):
         if kernel.graph != graph:
             graph = kernel.graph
             table.add("", Text(units.printable(graph), style="bold"), {})
-        _add_kernel(table, number, kernel)
+        _add_kernel(table, number, run)
     return table
 
 
@@ -61,6 +75,7 @@ def _draw_head(run: Run) -> list[RenderableType]:
     facts = [
         units.plural(len(run.kernels), "generated kernel"),
         units.plural(launches, "launch", "launches"),
+        *_write_step(run),
         *([units.plural(sum(spilled), "spilled word")] if spilled else []),
         units.plural(externs, "extern call"),
         units.plural(len(run.graphs), "graph"),
@@ -78,6 +93,15 @@ def _draw_head(run: Run) -> list[RenderableType]:
         *(Text(note, style="yellow") for note in notes),
         Text(""),
     ]
+
+
+def _write_step(run: Run) -> list[str]:
+    """Return ``141 µs by estimate``, and of how many kernels where some have none."""
+    known = [kernel for kernel in run.kernels if kernel.estimate is not None]
+    if not known:
+        return []
+    of = f" of {len(known)} of them" if len(known) < len(run.kernels) else ""
+    return [f"{units.seconds(sum(map(_seconds_of, known)))} by estimate{of}"]
 
 
 def _draw_breaks(run: Run) -> Iterator[RenderableType]:
@@ -103,10 +127,11 @@ def _list_costliest(run: Run, numbers: Sequence[int], sort: str) -> list[Rendera
     about those that it leaves out."""
     if not run.kernels:
         return []
-    columns = sorted(choose_columns(run.kernels), key=lambda column: column.title != sort)
+    known = choose_columns(run.kernels, (*ESTIMATED, *COLUMNS))
+    columns = sorted(known, key=lambda column: column.title != sort)
     table = _KernelTable(columns)
     for number in numbers:
-        _add_kernel(table, number, run.kernels[number])
+        _add_kernel(table, number, run)
     if len(run.kernels) > 1:
         # What is never launched is another form of a kernel that is: nobody pays for it.
         every = write_cells([kernel for kernel in run.kernels if kernel.launches])
@@ -119,20 +144,32 @@ def _list_costliest(run: Run, numbers: Sequence[int], sort: str) -> list[Rendera
     left = len(run.kernels) - len(numbers)
     if not left:
         return [table]
-    titles = ", ".join(column.title for column in columns)
+    titles = ", ".join(column.title for column in columns if column.title != BOUND)
     more = f"… and {left} more: --top 0 lists all, --sort COLUMN orders by another ({titles})"
     return [table, Text(more, style="dim")]
 
 
-def _add_kernel(table: _KernelTable, number: int, kernel: KernelFacts) -> None:
-    row = write_kernel(number, kernel)
-    table.add(f"{number:>4}  ", Text(row.name), row.cells, row.place)
+def _add_kernel(table: _KernelTable, number: int, run: Run) -> None:
+    row = write_kernel(number, run.kernels[number])
+    cells = {**row.cells, TIME: f"{row.cells[TIME]} {_write_part(number, run):>5}"}
+    table.add(f"{number:>4}  ", Text(row.name), cells, row.place)
+
+
+def _write_part(number: int, run: Run) -> str:
+    """Return a kernel's part of all generated kernels' estimated time; empty where it has none."""
+    total = sum(_seconds_of(kernel) for kernel in run.kernels)
+    mine = _seconds_of(run.kernels[number])
+    return write_share(mine / total) if total and mine else ""
+
+
+def _seconds_of(kernel: KernelFacts) -> float:
+    return kernel.estimate.seconds * kernel.launches if kernel.estimate else 0.0
 
 
 def _order(kernels: Sequence[KernelFacts], sort: str) -> list[int]:
     """Return the numbers of the kernels, the costliest first by one column; in the order of the
     run where nothing is known of it."""
-    column = next(column for column in COLUMNS if column.title == sort)
+    column = next(column for column in (*ESTIMATED, *COLUMNS) if column.title == sort)
     return sorted(range(len(kernels)), key=lambda number: _rank(kernels[number], column))
 
 

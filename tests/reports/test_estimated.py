@@ -1,0 +1,155 @@
+"""Estimated times in every format of a report."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import handmade_timing as made
+import jsonschema
+import pytest
+from golden import screen, shown
+from handmade import run
+from handmade_estimate import estimated, weighed_kernel, weighed_run
+from handmade_html import rendered
+from handmade_judgement import plain
+
+from perfcli.diff.compare import compare
+from perfcli.diff.verdict.conclude import conclude
+from perfcli.loading import registry
+from perfcli.model import Comparison, Document, Report, StepEstimate
+from perfcli.predict.step import estimate_run
+
+SCHEMAS = Path(__file__).parents[2] / "perfcli" / "data" / "schemas"
+MISSING = ("triton_user: its work could not be counted",)
+
+
+def validate(name: str, document: object) -> None:
+    text = (SCHEMAS / f"{name}.schema.json").read_text()
+    jsonschema.Draft202012Validator(json.loads(text)).validate(document)
+
+
+@pytest.fixture
+def slower() -> Comparison:
+    return conclude(estimated("slower", 1.2, 1.5))
+
+
+def lines_of(comparison: Comparison, width: int = 120) -> list[str]:
+    return shown(screen().comparison(comparison), width).splitlines()
+
+
+def test_the_screen_begins_with_the_estimate_and_its_kernel(slower: Comparison) -> None:
+    lines = lines_of(slower)
+    assert lines[0] == "SLOWER  estimated step 90.0 → 120.0 µs, +33 % [+20, +50]"
+    assert lines[1].startswith("kernel  triton_red_fused_mul_add_4 changed, 40.00 → 60.00 µs, 67 %")
+
+
+def test_the_screen_lists_kernels_with_their_parts(slower: Comparison) -> None:
+    """20 of 30 µs of the change; 40 of 90 µs of the base's step."""
+    lines = lines_of(slower)
+    start = lines.index("Estimated")
+    (row,) = [line for line in lines[start:] if "mul_add_4" in line and "67 %" in line]
+    assert "40.00 → 60.00 µs" in row
+    assert "+50.0 %" in row
+    assert row.endswith("44 %")
+    (new,) = [line for line in lines[start:] if "new_2" in line and "33 %" in line]
+    assert "new" in new.replace("triton_poi_fused_new_2", "")
+
+
+def test_what_has_no_estimate_is_named() -> None:
+    lines = lines_of(conclude(estimated("unsure", 1.0, 1.0, missing=MISSING)))
+    assert lines[0] == "UNSURE  the step's time can't be estimated"
+    assert lines[1] == f"why     {MISSING[0]}"
+    assert any(line.startswith("no estimate") and MISSING[0] in line for line in lines)
+
+
+def test_measured_times_stand_before_estimated_ones(slower: Comparison) -> None:
+    comparison, timing = made.gpu()
+    both = made.conclude_timed(replace(comparison, estimate=None), timing)
+    assert "Estimated" not in lines_of(both)
+    names = [n for n, group in enumerate(both.groups) if group.match.relation != "same"]
+    assert slower.estimate is not None
+    groups = tuple(replace(g, group=names[0]) for g in slower.estimate.groups[:1])
+    known = (None,) * len(both.base.kernels)
+    steps = StepEstimate(1e-3, 9e-4, 2e-3, known, ()), StepEstimate(2e-3, 1e-3, 3e-3, known, ())
+    change = replace(slower.estimate, base=steps[0], head=steps[1], groups=groups)
+    lines = lines_of(replace(both, estimate=change))
+    assert lines.index("Measured") < lines.index("Estimated") < lines.index("Generated code")
+
+
+def test_json_has_both_steps_and_is_valid(slower: Comparison) -> None:
+    render = registry.load_declared("reports", "json", Report).render
+    document = json.loads(render(slower))
+    validate("comparison", document)
+    assert document["estimate"]["verdict"] == "slower"
+    assert document["estimate"]["base"]["seconds"] == pytest.approx(90e-6)
+    assert [group["head"] for group in document["estimate"]["groups"]] == pytest.approx(
+        [60e-6, 10e-6]
+    )
+    gate = registry.load_declared("reports", "gate_json", Document)
+    validate("gate", json.loads(gate.render(plain(slower))))
+
+
+def test_json_has_the_estimate_of_each_kernel() -> None:
+    base = weighed_run(weighed_kernel("triton_poi_fused_neg_1", "2"))
+    head = weighed_run(weighed_kernel("triton_poi_fused_neg_1", "2", text="other"), id="head")
+    document = json.loads(
+        registry.load_declared("reports", "json", Report).render(compare(base, head))
+    )
+    validate("comparison", document)
+    (kernel,) = document["groups"][0]["head"]
+    assert kernel["estimate"]["low"] < kernel["estimate"]["seconds"] < kernel["estimate"]["high"]
+    assert kernel["estimate"]["candidate"] == 0
+    assert sum(kernel["estimate"]["bounds"].values()) == pytest.approx(1, abs=0.1)
+
+
+def test_markdown_says_it_all(slower: Comparison) -> None:
+    text = registry.load_declared("reports", "markdown", Document).render(plain(slower))
+    assert "SLOWER" in text
+    assert "Estimated times of kernels, largest change first" in text
+    assert "40.00 → 60.00 µs" in text
+
+
+def test_the_page_has_a_section_and_a_column(slower: Comparison) -> None:
+    text = rendered(plain(slower))
+    assert ">Estimated</h" in text
+    assert "80 % interval" in text
+    assert "estimated time" in text
+    assert "How it was estimated" in text
+    assert ">Measured</h" not in text
+
+
+# --- one run ---------------------------------------------------------------------------------
+
+
+def test_kernels_of_a_run_are_ordered_by_time_with_their_part_of_the_step() -> None:
+    """The second has three times the blocks of the first: about three quarters of the step."""
+    one = weighed_kernel("triton_poi_fused_small_0", "1", blocks=20000)
+    other = weighed_kernel("triton_poi_fused_large_1", "2", blocks=60000)
+    lines = shown(screen().run(estimate_run(weighed_run(one, other))), 120).splitlines()
+    rows = [line for line in lines if "triton_poi_fused" in line]
+    assert ["large" in row for row in rows] == [True, False]
+    parts = [int(row.split("%")[0].split()[-1]) for row in rows]
+    assert parts == [pytest.approx(75, abs=3), pytest.approx(25, abs=3)]
+    (head,) = [line for line in lines if "by estimate" in line]
+    assert "2 generated kernels" in head
+
+
+def test_a_run_without_estimates_has_no_column_of_times() -> None:
+    kernel = replace(weighed_kernel("triton_poi_fused_small_0", "1"), estimate=None)
+    lines = shown(screen().run(run([kernel])), 120).splitlines()
+    assert not any("time" in line.split() or "by estimate" in line for line in lines)
+
+
+def test_a_kernel_shows_its_estimate_and_that_of_each_configuration() -> None:
+    kernel = weighed_kernel("triton_poi_fused_small_0", "1")
+    two = replace(kernel, candidates=(*kernel.candidates, replace(kernel.candidates[0], work=None)))
+    (shown_kernel,) = estimate_run(weighed_run(two)).kernels
+    lines = shown(screen().kernel(0, shown_kernel, None), 140).splitlines()
+    (fact,) = [line for line in lines if line.startswith("estimated")]
+    assert "per launch" in fact
+    assert "in nine of ten cases, with configuration 0" in fact
+    start = lines.index("Candidates")
+    assert "time" in lines[start + 1].split()
+    assert "–" in lines[start + 4].split()
