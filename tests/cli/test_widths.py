@@ -190,8 +190,8 @@ def test_an_unknown_column_is_refused_before_anything_is_compiled(perfcli: Any) 
     result = perfcli("run", *MODEL, "--sort", "colour")
     assert result.code == 2
     assert result.complaint == (
-        "perfcli: can't sort by 'colour': one of time, loads, stores, vector, spilled, regs, bytes, "
-        "shared, occup."
+        "perfcli: can't sort by 'colour': one of time, loads, stores, vector, spilled, regs, "
+        "bytes, shared, occup."
     )
     assert not list(Path().rglob("*.json"))
 
