@@ -118,7 +118,7 @@ gate-speed: setup
 	$(BIN)/python bench/gate_speed.py
 
 # Mutations planted in the code that decides verdicts, and how many of them the tests catch: a
-# sample (MUTANTS=400) in half an hour on 2 cores, MUTANTS=all in a day.
+# sample (MUTANTS=400) in three quarters of an hour on 2 cores, MUTANTS=all in a day.
 MUTANTS ?= 400
 mutants: setup
 	@$(BIN)/python -c 'import cosmic_ray' 2> /dev/null || \

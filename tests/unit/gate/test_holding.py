@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from handmade import kernel, run
+from handmade_estimate import estimated
 
 from perfcli.diff.compare import compare
 from perfcli.gate.holding import (
@@ -17,6 +18,7 @@ from perfcli.gate.holding import (
     _find_most,
     _has_most,
     _held,
+    _hold_estimate,
     _in_other_pieces,
     _moved,
     _new_breaks,
@@ -43,6 +45,7 @@ from perfcli.model import (
     Match,
     Outcome,
     TimeChange,
+    TimeVerdict,
     Timing,
 )
 
@@ -454,3 +457,32 @@ def test_the_worst_kernel_of_a_group_that_the_pattern_means() -> None:
     lower = (replace(head[0], candidates=(facts,)), *head[1:])
     changed = replace(comparison, head=replace(comparison.head, kernels=lower))
     assert _worst(changed, Limit("occupancy", "*"), group) == 0.25
+
+
+# --- estimated times -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("share", "low", "high", "verdict", "state"),
+    [
+        (0.25, 1.26, 1.5, "slower", "broken"),
+        (0.25, 1.25, 1.5, "slower", "unknown"),
+        (0.25, 1.1, 1.25, "slower", "kept"),
+        (0.25, 1.1, 1.26, "slower", "unknown"),
+        (0.25, 0.5, 0.75, "faster", "better"),
+        (None, 1.01, 1.5, "slower", "broken"),
+        (None, 0.9, 1.0, "same", "kept"),
+    ],
+)
+def test_an_estimate_lies_beyond_a_limit_or_within_it(
+    share: float | None, low: float, high: float, verdict: TimeVerdict, state: LimitState
+) -> None:
+    estimate = estimated(verdict, low, high).estimate
+    assert estimate is not None
+    result = LimitResult(Limit("step_time", growth_share=share), "unknown", None, None, None)
+    assert _hold_estimate(result, estimate).state == state
+    for edges in ((None, high), (low, None)):
+        missing = replace(estimate, low=edges[0], high=edges[1], missing=("a reason",))
+        found = _hold_estimate(result, missing)
+        assert found.state == "unknown"
+        assert ": a reason; " in found.text
