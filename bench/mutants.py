@@ -214,7 +214,10 @@ def _mutate(mutant: Mutant) -> Planted | None:
 
     source = (ROOT / mutant.file).read_text(encoding="utf-8")
     visitor = MutationVisitor(mutant.occurrence, OperatorProvider()[mutant.operator]())
-    text: str = visitor.walk(get_ast(source)).get_code()
+    try:
+        text: str = visitor.walk(get_ast(source)).get_code()
+    except AttributeError:  # it can't replace an exception with a dot in its name
+        return None
     try:
         trees = ast.parse(source), ast.parse(text)
         if ast.dump(trees[0]) == ast.dump(trees[1]) or len(set(map(_count_markers, trees))) > 1:
