@@ -33,6 +33,7 @@ from perfcli.model import (
     ExternCall,
     KernelFacts,
     Launch,
+    OperatorCall,
     Run,
     Target,
 )
@@ -272,7 +273,7 @@ def _run(session: Session, capture: Capture, built: Any, kernels: tuple[KernelFa
         kernels=kernels,
         launches=launches,
         graphs=tuple(g.facts for g in capture.graphs),
-        externs=_externs(launches),
+        externs=_externs(launches, capture),
         compile_seconds=session.seconds,
         notes=tuple(session.notes),
         settings=settings.settings(),
@@ -282,7 +283,22 @@ def _run(session: Session, capture: Capture, built: Any, kernels: tuple[KernelFa
     )
 
 
-def _externs(launches: tuple[Launch, ...]) -> tuple[ExternCall, ...]:
-    called = (launch for launch in launches if launch.extern and not launch.finishing)
-    counted = Counter((launch.name, launch.graph) for launch in called)
-    return tuple(ExternCall(op, graph, n) for (op, graph), n in sorted(counted.items()))
+def _externs(launches: tuple[Launch, ...], capture: Capture) -> tuple[ExternCall, ...]:
+    known = {graph.facts.name: graph.called for graph in capture.graphs}
+    found: dict[tuple[str, str], dict[str, OperatorCall]] = {}
+    counted: Counter[tuple[str, str]] = Counter()
+    for launch in launches:
+        if not launch.extern or launch.finishing:
+            continue
+        key = launch.name, launch.graph
+        counted[key] += 1
+        call = known.get(launch.graph, {}).get((launch.name, launch.operands))
+        calls = found.setdefault(key, {})
+        if call is not None:
+            same = calls.get(repr(call))
+            calls[repr(call)] = replace(call, count=same.count + 1 if same else 1)
+            # The text of the first of equal calls stays the key, which has a count of one.
+    return tuple(
+        ExternCall(op, graph, n, tuple(found[op, graph].values()))
+        for (op, graph), n in sorted(counted.items())
+    )

@@ -24,6 +24,7 @@ from perfcli.model.estimate import (
     Grid,
     GroupEstimate,
     LaunchWork,
+    OperatorWork,
     StepEstimate,
     TimeEstimate,
     Traffic,
@@ -96,6 +97,7 @@ from perfcli.model.run import (
     Generated,
     GraphFacts,
     Launch,
+    OperatorCall,
     Run,
 )
 from perfcli.model.timing import Floor, GroupTiming, TimeChange, TimeVerdict, Timing
@@ -188,6 +190,8 @@ __all__ = [
     "Measurement",
     "MemoryUse",
     "Mode",
+    "OperatorCall",
+    "OperatorWork",
     "OptionValue",
     "Origin",
     "Outcome",

@@ -9,10 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from perfcli.model.timing import TimeVerdict
 
 Grid = tuple[int, int, int]
+OperatorFamily = Literal[
+    "product",
+    "attention",
+    "attention backward",
+    "convolution",
+    "convolution backward",
+    "other",
+]
 
 
 @dataclass(slots=True)
@@ -90,6 +99,24 @@ class LaunchWork:
 
 
 @dataclass(frozen=True, slots=True)
+class OperatorWork:
+    """Counts what one call of a library operator computes and moves (``facts.operator_work``)."""
+
+    family: OperatorFamily
+    precision: str
+    """What it computes in: ``bf16``, ``fp16``, ``tf32``, ``fp32`` or another dtype's name."""
+    flops: float
+    """Additions and multiplications; for a masked product those that a mask leaves."""
+    read: float
+    """Bytes, each once."""
+    written: float
+    sizes: Mapping[str, float] = field(default_factory=dict)
+    """The sizes that decide its time."""
+    variant: str = ""
+    """Which library or operator of the family it is: ``flash``, ``sort``."""
+
+
+@dataclass(frozen=True, slots=True)
 class TimeEstimate:
     """Holds an estimate of one launch or call, in seconds, with its interval."""
 
@@ -119,7 +146,8 @@ class StepEstimate:
     kernels: tuple[TimeEstimate | None, ...]
     """One launch of each of ``Run.kernels``; None where it can't be estimated."""
     externs: tuple[TimeEstimate | None, ...]
-    """One call of each of ``Run.externs``; None where it can't be estimated."""
+    """The average call of each of ``Run.externs``; None where one of its calls can't be
+    estimated."""
     host_seconds: float | None = None
     """What the host needs to launch the step: more than ``seconds`` means that it is host-bound."""
     missing: tuple[str, ...] = ()

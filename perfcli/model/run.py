@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from perfcli.model.kernel import KernelFacts
+from perfcli.model.estimate import OperatorWork
+from perfcli.model.kernel import Buffer, KernelFacts
 from perfcli.model.values import BlobId, Device, Mode, OptionValue, Scalar
 from perfcli.model.workload import Target, Variant
 
@@ -23,6 +24,24 @@ class Launch:
     """Whether this operator only finishes what the kernel before it began: it sums the partial
     results that a mix-order reduction leaves in its workspace. Runs of earlier versions do
     not say so."""
+    operands: tuple[str, ...] = field(default=(), compare=False)
+    """Inductor's names of what an extern operator reads and writes, in the order of
+    ``OperatorCall.buffers``; empty where it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorCall:
+    """Says what an extern operator is called with; equal calls of a graph are kept once."""
+
+    buffers: tuple[Buffer, ...]
+    """Tensors that it reads, then those that it writes. Those of equal calls have different names,
+    which stand in ``Launch.operands``."""
+    arguments: Mapping[str, OptionValue] = field(default_factory=dict)
+    """Its other arguments by name, ``is_causal``."""
+    work: OperatorWork | None = None
+    """What it computes and moves; None where perfcli can't count it."""
+    count: int = 1
+    """Calls per step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +55,8 @@ class ExternCall:
     op: str
     graph: str
     count: int
+    calls: tuple[OperatorCall, ...] = ()
+    """What it is called with; empty where that is not known, and in runs of earlier versions."""
 
 
 @dataclass(frozen=True, slots=True)

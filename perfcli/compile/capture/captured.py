@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from perfcli.compile.capture import buffers, provenance, traffic
 from perfcli.compile.capture.definition import Definition
-from perfcli.model import GraphFacts, Launch, Origin
+from perfcli.model import GraphFacts, Launch, OperatorCall, Origin
 
 
 @dataclass(slots=True)
@@ -44,6 +44,8 @@ class CapturedGraph:
     """By the name of a node of the schedule: the bytes that its kernel is given to work in."""
     choices: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Kernels that the generated code times on the device to launch the fastest of them."""
+    called: dict[tuple[str, tuple[str, ...]], OperatorCall] = field(default_factory=dict)
+    """What extern operators are called with, by their name and those of their operands."""
     text: str = ""
     """The generated module's, where it is not built."""
     module: Any = None

@@ -1,0 +1,109 @@
+"""Reads what an extern operator is called with, as Inductor's node of the schedule knows it.
+
+Seen with torch 2.11 to 2.13.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from perfcli.compile.capture.buffers import _dtype, _hint, _product
+from perfcli.facts.operator_work import count_operator_work
+from perfcli.model import Buffer, OperatorCall, OptionValue
+
+_FLOAT32 = "float32"
+
+
+def read_call(operator: str, node: Any) -> tuple[tuple[str, ...], OperatorCall | None]:
+    """Return the names of what a call reads and writes, and the call; nothing where its node does
+    not say."""
+    try:
+        named = _arguments(node)
+        reads = [_tensor(name, t, "input") for name, value in named for t in _tensors(value)]
+        writes = [_tensor("", each, "output") for each in _results(node)]
+        plain = {name: value for name, given in named if (value := _plain(given)) is not None}
+        plain |= _precision(operator, reads)
+        work = count_operator_work(operator, reads, writes, plain)
+    except Exception:  # facts about a call: whatever they stumble over, the call is fine
+        return (), None
+    buffers = (*reads, *writes)
+    names = tuple(each.name for each in buffers)
+    return names, OperatorCall(tuple(map(_without_name, buffers)), plain, work)
+
+
+def _arguments(node: Any) -> list[tuple[str, Any]]:
+    """Return the arguments by the names of the operator's schema. A node that has no schema at
+    hand has tensors first, in order, and then others by name."""
+    unflatten = getattr(node, "unflatten_args", None)
+    schema = getattr(getattr(node, "op_overload", None), "_schema", None)
+    if unflatten is None or schema is None:
+        return [*(("", each) for each in node.inputs), *node.kwargs.items()]
+    given, named = unflatten(node.inputs, node.constant_args)
+    names = [argument.name for argument in schema.arguments]
+    defaults = {a.name: a.default_value for a in schema.arguments if a.has_default_value()}
+    found = dict(zip(names, given, strict=False)) | dict(named) | dict(node.kwargs)
+    return [(name, found.get(name, defaults.get(name))) for name in names]
+
+
+def _tensors(value: Any) -> Iterator[Any]:
+    if isinstance(value, list | tuple):
+        for each in value:
+            yield from _tensors(each)
+    elif hasattr(value, "get_size") and hasattr(value, "get_stride"):
+        yield value
+
+
+def _results(node: Any) -> list[Any]:
+    """Return what a node writes: its own buffer, or each of several results."""
+    several = getattr(node, "outputs", None)
+    if several:
+        return [each for each in several if hasattr(each, "get_size")]
+    return [node] if hasattr(node.get_layout(), "stride") else []
+
+
+def _tensor(argument: str, tensor: Any, role: Any) -> Buffer:
+    shape = tuple(map(_hint, tensor.get_size()))
+    dtype = tensor.get_dtype()
+    return Buffer(
+        argument=argument,
+        name=tensor.get_name(),
+        role=role,
+        dtype=_dtype(dtype),
+        shape=shape,
+        stride=tuple(map(_hint, tensor.get_stride())),
+        bytes=_product(shape) * dtype.itemsize,
+    )
+
+
+def _without_name(buffer: Buffer) -> Buffer:
+    from dataclasses import replace
+
+    return replace(buffer, name="")
+
+
+def _plain(value: Any) -> OptionValue:
+    """Return an argument as plain data, with hints where sizes are dynamic; None for tensors, and
+    for what is no data."""
+    import sympy
+
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, sympy.Expr):
+        return _hint(value)
+    if isinstance(value, list | tuple):
+        plain = [_plain(each) for each in value]
+        return None if None in plain else plain
+    return None
+
+
+def _precision(operator: str, reads: list[Buffer]) -> Mapping[str, bool]:
+    """Return whether an operator on float32 may compute in TF32: options of the process, of which
+    convolutions and products each have their own."""
+    import torch
+
+    if not reads or reads[0].dtype != _FLOAT32:
+        return {}
+    if "convolution" in operator:
+        return {"tf32": bool(torch.backends.cudnn.allow_tf32)}
+    return {"tf32": torch.get_float32_matmul_precision() != "highest"}

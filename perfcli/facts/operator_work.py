@@ -1,0 +1,194 @@
+"""Counts what a call of a library operator computes and moves, from the shapes that it is given.
+
+Each count is that of the operation, not of an algorithm: a convolution's multiplications are those
+of its definition, and every tensor is read or written once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from perfcli.model import Buffer, OperatorWork, OptionValue
+
+Arguments = Mapping[str, OptionValue]
+
+_ALIGNMENT = 8
+"""Elements: a leading dimension that is no multiple of so many bars the fast kernels."""
+_PRECISIONS = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+_WEIGHTS = ("convolution", "_convolution", "cudnn_convolution")
+
+
+def count_operator_work(
+    operator: str, reads: Sequence[Buffer], writes: Sequence[Buffer], arguments: Arguments
+) -> OperatorWork | None:
+    """Return the work of one call; None where its tensors are not known.
+
+    ``operator`` is its name as the wrapper or torch has it: ``extern_kernels.mm``,
+    ``aten.convolution_backward.default``.
+    """
+    if not reads and not writes:
+        return None
+    name = base_name(operator)
+    count = _COUNTS.get(name)
+    try:
+        found = count(name, reads, arguments) if count else None
+    except (IndexError, KeyError, ValueError, TypeError, ZeroDivisionError):
+        found = None  # called in a way that these counts do not know
+    family, flops, sizes, variant = found or ("other", 0.0, {}, name)
+    read, written = float(_bytes(reads)), float(_bytes(writes))
+    if family == "other":
+        sizes = {"row": float(reads[0].shape[-1] if reads and reads[0].shape else 1)}
+    precision = _precision(reads or writes, arguments)
+    return OperatorWork(family, precision, flops, read, written, sizes, variant)
+
+
+def base_name(operator: str) -> str:
+    """Return an operator's name without its library and overload: ``mm``."""
+    parts = operator.removeprefix("torch.ops.").split(".")
+    if len(parts) > 1 and parts[0] in ("aten", "extern_kernels", "torch", "prims", "inductor"):
+        parts = parts[1:]
+    return parts[0]
+
+
+def _bytes(buffers: Sequence[Buffer]) -> int:
+    return sum(each.bytes for each in buffers)
+
+
+def _precision(buffers: Sequence[Buffer], arguments: Arguments) -> str:
+    dtype = buffers[0].dtype
+    if dtype == "float32" and arguments.get("tf32"):
+        return "tf32"
+    return _PRECISIONS.get(dtype, dtype)
+
+
+Counted = tuple[str, float, dict[str, float], str]
+"""Family, floating-point operations, sizes and variant."""
+
+
+def _product(name: str, reads: Sequence[Buffer], _arguments: Arguments) -> Counted:
+    """Count ``mm(a, b)``, ``addmm(c, a, b)`` and their batches."""
+    *added, left, right = reads[:3] if name in ("addmm", "baddbmm") else reads[:2]
+    m, k = left.shape[-2:]
+    n = right.shape[-1]
+    batch = math.prod(left.shape[:-2])
+    if right.shape[-2] != k or min(m, n, k) < 1:
+        raise ValueError("not the operands of a product")
+    first, second = _layout(left), _layout(right)
+    align = math.gcd(_ALIGNMENT, first[1], second[1], n)
+    whole = bool(added) and math.prod(added[0].shape) == batch * m * n
+    sizes = {
+        "m": m, "n": n, "k": k, "batch": batch, "left": first[0], "right": second[0],
+        "align": align, "batched": name.endswith("bmm"),
+        "bias": name == "addmm" and not whole,
+        "added": name == "baddbmm" or whole,
+    }  # fmt: skip
+    return "product", 2.0 * batch * m * n * k, _numbers(sizes), ""
+
+
+def _layout(matrix: Buffer) -> tuple[int, int]:
+    """Return whether the last but one dimension is the contiguous one, and the stride of the
+    other."""
+    rows, columns = matrix.stride[-2:]
+    if columns == 1 or matrix.shape[-1] == 1:
+        return 0, max(rows, 1)
+    return int(rows == 1), max(columns, 1)
+
+
+def _attention(name: str, reads: Sequence[Buffer], arguments: Arguments) -> Counted:
+    variant = next(v for v in ("flash", "efficient", "cudnn") if v in name)
+    backward = name.endswith("backward")
+    query, key, value = reads[backward : backward + 3]
+    *heads, queries, width = query.shape
+    keys = key.shape[-2]
+    # Flash attention of variable lengths is not known; rows are (batch, heads, length, width).
+    if len(heads) != 2 or value.shape[-2] != keys:
+        raise ValueError("not batches of heads")
+    causal = bool(arguments.get("is_causal"))
+    pairs = float(queries * keys)
+    if causal:
+        inside = min(queries, keys)
+        pairs = inside * (inside + 1) / 2 + (queries - inside) * keys
+    products = 5 if backward else 2
+    mask = any(each.argument == "attn_bias" for each in reads)
+    dropout = arguments.get("dropout_p") or 0.0
+    sizes = {
+        "heads": math.prod(heads), "queries": queries, "keys": keys, "width": width,
+        "causal": causal, "mask": mask,
+        "dropout": isinstance(dropout, int | float) and dropout > 0,
+    }  # fmt: skip
+    flops = 2.0 * products * math.prod(heads) * pairs * width
+    family = "attention backward" if backward else "attention"
+    return family, flops, _numbers(sizes), variant
+
+
+def _convolution(name: str, reads: Sequence[Buffer], arguments: Arguments) -> Counted:
+    backward = name == "convolution_backward"
+    gradient, image, weight = reads[:3] if backward else (None, *reads[:2])
+    dims = len(weight.shape) - 2
+    strides, padding, dilation = (
+        _per_dimension(arguments[name], dims) for name in ("stride", "padding", "dilation")
+    )
+    transposed = bool(arguments.get("transposed"))
+    groups = arguments.get("groups") or 1
+    if not isinstance(groups, int):
+        raise TypeError("groups are no number")
+    taps = weight.shape[2:]
+    inside = image.shape[2:]
+    extra = _per_dimension(arguments.get("output_padding") or 0, dims)
+    if transposed:
+        outside = [
+            (i - 1) * s - 2 * p + d * (t - 1) + 1 + e
+            for i, s, p, d, t, e in zip(
+                inside, strides, padding, dilation, taps, extra, strict=True
+            )
+        ]
+        into = weight.shape[1] * groups
+    else:
+        outside = [
+            (i + 2 * p - d * (t - 1) - 1) // s + 1
+            for i, s, p, d, t in zip(inside, strides, padding, dilation, taps, strict=True)
+        ]
+        into = weight.shape[0]
+    images, channels = image.shape[:2]
+    pixels, made = math.prod(inside), math.prod(outside)
+    each = images * channels * into // groups * math.prod(taps)
+    flops = 2.0 * each * (pixels if transposed else made)
+    sizes = {
+        "images": images, "in": channels, "out": into, "pixels": pixels, "made": made,
+        "taps": math.prod(taps), "tap": max(taps), "stride": max(strides),
+        "dilation": max(dilation), "groups": groups, "transposed": transposed, "dims": dims,
+        "channels_last": _channels_last(image),
+    }  # fmt: skip
+    if gradient is None:
+        return "convolution", flops, _numbers(sizes), ""
+    wanted = arguments.get("output_mask")
+    mask = list(wanted) if isinstance(wanted, list | tuple) else [True, True]
+    sizes |= {"to_input": bool(mask[0]), "to_weight": bool(mask[1])}
+    return "convolution backward", flops * sum(map(bool, mask[:2])), _numbers(sizes), ""
+
+
+def _per_dimension(given: OptionValue, dims: int) -> list[int]:
+    """Return a number for each dimension; one alone is that of all."""
+    numbers = [int(n) for n in given] if isinstance(given, list | tuple) else [int(given or 0)]
+    return numbers * dims if len(numbers) == 1 else numbers
+
+
+def _channels_last(image: Buffer) -> bool:
+    return len(image.stride) > 2 and image.stride[1] == 1 and image.shape[1] > 1
+
+
+def _numbers(sizes: Mapping[str, float]) -> dict[str, float]:
+    return {name: float(value) for name, value in sizes.items()}
+
+
+_COUNTS: dict[str, Callable[[str, Sequence[Buffer], Arguments], Counted]] = {
+    **dict.fromkeys(("mm", "bmm", "addmm", "baddbmm"), _product),
+    **dict.fromkeys(_WEIGHTS, _convolution),
+    "convolution_backward": _convolution,
+    **{
+        f"_scaled_dot_product_{which}_attention{end}": _attention
+        for which in ("flash", "efficient", "cudnn")
+        for end in ("", "_backward")
+    },
+}

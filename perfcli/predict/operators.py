@@ -1,0 +1,469 @@
+"""Turns the work of a library operator into seconds.
+
+A formula with constants of the GPU gives a first estimate. Calls that were measured correct it: a
+Gaussian process of how far the formula was from each of them, in logarithms of the sizes, whose
+weights are shipped beside their times. Formulas take numbers or arrays of numbers alike, so that
+a calibration fits the same formulas that an estimate uses. Times are in microseconds, rates in
+units per microsecond. Accuracy: docs/time_operators.md.
+
+A worker reads this, too, to decide whether a matrix product is padded: standard library only.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+from perfcli.model import OperatorCall, OperatorWork, Target, TimeEstimate
+
+Numbers = Any
+"""A float, or an array of them."""
+Sizes = Mapping[str, Numbers]
+Constants = Mapping[str, float]
+
+_FORMAT = 1
+_SHIPPED = resources.files("perfcli") / "data" / "operators"
+_DEPTH = 64
+"""A tile goes along the inner dimension in steps of so many elements."""
+_TILES = (
+    (64, 8), (64, 16), (64, 32), (64, 64), (128, 64), (64, 128), (128, 128), (192, 128),
+    (128, 192), (256, 128), (128, 256), (192, 192), (256, 64), (64, 256),
+)  # fmt: skip
+_SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 32, 64)
+"""By how many blocks of threads one tile's inner dimension may be shared."""
+_CONVOLUTION_TILES = (
+    (64, 32), (64, 64), (128, 32), (128, 64), (64, 128), (128, 128), (256, 64), (256, 128),
+    (128, 256),
+)  # fmt: skip
+_WEIGHT_SPLITS = (1, 2, 4, 8, 16, 32, 64)
+_SHARP = 30
+_ROWS = 128
+"""Queries that one block of threads of an attention kernel works on."""
+
+
+# --- formulas --------------------------------------------------------------------------------
+
+
+def _up(value: Numbers, step: float = 1) -> Numbers:
+    """Round up to whole steps."""
+    return -(-value // step) * step
+
+
+def _least(options: Iterable[Numbers]) -> Numbers:
+    """Return the least of some options, smoothly: a little below it where several are close. A
+    library's heuristics choose the tile that is expected to be the fastest, as this does."""
+    total = 0.0
+    for option in options:
+        total = total + option**-_SHARP
+    return total ** (-1 / _SHARP)
+
+
+def _join(c: Constants, bounds: Iterable[Numbers]) -> Numbers:
+    """Return what bounds come to that partly overlap: a norm of them."""
+    total = 0.0
+    for bound in bounds:
+        total = total + bound ** c["norm"]
+    return total ** (1 / c["norm"])
+
+
+def product_micros(z: Sizes, c: Constants) -> Numbers:
+    """Return microseconds of ``b`` products of ``m`` × ``k`` by ``k`` × ``n`` elements of ``s``
+    bytes, with what is added to them."""
+    micros = c["launch"] + _tiled(z, c, _TILES, _SPLITS, z["bytes"] / c["dram"], l2=True)
+    return micros * (1 + c["bias"] * z["bias"]) + z["added"] * c["added"]
+
+
+def _tiled(
+    z: Sizes,
+    c: Constants,
+    tiles: Sequence[tuple[int, int]],
+    splits: Sequence[int],
+    dram: Numbers,
+    l2: bool = False,
+) -> Numbers:
+    """Return microseconds of a product by the best of some tiles, each of which keeps one
+    multiprocessor busy, with its inner dimension shared by one block of threads or several."""
+    m, n, k, b, s = z["m"], z["n"], z["k"], z["b"], z["s"]
+
+    def option(rows: int, columns: int, split: int) -> Numbers:
+        blocks = _up(m / rows) * _up(n / columns) * b * split
+        depth = _up(k / split, _DEPTH)
+        step = rows * columns * 2 / c["rate"] + (rows + columns) * s * c["feed"]
+        each = depth * step + depth / _DEPTH * c["step"] + c["tile"]
+        bounds = [_up(blocks / c["sms"]) * each, dram]
+        if l2:
+            bounds.append(blocks * depth * (rows + columns) * s / c["l2"])
+        partial = c["split"] + split * m * n * b * 8 / c["partial"] if split > 1 else 0.0
+        return _join(c, bounds) + partial
+
+    return _least(option(r, n, split) for r, n in tiles for split in splits)
+
+
+def attention_micros(z: Sizes, c: Constants) -> Numbers:
+    """Return microseconds of attention, one direction: each pair of a query and a key costs time
+    for its products, which grows with the width of a head, and for its exponential."""
+    keys = _up(z["keys"], 64)
+    causal = z["causal"]
+    blocks = z["heads"] * _up(z["queries"] / _ROWS)
+    seen = keys * (1 - causal / 2) + causal * _ROWS / 2
+    pair = (z["width"] * c["pair"] + c["exponential"]) * (1 + z["dropout"] * c["dropout"])
+    pair = pair + z["mask"] * c["mask"]
+    each = _ROWS * seen * pair + c["tile"]
+    longest = _ROWS * keys * pair + c["tile"]
+    busy = blocks / c["sms"] * each + c["tail"] * longest
+    bytes_ = z["bytes"]
+    return c["launch"] + _join(c, (busy, bytes_ / c["dram"])) + bytes_ / c["around"]
+
+
+def convolution_micros(z: Sizes, c: Constants) -> Numbers:
+    """Return microseconds of one part of a convolution as the product that it is, with the copies
+    that put channels last and back."""
+    splits = _WEIGHT_SPLITS if "split" in c else (1,)
+    micros = c["launch"] + _tiled(z, c, _CONVOLUTION_TILES, splits, z["bytes"] / c["dram"])
+    return micros + z["copies"] * (c["copy_launch"] + z["bytes"] / c["copy_dram"])
+
+
+def moving_micros(z: Sizes, c: Constants) -> Numbers:
+    """Return microseconds of an operator that moves bytes, or multiplies little."""
+    micros = c["launch"] + z["bytes"] / c["dram"] + z["flops"] / c["rate"]
+    return micros + z["copies"] * z["bytes"] / c["copy_dram"]
+
+
+# --- sizes to what a formula and a distance take -----------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Holds one thing that a call does, as its formula and its class of calls know it."""
+
+    name: str
+    """The class: ``product half 8``, ``convolution weight dense tf32``."""
+    formula: Callable[[Sizes, Constants], Numbers]
+    sizes: Mapping[str, float]
+    place: tuple[float, ...]
+    """Where it is among others of its class: mostly logarithms, of a length that says how much
+    each size matters."""
+
+
+_BYTES = {"bf16": 2, "fp16": 2, "tf32": 4, "fp32": 4}
+
+
+def parts_of(work: OperatorWork) -> tuple[Part, ...] | None:
+    """Return what a call does one after the other; None where no formula is known."""
+    if work.family == "other":
+        return (_other(work),)
+    if work.precision not in _BYTES:
+        return None
+    if work.family == "product":
+        return (_product(work),)
+    if work.family in ("attention", "attention backward"):
+        return (_attention(work),)
+    if work.precision == "fp32":
+        return None  # convolutions without TF32 were never measured
+    wanted = (
+        ("forward",)
+        if work.family == "convolution"
+        else tuple(part for part in ("input", "weight") if work.sizes[f"to_{part}"])
+    )
+    return tuple(_convolution(work, part) for part in wanted)
+
+
+def _half(precision: str) -> str:
+    return "half" if precision in ("bf16", "fp16") else precision
+
+
+def _product(work: OperatorWork) -> Part:
+    z = work.sizes
+    m, n, k, batch, s = z["m"], z["n"], z["k"], z["batch"], _BYTES[work.precision]
+    align = int(z["align"])
+    # Half a dozen kernels: those for operands of 16 bytes, of 4 and 8, and of any alignment.
+    aligned = (8 if align == 8 else min(align, 2)) if s == 2 else 4 if align >= 4 else 1
+    added = z["added"]
+    sizes = {
+        "m": m, "n": n, "k": k, "b": batch, "s": float(s), "bias": z["bias"], "added": added,
+        "bytes": batch * s * (m * k + k * n + (1 + 2 * added) * m * n),
+    }  # fmt: skip
+    place = (
+        math.log(m), math.log(n), math.log(k), 0.7 * math.log(batch), 0.7 * z["left"],
+        0.7 * z["right"], 0.49 * math.log2(align), 0.7 * z["batched"], 0.3 * z["bias"],
+        1.4 * added, 0.3 * (work.precision == "fp16"),
+    )  # fmt: skip
+    return Part(f"product {_half(work.precision)} {aligned}", product_micros, sizes, place)
+
+
+def _attention(work: OperatorWork) -> Part:
+    z, s = work.sizes, _BYTES[work.precision]
+    backward = work.family == "attention backward"
+    heads, queries, keys, width = z["heads"], z["queries"], z["keys"], z["width"]
+    moved = heads * (queries + keys) * width * s * (4 if backward else 2)
+    moved += z["mask"] * heads * queries * keys * s
+    if backward:  # its blocks of threads are of keys, and go along the queries
+        queries, keys = keys, queries
+    wide = width if work.variant == "cudnn" else _up(width, 32)
+    sizes = {
+        "heads": heads, "queries": queries, "keys": keys, "width": wide, "bytes": moved,
+        "causal": z["causal"], "mask": z["mask"], "dropout": z["dropout"],
+    }  # fmt: skip
+    place = (
+        0.7 * math.log(heads), 0.7 * math.log(queries), 0.7 * math.log(keys),
+        2 * math.log(width), 1.5 * z["causal"], 2 * z["dropout"], 2 * z["mask"],
+    )  # fmt: skip
+    name = f"{work.family} {work.variant} {'half' if s == 2 else 'fp32'}"
+    return Part(name, attention_micros, sizes, place)
+
+
+def _convolution(work: OperatorWork, part: str) -> Part:
+    z, s = work.sizes, _BYTES[work.precision]
+    images, groups, taps = z["images"], z["groups"], z["taps"]
+    channels = z["in"], z["out"]
+    pixels = images * z["pixels"], images * z["made"]
+    moved = (pixels[0] * channels[0] + pixels[1] * channels[1]) * s
+    moved += channels[0] * channels[1] / groups * taps * s
+    kind = _kind_of_convolution(z, s)
+    flops = 2 * pixels[z["transposed"] == 0] * channels[0] * channels[1] / groups * taps
+    if z["transposed"]:  # the gradient of the convolution that maps its output to its input
+        channels, pixels = channels[::-1], pixels[::-1]
+    does = {"forward": "input", "input": "forward"}.get(part, part) if z["transposed"] else part
+    lane = 8 if s == 2 else 4
+    inside, outside = channels[0] / groups, channels[1] / groups
+    if does == "forward":
+        m, n, k = pixels[1], outside, _up(inside, lane) * taps
+    elif does == "input":
+        shared = pixels[1] / pixels[0] if z["stride"] > 1 else 1.0
+        m, n, k = pixels[0], inside, max(_up(outside, lane) * taps * shared, 1.0)
+    else:
+        m, n, k = outside, inside * taps, pixels[1]
+    copied = not z["channels_last"] and kind != "point"
+    sizes = {
+        "m": m, "n": n, "k": k, "b": groups, "s": float(s), "bytes": moved, "flops": flops,
+        "copies": float(copied),
+    }  # fmt: skip
+    place = (
+        0.5 * math.log(images), 0.6 * math.log(z["pixels"]), 0.9 * math.log(z["in"]),
+        0.9 * math.log(z["out"]), 1.5 * copied, 0.35 * min(z["tap"], 9),
+        0.8 * min(z["stride"], 4), 2 * z["transposed"], 1.2 * z["dims"], 1.5 * (z["dilation"] > 1),
+        0.3 * (work.precision == "fp16"), 0.4 * math.log(groups),
+    )  # fmt: skip
+    formula = moving_micros if kind == "depthwise" else convolution_micros
+    return Part(f"convolution {part} {kind} {_half(work.precision)}", formula, sizes, place)
+
+
+def _kind_of_convolution(z: Mapping[str, float], size: int) -> str:
+    """Return which kernels a convolution takes: those of one channel, of groups, of channels that
+    fill no vector, of single pixels (a product), and all others."""
+    if z["groups"] > 1:
+        return "depthwise" if z["groups"] == z["in"] else "grouped"
+    lane = 8 if size == 2 else 4
+    if z["in"] % lane or z["out"] % lane:
+        return "thin"
+    return "point" if z["taps"] == 1 and z["stride"] == 1 else "dense"
+
+
+def _other(work: OperatorWork) -> Part:
+    moved = work.read + work.written
+    row = max(work.sizes.get("row", 1.0), 1.0)
+    sizes = {"bytes": moved, "flops": 0.0, "copies": 0.0}
+    return Part(
+        f"other {work.variant}", moving_micros, sizes, (math.log(max(moved, 1)), math.log(row))
+    )
+
+
+# --- what was measured ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorClass:
+    """Holds the constants of one class of calls, and those of it that were measured."""
+
+    constants: Constants
+    length: float
+    """The distance over which errors of the formula are alike."""
+    places: tuple[tuple[float, ...], ...]
+    weights: tuple[float, ...]
+    spread: tuple[tuple[float, float], ...]
+    """Distance of the nearest measured call to the 90th percentile of |log error|."""
+
+    def correction(self, place: Sequence[float]) -> tuple[float, float]:
+        """Return the logarithm of measured to formula that is expected at a place, and the
+        distance of the nearest measured call."""
+        total, nearest = 0.0, math.inf
+        for known, weight in zip(self.places, self.weights, strict=True):
+            distance = math.dist(known, place)
+            nearest = min(nearest, distance)
+            total += weight * alike(distance / self.length)
+        return total, nearest
+
+
+def alike(distance: Numbers) -> Numbers:
+    """Return how alike two calls are at a distance in lengths (Matérn, 3/2)."""
+    scaled = math.sqrt(3) * distance
+    return (1 + scaled) * math.e**-scaled
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorTable:
+    """Holds what is known of library operators on one GPU."""
+
+    gpu: Mapping[str, Any]
+    """Its name, and what its data sheet says: for other GPUs."""
+    source: str
+    classes: Mapping[str, OperatorClass]
+    host_micros: Mapping[str, float]
+    """What the host needs to call an operator, and to launch a generated kernel (``launch``)."""
+
+
+@functools.cache
+def shipped_tables() -> Mapping[str, OperatorTable]:
+    """Return the tables that come with perfcli, by target."""
+    if not _SHIPPED.is_dir():
+        return {}
+    found = [json.loads(entry.read_bytes()) for entry in _SHIPPED.iterdir()]
+    return {data["gpu"]["name"]: _table(data) for data in found if data["format"] == _FORMAT}
+
+
+def _table(data: Mapping[str, Any]) -> OperatorTable:
+    classes = {}
+    for name, given in data["classes"].items():
+        works = [_work_of_row(given, row) for row in given["rows"]]
+        parts = [_part_named(work, name) for work in works]
+        classes[name] = OperatorClass(
+            given["constants"],
+            given["length"],
+            tuple(part.place for part in parts),
+            tuple(row[-1] / 1000 for row in given["rows"]),
+            tuple((float(at), float(width)) for at, width in given["spread"]),
+        )
+    return OperatorTable(data["gpu"], data["source"], classes, data["host_micros"])
+
+
+def _work_of_row(given: Mapping[str, Any], row: Sequence[float]) -> OperatorWork:
+    """Return the work of a measured call; the last two numbers of a row are its microseconds and
+    its weight."""
+    sizes = dict(zip(given["columns"], row, strict=False)) | given["fixed"]
+    precision = given["precisions"][int(sizes.pop("precision"))]
+    read, written = sizes.pop("read", 0.0), sizes.pop("written", 0.0)
+    return OperatorWork(
+        given["family"], precision, 0.0, read, written, sizes, given.get("variant", "")
+    )
+
+
+def _part_named(work: OperatorWork, name: str) -> Part:
+    return next(part for part in parts_of(work) or () if part.name == name)
+
+
+# --- estimates --------------------------------------------------------------------------------
+
+_DERIVED_SPREAD = 1.6
+"""How much wider the intervals of a GPU that was not measured are."""
+_BEYOND = 1.5
+"""How much wider they are farther from all measured calls than those were from each other."""
+_UNKNOWN = 1.5
+"""|log error| of an operator of which only the bytes are known."""
+_UNKNOWN_CONSTANTS = {"launch": 3.0, "dram": 2e6, "rate": 1e6, "copy_dram": 1e6}
+
+
+def estimate_call(work: OperatorWork, target: Target) -> TimeEstimate | None:
+    """Return the estimate of one call; None where no GPU's table fits the target, or nothing like
+    the call was measured."""
+    table = _table_for(target)
+    parts = parts_of(work)
+    if table is None or not parts:
+        return None
+    derived = table.gpu["name"] != target.name
+    seconds = squares = 0.0
+    doubts: list[str] = []
+    for part in parts:
+        found = _estimate_part(part, table, target)
+        if found is None:
+            return None
+        micros, spread, doubt = found
+        seconds += micros * 1e-6
+        squares += (micros * 1e-6 * spread * (_DERIVED_SPREAD if derived else 1.0)) ** 2
+        doubts += [doubt] if doubt else []
+    width = math.sqrt(squares) / seconds
+    return TimeEstimate(
+        seconds,
+        seconds * math.exp(-width),
+        seconds * math.exp(width),
+        doubts=tuple(dict.fromkeys(doubts)),
+    )
+
+
+def _table_for(target: Target) -> OperatorTable | None:
+    known = shipped_tables()
+    if target.name in known:
+        return known[target.name]
+    if target.vendor != "nvidia" or not known:
+        return None
+    return min(known.values(), key=lambda t: abs(t.gpu["bandwidth"] / target.bandwidth - 1))
+
+
+def _estimate_part(
+    part: Part, table: OperatorTable, target: Target
+) -> tuple[float, float, str] | None:
+    of = table.classes.get(part.name)
+    if of is None:
+        if not part.name.startswith("other "):
+            return None
+        micros = float(part.formula(part.sizes, _UNKNOWN_CONSTANTS))
+        return micros, _UNKNOWN, "only its bytes are known"
+    constants = dict(of.constants, sms=float(target.sm_count))
+    if table.gpu["name"] != target.name:
+        constants = _scale(constants, table.gpu, target)
+    micros = float(part.formula(part.sizes, constants))
+    by, nearest = of.correction(part.place)
+    spread, doubt = _spread(of, nearest)
+    return micros * math.exp(by), spread, doubt
+
+
+def _spread(of: OperatorClass, nearest: float) -> tuple[float, str]:
+    """Return the half-width of the interval for a call at a distance from all measured ones."""
+    for distance, width in of.spread:
+        if nearest <= distance:
+            return width, ""
+    return of.spread[-1][1] * _BEYOND, "no call of such sizes was measured"
+
+
+_RATES = ("rate",)
+_TIMES = ("feed", "step", "tile", "pair", "exponential", "mask")
+_BANDWIDTHS = ("dram", "around", "partial", "copy_dram")
+
+
+def _scale(constants: Mapping[str, float], gpu: Mapping[str, Any], target: Target) -> Constants:
+    """Return constants for another GPU by its data sheet: rates of one multiprocessor by the
+    matrix units' peak, bandwidths by the memory's."""
+    scaled = dict(constants)
+    peak = target.peak_flops.get("bf16", 0.0) / target.sm_count
+    own = gpu["peak_flops"] / gpu["sm_count"]
+    faster = peak / own if peak else 1.0
+    wider = target.bandwidth / gpu["bandwidth"]
+    for names, factor in ((_RATES, faster), (_TIMES, 1 / faster), (_BANDWIDTHS, wider)):
+        for name in names:
+            if name in scaled:
+                scaled[name] *= factor
+    if "l2" in scaled:
+        scaled["l2"] *= faster * target.sm_count / gpu["sm_count"]
+    return scaled
+
+
+def average(calls: Sequence[OperatorCall], target: Target) -> TimeEstimate | None:
+    """Return the estimate of the average call; None where one of them has none."""
+    total = low = high = 0.0
+    doubts: dict[str, None] = {}
+    for call in calls:
+        found = estimate_call(call.work, target) if call.work else None
+        if found is None:
+            return None
+        total += call.count * found.seconds
+        low += call.count * found.low
+        high += call.count * found.high
+        doubts |= dict.fromkeys(found.doubts)
+    count = sum(call.count for call in calls)
+    if not count:
+        return None
+    return TimeEstimate(total / count, low / count, high / count, doubts=tuple(doubts))
