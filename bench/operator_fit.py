@@ -27,15 +27,18 @@ from perfcli.predict import operators
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "tf32": "float32"}
 BYTES = {"bf16": 2, "fp16": 2, "fp32": 4, "tf32": 4}
 START = {
-    "product": dict(launch=2.0, rate=6e6, tile=1.0, feed=3e-7, step=0.05, l2=5e7, dram=4.5e6, split=3.0,
-                    partial=6e6, norm=2.0, bias=0.05, added=1.0),
-    "attention": dict(launch=3.0, pair=4e-6, exponential=1e-4, dropout=0.3, mask=1e-4, tile=1.0,
-                      tail=0.5, dram=4.5e6, around=1e9, norm=2.0),
-    "convolution": dict(launch=2.0, rate=6e6, tile=1.0, feed=1e-6, step=0.1, dram=4.5e6, norm=2.0,
-                        copy_launch=4.0, copy_dram=1.2e6),
-    "moving": dict(launch=2.0, rate=1e7, dram=2e6, copy_dram=2e6),
+    "product": {"launch": 2.0, "rate": 6e6, "tile": 1.0, "feed": 3e-7, "step": 0.05, "l2": 5e7, "dram": 4.5e6, "split": 3.0,  # noqa: E501
+                    "partial": 6e6, "norm": 2.0, "bias": 0.05, "added": 1.0},
+    "attention": {"launch": 3.0, "pair": 4e-6, "exponential": 1e-4, "dropout": 0.3, "mask": 1e-4, "tile": 1.0,  # noqa: E501
+                      "tail": 0.5, "dram": 4.5e6, "around": 1e9, "norm": 2.0},
+    "convolution": {"launch": 2.0, "rate": 6e6, "tile": 1.0, "feed": 1e-6, "step": 0.1, "dram": 4.5e6, "norm": 2.0,  # noqa: E501
+                        "copy_launch": 4.0, "copy_dram": 1.2e6},
+    "moving": {"launch": 2.0, "rate": 1e7, "dram": 2e6, "copy_dram": 2e6},
 }  # fmt: skip
 LENGTHS, NOISES = (0.5, 0.8, 1.5, 3.0), (0.1, 0.3, 1.0)
+HOST_STEP, HOST_LAUNCH = 1500.0, 25.0
+"""Microseconds: what is left of four host-bound training steps without their operators."""
+FEW, LEAST_WIDTH = 20, 0.4
 MOST = 1.5
 """An error of the formula beyond this (a factor of 4.5) counts as this: one call of an odd kernel
 says nothing of its neighbours."""
@@ -68,7 +71,9 @@ def works_of(row: Mapping[str, Any]) -> Iterator[tuple[OperatorWork, float]]:
     yield work, 1.0
 
 
-def _call(family: str, sub: str, p: Mapping[str, Any]) -> tuple[str, list[Buffer], list[Buffer], dict[str, Any]]:
+def _call(
+    family: str, sub: str, p: Mapping[str, Any]
+) -> tuple[str, list[Buffer], list[Buffer], dict[str, Any]]:
     d = p["dt"]
     if family == "mm":
         lead = (p["b"],) if p["op"] in ("bmm", "baddbmm") else ()
@@ -77,7 +82,12 @@ def _call(family: str, sub: str, p: Mapping[str, Any]) -> tuple[str, list[Buffer
         left = tensor((*lead, p["m"], p["k"]), d, turned if p["ta"] else ())
         right = tensor((*lead, p["k"], p["n"]), d, turned if p["tb"] else ())
         added = {"addmm": [tensor((p["n"],), d)], "baddbmm": [tensor((p["b"], 1, p["n"]), d)]}
-        return p["op"], [*added.get(p["op"], []), left, right], [tensor((*lead, p["m"], p["n"]), d)], {}
+        return (
+            p["op"],
+            [*added.get(p["op"], []), left, right],
+            [tensor((*lead, p["m"], p["n"]), d)],
+            {},
+        )
     if family == "sdpa":
         query, key = (tensor((p["b"], p["h"], length, p["d"]), d) for length in (p["s"], p["kv"]))
         name = f"_scaled_dot_product_{p['back']}_attention"
@@ -86,7 +96,15 @@ def _call(family: str, sub: str, p: Mapping[str, Any]) -> tuple[str, list[Buffer
             name, reads = name + "_backward", [query, *reads]
         if p["mask"]:
             mask = tensor((p["b"], p["h"], p["s"], p["kv"]), d)
-            reads.append(Buffer("attn_bias", *(getattr(mask, f) for f in ("name", "role", "dtype", "shape", "stride", "bytes"))))
+            reads.append(
+                Buffer(
+                    "attn_bias",
+                    *(
+                        getattr(mask, f)
+                        for f in ("name", "role", "dtype", "shape", "stride", "bytes")
+                    ),
+                )
+            )
         return name, reads, [query], {"is_causal": bool(p["causal"]), "dropout_p": p["drop"]}
     if family == "conv":
         nd = p["nd"]
@@ -139,7 +157,7 @@ def measured(paths: list[Path]) -> list[tuple[OperatorWork, float]]:
 OTHERS = {
     "copy_t": "copy_", "copy": "copy", "index_put": "index_put", "scatter_add": "scatter_add",
     "embedding_back": "embedding_dense_backward", "fft_r2c": "_fft_r2c", "fft_c2c": "_fft_c2c",
-    "argsort_i64": "argsort", "maxpool": "max_pool2d_with_indices", "bilinear": "upsample_bilinear2d",
+    "argsort_i64": "argsort", "maxpool": "max_pool2d_with_indices", "bilinear": "upsample_bilinear2d",  # noqa: E501
     "maxpool_back": "max_pool2d_with_indices_backward", "avgpool_back": "avg_pool2d_backward",
     "bilinear_back": "upsample_bilinear2d_backward", "nearest_back": "upsample_nearest2d_backward",
     "grid_sample": "grid_sampler_2d", "adaptive_back": "_adaptive_avg_pool2d_backward",
@@ -162,10 +180,20 @@ def _other_work(p: Mapping[str, Any]) -> OperatorWork:
         "nearest_back": (4, 1), "adaptive_back": (1, 1),
     }.get(op, (1, 1))  # fmt: skip
     sizes = {"row": float(w)}
-    return OperatorWork("other", p["dt"], 0.0, reads * cells * size, writes * cells * size, sizes, OTHERS.get(op, op))
+    return OperatorWork(
+        "other",
+        p["dt"],
+        0.0,
+        reads * cells * size,
+        writes * cells * size,
+        sizes,
+        OTHERS.get(op, op),
+    )
 
 
-def group(rows: list[tuple[OperatorWork, float]]) -> dict[str, list[tuple[OperatorWork, operators.Part, float]]]:
+def group(
+    rows: list[tuple[OperatorWork, float]],
+) -> dict[str, list[tuple[OperatorWork, Any, float]]]:
     found = collections.defaultdict(list)
     for work, micros in rows:
         for part in operators.parts_of(work) or ():
@@ -173,7 +201,7 @@ def group(rows: list[tuple[OperatorWork, float]]) -> dict[str, list[tuple[Operat
     return found
 
 
-def stack(parts: list[operators.Part]) -> dict[str, Any]:
+def stack(parts: list[Any]) -> dict[str, Any]:
     return {name: np.array([p.sizes[name] for p in parts], float) for name in parts[0].sizes}
 
 
@@ -181,12 +209,14 @@ def start_of(name: str) -> dict[str, float]:
     kind = "moving" if name.startswith("other") or " depthwise " in name else name.split()[0]
     start = dict(START[kind])
     if kind == "product":
-        start["rate"] = 4e5 if "fp32" in name else 3e6 if "tf32" in name else 6e6 if name.endswith("8") else 2e6
+        start["rate"] = (
+            4e5 if "fp32" in name else 3e6 if "tf32" in name else 6e6 if name.endswith("8") else 2e6
+        )
     if kind == "convolution":
         start["rate"] /= 2 if "tf32" in name else 1
         start |= {"split": 4.0, "partial": 3e6} if " weight " in name else {}
     if "backward" in name:
-        start |= dict(pair=1e-5, exponential=2e-4, launch=5.0, around=4.5e6, tail=1.0)
+        start |= {"pair": 1e-5, "exponential": 2e-4, "launch": 5.0, "around": 4.5e6, "tail": 1.0}
     if kind == "attention" and name.endswith("fp32"):
         start["pair"] *= 8
     return start
@@ -195,7 +225,7 @@ def start_of(name: str) -> dict[str, float]:
 class Fitted:
     """Holds one class: the constants, and the process of their errors."""
 
-    def __init__(self, name: str, rows: list[tuple[OperatorWork, operators.Part, float]], sms: int) -> None:
+    def __init__(self, name: str, rows: list[tuple[OperatorWork, Any, float]], sms: int) -> None:
         self.name, self.rows, self.sms = name, rows, sms
         start = start_of(name)
         names = list(start)
@@ -205,7 +235,10 @@ class Fitted:
         formula = rows[0][1].formula
 
         def errors(values: Any) -> Any:
-            return np.log(formula(sizes, dict(zip(names, np.exp(values), strict=True), sms=sms))) - measured
+            return (
+                np.log(formula(sizes, dict(zip(names, np.exp(values), strict=True), sms=sms)))
+                - measured
+            )
 
         with np.errstate(all="ignore"):
             found = least_squares(
@@ -234,7 +267,7 @@ class Fitted:
     def apart(self, places: Any) -> Any:
         return np.sqrt(((places[:, None] - self.places[None]) ** 2).sum(-1))
 
-    def predict(self, parts: list[operators.Part]) -> Any:
+    def predict(self, parts: list[Any]) -> Any:
         """Return the logarithms of microseconds, and the distances of the nearest calls."""
         constants = dict(self.constants, sms=self.sms)
         apart = self.apart(np.array([p.place for p in parts]))
@@ -254,8 +287,17 @@ def spreads(nearest: Any, errors: Any) -> list[list[float]]:
         # One more than the share: the next call is one of n + 1.
         count = int(inside.sum())
         if count:
-            found.append([round(edge, 3), round(float(np.quantile(errors[inside], min(1.0, 0.9 * (count + 1) / count))), 3)])
+            found.append(
+                [
+                    round(edge, 3),
+                    round(
+                        float(np.quantile(errors[inside], min(1.0, 0.9 * (count + 1) / count))), 3
+                    ),
+                ]
+            )
         below = edge
+    if len(errors) < FEW:  # too few to say where nine of ten are
+        found = [[edge, max(width, LEAST_WIDTH)] for edge, width in found]
     return found
 
 
@@ -273,7 +315,14 @@ def to_json(fitted: Fitted) -> dict[str, Any]:
     for (each, _, micros), weight in zip(fitted.rows, fitted.weights, strict=True):
         known = {**each.sizes, "read": each.read, "written": each.written}
         sizes = [number(known[c]) for c in columns]
-        rows.append([precisions.index(each.precision), *sizes, float(f"{micros:.4g}"), round(float(weight) * 1000)])
+        rows.append(
+            [
+                precisions.index(each.precision),
+                *sizes,
+                float(f"{micros:.4g}"),
+                round(float(weight) * 1000),
+            ]
+        )
     return {
         "family": work.family, "variant": work.variant,
         "constants": {k: float(f"{v:.4g}") for k, v in fitted.constants.items()},
@@ -282,12 +331,18 @@ def to_json(fitted: Fitted) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def write(path: Path, classes: Mapping[str, Fitted], target: Any, machine: Mapping[str, Any], host: Mapping[str, float]) -> None:
+def write(
+    path: Path,
+    classes: Mapping[str, Fitted],
+    target: Any,
+    machine: Mapping[str, Any],
+    host: Mapping[str, float],
+) -> None:
     gpu = {
         "name": target.name, "sm_count": target.sm_count, "bandwidth": target.bandwidth,
         "peak_flops": target.peak_flops["bf16"],
     }  # fmt: skip
-    lines = [f'{{"format": 1, "gpu": {json.dumps(gpu)},', f' "source": {json.dumps(machine["source"])},',
+    lines = [f'{{"format": 1, "gpu": {json.dumps(gpu)},', f' "source": {json.dumps(machine["source"])},',  # noqa: E501
              f' "host_micros": {json.dumps(host)},', ' "classes": {']  # fmt: skip
     texts = []
     for name, fitted in sorted(classes.items()):
@@ -317,27 +372,41 @@ def main() -> None:
             if row["f"] == "host" and "us" in row:
                 host[row["op"]] = round(row["us"], 1)
             if row["f"] == "machine":
-                machine = {"source": f"{row['gpu']}, torch {row['torch'].split('+')[0]}, {row.get('date', '2026-11-22')}"}
+                machine = {
+                    "source": f"{row['gpu']}, torch {row['torch'].split('+')[0]}, {row.get('date', '2026-11-22')}"  # noqa: E501
+                }
     held = group(measured(given.held_out)) if given.held_out else {}
     classes, everything = {}, collections.defaultdict(list)
-    print(f"{'class':42} calls  formula %: median p90 | left out: median p90 | held out: calls median p90 in interval")
+    print(
+        f"{'class':42} calls  formula %: median p90 | left out: median p90 | held out: calls median p90 in interval"  # noqa: E501
+    )
     for name, rows in sorted(group(measured(given.times)).items()):
         if len(rows) < 4:
             continue
         fitted = classes[name] = Fitted(name, rows, target.sm_count)
-        text = f"{name:42} {len(rows):5}  {quantiles(fitted.errors)}  | {quantiles(fitted.left_out)}"
+        text = (
+            f"{name:42} {len(rows):5}  {quantiles(fitted.errors)}  | {quantiles(fitted.left_out)}"
+        )
         family = " ".join(name.split()[:1])
         everything[family, "left out"] += list(fitted.left_out)
         if name in held:
             log, nearest = fitted.predict([p for _, p, _ in held[name]])
             errors = np.abs(np.log([m for *_, m in held[name]]) - log)
-            width = [next((w for d, w in fitted.spread if n <= d), fitted.spread[-1][1] * 1.5) for n in nearest]
+            width = [
+                next((w for d, w in fitted.spread if n <= d), fitted.spread[-1][1] * 1.5)
+                for n in nearest
+            ]
             text += f" | {len(errors):4} {quantiles(errors)} {np.mean(errors <= width):5.0%}"
             everything[family, "held out"] += list(errors)
         print(text)
     for (family, how), errors in sorted(everything.items()):
         print(f"{family:12} {how}: {len(errors):5} calls, {quantiles(errors)}")
     if given.o:
+        host = {
+            "step": HOST_STEP, "launch": HOST_LAUNCH, "operator": host["addmm"],
+            "convolution": host["conv"], "convolution backward": 2 * host["conv"],
+            "attention": host["cudnn"], "attention backward": 1.5 * host["cudnn"],
+        }  # fmt: skip
         write(given.o, classes, target, machine, host)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from perfcli.model import Buffer, OperatorWork, OptionValue
+from perfcli.model import Buffer, OperatorFamily, OperatorWork, OptionValue
 
 Arguments = Mapping[str, OptionValue]
 
@@ -35,7 +35,8 @@ def count_operator_work(
         found = count(name, reads, arguments) if count else None
     except (IndexError, KeyError, ValueError, TypeError, ZeroDivisionError):
         found = None  # called in a way that these counts do not know
-    family, flops, sizes, variant = found or ("other", 0.0, {}, name)
+    nothing: Counted = ("other", 0.0, {}, name)
+    family, flops, sizes, variant = found or nothing
     read, written = float(_bytes(reads)), float(_bytes(writes))
     if family == "other":
         sizes = {"row": float(reads[0].shape[-1] if reads and reads[0].shape else 1)}
@@ -44,11 +45,11 @@ def count_operator_work(
 
 
 def base_name(operator: str) -> str:
-    """Return an operator's name without its library and overload: ``mm``."""
+    """Return an operator's name without torch's library and the overload: ``mm``."""
     parts = operator.removeprefix("torch.ops.").split(".")
     if len(parts) > 1 and parts[0] in ("aten", "extern_kernels", "torch", "prims", "inductor"):
-        parts = parts[1:]
-    return parts[0]
+        return parts[1]
+    return ".".join(parts[:2])
 
 
 def _bytes(buffers: Sequence[Buffer]) -> int:
@@ -62,7 +63,7 @@ def _precision(buffers: Sequence[Buffer], arguments: Arguments) -> str:
     return _PRECISIONS.get(dtype, dtype)
 
 
-Counted = tuple[str, float, dict[str, float], str]
+Counted = tuple[OperatorFamily, float, dict[str, float], str]
 """Family, floating-point operations, sizes and variant."""
 
 
@@ -118,13 +119,13 @@ def _attention(name: str, reads: Sequence[Buffer], arguments: Arguments) -> Coun
         "dropout": isinstance(dropout, int | float) and dropout > 0,
     }  # fmt: skip
     flops = 2.0 * products * math.prod(heads) * pairs * width
-    family = "attention backward" if backward else "attention"
+    family: OperatorFamily = "attention backward" if backward else "attention"
     return family, flops, _numbers(sizes), variant
 
 
 def _convolution(name: str, reads: Sequence[Buffer], arguments: Arguments) -> Counted:
     backward = name == "convolution_backward"
-    gradient, image, weight = reads[:3] if backward else (None, *reads[:2])
+    image, weight = reads[backward : backward + 2]
     dims = len(weight.shape) - 2
     strides, padding, dilation = (
         _per_dimension(arguments[name], dims) for name in ("stride", "padding", "dilation")
@@ -160,7 +161,7 @@ def _convolution(name: str, reads: Sequence[Buffer], arguments: Arguments) -> Co
         "dilation": max(dilation), "groups": groups, "transposed": transposed, "dims": dims,
         "channels_last": _channels_last(image),
     }  # fmt: skip
-    if gradient is None:
+    if not backward:
         return "convolution", flops, _numbers(sizes), ""
     wanted = arguments.get("output_mask")
     mask = list(wanted) if isinstance(wanted, list | tuple) else [True, True]
@@ -170,7 +171,8 @@ def _convolution(name: str, reads: Sequence[Buffer], arguments: Arguments) -> Co
 
 def _per_dimension(given: OptionValue, dims: int) -> list[int]:
     """Return a number for each dimension; one alone is that of all."""
-    numbers = [int(n) for n in given] if isinstance(given, list | tuple) else [int(given or 0)]
+    several = given if isinstance(given, list | tuple) else [given or 0]
+    numbers = [int(n) for n in several if isinstance(n, int)]
     return numbers * dims if len(numbers) == 1 else numbers
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-from perfcli.model import OperatorCall, OperatorWork, Target, TimeEstimate
+from perfcli.model import OperatorWork, Target, TimeEstimate
 
 Numbers = Any
 """A float, or an array of them."""
@@ -138,7 +138,7 @@ def moving_micros(z: Sizes, c: Constants) -> Numbers:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class _Part:
     """Holds one thing that a call does, as its formula and its class of calls know it."""
 
     name: str
@@ -153,7 +153,7 @@ class Part:
 _BYTES = {"bf16": 2, "fp16": 2, "tf32": 4, "fp32": 4}
 
 
-def parts_of(work: OperatorWork) -> tuple[Part, ...] | None:
+def parts_of(work: OperatorWork) -> tuple[_Part, ...] | None:
     """Return what a call does one after the other; None where no formula is known."""
     if work.family == "other":
         return (_other(work),)
@@ -177,7 +177,7 @@ def _half(precision: str) -> str:
     return "half" if precision in ("bf16", "fp16") else precision
 
 
-def _product(work: OperatorWork) -> Part:
+def _product(work: OperatorWork) -> _Part:
     z = work.sizes
     m, n, k, batch, s = z["m"], z["n"], z["k"], z["batch"], _BYTES[work.precision]
     align = int(z["align"])
@@ -193,10 +193,10 @@ def _product(work: OperatorWork) -> Part:
         0.7 * z["right"], 0.49 * math.log2(align), 0.7 * z["batched"], 0.3 * z["bias"],
         1.4 * added, 0.3 * (work.precision == "fp16"),
     )  # fmt: skip
-    return Part(f"product {_half(work.precision)} {aligned}", product_micros, sizes, place)
+    return _Part(f"product {_half(work.precision)} {aligned}", product_micros, sizes, place)
 
 
-def _attention(work: OperatorWork) -> Part:
+def _attention(work: OperatorWork) -> _Part:
     z, s = work.sizes, _BYTES[work.precision]
     backward = work.family == "attention backward"
     heads, queries, keys, width = z["heads"], z["queries"], z["keys"], z["width"]
@@ -214,10 +214,10 @@ def _attention(work: OperatorWork) -> Part:
         2 * math.log(width), 1.5 * z["causal"], 2 * z["dropout"], 2 * z["mask"],
     )  # fmt: skip
     name = f"{work.family} {work.variant} {'half' if s == 2 else 'fp32'}"
-    return Part(name, attention_micros, sizes, place)
+    return _Part(name, attention_micros, sizes, place)
 
 
-def _convolution(work: OperatorWork, part: str) -> Part:
+def _convolution(work: OperatorWork, part: str) -> _Part:
     z, s = work.sizes, _BYTES[work.precision]
     images, groups, taps = z["images"], z["groups"], z["taps"]
     channels = z["in"], z["out"]
@@ -250,7 +250,7 @@ def _convolution(work: OperatorWork, part: str) -> Part:
         0.3 * (work.precision == "fp16"), 0.4 * math.log(groups),
     )  # fmt: skip
     formula = moving_micros if kind == "depthwise" else convolution_micros
-    return Part(f"convolution {part} {kind} {_half(work.precision)}", formula, sizes, place)
+    return _Part(f"convolution {part} {kind} {_half(work.precision)}", formula, sizes, place)
 
 
 def _kind_of_convolution(z: Mapping[str, float], size: int) -> str:
@@ -264,11 +264,11 @@ def _kind_of_convolution(z: Mapping[str, float], size: int) -> str:
     return "point" if z["taps"] == 1 and z["stride"] == 1 else "dense"
 
 
-def _other(work: OperatorWork) -> Part:
+def _other(work: OperatorWork) -> _Part:
     moved = work.read + work.written
     row = max(work.sizes.get("row", 1.0), 1.0)
     sizes = {"bytes": moved, "flops": 0.0, "copies": 0.0}
-    return Part(
+    return _Part(
         f"other {work.variant}", moving_micros, sizes, (math.log(max(moved, 1)), math.log(row))
     )
 
@@ -277,7 +277,7 @@ def _other(work: OperatorWork) -> Part:
 
 
 @dataclass(frozen=True, slots=True)
-class OperatorClass:
+class _OperatorClass:
     """Holds the constants of one class of calls, and those of it that were measured."""
 
     constants: Constants
@@ -288,7 +288,7 @@ class OperatorClass:
     spread: tuple[tuple[float, float], ...]
     """Distance of the nearest measured call to the 90th percentile of |log error|."""
 
-    def correction(self, place: Sequence[float]) -> tuple[float, float]:
+    def correct(self, place: Sequence[float]) -> tuple[float, float]:
         """Return the logarithm of measured to formula that is expected at a place, and the
         distance of the nearest measured call."""
         total, nearest = 0.0, math.inf
@@ -306,39 +306,48 @@ def alike(distance: Numbers) -> Numbers:
 
 
 @dataclass(frozen=True, slots=True)
-class OperatorTable:
+class _OperatorTable:
     """Holds what is known of library operators on one GPU."""
 
     gpu: Mapping[str, Any]
     """Its name, and what its data sheet says: for other GPUs."""
     source: str
-    classes: Mapping[str, OperatorClass]
+    classes: Mapping[str, Mapping[str, Any]]
+    """As they are in the file."""
     host_micros: Mapping[str, float]
-    """What the host needs to call an operator, and to launch a generated kernel (``launch``)."""
+    """What the host needs for a step, to launch a generated kernel, and to call operators."""
 
 
 @functools.cache
-def shipped_tables() -> Mapping[str, OperatorTable]:
+def _shipped_tables() -> Mapping[str, _OperatorTable]:
     """Return the tables that come with perfcli, by target."""
     if not _SHIPPED.is_dir():
         return {}
     found = [json.loads(entry.read_bytes()) for entry in _SHIPPED.iterdir()]
-    return {data["gpu"]["name"]: _table(data) for data in found if data["format"] == _FORMAT}
-
-
-def _table(data: Mapping[str, Any]) -> OperatorTable:
-    classes = {}
-    for name, given in data["classes"].items():
-        works = [_work_of_row(given, row) for row in given["rows"]]
-        parts = [_part_named(work, name) for work in works]
-        classes[name] = OperatorClass(
-            given["constants"],
-            given["length"],
-            tuple(part.place for part in parts),
-            tuple(row[-1] / 1000 for row in given["rows"]),
-            tuple((float(at), float(width)) for at, width in given["spread"]),
+    return {
+        data["gpu"]["name"]: _OperatorTable(
+            data["gpu"], data["source"], data["classes"], data["host_micros"]
         )
-    return OperatorTable(data["gpu"], data["source"], classes, data["host_micros"])
+        for data in found
+        if data["format"] == _FORMAT
+    }
+
+
+@functools.cache
+def _class_of(target: str, name: str) -> _OperatorClass | None:
+    """Return a class of the table of a target: places are worked out for those that are asked
+    for."""
+    given = _shipped_tables()[target].classes.get(name)
+    if given is None:
+        return None
+    works = [_work_of_row(given, row) for row in given["rows"]]
+    return _OperatorClass(
+        given["constants"],
+        given["length"],
+        tuple(_part_named(work, name).place for work in works),
+        tuple(row[-1] / 1000 for row in given["rows"]),
+        tuple((float(at), float(width)) for at, width in given["spread"]),
+    )
 
 
 def _work_of_row(given: Mapping[str, Any], row: Sequence[float]) -> OperatorWork:
@@ -352,7 +361,7 @@ def _work_of_row(given: Mapping[str, Any], row: Sequence[float]) -> OperatorWork
     )
 
 
-def _part_named(work: OperatorWork, name: str) -> Part:
+def _part_named(work: OperatorWork, name: str) -> _Part:
     return next(part for part in parts_of(work) or () if part.name == name)
 
 
@@ -370,6 +379,17 @@ _UNKNOWN_CONSTANTS = {"launch": 3.0, "dram": 2e6, "rate": 1e6, "copy_dram": 1e6}
 def estimate_call(work: OperatorWork, target: Target) -> TimeEstimate | None:
     """Return the estimate of one call; None where no GPU's table fits the target, or nothing like
     the call was measured."""
+    key = repr(work), repr(target)
+    if key not in _ESTIMATES:
+        _ESTIMATES[key] = _estimate_call(work, target)
+    return _ESTIMATES[key]
+
+
+_ESTIMATES: dict[tuple[str, str], TimeEstimate | None] = {}
+"""By the texts of work and target: their mappings have no hash."""
+
+
+def _estimate_call(work: OperatorWork, target: Target) -> TimeEstimate | None:
     table = _table_for(target)
     parts = parts_of(work)
     if table is None or not parts:
@@ -394,8 +414,8 @@ def estimate_call(work: OperatorWork, target: Target) -> TimeEstimate | None:
     )
 
 
-def _table_for(target: Target) -> OperatorTable | None:
-    known = shipped_tables()
+def _table_for(target: Target) -> _OperatorTable | None:
+    known = _shipped_tables()
     if target.name in known:
         return known[target.name]
     if target.vendor != "nvidia" or not known:
@@ -404,24 +424,24 @@ def _table_for(target: Target) -> OperatorTable | None:
 
 
 def _estimate_part(
-    part: Part, table: OperatorTable, target: Target
+    part: _Part, table: _OperatorTable, target: Target
 ) -> tuple[float, float, str] | None:
-    of = table.classes.get(part.name)
+    of = _class_of(table.gpu["name"], part.name)
     if of is None:
         if not part.name.startswith("other "):
             return None
         micros = float(part.formula(part.sizes, _UNKNOWN_CONSTANTS))
         return micros, _UNKNOWN, "only its bytes are known"
-    constants = dict(of.constants, sms=float(target.sm_count))
+    constants: Constants = dict(of.constants, sms=float(target.sm_count))
     if table.gpu["name"] != target.name:
         constants = _scale(constants, table.gpu, target)
     micros = float(part.formula(part.sizes, constants))
-    by, nearest = of.correction(part.place)
+    by, nearest = of.correct(part.place)
     spread, doubt = _spread(of, nearest)
     return micros * math.exp(by), spread, doubt
 
 
-def _spread(of: OperatorClass, nearest: float) -> tuple[float, str]:
+def _spread(of: _OperatorClass, nearest: float) -> tuple[float, str]:
     """Return the half-width of the interval for a call at a distance from all measured ones."""
     for distance, width in of.spread:
         if nearest <= distance:
@@ -451,19 +471,25 @@ def _scale(constants: Mapping[str, float], gpu: Mapping[str, Any], target: Targe
     return scaled
 
 
-def average(calls: Sequence[OperatorCall], target: Target) -> TimeEstimate | None:
-    """Return the estimate of the average call; None where one of them has none."""
-    total = low = high = 0.0
-    doubts: dict[str, None] = {}
-    for call in calls:
-        found = estimate_call(call.work, target) if call.work else None
-        if found is None:
-            return None
-        total += call.count * found.seconds
-        low += call.count * found.low
-        high += call.count * found.high
-        doubts |= dict.fromkeys(found.doubts)
-    count = sum(call.count for call in calls)
-    if not count:
+_HOST = (
+    ("convolution_backward", "convolution backward"),
+    ("convolution", "convolution"),
+    ("attention_backward", "attention backward"),
+    ("attention", "attention"),
+)
+"""Operators by parts of their names, and what the table calls what the host needs for them."""
+
+
+def estimate_host(
+    kernels: int, operators: Sequence[tuple[str, int]], target: Target
+) -> float | None:
+    """Return the seconds that the host needs for a step: for itself, for each launch of a
+    generated kernel, and for each call of an operator."""
+    table = _table_for(target)
+    if table is None:
         return None
-    return TimeEstimate(total / count, low / count, high / count, doubts=tuple(doubts))
+    micros = table.host_micros["step"] + kernels * table.host_micros["launch"]
+    for name, count in operators:
+        kind = next((kind for part, kind in _HOST if part in name), "operator")
+        micros += count * table.host_micros[kind]
+    return micros * 1e-6

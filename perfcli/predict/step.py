@@ -22,6 +22,7 @@ from perfcli.model import (
     TimeVerdict,
 )
 from perfcli.predict.calibration import Calibration, calibration_for
+from perfcli.predict.externs import add_externs, list_changed_externs, sum_externs, without_externs
 
 _L1_BYTES = 256e3
 
@@ -45,7 +46,7 @@ def estimate_step(run: Run) -> StepEstimate | None:
         if found is None:
             missing.append(f"{kernel.name}: {_why_not(kernel)}")
     known = [(k.launches, e) for k, e in zip(run.kernels, kernels, strict=True) if e is not None]
-    return StepEstimate(
+    step = StepEstimate(
         sum(n * e.seconds for n, e in known),
         sum(n * e.low for n, e in known),
         sum(n * e.high for n, e in known),
@@ -56,6 +57,7 @@ def estimate_step(run: Run) -> StepEstimate | None:
         derived=calibration.derived,
         constants=constants,
     )
+    return add_externs(run, step)
 
 
 _FORMULAS = 1
@@ -141,9 +143,11 @@ def compare_steps(base: Run, head: Run, groups: Sequence[KernelGroup]) -> Estima
     ours, theirs = estimate_step(base), estimate_step(head)
     if ours is None or theirs is None or base.target is None:
         return None
+    if None in ours.externs or None in theirs.externs:  # the same of both sides, or nothing
+        ours, theirs = without_externs(base, ours), without_externs(head, theirs)
     changed: list[GroupEstimate] = []
     missing: list[str] = []
-    total = [0.0, 0.0]
+    total = [sum_externs(base, ours), sum_externs(head, theirs)]
     for number, group in enumerate(groups):
         sides = (_sum(base, ours, group.match.base), _sum(head, theirs, group.match.head))
         if _is_alike(base, head, group):
@@ -163,7 +167,9 @@ def compare_steps(base: Run, head: Run, groups: Sequence[KernelGroup]) -> Estima
             ours, theirs, "unsure", groups=tuple(changed), missing=tuple(dict.fromkeys(missing))
         )
     ratio = total[1] / total[0]
-    half = _half_width(changed, total[0], calibration_for(base.target))
+    moved = [(group.base, group.head) for group in changed]
+    moved += list_changed_externs(base, head) if None not in ours.externs else ()
+    half = _half_width(moved, total[0], calibration_for(base.target))
     low, high = ratio * math.exp(-half), ratio * math.exp(half)
     return EstimatedChange(ours, theirs, _judge(low, high), ratio, low, high, tuple(changed))
 
@@ -210,12 +216,12 @@ def _sum(run: Run, step: StepEstimate, numbers: Sequence[int]) -> float | None:
 
 
 def _half_width(
-    changed: Sequence[GroupEstimate], total: float, calibration: Calibration | None
+    moved: Sequence[tuple[float, float]], total: float, calibration: Calibration | None
 ) -> float:
     pair: Mapping[str, float] = calibration.pair if calibration else {}
-    if not changed:
+    if not moved:
         return 0.0
-    squares = sum((max(g.base, g.head) / total) ** 2 for g in changed)
+    squares = sum((max(sides) / total) ** 2 for sides in moved)
     return pair.get("k80", 0.2) * math.sqrt(squares)
 
 

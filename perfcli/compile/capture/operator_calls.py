@@ -6,6 +6,7 @@ Seen with torch 2.11 to 2.13.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from perfcli.compile.capture.buffers import _dtype, _hint, _product
@@ -77,24 +78,18 @@ def _tensor(argument: str, tensor: Any, role: Any) -> Buffer:
 
 
 def _without_name(buffer: Buffer) -> Buffer:
-    from dataclasses import replace
-
     return replace(buffer, name="")
 
 
 def _plain(value: Any) -> OptionValue:
     """Return an argument as plain data, with hints where sizes are dynamic; None for tensors, and
     for what is no data."""
-    import sympy
-
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, sympy.Expr):
-        return _hint(value)
     if isinstance(value, list | tuple):
         plain = [_plain(each) for each in value]
         return None if None in plain else plain
-    return None
+    return _hint(value) if hasattr(value, "free_symbols") else None
 
 
 def _precision(operator: str, reads: list[Buffer]) -> Mapping[str, bool]:

@@ -1,0 +1,162 @@
+"""Counts of library operators, against counts by hand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from perfcli.facts.operator_work import base_name, count_operator_work
+from perfcli.model import Buffer, OperatorWork
+
+SIZES = {"bfloat16": 2, "float16": 2, "float32": 4, "int64": 8}
+
+
+def tensor(
+    *shape: int, dtype: str = "bfloat16", stride: tuple[int, ...] = (), name: str = ""
+) -> Buffer:
+    dense, step = [0] * len(shape), 1
+    for dimension in reversed(range(len(shape))):
+        dense[dimension] = step
+        step *= shape[dimension]
+    size = math.prod(shape) * SIZES[dtype]
+    return Buffer(name, "", "input", dtype, shape, stride or tuple(dense), size)
+
+
+def count(name: str, reads: list[Buffer], writes: list[Buffer], **arguments: Any) -> OperatorWork:
+    found = count_operator_work(name, reads, writes, arguments)
+    assert found is not None
+    return found
+
+
+def test_a_product_multiplies_and_adds_for_each_of_its_elements() -> None:
+    left, right = tensor(1024, 768), tensor(768, 3072, stride=(1, 768))
+    found = count("aten.mm.out", [left, right], [tensor(1024, 3072)])
+    assert found.family == "product"
+    assert found.precision == "bf16"
+    assert found.flops == 2 * 1024 * 768 * 3072 == 4_831_838_208
+    assert found.read == 2 * (1024 * 768 + 768 * 3072) == 6_291_456
+    assert found.written == 2 * 1024 * 3072 == 6_291_456
+    assert found.sizes == {
+        "m": 1024, "n": 3072, "k": 768, "batch": 1, "left": 0, "right": 1, "align": 8,
+        "batched": 0, "bias": 0, "added": 0,
+    }  # fmt: skip
+
+
+def test_a_gradient_of_weights_reads_its_left_side_by_columns() -> None:
+    left, right = tensor(768, 4096, stride=(1, 768)), tensor(4096, 50257)
+    found = count("extern_kernels.mm", [left, right], [tensor(768, 50257)])
+    assert (found.sizes["left"], found.sizes["right"]) == (1, 0)
+    assert found.sizes["align"] == 1, "rows of 50257 elements begin anywhere"
+
+
+def test_the_bias_of_addmm_is_read_and_a_whole_matrix_is_added() -> None:
+    operands = [tensor(32, 64), tensor(64, 16)]
+    bias = count("aten.addmm.out", [tensor(16), *operands], [tensor(32, 16)])
+    assert (bias.sizes["bias"], bias.sizes["added"]) == (1, 0)
+    assert bias.read == 2 * (16 + 32 * 64 + 64 * 16)
+    whole = count("addmm", [tensor(32, 16), *operands], [tensor(32, 16)])
+    assert (whole.sizes["bias"], whole.sizes["added"]) == (0, 1)
+
+
+def test_products_of_a_batch_count_each() -> None:
+    found = count("bmm", [tensor(12, 64, 32), tensor(12, 32, 48)], [tensor(12, 64, 48)])
+    assert found.flops == 2 * 12 * 64 * 32 * 48
+    assert (found.sizes["batch"], found.sizes["batched"]) == (12, 1)
+
+
+@pytest.mark.parametrize(("allowed", "precision"), [(True, "tf32"), (False, "fp32")])
+def test_products_of_float32_say_whether_they_may_round(allowed: bool, precision: str) -> None:
+    operands = [tensor(8, 8, dtype="float32"), tensor(8, 8, dtype="float32")]
+    assert count("mm", operands, operands[:1], tf32=allowed).precision == precision
+
+
+def test_attention_multiplies_twice_forward_and_five_times_backward() -> None:
+    query, key = tensor(2, 12, 1024, 64), tensor(2, 12, 512, 64)
+    forward = count("aten._scaled_dot_product_flash_attention.default", [query, key, key], [query])
+    pairs = 2 * 12 * 1024 * 512
+    assert forward.flops == 2 * 2 * pairs * 64 == 3_221_225_472
+    assert (forward.family, forward.variant) == ("attention", "flash")
+    backward = count(
+        "aten._scaled_dot_product_cudnn_attention_backward.default",
+        [query, query, key, key],
+        [query, key, key],
+    )
+    assert backward.flops == 2.5 * forward.flops
+    assert (backward.family, backward.variant) == ("attention backward", "cudnn")
+
+
+def test_causal_attention_leaves_out_what_the_mask_does() -> None:
+    query = tensor(1, 1, 4, 8)
+    found = count("_scaled_dot_product_flash_attention", [query] * 3, [query], is_causal=True)
+    assert found.flops == 2 * 2 * (1 + 2 + 3 + 4) * 8
+
+
+def test_a_convolution_counts_the_pixels_that_it_makes() -> None:
+    image = tensor(8, 64, 56, 56, stride=(64 * 56 * 56, 1, 64 * 56, 64))
+    made = tensor(8, 128, 28, 28)
+    given = {"stride": [2, 2], "padding": [1, 1], "dilation": [1, 1], "groups": 1}
+    found = count("aten.convolution.default", [image, tensor(128, 64, 3, 3)], [made], **given)
+    assert found.flops == 2 * (8 * 28 * 28 * 128) * (64 * 3 * 3)
+    assert found.sizes["channels_last"] == 1
+    assert (found.sizes["pixels"], found.sizes["made"]) == (56 * 56, 28 * 28)
+
+
+def test_groups_divide_the_products_of_a_convolution() -> None:
+    image = tensor(1, 32, 8, 8)
+    given = {"stride": [1], "padding": [1], "dilation": [1], "groups": 32}
+    found = count("aten.convolution.default", [image, tensor(32, 1, 3, 3)], [image], **given)
+    assert found.flops == 2 * 8 * 8 * 32 * 9
+
+
+def test_a_transposed_convolution_counts_the_pixels_that_it_reads() -> None:
+    image, weight = tensor(1, 16, 8, 8), tensor(16, 4, 2, 2)
+    given = {"stride": [2, 2], "padding": [0, 0], "dilation": [1, 1], "groups": 1}
+    found = count(
+        "aten.convolution.default", [image, weight], [tensor(1, 4, 16, 16)], transposed=True, **given
+    )
+    assert found.flops == 2 * 8 * 8 * 16 * 4 * 4
+    assert (found.sizes["out"], found.sizes["made"]) == (4, 16 * 16)
+
+
+@pytest.mark.parametrize(("wanted", "times"), [([True, True, False], 2), ([False, True, False], 1)])
+def test_gradients_of_a_convolution_count_each(wanted: list[bool], times: int) -> None:
+    image, weight = tensor(2, 8, 6, 6), tensor(8, 8, 3, 3)
+    given = {"stride": [1, 1], "padding": [1, 1], "dilation": [1, 1], "groups": 1}
+    found = count(
+        "aten.convolution_backward.default",
+        [image, image, weight],
+        [image],
+        output_mask=wanted,
+        **given,
+    )
+    assert found.flops == times * 2 * (2 * 6 * 6 * 8) * (8 * 9)
+    assert found.sizes["to_input"] == (times == 2)
+
+
+def test_an_operator_that_is_not_known_has_its_bytes() -> None:
+    found = count("aten.sort.stable", [tensor(4, 100)], [tensor(4, 100), tensor(4, 100, dtype="int64")])
+    assert (found.family, found.variant, found.flops) == ("other", "sort", 0)
+    assert (found.read, found.written) == (800, 800 + 3200)
+
+
+def test_a_product_that_is_called_in_another_way_has_its_bytes() -> None:
+    assert count("aten.mm.default", [tensor(4, 4)], [tensor(4, 4)]).family == "other"
+
+
+def test_without_tensors_there_is_no_work() -> None:
+    assert count_operator_work("aten.mm.default", [], [], {}) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "base"),
+    [
+        ("aten.mm.out", "mm"),
+        ("extern_kernels.addmm", "addmm"),
+        ("torch.ops.aten.sort.stable", "sort"),
+        ("mylib.scan.default", "mylib.scan"),
+    ],
+)
+def test_names_lose_their_library_and_overload(name: str, base: str) -> None:
+    assert base_name(name) == base
