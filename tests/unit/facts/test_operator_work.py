@@ -114,7 +114,11 @@ def test_a_transposed_convolution_counts_the_pixels_that_it_reads() -> None:
     image, weight = tensor(1, 16, 8, 8), tensor(16, 4, 2, 2)
     given = {"stride": [2, 2], "padding": [0, 0], "dilation": [1, 1], "groups": 1}
     found = count(
-        "aten.convolution.default", [image, weight], [tensor(1, 4, 16, 16)], transposed=True, **given
+        "aten.convolution.default",
+        [image, weight],
+        [tensor(1, 4, 16, 16)],
+        transposed=True,
+        **given,
     )
     assert found.flops == 2 * 8 * 8 * 16 * 4 * 4
     assert (found.sizes["out"], found.sizes["made"]) == (4, 16 * 16)
@@ -136,7 +140,9 @@ def test_gradients_of_a_convolution_count_each(wanted: list[bool], times: int) -
 
 
 def test_an_operator_that_is_not_known_has_its_bytes() -> None:
-    found = count("aten.sort.stable", [tensor(4, 100)], [tensor(4, 100), tensor(4, 100, dtype="int64")])
+    found = count(
+        "aten.sort.stable", [tensor(4, 100)], [tensor(4, 100), tensor(4, 100, dtype="int64")]
+    )
     assert (found.family, found.variant, found.flops) == ("other", "sort", 0)
     assert (found.read, found.written) == (800, 800 + 3200)
 

@@ -29,7 +29,9 @@ def attention(family: Any = "attention", variant: str = "cudnn", **sizes: float)
     return OperatorWork(family, "bf16", 0.0, 0.0, 0.0, {**known, **flags, **sizes}, variant)
 
 
-def convolution(family: Any = "convolution", precision: str = "bf16", **sizes: float) -> OperatorWork:
+def convolution(
+    family: Any = "convolution", precision: str = "bf16", **sizes: float
+) -> OperatorWork:
     known = {
         "images": 16, "in": 256, "out": 256, "pixels": 784, "made": 784, "taps": 9, "tap": 3,
         "stride": 1, "dilation": 1, "groups": 1, "transposed": 0, "dims": 2, "channels_last": 1,
