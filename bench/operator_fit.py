@@ -376,7 +376,8 @@ def main() -> None:
                     "source": f"{row['gpu']}, torch {row['torch'].split('+')[0]}, {row.get('date', '2026-11-22')}"  # noqa: E501
                 }
     held = group(measured(given.held_out)) if given.held_out else {}
-    classes, everything = {}, collections.defaultdict(list)
+    classes: dict[str, Fitted] = {}
+    everything: dict[tuple[str, str], list[float]] = collections.defaultdict(list)
     print(
         f"{'class':42} calls  formula %: median p90 | left out: median p90 | held out: calls median p90 in interval"  # noqa: E501
     )
