@@ -235,7 +235,9 @@ class Forge:
         kernels = bundle.run.kernels
         if self.metric.kind == "binary":
             request = self.request_of(settings)
-            kernels = self.generator.with_binaries(_texts_of(bundle), request)
+            kernels = self.generator.with_binaries(
+                _texts_of(bundle), request, self.metric.is_estimated
+            )
         value = _value_of(self.metric, bundle.run, kernels)
         self._know(code, value)
         return value

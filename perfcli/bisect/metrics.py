@@ -5,13 +5,14 @@ Lower is better in all of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from perfcli.diff.metrics import KERNEL_METRICS, fold
 from perfcli.errors import PerfcliError
 from perfcli.model import Device, KernelFacts, Run
 from perfcli.names import suggestion
+from perfcli.predict.step import estimate_step
 
 Kind = Literal["code", "binary", "memory", "compile", "time"]
 """What a value is read from: the generated ``code``; kernels compiled to a ``binary``; ``memory``
@@ -26,6 +27,11 @@ class SearchMetric:
     """Its name in runs and reports; ``units`` writes it by this one."""
     kind: Kind
     says: str
+
+    @property
+    def is_estimated(self) -> bool:
+        """Return whether a value follows from what kernels do, weighed."""
+        return self.of_runs == "estimated_seconds"
 
     @property
     def is_timed(self) -> bool:
@@ -48,6 +54,12 @@ METRICS = {
             "lower-bound", "lower_bound_seconds", "code", "the bytes at the target's bandwidth"
         ),
         SearchMetric(
+            "estimated-time",
+            "estimated_seconds",
+            "binary",
+            "all kernels of a step, without a GPU",
+        ),
+        SearchMetric(
             "peak-memory", "peak_memory_bytes", "memory", "measured on a GPU, else estimated"
         ),
         SearchMetric(
@@ -61,7 +73,7 @@ _ALIASES = {"step-time": "time", "lower-bound-time": "lower-bound"} | {
     metric.of_runs: name for name, metric in METRICS.items()
 }
 
-_GPU_ONLY = ("spills", "registers", "swept", "lower-bound", "device-time")
+_GPU_ONLY = ("spills", "registers", "swept", "lower-bound", "estimated-time", "device-time")
 
 
 def _find(name: str, device: Device) -> SearchMetric:
@@ -92,6 +104,8 @@ def _value_of(
     if metric.kind == "memory":
         known = [g.peak_memory_bytes for g in run.graphs if g.peak_memory_bytes is not None]
         value = max(known, default=None)
+    elif metric.is_estimated:
+        value = _estimate(run, run.kernels if kernels is None else kernels)
     else:
         (of_kernel,) = (m for m in KERNEL_METRICS if m.name == metric.of_runs)
         counted = run.kernels if kernels is None else kernels
@@ -103,6 +117,19 @@ def _value_of(
     if value is None:
         raise PerfcliError(f"{metric.name} is not known of any kernel")
     return value
+
+
+def _estimate(run: Run, kernels: tuple[KernelFacts, ...]) -> float:
+    """Raise PerfcliError where a kernel has no estimate, or there are no constants."""
+    step = estimate_step(replace(run, kernels=kernels, weighed=True))
+    if step is None:
+        target = run.target.name if run.target else run.device
+        raise PerfcliError(
+            f"estimated-time is not known on {target}: no GPU like it was calibrated"
+        )
+    if step.missing:
+        raise PerfcliError(f"estimated-time is not known: {step.missing[0]}")
+    return step.seconds
 
 
 def _once(kernels: tuple[KernelFacts, ...]) -> tuple[KernelFacts, ...]:

@@ -20,7 +20,7 @@ def bisect_config(
             "-m",
             metavar="METRIC",
             help="What to look at: spills, loads, kernels, registers, bytes, swept, lower-bound, "
-            "peak-memory, compile-time, device-time, time.",
+            "estimated-time, peak-memory, compile-time, device-time, time.",
         ),
     ],
     good: Annotated[

@@ -1,6 +1,7 @@
 """Compiles nothing and makes deterministic bundles up, so that the whole command line is tested
 without torch (hidden ``--fake``, or ``PERFCLI_FAKE=1``).
 
+``PERFCLI_FAKE=weighed`` makes up the work of kernels as well, so that their times are estimated.
 ``PERFCLI_FAKE=user:1`` plants a failure in request 1: ``user``, ``compile``, ``killed``, ``hang``
 or ``interrupt``; ``user:NAME`` in requests that set the option NAME, ``user:all`` in every one.
 What follows a semicolon is about measuring (``measuring``).
@@ -15,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from perfcli.errors import CompileFailed, PerfcliError, UserCodeFailed, WorkerFailed
-from perfcli.fake.run import make_up_run
+from perfcli.fake.run import make_up_run, weigh_made_up
 from perfcli.machine.environment import Interpreter
 from perfcli.model import Bundle, CompileRequest, Generated, KernelFacts, KernelText, Run
 from perfcli.worker.roles import Made, Progress
@@ -31,6 +32,7 @@ class FakeExecutor:
         failure, _, request = plan.partition(";")[0].partition(":")
         self.failure = failure if failure in FAILURES else None
         self.failing = request or "0"
+        self.weighs = failure == "weighed"
 
     def compile(
         self, requests: Sequence[CompileRequest], progress: Callable[[Progress], None]
@@ -41,6 +43,7 @@ class FakeExecutor:
             if (failure := _find_planted(self, number, request)) is not None:
                 raise failure
             bundle = make_up_run(request)
+            bundle = weigh_made_up(bundle) if self.weighs else bundle
             total = len(bundle.run.kernels)
             for done in range(total + 1):
                 progress(Progress(number, "kernels", done, total, "compiling kernels"))
@@ -101,13 +104,17 @@ class FakeGenerator:
         if failure is not None:
             raise failure
         bundle = make_up_run(request)
+        bundle = weigh_made_up(bundle) if self._planned.weighs else bundle
         self._candidates |= {kernel.source: kernel for kernel in bundle.run.kernels}
         bare = tuple(replace(k, candidates=(), alternatives=()) for k in bundle.run.kernels)
         run = replace(bundle.run, kernels=bare)
         return Generated(_hash(run, bundle.blobs), Bundle(run, bundle.blobs))
 
     def with_binaries(
-        self, kernels: Sequence[tuple[KernelFacts, KernelText]], request: CompileRequest
+        self,
+        kernels: Sequence[tuple[KernelFacts, KernelText]],
+        request: CompileRequest,
+        weighs: bool = False,
     ) -> tuple[KernelFacts, ...]:
         return tuple(
             replace(facts, candidates=self._candidates[facts.source].candidates)

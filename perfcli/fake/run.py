@@ -25,11 +25,14 @@ from perfcli.model import (
     KernelFacts,
     KernelKind,
     Launch,
+    LaunchWork,
     LineCounts,
     OptionValue,
     Origin,
     Run,
     SourceFacts,
+    Traffic,
+    WarpWork,
 )
 
 _ROWS, _COLUMNS = 48 * 2048, 512
@@ -49,6 +52,32 @@ class _Plan:
     kind: KernelKind = "reduction"
     stack: int = 0
     """Bytes per thread at 4 warps; half of it at 8."""
+
+
+def _make_up_work(kernel: KernelFacts, candidate: Candidate) -> LaunchWork:
+    """Return the work of one block per row, whose lines of 128 bytes are read and written whole."""
+    sectors = _COLUMNS * 2 // 32
+    facts = kernel.source_facts
+    loads, stores = (facts.loads, facts.stores) if facts else (0, 0)
+    loaded, stored = float(loads * sectors), float(stores * sectors)
+    traffic = Traffic(
+        requests=loaded / 4, lines=loaded / 4, load_sectors=loaded, new_sectors=loaded,
+        store_requests=stored / 4, store_sectors=stored, warp_store_sectors=stored,
+        block_store_sectors=stored,
+        touched={f"in_ptr{n}": float(sectors) for n in range(loads)},
+        swept={f"in_ptr{n}": 1.0 for n in range(loads)},
+    )  # fmt: skip
+    words = (candidate.stack_bytes or 0) // 4
+    warp = WarpWork(
+        issued={"fp32": 40.0 * loads, "lsu": float(loads + stores + 2 * words)},
+        stall_cycles=200.0 + 30.0 * words,
+        rounds=1.0 + loads / 4,
+        local_bytes=2.0 * words * 128,
+        instructions=200 + 40 * loads,
+        global_loads=float(loads),
+        global_stores=float(stores),
+    )
+    return LaunchWork((_ROWS, 1, 1), candidate.num_warps, traffic, warp, warp)
 
 
 def _made_up_kernel(plan: _Plan, blobs: dict[str, str]) -> KernelFacts:
@@ -168,6 +197,15 @@ def _digest(text: str) -> str:
 
 _MAX_READS = "triton.mix_order_reduction_max_reads"
 _MIX_ORDER = "triton.mix_order_reduction"
+
+
+def weigh_made_up(bundle: Bundle) -> Bundle:
+    """Return a run that was made up with the work of its kernels."""
+    kernels = tuple(
+        replace(k, candidates=tuple(replace(c, work=_make_up_work(k, c)) for c in k.candidates))
+        for k in bundle.run.kernels
+    )
+    return replace(bundle, run=replace(bundle.run, kernels=kernels, weighed=True))
 
 
 def make_up_run(request: CompileRequest) -> Bundle:

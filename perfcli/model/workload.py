@@ -195,6 +195,8 @@ class KernelsRequest:
     target: Target
     jobs: int
     cache_dir: str
+    texts: bool = False
+    """Whether the texts of binaries are sent as well, which weighing them needs."""
 
 
 @dataclass(frozen=True, slots=True)

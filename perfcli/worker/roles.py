@@ -79,9 +79,13 @@ class Generator(Protocol):
         ...
 
     def with_binaries(
-        self, kernels: Sequence[tuple[KernelFacts, KernelText]], request: CompileRequest
+        self,
+        kernels: Sequence[tuple[KernelFacts, KernelText]],
+        request: CompileRequest,
+        weighs: bool = False,
     ) -> tuple[KernelFacts, ...]:
-        """Return the kernels with their candidates, as the whole compilation has them.
+        """Return the kernels with their candidates, as the whole compilation has them; with the
+        work of each where ``weighs`` asks for it.
 
         Raises CompileFailed where Triton refuses one, WorkerFailed where the worker died.
         """

@@ -6,10 +6,12 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import msgspec
 
+from perfcli.blobs import pack
 from perfcli.errors import CompileFailed, PerfcliError, WorkerFailed
 from perfcli.machine.scratch import make_scratch
 from perfcli.model import (
@@ -26,6 +28,7 @@ from perfcli.worker import protocol
 from perfcli.worker.channel import Channel
 from perfcli.worker.process import worker_environment
 from perfcli.worker.roles import Made
+from perfcli.worker.weighing import _add_work
 
 _TEXTS = msgspec.json.Decoder(dict[str, str])
 _RUN = msgspec.json.Decoder(Run)
@@ -35,6 +38,7 @@ class _Binaries(msgspec.Struct):
     candidates: tuple[Candidate, ...]
     alternatives: tuple[Candidate, ...] = ()
     error: str = ""
+    blobs: dict[str, str] = {}
 
 
 class Reply(msgspec.Struct):
@@ -138,13 +142,16 @@ class TemplateProcess:
                 template.close()
 
     def with_binaries(
-        self, kernels: Sequence[tuple[KernelFacts, KernelText]], request: CompileRequest
+        self,
+        kernels: Sequence[tuple[KernelFacts, KernelText]],
+        request: CompileRequest,
+        weighs: bool = False,
     ) -> tuple[KernelFacts, ...]:
         triton = [(facts, text) for facts, text in kernels if text.language == "triton"]
         if request.target is None or not triton:
             return tuple(facts for facts, _ in kernels)
         texts = tuple(text for _, text in triton)
-        asked = KernelsRequest(texts, request.target, request.jobs, request.cache_dir)
+        asked = KernelsRequest(texts, request.target, request.jobs, request.cache_dir, weighs)
         try:
             (reply,) = self._template(request).ask({"binaries": asked})
             if reply.type == "error":
@@ -154,7 +161,19 @@ class TemplateProcess:
             raise
         found = msgspec.json.decode(reply.kernels, type=list[_Binaries])
         binaries = {text.source: made for text, made in zip(texts, found, strict=True)}
-        return tuple(_join(facts, binaries.get(text.source)) for facts, text in kernels)
+        joined = [(_join(facts, binaries.get(text.source)), text) for facts, text in kernels]
+        if not weighs:
+            return tuple(facts for facts, _ in joined)
+        return tuple(
+            _add_work(
+                facts,
+                {**binaries[text.source].blobs, facts.source: pack(text.source)},
+                Path(request.cache_dir),
+            )
+            if text.source in binaries
+            else facts
+            for facts, text in joined
+        )
 
     def close(self) -> None:
         for template in self._templates.values():

@@ -395,6 +395,39 @@ def test_hostile_names_do_not_reach_the_terminal(perfcli: Any) -> None:
     assert not set("\x1b\r\u202e") & set(listed.out)
 
 
+# --- estimated times -------------------------------------------------------------------------
+
+
+def test_the_estimated_step_decides_where_work_is_known(
+    perfcli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERFCLI_FAKE", "weighed")
+    result = perfcli(*WORSE, "--target", "h200", "--json", "out.json")
+    assert result.code == 1
+    assert result.out.startswith("SLOWER  estimated ")
+    assert "mul_rms_norm_sum_0 fuses 3 kernels, " in result.out
+    found = json.loads(Path("out.json").read_text())
+    assert found["estimate"]["verdict"] == "slower"
+    assert found["estimate"]["low"] > 1.02
+    better = perfcli("compare", "rmsnorm", "--target", "h200", "-a", f"{MAX_READS}=1000")
+    assert (better.code, better.out[:6]) == (0, "FASTER")
+    same = perfcli("compare", "rmsnorm", "--target", "h200", "-b", f"{MAX_READS}=9")
+    assert (same.code, same.out[:4]) == (0, "SAME")
+
+
+def test_a_run_of_before_has_no_estimate_and_counts_decide(
+    perfcli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    perfcli("run", "gqa-transformer", "-p", "layers=3", "--target", "h200")
+    monkeypatch.setenv("PERFCLI_FAKE", "weighed")
+    perfcli(
+        *("run", "gqa-transformer", "-p", "layers=3", "--target", "h200"),
+        *("-o", f"{MAX_READS}=1000", "--fresh"),
+    )
+    result = perfcli("compare", *stored_ids())
+    assert result.out.startswith("WORSE  spilled words 0 → 46")
+
+
 # --- processes -------------------------------------------------------------------------------
 
 

@@ -612,3 +612,50 @@ def test_contract(gated: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (source.kind, source.where, source.reason, source.torch) == (
         *("baseline", "perfcli-baseline.toml", "first", "2.13.0"),
     )
+
+
+# --- estimated time --------------------------------------------------------------------------
+
+
+def test_the_estimated_step_is_held_where_the_baseline_has_times(
+    perfcli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERFCLI_FAKE", "weighed")
+    configure(CONFIG)
+    perfcli("baseline", "update", "--reason", "first")
+    assert "estimated_us" in BASELINE.read_text()
+    assert perfcli("gate").code == 0
+    configure(SPILLING)
+    result = perfcli("gate", "softmax@h100")
+    assert result.code == 1
+    assert "estimated kernels " in result.out
+    assert ", at most +3 %: triton_red_fused_add_mul_rms_norm_sum_0 fuses 3 kernels" in result.out
+    assert "broken: spilled words" not in result.out
+    configure(SPILLING + 'limits = { step_time = "any" }\n')
+    assert "broken: spilled words" in perfcli("gate", "softmax@h100").out
+
+
+def test_with_a_baseline_of_before_counts_decide_and_the_gate_says_so(
+    gated: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERFCLI_FAKE", "weighed")
+    configure(SPILLING)
+    result = gated("gate", "softmax@h100", "--fresh")
+    assert result.code == 1
+    assert "broken: spilled words" in result.out
+    (line,) = [line for line in result.out.splitlines() if "counts decide" in line]
+    assert "perfcli baseline update softmax@h100" in line
+
+
+def test_what_the_estimate_can_not_tell_passes_unless_strict(
+    perfcli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A limit within the interval of the change."""
+    monkeypatch.setenv("PERFCLI_FAKE", "weighed")
+    configure(CONFIG)
+    perfcli("baseline", "update", "--reason", "first")
+    configure(SPILLING + 'limits = { step_time = "120 %" }\n')
+    result = perfcli("gate", "softmax@h100")
+    assert (result.code, "UNSURE" in result.out) == (0, True)
+    assert "--device cuda" in result.out
+    assert perfcli("gate", "softmax@h100", "--strict").code == 3

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+from collections.abc import Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from perfcli.compile.binaries.binaries import compile_kernel, prepare_process
@@ -74,6 +75,7 @@ class _Binaries:
     candidates: tuple[Candidate, ...]
     alternatives: tuple[Candidate, ...] = ()
     error: str = ""
+    blobs: Mapping[str, str] = field(default_factory=dict)
 
 
 def compile_binaries(request: KernelsRequest) -> list[_Binaries]:
@@ -86,7 +88,12 @@ def compile_binaries(request: KernelsRequest) -> list[_Binaries]:
         found = [pool.result(definition).compiled for definition in definitions]
     finally:
         pool.close(wait=True)  # this process ends next, and its pool must not outlive it
-    return [_Binaries(made.candidates, made.alternatives, made.error) for made in found]
+    return [
+        _Binaries(
+            made.candidates, made.alternatives, made.error, made.blobs if request.texts else {}
+        )
+        for made in found
+    ]
 
 
 def _examine(definition: Definition, target: Target | None, cache_dir: Path) -> KernelResult:

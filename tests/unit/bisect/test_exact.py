@@ -27,7 +27,10 @@ class Refused(FakeGenerator):
     """Triton compiles none of its kernels."""
 
     def with_binaries(
-        self, kernels: Sequence[tuple[KernelFacts, KernelText]], request: CompileRequest
+        self,
+        kernels: Sequence[tuple[KernelFacts, KernelText]],
+        request: CompileRequest,
+        weighs: bool = False,
     ) -> tuple[KernelFacts, ...]:
         raise CompileFailed("Triton could not compile it")
 

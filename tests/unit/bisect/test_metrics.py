@@ -11,9 +11,10 @@ from perfcli.bisect.knowledge import Knowledge, _class_of, _pair_of, _parts_of
 from perfcli.bisect.metrics import METRICS, _find, _value_of
 from perfcli.blobs import pack
 from perfcli.errors import PerfcliError
-from perfcli.fake.run import make_up_run
+from perfcli.fake.run import make_up_run, weigh_made_up
 from perfcli.machine import targets
 from perfcli.model import Bundle, CompileRequest, Generated, Variant
+from perfcli.predict.step import estimate_step
 from perfcli.search.weighing import Reading
 
 RUN = make_up_run(
@@ -32,6 +33,17 @@ def test_values_are_the_sums_of_kernels() -> None:
 def test_bytes_are_swept_at_each_launch() -> None:
     kernel = replace(RUN.kernels[0], bytes_swept=100, launches=3)
     assert _value_of(METRICS["swept"], RUN, (kernel, replace(kernel, bytes_swept=7))) == 321
+
+
+def test_an_estimate_is_the_steps() -> None:
+    request = CompileRequest("x", {"layers": 2}, None, Variant(""), "cuda", targets.get("h200"))
+    weighed = weigh_made_up(make_up_run(request)).run
+    step = estimate_step(weighed)
+    assert step is not None
+    bare = replace(weighed, weighed=False)
+    assert _value_of(METRICS["estimated-time"], bare, weighed.kernels) == step.seconds > 0
+    with pytest.raises(PerfcliError, match="no GPU like it was calibrated"):
+        _value_of(METRICS["estimated-time"], replace(bare, target=None), weighed.kernels)
 
 
 def test_the_same_code_is_counted_once_in_a_graph() -> None:
