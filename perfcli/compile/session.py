@@ -236,7 +236,7 @@ def trace(session: Session, pool: Any) -> tuple[Capture, Any, Any]:
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     built = session.build(mode) if session.build else build(session.request, mode)
     capture = Capture(on_kernel)
-    assumptions = decisions.install(mode)
+    assumptions = decisions.install(mode, session.request.target)
     operators.install_recurrent(assumptions)
     settings.reset_counters()
     traced = tracing.trace_offline(

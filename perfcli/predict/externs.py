@@ -15,12 +15,26 @@ def add_externs(run: Run, step: StepEstimate) -> StepEstimate:
     step where every operator has an estimate, else of the generated kernels alone."""
     externs = tuple(_average(run, number) for number in range(len(run.externs)))
     step = replace(step, host_seconds=_estimate_host(run))
-    return _add(run, replace(step, externs=externs), 1)
+    known = _known(run, step := replace(step, externs=externs))
+    return replace(
+        step,
+        seconds=step.seconds + sum(n * e.seconds for n, e in known),
+        low=step.low + sum(n * e.low for n, e in known),
+        high=step.high + sum(n * e.high for n, e in known),
+    )
 
 
 def without_externs(run: Run, step: StepEstimate) -> StepEstimate:
-    """Return the estimate of the generated kernels alone."""
-    return replace(_add(run, step, -1), externs=(None,) * len(step.externs))
+    """Return the estimate of the generated kernels alone, added up as it was at first."""
+    pairs = zip(run.kernels, step.kernels, strict=True)
+    known = [(kernel.launches, e) for kernel, e in pairs if e is not None]
+    return replace(
+        step,
+        seconds=sum(n * e.seconds for n, e in known),
+        low=sum(n * e.low for n, e in known),
+        high=sum(n * e.high for n, e in known),
+        externs=(None,) * len(step.externs),
+    )
 
 
 def sum_externs(run: Run, step: StepEstimate) -> float:
@@ -33,16 +47,6 @@ def _known(run: Run, step: StepEstimate) -> Sequence[tuple[int, TimeEstimate]]:
         return ()
     pairs = zip(run.externs, step.externs, strict=True)
     return [(extern.count, estimate) for extern, estimate in pairs if estimate is not None]
-
-
-def _add(run: Run, step: StepEstimate, sign: int) -> StepEstimate:
-    known = _known(run, step)
-    return replace(
-        step,
-        seconds=step.seconds + sign * sum(n * e.seconds for n, e in known),
-        low=step.low + sign * sum(n * e.low for n, e in known),
-        high=step.high + sign * sum(n * e.high for n, e in known),
-    )
 
 
 def _average(run: Run, number: int) -> TimeEstimate | None:

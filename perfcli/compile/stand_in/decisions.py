@@ -11,9 +11,12 @@ import functools
 from collections import Counter
 from typing import Any
 
+from perfcli.compile.stand_in import padding
 from perfcli.compile.stand_in.device import replace
+from perfcli.model import Target
 
 PADDING = "padding of matrix products, timed on the device: taken as not padded (×{})"
+PADDED = "padding of matrix products, timed on the device: taken as estimated (×{})"
 SPLITS = (
     "split sizes of mix-order reductions, timed on the device: taken as those without timing (×{})"
 )
@@ -34,10 +37,10 @@ class Assumptions:
         return tuple(what.format(n) for what, n in self.counts.items())
 
 
-def install(mode: Any) -> Assumptions:
-    """Answer padding decisions, and reads of values from fake tensors of ``mode``."""
+def install(mode: Any, target: Target | None) -> Assumptions:
+    """Answer padding decisions for a target, and reads of values from fake tensors of ``mode``."""
     assumptions = Assumptions()
-    _assume_padding(assumptions)
+    _assume_padding(assumptions, target)
     _assume_split_sizes(assumptions)
     _assume_values(assumptions, mode)
     return assumptions
@@ -52,7 +55,7 @@ def wants_device(error: BaseException) -> bool:
     )
 
 
-def _assume_padding(assumptions: Assumptions) -> None:
+def _assume_padding(assumptions: Assumptions, target: Target | None) -> None:
     from torch._inductor.fx_passes import pad_mm
 
     original = pad_mm._should_pad
@@ -64,10 +67,20 @@ def _assume_padding(assumptions: Assumptions) -> None:
         except RuntimeError as error:
             if not wants_device(error):
                 raise
-            assumptions.counts[PADDING] += 1
-            return False
+            estimated = _estimate_padding(target, args, kwargs)
+            assumptions.counts[PADDING if estimated is None else PADDED] += 1
+            return bool(estimated)
 
     replace(pad_mm, "_should_pad", should_pad)
+
+
+def _estimate_padding(target: Target | None, args: Any, kwargs: Any) -> bool | None:
+    if target is None:
+        return None
+    try:
+        return padding.decide(target, *args, **kwargs)
+    except (AttributeError, TypeError, ValueError):  # a torch that asks in another way
+        return None
 
 
 def _assume_split_sizes(assumptions: Assumptions) -> None:

@@ -63,14 +63,20 @@ def test_bytes_that_inductor_does_not_tell() -> None:
 
 def test_all_that_is_assumed_without_a_device_is_told() -> None:
     assumptions = decisions.Assumptions()
-    texts = [decisions.PADDING, decisions.SIZES, decisions.VALUES, decisions.RECURRENT]
+    texts = [
+        decisions.PADDING,
+        decisions.PADDED,
+        decisions.SIZES,
+        decisions.VALUES,
+        decisions.RECURRENT,
+    ]
     assumptions.counts = Counter(texts)
     graph = CapturedGraph(GraphFacts("forward 0", "forward", 0, 1))
     graph.choices = {"choice": ("k0", "k1")}
     notes = (*assumptions.notes(), *Capture(graphs=[graph], branches=2).notes())
-    assert len(notes) == 6
+    assert len(notes) == 7
     (finding,) = of_run(kernel("k"), notes=(*notes, "made up")).values()
-    assert finding.headline == "6 decisions of the device had to be assumed"
+    assert finding.headline == "7 decisions of the device had to be assumed"
     assert finding.evidence == notes
 
 

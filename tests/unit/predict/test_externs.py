@@ -1,0 +1,124 @@
+"""Library operators in the estimate of a step and of two."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from handmade_estimate import weighed_kernel, weighed_run
+
+from perfcli.diff.compare import compare
+from perfcli.machine import targets
+from perfcli.model import ExternCall, Launch, OperatorCall, OperatorWork, Run
+from perfcli.predict.operators import estimate_call
+from perfcli.predict.step import estimate_step
+
+H200 = targets.get("h200")
+KERNEL = weighed_kernel("triton_poi_fused_add_0", "1")
+
+
+def product(m: int, n: int, k: int, align: int = 8) -> OperatorWork:
+    sizes = {"m": m, "n": n, "k": k, "batch": 1, "left": 0, "right": 1, "align": align}
+    flags = {"batched": 0.0, "bias": 0.0, "added": 0.0}
+    return OperatorWork("product", "bf16", 2.0 * m * n * k, 0.0, 0.0, {**sizes, **flags})
+
+
+UNKNOWN = OperatorWork("product", "float64", 1.0, 0.0, 0.0, product(8, 8, 8).sizes)
+
+
+def mm(*works: tuple[OperatorWork | None, int]) -> ExternCall:
+    calls = tuple(OperatorCall((), {}, work, count) for work, count in works)
+    return ExternCall("aten.mm.out", "forward 0", sum(n for _, n in works), calls)
+
+
+def made(*externs: ExternCall, **more: Any) -> Run:
+    return weighed_run(KERNEL, target=H200, externs=externs, **more)
+
+
+def seconds(work: OperatorWork) -> float:
+    found = estimate_call(work, H200)
+    assert found is not None
+    return found.seconds
+
+
+def test_a_step_is_the_sum_of_its_kernels_and_operators() -> None:
+    alone, step = (
+        estimate_step(made()),
+        estimate_step(made(mm((product(4096, 4096, 4096), 3), (product(128, 128, 128), 1)))),
+    )
+    assert alone is not None
+    assert step is not None
+    large, small = seconds(product(4096, 4096, 4096)), seconds(product(128, 128, 128))
+    assert step.seconds == pytest.approx(alone.seconds + 3 * large + small)
+    (average,) = step.externs
+    assert average is not None
+    assert average.seconds == pytest.approx((3 * large + small) / 4)
+    assert step.low < step.seconds < step.high
+
+
+@pytest.mark.parametrize(
+    "unknown",
+    [
+        mm((UNKNOWN, 1)),
+        mm((None, 1)),
+        ExternCall("aten.mm", "forward 0", 2),
+        ExternCall("aten.mm", "forward 0", 2, mm((product(8, 8, 8), 1)).calls),
+    ],
+)
+def test_with_an_operator_that_is_not_known_seconds_are_those_of_kernels(
+    unknown: ExternCall,
+) -> None:
+    alone, step = estimate_step(made()), estimate_step(made(mm((product(64, 64, 64), 1)), unknown))
+    assert alone is not None
+    assert step is not None
+    assert step.seconds == alone.seconds
+    assert step.externs[1] is None
+    assert step.externs[0] is not None
+
+
+def test_the_host_launches_kernels_and_operators() -> None:
+    launches = tuple(Launch("forward 0", f"triton_{n}") for n in range(100))
+    few, many = (
+        estimate_step(made(mm((product(64, 64, 64), n)), launches=launches[:n])) for n in (1, 100)
+    )
+    assert few is not None
+    assert many is not None
+    assert few.host_seconds is not None
+    assert many.host_seconds is not None
+    assert many.host_seconds > few.host_seconds + 99 * 10e-6
+    assert many.host_seconds > many.seconds, "a hundred small launches are host-bound"
+
+
+def compared(base: Run, head: Run) -> Any:
+    found = compare(base, head).estimate
+    assert found is not None
+    return found
+
+
+def test_a_product_that_becomes_slow_makes_the_step_slower() -> None:
+    base = made(mm((product(16384, 50264, 768), 1)), id="base")
+    head = made(mm((product(16384, 50257, 768, align=1), 1)), id="head")
+    found = compared(base, head)
+    assert found.verdict == "slower"
+    assert found.ratio == pytest.approx(found.head.seconds / found.base.seconds)
+    assert compared(base, base).ratio == 1
+
+
+def test_the_same_products_take_as_long_on_both_sides() -> None:
+    """Their errors cancel: only what changed widens the interval."""
+    same = mm((product(4096, 4096, 4096), 12))
+    found = compared(made(same, id="base"), made(same, id="head"))
+    assert (found.verdict, found.low, found.high) == ("same", 1, 1)
+
+
+def test_a_side_without_calls_leaves_operators_out_of_both() -> None:
+    """Baselines and runs of earlier versions count operators without what they are called with."""
+    old = made(ExternCall("aten.mm.out", "forward 0", 3), id="base")
+    new = made(mm((product(4096, 4096, 4096), 3)), id="head")
+    found = compared(old, new)
+    assert found.base.seconds == found.head.seconds
+    assert (found.verdict, found.ratio) == ("same", 1)
+    more = made(mm((product(4096, 4096, 4096), 4)), id="head")
+    assert compared(old, more).missing == (
+        "aten.mm.out: called 3 → 4 times, and it has no estimate",
+    )

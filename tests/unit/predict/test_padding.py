@@ -1,0 +1,62 @@
+"""Padding decisions, against what Inductor's own benchmark measured on an NVIDIA H200.
+
+torch 2.11.0, 2026-11-22, ``pad_mm.pad_mm`` and the product as it is, in microseconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from perfcli.machine import targets
+from perfcli.predict.padding import PaddedMatrix, predict_padding
+
+H200 = targets.get("h200")
+
+
+def matrix(rows: int, columns: int, lane: int, transposed: int, free: bool) -> PaddedMatrix:
+    padded = [n if n == 1 else -(-n // lane) * lane for n in (rows, columns)]
+    return PaddedMatrix(rows, columns, padded[0], padded[1], bool(transposed), free)
+
+
+# precision, m, n, k, left and right transposed, made by other kernels; as it is, padded.
+MEASURED = [
+    ("bf16", 1024, 1280, 50257, 0, 0, (0, 0), 970, 434),
+    ("bf16", 1024, 1280, 50257, 0, 0, (1, 1), 970, 181),
+    ("bf16", 1000, 50257, 2048, 0, 1, (0, 0), 1947, 1060),
+    ("fp16", 1024, 50257, 771, 0, 1, (0, 0), 659, 448),
+    ("fp16", 30523, 384, 8192, 1, 0, (0, 0), 1257, 2032),
+    ("bf16", 30523, 512, 3072, 1, 0, (0, 0), 823, 821),
+    ("bf16", 4096, 3001, 1280, 0, 1, (0, 0), 333, 82),
+    ("bf16", 30523, 301, 4096, 1, 0, (0, 0), 762, 1030),
+    ("fp32", 1024, 1280, 777, 0, 0, (0, 0), 60, 78),
+    ("fp32", 3072, 384, 127, 0, 0, (0, 0), 43, 126),
+]
+
+
+@pytest.mark.parametrize("measured", MEASURED)
+def test_decisions_are_those_of_the_device(measured: tuple[object, ...]) -> None:
+    precision, m, n, k, left, right, free, before, after = measured
+    lane = 4 if precision == "fp32" else 8
+    operands = (
+        matrix(m, k, lane, left, bool(free[0])),  # type: ignore[index,arg-type]
+        matrix(k, n, lane, right, bool(free[1])),  # type: ignore[index,arg-type]
+    )
+    found = predict_padding(*operands, 1, str(precision), False, H200)
+    assert found == (before > 1.1 * after)  # type: ignore[operator]
+
+
+def test_the_head_of_gpt2_is_padded_forward_and_backward() -> None:
+    tokens, width, words = 4096, 768, 50257
+    forward = matrix(tokens, width, 8, 0, True), matrix(width, words, 8, 1, False)
+    to_input = matrix(tokens, words, 8, 0, True), matrix(words, width, 8, 0, False)
+    to_weight = matrix(words, tokens, 8, 1, False), matrix(tokens, width, 8, 0, True)
+    for operands in (forward, to_input, to_weight):
+        assert predict_padding(*operands, 1, "bf16", False, H200)
+
+
+def test_products_whose_time_is_not_known_are_not_decided() -> None:
+    operands = matrix(64, 63, 8, 0, False), matrix(63, 64, 8, 0, False)
+    amd = replace(H200, vendor="amd", name="mi300x")
+    assert predict_padding(*operands, 1, "bf16", False, amd) is None
