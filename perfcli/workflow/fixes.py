@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from perfcli import diagnosis, units
 from perfcli.console import output
 from perfcli.diff.compare import ASPECTS, compare
 from perfcli.diff.metrics import DECIDING
+from perfcli.diff.verdict.estimates import is_estimated, write_estimate
 from perfcli.errors import Interrupted, PerfcliError
 from perfcli.loading import registry, userfile
 from perfcli.machine.environment import Interpreter
@@ -23,6 +24,7 @@ from perfcli.model import (
     Cure,
     Finding,
     KernelFacts,
+    Outcome,
     Run,
     Trial,
     TrialOutcome,
@@ -135,7 +137,21 @@ def _outcome(
     peak = _whole(finding, made)
     if peak is not None and peak.outcome != "better":
         return "does not help", "the peak is elsewhere"
+    if slow := _find_no_gain(finding, made.comparison):
+        return "does not help", slow
     return ("helps at a cost" if made.comparison.outcome == "worse" else "helps"), ""
+
+
+def _find_no_gain(finding: Finding, comparison: Comparison) -> str:
+    """Return how long the step takes by estimate where that is no shorter with the cure; empty
+    where there is no estimate, it can't tell, or the finding is about something else than time:
+    memory, or a kernel that can't be launched."""
+    estimate = comparison.estimate
+    if estimate is None or not is_estimated(comparison):
+        return ""
+    if finding.metric == OF_THE_RUN or finding.severity == "error":
+        return ""
+    return write_estimate(estimate) if estimate.verdict in ("slower", "same") else ""
 
 
 def _about_the_same(finding: Finding, made: _Attempt) -> tuple[list[Finding], list[Finding]]:
@@ -158,8 +174,17 @@ def _weight(findings: Sequence[Finding]) -> float:
 
 
 def _deciding(comparison: Comparison) -> tuple[Change, ...]:
+    """Return what changed of the totals that decide, behind the estimated time where it is
+    known."""
     decided = (change for change in comparison.totals if change.metric in DECIDING)
-    return tuple(change for change in decided if change.outcome in ("better", "worse"))
+    counted = tuple(change for change in decided if change.outcome in ("better", "worse"))
+    estimate = comparison.estimate
+    if estimate is None or estimate.ratio is None or not is_estimated(comparison):
+        return counted
+    words: Mapping[str, Outcome] = {"slower": "worse", "faster": "better", "same": "same"}
+    outcome = words.get(estimate.verdict, "unknown")
+    time = Change("step_time", estimate.base.seconds, estimate.head.seconds, outcome)
+    return (time, *counted)
 
 
 def _not_known(finding: Finding, comparison: Comparison) -> str:

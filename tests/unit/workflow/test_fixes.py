@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import pytest
 from handmade import kernel, run
+from handmade_estimate import weighed_kernel, weighed_run
 
 from perfcli import diagnosis
 from perfcli.diff.compare import compare
@@ -224,3 +226,27 @@ def test_what_a_kernel_adds_to_the_peak_is_read_off_the_runs_peak() -> None:
     assert (trial.outcome, trial.reason) == ("does not help", "the peak is elsewhere")
     trial = judged(head, run(OVER_FUSED, peak=7 * GB), "PC905")
     assert (trial.outcome, trial.after) == ("does not help", 4 * GB)
+
+
+# --- estimated time --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("blocks", "outcome", "words"),
+    [
+        (2048, "helps", "by estimate"),  # half the work
+        (8192, "does not help", "estimated step"),  # twice the work
+    ],
+)
+def test_a_cure_that_takes_longer_by_estimate_does_not_help(
+    blocks: int, outcome: str, words: str
+) -> None:
+    def made(blocks: int, stack: int, name: str) -> Run:
+        base = weighed_kernel("triton_red_fused_add_1", "1", blocks=blocks, text=name)
+        counted = tuple(replace(c, stack_bytes=stack) for c in base.candidates)
+        return weighed_run(replace(base, candidates=counted), id=name)
+
+    trial = judged(made(4096, 400, "head"), made(blocks, 0, "tried"))
+    assert trial.outcome == outcome
+    write_trial = import_module("perfcli.reports._screen.cures").write_trial
+    assert words in write_trial(trial, "spilled_words")
