@@ -22,7 +22,7 @@ from .._rows.groups import (
 )
 from .._rows.kernels import Column, KernelRow, choose_columns, shorten
 from .._rows.timing import (
-    TIME_COLUMNS,
+    TIME_TITLES,
     KernelTimeRow,
     list_measured,
     list_step_times,
@@ -84,7 +84,7 @@ def _write_times(comparison: Comparison, rank: int) -> list[Section]:
     ]
     step = Section(rank, _table(("", "base", "head", "change", "", ""), rows) + "\n", what="table")
     shown = [write_kernel_time(g, comparison) for g in order_by_change(timing)]
-    titles = [t for t, _ in TIME_COLUMNS if any(row.cells[t] for row in shown)]
+    titles = [t for t in TIME_TITLES if any(row.cells[t] for row in shown)]
     lines = tuple(
         _table_row([_name_time(row), *(_quote_prose(row.cells[title]) for title in titles)])
         for row in shown

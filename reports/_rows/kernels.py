@@ -57,6 +57,12 @@ def _step_seconds(kernel: KernelFacts) -> float | None:
     return None if kernel.estimate is None else kernel.estimate.seconds * kernel.launches
 
 
+def sum_estimates(kernels: Sequence[KernelFacts]) -> float | None:
+    """Return the estimated seconds per step of several kernels; None where one has none."""
+    known = [seconds for kernel in kernels if (seconds := _step_seconds(kernel)) is not None]
+    return sum(known) if known and len(known) == len(kernels) else None
+
+
 def _largest_bound(kernel: KernelFacts) -> float | None:
     return max(kernel.estimate.bounds.values(), default=None) if kernel.estimate else None
 

@@ -19,7 +19,7 @@ from perfcli.model import (
     Timing,
 )
 
-from .kernels import write_share
+from .kernels import sum_estimates, write_share
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +138,24 @@ TIME_COLUMNS: tuple[tuple[str, Callable[[GroupTiming], str]], ...] = (
 )
 
 
+_ESTIMATED = "estimated"
+TIME_TITLES = (
+    *(title for title, _ in TIME_COLUMNS[:5]),
+    _ESTIMATED,
+    *(t for t, _ in TIME_COLUMNS[5:]),
+)
+
+
+def _write_estimated(group: GroupTiming, comparison: Comparison) -> str:
+    """Return the estimated times of a group's kernels, to hold the measured ones against."""
+    if group.group is None or comparison.estimate is None:
+        return ""
+    match = comparison.groups[group.group].match
+    base = sum_estimates([comparison.base.kernels[number] for number in match.base])
+    head = sum_estimates([comparison.head.kernels[number] for number in match.head])
+    return units.from_to(base, head) if base or head else ""
+
+
 def order_by_change(timing: Timing) -> list[GroupTiming]:
     """Return the largest changes first; controls, whose code is the same, only where their time is
     not."""
@@ -153,6 +171,7 @@ def _is_timed(group: GroupTiming) -> bool:
 
 def write_kernel_time(group: GroupTiming, comparison: Comparison) -> KernelTimeRow:
     cells = {title: text(group) for title, text in TIME_COLUMNS}
+    cells[_ESTIMATED] = _write_estimated(group, comparison)
     name = units.printable(group.name)
     number = _find_number(group, comparison)
     return KernelTimeRow(

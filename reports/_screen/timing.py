@@ -18,7 +18,7 @@ from .._rows.estimate import (
 )
 from .._rows.kernels import shorten
 from .._rows.timing import (
-    TIME_COLUMNS,
+    TIME_TITLES,
     KernelTimeRow,
     TimeRow,
     count_rest,
@@ -52,7 +52,7 @@ def _show_timing(comparison: Comparison) -> list[RenderableType]:
     if shown:
         parts += [Text("Kernels by time, largest changes first", style="bold")]
         rows = [write_kernel_time(group, comparison) for group in shown]
-        parts += [_Kernels(tuple(rows), tuple(title for title, _ in TIME_COLUMNS))]
+        parts += [_Kernels(tuple(rows), TIME_TITLES)]
     ends = (name_doubt(shown), count_rest(timing, shown), write_unexplained(timing))
     parts += [Text(line, style="dim") for line in ends if line]
     parts += [Text("")] if timing.groups else []
