@@ -373,6 +373,8 @@ _BEYOND = 1.5
 """How much wider they are farther from all measured calls than those were from each other."""
 _UNKNOWN = 1.5
 """|log error| of an operator of which only the bytes are known."""
+_COMPUTING = ("mm", "conv", "attention", "rnn", "lstm", "gru", "linalg", "linear", "cdist")
+"""Parts of the names of operators whose bytes say nothing of their time."""
 _UNKNOWN_CONSTANTS = {"launch": 3.0, "dram": 2e6, "rate": 1e6, "copy_dram": 1e6}
 
 
@@ -428,7 +430,7 @@ def _estimate_part(
 ) -> tuple[float, float, str] | None:
     of = _class_of(table.gpu["name"], part.name)
     if of is None:
-        if not part.name.startswith("other "):
+        if not part.name.startswith("other ") or any(word in part.name for word in _COMPUTING):
             return None
         micros = float(part.formula(part.sizes, _UNKNOWN_CONSTANTS))
         return micros, _UNKNOWN, "only its bytes are known"

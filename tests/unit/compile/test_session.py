@@ -13,6 +13,7 @@ import pytest
 from perfcli.blobs import blob_id, unpack
 from perfcli.diff.compare import compare
 from perfcli.errors import CompileFailed, PerfcliError, UserCodeFailed
+from perfcli.facts.operator_work import base_name
 from perfcli.model import Bundle, KernelFacts, Run
 from perfcli.rules import graph_breaks, shared_memory_budget
 
@@ -241,6 +242,35 @@ def test_attention_takes_the_targets_backend(
 ) -> None:
     run = compile_run("attention.py", target)
     assert [launch.name for launch in run.launches if launch.extern] == chosen
+
+
+def test_operators_say_what_they_are_called_with(compile_run: Compile) -> None:
+    run = compile_run("operator_calls.py", "h200")
+    calls = {base_name(extern.op): extern for extern in run.externs}
+    rows, width = 8 * 16, 64
+    (patches,) = calls["convolution"].calls
+    assert patches.work is not None
+    assert patches.arguments["stride"] == [8, 8]
+    assert patches.work.flops == 2 * rows * width * 3 * 8 * 8
+    (attention,) = calls["_scaled_dot_product_cudnn_attention"].calls
+    assert attention.work is not None
+    assert attention.arguments["is_causal"] is True
+    assert attention.work.flops == 4 * 8 * 4 * 16 * (16 * 17 / 2)
+    products = calls["mm"].calls
+    # The two equal layers are one call, made twice.
+    assert sorted((c.count, c.work.flops) for c in products if c.work) == [
+        (1, 2 * rows * width * 101),
+        (2, 2 * rows * width * width),
+    ]
+    layer = next(call for call in products if call.count == 2)
+    assert [(b.role, b.dtype, b.shape, b.stride) for b in layer.buffers] == [
+        ("input", "bfloat16", (rows, width), (width, 1)),
+        ("input", "bfloat16", (width, width), (1, width)),
+        ("output", "bfloat16", (rows, width), (width, 1)),
+    ]
+    named = [launch.operands for launch in run.launches if base_name(launch.name) == "mm"]
+    assert [len(operands) for operands in named] == [3, 3, 3]
+    assert len({operands[-1] for operands in named}) == 3
 
 
 def test_constants_are_folded_in_the_devices_precision(

@@ -103,6 +103,11 @@ def test_convolutions_that_were_never_measured_have_no_estimate() -> None:
     assert operators.estimate_call(product(64, 64, 64, "float64"), H200) is None
 
 
+def test_bytes_say_nothing_of_operators_that_compute() -> None:
+    work = OperatorWork("other", "bf16", 0.0, 1e6, 1e6, {"row": 64.0}, "_grouped_mm")
+    assert operators.estimate_call(work, H200) is None
+
+
 def test_an_operator_of_which_only_bytes_are_known_has_a_wide_interval() -> None:
     work = OperatorWork("other", "bf16", 0.0, 1e9, 1e9, {"row": 64.0}, "mylib.scan")
     found = operators.estimate_call(work, H200)
