@@ -49,6 +49,12 @@ class Traffic:
     atomic_sectors: float = 0.0
     atomic_addresses: float = 0.0
     """Different sectors that atomics update."""
+    atomic_updates: float = 0.0
+    """Elements that atomics update."""
+    atomic_shared: float = 0.0
+    """Part of the sectors updated that other blocks update as well, 0 to 1."""
+    bank_conflicts: float = 0.0
+    """Cycles that all warps wait for accesses to the same banks of shared memory."""
     touched: dict[str, float] = field(default_factory=dict)
     """Argument to different sectors that a block loads of it, each sweep."""
     swept: dict[str, float] = field(default_factory=dict)
@@ -65,6 +71,10 @@ class WarpWork:
     """Cycles from the first instruction to the last, waits for global memory left out."""
     rounds: float
     """How often it waits for global loads: loads that are under way together are one round."""
+    near_rounds: float
+    """Those of ``rounds`` for sectors that the block loaded in the same sweep: L1 has them."""
+    again_rounds: float
+    """Those of ``rounds`` for sectors that the block loaded in an earlier sweep."""
     local_bytes: float
     """Moved to and from local memory by 32 lanes: spills, and the program's own arrays."""
     instructions: int

@@ -57,6 +57,15 @@ class Demand:
     atomic_contention: Numbers
     stalls: Numbers
     rounds: Numbers
+    near: Numbers
+    """The part of ``rounds`` for what L1 has, 0 to 1."""
+    again: Numbers
+    """The part of ``rounds`` for what the block loaded in an earlier sweep, 0 to 1."""
+    sweep_bytes: Numbers
+    """Bytes that a block loads in one sweep."""
+    shared_share: Numbers
+    """The part of ``new_sectors`` that other blocks load as well, 0 to 1."""
+    bank_conflicts: Numbers
     longest_stalls: Numbers
     longest_rounds: Numbers
 
@@ -110,16 +119,33 @@ def demand_of(
         partial=traffic.partial,
         fragments=traffic.fragments,
         atomic_sectors=traffic.atomic_sectors,
-        atomic_contention=_contention(work),
+        atomic_contention=_updates_per_address(work),
         stalls=warp.stall_cycles,
         rounds=warp.rounds,
+        near=warp.near_rounds / max(warp.rounds, 1e-9),
+        again=warp.again_rounds / max(warp.rounds, 1e-9),
+        sweep_bytes=sum(traffic.touched.values()) / max(1.0, *traffic.swept.values()) * 32
+        if traffic.swept
+        else 0.0,
+        shared_share=max(0.0, 1 - read / max(1.0, traffic.new_sectors * 32 * work.blocks)),
+        bank_conflicts=traffic.bank_conflicts,
         longest_stalls=max(warp.stall_cycles, longest.stall_cycles),
         longest_rounds=max(warp.rounds, longest.rounds),
     )
 
 
-def _contention(work: LaunchWork) -> float:
-    return 0.0
+_WORDS_OF_A_SECTOR = 8
+
+
+def _updates_per_address(work: LaunchWork) -> float:
+    """How often atomics update one address, on average over those that they update."""
+    traffic, blocks = work.traffic, work.blocks
+    if not traffic.atomic_addresses:
+        return 0.0
+    own = 1 - traffic.atomic_shared * (1 - 1 / blocks)
+    sectors = max(1.0, blocks * traffic.atomic_addresses * own)
+    words = min(_WORDS_OF_A_SECTOR, traffic.atomic_updates / traffic.atomic_addresses)
+    return blocks * traffic.atomic_updates / (sectors * max(1.0, words))
 
 
 def bounds(w: Demand, c: Mapping[str, float], sms: int, clock: float, l1: float) -> dict[str, Any]:
@@ -161,15 +187,27 @@ def bounds(w: Demand, c: Mapping[str, float], sms: int, clock: float, l1: float)
     b["issue"] = on_sm * w.issued / np.minimum(4, resident * w.warps) * c["issue"] / clock
     b["MUFU"] = on_sm * w.special * 2 * c["special"] / clock
     b["conversions"] = on_sm * w.conversions * 2 * c["conversion"] / clock
-    b["shared memory"] = on_sm * (w.shared + w.shuffles) * c["shared"] / clock
+    b["shared memory"] = (
+        on_sm * (w.shared + w.shuffles) * c["shared"] + on_one * w.bank_conflicts * c["bank"]
+    ) / clock
     b["code"] = on_sm * w.issued * np.maximum(0, 1 - c["code_cached"] / w.code) * c["code"] / clock
-    share = np.where(w.read > 0, w.cold, 0)
-    round_ = c["round"] * (c["round_hit"] + (1 - c["round_hit"]) * share)
+    # A round that goes to DRAM, to L2, or no further than L1.
+    share = np.where(w.read > 0, w.cold * (1 - w.shared_share), 0)
+    beyond = c["round"] * (c["round_hit"] + (1 - c["round_hit"]) * share)
+    again = np.where(w.sweep_bytes * resident < l1, c["round_l1"], c["round"] * c["round_hit"])
+    round_ = (1 - w.near - w.again) * beyond + w.near * c["round_l1"] + w.again * again
+    straight = c["code_stall"] * np.maximum(0, 1 - c["code_cached"] / w.code)
     chain = waves * (
         w.stalls * c["stall"]
         + w.rounds * round_
         + c["wave"]
-        + resident * (w.lines * c["latency_line"] + w.warps * w.issued / 4 * c["latency_issue"])
+        + w.issued * straight
+        + resident
+        * (
+            w.lines * c["latency_line"]
+            + w.warps * w.issued / 4 * c["latency_issue"]
+            + w.bank_conflicts * c["latency_bank"]
+        )
     )
     longest = w.longest_stalls * c["stall"] + w.longest_rounds * round_ + c["wave"]
     b["latency"] = np.maximum(chain, longest) / clock

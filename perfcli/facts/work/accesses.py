@@ -15,7 +15,14 @@ from typing import Any
 import numpy as np
 
 from perfcli.facts.work.programs import MemoryEvent
-from perfcli.facts.work.ttgir import Blocked, Layout, Linear
+from perfcli.facts.work.ttgir import (
+    Blocked,
+    Layout,
+    Linear,
+    Operation,
+    parse_tensor,
+    split_types,
+)
 
 Numbers = np.ndarray[Any, Any]
 LANES = 32
@@ -41,7 +48,9 @@ class AccessCounts:
     """Of one run of an access by one block, averaged over the programs that were looked at."""
 
     instructions: float
-    """Memory instructions of one warp."""
+    """Memory instructions of one warp, a thread's loads of one address counted once."""
+    most_instructions: float
+    """The same where the compiler does not see that the addresses are one."""
     requests: float
     """Instructions of all warps of the block, those with no active lane left out."""
     sectors: float
@@ -80,6 +89,7 @@ def count_access(event: MemoryEvent, layouts: Mapping[str, Layout], warps: int) 
     vector = _vector(address, active, size, threads.vector)
     first = _grouped(address, vector)[:, :, :, 0]
     live = None if active is None else _grouped(active, vector)[:, :, :, 0]
+    most = float(first.shape[2])
     if event.kind == "load":
         first, live = _without_repeats(first, live)
     sectors = first // SECTOR_BYTES
@@ -95,6 +105,7 @@ def count_access(event: MemoryEvent, layouts: Mapping[str, Layout], warps: int) 
     useful = offsets.shape[1] * programs if mask is None else int(mask.sum())
     return AccessCounts(
         float(first.shape[2]),
+        most,
         requests,
         _distinct(sectors) * spanned * per,
         _distinct(np.where(sectors >= 0, sectors // (LINE_BYTES // SECTOR_BYTES), -1)) * per,
@@ -113,7 +124,9 @@ def _single(event: MemoryEvent) -> AccessCounts:
     part = float(event.kind != "load")
     sets = tuple(np.array([address // SECTOR_BYTES]) for address in addresses)
     size = event.element_bytes
-    return AccessCounts(1.0, 1.0, 1.0, 1.0, part, part, part * (size < 4), size, sets, float(size))
+    return AccessCounts(
+        1.0, 1.0, 1.0, 1.0, 1.0, part, part, part * (size < 4), size, sets, float(size)
+    )
 
 
 def _whole(values: Numbers, shape: tuple[int, ...]) -> Numbers:
@@ -201,6 +214,48 @@ def _written(first: Numbers, active: Numbers, width: int) -> tuple[float, float,
 
 def _touched(offsets: Numbers, mask: Numbers | None) -> Numbers:
     return np.unique((offsets if mask is None else offsets[mask]) // SECTOR_BYTES)
+
+
+# --- shared memory ---------------------------------------------------------------------------
+
+_BANKS = 32
+
+
+def count_bank_conflicts(reduction: Operation, layouts: Mapping[str, Layout], warps: int) -> float:
+    """Cycles that the warps of a block spend on bank conflicts in one reduction.
+
+    Warps that hold parts of one result exchange them through shared memory, where Triton keeps
+    the parts of one result side by side (``ReduceOpToLLVM.cpp``, seen in 3.6): lanes with results
+    of their own write and read with a stride of as many words as there are parts.
+    """
+    axis = re.search(r"axis = (\d+)", reduction.text)
+    operands = re.search(r": \((.*)\) ->", reduction.text)
+    if axis is None or operands is None:
+        return 0.0
+    types = [parse_tensor(text) for text in split_types(operands[1])]
+    tensor = types[0]
+    if tensor is None or len(tensor.shape) <= int(axis[1]):
+        return 0.0
+    reduced = int(axis[1])
+    held = thread_map(tensor.layout, tensor.shape, _frozen(layouts), warps).elements
+    coordinates = np.unravel_index(held, tensor.shape)
+    others = [
+        (c, n)
+        for d, (c, n) in enumerate(zip(coordinates, tensor.shape, strict=True))
+        if d != reduced
+    ]
+    result: Numbers = np.zeros_like(held)
+    for coordinate, size in others:
+        result = result * size + coordinate
+    parts = len({part.tobytes() for part in coordinates[reduced]})
+    if parts == 1:
+        return 0.0
+    cycles = 0
+    kept = np.unique(result[0, :, 0], return_index=True)[1]
+    for register in kept:
+        words = np.unique(result[0, register]) * parts
+        cycles += int(np.bincount(words % _BANKS).max()) - 1
+    return 2.0 * cycles * warps * len(types)
 
 
 # --- layouts ---------------------------------------------------------------------------------

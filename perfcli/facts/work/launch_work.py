@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from perfcli.facts.binary.sass import Listing
-from perfcli.facts.work.accesses import AccessCounts, Numbers, count_access
+from perfcli.facts.work.accesses import AccessCounts, Numbers, count_access, count_bank_conflicts
 from perfcli.facts.work.programs import Execution, run_programs, sample_programs
-from perfcli.facts.work.timeline import trace_warp
+from perfcli.facts.work.timeline import Accesses, Known, trace_warp
 from perfcli.facts.work.ttgir import Module
 from perfcli.model import Grid, LaunchWork, Traffic
 
@@ -41,18 +42,22 @@ def work_of(
     total = sum(run.programs for run in runs)
     counted = [_count(module, run) for run in runs]
     traffic = _average(
-        [(run.programs / total, t) for run, (t, _) in zip(runs, counted, strict=True)]
+        [(run.programs / total, c.traffic) for run, c in zip(runs, counted, strict=True)]
     )
-    expected: dict[int, float] = defaultdict(float)
-    for _, instructions in counted:
-        for line, number in instructions.items():
-            expected[line] = max(expected[line], number)
+    traffic.atomic_shared = _share_atomics([c.atomics for c in counted])
+    expected: dict[int, Accesses] = {}
+    known: dict[int, Known] = {}
+    for count in counted:
+        known.update(count.known)
+        for line, (least, most) in count.accesses.items():
+            before = expected.get(line, (0.0, 0.0))
+            expected[line] = max(before[0], least), max(before[1], most)
     mean = _mean_lines(runs, total)
-    warp = trace_warp(listing, source_file, mean, expected)
+    warp = trace_warp(listing, source_file, mean, expected, known)
     longest = warp
     if len(runs) > 1:
         most = max(runs, key=lambda run: sum(run.line_runs.values()))
-        longest = trace_warp(listing, source_file, most.line_runs, expected)
+        longest = trace_warp(listing, source_file, most.line_runs, expected, known)
     return LaunchWork(
         grid,
         module.num_warps,
@@ -75,23 +80,40 @@ def _mean_lines(runs: Sequence[Execution], total: int) -> dict[int, float]:
     return dict(lines)
 
 
-def _count(module: Module, run: Execution) -> tuple[Traffic, dict[int, float]]:
-    """Traffic of one block, and memory instructions of a warp by source line."""
-    traffic = Traffic()
-    per_line: dict[int, float] = defaultdict(float)
-    loads: dict[tuple[str, tuple[int, ...]], list[tuple[float, tuple[Numbers, ...]]]] = defaultdict(
-        list
-    )
+@dataclass(slots=True)
+class _Counted:
+    """What one block of a batch of programs asks for."""
+
+    traffic: Traffic = field(default_factory=Traffic)
+    accesses: dict[int, Accesses] = field(default_factory=dict)
+    """Memory instructions of a warp by source line."""
+    known: dict[int, Known] = field(default_factory=dict)
+    atomics: list[Numbers] = field(default_factory=list)
+    """For each program the sectors that its atomics update."""
+
+
+_Loads = dict[tuple[str, tuple[int, ...]], list[tuple[float, tuple[Numbers, ...]]]]
+
+
+def _count(module: Module, run: Execution) -> _Counted:
+    counted = _Counted()
+    traffic = counted.traffic
+    loads: _Loads = defaultdict(list)
     stores: list[tuple[float, tuple[Numbers, ...]]] = []
     for event in run.events:
         counts = count_access(event, module.layouts, module.num_warps)
         if event.iteration == 0:
-            per_line[event.line] += counts.instructions
+            least, most = counted.accesses.get(event.line, (0.0, 0.0))
+            counted.accesses[event.line] = (
+                least + counts.instructions,
+                most + counts.most_instructions,
+            )
         weight = event.weight
         if event.kind == "load":
             traffic.requests += counts.requests * weight
             traffic.lines += counts.lines * weight
             traffic.load_sectors += counts.sectors * weight
+            counted.known[event.line] = _find_known(event.base, event.loops, counts, loads)
             loads[event.base, event.loops].append((weight, counts.sector_sets))
         elif event.kind == "store":
             traffic.store_requests += counts.requests * weight
@@ -103,6 +125,8 @@ def _count(module: Module, run: Execution) -> tuple[Traffic, dict[int, float]]:
         else:
             traffic.atomic_sectors += counts.sectors * weight
             traffic.atomic_addresses += weight * _mean_size(counts)
+            traffic.atomic_updates += weight * counts.useful_bytes / event.element_bytes
+            counted.atomics += counts.sector_sets
     for (base, _), accesses in loads.items():
         distinct = _distinct(accesses)
         traffic.new_sectors += distinct
@@ -111,7 +135,37 @@ def _count(module: Module, run: Execution) -> tuple[Traffic, dict[int, float]]:
     traffic.block_store_sectors = sum(
         weight * float(np.mean([len(s) for s in sets])) for weight, sets in stores
     )
-    return traffic, dict(per_line)
+    traffic.bank_conflicts = sum(
+        weight * count_bank_conflicts(reduction, module.layouts, module.num_warps)
+        for reduction, weight in run.reductions
+    )
+    return counted
+
+
+def _find_known(base: str, loops: tuple[int, ...], counts: AccessCounts, loads: _Loads) -> Known:
+    """How much of what the first program loads it has loaded before, as the loads so far say."""
+    own = counts.sector_sets[0]
+    if not own.size:
+        return 0.0, 0.0
+    near = [s[0] for _, s in loads.get((base, loops), ())]
+    far = [
+        s[0]
+        for (b, sweep), events in loads.items()
+        if b == base and sweep != loops
+        for _, s in events
+    ]
+    fresh = np.setdiff1d(own, np.concatenate(near), True) if near else own
+    left = np.setdiff1d(fresh, np.concatenate(far), True) if far else fresh
+    return 1 - fresh.size / own.size, (fresh.size - left.size) / own.size
+
+
+def _share_atomics(programs: Sequence[Sequence[Numbers]]) -> float:
+    """Part of the updated sectors that several programs update, of those that were run."""
+    sets = [sectors for program in programs for sectors in program if sectors.size]
+    total = sum(s.size for s in sets)
+    if len(sets) < 2 or not total:
+        return 0.0
+    return (total - np.unique(np.concatenate(sets)).size) / (total - total / len(sets))
 
 
 def _mean_size(counts: AccessCounts) -> float:
@@ -141,7 +195,7 @@ def _average(parts: Sequence[tuple[float, Traffic]]) -> Traffic:
         for name in (
             "requests", "lines", "load_sectors", "new_sectors", "store_requests", "store_sectors",
             "warp_store_sectors", "block_store_sectors", "partial", "fragments", "atomic_sectors",
-            "atomic_addresses",
+            "atomic_addresses", "atomic_updates", "bank_conflicts",
         ):  # fmt: skip
             setattr(result, name, getattr(result, name) + share * getattr(part, name))
         for own, found in ((result.touched, part.touched), (result.swept, part.swept)):

@@ -82,6 +82,8 @@ class Execution:
     """Source line to how often it runs in one program."""
     trips: dict[int, float] = field(default_factory=dict)
     """Line of a loop to its iterations, all entries together."""
+    reductions: list[tuple[Operation, float]] = field(default_factory=list)
+    """Reductions of a tensor within the block, and how often each runs."""
     unknown_loops: bool = False
     """Whether a trip count depends on data; one iteration is assumed."""
 
@@ -246,6 +248,7 @@ class _Batch:
         self._set(operation, self._run(function.body))
 
     def _reduce(self, operation: Operation) -> None:
+        self._done.reductions.append((operation, self._weight))
         self._set(operation, [])
 
     def _carried(self, operation: Operation) -> tuple[list[str], list[Value]]:

@@ -38,6 +38,14 @@ _SKIPPED_INSTRUCTIONS = 400
 """At most so many instructions that a branch jumps over are taken for such a path."""
 
 
+Accesses = tuple[float, float]
+"""Global memory instructions of a warp in one run of a source line: the least, where the compiler
+merges what has one address, and the most, where it does not."""
+Known = tuple[float, float]
+"""Of the sectors that a line loads the part that the block loaded before: in the same sweep, and
+in an earlier one."""
+
+
 @dataclass(slots=True)
 class _Code:
     """A listing with what the weights are made of."""
@@ -87,12 +95,14 @@ def trace_warp(
     listing: Listing,
     source_file: str,
     line_runs: Mapping[int, float],
-    accesses: Mapping[int, float],
+    accesses: Mapping[int, Accesses],
+    known: Mapping[int, Known] | None = None,
 ) -> WarpWork:
     """Weigh a kernel's instructions and follow one warp through them.
 
-    ``line_runs``: how often each source line runs in a program; ``accesses``: global memory
-    instructions of a warp in one run of the line.
+    ``line_runs``: how often each source line runs in a program; ``accesses``: what a
+    line asks of global memory; ``known``: how much of what a line loads the
+    block has loaded before.
     """
     code = _Code(listing, source_file)
     weights = _weights(code, line_runs, accesses)
@@ -105,18 +115,30 @@ def trace_warp(
             local += weight * bits_of(instruction.opcode) / 8 * 32
         loads += weight * (pipe == "global-load")
         stores += weight * (pipe == "global-store")
-    stalls, rounds = _walk(code, weights)
-    return WarpWork(issued, stalls, rounds, local, len(listing.instructions), loads, stores)
+    waits = _walk(code, weights, known or {})
+    return WarpWork(
+        issued,
+        waits.stalls,
+        waits.rounds,
+        waits.near,
+        waits.again,
+        local,
+        len(listing.instructions),
+        loads,
+        stores,
+    )
 
 
 # --- how often -------------------------------------------------------------------------------
 
 
 def _weights(
-    code: _Code, line_runs: Mapping[int, float], accesses: Mapping[int, float]
+    code: _Code, line_runs: Mapping[int, float], accesses: Mapping[int, Accesses]
 ) -> list[float]:
-    runs = {loop: _loop_runs(code, loop, line_runs, accesses) for loop in code.loops}
-    never = _never_run(code, runs, accesses)
+    left = dict(line_runs)
+    loops = {loop: _loop_runs(code, loop, line_runs, accesses) for loop in code.loops}
+    runs = _share_out(code, loops, line_runs, accesses, left)
+    never = _never_run(code, runs, accesses) | _left_over(code, line_runs, accesses, left)
     weights = []
     for place, line in enumerate(code.lines):
         loop = code.innermost[place]
@@ -131,12 +153,85 @@ def _weights(
     return weights
 
 
+@dataclass(frozen=True, slots=True)
+class _LoopRuns:
+    """How often a loop in the binary runs if it alone does all that its source lines ask for."""
+
+    iterations: float
+    unrolled: int
+    """Iterations of the source in one of the binary."""
+    line: int
+    """The source line that tells."""
+
+
+def _share_out(
+    code: _Code,
+    loops: Mapping[tuple[int, int], _LoopRuns],
+    line_runs: Mapping[int, float],
+    accesses: Mapping[int, Accesses],
+    left: dict[int, float],
+) -> dict[tuple[int, int], float]:
+    """Runs of each loop. Several loops in the binary for one in the source (unrolled, and what
+    remains) share its iterations: the one that is unrolled most takes what it can. ``left`` is
+    told what remains of each line."""
+    runs: dict[tuple[int, int], float] = {}
+    for loop, own in sorted(loops.items(), key=lambda item: -item[1].unrolled):
+        if not accesses.get(own.line):
+            runs[loop] = max(1.0, own.iterations)
+            continue
+        available = min(left.get(own.line, 0.0), line_runs.get(own.line, 0.0))
+        taken = available / own.unrolled
+        if any(o != loop and loops[o].line == own.line for o in loops):
+            taken = float(int(taken))
+        elif available >= own.unrolled:
+            taken = max(1.0, taken)
+        runs[loop] = taken
+        for line in {code.lines[place] for place in range(loop[0], loop[1] + 1)}:
+            if line in left:
+                left[line] = max(0.0, left[line] - taken * own.unrolled)
+    return runs
+
+
+def _left_over(
+    code: _Code,
+    line_runs: Mapping[int, float],
+    accesses: Mapping[int, Accesses],
+    left: Mapping[int, float],
+) -> set[int]:
+    """Straight code outside of loops that loads for iterations which loops have run already: what
+    the compiler adds for a number of iterations that it does not know."""
+    never: set[int] = set()
+    ends: dict[int, int] = {}
+    """Source line to the last instruction of the first loop that loads for it."""
+    for first, last in code.loops:
+        for place in range(first, last + 1):
+            if code.pipes[place] == "global-load":
+                ends.setdefault(code.lines[place], last)
+    labels = set(code.listing.labels.values())
+    block: list[int] = []
+    for place, instruction in enumerate(code.listing.instructions):
+        if place in labels:
+            block = []
+        if code.innermost[place] is not None:
+            continue
+        block.append(place)
+        if instruction.name not in ("BRA", "EXIT", "BSYNC"):
+            continue
+        lines = [code.lines[p] for p in block if code.pipes[p] == "global-load"]
+        looped = [n for n in lines if line_runs.get(n, 0.0) > 1 and accesses.get(n)]
+        is_behind = all(ends.get(n, place) < block[0] for n in looped)
+        if looped and len(looped) == len(lines) and is_behind and all(left[n] < 1 for n in looped):
+            never.update(block)
+        block = []
+    return never
+
+
 def _loop_runs(
     code: _Code,
     loop: tuple[int, int],
     line_runs: Mapping[int, float],
-    accesses: Mapping[int, float],
-) -> float:
+    accesses: Mapping[int, Accesses],
+) -> _LoopRuns:
     """Iterations of a loop in the binary: those of its source lines over how often the compiler
     unrolled it, which the number of memory instructions of a line gives away."""
     memory: Counter[int] = Counter()
@@ -150,17 +245,25 @@ def _loop_runs(
     looped = [line for line in lines if line_runs.get(line, 0.0) > 1]
     telling = [line for line in looped if memory[line]] or looped
     if not telling:
-        return max((line_runs.get(line, 0.0) for line in lines), default=1.0)
-    iterations = max(line_runs[line] for line in telling)
-    unrolled = sorted(
-        memory[line] / accesses[line] for line in telling if memory[line] and accesses.get(line)
-    )
-    factor = max(1, round(unrolled[len(unrolled) // 2])) if unrolled else 1
-    return max(1.0, iterations / factor)
+        return _LoopRuns(max((line_runs.get(line, 0.0) for line in lines), default=1.0), 1, 0)
+    most = max(telling, key=lambda line: (line_runs[line], line in accesses, -line))
+    # Every line says between which numbers of iterations one in the binary is: the largest of the
+    # least agrees with all, unless the compiler merges loads of several iterations.
+    told = [
+        (memory[line] / accesses[line][1], memory[line] / accesses[line][0])
+        for line in telling
+        if memory[line] and accesses.get(line)
+    ]
+    factor = 1
+    if told:
+        least, most_ = max(low for low, _ in told), min(high for _, high in told)
+        agreed = least if least <= most_ else sorted(low for low, _ in told)[len(told) // 2]
+        factor = max(1, round(agreed))
+    return _LoopRuns(line_runs[most] / factor, factor, most)
 
 
 def _never_run(
-    code: _Code, runs: Mapping[tuple[int, int], float], accesses: Mapping[int, float]
+    code: _Code, runs: Mapping[tuple[int, int], float], accesses: Mapping[int, Accesses]
 ) -> set[int]:
     """Code of slow paths: functions that only a CALL reaches, and what branches jump over that
     holds such a call or a loop that is not in the source."""
@@ -169,7 +272,7 @@ def _never_run(
 
     def is_rare(place: int) -> bool:
         loop = code.innermost[place]
-        ends_rare_loop = loop is not None and runs[loop] <= 1 and place == loop[1]
+        ends_rare_loop = loop is not None and 0 < runs[loop] <= 1 and place == loop[1]
         return place in slow or instructions[place].name in ("CALL", "LEPC") or ends_rare_loop
 
     def is_work(place: int) -> bool:
@@ -202,7 +305,7 @@ def _called(code: _Code) -> set[int]:
     return found
 
 
-def _slow_loops(code: _Code, accesses: Mapping[int, float]) -> set[int]:
+def _slow_loops(code: _Code, accesses: Mapping[int, Accesses]) -> set[int]:
     """Short loops that store to local memory and load nothing that the source loads."""
     slow: set[int] = set()
     for first, last in code.loops:
@@ -228,11 +331,19 @@ class _Warp:
     """Register to the number of the load that fills it."""
     issued: int = 0
     arrived: int = 0
+    freshest: Known | None = None
+    """Of the loads under way, what the one that the block knows least of is known."""
 
     def step(
-        self, pipe: Pipe, name: str, written: Sequence[Register], read: Sequence[Register]
-    ) -> tuple[float, bool]:
-        """Cycles that the instruction takes, and whether it waits for a round of loads."""
+        self,
+        pipe: Pipe,
+        name: str,
+        written: Sequence[Register],
+        read: Sequence[Register],
+        known: Known,
+    ) -> tuple[float, Known | None]:
+        """Cycles that the instruction takes, and how much is known of the round of loads that it
+        waits for; None where it waits for none."""
         start = self.now
         at = start + 1
         waits = False
@@ -245,11 +356,14 @@ class _Warp:
             at += LATENCY_CYCLES["barrier"]
         if name == "DEPBAR" and self.issued > self.arrived:
             waits = True
+        round_: Known | None = None
         if waits:
             self.arrived = self.issued
+            round_, self.freshest = self.freshest or (0.0, 0.0), None
         self.now = at
         if pipe == "global-load" or name in ("ATOM", "ATOMG"):
             self.issued += 1
+            self.freshest = min(self.freshest or known, known, key=sum)
             for register in written:
                 self.pending[register] = self.issued
                 self.ready.pop(register, None)
@@ -258,27 +372,46 @@ class _Warp:
             for register in written:
                 self.ready[register] = at + LATENCY_CYCLES.get(pipe, _OTHER_CYCLES)
                 self.pending.pop(register, None)
-        return at - start, waits
+        return at - start, round_
 
 
-def _walk(code: _Code, weights: Sequence[float]) -> tuple[float, float]:
-    """Stall cycles and rounds. A loop is walked twice and counted as the second time: then its
-    first instructions wait for what the last ones began."""
+@dataclass(slots=True)
+class _Waits:
+    """What a warp waits for, in cycles and in rounds of loads."""
+
+    stalls: float = 0.0
+    rounds: float = 0.0
+    near: float = 0.0
+    again: float = 0.0
+
+
+def _walk(code: _Code, weights: Sequence[float], known: Mapping[int, Known]) -> _Waits:
+    """A loop is walked twice and counted as the second time: then its first instructions wait for
+    what the last ones began."""
     instructions = code.listing.instructions
     used = [registers_of(instruction) for instruction in instructions]
     warp = _Warp()
-    stalls = rounds = 0.0
+    waits = _Waits()
 
     def walk(places: range, counts: bool) -> None:
-        nonlocal stalls, rounds
         for place in places:
-            if weights[place] == 0:
+            weight = weights[place]
+            if weight == 0:
                 continue
             written, read = used[place]
-            cycles, waits = warp.step(code.pipes[place], instructions[place].name, written, read)
+            cycles, round_ = warp.step(
+                code.pipes[place],
+                instructions[place].name,
+                written,
+                read,
+                known.get(code.lines[place], (0.0, 0.0)),
+            )
             if counts:
-                stalls += cycles * weights[place]
-                rounds += weights[place] * waits
+                waits.stalls += cycles * weight
+                if round_ is not None:
+                    waits.rounds += weight
+                    waits.near += weight * round_[0]
+                    waits.again += weight * round_[1]
 
     place = 0
     outer = [
@@ -294,4 +427,4 @@ def _walk(code: _Code, weights: Sequence[float]) -> tuple[float, float]:
         walk(range(first, last + 1), True)
         place = last + 1
     walk(range(place, len(instructions)), True)
-    return stalls, rounds
+    return waits
