@@ -49,9 +49,9 @@ def work_of(
     known: dict[int, Known] = {}
     for count in counted:
         known.update(count.known)
-        for line, (least, most) in count.accesses.items():
+        for line, number in count.accesses.items():
             before = expected.get(line, (0.0, 0.0))
-            expected[line] = max(before[0], least), max(before[1], most)
+            expected[line] = max(before[0], number[0]), max(before[1], number[1])
     mean = _mean_lines(runs, total)
     warp = trace_warp(listing, source_file, mean, expected, known)
     longest = warp
