@@ -139,6 +139,8 @@ class TimeEstimate:
     candidate: int | None = None
     """The launch configuration that is expected to win, as an index into
     ``KernelFacts.candidates``."""
+    kind: str = ""
+    """The class of launches whose residuals its interval is made of."""
     doubts: tuple[str, ...] = ()
     """Why its interval is wider than that of other kernels."""
     candidates: Mapping[int, float] = field(default_factory=dict)

@@ -41,14 +41,19 @@ class Calibration:
     constants: Mapping[str, float]
     """By the names that ``predict.launch`` documents."""
     residuals: Mapping[str, Residuals]
-    """By class of kernel (``predict.launch.class_of``)."""
+    """By class of launches (``predict.step.class_of``), and of ``all``."""
     pair: Mapping[str, float] = field(default_factory=dict)
-    """How errors of the same kernel on two sides differ (``predict.step``)."""
+    """Of comparisons: ``k80`` and ``k90``, how many times as wide as the changed kernels' shares of
+    the step (added as squares, with ``floor``) the log ratio's intervals are."""
     operators: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Constants of library operators by family (``predict.operators``)."""
     format: int = FORMAT
     derived: str = ""
     """The target whose constants were scaled by data sheets; empty where they were measured."""
+
+    def residuals_of(self, kind: str) -> Residuals:
+        """Return the residuals of a class of launches, those of all where it has none."""
+        return self.residuals.get(kind, self.residuals["all"])
 
     @property
     def source(self) -> str:
@@ -115,6 +120,10 @@ _DERIVED_SPREAD = 1.6
 """How much wider the intervals of a derived calibration are."""
 
 
+def _widen(pair: Mapping[str, float]) -> dict[str, float]:
+    return {name: pair[name] * _DERIVED_SPREAD for name in ("k80", "k90")}
+
+
 def _derive(calibration: Calibration, target: Target) -> Calibration:
     own = calibration.target
     clock = (target.clock_khz or own.clock_khz) / own.clock_khz
@@ -135,6 +144,6 @@ def _derive(calibration: Calibration, target: Target) -> Calibration:
         clock_mhz=calibration.clock_mhz * clock,
         constants=constants,
         residuals=wider,
-        pair={name: k * _DERIVED_SPREAD for name, k in calibration.pair.items()},
+        pair={**calibration.pair, **_widen(calibration.pair)},
         derived=own.name,
     )

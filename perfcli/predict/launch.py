@@ -7,13 +7,14 @@ docs/time.md. Constants in cycles refer to the calibration's clock.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
-from perfcli.model import Candidate, LaunchWork
+from perfcli.model import Buffer, Candidate, LaunchWork
 
 Numbers = Any
 """A float, or an array of them: numpy's functions take both."""
@@ -47,6 +48,8 @@ class Demand:
     lines: Numbers
     load_sectors: Numbers
     new_sectors: Numbers
+    l2_sectors: Numbers
+    """Those of ``new_sectors`` that no other block on the same multiprocessor has brought there."""
     store_requests: Numbers
     store_sectors: Numbers
     warp_store_sectors: Numbers
@@ -78,20 +81,13 @@ def stack(demands: list[Demand]) -> Demand:
 
 
 def demand_of(
-    work: LaunchWork,
-    candidate: Candidate,
-    read: float | None,
-    written: float | None,
-    cold: float = 1.0,
+    work: LaunchWork, candidate: Candidate, buffers: Sequence[Buffer], sms: int, cold: float = 1.0
 ) -> Demand:
-    """Return what a launch asks for. ``read`` and ``written`` are the bytes of its buffers, None
-    where only the sectors that it touches are known."""
+    """Return what a launch of a configuration asks for. ``cold`` is the part of its input that no
+    earlier launch left in the L2 cache, 0 to 1."""
     traffic, warp, longest = work.traffic, work.warp, work.longest
     issued = warp.issued
-    if read is None:
-        read = traffic.new_sectors * 32 * work.blocks
-    if written is None:
-        written = traffic.block_store_sectors * 32 * work.blocks
+    read, written = _count_moved(work, buffers)
     return Demand(
         blocks=work.blocks,
         warps=work.warps,
@@ -112,6 +108,7 @@ def demand_of(
         lines=traffic.lines,
         load_sectors=traffic.load_sectors,
         new_sectors=traffic.new_sectors,
+        l2_sectors=_count_l2_sectors(work, buffers, sms),
         store_requests=traffic.store_requests,
         store_sectors=traffic.store_sectors,
         warp_store_sectors=traffic.warp_store_sectors,
@@ -134,6 +131,35 @@ def demand_of(
     )
 
 
+def _count_moved(work: LaunchWork, buffers: Sequence[Buffer]) -> tuple[float, float]:
+    """Return the bytes that a launch reads and writes, each once: what its blocks touch, of no
+    buffer more than it holds."""
+    traffic, blocks = work.traffic, work.blocks
+    sizes = {buffer.argument: buffer.bytes for buffer in buffers}
+    read = sum(
+        min(sizes.get(argument, math.inf), sectors * _SECTOR * blocks)
+        for argument, sectors in traffic.touched.items()
+    )
+    written = (traffic.block_store_sectors + traffic.atomic_addresses) * _SECTOR * blocks
+    outputs = sum(buffer.bytes for buffer in buffers if buffer.is_written)
+    return read, min(written, outputs or math.inf)
+
+
+def _count_l2_sectors(work: LaunchWork, buffers: Sequence[Buffer], sms: int) -> float:
+    """Return the sectors that one block brings to its multiprocessor: a buffer that fits into L1
+    comes there once, whichever of its blocks asks for it."""
+    sizes = {buffer.argument: buffer.bytes for buffer in buffers}
+    on_one = max(1.0, work.blocks / sms)
+    sectors = 0.0
+    for argument, touched in work.traffic.touched.items():
+        size = sizes.get(argument, math.inf)
+        sectors += min(touched, size / _SECTOR / on_one) if size <= L1_BYTES else touched
+    return sectors
+
+
+_SECTOR = 32
+L1_BYTES = 256e3
+"""L1 and shared memory of one multiprocessor (Hopper tuning guide)."""
 _WORDS_OF_A_SECTOR = 8
 
 
@@ -148,7 +174,7 @@ def _updates_per_address(work: LaunchWork) -> float:
     return blocks * traffic.atomic_updates / (sectors * max(1.0, words))
 
 
-def bounds(w: Demand, c: Mapping[str, float], sms: int, clock: float, l1: float) -> dict[str, Any]:
+def bounds(w: Demand, c: Mapping[str, float], sms: int, clock: float) -> dict[str, Any]:
     """Return microseconds by bound; ``combine`` joins them."""
     per = w.blocks / sms
     on_one = np.where(per < 4, np.ceil(per), per + 0.5)
@@ -158,13 +184,13 @@ def bounds(w: Demand, c: Mapping[str, float], sms: int, clock: float, l1: float)
     on_sm = on_one * w.warps
     cold = w.read * w.cold
     total = w.read + w.written
-    cache = c["cache_bytes"]
+    cache = c["store_cache_bytes"]
     spilled_out = np.minimum(1, c["write_through"] / (1 + (cache / np.maximum(total, 1)) ** 2))
     dram = cold + w.written * spilled_out
     b = {"DRAM": dram / c["dram"] + (total - np.minimum(dram, total)) / c["l2_hit"]}
     conflict = np.maximum(0, np.minimum(w.partial, w.warp_store_sectors - w.block_store_sectors))
     unmerged = np.maximum(0, w.store_sectors - w.warp_store_sectors)
-    sectors = w.new_sectors + w.warp_store_sectors
+    sectors = w.l2_sectors + w.warp_store_sectors
     l2 = (
         sectors
         + c["partial"] * w.partial
@@ -192,9 +218,12 @@ def bounds(w: Demand, c: Mapping[str, float], sms: int, clock: float, l1: float)
     ) / clock
     b["code"] = on_sm * w.issued * np.maximum(0, 1 - c["code_cached"] / w.code) * c["code"] / clock
     # A round that goes to DRAM, to L2, or no further than L1.
-    share = np.where(w.read > 0, w.cold * (1 - w.shared_share), 0)
+    # Blocks that run at the same time wait for the same line together: only later ones find it.
+    share = np.where(w.read > 0, w.cold * (1 - w.shared_share * (1 - 1 / waves)), 0)
     beyond = c["round"] * (c["round_hit"] + (1 - c["round_hit"]) * share)
-    again = np.where(w.sweep_bytes * resident < l1, c["round_l1"], c["round"] * c["round_hit"])
+    again = np.where(
+        w.sweep_bytes * resident < L1_BYTES, c["round_l1"], c["round"] * c["round_hit"]
+    )
     round_ = (1 - w.near - w.again) * beyond + w.near * c["round_l1"] + w.again * again
     straight = c["code_stall"] * np.maximum(0, 1 - c["code_cached"] / w.code)
     chain = waves * (
@@ -212,7 +241,7 @@ def bounds(w: Demand, c: Mapping[str, float], sms: int, clock: float, l1: float)
     longest = w.longest_stalls * c["stall"] + w.longest_rounds * round_ + c["wave"]
     b["latency"] = np.maximum(chain, longest) / clock
     b["blocks"] = w.blocks * (c["block"] + w.warps * c["block_warp"])
-    out = 1 - (l1 - w.shared_bytes * resident) / np.maximum(
+    out = 1 - (L1_BYTES - w.shared_bytes * resident) / np.maximum(
         1, resident * w.warps * 32 * w.stack_bytes
     )
     b["spills"] = np.maximum(
@@ -225,5 +254,10 @@ def bounds(w: Demand, c: Mapping[str, float], sms: int, clock: float, l1: float)
 
 def combine(b: Mapping[str, Any], c: Mapping[str, float]) -> Any:
     """Return microseconds: bounds overlap, so their p-norm; atomics and the launch add to it."""
-    joined = sum(np.maximum(t, 1e-9) ** c["norm"] for n, t in b.items() if n != "atomics")
-    return c["launch"] + joined ** (1 / c["norm"]) + b["atomics"]
+    waiting = _norm((b["DRAM"], b["latency"]), c["norm_waiting"])
+    working = (t for n, t in b.items() if n not in ("DRAM", "latency", "atomics"))
+    return c["launch"] + _norm((waiting, *working), c["norm"]) + b["atomics"]
+
+
+def _norm(times: Iterable[Any], power: float) -> Any:
+    return sum(np.maximum(t, 1e-9) ** power for t in times) ** (1 / power)

@@ -23,8 +23,7 @@ from perfcli.model import (
 )
 from perfcli.predict.calibration import Calibration, calibration_for
 from perfcli.predict.externs import add_externs, list_changed_externs, sum_externs, without_externs
-
-_L1_BYTES = 256e3
+from perfcli.predict.reuse import find_cold_shares
 
 
 def estimate_step(run: Run) -> StepEstimate | None:
@@ -38,10 +37,11 @@ def estimate_step(run: Run) -> StepEstimate | None:
         return None
     missing: list[str] = []
     kernels: list[TimeEstimate | None] = []
-    for kernel in run.kernels:
+    cold = find_cold_shares(run, calibration.constants["cache_bytes"])
+    for kernel, share in zip(run.kernels, cold, strict=True):
         found = kernel.estimate
         if run.weighed:
-            found = _estimate_kernel(kernel, calibration, run.target.sm_count)
+            found = _estimate_kernel(kernel, calibration, run.target.sm_count, share)
         kernels.append(found)
         if found is None:
             missing.append(f"{kernel.name}: {_why_not(kernel)}")
@@ -91,30 +91,63 @@ def _why_not(kernel: KernelFacts) -> str:
 
 
 def _estimate_kernel(
-    kernel: KernelFacts, calibration: Calibration, sms: int
+    kernel: KernelFacts, calibration: Calibration, sms: int, cold: float
 ) -> TimeEstimate | None:
     found = {
-        number: _estimate_launch(candidate, kernel, calibration, sms)
+        number: _estimate_launch(candidate, kernel, calibration, sms, cold)
         for number, candidate in enumerate(kernel.candidates)
         if candidate.work is not None and candidate.blocks_per_sm != 0
     }
-    if not found:
+    timed = [number for number in _list_timed(kernel) if number in found]
+    if not timed:
         return None
-    best = min(found, key=lambda number: found[number][0])
+    best = min(timed, key=lambda number: found[number][0])
     seconds, shares = found[best]
-    spread = calibration.residuals["all"].q90
+    kind = class_of(shares, seconds)
+    spread = calibration.residuals_of(kind).q90
     return TimeEstimate(
         seconds,
         seconds * math.exp(-spread),
         seconds * math.exp(spread),
         shares,
         best,
+        kind=kind,
         candidates={number: each for number, (each, _) in found.items()},
     )
 
 
+_SPILL_THRESHOLD = 16
+"""Words: Inductor's autotuner does not time a configuration that spills more
+(``triton.spill_threshold``, ``CachingAutotuner.bench``, torch 2.11 to 2.13)."""
+
+
+def _list_timed(kernel: KernelFacts) -> list[int]:
+    """Return the launch configurations that the autotuner chooses from. Where all spill too much to
+    be timed it takes the first, however slow that is."""
+    known = [
+        number
+        for number, candidate in enumerate(kernel.candidates)
+        if candidate.registers is not None and candidate.blocks_per_sm != 0
+    ]
+    timed = [n for n in known if (kernel.candidates[n].stack_bytes or 0) // 4 <= _SPILL_THRESHOLD]
+    return timed or (known if kernel.kind == "user" else known[:1])
+
+
+_SHORT = 5e-6
+"""Seconds: of a shorter launch, starting and ending blocks is a good part."""
+
+
+def class_of(shares: Mapping[str, float], seconds: float) -> str:
+    """Return the class of launches that one belongs to, each with residuals of its own: what holds
+    it up most (the first of ``shares``), and whether it is short."""
+    first = next(iter(shares), "")
+    memory = ("DRAM", "L2", "L2 to SM")
+    bound = "memory" if first in memory else "latency" if first == "latency" else "throughput"
+    return f"{bound}, {'short' if seconds < _SHORT else 'long'}"
+
+
 def _estimate_launch(
-    candidate: Candidate, kernel: KernelFacts, calibration: Calibration, sms: int
+    candidate: Candidate, kernel: KernelFacts, calibration: Calibration, sms: int, cold: float
 ) -> tuple[float, dict[str, float]]:
     """Return seconds, and the share of each bound in them, the largest first."""
     # numpy takes a tenth of a second, and nothing here needs it where nothing is estimated.
@@ -122,8 +155,8 @@ def _estimate_launch(
 
     assert candidate.work is not None
     c = calibration.constants
-    demand = demand_of(candidate.work, candidate, kernel.bytes_read, kernel.bytes_written)
-    found = bounds(demand, c, sms, calibration.clock_mhz, _L1_BYTES)
+    demand = demand_of(candidate.work, candidate, kernel.buffers, sms, cold)
+    found = bounds(demand, c, sms, calibration.clock_mhz)
     micros = float(combine(found, c))
     weights = {n: float(t) ** c["norm"] for n, t in found.items()}
     total = sum(weights.values())
@@ -218,11 +251,11 @@ def _sum(run: Run, step: StepEstimate, numbers: Sequence[int]) -> float | None:
 def _half_width(
     moved: Sequence[tuple[float, float]], total: float, calibration: Calibration | None
 ) -> float:
-    pair: Mapping[str, float] = calibration.pair if calibration else {}
-    if not moved:
+    if not moved or calibration is None:
         return 0.0
+    pair = calibration.pair
     squares = sum((max(sides) / total) ** 2 for sides in moved)
-    return pair.get("k80", 0.2) * math.sqrt(squares)
+    return pair["k80"] * math.sqrt(pair["floor"] ** 2 + squares)
 
 
 def _judge(low: float, high: float) -> TimeVerdict:
