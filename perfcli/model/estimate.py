@@ -71,16 +71,16 @@ class WarpWork:
     """Cycles from the first instruction to the last, waits for global memory left out."""
     rounds: float
     """How often it waits for global loads: loads that are under way together are one round."""
-    near_rounds: float
-    """Those of ``rounds`` for sectors that the block loaded in the same sweep: L1 has them."""
-    again_rounds: float
-    """Those of ``rounds`` for sectors that the block loaded in an earlier sweep."""
     local_bytes: float
     """Moved to and from local memory by 32 lanes: spills, and the program's own arrays."""
     instructions: int
     """In the binary, without padding."""
     global_loads: float
     global_stores: float
+    near_rounds: float = 0.0
+    """Those of ``rounds`` for sectors that the block loaded in the same sweep: L1 has them."""
+    again_rounds: float = 0.0
+    """Those of ``rounds`` for sectors that the block loaded in an earlier sweep."""
 
     @property
     def total(self) -> float:

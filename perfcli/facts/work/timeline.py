@@ -120,12 +120,12 @@ def trace_warp(
         issued,
         waits.stalls,
         waits.rounds,
-        waits.near,
-        waits.again,
         local,
         len(listing.instructions),
         loads,
         stores,
+        waits.near,
+        waits.again,
     )
 
 

@@ -58,7 +58,7 @@ def test_a_path_that_only_huge_arguments_take_counts_nothing() -> None:
         /*0040*/                   STG.E desc[UR4][R2.64], R4 ;
         /*0050*/                   EXIT ;
 """
-    warp = trace_warp(parse_annotated(text), "k.py", {3: 1.0}, {3: 1.0})
+    warp = trace_warp(parse_annotated(text), "k.py", {3: 1.0}, {3: (1.0, 1.0)})
     assert warp.local_bytes == 0
     assert warp.issued["global-store"] == 1
 
