@@ -19,6 +19,7 @@ from perfcli.model import Bundle, CompileRequest, Run, Variant
 from perfcli.worker import protocol
 from perfcli.worker.process import worker_environment
 from perfcli.worker.roles import Progress
+from perfcli.worker.weighing import weigh
 
 BOOTSTRAP = Path(perfcli.__file__).parent / "worker" / "bootstrap.py"
 USUAL = "h100"
@@ -50,7 +51,7 @@ class WarmProcess:
             status = process.stdout.readline()
             log = (folder / "log").read_text(errors="replace") if status else "it ended"
             assert status == "0\n", log[-3000:]
-            return _read_bundle(folder / "replies")
+            return weigh(_read_bundle(folder / "replies"), Path(request.cache_dir))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from perfcli.errors import CompileFailed, PerfcliError, UserCodeFailed, WorkerFailed
-from perfcli.fake.run import make_up_run, weigh_made_up
+from perfcli.fake.run import make_up_run, weigh_kernels
 from perfcli.machine.environment import Interpreter
 from perfcli.model import Bundle, CompileRequest, Generated, KernelFacts, KernelText, Run
 from perfcli.worker.roles import Made, Progress
@@ -43,7 +43,9 @@ class FakeExecutor:
             if (failure := _find_planted(self, number, request)) is not None:
                 raise failure
             bundle = make_up_run(request)
-            bundle = weigh_made_up(bundle) if self.weighs else bundle
+            if self.weighs:
+                run = replace(bundle.run, kernels=weigh_kernels(bundle.run.kernels), weighed=True)
+                bundle = replace(bundle, run=run)
             total = len(bundle.run.kernels)
             for done in range(total + 1):
                 progress(Progress(number, "kernels", done, total, "compiling kernels"))
@@ -104,7 +106,6 @@ class FakeGenerator:
         if failure is not None:
             raise failure
         bundle = make_up_run(request)
-        bundle = weigh_made_up(bundle) if self._planned.weighs else bundle
         self._candidates |= {kernel.source: kernel for kernel in bundle.run.kernels}
         bare = tuple(replace(k, candidates=(), alternatives=()) for k in bundle.run.kernels)
         run = replace(bundle.run, kernels=bare)
@@ -116,10 +117,11 @@ class FakeGenerator:
         request: CompileRequest,
         weighs: bool = False,
     ) -> tuple[KernelFacts, ...]:
-        return tuple(
+        found = tuple(
             replace(facts, candidates=self._candidates[facts.source].candidates)
             for facts, _ in kernels
         )
+        return weigh_kernels(found) if weighs else found
 
     def close(self) -> None:
         """Do nothing: there are no processes."""

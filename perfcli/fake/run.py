@@ -8,7 +8,7 @@ into one that spills, unless ``triton.mix_order_reduction`` is off, which makes 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from perfcli import __version__
@@ -199,13 +199,12 @@ _MAX_READS = "triton.mix_order_reduction_max_reads"
 _MIX_ORDER = "triton.mix_order_reduction"
 
 
-def weigh_made_up(bundle: Bundle) -> Bundle:
-    """Return a run that was made up with the work of its kernels."""
-    kernels = tuple(
+def weigh_kernels(kernels: Iterable[KernelFacts]) -> tuple[KernelFacts, ...]:
+    """Return kernels that were made up with their work."""
+    return tuple(
         replace(k, candidates=tuple(replace(c, work=_make_up_work(k, c)) for c in k.candidates))
-        for k in bundle.run.kernels
+        for k in kernels
     )
-    return replace(bundle, run=replace(bundle.run, kernels=kernels, weighed=True))
 
 
 def make_up_run(request: CompileRequest) -> Bundle:

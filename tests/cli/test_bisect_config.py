@@ -431,21 +431,10 @@ def test_another_metric_goes_on_with_the_same_code(perfcli: Any) -> None:
     assert result.code == 0, result.err
 
 
-def test_the_estimated_time_is_bisected_without_a_device(
-    perfcli: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PERFCLI_FAKE", "weighed")
+def test_the_estimated_time_is_bisected_without_a_device(perfcli: Any) -> None:
     result = perfcli(
         *(*BISECT, "-m", "estimated-time", "--target", "h200"),
         *bad(f"{MIX_ORDER}=false", *HARMLESS),
     )
     assert result.code == 0
     assert f"to blame: {MIX_ORDER}=false" in result.out
-
-
-def test_a_kernel_whose_work_is_not_known_has_no_estimated_time(perfcli: Any) -> None:
-    result = perfcli(
-        *(*BISECT, "-m", "estimated-time", "--target", "h200"), *bad(f"{MIX_ORDER}=false")
-    )
-    assert result.code == 2
-    assert "estimated-time is not known: triton_red_fused_rms_norm_0" in result.err

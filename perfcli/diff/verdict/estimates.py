@@ -115,7 +115,8 @@ def _say_why_unsure(estimate: EstimatedChange) -> str:
     if estimate.missing:
         more = len(estimate.missing) - 1
         return estimate.missing[0] + (f" (and {more} more)" if more else "")
-    return f"less than {units.percent(LEAST_CHANGE)} either way and more are both likely"
+    least = units.percent(LEAST_CHANGE)
+    return f"both no change (less than {least}) and more lie within the interval"
 
 
 def advise(estimate: EstimatedChange) -> str:

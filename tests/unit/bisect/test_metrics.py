@@ -11,7 +11,7 @@ from perfcli.bisect.knowledge import Knowledge, _class_of, _pair_of, _parts_of
 from perfcli.bisect.metrics import METRICS, _find, _value_of
 from perfcli.blobs import pack
 from perfcli.errors import PerfcliError
-from perfcli.fake.run import make_up_run, weigh_made_up
+from perfcli.fake.run import make_up_run, weigh_kernels
 from perfcli.machine import targets
 from perfcli.model import Bundle, CompileRequest, Generated, Variant
 from perfcli.predict.step import estimate_step
@@ -37,13 +37,15 @@ def test_bytes_are_swept_at_each_launch() -> None:
 
 def test_an_estimate_is_the_steps() -> None:
     request = CompileRequest("x", {"layers": 2}, None, Variant(""), "cuda", targets.get("h200"))
-    weighed = weigh_made_up(make_up_run(request)).run
-    step = estimate_step(weighed)
+    bare = make_up_run(request).run
+    kernels = weigh_kernels(bare.kernels)
+    step = estimate_step(replace(bare, kernels=kernels, weighed=True))
     assert step is not None
-    bare = replace(weighed, weighed=False)
-    assert _value_of(METRICS["estimated-time"], bare, weighed.kernels) == step.seconds > 0
+    assert _value_of(METRICS["estimated-time"], bare, kernels) == step.seconds > 0
+    with pytest.raises(PerfcliError, match=f"{bare.kernels[0].name}: its work could not be count"):
+        _value_of(METRICS["estimated-time"], bare)
     with pytest.raises(PerfcliError, match="no GPU like it was calibrated"):
-        _value_of(METRICS["estimated-time"], replace(bare, target=None), weighed.kernels)
+        _value_of(METRICS["estimated-time"], replace(bare, target=None), kernels)
 
 
 def test_the_same_code_is_counted_once_in_a_graph() -> None:

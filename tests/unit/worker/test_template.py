@@ -52,7 +52,8 @@ def test_the_code_is_that_of_a_fresh_process(template: TemplateProcess) -> None:
     texts = [
         KernelText(k.name, k.language, unpack(default.bundle.blobs[k.source]), k.kind) for k in bare
     ]
-    compiled = template.with_binaries(list(zip(bare, texts, strict=True)), request_with())
+    asked = list(zip(bare, texts, strict=True))
+    compiled = template.with_binaries(asked, request_with(), weighs=True)
     assert [k.candidates for k in compiled] == [k.candidates for k in whole]
 
 

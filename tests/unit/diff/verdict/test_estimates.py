@@ -92,7 +92,7 @@ def test_unsure_says_what_would_make_it_sure() -> None:
     assert found.because is not None
     assert "--device cuda" in found.because.help
     assert f"beyond about {math.ceil((1.122 * 1.02 - 1) * 100)} %" in found.because.help
-    assert "either way" in found.because.why
+    assert "no change (less than 2 %)" in found.because.why
 
 
 def test_a_changed_kernel_without_an_estimate_makes_it_unsure() -> None:
