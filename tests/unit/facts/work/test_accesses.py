@@ -5,7 +5,12 @@ from __future__ import annotations
 
 import pytest
 
-from perfcli.facts.work.accesses import AccessCounts, count_access, thread_map
+from perfcli.facts.work.accesses import (
+    AccessCounts,
+    count_access,
+    count_bank_conflicts,
+    thread_map,
+)
 from perfcli.facts.work.programs import run_programs, sample_programs
 from perfcli.facts.work.ttgir import Blocked, parse_module
 from perfcli.model import Grid
@@ -115,3 +120,46 @@ def test_a_small_tensor_is_held_by_many_threads() -> None:
     threads = thread_map("#b", (16,), (("#b", layout),), 4)
     assert threads.elements.shape == (4, 1, 32)
     assert list(threads.elements[3, 0, :17]) == [*range(16), 0]
+
+
+REDUCE = """
+#blocked = #ttg.blocked<{{sizePerThread = [{per_thread}, 1], threadsPerWarp = [32, 1], warpsPerCTA = [{along}, {across}], order = [0, 1]}}>
+#loc = loc("k.py":1:0)
+module attributes {{"ttg.num-warps" = 8 : i32}} {{
+  tt.func public @sum(%x: !tt.ptr<f32>) attributes {{noinline = false}} {{
+    %v = arith.constant dense<0.000000e+00> : tensor<{rows}x8xf32, #blocked>
+    %s = "tt.reduce"(%v) <{{axis = 1 : i32}}> ({{
+    ^bb0(%a: f32, %b: f32):
+      %c = arith.addf %a, %b : f32
+      tt.reduce.return %c : f32
+    }}) : (tensor<{rows}x8xf32, #blocked>) -> tensor<{rows}xf32, #ttg.slice<{{dim = 1, parent = #blocked}}>>
+    tt.return
+  }}
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("per_thread", "along", "across", "cycles"),
+    [
+        # 8 warps hold parts of one sum, a thread 4 rows: lanes are 4 × 8 = 32 words apart, all in
+        # one bank. 31 cycles too many for each of 4 stores and 4 loads of 8 warps.
+        (4, 1, 8, 31 * 4 * 2 * 8),
+        # One row for each lane: 8 words apart, 4 banks for 32 lanes: 7 cycles too many, once.
+        (1, 1, 8, 7 * 1 * 2 * 8),
+        # Two warps hold parts, four are for other rows: 2 words apart, 16 banks.
+        (1, 4, 2, 1 * 1 * 2 * 8),
+        # One warp holds all parts of a sum: nothing is exchanged.
+        (1, 8, 1, 0),
+    ],
+)
+def test_bank_conflicts_of_a_reduction(
+    per_thread: int, along: int, across: int, cycles: int
+) -> None:
+    rows = 32 * per_thread * along
+    text = REDUCE.format(per_thread=per_thread, along=along, across=across, rows=rows)
+    module = parse_module(text)
+    (run,) = run_programs(module, {}, (1, 1, 1), [(0, 0, 0)])
+    ((reduction, weight),) = run.reductions
+    assert weight == 1
+    assert count_bank_conflicts(reduction, module.layouts, 8) == cycles

@@ -75,3 +75,77 @@ def test_spills_are_bytes_of_all_lanes() -> None:
     assert warp.local_bytes == (8 + 4) * 32
     # STL, LDL and EXIT issue in a cycle each; FADD waits 40 cycles for what is filled.
     assert warp.stall_cycles == pytest.approx(1 + 1 + 40 + 1)
+
+
+# A loop that the compiler unrolled four times, and what it adds for a number of iterations that it
+# does not know: a second loop for what remains.
+REMAINDER = """
+  // k.py:1
+        /*0000*/                   MOV R1, c[0x0][0x28] ;
+.L_x_0:
+  // k.py:8
+        /*0010*/                   LDG.E.64 R4, desc[UR4][R2.64] ;
+        /*0020*/                   LDG.E.64 R6, desc[UR4][R2.64+0x100] ;
+        /*0030*/                   LDG.E.64 R8, desc[UR4][R2.64+0x200] ;
+        /*0040*/                   LDG.E.64 R10, desc[UR4][R2.64+0x300] ;
+        /*0050*/                   FADD R12, R4, R10 ;
+        /*0060*/               @P0 BRA `(.L_x_0) ;
+.L_x_1:
+        /*0070*/                   LDG.E.64 R4, desc[UR4][R2.64] ;
+        /*0080*/                   FADD R12, R4, R10 ;
+        /*0090*/               @P1 BRA `(.L_x_1) ;
+  // k.py:1
+        /*00a0*/                   EXIT ;
+"""
+
+
+@pytest.mark.parametrize(("columns", "main", "rest"), [(1024, 4, 0), (1152, 4, 2)])
+def test_what_remains_of_an_unrolled_loop_runs_for_the_rest(
+    columns: int, main: int, rest: int
+) -> None:
+    """16 iterations are 4 of the unrolled loop and none of the other; 18 leave 2 for it."""
+    work = work_of(
+        parse_module(LOOP), parse_annotated(REMAINDER), "k.py", (8, 1, 1), {"n": columns}
+    )
+    assert work.warp.global_loads == 4 * main + rest
+    assert work.warp.issued["float"] == main + rest
+    assert work.warp.rounds == main + rest
+    assert work.warp.near_rounds == 0  # every iteration loads another part of the row
+
+
+def test_loads_of_one_address_do_not_hide_how_often_a_loop_was_unrolled() -> None:
+    """A line whose loads the compiler does not merge has 8 where the index arithmetic sees one
+    address: it does not make an iteration of the machine code stand for 8."""
+    text = """
+.L_x_0:
+  // k.py:8
+        /*0010*/                   LDG.E R4, desc[UR4][R2.64] ;
+  // k.py:9
+        /*0020*/                   LDG.E R5, desc[UR4][R2.64] ;
+        /*0030*/                   LDG.E R6, desc[UR4][R2.64] ;
+        /*0040*/                   LDG.E R7, desc[UR4][R2.64] ;
+        /*0050*/                   LDG.E R8, desc[UR4][R2.64] ;
+        /*0060*/               @P0 BRA `(.L_x_0) ;
+  // k.py:1
+        /*00a0*/                   EXIT ;
+"""
+    runs = {8: 64.0, 9: 64.0}
+    accesses = {8: (1.0, 1.0), 9: (1.0, 4.0)}
+    warp = trace_warp(parse_annotated(text), "k.py", runs, accesses)
+    assert warp.global_loads == 64 * 5
+
+
+def test_what_the_block_loaded_before_is_told_apart() -> None:
+    text = """
+  // k.py:8
+        /*0010*/                   LDG.E R4, desc[UR4][R2.64] ;
+        /*0020*/                   FADD R6, R4, R4 ;
+  // k.py:9
+        /*0030*/                   LDG.E R5, desc[UR4][R2.64] ;
+        /*0040*/                   FADD R7, R5, R5 ;
+        /*0050*/                   EXIT ;
+"""
+    accesses = {8: (1.0, 1.0), 9: (1.0, 1.0)}
+    known = {8: (0.0, 0.0), 9: (0.25, 0.75)}
+    warp = trace_warp(parse_annotated(text), "k.py", {8: 1.0, 9: 1.0}, accesses, known)
+    assert (warp.rounds, warp.near_rounds, warp.again_rounds) == (2, 0.25, 0.75)

@@ -1,0 +1,100 @@
+"""Which launch configuration is expected to win, and how wide intervals are."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from handmade import candidate, kernel, run
+from handmade_estimate import work
+
+from perfcli.machine import targets
+from perfcli.model import KernelFacts, Run, Target
+from perfcli.predict.calibration import calibration_for, shipped
+from perfcli.predict.step import class_of, compare_steps, estimate_step
+
+H200 = targets.get("h200")
+
+
+def with_candidates(*candidates: tuple[int, int]) -> KernelFacts:
+    """A kernel whose launch configurations have so many blocks, and so many bytes of stack."""
+    made = tuple(
+        candidate(blocks_per_sm=8, work=work(blocks), stack_bytes=stack, registers=32)
+        for blocks, stack in candidates
+    )
+    return replace(kernel("triton_red_fused_mul_0", "1"), candidates=made, launches=1)
+
+
+def on(target: Target, *kernels: KernelFacts) -> Run:
+    return replace(run(list(kernels)), target=target, weighed=True)
+
+
+def winner(*candidates: tuple[int, int]) -> int | None:
+    step = estimate_step(on(H200, with_candidates(*candidates)))
+    assert step is not None
+    (estimate,) = step.kernels
+    assert estimate is not None
+    return estimate.candidate
+
+
+def test_the_fastest_configuration_is_expected_to_win() -> None:
+    assert winner((8192, 0), (2048, 0), (4096, 0)) == 1
+
+
+def test_a_configuration_that_spills_too_much_is_not_timed() -> None:
+    """16 words may be spilled (64 bytes), 17 may not."""
+    assert winner((8192, 0), (2048, 68)) == 0
+    assert winner((8192, 0), (2048, 64)) == 1
+
+
+def test_where_all_spill_the_first_is_taken_however_slow() -> None:
+    assert winner((8192, 400), (2048, 200)) == 0
+
+
+def test_intervals_are_those_of_the_class() -> None:
+    step = estimate_step(on(H200, with_candidates((8192, 0))))
+    calibration = calibration_for(H200)
+    assert step is not None
+    assert calibration is not None
+    (estimate,) = step.kernels
+    assert estimate is not None
+    spread = calibration.residuals_of(estimate.kind).q90
+    assert estimate.high == pytest.approx(estimate.seconds * math.exp(spread))
+    assert estimate.low == pytest.approx(estimate.seconds * math.exp(-spread))
+    assert estimate.kind in calibration.residuals
+
+
+@pytest.mark.parametrize(
+    ("first", "seconds", "kind"),
+    [
+        ("DRAM", 4.9e-6, "memory, short"),
+        ("L2 to SM", 5e-6, "memory, long"),
+        ("latency", 1e-3, "latency, long"),
+        ("issue", 1e-6, "throughput, short"),
+    ],
+)
+def test_classes(first: str, seconds: float, kind: str) -> None:
+    assert class_of({first: 0.8, "other": 0.2}, seconds) == kind
+
+
+def test_other_targets_derive_theirs_from_the_nearest() -> None:
+    own = shipped()["h200"]
+    h100 = targets.get("h100")
+    derived = calibration_for(h100)
+    assert derived is not None
+    assert derived.derived == "h200"
+    ratio = h100.bandwidth / H200.bandwidth
+    assert derived.constants["dram"] == pytest.approx(own.constants["dram"] * ratio)
+    assert derived.residuals["all"].q90 > own.residuals["all"].q90
+    assert derived.pair["k80"] > own.pair["k80"]
+    assert derived.pair["floor"] == own.pair["floor"]
+
+
+def test_a_target_of_another_vendor_has_none() -> None:
+    assert calibration_for(targets.get_for_kernels("mi300x")) is None
+
+
+def test_runs_without_work_have_no_estimate() -> None:
+    base = replace(on(H200, kernel("triton_red_fused_mul_0", "1")), weighed=False)
+    assert compare_steps(base, base, ()) is None
