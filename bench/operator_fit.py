@@ -196,7 +196,7 @@ def group(
 ) -> dict[str, list[tuple[OperatorWork, Any, float]]]:
     found = collections.defaultdict(list)
     for work, micros in rows:
-        for part in operators.parts_of(work) or ():
+        for part in operators._parts_of(work) or ():
             found[part.name].append((work, part, micros))
     return found
 
@@ -253,7 +253,9 @@ class Fitted:
         best = None
         for length in LENGTHS:
             for noise in NOISES:
-                inverse = np.linalg.inv(operators.alike(apart / length) + noise * np.eye(len(rows)))
+                inverse = np.linalg.inv(
+                    operators._alike(apart / length) + noise * np.eye(len(rows))
+                )
                 weights = inverse @ capped
                 left_out = np.abs(weights / np.diag(inverse) + self.errors - capped)
                 score = np.median(left_out) + 0.2 * np.quantile(left_out, 0.9)
@@ -272,7 +274,7 @@ class Fitted:
         constants = dict(self.constants, sms=self.sms)
         apart = self.apart(np.array([p.place for p in parts]))
         log = np.log(parts[0].formula(stack(parts), constants))
-        return log + operators.alike(apart / self.length) @ self.weights, apart.min(1)
+        return log + operators._alike(apart / self.length) @ self.weights, apart.min(1)
 
 
 def spreads(nearest: Any, errors: Any) -> list[list[float]]:

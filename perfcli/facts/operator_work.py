@@ -29,7 +29,7 @@ def count_operator_work(
     """
     if not reads and not writes:
         return None
-    name = base_name(operator)
+    name = _base_name(operator)
     count = _COUNTS.get(name)
     try:
         found = count(name, reads, arguments) if count else None
@@ -44,7 +44,7 @@ def count_operator_work(
     return OperatorWork(family, precision, flops, read, written, sizes, variant)
 
 
-def base_name(operator: str) -> str:
+def _base_name(operator: str) -> str:
     """Return an operator's name without torch's library and the overload: ``mm``."""
     parts = operator.removeprefix("torch.ops.").split(".")
     if len(parts) > 1 and parts[0] in ("aten", "extern_kernels", "torch", "prims", "inductor"):

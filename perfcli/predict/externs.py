@@ -10,7 +10,7 @@ from perfcli.model import OperatorWork, Run, StepEstimate, TimeEstimate
 from perfcli.predict.operators import estimate_call, estimate_host
 
 
-def add_externs(run: Run, step: StepEstimate) -> StepEstimate:
+def _add_externs(run: Run, step: StepEstimate) -> StepEstimate:
     """Return the estimate with library operators and the host. Its seconds are those of the whole
     step where every operator has an estimate, else of the generated kernels alone."""
     externs = tuple(_average(run, number) for number in range(len(run.externs)))
@@ -24,7 +24,7 @@ def add_externs(run: Run, step: StepEstimate) -> StepEstimate:
     )
 
 
-def without_externs(run: Run, step: StepEstimate) -> StepEstimate:
+def _without_externs(run: Run, step: StepEstimate) -> StepEstimate:
     """Return the estimate of the generated kernels alone, added up as it was at first."""
     pairs = zip(run.kernels, step.kernels, strict=True)
     known = [(kernel.launches, e) for kernel, e in pairs if e is not None]
@@ -37,7 +37,7 @@ def without_externs(run: Run, step: StepEstimate) -> StepEstimate:
     )
 
 
-def sum_externs(run: Run, step: StepEstimate) -> float:
+def _sum_externs(run: Run, step: StepEstimate) -> float:
     """Return the seconds per step of all library operators, 0 where one has no estimate."""
     return sum(count * estimate.seconds for count, estimate in _known(run, step))
 
@@ -69,7 +69,7 @@ def _average(run: Run, number: int) -> TimeEstimate | None:
     return replace(total, seconds=total.seconds / n, low=total.low / n, high=total.high / n)
 
 
-def list_changed_externs(base: Run, head: Run) -> Iterator[tuple[float, float]]:
+def _list_changed_externs(base: Run, head: Run) -> Iterator[tuple[float, float]]:
     """Yield the seconds per step on both sides of each call of a library operator that one side
     makes more often than the other."""
     sides = [_count_calls(run) for run in (base, head)]

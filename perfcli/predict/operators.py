@@ -2,7 +2,7 @@
 
 A formula with constants of the GPU gives a first estimate. Calls that were measured correct it: a
 Gaussian process of how far the formula was from each of them, in logarithms of the sizes, whose
-weights are shipped beside their times. Formulas take numbers or arrays of numbers alike, so that
+weights are shipped beside their times. Formulas take numbers or arrays of numbers _alike, so that
 a calibration fits the same formulas that an estimate uses. Times are in microseconds, rates in
 units per microsecond. Accuracy: docs/time_operators.md.
 
@@ -71,7 +71,7 @@ def _join(c: Constants, bounds: Iterable[Numbers]) -> Numbers:
     return total ** (1 / c["norm"])
 
 
-def product_micros(z: Sizes, c: Constants) -> Numbers:
+def _product_micros(z: Sizes, c: Constants) -> Numbers:
     """Return microseconds of ``b`` products of ``m`` × ``k`` by ``k`` × ``n`` elements of ``s``
     bytes, with what is added to them."""
     micros = c["launch"] + _tiled(z, c, _TILES, _SPLITS, z["bytes"] / c["dram"], l2=True)
@@ -104,7 +104,7 @@ def _tiled(
     return _least(option(r, n, split) for r, n in tiles for split in splits)
 
 
-def attention_micros(z: Sizes, c: Constants) -> Numbers:
+def _attention_micros(z: Sizes, c: Constants) -> Numbers:
     """Return microseconds of attention, one direction: each pair of a query and a key costs time
     for its products, which grows with the width of a head, and for its exponential."""
     keys = _up(z["keys"], 64)
@@ -120,7 +120,7 @@ def attention_micros(z: Sizes, c: Constants) -> Numbers:
     return c["launch"] + _join(c, (busy, bytes_ / c["dram"])) + bytes_ / c["around"]
 
 
-def convolution_micros(z: Sizes, c: Constants) -> Numbers:
+def _convolution_micros(z: Sizes, c: Constants) -> Numbers:
     """Return microseconds of one part of a convolution as the product that it is, with the copies
     that put channels last and back."""
     splits = _WEIGHT_SPLITS if "split" in c else (1,)
@@ -128,7 +128,7 @@ def convolution_micros(z: Sizes, c: Constants) -> Numbers:
     return micros + z["copies"] * (c["copy_launch"] + z["bytes"] / c["copy_dram"])
 
 
-def moving_micros(z: Sizes, c: Constants) -> Numbers:
+def _moving_micros(z: Sizes, c: Constants) -> Numbers:
     """Return microseconds of an operator that moves bytes, or multiplies little."""
     micros = c["launch"] + z["bytes"] / c["dram"] + z["flops"] / c["rate"]
     return micros + z["copies"] * z["bytes"] / c["copy_dram"]
@@ -153,7 +153,7 @@ class _Part:
 _BYTES = {"bf16": 2, "fp16": 2, "tf32": 4, "fp32": 4}
 
 
-def parts_of(work: OperatorWork) -> tuple[_Part, ...] | None:
+def _parts_of(work: OperatorWork) -> tuple[_Part, ...] | None:
     """Return what a call does one after the other; None where no formula is known."""
     if work.family == "other":
         return (_other(work),)
@@ -193,7 +193,7 @@ def _product(work: OperatorWork) -> _Part:
         0.7 * z["right"], 0.49 * math.log2(align), 0.7 * z["batched"], 0.3 * z["bias"],
         1.4 * added, 0.3 * (work.precision == "fp16"),
     )  # fmt: skip
-    return _Part(f"product {_half(work.precision)} {aligned}", product_micros, sizes, place)
+    return _Part(f"product {_half(work.precision)} {aligned}", _product_micros, sizes, place)
 
 
 def _attention(work: OperatorWork) -> _Part:
@@ -214,7 +214,7 @@ def _attention(work: OperatorWork) -> _Part:
         2 * math.log(width), 1.5 * z["causal"], 2 * z["dropout"], 2 * z["mask"],
     )  # fmt: skip
     name = f"{work.family} {work.variant} {'half' if s == 2 else 'fp32'}"
-    return _Part(name, attention_micros, sizes, place)
+    return _Part(name, _attention_micros, sizes, place)
 
 
 def _convolution(work: OperatorWork, part: str) -> _Part:
@@ -249,7 +249,7 @@ def _convolution(work: OperatorWork, part: str) -> _Part:
         0.8 * min(z["stride"], 4), 2 * z["transposed"], 1.2 * z["dims"], 1.5 * (z["dilation"] > 1),
         0.3 * (work.precision == "fp16"), 0.4 * math.log(groups),
     )  # fmt: skip
-    formula = moving_micros if kind == "depthwise" else convolution_micros
+    formula = _moving_micros if kind == "depthwise" else _convolution_micros
     return _Part(f"convolution {part} {kind} {_half(work.precision)}", formula, sizes, place)
 
 
@@ -269,7 +269,7 @@ def _other(work: OperatorWork) -> _Part:
     row = max(work.sizes.get("row", 1.0), 1.0)
     sizes = {"bytes": moved, "flops": 0.0, "copies": 0.0}
     return _Part(
-        f"other {work.variant}", moving_micros, sizes, (math.log(max(moved, 1)), math.log(row))
+        f"other {work.variant}", _moving_micros, sizes, (math.log(max(moved, 1)), math.log(row))
     )
 
 
@@ -282,7 +282,7 @@ class _OperatorClass:
 
     constants: Constants
     length: float
-    """The distance over which errors of the formula are alike."""
+    """The distance over which errors of the formula are _alike."""
     places: tuple[tuple[float, ...], ...]
     weights: tuple[float, ...]
     spread: tuple[tuple[float, float], ...]
@@ -295,12 +295,12 @@ class _OperatorClass:
         for known, weight in zip(self.places, self.weights, strict=True):
             distance = math.dist(known, place)
             nearest = min(nearest, distance)
-            total += weight * alike(distance / self.length)
+            total += weight * _alike(distance / self.length)
         return total, nearest
 
 
-def alike(distance: Numbers) -> Numbers:
-    """Return how alike two calls are at a distance in lengths (Matérn, 3/2)."""
+def _alike(distance: Numbers) -> Numbers:
+    """Return how _alike two calls are at a distance in lengths (Matérn, 3/2)."""
     scaled = math.sqrt(3) * distance
     return (1 + scaled) * math.e**-scaled
 
@@ -362,7 +362,7 @@ def _work_of_row(given: Mapping[str, Any], row: Sequence[float]) -> OperatorWork
 
 
 def _part_named(work: OperatorWork, name: str) -> _Part:
-    return next(part for part in parts_of(work) or () if part.name == name)
+    return next(part for part in _parts_of(work) or () if part.name == name)
 
 
 # --- estimates --------------------------------------------------------------------------------
@@ -393,7 +393,7 @@ _ESTIMATES: dict[tuple[str, str], TimeEstimate | None] = {}
 
 def _estimate_call(work: OperatorWork, target: Target) -> TimeEstimate | None:
     table = _table_for(target)
-    parts = parts_of(work)
+    parts = _parts_of(work)
     if table is None or not parts:
         return None
     derived = table.gpu["name"] != target.name

@@ -22,7 +22,12 @@ from perfcli.model import (
     TimeVerdict,
 )
 from perfcli.predict.calibration import Calibration, calibration_for
-from perfcli.predict.externs import add_externs, list_changed_externs, sum_externs, without_externs
+from perfcli.predict.externs import (
+    _add_externs,
+    _list_changed_externs,
+    _sum_externs,
+    _without_externs,
+)
 from perfcli.predict.reuse import find_cold_shares
 
 
@@ -57,7 +62,7 @@ def estimate_step(run: Run) -> StepEstimate | None:
         derived=calibration.derived,
         constants=constants,
     )
-    return add_externs(run, step)
+    return _add_externs(run, step)
 
 
 _FORMULAS = 1
@@ -177,10 +182,10 @@ def compare_steps(base: Run, head: Run, groups: Sequence[KernelGroup]) -> Estima
     if ours is None or theirs is None or base.target is None:
         return None
     if None in ours.externs or None in theirs.externs:  # the same of both sides, or nothing
-        ours, theirs = without_externs(base, ours), without_externs(head, theirs)
+        ours, theirs = _without_externs(base, ours), _without_externs(head, theirs)
     changed: list[GroupEstimate] = []
     missing: list[str] = []
-    total = [sum_externs(base, ours), sum_externs(head, theirs)]
+    total = [_sum_externs(base, ours), _sum_externs(head, theirs)]
     for number, group in enumerate(groups):
         sides = (_sum(base, ours, group.match.base), _sum(head, theirs, group.match.head))
         if _is_alike(base, head, group):
@@ -201,7 +206,7 @@ def compare_steps(base: Run, head: Run, groups: Sequence[KernelGroup]) -> Estima
         )
     ratio = total[1] / total[0]
     moved = [(group.base, group.head) for group in changed]
-    moved += list_changed_externs(base, head) if None not in ours.externs else ()
+    moved += _list_changed_externs(base, head) if None not in ours.externs else ()
     half = _half_width(moved, total[0], calibration_for(base.target))
     low, high = ratio * math.exp(-half), ratio * math.exp(half)
     return EstimatedChange(ours, theirs, _judge(low, high), ratio, low, high, tuple(changed))

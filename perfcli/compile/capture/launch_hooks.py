@@ -10,7 +10,7 @@ from typing import Any
 
 from perfcli.compile.capture import buffers, traffic
 from perfcli.compile.capture.captured import Capture, is_subgraph
-from perfcli.compile.capture.operator_calls import read_call
+from perfcli.compile.capture.operator_calls import _read_call
 from perfcli.model import Launch
 
 
@@ -59,7 +59,7 @@ def hook_extern(capture: Capture, original: Any) -> Any:
         if not isinstance(node, ir.MultiOutput):
             graph = capture.current_graph()
             name = _extern_name(node)
-            operands, called = read_call(name, node)
+            operands, called = _read_call(name, node)
             launch = Launch(graph.facts.name, name, extern=True, operands=operands)
             if called is not None:
                 graph.called[name, operands] = called

@@ -16,7 +16,7 @@ from perfcli.model import Buffer, OperatorCall, OptionValue
 _FLOAT32 = "float32"
 
 
-def read_call(operator: str, node: Any) -> tuple[tuple[str, ...], OperatorCall | None]:
+def _read_call(operator: str, node: Any) -> tuple[tuple[str, ...], OperatorCall | None]:
     """Return the names of what a call reads and writes, and the call; nothing where its node does
     not say."""
     try:

@@ -11,9 +11,9 @@ import functools
 from collections import Counter
 from typing import Any
 
-from perfcli.compile.stand_in import padding
 from perfcli.compile.stand_in.device import replace
 from perfcli.model import Target
+from perfcli.predict.padding import PaddedMatrix, predict_padding
 
 PADDING = "padding of matrix products, timed on the device: taken as not padded (×{})"
 PADDED = "padding of matrix products, timed on the device: taken as estimated (×{})"
@@ -78,9 +78,55 @@ def _estimate_padding(target: Target | None, args: Any, kwargs: Any) -> bool | N
     if target is None:
         return None
     try:
-        return padding.decide(target, *args, **kwargs)
+        return _decide_padding(target, *args, **kwargs)
     except (AttributeError, TypeError, ValueError):  # a torch that asks in another way
         return None
+
+
+def _decide_padding(
+    target: Target, match: Any, mat1: Any, mat2: Any, op: Any, input: Any = None
+) -> bool | None:
+    """Return what ``pad_mm._should_pad`` is expected to find on the target; None where the
+    estimate does not know such products."""
+    import torch
+
+    precision = _name_precision(mat1.dtype)
+    if precision is None or mat1.dtype != mat2.dtype:
+        return None
+    left, right = (
+        _describe_operand(match, name, t) for name, t in (("mat1", mat1), ("mat2", mat2))
+    )
+    batch = _hint_of(mat1.shape[0]) if op is torch.ops.aten.bmm else 1
+    return predict_padding(left, right, batch, precision, input is not None, target)
+
+
+def _describe_operand(match: Any, name: str, matrix: Any) -> PaddedMatrix:
+    from torch._inductor.fx_passes import pad_mm
+
+    alignment = pad_mm.get_alignment_size(matrix)
+    rows, columns = (_hint_of(n) for n in matrix.shape[-2:])
+    more = [pad_mm.get_padded_length(n, alignment) for n in matrix.shape[-2:]]
+    return PaddedMatrix(
+        rows,
+        columns,
+        rows + more[0],
+        columns + more[1],
+        transposed=columns > 1 and _hint_of(matrix.stride()[-1]) != 1,
+        free=pad_mm.should_exclude_padding_time(match, name),
+    )
+
+
+def _hint_of(size: Any) -> int:
+    """Return a size, or the hint of a symbolic one."""
+    return size if isinstance(size, int) else int(size.node.hint)
+
+
+def _name_precision(dtype: Any) -> str | None:
+    import torch
+
+    if dtype == torch.float32:
+        return "fp32" if torch.get_float32_matmul_precision() == "highest" else "tf32"
+    return {torch.bfloat16: "bf16", torch.float16: "fp16"}.get(dtype)
 
 
 def _assume_split_sizes(assumptions: Assumptions) -> None:

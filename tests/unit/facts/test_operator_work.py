@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perfcli.facts.operator_work import base_name, count_operator_work
+from perfcli.facts.operator_work import _base_name, count_operator_work
 from perfcli.model import Buffer, OperatorWork
 
 SIZES = {"bfloat16": 2, "float16": 2, "float32": 4, "int64": 8}
@@ -165,4 +165,4 @@ def test_without_tensors_there_is_no_work() -> None:
     ],
 )
 def test_names_lose_their_library_and_overload(name: str, base: str) -> None:
-    assert base_name(name) == base
+    assert _base_name(name) == base
