@@ -13,7 +13,7 @@ COUNTS = (
     "launches", "loads", "loads_in_loops", "stores", "atomics", "spilled_words", "registers",
     "stack_bytes", "shared_bytes", "bytes_read", "bytes_written", "bytes_moved", "bytes_swept",
 )  # fmt: skip
-NUMBERS = ("occupancy", "lower_bound_seconds")
+NUMBERS = ("occupancy", "lower_bound_seconds", "estimated_seconds")
 NEEDS_PANDAS = "to_frame() needs pandas: pip install pandas"
 
 

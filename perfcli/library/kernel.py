@@ -140,6 +140,11 @@ class Kernel:
         return self.facts.lower_bound_seconds
 
     @property
+    def estimated_seconds(self) -> float | None:
+        """Return how long one launch is estimated to take on the target, without running it."""
+        return self.facts.estimate.seconds if self.facts.estimate else None
+
+    @property
     def code(self) -> str:
         """Return the kernel's source, as Inductor wrote it."""
         return self.read()

@@ -102,6 +102,19 @@ class Kernels(Sequence[Kernel]):
         return total(self.run, "lower_bound_seconds")
 
     @property
+    def estimated_seconds(self) -> float:
+        """Return how long the generated kernels of one step are estimated to take on the target,
+        without running them."""
+        launched = [kernel for kernel in self.run.kernels if kernel.launches]
+        missing = sum(kernel.estimate is None for kernel in launched)
+        if missing:
+            raise NotKnown(
+                f"estimated_seconds of {self.run.scenario} is not known: {missing} of its "
+                f"{len(launched)} kernels have no estimate"
+            )
+        return sum(k.estimate.seconds * k.launches for k in launched if k.estimate)
+
+    @property
     def extern_calls(self) -> int:
         """Return the calls in one step of operators that Inductor generates no code for."""
         return sum(extern.count for extern in self.run.externs)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from perfcli.model.estimate import OperatorWork
+from perfcli.model.estimate import OperatorWork, TimeEstimate
 from perfcli.model.kernel import Buffer, KernelFacts
 from perfcli.model.values import BlobId, Device, Mode, OptionValue, Scalar
 from perfcli.model.workload import Target, Variant
@@ -57,6 +57,8 @@ class ExternCall:
     count: int
     calls: tuple[OperatorCall, ...] = ()
     """What it is called with; empty where that is not known, and in runs of earlier versions."""
+    estimate: TimeEstimate | None = None
+    """How long an average call is estimated to take; derived whenever a run is shown."""
 
 
 @dataclass(frozen=True, slots=True)

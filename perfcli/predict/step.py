@@ -86,7 +86,9 @@ def with_estimates(run: Run, step: StepEstimate | None) -> Run:
         return run
     pairs = zip(run.kernels, step.kernels, strict=True)
     kernels = tuple(replace(kernel, estimate=estimate) for kernel, estimate in pairs)
-    return replace(run, kernels=kernels, estimated_with=step.constants)
+    calls = zip(run.externs, step.externs, strict=True)
+    externs = tuple(replace(extern, estimate=estimate) for extern, estimate in calls)
+    return replace(run, kernels=kernels, externs=externs, estimated_with=step.constants)
 
 
 def _why_not(kernel: KernelFacts) -> str:
@@ -204,6 +206,8 @@ def compare_steps(base: Run, head: Run, groups: Sequence[KernelGroup]) -> Estima
         return EstimatedChange(
             ours, theirs, "unsure", groups=tuple(changed), missing=tuple(dict.fromkeys(missing))
         )
+    # What is alike counts as much on both sides, whatever runs before it leaves in the cache.
+    ours, theirs = replace(ours, seconds=total[0]), replace(theirs, seconds=total[1])
     ratio = total[1] / total[0]
     moved = [(group.base, group.head) for group in changed]
     moved += _list_changed_externs(base, head) if None not in ours.externs else ()

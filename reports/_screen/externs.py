@@ -24,21 +24,37 @@ def _list_externs(run: Run) -> list[RenderableType]:
     calls = _count_calls(run)
     if not calls:
         return []
+    seconds = _sum_seconds(run)
     table = start_table()
     table.add_column("calls", justify="right", no_wrap=True)
+    if seconds:
+        table.add_column("time", justify="right", no_wrap=True)
     table.add_column("extern operator", overflow="fold")
     table.add_column("graphs", overflow="fold")
-    for operator, number in calls.most_common(MOST_OPERATORS):
+    ordered = sorted(calls.items(), key=lambda each: (-seconds.get(each[0], 0.0), -each[1]))
+    for operator, number in ordered[:MOST_OPERATORS]:
         graphs = dict.fromkeys(extern.graph for extern in run.externs if extern.op == operator)
-        cells = (units.count(number), operator, ", ".join(graphs))
+        times = [units.seconds(seconds[operator])] if operator in seconds else [""]
+        cells = (units.count(number), *(times if seconds else ()), operator, ", ".join(graphs))
         table.add_row(*(Text(units.printable(cell)) for cell in cells))
     parts: list[RenderableType] = [Text(""), table]
     if len(calls) > MOST_OPERATORS:
-        rest = sum(calls.values()) - sum(n for _, n in calls.most_common(MOST_OPERATORS))
+        rest = sum(n for _, n in ordered[MOST_OPERATORS:])
         more = units.plural(len(calls) - MOST_OPERATORS, "more operator")
         parts.append(Text(f"… and {more} with {units.plural(rest, 'call')}", style="dim"))
     said = "no number of generated kernels has any part of these calls"
     return [*parts, Text(said, style="dim")]
+
+
+def _sum_seconds(run: Run) -> dict[str, float]:
+    """Return the estimated seconds per step of the calls of each operator that has an estimate for
+    all of them."""
+    found: dict[str, float] = {}
+    without = {extern.op for extern in run.externs if extern.estimate is None}
+    for extern in run.externs:
+        if extern.estimate is not None and extern.op not in without:
+            found[extern.op] = found.get(extern.op, 0.0) + extern.count * extern.estimate.seconds
+    return found
 
 
 def _compare_externs(comparison: Comparison) -> list[RenderableType]:

@@ -332,3 +332,34 @@ def test_from_a_script(tmp_path: Path) -> None:
     )
     assert done.stdout.startswith("2 1 (")
     assert "script.py:17" in done.stdout
+
+
+def test_two_variants_get_an_estimated_verdict() -> None:
+    """One softmax of 268 MB, read and written once, takes at least 112 µs at the H200's 4.8 TB/s,
+    and none takes ten times as long; four of them over columns take longer than one over rows."""
+    x = torch.empty(16384, 4096)
+
+    def once(x: Any) -> Any:
+        return F.softmax(x, -1)
+
+    def four_times(x: Any) -> Any:
+        for _ in range(4):
+            x = F.softmax(x * SCALE, 0)
+        return x
+
+    base, head = (
+        perfcli.inspect(fn, (x,), target="h200", jobs=2, timeout=300) for fn in (once, four_times)
+    )
+    assert 112e-6 < base.estimated_seconds < 1120e-6
+    compared = head.compare(base)
+    assert compared.outcome == "worse"
+    estimate = compared.comparison.estimate
+    assert estimate is not None
+    assert estimate.verdict == "slower"
+    assert estimate.ratio is not None
+    assert estimate.low is not None
+    assert 1.02 < estimate.low < estimate.ratio
+    assert compared.reason.startswith("estimated step ")
+    assert head.compare(head).outcome == "same"
+    columns = base.to_frame()["estimated_seconds"]
+    assert sum(columns) == pytest.approx(base.estimated_seconds)
