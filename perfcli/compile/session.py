@@ -258,7 +258,7 @@ def _run(session: Session, capture: Capture, built: Any, kernels: tuple[KernelFa
     from perfcli.compile.capture import settings
 
     request = session.request
-    launches = tuple(capture.launch_list())
+    launches, externs = _externs(tuple(capture.launch_list()), capture)
     return Run(
         id="",
         created="",
@@ -273,7 +273,7 @@ def _run(session: Session, capture: Capture, built: Any, kernels: tuple[KernelFa
         kernels=kernels,
         launches=launches,
         graphs=tuple(g.facts for g in capture.graphs),
-        externs=_externs(launches, capture),
+        externs=externs,
         compile_seconds=session.seconds,
         notes=tuple(session.notes),
         settings=settings.settings(),
@@ -283,22 +283,29 @@ def _run(session: Session, capture: Capture, built: Any, kernels: tuple[KernelFa
     )
 
 
-def _externs(launches: tuple[Launch, ...], capture: Capture) -> tuple[ExternCall, ...]:
+def _externs(
+    launches: tuple[Launch, ...], capture: Capture
+) -> tuple[tuple[Launch, ...], tuple[ExternCall, ...]]:
+    """Return the launches, which now say which call they make, and what operators are called
+    with."""
     known = {graph.facts.name: graph.called for graph in capture.graphs}
-    found: dict[tuple[str, str], dict[str, OperatorCall]] = {}
+    calls: dict[tuple[str, str], dict[str, OperatorCall]] = {}
     counted: Counter[tuple[str, str]] = Counter()
+    placed: list[Launch] = []
     for launch in launches:
-        if not launch.extern or launch.finishing:
-            continue
-        key = launch.name, launch.graph
-        counted[key] += 1
-        call = known.get(launch.graph, {}).get((launch.name, launch.operands))
-        calls = found.setdefault(key, {})
-        if call is not None:
-            same = calls.get(repr(call))
-            calls[repr(call)] = replace(call, count=same.count + 1 if same else 1)
-            # The text of the first of equal calls stays the key, which has a count of one.
-    return tuple(
-        ExternCall(op, graph, n, tuple(found[op, graph].values()))
+        if launch.extern and not launch.finishing:
+            key = launch.name, launch.graph
+            counted[key] += 1
+            found = calls.setdefault(key, {})
+            call = known.get(launch.graph, {}).get((launch.name, launch.operands))
+            if call is not None:
+                text = repr(call)  # that of the first of equal calls, with a count of one
+                same = found.get(text)
+                found[text] = replace(call, count=same.count + 1 if same else 1)
+                launch = replace(launch, call=list(found).index(text))
+        placed.append(launch)
+    externs = tuple(
+        ExternCall(op, graph, n, tuple(calls[op, graph].values()))
         for (op, graph), n in sorted(counted.items())
     )
+    return tuple(placed), externs

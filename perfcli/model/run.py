@@ -27,6 +27,8 @@ class Launch:
     operands: tuple[str, ...] = field(default=(), compare=False)
     """Inductor's names of what an extern operator reads and writes, in the order of
     ``OperatorCall.buffers``; empty where it is not known."""
+    call: int | None = field(default=None, compare=False)
+    """Which of ``ExternCall.calls`` of its operator in its graph it makes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,9 +45,12 @@ def find_cold_shares(run: Run, cache_bytes: float) -> tuple[float, ...]:
 
 def _list_sizes(run: Run) -> dict[_Name, int]:
     sizes: dict[_Name, int] = {}
-    for extern in run.externs:
-        for call in extern.calls:
-            sizes.update({(extern.graph, b.name): b.bytes for b in call.buffers})
+    externs = {(extern.graph, extern.op): extern.calls for extern in run.externs}
+    for launch in run.launches:
+        if launch.call is not None:
+            call = externs[launch.graph, launch.name][launch.call]
+            named = zip(launch.operands, call.buffers, strict=True)
+            sizes.update({(launch.graph, name): buffer.bytes for name, buffer in named})
     for kernel in run.kernels:
         sizes.update({(kernel.graph, b.name): b.bytes for b in kernel.buffers})
     return sizes

@@ -269,6 +269,8 @@ def test_operators_say_what_they_are_called_with(compile_run: Compile) -> None:
         ("input", "bfloat16", (width, width), (1, width)),
         ("output", "bfloat16", (rows, width), (width, 1)),
     ]
+    made = [launch.call for launch in run.launches if _base_name(launch.name) == "mm"]
+    assert [products[n].count for n in made if n is not None] == [2, 2, 1]
     named = [launch.operands for launch in run.launches if _base_name(launch.name) == "mm"]
     assert [len(operands) for operands in named] == [3, 3, 3]
     assert len({operands[-1] for operands in named}) == 3
