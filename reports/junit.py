@@ -159,6 +159,12 @@ def _list_worse(comparison: Comparison, number: int, timing: GroupTiming | None)
             moved = units.interval(took.ratio, took.low, took.high)
             yield f"time {units.from_to(took.base, took.head)}, {moved}"
         return
+    estimate = comparison.estimate
+    if comparison.timing is None and estimate is not None and (estimate.groups or estimate.missing):
+        slower = (g for g in estimate.groups if g.group == number and g.head > g.base)
+        for group in slower if estimate.verdict == "slower" else ():
+            yield f"estimated time {units.from_to(group.base or None, group.head)}"
+        return
     for change in comparison.groups[number].changes:
         if change.metric in DECIDING and change.outcome == "worse":
             write = units.writer(change.metric)

@@ -22,14 +22,15 @@ _LEAST_TOLD = 0.02
 
 
 def list_estimated_step(estimate: EstimatedChange) -> list[TimeRow]:
-    """Return the row of the step, or of its generated kernels where that is all that has an
-    estimate."""
+    """Return the row of the step, or of the kernels that have an estimate where not all of it
+    has."""
     base, head = units.alike(estimate.base.seconds, estimate.head.seconds)
     delta = estimate.head.seconds - estimate.base.seconds
-    whole = not any(None in side.externs for side in (estimate.base, estimate.head))
+    sides = (estimate.base, estimate.head)
+    whole = not any(None in side.externs or side.missing for side in sides)
     return [
         TimeRow(
-            "step" if whole else "generated kernels",
+            "step" if whole else "kernels",
             base,
             head,
             units.signed(units.seconds, delta) if delta else "",
@@ -101,7 +102,8 @@ def list_estimated(estimate: EstimatedChange) -> list[tuple[str, str]]:
     lines = [("estimated", write_source(estimate.base))]
     if estimate.head.calibration != estimate.base.calibration:
         lines.append(("", f"head: {write_source(estimate.head)}"))
-    lines += [("no estimate", text) for text in _count_missing(estimate.missing)]
+    missing = dict.fromkeys((*estimate.missing, *estimate.base.missing, *estimate.head.missing))
+    lines += [("no estimate", text) for text in _count_missing(tuple(missing))]
     return [(label, units.printable(text)) for label, text in lines]
 
 

@@ -111,6 +111,14 @@ def test_markdown_says_it_all(slower: Comparison) -> None:
     assert "40.00 → 60.00 µs" in text
 
 
+def test_junit_fails_the_kernels_that_take_longer(slower: Comparison) -> None:
+    """The changed kernel spills as well, which explains it and fails nothing by itself."""
+    text = registry.load_declared("reports", "junit", Document).render(plain(slower))
+    assert "estimated time 40.00 → 60.00 µs" in text
+    assert 'message="triton_red_fused_mul_add_4: estimated time' in text
+    assert "add_4: spilled words" not in text
+
+
 def test_the_page_has_a_section_and_a_column(slower: Comparison) -> None:
     text = rendered(plain(slower))
     assert ">Estimated</h" in text

@@ -106,9 +106,10 @@ def write_estimate(estimate: EstimatedChange) -> str:
 
 
 def _name_whole(*steps: StepEstimate) -> str:
-    """Return what the seconds are of: the step, or its generated kernels alone where library
-    operators have no estimate."""
-    return "kernels" if any(None in step.externs for step in steps) else "step"
+    """Return what the seconds are of: the step, or only those generated kernels that have an
+    estimate where others, or library operators, have none."""
+    partly = any(None in step.externs or step.missing for step in steps)
+    return "kernels" if partly else "step"
 
 
 def _say_why_unsure(estimate: EstimatedChange) -> str:

@@ -81,6 +81,9 @@ def test_seconds_without_library_operators_are_not_called_the_steps() -> None:
     ours = replace(given.estimate.base, externs=(None,))
     found = conclude(replace(given, estimate=replace(given.estimate, base=ours)))
     assert found.reason.startswith("estimated kernels 90.0 → 120.0 µs")
+    lacking = replace(given.estimate.base, missing=("triton_user: not known",))
+    found = conclude(replace(given, estimate=replace(given.estimate, base=lacking)))
+    assert found.reason.startswith("estimated kernels 90.0 → 120.0 µs")
 
 
 def test_unsure_says_what_would_make_it_sure() -> None:
