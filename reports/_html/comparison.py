@@ -8,10 +8,15 @@ from dataclasses import dataclass, replace
 from perfcli import units
 from perfcli.model import Comparison, Run
 
-from .._rows.estimate import list_estimated, list_estimated_step
 from .._rows.findings import FindingRow, count_on_both_sides, list_gone, list_new
 from .._rows.groups import count_unchanged, count_unprovenanced
-from .._rows.timing import TimeRow, list_measured, list_step_times
+from .._rows.timing import (
+    TimeRow,
+    list_estimated,
+    list_estimated_step,
+    list_measured,
+    list_step_times,
+)
 from .._rows.totals import (
     BesideRow,
     TotalRow,

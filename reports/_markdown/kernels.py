@@ -6,12 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from perfcli.model import Comparison
 
-from .._rows.estimate import (
-    ESTIMATED_COLUMNS,
-    list_estimated,
-    list_estimated_kernels,
-    list_estimated_step,
-)
 from .._rows.findings import FindingRow, count_on_both_sides, list_gone, list_new
 from .._rows.groups import (
     GroupRows,
@@ -22,8 +16,12 @@ from .._rows.groups import (
 )
 from .._rows.kernels import Column, KernelRow, choose_columns, shorten
 from .._rows.timing import (
+    ESTIMATED_COLUMNS,
     TIME_TITLES,
     KernelTimeRow,
+    list_estimated,
+    list_estimated_kernels,
+    list_estimated_step,
     list_measured,
     list_step_times,
     order_by_change,

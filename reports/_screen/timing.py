@@ -10,18 +10,16 @@ from rich.text import Text
 
 from perfcli.model import Comparison, TimeVerdict
 
-from .._rows.estimate import (
-    ESTIMATED_COLUMNS,
-    list_estimated,
-    list_estimated_kernels,
-    list_estimated_step,
-)
 from .._rows.kernels import shorten
 from .._rows.timing import (
+    ESTIMATED_COLUMNS,
     TIME_TITLES,
     KernelTimeRow,
     TimeRow,
     count_rest,
+    list_estimated,
+    list_estimated_kernels,
+    list_estimated_step,
     list_measured,
     list_step_times,
     name_doubt,
