@@ -14,12 +14,45 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from perfcli.compile import distributed, own_compile
-from perfcli.compile.gradients import forward_only_notes, modules_of
+from perfcli.compile import unfollowed
 from perfcli.errors import UserCodeFailed
 from perfcli.loading import registry
-from perfcli.loading.userfile import MODE
+from perfcli.loading.userfile import FORWARD_ONLY, MODE
 from perfcli.model import CompileRequest, Device, Scenario, Workload
+
+
+def modules_of(call: Any) -> list[Any]:
+    """Return the modules behind a callable: itself, a bound method's owner, a closure's cells."""
+    import torch
+
+    found = [call, getattr(call, "__self__", None)]
+    for cell in getattr(call, "__closure__", None) or ():
+        with contextlib.suppress(ValueError):  # an empty cell
+            found.append(cell.cell_contents)
+    return [item for item in found if isinstance(item, torch.nn.Module)]
+
+
+def forward_only_notes(workload: Workload) -> tuple[str, ...]:
+    """Return a note where nobody chose the mode, and parameters of a module in training mode, or
+    inputs, require gradients. ``eval()`` says that none are wanted."""
+    if not workload.mode_is_default or workload.mode != "forward":
+        return ()
+    modules = modules_of(workload.call)
+    trained = [module for module in modules if module.training]
+    if modules and not trained:
+        return ()
+    if any(p.requires_grad for module in trained for p in module.parameters()):
+        return (f"parameters {FORWARD_ONLY}",)
+    return (f"inputs {FORWARD_ONLY}",) if _inputs_require_gradients(workload) else ()
+
+
+def _inputs_require_gradients(workload: Workload) -> bool:
+    import torch
+    from torch.utils import _pytree
+
+    leaves: list[Any] = _pytree.tree_leaves((workload.inputs, dict(workload.kwargs)))
+    return any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves)
+
 
 # Above this, random inputs of the second way stay uninitialised: filling them takes seconds.
 MAX_RANDOM_ELEMENTS = 1 << 16
@@ -41,11 +74,11 @@ def build(request: CompileRequest, mode: Any) -> Built:
     import torch
 
     device = torch.device(request.device)
-    with own_compile.watching_compile() as asked:
+    with unfollowed.watching_compile() as asked:
         built, notes = _build_once_or_twice(request, mode, device)
-    distributed.refuse_wrapped(built.scenario.name, modules_of(built.workload.call))
+    unfollowed.refuse_wrapped(built.scenario.name, modules_of(built.workload.call))
     workload = to_device(built.workload, mode, device)
-    notes = (*notes, *forward_only_notes(workload), *own_compile.say_ignored(asked))
+    notes = (*notes, *forward_only_notes(workload), *unfollowed.say_ignored(asked))
     return replace(built, workload=workload, notes=notes)
 
 
@@ -56,7 +89,7 @@ def _build_once_or_twice(
         with mode, device, _skip_initialisers():
             return build_users_workload(request), ()
     except UserCodeFailed as fake_failure:
-        distributed.refuse_failure(request.scenario, fake_failure)
+        unfollowed.refuse_failure(request.scenario, fake_failure)
         try:
             with _build_on_cpu(request.device), _skip_initialisers():
                 built = build_users_workload(request)

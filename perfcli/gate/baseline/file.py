@@ -10,7 +10,8 @@ from datetime import date
 from typing import Any
 
 from perfcli.errors import NotComparable, PerfcliError
-from perfcli.gate.baseline import kinds, reading, toml
+from perfcli.gate.baseline import reading, toml
+from perfcli.gate.baseline import reading as kinds
 from perfcli.gate.baseline.entry import FORMAT, BaselineEntry, Made
 
 FIRST = "first baseline"

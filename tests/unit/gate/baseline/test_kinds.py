@@ -9,7 +9,7 @@ import pytest
 from handmade import candidate, kernel, origins, run
 
 from perfcli.errors import PerfcliError
-from perfcli.gate.baseline import facts, file, kinds, toml
+from perfcli.gate.baseline import facts, file, reading, toml
 from perfcli.gate.baseline.entry import Made
 from perfcli.model import ExternCall, Finding
 
@@ -66,8 +66,8 @@ def test_a_format_is_a_number() -> None:
 
 def test_every_key_that_is_written_has_a_kind() -> None:
     (table,) = tomllib.loads(text())["checks"].values()
-    assert set(table) - {"created"} <= set(kinds._CHECK)
-    assert set(table["kernels"][0]) <= set(kinds._KERNEL)
-    assert set(table["findings"][0]) <= set(kinds._FINDING)
-    assert set(table["kernels"][0]["configurations"][0]) <= set(kinds._CONFIGURATION)
+    assert set(table) - {"created"} <= set(reading._CHECK)
+    assert set(table["kernels"][0]) <= set(reading._KERNEL)
+    assert set(table["findings"][0]) <= set(reading._FINDING)
+    assert set(table["kernels"][0]["configurations"][0]) <= set(reading._CONFIGURATION)
     assert "\n".join(toml._pairs({"params": table["params"]})) in text()
