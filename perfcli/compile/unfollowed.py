@@ -1,4 +1,9 @@
-"""Notes what a model asks of ``torch.compile`` itself, which perfcli does not follow."""
+"""Knows what perfcli does not follow: a model's own ``torch.compile``, which is noted, and models
+of several processes, which are refused by name.
+
+Seen with torch 2.13: ``DistributedDataParallel`` asks for a process group when it is made, and
+``fully_shard`` (FSDP2) makes a module's class one that derives from ``FSDPModule``.
+"""
 
 from __future__ import annotations
 

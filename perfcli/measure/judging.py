@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from perfcli import units
-from perfcli.compile.building import Built
-from perfcli.compile.gradients import modules_of
+from perfcli.compile.building import Built, modules_of
 from perfcli.measure import difference
 from perfcli.measure.difference import Difference
 from perfcli.measure.results import Results

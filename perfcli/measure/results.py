@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from perfcli.compile import tracing
-from perfcli.compile.gradients import modules_of
+from perfcli.compile.building import modules_of
 from perfcli.measure import snapshot
 from perfcli.model import Workload
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from perfcli.compile.gradients import modules_of
+from perfcli.compile.building import modules_of
 from perfcli.model import Workload
 
 

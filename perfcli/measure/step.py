@@ -184,7 +184,7 @@ def _leaves(workload: Any) -> Iterator[Any]:
     import torch
     from torch.utils import _pytree
 
-    from perfcli.compile.gradients import modules_of
+    from perfcli.compile.building import modules_of
 
     for module in modules_of(workload.call):
         yield from module.parameters()
@@ -198,7 +198,7 @@ def storages(step: Step) -> list[tuple[int, int]]:
     import torch
     from torch.utils import _pytree
 
-    from perfcli.compile.gradients import modules_of
+    from perfcli.compile.building import modules_of
 
     workload = step.built.workload
     tensors: list[Any] = _pytree.tree_leaves((workload.inputs, dict(workload.kwargs)))

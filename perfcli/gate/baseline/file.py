@@ -11,7 +11,6 @@ from typing import Any
 
 from perfcli.errors import NotComparable, PerfcliError
 from perfcli.gate.baseline import reading, toml
-from perfcli.gate.baseline import reading as kinds
 from perfcli.gate.baseline.entry import FORMAT, BaselineEntry, Made
 
 FIRST = "first baseline"
@@ -98,7 +97,7 @@ def _read(text: str, where: str, options: Sequence[str] = ()) -> dict[str, Basel
 
 
 def _read_check(table: Mapping[str, Any]) -> BaselineCheck:
-    kinds.check(table)
+    reading.check(table)
     created = date.fromisoformat(str(table["created"])).isoformat()
     made = Made(created, str(table["reason"]), str(table.get("revision", "")))
     own = ("created", "reason", "revision")
