@@ -45,11 +45,13 @@ COMMANDS = {
     "Measure": {
         "noise": "Measure identical variants and store the noise floor.",
         "kernels": "Show, check or time the hand-written kernels.",
+        "calibrate": "Fit the constants of estimated times to this GPU.",
     },
     "Look up": {
         "scenarios": "List the shipped scenarios, or show one in detail.",
         "runs": "List the runs stored in this folder, oldest first.",
         "rules": "List the rules behind the findings, or explain one.",
+        "targets": "List the GPUs to compile for, and whose constants estimates use.",
         "doctor": "Check what is installed, and say what is missing.",
     },
 }

@@ -45,6 +45,10 @@ Quiet: TypeAlias = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print the result in one line, and no progress.")
 ]
 Fake: TypeAlias = Annotated[bool, typer.Option("--fake", hidden=True)]
+Calibration: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Estimate times with this calibration. [default: the GPU's]"),
+]
 TryFixes: TypeAlias = Annotated[
     bool,
     typer.Option(

@@ -1,10 +1,13 @@
-"""Defines what a worker is asked about hand-written kernels, and what it answers."""
+"""Defines what a worker is asked about hand-written kernels, those of a calibration included, and
+what it answers."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from perfcli.model.estimate import Grid, LaunchWork
 from perfcli.model.handwritten import Case, KernelLaunch, LaunchPlan
 from perfcli.model.measurement import Machine
 from perfcli.model.workload import Problem, Target
@@ -185,3 +188,50 @@ class Benched:
     machine: Machine
     rounds: int = 0
     device_lost: bool = False
+
+
+# --- calibration -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusCase:
+    """Describes one launch of a kernel of ``measure.corpus_kernels``."""
+
+    kernel: str
+    grid: Grid
+    warps: int
+    tensors: tuple[tuple[str, str, int], ...]
+    """Argument, type (``bf16``, ``fp32``, ``i8``, ``i32``; ``chain`` and ``rows`` are indices) and
+    number of elements."""
+    scalars: Mapping[str, int]
+    constants: Mapping[str, int | str | bool]
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusRequest:
+    """Asks for cases to be compiled, counted and timed."""
+
+    cases: tuple[CorpusCase, ...]
+    target: Target
+    jobs: int
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusWork:
+    """Says what a compiled case asks of the device."""
+
+    registers: int
+    stack_bytes: int
+    shared_bytes: int
+    work: LaunchWork | None
+    """None where its index arithmetic could not be run."""
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusTimes:
+    """Holds the microseconds of one case's launches."""
+
+    cold: tuple[float, ...]
+    """The L2 cache had none of its input."""
+    hot: tuple[float, ...]
+    """The launch before was the same."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib import resources
@@ -50,6 +52,8 @@ class Calibration:
     format: int = FORMAT
     derived: str = ""
     """The target whose constants were scaled by data sheets; empty where they were measured."""
+    notes: tuple[str, ...] = ()
+    """What its numbers rest on, and what was carried over from another calibration."""
 
     def residuals_of(self, kind: str) -> Residuals:
         """Return the residuals of a class of launches, those of all where it has none."""
@@ -67,9 +71,23 @@ def read_calibration(path: Path) -> Calibration:
         PerfcliError: there is none, it is of another format, or it is damaged.
     """
     try:
-        return _decode(path.read_bytes(), str(path))
+        found = _decode(path.read_bytes(), str(path))
     except OSError as error:
         raise PerfcliError(f"can't read calibration {path}: {error.strerror}") from error
+    _check_complete(found, path)
+    return found
+
+
+def _check_complete(found: Calibration, path: Path) -> None:
+    """Raise PerfcliError where a number is missing that an estimate needs, or is none."""
+    model = next(iter(shipped().values()))
+    kinds = (("constants", found.constants, model.constants), ("pair", found.pair, model.pair))
+    missing = [f"{kind}.{name}" for kind, ours, all_ in kinds for name in all_.keys() - ours.keys()]
+    missing += ["residuals.all"] if "all" not in found.residuals else []
+    wrong = [n for _, ours, _ in kinds for n, v in ours.items() if not 0 < v < math.inf]
+    if missing or wrong:
+        what = f"lacks {', '.join(sorted(missing))}" if missing else f"has no number {wrong[0]} > 0"
+        raise PerfcliError(f"calibration {path} {what}: run perfcli calibrate again")
 
 
 def _decode(data: bytes, name: str) -> Calibration:
@@ -95,16 +113,79 @@ def shipped() -> Mapping[str, Calibration]:
     return {calibration.target.name: calibration for calibration in found}
 
 
+VARIABLE = "PERFCLI_CALIBRATION"
+"""Names the calibration file to use instead of all others; ``--calibration`` sets it."""
+
+
+def own_folder() -> Path:
+    """Return where the user's own calibrations are, ``TARGET.json`` each:
+    ``$PERFCLI_CONFIG_DIR/calibrations``, else ``$XDG_CONFIG_HOME/perfcli/calibrations``, else
+    ``~/.config/perfcli/calibrations``."""
+    if own := os.environ.get("PERFCLI_CONFIG_DIR"):
+        return Path(own).expanduser() / "calibrations"
+    xdg = os.environ.get("XDG_CONFIG_HOME", "")
+    base = Path(xdg) if os.path.isabs(xdg) else Path.home() / ".config"
+    return base / "perfcli" / "calibrations"
+
+
+def choose_calibration(path: Path) -> None:
+    """Use this file from now on, for every target.
+
+    Raises:
+        PerfcliError: as ``read_calibration``.
+    """
+    read_calibration(path)
+    os.environ[VARIABLE] = str(path.absolute())
+
+
 def calibration_for(target: Target) -> Calibration | None:
-    """Return the calibration of a target, or one that is derived by data sheet from the nearest
-    target that has one; None where no target of its vendor has."""
-    known = shipped()
+    """Return the calibration of a target: from the file that was chosen, else the user's own, else
+    the one that comes with perfcli. Where there is none for this target, one is derived by data
+    sheet from the nearest target that has one; None where no target of its vendor has.
+
+    Raises:
+        PerfcliError: the chosen file, or one of the user's own, can't be used.
+    """
+    if chosen := os.environ.get(VARIABLE):
+        found = _read_once(chosen, _last_change(Path(chosen)))
+        if found.target.vendor != target.vendor:
+            raise PerfcliError(
+                f"calibration {chosen} is of {found.target.description}, and nothing of "
+                f"{target.description} can be derived from it: use another, or none"
+            )
+        return found if found.target.name == target.name else _derive(found, target)
+    return derive_calibration(target, {**shipped(), **_list_own()})
+
+
+def derive_calibration(target: Target, known: Mapping[str, Calibration]) -> Calibration | None:
+    """Return the calibration of a target among these, or one that is derived from the nearest; None
+    where no target of its vendor is among them."""
     if target.name in known:
         return known[target.name]
     near = [c for c in known.values() if c.target.vendor == target.vendor]
     if not near:
         return None
     return _derive(min(near, key=lambda c: _distance(c.target, target)), target)
+
+
+def _list_own() -> Mapping[str, Calibration]:
+    folder = own_folder()
+    paths = sorted(folder.glob("*.json")) if folder.is_dir() else []
+    found = [_read_once(str(path), _last_change(path)) for path in paths]
+    return {calibration.target.name: calibration for calibration in found}
+
+
+@functools.lru_cache(maxsize=16)
+def _read_once(path: str, _changed: int) -> Calibration:
+    """Return what a file has; it is read again when it has changed."""
+    return read_calibration(Path(path))
+
+
+def _last_change(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _distance(one: Target, other: Target) -> tuple[int, float]:

@@ -80,7 +80,7 @@ class _SideLaunches:
         )
 
 
-def _join_side(name: SideName, measurement: Measurement, run: Run) -> _SideLaunches:
+def join_side(name: SideName, measurement: Measurement, run: Run) -> _SideLaunches:
     """Return every launch of this side's processes, joined."""
     workers = [p for p in measurement.prepared if p.side == name]
     parts = {p.process: _join(p.launches, run.kernels) for p in workers}
@@ -179,7 +179,7 @@ def _all_parts(
 def _join_sides(
     measurement: Measurement, runs: tuple[Run, Run]
 ) -> tuple[_SideLaunches, _SideLaunches]:
-    return _join_side("base", measurement, runs[0]), _join_side("head", measurement, runs[1])
+    return join_side("base", measurement, runs[0]), join_side("head", measurement, runs[1])
 
 
 def _profiled_rounds(

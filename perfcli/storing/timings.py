@@ -290,6 +290,19 @@ def find_measurement(base: str, head: str, folder: Path = FOLDER) -> Found:
     return Found(found, tuple(left_out), unreadable)
 
 
+def find_measurement_of(run: str, folder: Path = FOLDER) -> Measurement | None:
+    """Return the newest measurement, whatever ended it, in which a run is a side and launches were
+    timed."""
+    openings, _ = _read_openings(folder)
+    ours = [opening for opening in openings if run in (opening.base, opening.head)]
+    for opening in sorted(ours, key=lambda o: (o.created, o.id), reverse=True):
+        with suppress(PerfcliError):
+            found = read(opening.path)
+            if any(made.kind == "kernels" for made in found.rounds):
+                return found
+    return None
+
+
 def _read_openings(folder: Path) -> tuple[list[_Opening], tuple[str, ...]]:
     """Return the openings of all files, and the names of those that don't say which pair they are
     of."""

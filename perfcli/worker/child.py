@@ -18,6 +18,7 @@ from perfcli.model.kernel_work import (
     BenchAsk,
     BenchRequest,
     CheckRequest,
+    CorpusRequest,
     DescribeRequest,
     LaunchesRequest,
 )
@@ -122,11 +123,27 @@ def _bench_kernels(request: object, questions: BinaryIO, replies: BinaryIO) -> N
         _send(replies, {"type": "done"})
 
 
+def _time_corpus(request: object, _questions: BinaryIO, replies: BinaryIO) -> None:
+    from perfcli.measure.corpus import compile_cases, time_cases
+
+    asked = protocol.decode_dataclass(CorpusRequest, request)
+    good = []
+    for done, (number, work) in enumerate(compile_cases(asked), 1):
+        _send(replies, {"type": "weighed", "number": number, "total": done, "found": work})
+        if work is not None and work.work is not None:
+            good.append((number, asked.cases[number]))
+    for batch in time_cases(good):
+        for number, times in batch:
+            _send(replies, {"type": "timed", "number": number, "found": times})
+    _send(replies, {"type": "done"})
+
+
 _OF_KERNELS = {
     "launches": _compile_launches,
     "describe": _describe_launches,
     "check": _check_kernels,
     "bench": _bench_kernels,
+    "corpus": _time_corpus,
 }
 """What is asked about hand-written kernels."""
 

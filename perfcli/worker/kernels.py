@@ -1,9 +1,10 @@
 """Does the parent's side of hand-written kernels: processes that compile, check and time them.
 
 A worker is sent ``{"launches": LaunchesRequest}``, ``{"describe": DescribeRequest}``, ``{"check":
-CheckRequest}`` or ``{"bench": BenchRequest}``, the last then any number of ``BenchAsk``. It replies
-``compiled``, ``described`` and ``checked`` (number, found), ``compiling`` (number, total),
-``checking``, ``preparing`` (name), ``benched`` (found) or ``error``; then ``done``.
+CheckRequest}``, ``{"corpus": CorpusRequest}`` or ``{"bench": BenchRequest}``, the last then any
+number of ``BenchAsk``. It replies ``compiled``, ``described``, ``checked``, ``weighed`` and
+``timed`` (number, found), ``compiling`` (number, total), ``checking``, ``preparing`` (name),
+``benched`` (found) or ``error``; then ``done``.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ from perfcli.model.kernel_work import (
     BenchRequest,
     CheckedCase,
     CheckRequest,
+    CorpusRequest,
+    CorpusTimes,
+    CorpusWork,
     DescribedLaunch,
     DescribeRequest,
     LaunchesRequest,
@@ -244,6 +248,28 @@ class KernelProcess:
         if self._bench is not None:
             self._bench.close()
             self._bench = None
+
+
+def time_corpus(
+    request: CorpusRequest, python: str | None = None, timeout_seconds: float | None = None
+) -> Iterator[tuple[int, CorpusWork | CorpusTimes | None]]:
+    """Yield for each case by its number what it asks of the device (None where that is not known),
+    and then its times, as they come; what is lost on the way has no times.
+
+    Raises:
+        WorkerFailed: the worker died or hung.
+    """
+    worker = _Worker(python, timeout_seconds or SILENT_SECONDS, {})
+    try:
+        worker.doing("compiling kernels")
+        for reply in worker.ask({"corpus": request}):
+            if reply.type == "weighed":
+                yield reply.number, worker.decoded(reply, CorpusWork | None)  # type: ignore[arg-type]
+            else:
+                worker.doing("timing kernels")
+                yield reply.number, worker.decoded(reply, CorpusTimes)
+    finally:
+        worker.close()
 
 
 def _receive_benched(worker: _Worker, ask: BenchAsk, preparing: Callable[[str], None]) -> Benched:

@@ -1,0 +1,98 @@
+"""Says how good the estimates of a run's kernels are, held against their measured times."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from perfcli.errors import PerfcliError
+from perfcli.model import Measurement, Run, SideName, TimeEstimate
+from perfcli.predict.step import estimate_run
+from perfcli.rules.unexplained_time import FAR, LEAST_SECONDS
+from perfcli.stats.parts import join_side
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedKernel:
+    """Holds one kernel's time per launch, estimated and measured, in seconds."""
+
+    name: str
+    graph: str
+    launches: int
+    estimate: TimeEstimate
+    measured: float
+
+    @property
+    def error(self) -> float:
+        """Return estimated over measured, less 1."""
+        return self.estimate.seconds / self.measured - 1
+
+    @property
+    def is_inside(self) -> bool:
+        return self.estimate.low <= self.measured <= self.estimate.high
+
+    @property
+    def is_far(self) -> bool:
+        """Return whether it lies twice as far away as the end of its interval (PC904)."""
+        away = math.log(self.measured / self.estimate.seconds)
+        end = self.estimate.high if away > 0 else self.estimate.low
+        reach = abs(math.log(end / self.estimate.seconds))
+        return self.measured >= LEAST_SECONDS and abs(away) > FAR * reach
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """Sums up how good estimates are. Only launches of at least 3 µs count."""
+
+    kernels: int
+    median: float
+    p90: float
+    covered: float
+    """The part of them whose measured time lies in its 90 % interval."""
+
+
+def check_run(run: Run, measurement: Measurement) -> tuple[CheckedKernel, ...]:
+    """Return each kernel that has an estimate and a measured time, the longest per step first.
+
+    Raises:
+        PerfcliError: the run has no estimate, or the measurement no times of its kernels.
+    """
+    estimated = estimate_run(run)
+    if all(kernel.estimate is None for kernel in estimated.kernels):
+        raise PerfcliError(
+            f"run {run.id} has no estimate to check: it was compiled for no GPU whose constants "
+            "are known, or before perfcli counted the work of kernels"
+        )
+    found = list(_join(estimated, measurement))
+    if not found:
+        raise PerfcliError(
+            f"the measurement of run {run.id} has no times of its kernels: measure it again with "
+            "perfcli compare --device cuda"
+        )
+    return tuple(sorted(found, key=lambda each: -each.measured * each.launches))
+
+
+def _join(run: Run, measurement: Measurement) -> Iterator[CheckedKernel]:
+    side: SideName = "base" if measurement.base == run.id else "head"
+    joined = join_side(side, measurement, run)
+    rounds = [r for r in measurement.rounds if r.kind == "kernels" and joined.complete(r)]
+    for number, kernel in enumerate(run.kernels):
+        times = [t for made in rounds if (t := joined.seconds([number], made)) is not None]
+        if times and kernel.estimate is not None and kernel.launches:
+            seconds = statistics.median(times) / kernel.launches
+            yield CheckedKernel(
+                kernel.name, kernel.graph, kernel.launches, kernel.estimate, seconds
+            )
+
+
+def sum_up(kernels: Sequence[CheckedKernel]) -> Accuracy | None:
+    """Return how good the estimates are; None where no launch is long enough to tell."""
+    long = [each for each in kernels if each.measured >= LEAST_SECONDS]
+    if not long:
+        return None
+    errors = sorted(abs(each.error) for each in long)
+    inside = sum(each.is_inside for each in long)
+    p90 = errors[min(math.ceil(0.9 * len(errors)), len(errors)) - 1]
+    return Accuracy(len(long), statistics.median(errors), p90, inside / len(long))

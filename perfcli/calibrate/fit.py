@@ -1,0 +1,206 @@
+"""Fits the constants of ``predict.launch`` to measured times.
+
+Least squares of the logarithms of estimated over measured times, less sensitive to outliers
+(``soft_l1``), with every constant drawn towards where it started: towards the shipped value where
+this GPU was calibrated before, loosely towards a value derived by data sheet where not.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from perfcli.calibrate.corpus import bytes_of
+from perfcli.calibrate.measuring import TimedCase
+from perfcli.facts.occupancy import occupancy
+from perfcli.model import Buffer, Candidate, Target
+from perfcli.predict.calibration import Calibration, Residuals
+from perfcli.predict.launch import Demand, bounds, combine, demand_of, stack
+from perfcli.predict.step import class_of
+
+_FIXED = ("code_cached", "cache_bytes")
+"""Constants that no launch of the corpus says anything of."""
+_DRAWN_HOME, _DRAWN = 0.2, 0.05
+"""How strongly constants are drawn to where they started: those of this GPU, and derived ones."""
+_OUTLIER = 0.1
+"""A log ratio from which on an error counts less than its square."""
+_LEAST_MICROS = 1.2
+"""Below, the clock of the profiler and the launch itself are all that a time says."""
+_FOLDS = 5
+_FEWEST = 30
+"""Launches that a class has residuals of its own with."""
+_OUTPUTS = ("out", "part")
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Holds measured launches as arrays."""
+
+    demand: Demand
+    micros: Any
+    kernels: tuple[str, ...]
+    """What each is a launch of: launches of one kernel are held out together."""
+
+    def take(self, chosen: Any) -> Samples:
+        """Return those that a mask chooses."""
+        taken = {f.name: getattr(self.demand, f.name)[chosen] for f in fields(Demand)}
+        kernels = tuple(k for k, wanted in zip(self.kernels, chosen, strict=True) if wanted)
+        return Samples(Demand(**taken), self.micros[chosen], kernels)
+
+
+def join_samples(*several: Samples) -> Samples:
+    """Return the launches of all, in order."""
+    joined = {
+        f.name: np.concatenate([getattr(each.demand, f.name) for each in several])
+        for f in fields(Demand)
+    }
+    kernels = tuple(kernel for each in several for kernel in each.kernels)
+    return Samples(Demand(**joined), np.concatenate([each.micros for each in several]), kernels)
+
+
+def list_samples(timed: Sequence[TimedCase], target: Target) -> Samples:
+    """Return the timed launches that say something about constants. Cold ones that move more than
+    about a third of what memory can move in their time are left out: their output meets a cache
+    full of what was flushed, which no launch of a step does."""
+    demands: list[Demand] = []
+    micros: list[float] = []
+    kernels: list[str] = []
+    for each in timed:
+        for cold, times in ((1.0, each.times.cold), (0.0, each.times.hot)):
+            demand = _demand(each, target, cold)
+            median = float(np.median(times))
+            moved = (demand.read + demand.written) / target.bandwidth * 1e6
+            if median > _LEAST_MICROS and not (cold and moved > 0.35 * median):
+                demands.append(demand)
+                micros.append(median)
+                kernels.append(each.case.kernel)
+    return Samples(stack(demands), np.array(micros), tuple(kernels))
+
+
+def _demand(timed: TimedCase, target: Target, cold: float) -> Demand:
+    case, facts = timed.case, timed.work
+    assert facts.work is not None
+    fitting = occupancy(target, facts.registers, facts.shared_bytes, case.warps)
+    candidate = Candidate(
+        {},
+        case.warps,
+        1,
+        registers=facts.registers,
+        stack_bytes=facts.stack_bytes,
+        shared_bytes=facts.shared_bytes,
+        blocks_per_sm=fitting.blocks_per_sm,
+    )
+    buffers = [_buffer(name, kind, n) for name, kind, n in case.tensors]
+    demand = demand_of(facts.work, candidate, buffers, target.sm_count, cold)
+    if not cold:  # what is larger than the L2 cache pushes itself out
+        moved = max(demand.read + demand.written, 1.0)
+        demand = replace(demand, cold=1 / (1 + (0.75 * target.l2_bytes / moved) ** 4))
+    return demand
+
+
+def _buffer(name: str, kind: str, elements: int) -> Buffer:
+    is_output = name in _OUTPUTS
+    size = bytes_of(kind, elements)
+    return Buffer(name, name, "output" if is_output else "input", kind, (elements,), (1,), size)
+
+
+# --- the fit ---------------------------------------------------------------------------------
+
+
+def estimate_micros(
+    samples: Samples, constants: Mapping[str, float], start: Calibration
+) -> tuple[dict[str, Any], Any]:
+    """Return the bounds of every launch, and its microseconds."""
+    found = bounds(samples.demand, constants, start.target.sm_count, start.clock_mhz)
+    return found, combine(found, constants)
+
+
+def fit_constants(samples: Samples, start: Calibration, weights: Any = None) -> dict[str, float]:
+    """Return the constants with which estimates fit the samples best."""
+    names = [name for name in start.constants if name not in _FIXED]
+    origin = np.log([start.constants[name] for name in names])
+    measured = np.log(samples.micros)
+    drawn = (_DRAWN if start.derived else _DRAWN_HOME) * len(measured) ** 0.5
+    weight = np.ones(len(measured)) if weights is None else weights
+
+    def miss(point: Any) -> Any:
+        constants = {**start.constants, **dict(zip(names, np.exp(point), strict=True))}
+        _, micros = estimate_micros(samples, constants, start)
+        return np.concatenate([(np.log(micros) - measured) * weight, drawn * (point - origin)])
+
+    found = least_squares(miss, origin, loss="soft_l1", f_scale=_OUTLIER, max_nfev=25)
+    fitted = {
+        name: float(f"{value:.5g}") for name, value in zip(names, np.exp(found.x), strict=True)
+    }
+    return {**start.constants, **fitted}
+
+
+def hold_out(samples: Samples, start: Calibration) -> tuple[Any, list[str]]:
+    """Return for each sample the log ratio of estimated to measured time, by constants that were
+    fitted without any launch of its kernel, and its class."""
+    names = sorted(set(samples.kernels))
+    folds = np.array([names.index(kernel) % _FOLDS for kernel in samples.kernels])
+    errors, classes = np.zeros(len(folds)), np.full(len(folds), "", object)
+    for fold in sorted(set(folds)):
+        out = folds == fold
+        training = samples.take(~out) if (~out).any() else samples
+        constants = fit_constants(training, start)
+        found, micros = estimate_micros(samples.take(out), constants, start)
+        errors[out] = np.log(micros / samples.micros[out])
+        classes[out] = _classify(found, micros)
+    return errors, list(classes)
+
+
+def _classify(found: Mapping[str, Any], micros: Any) -> list[str]:
+    names = list(found)
+    times = np.stack([np.broadcast_to(found[name], micros.shape) for name in names])
+    first = times.argmax(0)
+    pairs = zip(first, micros, strict=True)
+    return [class_of({names[bound]: 1.0}, float(time) * 1e-6) for bound, time in pairs]
+
+
+def sum_up_residuals(errors: Any, classes: Sequence[str]) -> dict[str, Residuals]:
+    """Return the residuals of all launches and of each class that has enough of them."""
+    grouped: dict[str, list[float]] = defaultdict(list)
+    for error, kind in zip(np.abs(errors), classes, strict=True):
+        grouped["all"].append(error)
+        grouped[kind].append(error)
+    return {
+        kind: Residuals(len(each), *(_round(np.quantile(each, q)) for q in (0.5, 0.8, 0.9)))
+        for kind, each in sorted(grouped.items())
+        if kind == "all" or len(each) >= _FEWEST
+    }
+
+
+def _round(value: Any) -> float:
+    return round(float(value), 4)
+
+
+def calibrate(
+    timed: Sequence[TimedCase], start: Calibration, torch: str, triton: str, date: str
+) -> Calibration:
+    """Return the calibration of ``start.target`` that these times make."""
+    samples = list_samples(timed, start.target)
+    errors, classes = hold_out(samples, start)
+    origin = start.derived or f"{start.target.name} of {start.date}"
+    return Calibration(
+        target=start.target,
+        clock_mhz=start.clock_mhz,
+        torch=torch,
+        triton=triton,
+        date=date,
+        constants=fit_constants(samples, start),
+        residuals=sum_up_residuals(errors, classes),
+        pair=start.pair,
+        notes=(
+            f"constants: {len(samples.micros)} launches of {len(timed)} generated kernels, drawn "
+            f"towards those of {origin}",
+            "residuals: each kernel by constants that were fitted without it",
+            f"pair: no pairs of options were measured; k80 and k90 are those of {origin}",
+        ),
+    )

@@ -1,0 +1,94 @@
+"""What ``perfcli calibrate`` and ``perfcli targets`` show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from perfcli import units
+from perfcli.calibrate.accuracy import CheckedKernel, sum_up
+from perfcli.predict.calibration import Calibration
+
+_TOP = 30
+_HEADERS = ("KERNEL", "LAUNCHES", "ESTIMATED", "INTERVAL", "MEASURED", "ERROR", "")
+
+
+def describe_calibration(found: Calibration, path: Path) -> str:
+    """Return what was made, in a few lines."""
+    everything = found.residuals["all"]
+    where = "derived" if found.derived else "measured"
+    lines = [
+        f"{found.target.description} ({found.target.name}): {where} with torch {found.torch}, "
+        f"triton {found.triton}, {found.date}",
+        f"{everything.kernels} launches, held out: median error {_percent(everything.median)}, "
+        f"90th percentile {_percent(everything.q90)}",
+        *(f"note: {note}" for note in found.notes),
+        f"written: {path}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def list_checked(kernels: Sequence[CheckedKernel]) -> tuple[Sequence[str], list[Sequence[str]]]:
+    """Return the headers and rows of the table of kernels, those that take longest."""
+    return _HEADERS, [_row(each) for each in kernels[:_TOP]]
+
+
+def _row(each: CheckedKernel) -> Sequence[str]:
+    estimate = each.estimate
+    edges = f"{units.seconds(estimate.low)} – {units.seconds(estimate.high)}"
+    mark = "far outside" if each.is_far else "" if each.is_inside else "outside"
+    return (
+        units.printable(each.name),
+        str(each.launches),
+        units.seconds(estimate.seconds),
+        edges,
+        units.seconds(each.measured),
+        f"{each.error:+.0%}",
+        mark,
+    )
+
+
+def describe_check(kernels: Sequence[CheckedKernel], source: str) -> Iterator[str]:
+    """Yield the lines below the table."""
+    if len(kernels) > _TOP:
+        yield f"… and {len(kernels) - _TOP} more"
+    found = sum_up(kernels)
+    if found is None:
+        yield "no launch takes 3 µs or more: shorter ones say little"
+    else:
+        yield (
+            f"{units.plural(found.kernels, 'kernel')} of 3 µs and more: median error "
+            f"{_percent(found.median)}, 90th percentile {_percent(found.p90)}; "
+            f"{found.covered:.0%} inside their 90 % interval"
+        )
+    far = [each for each in kernels if each.is_far]
+    for each in far:
+        yield f"far outside: {units.printable(each.name)}: the model does not know why (PC904)"
+    yield f"constants: {source}"
+
+
+def describe_accuracy(kernels: Sequence[CheckedKernel]) -> Mapping[str, Any]:
+    """Return the fields of the JSON document."""
+    return {
+        "accuracy": sum_up(kernels),
+        "kernels": [
+            {
+                "name": each.name,
+                "graph": each.graph,
+                "launches": each.launches,
+                "estimated_seconds": each.estimate.seconds,
+                "low": each.estimate.low,
+                "high": each.estimate.high,
+                "measured_seconds": each.measured,
+                "error": each.error,
+                "inside": each.is_inside,
+                "far": each.is_far,
+            }
+            for each in kernels
+        ],
+    }
+
+
+def _percent(log_error: float) -> str:
+    return f"{log_error:.1%}"

@@ -1,0 +1,59 @@
+"""``perfcli targets`` lists the GPUs to compile for, and where their estimates come from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perfcli.commands import _arguments as args
+
+if TYPE_CHECKING:
+    from perfcli.model import Target
+    from perfcli.predict.calibration import Calibration
+
+
+def targets(json: args.Json = None) -> int:
+    """List the GPUs to compile for, and whose constants estimates use.
+
+    A GPU that was not calibrated gets the constants of the nearest one, scaled by data sheet, and
+    wider intervals.
+    """
+    from perfcli.console import output, table
+    from perfcli.machine.targets import KERNEL_TARGETS, TARGETS
+    from perfcli.predict.calibration import calibration_for
+
+    known = [*TARGETS.values(), *KERNEL_TARGETS.values()]
+    rows = [(target, calibration_for(target)) for target in known]
+    fields = [_describe(target, calibration) for target, calibration in rows]
+    output.write_document("targets", {"targets": fields}, json)
+    if str(json) != "-":
+        table.show(
+            ("TARGET", "GPU", "ESTIMATES", "DATE"),
+            [
+                (target.name, target.description, _name_source(calibration), _date(calibration))
+                for target, calibration in rows
+            ],
+        )
+    return 0
+
+
+def _name_source(calibration: Calibration | None) -> str:
+    if calibration is None:
+        return "none"
+    if calibration.derived:
+        return f"derived from {calibration.derived}"
+    return f"calibrated, torch {calibration.torch}"
+
+
+def _date(calibration: Calibration | None) -> str:
+    return calibration.date if calibration else ""
+
+
+def _describe(target: Target, calibration: Calibration | None) -> dict[str, object]:
+    return {
+        "name": target.name,
+        "description": target.description,
+        "estimates": _name_source(calibration),
+        "calibrated": calibration is not None and not calibration.derived,
+        "derived_from": calibration.derived if calibration else "",
+        "date": _date(calibration),
+    }
