@@ -36,7 +36,7 @@ LAYERS = (
     "fake interleave checks",
     "console",
     "workflow",
-    "bisect gate noise workbench ci",
+    "bisect calibrate gate noise workbench ci",
     "commands library",
     "cli pytest_plugin",
     "__main__",

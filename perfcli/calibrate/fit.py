@@ -27,6 +27,8 @@ _FIXED = ("code_cached", "cache_bytes")
 """Constants that no launch of the corpus says anything of."""
 _DRAWN_HOME, _DRAWN = 0.2, 0.05
 """How strongly constants are drawn to where they started: those of this GPU, and derived ones."""
+_FARTHEST = 8.0
+"""Times, either way: no constant of two GPUs that can be derived from one another differs more."""
 _OUTLIER = 0.1
 """A log ratio from which on an error counts less than its square."""
 _LEAST_MICROS = 1.2
@@ -133,7 +135,14 @@ def fit_constants(samples: Samples, start: Calibration, weights: Any = None) -> 
         _, micros = estimate_micros(samples, constants, start)
         return np.concatenate([(np.log(micros) - measured) * weight, drawn * (point - origin)])
 
-    found = least_squares(miss, origin, loss="soft_l1", f_scale=_OUTLIER, max_nfev=25)
+    found = least_squares(
+        miss,
+        origin,
+        bounds=(origin - np.log(_FARTHEST), origin + np.log(_FARTHEST)),
+        loss="soft_l1",
+        f_scale=_OUTLIER,
+        max_nfev=25,
+    )
     fitted = {
         name: float(f"{value:.5g}") for name, value in zip(names, np.exp(found.x), strict=True)
     }

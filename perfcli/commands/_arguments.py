@@ -97,3 +97,12 @@ Allow: TypeAlias = Annotated[
         help="Compare even if this differs: scenario, params, mode, device, target, dynamic.",
     ),
 ]
+
+
+def use_calibration(path: Path | None) -> None:
+    """Estimate with this file from now on, if one is given. Raises PerfcliError for one that can't
+    be used."""
+    if path is not None:
+        from perfcli.predict.calibration import choose_calibration
+
+        choose_calibration(path)

@@ -85,6 +85,7 @@ def bisect_config(
         bool, typer.Option("--report", help="Show the whole comparison of both ends, not one line.")
     ] = False,
     jobs: args.Jobs = None,
+    calibration: args.Calibration = None,
     timeout: args.Timeout = None,
     json: args.Json = None,
     quiet: args.Quiet = False,
@@ -120,6 +121,7 @@ def bisect_config(
     )
     question = Question(scenario, tuple(param or ()), preset, target, device, dynamic)
     timing = MeasuringOptions(measure_budget, threads, seed, allow_env=tuple(allow_env or ()))
+    args.use_calibration(calibration)
     context = Context(Notes(quiet), timeout=timeout, fake=fake, jobs=jobs)
     shown = Shown(json, quiet, report)
     return run.bisect(question, options, timing, context, shown)

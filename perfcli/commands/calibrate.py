@@ -55,14 +55,12 @@ def calibrate(
     """
     from perfcli.console import output
     from perfcli.console.notes import Notes
-    from perfcli.predict.calibration import choose_calibration
 
     output.check_writable(json)
     if check is not None:
         if smoke or file or python or jobs:
             raise PerfcliError("--check measures and writes nothing: give it alone, or with --json")
-        if calibration is not None:
-            choose_calibration(calibration)
+        args.use_calibration(calibration)
         return _check(check, json, quiet)
     if calibration is not None:
         raise PerfcliError("--calibration goes with --check: what is fitted starts from the GPU's")

@@ -71,6 +71,7 @@ def compare(
     try_fixes: args.TryFixes = False,
     trust_run: args.TrustRun = False,
     jobs: args.Jobs = None,
+    calibration: args.Calibration = None,
     timeout: args.Timeout = None,
     fresh: args.Fresh = False,
     json: args.Json = None,
@@ -107,6 +108,7 @@ def compare(
     wanted = documents.Wanted(markdown, html, junit, sarif, github, json)
     documents.check(wanted, [base, head or ""])
     notes = Notes(quiet)
+    args.use_calibration(calibration)
     context = Context(notes, fresh, timeout, fake, jobs, trust_run)
     names = tuple(allow_env or ())
     asked = MeasuringOptions(

@@ -24,6 +24,7 @@ def explain(
     device: args.Device = None,
     dynamic: args.Dynamic = False,
     jobs: args.Jobs = None,
+    calibration: args.Calibration = None,
     timeout: args.Timeout = None,
     fresh: args.Fresh = False,
     json: args.Json = None,
@@ -47,6 +48,7 @@ def explain(
 
     output.check_writable(json)
     question = Question(run, tuple(param or ()), preset, target, device, dynamic)
+    args.use_calibration(calibration)
     context = Context(Notes(quiet), fresh, timeout, fake, jobs, trust_run)
     found = load_or_compile(question, Side(tuple(option or ()), python), context)
     findings = diagnosis.explain(found.run)

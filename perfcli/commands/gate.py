@@ -55,6 +55,7 @@ def gate(
         bool, typer.Option("--strict", help="Fail what is unsure, with exit code 3.")
     ] = False,
     jobs: args.Jobs = None,
+    calibration: args.Calibration = None,
     timeout: args.Timeout = None,
     fresh: args.Fresh = False,
     json: args.Json = None,
@@ -93,6 +94,7 @@ def gate(
     if not (wish.pair or found.baseline.exists()):
         compiled.check_questions(found, meant)  # else each check says it, and the others go on
     notes = Notes(quiet)
+    args.use_calibration(calibration)
     context = Context(notes, fresh, timeout, fake, jobs)
     order = Order(found, context, tuple(allow or ()), wish.allow_env, no_time)
     with base_of(wish, order) as compare:

@@ -22,6 +22,7 @@ def run(
     device: args.Device = None,
     dynamic: args.Dynamic = False,
     jobs: args.Jobs = None,
+    calibration: args.Calibration = None,
     timeout: args.Timeout = None,
     fresh: args.Fresh = False,
     top: Annotated[int, typer.Option(metavar="N", min=0, help="Kernels to list; 0: all.")] = 10,
@@ -55,6 +56,7 @@ def run(
         raise PerfcliError(f"can't sort by {sort!r}: one of {', '.join(screen.columns)}")
     question = Question(scenario, tuple(param or ()), preset, target, device, dynamic)
     side = Side(tuple(option or ()), python)
+    args.use_calibration(calibration)
     context = Context(Notes(quiet), fresh, timeout, fake, jobs)
     (found,) = compile_runs(question, [side], context)
     shown = estimate_run(found.run)

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from handmade_estimate import work
+
+from perfcli.calibrate import measuring
+from perfcli.machine import environment, targets
+from perfcli.machine.environment import Interpreter
+from perfcli.model.kernel_work import CorpusRequest, CorpusTimes, CorpusWork
+from perfcli.predict.calibration import VARIABLE, own_folder, read_calibration, shipped
+
+H200 = targets.get("h200")
+
+
+@pytest.fixture(autouse=True)
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with an H200 that is not there."""
+    monkeypatch.setenv("PERFCLI_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("PERFCLI_CONFIG_DIR", str(tmp_path / "config"))
+    monkeypatch.setenv(VARIABLE, "")
+    monkeypatch.setattr(targets, "has_gpu", lambda: True)
+    monkeypatch.setattr(targets, "this_gpu", lambda: H200)
+    python = Interpreter("/x", "3.12.3", "2.11.0", tmp_path, "3.6.0", tmp_path, None, "0" * 64)
+    monkeypatch.setattr(environment, "probe", lambda python_: python)
+
+
+class Worker:
+    """Times cases: 2 µs and a little more for each block."""
+
+    interrupts_after: int | None = None
+
+    def answer(
+        self, request: CorpusRequest, python: str
+    ) -> Iterator[tuple[int, CorpusWork | CorpusTimes | None]]:
+        for number, case in enumerate(request.cases):
+            yield number, CorpusWork(32, 0, 0, replace(work(), grid=case.grid))
+        for number, case in enumerate(request.cases):
+            if number == self.interrupts_after:
+                raise KeyboardInterrupt
+            micros = 2 + case.grid[0] * case.grid[1] * 0.01
+            yield number, CorpusTimes((micros * 1.2,), (micros,))
+
+
+@pytest.fixture(autouse=True)
+def worker(monkeypatch: pytest.MonkeyPatch) -> Worker:
+    made = Worker()
+    monkeypatch.setattr(measuring.kernels, "time_corpus", made.answer)
+    return made
+
+
+def test_it_writes_a_calibration_that_can_be_read(perfcli: Any) -> None:
+    result = perfcli("calibrate", "--smoke", "-o", "mine.json")
+    assert result.code == 0, result.err
+    assert "NVIDIA H200 (h200): measured with torch 2.11.0, triton 3.6.0" in result.out
+    assert "written: mine.json" in result.out
+    made = read_calibration(Path("mine.json"))
+    assert made.target == H200
+    assert made.constants.keys() == shipped()["h200"].constants.keys()
+
+
+def test_an_interrupted_one_goes_on(perfcli: Any, worker: Worker) -> None:
+    worker.interrupts_after = 100
+    result = perfcli("calibrate", "--smoke", "-o", "mine.json")
+    assert result.code == 130
+    assert "interrupted after 100 of 158 kernels" in result.complaint
+    assert not Path("mine.json").exists()
+    worker.interrupts_after = 58  # what is left is 58 cases: it gets through
+    assert perfcli("calibrate", "--smoke", "-o", "mine.json").code == 0
+
+
+def test_the_json_has_the_calibration(perfcli: Any) -> None:
+    result = perfcli("calibrate", "--smoke", "-o", "mine.json", "--json", "-")
+    document = json.loads(result.out)
+    assert document["perfcli"] == "calibration"
+    assert document["calibration"]["target"]["name"] == "h200"
+
+
+def test_a_smoke_test_replaces_nothing(perfcli: Any) -> None:
+    result = perfcli("calibrate", "--smoke")
+    assert result.code == 2
+    assert "give -o FILE" in result.complaint
+
+
+def test_without_a_gpu_nothing_is_calibrated(perfcli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(targets, "has_gpu", lambda: False)
+    result = perfcli("calibrate")
+    assert result.code == 2
+    assert "no NVIDIA GPU found here to calibrate" in result.complaint
+
+
+def test_check_and_what_measures_do_not_go_together(perfcli: Any) -> None:
+    assert perfcli("calibrate", "--check", "x", "--smoke").code == 2
+    assert perfcli("calibrate", "--calibration", "x").code == 2
+
+
+def plain(**changes: Any) -> str:
+    return json.dumps({**json.loads(msgspec.json.encode(shipped()["h200"])), **changes})
+
+
+def test_a_run_uses_the_file_that_is_given(perfcli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERFCLI_FAKE", "weighed")
+    Path("mine.json").write_text(plain(date="2031-12-24"))
+    command = ("run", "gqa-transformer", "-p", "layers=1", "--target", "h200", "--json", "-")
+    before = json.loads(perfcli(*command).out)
+    slow = {**shipped()["h200"].constants, "launch": 1000.0}
+    Path("slow.json").write_text(plain(constants=slow))
+    after = json.loads(perfcli(*command, "--calibration", "slow.json").out)
+    times = [
+        [kernel["estimate"]["seconds"] for kernel in each["run"]["kernels"]]
+        for each in (before, after)
+    ]
+    for one, other in zip(*times, strict=True):
+        assert other - one == pytest.approx(1e-6 * (1000 - shipped()["h200"].constants["launch"]))
+
+
+def test_a_damaged_file_is_one_line(perfcli: Any) -> None:
+    Path("mine.json").write_text("{}")
+    result = perfcli("run", "softmax", "--calibration", "mine.json")
+    assert result.code == 2
+    assert "mine.json has format None, this perfcli reads 1" in result.complaint
+
+
+def test_check_needs_a_measurement(perfcli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERFCLI_FAKE", "weighed")
+    perfcli("run", "gqa-transformer", "-p", "layers=1", "--target", "h200", "-q")
+    (run,) = Path(".perfcli/runs").glob("*.json")
+    result = perfcli("calibrate", "--check", run.stem)
+    assert result.code == 2
+    assert "was not measured here: perfcli compare --device cuda measures it" in result.complaint
+
+
+def test_targets_say_where_estimates_come_from(perfcli: Any) -> None:
+    lines = perfcli("targets").out.splitlines()
+    rows = {line.split()[0]: line for line in lines[1:]}
+    assert "calibrated, torch 2.11.0" in rows["h200"] and "2026-11-22" in rows["h200"]
+    assert "derived from h200" in rows["h100"]
+    assert "none" in rows["mi300x"]
+    own_folder().mkdir(parents=True)
+    (own_folder() / "h200.json").write_text(plain(torch="2.14.0"))
+    assert "calibrated, torch 2.14.0" in perfcli("targets").out
+    document = json.loads(perfcli("targets", "--json", "-").out)
+    assert {t["name"]: t["derived_from"] for t in document["targets"]}["b200"] == "h200"

@@ -1,0 +1,105 @@
+"""What is finished is kept and not timed again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from handmade_estimate import work
+
+from perfcli.calibrate import measuring
+from perfcli.calibrate.corpus import list_cases
+from perfcli.errors import PerfcliError
+from perfcli.machine import targets
+from perfcli.machine.environment import Interpreter
+from perfcli.model.kernel_work import CorpusRequest, CorpusTimes, CorpusWork
+
+H200 = targets.get("h200")
+PYTHON = Interpreter("/x/python", "3.12.3", "2.11.0", Path("/t"), "3.6.0", None, None, "0" * 64)
+CASES = list_cases()[:6]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PERFCLI_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path
+
+
+class Worker:
+    """Times every case in one batch of two after the other; dies after some."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked: list[CorpusRequest] = []
+        self.stop_after = 99
+        self.uncountable: set[int] = set()
+        monkeypatch.setattr(measuring.kernels, "time_corpus", self.answer)
+
+    def answer(
+        self, request: CorpusRequest, python: str
+    ) -> Iterator[tuple[int, CorpusWork | CorpusTimes | None]]:
+        self.asked.append(request)
+        for number in range(len(request.cases)):
+            counted = None if number in self.uncountable else work()
+            yield number, CorpusWork(32, 0, 0, counted)
+        for done, number in enumerate(range(len(request.cases))):
+            if number in self.uncountable:
+                continue
+            if done == self.stop_after:
+                raise KeyboardInterrupt
+            yield number, CorpusTimes((2.0 + number,), (1.0 + number,))
+
+
+def timed() -> list[measuring.TimedCase]:
+    return measuring.time_cases(CASES, H200, PYTHON, 2, lambda *event: None)
+
+
+def test_what_was_finished_before_an_interrupt_is_not_timed_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    worker = Worker(monkeypatch)
+    worker.stop_after = 4
+    with pytest.raises(KeyboardInterrupt):
+        timed()
+    worker.stop_after = 99
+    found = timed()
+    assert [len(request.cases) for request in worker.asked] == [6, 2]
+    assert [each.case for each in found] == list(CASES)
+    assert found[3].times.cold == (5.0,)
+    assert found[4].times.cold == (2.0,)  # the first of the second try
+    timed()
+    assert len(worker.asked) == 2
+
+
+def test_a_line_that_was_broken_off_is_timed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = Worker(monkeypatch)
+    timed()
+    path = measuring.find_finished(H200, PYTHON)
+    path.write_bytes(path.read_bytes()[:-30])
+    assert len(timed()) == 6
+    assert [len(request.cases) for request in worker.asked] == [6, 1]
+    assert len(timed()) == 6
+    assert len(worker.asked) == 2  # the new line stands on a line of its own
+
+
+def test_another_torch_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = Worker(monkeypatch)
+    timed()
+    other = Interpreter("/x/python", "3.12.3", "2.12.0", Path("/t"), "3.6.0", None, None, "0" * 64)
+    measuring.time_cases(CASES, H200, other, 2, lambda *event: None)
+    assert [len(request.cases) for request in worker.asked] == [6, 6]
+
+
+def test_what_can_not_be_counted_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = Worker(monkeypatch)
+    worker.uncountable = {1, 2}
+    assert [each.case for each in timed()] == [CASES[0], *CASES[3:]]
+
+
+def test_a_file_that_can_not_be_written_is_told(
+    monkeypatch: pytest.MonkeyPatch, cache: Path
+) -> None:
+    Worker(monkeypatch)
+    (cache / "cache").write_text("a file, where a folder is expected")
+    with pytest.raises(PerfcliError, match="can't"):
+        timed()

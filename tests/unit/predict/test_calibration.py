@@ -1,0 +1,126 @@
+"""Which calibration a target gets, and files that can't be used."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from perfcli.errors import PerfcliError
+from perfcli.machine import targets
+from perfcli.predict.calibration import (
+    VARIABLE,
+    calibration_for,
+    choose_calibration,
+    derive_calibration,
+    own_folder,
+    read_calibration,
+    shipped,
+)
+
+H200, H100 = targets.get("h200"), targets.get("h100")
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERFCLI_CONFIG_DIR", str(tmp_path / "config"))
+    monkeypatch.setenv(VARIABLE, "")
+
+
+def write(path: Path, **changes: Any) -> Path:
+    plain = json.loads(msgspec.json.encode(shipped()["h200"]))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({**plain, **changes}))
+    return path
+
+
+def test_a_shipped_target_has_its_own() -> None:
+    found = calibration_for(H200)
+    assert found is not None
+    assert (found.derived, found.target.name) == ("", "h200")
+
+
+def test_the_users_own_comes_before_the_shipped_one() -> None:
+    path = write(own_folder() / "h200.json", date="2027-01-02")
+    found = calibration_for(H200)
+    assert found is not None and found.date == "2027-01-02"
+    write(path, date="2027-01-03")
+    os.utime(path, ns=(1, 1))  # a clock may be coarse
+    found = calibration_for(H200)
+    assert found is not None and found.date == "2027-01-03"
+
+
+def test_a_chosen_file_comes_before_all(tmp_path: Path) -> None:
+    write(own_folder() / "h200.json", date="2027-01-02")
+    choose_calibration(write(tmp_path / "mine.json", date="2027-05-05"))
+    found = calibration_for(H200)
+    assert found is not None and found.date == "2027-05-05"
+
+
+def test_another_gpu_is_derived_by_data_sheet_with_wider_intervals(tmp_path: Path) -> None:
+    choose_calibration(write(tmp_path / "mine.json"))
+    ours, found = shipped()["h200"], calibration_for(H100)
+    assert found is not None
+    assert found.derived == "h200"
+    # Memory of 3.35 against 4.8 TB/s; the same multiprocessors at the same clock.
+    assert found.constants["dram"] / ours.constants["dram"] == pytest.approx(3.35 / 4.8)
+    assert found.constants["l2"] == pytest.approx(ours.constants["l2"])
+    assert found.residuals["all"].q90 == pytest.approx(1.6 * ours.residuals["all"].q90)
+    assert found.pair["k80"] == pytest.approx(1.6 * ours.pair["k80"])
+
+
+def test_the_nearest_target_is_of_the_same_architecture() -> None:
+    h200 = shipped()["h200"]
+    older = replace(h200, target=replace(h200.target, name="old", capability=(8, 0)))
+    found = derive_calibration(H100, {"old": older, "h200": h200})
+    assert found is not None and found.derived == "h200"
+
+
+def test_nothing_is_derived_for_another_vendor(tmp_path: Path) -> None:
+    amd = targets.KERNEL_TARGETS["mi300x"]
+    assert calibration_for(amd) is None
+    choose_calibration(write(tmp_path / "mine.json"))
+    with pytest.raises(PerfcliError, match="is of NVIDIA H200, and nothing of AMD Instinct MI300X"):
+        calibration_for(amd)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "is no calibration file"),
+        ("[1]", "is no calibration file"),
+        ('{"format": 7}', "has format 7, this perfcli reads 1: run perfcli calibrate again"),
+        ('{"format": 1}', "is no calibration file"),
+    ],
+)
+def test_a_file_that_is_none_is_one_line(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    with pytest.raises(PerfcliError, match=message) as caught:
+        read_calibration(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_without_a_number_that_is_needed_says_which(tmp_path: Path) -> None:
+    constants = dict(shipped()["h200"].constants)
+    del constants["round"]
+    path = write(tmp_path / "x.json", constants=constants)
+    with pytest.raises(PerfcliError, match=r"lacks constants\.round: run perfcli calibrate"):
+        read_calibration(path)
+    path = write(tmp_path / "x.json", constants={**constants, "round": -1})
+    with pytest.raises(PerfcliError, match="has no number round > 0"):
+        read_calibration(path)
+    path = write(tmp_path / "x.json", residuals={})
+    with pytest.raises(PerfcliError, match=r"lacks residuals\.all"):
+        read_calibration(path)
+
+
+def test_a_missing_file_is_told(tmp_path: Path) -> None:
+    with pytest.raises(PerfcliError, match=r"can't read calibration .*nope\.json: No such file"):
+        choose_calibration(tmp_path / "nope.json")
+    assert not os.environ[VARIABLE]
