@@ -15,7 +15,7 @@ from perfcli.stats.parts import join_side
 
 
 @dataclass(frozen=True, slots=True)
-class CheckedKernel:
+class _CheckedKernel:
     """Holds one kernel's time per launch, estimated and measured, in seconds."""
 
     name: str
@@ -43,7 +43,7 @@ class CheckedKernel:
 
 
 @dataclass(frozen=True, slots=True)
-class Accuracy:
+class _Accuracy:
     """Sums up how good estimates are. Only launches of at least 3 µs count."""
 
     kernels: int
@@ -53,7 +53,7 @@ class Accuracy:
     """The part of them whose measured time lies in its 90 % interval."""
 
 
-def check_run(run: Run, measurement: Measurement) -> tuple[CheckedKernel, ...]:
+def _check_run(run: Run, measurement: Measurement) -> tuple[_CheckedKernel, ...]:
     """Return each kernel that has an estimate and a measured time, the longest per step first.
 
     Raises:
@@ -74,7 +74,7 @@ def check_run(run: Run, measurement: Measurement) -> tuple[CheckedKernel, ...]:
     return tuple(sorted(found, key=lambda each: -each.measured * each.launches))
 
 
-def _join(run: Run, measurement: Measurement) -> Iterator[CheckedKernel]:
+def _join(run: Run, measurement: Measurement) -> Iterator[_CheckedKernel]:
     side: SideName = "base" if measurement.base == run.id else "head"
     joined = join_side(side, measurement, run)
     rounds = [r for r in measurement.rounds if r.kind == "kernels" and joined.complete(r)]
@@ -82,12 +82,12 @@ def _join(run: Run, measurement: Measurement) -> Iterator[CheckedKernel]:
         times = [t for made in rounds if (t := joined.seconds([number], made)) is not None]
         if times and kernel.estimate is not None and kernel.launches:
             seconds = statistics.median(times) / kernel.launches
-            yield CheckedKernel(
+            yield _CheckedKernel(
                 kernel.name, kernel.graph, kernel.launches, kernel.estimate, seconds
             )
 
 
-def sum_up(kernels: Sequence[CheckedKernel]) -> Accuracy | None:
+def _sum_up(kernels: Sequence[_CheckedKernel]) -> _Accuracy | None:
     """Return how good the estimates are; None where no launch is long enough to tell."""
     long = [each for each in kernels if each.measured >= LEAST_SECONDS]
     if not long:
@@ -95,4 +95,4 @@ def sum_up(kernels: Sequence[CheckedKernel]) -> Accuracy | None:
     errors = sorted(abs(each.error) for each in long)
     inside = sum(each.is_inside for each in long)
     p90 = errors[min(math.ceil(0.9 * len(errors)), len(errors)) - 1]
-    return Accuracy(len(long), statistics.median(errors), p90, inside / len(long))
+    return _Accuracy(len(long), statistics.median(errors), p90, inside / len(long))

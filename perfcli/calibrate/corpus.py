@@ -1,4 +1,4 @@
-"""The launches that a calibration times: kernels of ``measure.corpus_kernels`` over a range of
+"""The launches that a calibration times: kernels of ``kernels/_corpus.py`` over a range of
 strides, widths, grids, loops, dtypes and launch configurations.
 
 Every mechanism that the formulas know is walked along alone: chains of dependent loads, blocks
@@ -21,13 +21,13 @@ _SMOKE = 12
 """One case of so many is taken for a smoke test."""
 
 
-def list_cases(smoke: bool = False) -> tuple[CorpusCase, ...]:
+def _list_cases(smoke: bool = False) -> tuple[CorpusCase, ...]:
     """Return all cases, or the few that show that everything works."""
     cases = tuple(case for make in _MAKERS for case in make())
     return cases[::_SMOKE] if smoke else cases
 
 
-def bytes_of(kind: str, elements: int) -> int:
+def _bytes_of(kind: str, elements: int) -> int:
     """Return the bytes of a tensor of a case."""
     return _BYTES[kind] * elements
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import least_squares
 
-from perfcli.calibrate.corpus import bytes_of
+from perfcli.calibrate.corpus import _bytes_of
 from perfcli.calibrate.measuring import TimedCase
 from perfcli.facts.occupancy import occupancy
 from perfcli.model import Buffer, Candidate, Target
@@ -65,7 +65,7 @@ def join_samples(*several: Samples) -> Samples:
     return Samples(Demand(**joined), np.concatenate([each.micros for each in several]), kernels)
 
 
-def list_samples(timed: Sequence[TimedCase], target: Target) -> Samples:
+def _list_samples(timed: Sequence[TimedCase], target: Target) -> Samples:
     """Return the timed launches that say something about constants. Cold ones that move more than
     about a third of what memory can move in their time are left out: their output meets a cache
     full of what was flushed, which no launch of a step does."""
@@ -73,7 +73,7 @@ def list_samples(timed: Sequence[TimedCase], target: Target) -> Samples:
     micros: list[float] = []
     kernels: list[str] = []
     for each in timed:
-        for cold, times in ((1.0, each.times.cold), (0.0, each.times.hot)):
+        for cold, times in zip((1.0, 0.0), each.times, strict=True):
             demand = _demand(each, target, cold)
             median = float(np.median(times))
             moved = (demand.read + demand.written) / target.bandwidth * 1e6
@@ -85,20 +85,19 @@ def list_samples(timed: Sequence[TimedCase], target: Target) -> Samples:
 
 
 def _demand(timed: TimedCase, target: Target, cold: float) -> Demand:
-    case, facts = timed.case, timed.work
-    assert facts.work is not None
-    fitting = occupancy(target, facts.registers, facts.shared_bytes, case.warps)
+    case = timed.case
+    fitting = occupancy(target, timed.registers, timed.shared_bytes, case.warps)
     candidate = Candidate(
         {},
         case.warps,
         1,
-        registers=facts.registers,
-        stack_bytes=facts.stack_bytes,
-        shared_bytes=facts.shared_bytes,
+        registers=timed.registers,
+        stack_bytes=timed.stack_bytes,
+        shared_bytes=timed.shared_bytes,
         blocks_per_sm=fitting.blocks_per_sm,
     )
     buffers = [_buffer(name, kind, n) for name, kind, n in case.tensors]
-    demand = demand_of(facts.work, candidate, buffers, target.sm_count, cold)
+    demand = demand_of(timed.work, candidate, buffers, target.sm_count, cold)
     if not cold:  # what is larger than the L2 cache pushes itself out
         moved = max(demand.read + demand.written, 1.0)
         demand = replace(demand, cold=1 / (1 + (0.75 * target.l2_bytes / moved) ** 4))
@@ -107,7 +106,7 @@ def _demand(timed: TimedCase, target: Target, cold: float) -> Demand:
 
 def _buffer(name: str, kind: str, elements: int) -> Buffer:
     is_output = name in _OUTPUTS
-    size = bytes_of(kind, elements)
+    size = _bytes_of(kind, elements)
     return Buffer(name, name, "output" if is_output else "input", kind, (elements,), (1,), size)
 
 
@@ -149,7 +148,7 @@ def fit_constants(samples: Samples, start: Calibration, weights: Any = None) -> 
     return {**start.constants, **fitted}
 
 
-def hold_out(samples: Samples, start: Calibration) -> tuple[Any, list[str]]:
+def _hold_out(samples: Samples, start: Calibration) -> tuple[Any, list[str]]:
     """Return for each sample the log ratio of estimated to measured time, by constants that were
     fitted without any launch of its kernel, and its class."""
     names = sorted(set(samples.kernels))
@@ -173,7 +172,7 @@ def _classify(found: Mapping[str, Any], micros: Any) -> list[str]:
     return [class_of({names[bound]: 1.0}, float(time) * 1e-6) for bound, time in pairs]
 
 
-def sum_up_residuals(errors: Any, classes: Sequence[str]) -> dict[str, Residuals]:
+def _sum_up_residuals(errors: Any, classes: Sequence[str]) -> dict[str, Residuals]:
     """Return the residuals of all launches and of each class that has enough of them."""
     grouped: dict[str, list[float]] = defaultdict(list)
     for error, kind in zip(np.abs(errors), classes, strict=True):
@@ -190,12 +189,12 @@ def _round(value: Any) -> float:
     return round(float(value), 4)
 
 
-def calibrate(
+def _fit_calibration(
     timed: Sequence[TimedCase], start: Calibration, torch: str, triton: str, date: str
 ) -> Calibration:
     """Return the calibration of ``start.target`` that these times make."""
-    samples = list_samples(timed, start.target)
-    errors, classes = hold_out(samples, start)
+    samples = _list_samples(timed, start.target)
+    errors, classes = _hold_out(samples, start)
     origin = start.derived or f"{start.target.name} of {start.date}"
     return Calibration(
         target=start.target,
@@ -204,7 +203,7 @@ def calibrate(
         triton=triton,
         date=date,
         constants=fit_constants(samples, start),
-        residuals=sum_up_residuals(errors, classes),
+        residuals=_sum_up_residuals(errors, classes),
         pair=start.pair,
         notes=(
             f"constants: {len(samples.micros)} launches of {len(timed)} generated kernels, drawn "

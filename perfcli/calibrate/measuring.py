@@ -9,80 +9,122 @@ from __future__ import annotations
 
 import hashlib
 import json
+import multiprocessing
+import signal
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 
 import msgspec
 
 from perfcli.errors import PerfcliError
 from perfcli.machine.environment import Interpreter, cache_dir
-from perfcli.model import Target
-from perfcli.model.kernel_work import CorpusCase, CorpusRequest, CorpusTimes, CorpusWork
+from perfcli.model import LaunchWork, Target
+from perfcli.model.kernel_work import ColdAndHot, CorpusCase, CorpusCode, CorpusRequest
 from perfcli.storing.runfile import cannot_write
 from perfcli.worker import kernels
 
 _FORMAT = 1
-_KERNELS = Path(__file__).parents[1] / "measure" / "corpus_kernels.py"
+_FILE = "_corpus.py"
+"""The kernels, in ``kernels/``."""
+
+_Report = Callable[[str, int, int], None]
+"""Hears what is being done, how much of it is done, and of how much."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimedCase:
-    """Holds one case with its work and its times."""
+    """Holds one case with what it asks of the device, and its times."""
 
     case: CorpusCase
-    work: CorpusWork
-    times: CorpusTimes
+    registers: int
+    stack_bytes: int
+    shared_bytes: int
+    work: LaunchWork
+    times: ColdAndHot
 
 
-def time_cases(
+def _time_cases(
     cases: Sequence[CorpusCase],
     target: Target,
     interpreter: Interpreter,
     jobs: int,
-    report: Callable[[str, int, int], None],
+    report: _Report,
 ) -> list[TimedCase]:
-    """Return every case with its times, those of an earlier try included; ``report`` hears what is
-    being done, how much of it is done, and of how much. A case that can't be compiled or counted is
-    left out.
+    """Return every case with its times, those of an earlier try included. A case that can't be
+    compiled or counted is left out.
 
     Raises:
         PerfcliError: the file with finished cases can't be written, or the worker failed.
     """
-    path = find_finished(target, interpreter)
+    path = _find_finished(target, interpreter)
     finished = {_name(each.case): each for each in _read(path)}
     left = tuple(case for case in cases if _name(case) not in finished)
     if left:
-        for timed in _time(CorpusRequest(left, target, jobs), interpreter, report):
-            finished[_name(timed.case)] = timed
-            _append(path, timed)
+        with _start_pool(jobs) as pool:
+            for timed in _time(CorpusRequest(left, target, jobs), interpreter, pool, report):
+                finished[_name(timed.case)] = timed
+                _append(path, timed)
     return [finished[name] for case in cases if (name := _name(case)) in finished]
 
 
-def find_finished(target: Target, interpreter: Interpreter) -> Path:
+def _start_pool(jobs: int) -> Executor:
+    """Return processes that count work while the worker compiles and times."""
+    context = multiprocessing.get_context("spawn")
+    ignore = (signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
+    return ProcessPoolExecutor(jobs, context, initializer=signal.signal, initargs=ignore)
+
+
+def _find_finished(target: Target, interpreter: Interpreter) -> Path:
     """Return the file that keeps what is finished."""
-    text = _KERNELS.read_text(encoding="utf-8")
+    text = (files("perfcli.kernels") / _FILE).read_text(encoding="utf-8")
     parts = [_FORMAT, target.name, interpreter.torch, interpreter.triton, text]
     key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
     return cache_dir() / "calibrate" / f"{target.name}-{key}.jsonl"
 
 
+_Counting = dict[int, tuple[CorpusCode, "Future[LaunchWork | None]"]]
+
+
 def _time(
-    request: CorpusRequest, interpreter: Interpreter, report: Callable[[str, int, int], None]
+    request: CorpusRequest, interpreter: Interpreter, pool: Executor, report: _Report
 ) -> Iterator[TimedCase]:
-    total = len(request.cases)
-    works: dict[int, CorpusWork] = {}
-    compiled = timed = 0
-    for number, found in kernels.time_corpus(request, interpreter.path):
-        if isinstance(found, CorpusTimes):
-            timed += 1
-            report("timing kernels", timed, len(works))
-            yield TimedCase(request.cases[number], works[number], found)
-        else:
-            compiled += 1
-            report("compiling kernels", compiled, total)
-            if found is not None and found.work is not None:
-                works[number] = found
+    counting: _Counting = {}
+    timed = 0
+    for found in kernels.time_corpus(request, interpreter.path):
+        if isinstance(found, CorpusCode):
+            for number in found.cases:
+                future = pool.submit(_count, found.ttgir, found.sass, request.cases[number])
+                counting[number] = found, future
+            report("compiling kernels", len(counting), len(request.cases))
+            continue
+        number, times = found
+        timed += 1
+        report("timing kernels", timed, len(counting))
+        code, future = counting.pop(number)
+        if (work := future.result()) is not None:
+            yield TimedCase(
+                request.cases[number],
+                code.registers,
+                code.stack_bytes,
+                code.shared_bytes,
+                work,
+                times,
+            )
+
+
+def _count(ttgir: str, sass: str, case: CorpusCase) -> LaunchWork | None:
+    """Return what a launch asks for; None where its index arithmetic can't be run."""
+    from perfcli.facts.binary.sass import parse_annotated
+    from perfcli.facts.work.launch_work import work_of
+    from perfcli.facts.work.ttgir import parse_module
+
+    try:
+        return work_of(parse_module(ttgir), parse_annotated(sass), _FILE, case.grid, case.scalars)
+    except Exception:  # whatever the index arithmetic stumbles over
+        return None
 
 
 def _name(case: CorpusCase) -> str:

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from perfcli import units
-from perfcli.calibrate.accuracy import CheckedKernel, sum_up
+from perfcli.calibrate.accuracy import _CheckedKernel, _sum_up
 from perfcli.predict.calibration import Calibration
 
 _TOP = 30
 _HEADERS = ("KERNEL", "LAUNCHES", "ESTIMATED", "INTERVAL", "MEASURED", "ERROR", "")
 
 
-def describe_calibration(found: Calibration, path: Path) -> str:
+def _describe_calibration(found: Calibration, path: Path) -> str:
     """Return what was made, in a few lines."""
     everything = found.residuals["all"]
     where = "derived" if found.derived else "measured"
@@ -29,12 +29,12 @@ def describe_calibration(found: Calibration, path: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def list_checked(kernels: Sequence[CheckedKernel]) -> tuple[Sequence[str], list[Sequence[str]]]:
+def _list_checked(kernels: Sequence[_CheckedKernel]) -> tuple[Sequence[str], list[Sequence[str]]]:
     """Return the headers and rows of the table of kernels, those that take longest."""
     return _HEADERS, [_row(each) for each in kernels[:_TOP]]
 
 
-def _row(each: CheckedKernel) -> Sequence[str]:
+def _row(each: _CheckedKernel) -> Sequence[str]:
     estimate = each.estimate
     edges = f"{units.seconds(estimate.low)} – {units.seconds(estimate.high)}"
     mark = "far outside" if each.is_far else "" if each.is_inside else "outside"
@@ -49,11 +49,11 @@ def _row(each: CheckedKernel) -> Sequence[str]:
     )
 
 
-def describe_check(kernels: Sequence[CheckedKernel], source: str) -> Iterator[str]:
+def _describe_check(kernels: Sequence[_CheckedKernel], source: str) -> Iterator[str]:
     """Yield the lines below the table."""
     if len(kernels) > _TOP:
         yield f"… and {len(kernels) - _TOP} more"
-    found = sum_up(kernels)
+    found = _sum_up(kernels)
     if found is None:
         yield "no launch takes 3 µs or more: shorter ones say little"
     else:
@@ -68,10 +68,10 @@ def describe_check(kernels: Sequence[CheckedKernel], source: str) -> Iterator[st
     yield f"constants: {source}"
 
 
-def describe_accuracy(kernels: Sequence[CheckedKernel]) -> Mapping[str, Any]:
+def _describe_accuracy(kernels: Sequence[_CheckedKernel]) -> Mapping[str, Any]:
     """Return the fields of the JSON document."""
     return {
-        "accuracy": sum_up(kernels),
+        "accuracy": _sum_up(kernels),
         "kernels": [
             {
                 "name": each.name,

@@ -10,22 +10,23 @@ from __future__ import annotations
 import json
 import multiprocessing
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from perfcli.errors import WorkerFailed
 from perfcli.facts.binary.cubin import find_tools, read_cubin
 from perfcli.model import Target
-from perfcli.model.kernel_work import CorpusCase, CorpusRequest, CorpusTimes, CorpusWork
+from perfcli.model.kernel_work import ColdAndHot, CorpusCase, CorpusCode, CorpusRequest
 
 _COLD, _HOT = 5, 6
 _BATCH = 60
 _FLUSHED = 256 << 20
 """Bytes that are read to leave nothing else in the L2 cache; more than twice what GPUs have."""
-_FILE = "corpus_kernels.py"
+_FILE = "_corpus.py"
 _POINTERS = {
     "bf16": "*bf16", "fp32": "*fp32", "i8": "*i8", "i32": "*i32", "chain": "*i32", "rows": "*i64",
 }  # fmt: skip
@@ -33,33 +34,38 @@ _LOOKED_UP = 4096
 """Rows that ``rows`` are indices of."""
 
 
-def compile_cases(request: CorpusRequest) -> Iterator[tuple[int, CorpusWork | None]]:
-    """Yield each case's number and what it asks for, as they come; None for one that Triton
-    refuses. Cases that differ in nothing that Triton specialises on are compiled once.
+def compile_cases(request: CorpusRequest) -> Iterator[CorpusCode]:
+    """Yield what cases are compiled to, as it comes. Cases that differ in nothing that Triton
+    specialises on are compiled once; those that it refuses are left out.
 
     Raises:
         WorkerFailed: a compiling process was killed.
     """
     import triton
 
-    from perfcli.measure import corpus_kernels  # noqa: F401  imported once, before the pool forks
-
+    _load_kernels()  # once, before the pool forks
     tools = find_tools(Path(triton.__file__).parent)
     alike: dict[str, list[int]] = {}
     for number, case in enumerate(request.cases):
         alike.setdefault(_specialisation(case), []).append(number)
     pool = ProcessPoolExecutor(max(request.jobs, 1), multiprocessing.get_context("fork"))
     try:
-        futures = {
-            pool.submit(_weigh, [request.cases[n] for n in numbers], request.target, tools): numbers
+        futures = [
+            pool.submit(_compile, request.cases[numbers[0]], tuple(numbers), request.target, tools)
             for numbers in alike.values()
-        }
+        ]
         for future in as_completed(futures):
-            yield from zip(futures[future], future.result(), strict=True)
+            if (code := future.result()) is not None:
+                yield code
     except BrokenProcessPool as error:
         raise WorkerFailed("a process that compiled kernels was killed (out of memory?)") from error
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _load_kernels() -> Mapping[str, Any]:
+    found: Mapping[str, Any] = import_module("perfcli.kernels._corpus").KERNELS
+    return found
 
 
 def _specialisation(case: CorpusCase) -> str:
@@ -68,37 +74,26 @@ def _specialisation(case: CorpusCase) -> str:
     return json.dumps([case.kernel, case.warps, dict(case.constants), kinds, types])
 
 
-def _weigh(cases: Sequence[CorpusCase], target: Target, tools: Path) -> list[CorpusWork | None]:
-    """Compile the code that all cases share, and count what each asks for."""
-    from perfcli.facts.binary.sass import parse_annotated
-    from perfcli.facts.work.launch_work import work_of
-    from perfcli.facts.work.ttgir import parse_module
-
+def _compile(
+    case: CorpusCase, numbers: tuple[int, ...], target: Target, tools: Path
+) -> CorpusCode | None:
     try:
-        compiled = _compile(cases[0], target)
+        made = _build(case, target)
     except Exception:  # Triton refuses it, for whatever reason
-        return [None] * len(cases)
-    facts = read_cubin(compiled.asm["cubin"], tools, _FILE, compiled.asm["ptx"])
-    module, listing = parse_module(compiled.asm["ttgir"]), parse_annotated(facts.sass)
-    found: list[CorpusWork | None] = []
-    for case in cases:
-        try:
-            work = work_of(module, listing, _FILE, case.grid, case.scalars)
-        except Exception:  # whatever the index arithmetic stumbles over
-            work = None
-        shared = compiled.metadata.shared
-        found.append(CorpusWork(facts.registers, facts.stack_bytes, shared, work))
-    return found
+        return None
+    facts = read_cubin(made.asm["cubin"], tools, _FILE, made.asm["ptx"])
+    shared = made.metadata.shared
+    return CorpusCode(
+        numbers, facts.registers, facts.stack_bytes, shared, made.asm["ttgir"], facts.sass
+    )
 
 
-def _compile(case: CorpusCase, target: Target) -> Any:
+def _build(case: CorpusCase, target: Target) -> Any:
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    from perfcli.measure.corpus_kernels import KERNELS
-
-    function = KERNELS[case.kernel]
+    function = _load_kernels()[case.kernel]
     pointers = {name: _POINTERS[kind] for name, kind, _ in case.tensors}
     signature: dict[str, str] = {}
     constants: dict[tuple[int], Any] = {}
@@ -121,7 +116,7 @@ def _compile(case: CorpusCase, target: Target) -> Any:
 
 def time_cases(
     cases: Sequence[tuple[int, CorpusCase]],
-) -> Iterator[list[tuple[int, CorpusTimes]]]:
+) -> Iterator[list[tuple[int, ColdAndHot]]]:
     """Yield batches of cases by their number with their times, in a random order: what a device
     does over minutes, such as growing warm, meets all kinds alike."""
     import torch
@@ -137,7 +132,7 @@ def time_cases(
 
 def _time_batch(
     batch: Sequence[tuple[int, CorpusCase]], launches: Sequence[Any], flushed: Any
-) -> list[tuple[int, CorpusTimes]]:
+) -> list[tuple[int, ColdAndHot]]:
     """Return the batch with its times; nothing where the profiler lost events."""
     import torch
     from torch.profiler import ProfilerActivity, profile
@@ -163,15 +158,13 @@ def _time_batch(
     micros = [round(event.time_range.elapsed_us(), 3) for event in seen]
     parts = [micros[at : at + each] for at in range(0, len(micros), each)]
     return [
-        (number, CorpusTimes(tuple(part[:_COLD]), tuple(part[_COLD:])))
+        (number, (tuple(part[:_COLD]), tuple(part[_COLD:])))
         for (number, _), part in zip(batch, parts, strict=True)
     ]
 
 
 def _make_launch(case: CorpusCase, kept: dict[tuple[str, str], Any]) -> Any:
-    from perfcli.measure.corpus_kernels import KERNELS
-
-    function = KERNELS[case.kernel]
+    function = _load_kernels()[case.kernel]
     arguments = {name: _make_tensor(name, kind, n, kept) for name, kind, n in case.tensors}
     arguments.update(case.scalars)
     arguments.update(case.constants)

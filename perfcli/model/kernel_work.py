@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from perfcli.model.estimate import Grid, LaunchWork
+from perfcli.model.estimate import Grid
 from perfcli.model.handwritten import Case, KernelLaunch, LaunchPlan
 from perfcli.model.measurement import Machine
 from perfcli.model.workload import Problem, Target
@@ -195,7 +195,7 @@ class Benched:
 
 @dataclass(frozen=True, slots=True)
 class CorpusCase:
-    """Describes one launch of a kernel of ``measure.corpus_kernels``."""
+    """Describes one launch of a kernel of ``kernels/_corpus.py``."""
 
     kernel: str
     grid: Grid
@@ -209,7 +209,7 @@ class CorpusCase:
 
 @dataclass(frozen=True, slots=True)
 class CorpusRequest:
-    """Asks for cases to be compiled, counted and timed."""
+    """Asks for cases to be compiled and timed."""
 
     cases: tuple[CorpusCase, ...]
     target: Target
@@ -217,21 +217,18 @@ class CorpusRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class CorpusWork:
-    """Says what a compiled case asks of the device."""
+class CorpusCode:
+    """Holds what cases were compiled to that differ in nothing that Triton specialises on."""
 
+    cases: tuple[int, ...]
     registers: int
     stack_bytes: int
     shared_bytes: int
-    work: LaunchWork | None
-    """None where its index arithmetic could not be run."""
+    ttgir: str
+    sass: str
+    """Annotated with the lines of the source."""
 
 
-@dataclass(frozen=True, slots=True)
-class CorpusTimes:
-    """Holds the microseconds of one case's launches."""
-
-    cold: tuple[float, ...]
-    """The L2 cache had none of its input."""
-    hot: tuple[float, ...]
-    """The launch before was the same."""
+ColdAndHot = tuple[tuple[float, ...], tuple[float, ...]]
+"""Microseconds of a case's launches: where the L2 cache had none of its input, and where the launch
+before was the same."""

@@ -18,6 +18,7 @@ from perfcli.model.kernel_work import (
     BenchAsk,
     BenchRequest,
     CheckRequest,
+    CorpusCase,
     CorpusRequest,
     DescribeRequest,
     LaunchesRequest,
@@ -127,11 +128,10 @@ def _time_corpus(request: object, _questions: BinaryIO, replies: BinaryIO) -> No
     from perfcli.measure.corpus import compile_cases, time_cases
 
     asked = protocol.decode_dataclass(CorpusRequest, request)
-    good = []
-    for done, (number, work) in enumerate(compile_cases(asked), 1):
-        _send(replies, {"type": "weighed", "number": number, "total": done, "found": work})
-        if work is not None and work.work is not None:
-            good.append((number, asked.cases[number]))
+    good: list[tuple[int, CorpusCase]] = []
+    for code in compile_cases(asked):
+        good += [(number, asked.cases[number]) for number in code.cases]
+        _send(replies, {"type": "compiled", "found": code})
     for batch in time_cases(good):
         for number, times in batch:
             _send(replies, {"type": "timed", "number": number, "found": times})

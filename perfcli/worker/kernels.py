@@ -2,8 +2,8 @@
 
 A worker is sent ``{"launches": LaunchesRequest}``, ``{"describe": DescribeRequest}``, ``{"check":
 CheckRequest}``, ``{"corpus": CorpusRequest}`` or ``{"bench": BenchRequest}``, the last then any
-number of ``BenchAsk``. It replies ``compiled``, ``described``, ``checked``, ``weighed`` and
-``timed`` (number, found), ``compiling`` (number, total), ``checking``, ``preparing`` (name),
+number of ``BenchAsk``. It replies ``compiled``, ``described``, ``checked`` and ``timed``
+(number, found), ``compiling`` (number, total), ``checking``, ``preparing`` (name),
 ``benched`` (found) or ``error``; then ``done``.
 """
 
@@ -29,9 +29,9 @@ from perfcli.model.kernel_work import (
     BenchRequest,
     CheckedCase,
     CheckRequest,
+    ColdAndHot,
+    CorpusCode,
     CorpusRequest,
-    CorpusTimes,
-    CorpusWork,
     DescribedLaunch,
     DescribeRequest,
     LaunchesRequest,
@@ -252,9 +252,9 @@ class KernelProcess:
 
 def time_corpus(
     request: CorpusRequest, python: str | None = None, timeout_seconds: float | None = None
-) -> Iterator[tuple[int, CorpusWork | CorpusTimes | None]]:
-    """Yield for each case by its number what it asks of the device (None where that is not known),
-    and then its times, as they come; what is lost on the way has no times.
+) -> Iterator[CorpusCode | tuple[int, ColdAndHot]]:
+    """Yield what cases are compiled to, then the times of each by its number, as they come. A case
+    that Triton refuses, or whose times were lost, is left out.
 
     Raises:
         WorkerFailed: the worker died or hung.
@@ -263,11 +263,12 @@ def time_corpus(
     try:
         worker.doing("compiling kernels")
         for reply in worker.ask({"corpus": request}):
-            if reply.type == "weighed":
-                yield reply.number, worker.decoded(reply, CorpusWork | None)  # type: ignore[arg-type]
+            if reply.type == "compiled":
+                yield worker.decoded(reply, CorpusCode)
             else:
                 worker.doing("timing kernels")
-                yield reply.number, worker.decoded(reply, CorpusTimes)
+                cold, hot = worker.decoded(reply, list)
+                yield reply.number, (tuple(cold), tuple(hot))
     finally:
         worker.close()
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from handmade_estimate import work
 from perfcli.calibrate import measuring
 from perfcli.machine import environment, targets
 from perfcli.machine.environment import Interpreter
-from perfcli.model.kernel_work import CorpusRequest, CorpusTimes, CorpusWork
+from perfcli.model import LaunchWork
+from perfcli.model.kernel_work import ColdAndHot, CorpusCase, CorpusCode, CorpusRequest
 from perfcli.predict.calibration import VARIABLE, own_folder, read_calibration, shipped
 
 H200 = targets.get("h200")
@@ -31,6 +33,10 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "probe", lambda python_: python)
 
 
+def count(ttgir: str, sass: str, case: CorpusCase) -> LaunchWork:
+    return replace(work(), grid=case.grid)
+
+
 class Worker:
     """Times cases: 2 µs and a little more for each block."""
 
@@ -38,20 +44,21 @@ class Worker:
 
     def answer(
         self, request: CorpusRequest, python: str
-    ) -> Iterator[tuple[int, CorpusWork | CorpusTimes | None]]:
-        for number, case in enumerate(request.cases):
-            yield number, CorpusWork(32, 0, 0, replace(work(), grid=case.grid))
+    ) -> Iterator[CorpusCode | tuple[int, ColdAndHot]]:
+        yield CorpusCode(tuple(range(len(request.cases))), 32, 0, 0, "ttgir", "sass")
         for number, case in enumerate(request.cases):
             if number == self.interrupts_after:
                 raise KeyboardInterrupt
             micros = 2 + case.grid[0] * case.grid[1] * 0.01
-            yield number, CorpusTimes((micros * 1.2,), (micros,))
+            yield number, ((micros * 1.2,), (micros,))
 
 
 @pytest.fixture(autouse=True)
 def worker(monkeypatch: pytest.MonkeyPatch) -> Worker:
     made = Worker()
-    monkeypatch.setattr(measuring.kernels, "time_corpus", made.answer)
+    monkeypatch.setattr("perfcli.worker.kernels.time_corpus", made.answer)
+    monkeypatch.setattr(measuring, "_start_pool", lambda jobs: ThreadPoolExecutor(1))
+    monkeypatch.setattr(measuring, "_count", count)
     return made
 
 

@@ -8,7 +8,7 @@ import pytest
 from handmade_estimate import weighed_kernel, weighed_run
 from handmade_record import measurement, prepared
 
-from perfcli.calibrate.accuracy import check_run, sum_up
+from perfcli.calibrate.accuracy import _check_run, _sum_up
 from perfcli.errors import PerfcliError
 from perfcli.machine import targets
 from perfcli.model import MeasuredLaunch, Measurement, Round, Run, Turn
@@ -43,7 +43,7 @@ def measured(run: Run, factors: tuple[float, ...]) -> Measurement:
 
 def test_each_kernel_has_its_error_per_launch() -> None:
     run = weighed()
-    checked = {each.name: each for each in check_run(run, measured(run, (1.25, 0.8, 1.0)))}
+    checked = {each.name: each for each in _check_run(run, measured(run, (1.25, 0.8, 1.0)))}
     assert checked[NAMES[0]].error == pytest.approx(1 / 1.25 - 1)
     assert checked[NAMES[1]].error == pytest.approx(1 / 0.8 - 1)
     assert checked[NAMES[1]].launches == 2
@@ -52,7 +52,7 @@ def test_each_kernel_has_its_error_per_launch() -> None:
 
 def test_the_longest_of_the_step_comes_first() -> None:
     run = weighed()
-    names = [each.name for each in check_run(run, measured(run, (0.01, 1.0, 1.0)))]
+    names = [each.name for each in _check_run(run, measured(run, (0.01, 1.0, 1.0)))]
     assert names == [NAMES[1], NAMES[2], NAMES[0]]
 
 
@@ -61,14 +61,14 @@ def test_far_outside_is_twice_the_interval() -> None:
     step = estimate_step(run)
     assert step is not None and step.kernels[0] is not None
     reach = step.kernels[0].high / step.kernels[0].seconds
-    checked = {e.name: e for e in check_run(run, measured(run, (reach**1.9, reach**2.1, 1.0)))}
+    checked = {e.name: e for e in _check_run(run, measured(run, (reach**1.9, reach**2.1, 1.0)))}
     assert [checked[name].is_inside for name in NAMES] == [False, False, True]
     assert [checked[name].is_far for name in NAMES] == [False, True, False]
 
 
 def test_median_percentile_and_coverage() -> None:
     run = weighed()
-    found = sum_up(check_run(run, measured(run, (1.25, 10.0, 1.0))))
+    found = _sum_up(_check_run(run, measured(run, (1.25, 10.0, 1.0))))
     assert found is not None
     assert found.kernels == 3
     assert found.median == pytest.approx(0.2)
@@ -78,18 +78,18 @@ def test_median_percentile_and_coverage() -> None:
 
 def test_launches_below_3_microseconds_say_little() -> None:
     run = weighed()
-    assert sum_up(check_run(run, measured(run, (1e-3, 1e-3, 1e-3)))) is None
+    assert _sum_up(_check_run(run, measured(run, (1e-3, 1e-3, 1e-3)))) is None
 
 
 def test_a_run_without_work_can_not_be_checked() -> None:
     run = weighed()
     made = measured(run, (1.0, 1.0, 1.0))
     with pytest.raises(PerfcliError, match="has no estimate to check"):
-        check_run(replace(run, weighed=False), made)
+        _check_run(replace(run, weighed=False), made)
 
 
 def test_a_measurement_of_other_kernels_is_told() -> None:
     run = weighed()
     made = replace(measured(run, (1.0, 1.0, 1.0)), rounds=())
     with pytest.raises(PerfcliError, match="has no times of its kernels"):
-        check_run(run, made)
+        _check_run(run, made)

@@ -12,8 +12,9 @@ from handmade_estimate import work
 from perfcli.calibrate import fit
 from perfcli.calibrate.measuring import TimedCase
 from perfcli.machine import targets
-from perfcli.model.kernel_work import CorpusCase, CorpusTimes, CorpusWork
+from perfcli.model.kernel_work import CorpusCase
 from perfcli.predict.calibration import Calibration, shipped
+from perfcli.predict.launch import stack
 
 H200 = targets.get("h200")
 START = shipped()["h200"]
@@ -28,8 +29,7 @@ def case(blocks: int, sectors: int, kernel: str = "strided_copy") -> TimedCase:
     size = blocks * sectors * 32 // 2
     tensors = (("in_ptr0", "bf16", size), ("out", "bf16", size))
     described = CorpusCase(kernel, (blocks, 1, 1), 4, tensors, {"n": size}, {"XBLOCK": 1024})
-    counted = CorpusWork(32, 0, 0, work(blocks, float(sectors)))
-    return TimedCase(described, counted, CorpusTimes((1.0,), (1.0,)))
+    return TimedCase(described, 32, 0, 0, work(blocks, float(sectors)), ((1.0,), (1.0,)))
 
 
 def timed_with(constants: dict[str, float]) -> list[TimedCase]:
@@ -45,23 +45,23 @@ def timed_with(constants: dict[str, float]) -> list[TimedCase]:
     for each in made:
         times = []
         for cold in (1.0, 0.0):
-            one = fit.Samples(fit.stack([fit._demand(each, H200, cold)]), np.ones(1), ("",))
+            one = fit.Samples(stack([fit._demand(each, H200, cold)]), np.ones(1), ("",))
             micros = float(fit.estimate_micros(one, constants, START)[1][0])
             times.append(tuple(micros * math.exp(0.02 * n) for n in noise.normal(size=5)))
-        found.append(replace(each, times=CorpusTimes(*times)))
+        found.append(replace(each, times=(times[0], times[1])))
     return found
 
 
 def test_constants_that_differ_from_the_start_are_found() -> None:
     true = {**START.constants, "dram": START.constants["dram"] * 0.7, "launch": 1.6}
     start = unknown_gpu()
-    samples = fit.list_samples(timed_with(true), H200)
+    samples = fit._list_samples(timed_with(true), H200)
     found = fit.fit_constants(samples, start)
     assert found["launch"] == pytest.approx(1.6, rel=0.03)
     # Other bounds come close to that of the memory, so that it is not told from them exactly …
     assert found["dram"] < START.constants["dram"] * 0.85
     # … but a launch that was not timed is estimated as the true constants do.
-    untimed = fit.Samples(fit.stack([fit._demand(case(70_000, 512), H200, 1.0)]), np.ones(1), ("",))
+    untimed = fit.Samples(stack([fit._demand(case(70_000, 512), H200, 1.0)]), np.ones(1), ("",))
     times = [fit.estimate_micros(untimed, each, start)[1][0] for each in (found, true)]
     assert times[0] == pytest.approx(times[1], rel=0.05)
     assert found["cache_bytes"] == start.constants["cache_bytes"]  # nothing says anything of it
@@ -71,7 +71,7 @@ def test_constants_that_differ_from_the_start_are_found() -> None:
 
 def test_constants_of_this_gpu_are_left_more_slowly_than_derived_ones() -> None:
     true = {**START.constants, "launch": 1.6}
-    samples = fit.list_samples(timed_with(true), H200)
+    samples = fit._list_samples(timed_with(true), H200)
     own, derived = fit.fit_constants(samples, START), fit.fit_constants(samples, unknown_gpu())
     before = START.constants["launch"]
     assert before < own["launch"] < derived["launch"] <= 1.6 * 1.03
@@ -79,22 +79,22 @@ def test_constants_of_this_gpu_are_left_more_slowly_than_derived_ones() -> None:
 
 def test_a_cold_launch_that_memory_holds_up_is_left_out() -> None:
     # 20,000 blocks move 32 kB each way: 1.3 GB, 273 µs at 4.8 TB/s.
-    large = replace(case(20_000, 1024), times=CorpusTimes((300.0,), (300.0,)))
-    assert fit.list_samples([large], H200).micros.tolist() == [300.0]  # the warm one
-    slow = replace(large, times=CorpusTimes((800.0,), (300.0,)))
-    assert fit.list_samples([slow], H200).micros.tolist() == [800.0, 300.0]
+    large = replace(case(20_000, 1024), times=((300.0,), (300.0,)))
+    assert fit._list_samples([large], H200).micros.tolist() == [300.0]  # the warm one
+    slow = replace(large, times=((800.0,), (300.0,)))
+    assert fit._list_samples([slow], H200).micros.tolist() == [800.0, 300.0]
 
 
 def test_a_launch_that_is_all_overhead_is_left_out() -> None:
-    short = replace(case(1, 4), times=CorpusTimes((1.1,), (1.3,)))
-    assert fit.list_samples([short], H200).micros.tolist() == [1.3]
+    short = replace(case(1, 4), times=((1.1,), (1.3,)))
+    assert fit._list_samples([short], H200).micros.tolist() == [1.3]
 
 
 def test_residuals_are_quantiles_by_class() -> None:
     errors = np.array([0.01 * n * (-1) ** n for n in range(100)])
     classes = ["memory, long"] * 60 + ["latency, short"] * 40
     classes[0] = "throughput, long"  # too few for residuals of their own
-    found = fit.sum_up_residuals(errors, classes)
+    found = fit._sum_up_residuals(errors, classes)
     assert set(found) == {"all", "memory, long", "latency, short"}
     assert found["all"].kernels == 100
     assert found["all"].median == pytest.approx(0.495)
@@ -103,7 +103,9 @@ def test_residuals_are_quantiles_by_class() -> None:
 
 
 def test_a_calibration_says_what_it_rests_on() -> None:
-    made = fit.calibrate(timed_with(dict(START.constants)), START, "2.12.0", "3.7.0", "2027-01-01")
+    made = fit._fit_calibration(
+        timed_with(dict(START.constants)), START, "2.12.0", "3.7.0", "2027-01-01"
+    )
     assert (made.target, made.torch, made.date) == (START.target, "2.12.0", "2027-01-01")
     assert made.pair == START.pair
     assert any("no pairs of options were measured" in note for note in made.notes)

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from handmade_estimate import work
 
 from perfcli.calibrate import measuring
-from perfcli.calibrate.corpus import list_cases
+from perfcli.calibrate.corpus import _list_cases
 from perfcli.errors import PerfcliError
 from perfcli.machine import targets
 from perfcli.machine.environment import Interpreter
-from perfcli.model.kernel_work import CorpusRequest, CorpusTimes, CorpusWork
+from perfcli.model import LaunchWork
+from perfcli.model.kernel_work import ColdAndHot, CorpusCase, CorpusCode, CorpusRequest
 
 H200 = targets.get("h200")
 PYTHON = Interpreter("/x/python", "3.12.3", "2.11.0", Path("/t"), "3.6.0", None, None, "0" * 64)
-CASES = list_cases()[:6]
+CASES = _list_cases()[:6]
 
 
 @pytest.fixture(autouse=True)
@@ -33,25 +35,27 @@ class Worker:
         self.asked: list[CorpusRequest] = []
         self.stop_after = 99
         self.uncountable: set[int] = set()
-        monkeypatch.setattr(measuring.kernels, "time_corpus", self.answer)
+        monkeypatch.setattr("perfcli.worker.kernels.time_corpus", self.answer)
+        monkeypatch.setattr(measuring, "_start_pool", lambda jobs: ThreadPoolExecutor(1))
+        monkeypatch.setattr(measuring, "_count", self.count)
+
+    def count(self, ttgir: str, sass: str, case: CorpusCase) -> LaunchWork | None:
+        return None if CASES.index(case) in self.uncountable else work()
 
     def answer(
         self, request: CorpusRequest, python: str
-    ) -> Iterator[tuple[int, CorpusWork | CorpusTimes | None]]:
+    ) -> Iterator[CorpusCode | tuple[int, ColdAndHot]]:
         self.asked.append(request)
-        for number in range(len(request.cases)):
-            counted = None if number in self.uncountable else work()
-            yield number, CorpusWork(32, 0, 0, counted)
-        for done, number in enumerate(range(len(request.cases))):
-            if number in self.uncountable:
-                continue
-            if done == self.stop_after:
+        everything = range(len(request.cases))
+        yield CorpusCode(tuple(everything), 32, 0, 0, "ttgir", "sass")
+        for number in everything:
+            if number == self.stop_after:
                 raise KeyboardInterrupt
-            yield number, CorpusTimes((2.0 + number,), (1.0 + number,))
+            yield number, ((2.0 + number,), (1.0 + number,))
 
 
 def timed() -> list[measuring.TimedCase]:
-    return measuring.time_cases(CASES, H200, PYTHON, 2, lambda *event: None)
+    return measuring._time_cases(CASES, H200, PYTHON, 2, lambda *event: None)
 
 
 def test_what_was_finished_before_an_interrupt_is_not_timed_again(
@@ -65,8 +69,8 @@ def test_what_was_finished_before_an_interrupt_is_not_timed_again(
     found = timed()
     assert [len(request.cases) for request in worker.asked] == [6, 2]
     assert [each.case for each in found] == list(CASES)
-    assert found[3].times.cold == (5.0,)
-    assert found[4].times.cold == (2.0,)  # the first of the second try
+    assert found[3].times[0] == (5.0,)
+    assert found[4].times[0] == (2.0,)  # the first of the second try
     timed()
     assert len(worker.asked) == 2
 
@@ -74,7 +78,7 @@ def test_what_was_finished_before_an_interrupt_is_not_timed_again(
 def test_a_line_that_was_broken_off_is_timed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     worker = Worker(monkeypatch)
     timed()
-    path = measuring.find_finished(H200, PYTHON)
+    path = measuring._find_finished(H200, PYTHON)
     path.write_bytes(path.read_bytes()[:-30])
     assert len(timed()) == 6
     assert [len(request.cases) for request in worker.asked] == [6, 1]
@@ -86,7 +90,7 @@ def test_another_torch_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:
     worker = Worker(monkeypatch)
     timed()
     other = Interpreter("/x/python", "3.12.3", "2.12.0", Path("/t"), "3.6.0", None, None, "0" * 64)
-    measuring.time_cases(CASES, H200, other, 2, lambda *event: None)
+    measuring._time_cases(CASES, H200, other, 2, lambda *event: None)
     assert [len(request.cases) for request in worker.asked] == [6, 6]
 
 
