@@ -311,6 +311,16 @@ class _Batch:
             return pointer.offset // pointer.element_bytes
         return None
 
+    def copy(self, operation: Operation, values: Sequence[Value]) -> Value:
+        """A load into shared memory that a pipelined loop begins iterations ahead."""
+        pointer = values[0] if values else None
+        if isinstance(pointer, Pointer):
+            masked = re.search(r" mask (%[\w$.#]+)", operation.text)
+            mask = self._values.get(masked[1]) if masked else None
+            pointers = operation.text.rsplit(" : ", 1)[1].split(" -> ")[0]
+            self._memory("load", operation, pointer, mask, pointers)
+        return None
+
     def store(self, operation: Operation, values: Sequence[Value]) -> Value:
         pointer = values[0] if values else None
         if isinstance(pointer, Pointer):
@@ -569,6 +579,7 @@ _COMPUTE: dict[str, Callable[[_Batch, Operation, Sequence[Value]], Value]] = {
     "tt.addptr": _add_pointer,
     "tt.bitcast": _bitcast,
     "tt.load": _Batch.load,
+    "ttg.async_copy_global_to_local": _Batch.copy,
     "tt.store": _Batch.store,
     "tt.atomic_rmw": _Batch.atomic,
     "tt.atomic_cas": _Batch.atomic,

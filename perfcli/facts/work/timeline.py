@@ -6,6 +6,7 @@ says how often each source line runs. Joined, every instruction gets a weight: i
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -375,6 +376,19 @@ class _Warp:
         return at - start, round_
 
 
+def _share_of_round(code: _Code, place: int) -> float:
+    """Return the part of a round that a wait for copies takes: of copies that were begun several
+    iterations ahead, each iteration waits for its part only. ``DEPBAR`` says how many groups of
+    copies may stay under way, the loop how many groups one iteration begins."""
+    instruction, loop = code.listing.instructions[place], code.innermost[place]
+    left = re.search(r"0x([0-9a-f]+)", instruction.operands)
+    if instruction.name != "DEPBAR" or loop is None or left is None:
+        return 1.0
+    body = code.listing.instructions[loop[0] : loop[1] + 1]
+    groups = sum(each.name == "LDGDEPBAR" for each in body)
+    return groups / (groups + int(left[1], 16)) if groups else 1.0
+
+
 @dataclass(slots=True)
 class _Waits:
     """What a warp waits for, in cycles and in rounds of loads."""
@@ -409,6 +423,7 @@ def _walk(code: _Code, weights: Sequence[float], known: Mapping[int, Known]) -> 
             if counts:
                 waits.stalls += cycles * weight
                 if round_ is not None:
+                    weight *= _share_of_round(code, place)
                     waits.rounds += weight
                     waits.near += weight * round_[0]
                     waits.again += weight * round_[1]

@@ -149,3 +149,25 @@ def test_what_the_block_loaded_before_is_told_apart() -> None:
     known = {8: (0.0, 0.0), 9: (0.25, 0.75)}
     warp = trace_warp(parse_annotated(text), "k.py", {8: 1.0, 9: 1.0}, accesses, known)
     assert (warp.rounds, warp.near_rounds, warp.again_rounds) == (2, 0.25, 0.75)
+
+
+@pytest.mark.parametrize(("left", "rounds"), [("0x0", 16.0), ("0x2", 8.0), ("0x4", 16 / 3)])
+def test_copies_that_were_begun_iterations_ahead_cost_a_part_of_a_round(
+    left: str, rounds: float
+) -> None:
+    """Each iteration begins two groups of copies; with two left under way every wait is for copies
+    that were begun two iterations ago: two iterations share one round."""
+    text = f"""
+.L_x_0:
+  // k.py:8
+        /*0010*/                   LDGSTS.E.BYPASS.128 [R49], desc[UR8][R2.64] ;
+        /*0020*/                   LDGDEPBAR ;
+        /*0030*/                   LDGSTS.E.BYPASS.128 [R50], desc[UR8][R4.64] ;
+        /*0040*/                   LDGDEPBAR ;
+        /*0050*/                   DEPBAR.LE SB0, {left} ;
+        /*0060*/               @P0 BRA `(.L_x_0) ;
+  // k.py:1
+        /*00a0*/                   EXIT ;
+"""
+    warp = trace_warp(parse_annotated(text), "k.py", {8: 16.0}, {8: (2.0, 2.0)})
+    assert warp.rounds == pytest.approx(rounds)

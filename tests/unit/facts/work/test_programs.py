@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from perfcli.facts.work.accesses import count_access
 from perfcli.facts.work.launch import grid_of
 from perfcli.facts.work.programs import run_programs, sample_programs
 from perfcli.facts.work.ttgir import UnreadableTtgir, parse_module
@@ -115,3 +116,43 @@ def test_the_grid_is_inductors(
 def test_a_grid_of_an_unknown_kind_is_not_guessed() -> None:
     assert grid_of(meta("'grid_type': 'HilbertCurve'"), {"XBLOCK": 1}, {"x": 5}) is None
     assert grid_of("def k(): pass\n", {"XBLOCK": 1}, {"x": 5}) is None
+
+
+PIPELINED = """
+#blocked = #ttg.blocked<{sizePerThread = [8], threadsPerWarp = [32], warpsPerCTA = [1], order = [0]}>
+#loc = loc("k.py":1:0)
+#loc3 = loc("k.py":3:0)
+module attributes {"ttg.num-warps" = 1 : i32} {
+  tt.func public @rows(%in: !tt.ptr<bf16>, %rows: i32) attributes {noinline = false} {
+    %c0 = arith.constant 0 : i32
+    %c1 = arith.constant 1 : i32
+    %c4 = arith.constant 4 : i32
+    %width = arith.constant dense<256> : tensor<256xi32, #blocked>
+    %k = tt.make_range {end = 256 : i32, start = 0 : i32} : tensor<256xi32, #blocked>
+    %p = tt.splat %in : !tt.ptr<bf16> -> tensor<256x!tt.ptr<bf16>, #blocked>
+    %buffer = ttg.local_alloc : () -> !ttg.memdesc<2x256xbf16, #shared, #smem, mutable>
+    scf.for %r = %c0 to %c4 step %c1  : i32 {
+      %row = tt.splat %r : i32 -> tensor<256xi32, #blocked>
+      %at = arith.muli %row, %width : tensor<256xi32, #blocked>
+      %i = arith.addi %at, %k : tensor<256xi32, #blocked>
+      %q = tt.addptr %p, %i : tensor<256x!tt.ptr<bf16>, #blocked>, tensor<256xi32, #blocked>
+      %left = arith.cmpi slt, %r, %rows : i32
+      %mask = tt.splat %left : i1 -> tensor<256xi1, #blocked>
+      %slot = ttg.memdesc_index %buffer[%c0] : !ttg.memdesc<2x256xbf16, #shared, #smem, mutable> -> !ttg.memdesc<256xbf16, #shared, #smem, mutable>
+      %token = ttg.async_copy_global_to_local %q, %slot mask %mask evictionPolicy = evict_first {contiguity = 8 : i32} : tensor<256x!tt.ptr<bf16>, #blocked> -> <256xbf16, #shared, #smem, mutable> loc(#loc3)
+      %group = ttg.async_commit_group tokens %token
+    }
+    tt.return
+  }
+}
+"""
+
+
+@pytest.mark.parametrize(("rows", "loaded"), [(8, 4 * 512), (0, 0)])
+def test_a_copy_that_a_pipelined_loop_begins_ahead_is_a_load(rows: int, loaded: int) -> None:
+    """Four rows of 256 bf16 numbers; what the mask leaves out is not loaded."""
+    (run,) = run_programs(parse_module(PIPELINED), {"rows": rows}, (1, 1, 1), [(0, 0, 0)])
+    assert {event.kind for event in run.events} == {"load"}
+    module = parse_module(PIPELINED)
+    counts = [count_access(event, module.layouts, 1) for event in run.events]
+    assert sum(c.useful_bytes * e.weight for c, e in zip(counts, run.events, strict=True)) == loaded
