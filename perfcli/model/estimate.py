@@ -143,6 +143,9 @@ class TimeEstimate:
     """The class of launches whose residuals its interval is made of."""
     doubts: tuple[str, ...] = ()
     """Why its interval is wider than that of other kernels."""
+    finishing: float = 0.0
+    """Seconds of the operators that finish its results after each launch: part of the step, not of
+    ``seconds``."""
     candidates: Mapping[int, float] = field(default_factory=dict)
     """Seconds with each launch configuration whose work is known, by its index."""
 

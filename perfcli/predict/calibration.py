@@ -195,7 +195,7 @@ def _distance(one: Target, other: Target) -> tuple[int, float]:
 
 
 _BY_BANDWIDTH = ("dram",)
-_BY_L2 = ("l2", "l2_hit", "local")
+_BY_L2 = ("l2", "l2_hit", "local", "finishing_bytes")
 """Bytes per second of the L2 cache, which grow with multiprocessors and their clock."""
 _DERIVED_SPREAD = 1.6
 """How much wider the intervals of a derived calibration are."""

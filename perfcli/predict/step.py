@@ -43,18 +43,22 @@ def estimate_step(run: Run) -> StepEstimate | None:
     missing: list[str] = []
     kernels: list[TimeEstimate | None] = []
     cold = find_cold_shares(run, calibration.constants["cache_bytes"])
+    finishing = _count_finishing(run)
     for kernel, share in zip(run.kernels, cold, strict=True):
         found = kernel.estimate
         if run.weighed:
             found = _estimate_kernel(kernel, calibration, run.target.sm_count, share)
+        if run.weighed and found is not None:
+            calls = finishing[kernel.graph, kernel.name]
+            found = replace(found, finishing=_estimate_finishing(kernel, calls, calibration))
         kernels.append(found)
         if found is None:
             missing.append(f"{kernel.name}: {_why_not(kernel)}")
     known = [(k.launches, e) for k, e in zip(run.kernels, kernels, strict=True) if e is not None]
     step = StepEstimate(
-        sum(n * e.seconds for n, e in known),
-        sum(n * e.low for n, e in known),
-        sum(n * e.high for n, e in known),
+        sum(n * (e.seconds + e.finishing) for n, e in known),
+        sum(n * (e.low + e.finishing) for n, e in known),
+        sum(n * (e.high + e.finishing) for n, e in known),
         tuple(kernels),
         (None,) * len(run.externs),
         missing=tuple(missing),
@@ -65,7 +69,29 @@ def estimate_step(run: Run) -> StepEstimate | None:
     return _add_externs(run, step)
 
 
-_FORMULAS = 1
+def _count_finishing(run: Run) -> Counter[tuple[str, str]]:
+    """Count the operators that finish the results of one launch of each kernel, by graph and
+    name."""
+    calls: Counter[tuple[str, str]] = Counter()
+    launches: Counter[tuple[str, str]] = Counter()
+    current = ("", "")
+    for launch in run.launches:
+        if not launch.extern:
+            current = (launch.graph, launch.name)
+            launches[current] += 1
+        calls[current] += launch.finishing
+    return Counter({key: calls[key] // number for key, number in launches.items()})
+
+
+def _estimate_finishing(kernel: KernelFacts, calls: int, calibration: Calibration) -> float:
+    """Return the seconds of the sums over a kernel's workspace. torch sums columns with few blocks,
+    each of which goes through its rows one after the other: a time for each sum, and one for the
+    bytes (three shapes on an H200, torch 2.11: 10.8, 10.9 and 18.3 microseconds)."""
+    c = calibration.constants
+    return 1e-6 * (calls * c["finishing"] + kernel.finishing_bytes / c["finishing_bytes"])
+
+
+_FORMULAS = 2
 """Grows when the same constants give other estimates."""
 
 
@@ -111,7 +137,8 @@ def _estimate_kernel(
     best = min(timed, key=lambda number: found[number][0])
     seconds, shares = found[best]
     kind = class_of(shares, seconds)
-    spread = calibration.residuals_of(kind).q90
+    doubts = tuple(_list_doubts(kernel.candidates[best]))
+    spread = calibration.residuals_of(kind).q90 * (_DOUBTFUL if doubts else 1)
     return TimeEstimate(
         seconds,
         seconds * math.exp(-spread),
@@ -119,8 +146,26 @@ def _estimate_kernel(
         shares,
         best,
         kind=kind,
+        doubts=doubts,
         candidates={number: each for number, (each, _) in found.items()},
     )
+
+
+_DOUBTFUL = 2.0
+"""How many times wider intervals are where a kernel is unlike those that were measured."""
+
+
+def _list_doubts(candidate: Candidate) -> Iterator[str]:
+    """Yield what a launch does that the calibration's kernels did not, or that nobody can tell."""
+    work = candidate.work
+    if work is None:
+        return
+    if work.indirect:
+        yield "where it reads or writes depends on data"
+    if work.unknown_loops:
+        yield "how often a loop runs depends on data"
+    if work.warp.issued.get("async-copy"):
+        yield "it is pipelined, and no pipelined kernel was measured"
 
 
 _SPILL_THRESHOLD = 16
@@ -209,7 +254,13 @@ def compare_steps(base: Run, head: Run, groups: Sequence[KernelGroup]) -> Estima
     # What is alike counts as much on both sides, whatever runs before it leaves in the cache.
     ours, theirs = replace(ours, seconds=total[0]), replace(theirs, seconds=total[1])
     ratio = total[1] / total[0]
-    moved = [(group.base, group.head) for group in changed]
+    moved = [
+        (
+            group.base * _doubt(ours, groups[group.group].match.base),
+            group.head * _doubt(theirs, groups[group.group].match.head),
+        )
+        for group in changed
+    ]
     moved += _list_changed_externs(base, head) if None not in ours.externs else ()
     half = _half_width(moved, total[0], calibration_for(base.target))
     low, high = ratio * math.exp(-half), ratio * math.exp(half)
@@ -247,13 +298,19 @@ def _list_moved_externs(
             yield f"{name}: called {before} → {after} times, and it has no estimate"
 
 
+def _doubt(step: StepEstimate, numbers: Sequence[int]) -> float:
+    """Return how many times wider the interval of some kernels together is."""
+    found = (step.kernels[number] for number in numbers)
+    return _DOUBTFUL if any(each is not None and each.doubts for each in found) else 1.0
+
+
 def _sum(run: Run, step: StepEstimate, numbers: Sequence[int]) -> float | None:
     seconds = 0.0
     for number in numbers:
         estimate = step.kernels[number]
         if estimate is None:
             return None
-        seconds += estimate.seconds * run.kernels[number].launches
+        seconds += (estimate.seconds + estimate.finishing) * run.kernels[number].launches
     return seconds
 
 

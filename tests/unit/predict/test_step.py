@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from handmade import candidate, kernel, run
 from handmade_estimate import work
 
 from perfcli.machine import targets
-from perfcli.model import KernelFacts, Run, Target
+from perfcli.model import KernelFacts, Launch, Run, Target
 from perfcli.predict.calibration import calibration_for, shipped
 from perfcli.predict.step import class_of, compare_steps, estimate_step
 
@@ -98,3 +99,40 @@ def test_a_target_of_another_vendor_has_none() -> None:
 def test_runs_without_work_have_no_estimate() -> None:
     base = replace(on(H200, kernel("triton_red_fused_mul_0", "1")), weighed=False)
     assert compare_steps(base, base, ()) is None
+
+
+def with_traits(**traits: Any) -> KernelFacts:
+    made = with_candidates((8192, 0))
+    (only,) = made.candidates
+    assert only.work is not None
+    return replace(made, candidates=(replace(only, work=replace(only.work, **traits)),))
+
+
+@pytest.mark.parametrize("traits", [{"indirect": True}, {"unknown_loops": True}])
+def test_what_nobody_can_tell_makes_intervals_twice_as_wide(traits: dict[str, bool]) -> None:
+    found = [estimate_step(on(H200, each)) for each in (with_traits(), with_traits(**traits))]
+    sure, doubtful = (step.kernels[0] for step in found if step)
+    assert sure is not None
+    assert doubtful is not None
+    assert not sure.doubts
+    assert doubtful.doubts
+    assert doubtful.seconds == sure.seconds
+    assert math.log(doubtful.high / doubtful.seconds) == pytest.approx(
+        2 * math.log(sure.high / sure.seconds)
+    )
+
+
+def test_sums_that_finish_a_kernel_are_part_of_the_step() -> None:
+    """One sum over 8 MB after each of two launches: 8 and 10 microseconds each."""
+    summing = replace(with_candidates((8192, 0)), finishing_bytes=8_000_000, launches=2)
+    launch = Launch(summing.graph, summing.name)
+    total = Launch(summing.graph, "aten.sum.dim_IntList", extern=True, finishing=True)
+    alone = estimate_step(replace(on(H200, summing), launches=(launch, launch)))
+    step = estimate_step(replace(on(H200, summing), launches=(launch, total, launch, total)))
+    assert alone is not None
+    assert step is not None
+    (estimate,) = step.kernels
+    assert estimate is not None
+    assert estimate.finishing == pytest.approx(18e-6)
+    assert step.seconds == pytest.approx(2 * (estimate.seconds + 18e-6))
+    assert alone.seconds == pytest.approx(2 * (estimate.seconds + 10e-6))
