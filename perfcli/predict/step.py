@@ -262,7 +262,7 @@ def compare_steps(base: Run, head: Run, groups: Sequence[KernelGroup]) -> Estima
         for group in changed
     ]
     moved += _list_changed_externs(base, head) if None not in ours.externs else ()
-    half = _half_width(moved, total[0], calibration_for(base.target))
+    half = _half_width(moved, total, calibration_for(base.target))
     low, high = ratio * math.exp(-half), ratio * math.exp(half)
     return EstimatedChange(ours, theirs, _judge(low, high), ratio, low, high, tuple(changed))
 
@@ -315,12 +315,14 @@ def _sum(run: Run, step: StepEstimate, numbers: Sequence[int]) -> float | None:
 
 
 def _half_width(
-    moved: Sequence[tuple[float, float]], total: float, calibration: Calibration | None
+    moved: Sequence[tuple[float, float]], total: Sequence[float], calibration: Calibration | None
 ) -> float:
+    """Return half the width of the log ratio's interval. What changed counts with its share of the
+    step, on the side where that is greater: as wide whichever side is the base."""
     if not moved or calibration is None:
         return 0.0
     pair = calibration.pair
-    squares = sum((max(sides) / total) ** 2 for sides in moved)
+    squares = sum(max(sides[0] / total[0], sides[1] / total[1]) ** 2 for sides in moved)
     return pair["k80"] * math.sqrt(pair["floor"] ** 2 + squares)
 
 

@@ -53,7 +53,8 @@ class CompiledProblem:
 def _make_run(base: Run, answers: Sequence[CompiledProblem]) -> Bundle:
     """Return the base's question answered by these kernels, without an id.
 
-    They get the base's FX nodes, those of the whole graph: a family computes all of it.
+    They get the base's FX nodes, those of the whole graph: a family computes all of it. The work
+    of their launches is not counted, so that nothing is estimated of them.
     """
     blobs: dict[str, str] = {}
     kernels: list[KernelFacts] = []
@@ -78,6 +79,8 @@ def _make_run(base: Run, answers: Sequence[CompiledProblem]) -> Bundle:
         counters={},
         fingerprint="",
         sources={},
+        weighed=False,
+        estimated_with="",
     )
     return Bundle(run, blobs)
 

@@ -654,7 +654,7 @@ def test_what_the_estimate_can_not_tell_passes_unless_strict(
     monkeypatch.setenv("PERFCLI_FAKE", "weighed")
     configure(CONFIG)
     perfcli("baseline", "update", "--reason", "first")
-    configure(SPILLING + 'limits = { step_time = "120 %" }\n')
+    configure(SPILLING + 'limits = { step_time = "100 %" }\n')
     result = perfcli("gate", "softmax@h100")
     assert (result.code, "UNSURE" in result.out) == (0, True)
     assert "--device cuda" in result.out

@@ -28,8 +28,8 @@ scenario = "model.py:scenario"
 
 @pytest.mark.torch
 def test_a_reduction_that_loops_for_any_batch_fails(perfcli: Any, warm_workers: None) -> None:
-    """Its kernel is told by its operators, whose sizes are symbols now; bytes and spills, which
-    decide a comparison, stay."""
+    """Its kernel is told by its operators, whose sizes are symbols now. The estimated step fails
+    it, and without a limit on that, the count of loads that moved into the loop."""
     Path("perfcli.toml").write_text(CONFIGURATION)
     model = Path("model.py")
     model.write_text(MODEL)
@@ -44,5 +44,10 @@ def test_a_reduction_that_loops_for_any_batch_fails(perfcli: Any, warm_workers: 
         for group in check["comparison"]["groups"]
     }
     assert kinds == {("changed", "persistent-reduction", "reduction")}
+    assert check["reason"].startswith("estimated step ")
+    assert "now loops over what it held at once" in check["reason"]
+    Path("perfcli.toml").write_text(CONFIGURATION + 'limits = { step_time = "any" }\n')
+    assert perfcli("gate", "--json", "gate.json").code == 1
+    (check,) = json.loads(Path("gate.json").read_text())["checks"]
     assert "loads in loops 0 → 1, at most +0" in check["reason"]
     assert "now loops over what it held at once" in check["reason"]

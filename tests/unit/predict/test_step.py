@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from handmade import candidate, kernel, run
-from handmade_estimate import work
+from handmade_estimate import weighed_kernel, weighed_run, work
 
+from perfcli.diff.compare import compare
 from perfcli.machine import targets
 from perfcli.model import KernelFacts, Launch, Run, Target
 from perfcli.predict.calibration import calibration_for, shipped
@@ -136,3 +137,40 @@ def test_sums_that_finish_a_kernel_are_part_of_the_step() -> None:
     assert estimate.finishing == pytest.approx(18e-6)
     assert step.seconds == pytest.approx(2 * (estimate.seconds + 18e-6))
     assert alone.seconds == pytest.approx(2 * (estimate.seconds + 10e-6))
+
+
+@pytest.mark.parametrize("kept", [0, 4096])
+def test_which_side_is_the_base_does_not_matter(kept: int) -> None:
+    """Twice the work is as surely slower as half the work is faster, in a step of one kernel as
+    beside one that stays."""
+    others = [weighed_kernel("triton_poi_fused_kept_1", "9", blocks=kept)] if kept else []
+
+    def made(blocks: int, text: str) -> Run:
+        changed = weighed_kernel("triton_red_fused_add_1", "1", blocks=blocks, text=text)
+        return weighed_run(changed, *others, id=text)
+
+    less, more = made(4096, "less"), made(8192, "more")
+    slower, faster = compare(less, more).estimate, compare(more, less).estimate
+    assert slower is not None
+    assert faster is not None
+    assert slower.ratio == pytest.approx(1 / (faster.ratio or math.nan))
+    assert slower.low == pytest.approx(1 / (faster.high or math.nan))
+    assert slower.high == pytest.approx(1 / (faster.low or math.nan))
+
+
+def test_a_step_of_one_kernel_has_the_interval_that_pairs_were_measured_to_have() -> None:
+    """However much slower it got: its share of the step is all of it, and never more."""
+    calibration = calibration_for(H200)
+    assert calibration is not None
+    pair = calibration.pair
+    less, more = (
+        on(H200, weighed_kernel("triton_red_fused_add_1", "1", blocks=blocks, text=text))
+        for blocks, text in ((4096, "less"), (16384, "more"))
+    )
+    found = compare(less, more).estimate
+    assert found is not None
+    assert found.ratio is not None
+    assert found.ratio > 2
+    half = pair["k80"] * math.hypot(1, pair["floor"])
+    assert math.log((found.high or 0) / found.ratio) == pytest.approx(half)
+    assert math.log(found.ratio / (found.low or 1)) == pytest.approx(half)

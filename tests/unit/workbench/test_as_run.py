@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from handmade import candidate, kernel, origins, run
+from handmade_estimate import weighed_kernel, weighed_run
 
 from perfcli.diff.compare import compare
 from perfcli.model import (
@@ -17,6 +18,7 @@ from perfcli.model import (
     Tolerance,
 )
 from perfcli.model.kernel_work import DescribedLaunch, Operand
+from perfcli.predict.step import estimate_run, estimate_step
 from perfcli.workbench.as_run import CompiledProblem, _make_run
 
 ROWS, COLUMNS = 64, 4096
@@ -135,3 +137,14 @@ def test_their_group_is_the_graph() -> None:
     forward = replace(BASE, kernels=BASE.kernels[:2], graphs=BASE.graphs[:1])
     (group,) = compare(forward, _make_run(forward, [ANSWER]).run).groups
     assert (group.match.base, group.match.head) == ((0, 1), (0, 1))
+
+
+def test_nothing_is_estimated_of_what_was_not_counted() -> None:
+    """The work of the base's launches was counted, that of hand-written ones was not: an estimate
+    would be of one side alone."""
+    base = weighed_run(weighed_kernel("triton_red_fused_sum_0", "sum"))
+    assert estimate_step(base) is not None
+    for known in (base, estimate_run(base)):
+        made = _make_run(known, [ANSWER]).run
+        assert estimate_step(made) is None
+        assert compare(known, made).estimate is None
