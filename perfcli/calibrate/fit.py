@@ -121,18 +121,23 @@ def estimate_micros(
     return found, combine(found, constants)
 
 
-def fit_constants(samples: Samples, start: Calibration, weights: Any = None) -> dict[str, float]:
-    """Return the constants with which estimates fit the samples best."""
+def fit_constants(
+    samples: Samples, start: Calibration, weights: Any = None, drawn: float | None = None
+) -> dict[str, float]:
+    """Return the constants with which estimates fit the samples best. ``drawn`` says how strongly
+    they are drawn to those of ``start``."""
     names = [name for name in start.constants if name not in _FIXED]
     origin = np.log([start.constants[name] for name in names])
     measured = np.log(samples.micros)
-    drawn = (_DRAWN if start.derived else _DRAWN_HOME) * len(measured) ** 0.5
+    if drawn is None:
+        drawn = _DRAWN if start.derived else _DRAWN_HOME
+    pull = drawn * len(measured) ** 0.5
     weight = np.ones(len(measured)) if weights is None else weights
 
     def miss(point: Any) -> Any:
         constants = {**start.constants, **dict(zip(names, np.exp(point), strict=True))}
         _, micros = estimate_micros(samples, constants, start)
-        return np.concatenate([(np.log(micros) - measured) * weight, drawn * (point - origin)])
+        return np.concatenate([(np.log(micros) - measured) * weight, pull * (point - origin)])
 
     found = least_squares(
         miss,
