@@ -1,5 +1,5 @@
-# make setup, test, check, demo, lint, architectures, rules-audit, fidelity, kernel-facts, accuracy,
-# search-simulation, gate-planted, gate-repeat, gate-speed, mutants, bench, clean.
+# make setup, test, check, demo, lint, architectures, rules-audit, fidelity, estimate, kernel-facts,
+# accuracy, search-simulation, gate-planted, gate-repeat, gate-speed, mutants, bench, clean.
 #
 # Another torch:       make test TORCH=2.15.0 TRITON=3.9.0 VENV=.venv-2.15
 # Another Python:      make setup PYTHON=python3.12
@@ -24,7 +24,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 STAMP := $(VENV)/.setup-torch-$(TORCH)-triton-$(TRITON)
 EXPORT_BIN := export PATH="$(abspath $(BIN)):$$PATH";
 
-.PHONY: setup test check lint demo architectures rules-audit fidelity kernel-facts accuracy \
+.PHONY: setup test check lint demo architectures rules-audit fidelity estimate kernel-facts accuracy \
   search-simulation gate-planted gate-repeat gate-speed mutants bench clean
 
 setup: $(STAMP)
@@ -96,6 +96,12 @@ accuracy: setup
 	$(BIN)/python bench/accuracy.py tools --pairs 20 --plant 0 --out build/accuracy/tools-0.jsonl
 	$(BIN)/python bench/accuracy.py tools --pairs 20 --plant 3 --out build/accuracy/tools-3.jsonl
 	$(BIN)/python bench/accuracy.py summary build/accuracy/*.jsonl
+
+# On a machine with a GPU: how good estimated times are on architectures and options; five minutes.
+estimate: setup
+	@mkdir -p build/estimate
+	$(BIN)/python bench/estimate.py measure build/estimate/measured.json.xz
+	$(BIN)/python bench/estimate.py report build/estimate/measured.json.xz
 
 # How often bisect-config names exactly the planted culprits, and the best set of a catalogue,
 # simulated; a minute.

@@ -20,7 +20,15 @@ from handmade import kernel, run
 
 from perfcli.blobs import blob_id, pack, unpack
 from perfcli.errors import PerfcliError
-from perfcli.model import Bundle, Launch, Run, Variant
+from perfcli.model import (
+    Bundle,
+    ExternCall,
+    GraphFacts,
+    Launch,
+    OperatorCall,
+    Run,
+    Variant,
+)
 from perfcli.storing import store
 
 
@@ -374,8 +382,14 @@ def test_a_number_that_no_compilation_gives(
 
 
 def test_signs_that_are_meant(tmp_path: Path) -> None:
-    """A parameter and an option may be negative."""
-    given = bundle(params={"shift": -3}, variant=Variant("x", {"a.b": -1}))
+    """A parameter, an option, an operator's argument and Inductor's live memory may be negative."""
+    calls = (OperatorCall((), {"dim": -1}),)
+    given = bundle(
+        params={"shift": -3},
+        variant=Variant("x", {"a.b": -1}),
+        externs=(ExternCall("aten.topk", "forward 0", 1, calls),),
+        graphs=(GraphFacts("forward 0", "forward", 0, 2, live_bytes=(-201_000_000, 5)),),
+    )
     path = tmp_path / "run.json"
     store.write(given, path)
     assert store.read(path) == given.run
