@@ -23,7 +23,7 @@ from perfcli.predict.calibration import Calibration, Residuals
 from perfcli.predict.launch import Demand, bounds, combine, demand_of, stack
 from perfcli.predict.step import class_of
 
-_FIXED = ("code_cached", "cache_bytes")
+_FIXED = ("code_cached", "cache_bytes", "finishing", "finishing_bytes")
 """Constants that no launch of the corpus says anything of."""
 _DRAWN_HOME, _DRAWN = 0.2, 0.05
 """How strongly constants are drawn to where they started: those of this GPU, and derived ones."""
