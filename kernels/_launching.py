@@ -16,7 +16,7 @@ Record = list[tuple[KernelLaunch, Mapping[str, Any]]]
 _record: ContextVar[Record | None] = ContextVar("_record", default=None)
 
 
-class FamilyCode(Protocol):
+class _FamilyCode(Protocol):
     """Describes the torch side of a family: a module with these functions, named in
     ``KernelFamily.code``."""
 
@@ -40,7 +40,7 @@ class FamilyCode(Protocol):
         """Return the ``@triton.jit`` function that a ``KernelLaunch`` names."""
 
 
-def launch(code: FamilyCode, plan: LaunchPlan, values: Mapping[str, Any]) -> None:
+def launch(code: _FamilyCode, plan: LaunchPlan, values: Mapping[str, Any]) -> None:
     """Enqueue the plan's launches on the current stream.
 
     ``values`` holds every run-time argument of every launch by name.

@@ -52,7 +52,7 @@ def _hash_subject(identifier: str, check: str, subject: str, kernels: Sequence[K
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
-class Occurrences:
+class _Occurrences:
     """Numbers results of one fingerprint in their order: ``…:1``, ``…:2``."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ LIMIT = "limit/"
 WORSE = "regression"
 
 
-def describe_rules(rules: Sequence[Rule], used: Iterable[str]) -> list[dict[str, Any]]:
+def _describe_rules(rules: Sequence[Rule], used: Iterable[str]) -> list[dict[str, Any]]:
     """Return every rule that looked, then what else results name, both by id."""
     known = {rule.code: _describe_rule(rule) for rule in rules}
     others = {identifier for identifier in used if identifier not in known}
@@ -255,8 +255,8 @@ def _report_finding(
 # --- as SARIF ----------------------------------------------------------------------------------
 
 
-def describe_result(
-    result: SarifResult, rules: Sequence[str], occurrences: Occurrences
+def _describe_result(
+    result: SarifResult, rules: Sequence[str], occurrences: _Occurrences
 ) -> dict[str, Any]:
     """Return a ``result`` object (SARIF 2.1.0, 3.27).
 
@@ -323,14 +323,14 @@ def _render(judgement: Judgement) -> str:
     how many are left out."""
     found = list_results(judgement)
     shown = found[:MOST_RESULTS]
-    rules = describe_rules(judgement.rules, (result.identifier for result in shown))
+    rules = _describe_rules(judgement.rules, (result.identifier for result in shown))
     identifiers = [rule["id"] for rule in rules]
-    occurrences = Occurrences()
+    occurrences = _Occurrences()
     run = {
         "tool": {"driver": {"name": "perfcli", **_describe_version(judgement), "rules": rules}},
         "columnKind": "unicodeCodePoints",
         "invocations": [_describe_invocation(judgement, len(found) - len(shown))],
-        "results": [describe_result(result, identifiers, occurrences) for result in shown],
+        "results": [_describe_result(result, identifiers, occurrences) for result in shown],
     }
     whole = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
     return json.dumps(whole, indent=1, ensure_ascii=False) + "\n"

@@ -54,7 +54,7 @@ class FamilyKernels:
             PerfcliError: no GPU, tensors on several devices, or what the family cannot do.
         """
         first = next(iter(tensors.values()))
-        check_devices(list(tensors.values()))
+        _check_devices(list(tensors.values()))
         rows, columns = first.shape
         stride = first.stride(0) if rows > 1 and columns else columns
         dtype = str(first.dtype).removeprefix("torch.")
@@ -77,7 +77,7 @@ def _plan(kernels: FamilyKernels, key: Key) -> LaunchPlan:
     return kernels.family.plan(problem, _Targets.ask(), None)
 
 
-def check_devices(tensors: Sequence[Tensor]) -> None:
+def _check_devices(tensors: Sequence[Tensor]) -> None:
     devices = {tensor.device for tensor in tensors}
     if len(devices) > 1:
         raise PerfcliError(

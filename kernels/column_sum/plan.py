@@ -2,7 +2,7 @@
 
 The tile of the TMA kernel is nvFuser's (``reduction_outer_tma``, PR 6036): 128 × 128, halved along
 the reduction first and along the columns then, until all inputs fit in shared memory. Different
-here: what fits is one function, ``tma_shared_bytes``, that the check, the choice and the prediction
+here: what fits is one function, ``_tma_shared_bytes``, that the check, the choice and the prediction
 share; the reduction's workspace is counted; a thread's vector never gets shorter than 16 bytes,
 because the number of warps shrinks with the tile.
 """
@@ -27,7 +27,7 @@ _FEWEST_ROWS_PER_SPLIT = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Pointers:
+class _Pointers:
     """Says how the pointer kernel is launched. ``rows`` × ``columns`` is one tile, before it is
     fitted to a narrow problem; ``blocks_per_sm`` are meant to be resident at the same time."""
 
@@ -62,7 +62,7 @@ class _Tile:
 
 
 @dataclass(frozen=True, slots=True)
-class Splits:
+class _Splits:
     """Cuts the rows into ``count`` pieces of ``rows`` each; the last may be shorter."""
 
     count: int
@@ -89,11 +89,11 @@ def _tile(rows: int, columns: int, inputs: int, item_bytes: int, config: _Tma) -
     vector = VECTOR_BYTES // item_bytes
     most_warps = rows * columns // (32 * vector)
     warps = min(config.num_warps, most_warps)
-    shared = tma_shared_bytes(rows, columns, inputs, item_bytes, config.num_stages, warps)
+    shared = _tma_shared_bytes(rows, columns, inputs, item_bytes, config.num_stages, warps)
     return _Tile(rows, columns, warps, vector, shared)
 
 
-def tma_shared_bytes(
+def _tma_shared_bytes(
     rows: int, columns: int, inputs: int, item_bytes: int, num_stages: int, num_warps: int
 ) -> int:
     """Return shared memory of the compiled kernel, in bytes per block (triton 3.6 and 3.7, sm_90).
@@ -119,7 +119,7 @@ def _aligned_elements(problem: Problem) -> int:
     return gcd(problem.columns, problem.stride, 16)
 
 
-def _pointer_tile(problem: Problem, config: Pointers) -> tuple[int, int]:
+def _pointer_tile(problem: Problem, config: _Pointers) -> tuple[int, int]:
     """Return rows and columns of the pointer kernel's tile: what a narrow problem lacks in columns
     it gets in rows, up to the next power of two of its rows."""
     columns = min(config.columns, max(_next_power_of_2(problem.columns), 16))
@@ -127,7 +127,7 @@ def _pointer_tile(problem: Problem, config: Pointers) -> tuple[int, int]:
     return min(rows, max(_next_power_of_2(problem.rows), config.rows)), columns
 
 
-def _split_rows(rows: int, column_tiles: int, tile_rows: int, slots: int) -> Splits:
+def _split_rows(rows: int, column_tiles: int, tile_rows: int, slots: int) -> _Splits:
     """Split the reduction so that ``slots`` resident blocks finish as early as possible.
 
     A block's time is taken as proportional to its rows, and blocks run in waves of ``slots``; of
@@ -139,11 +139,11 @@ def _split_rows(rows: int, column_tiles: int, tile_rows: int, slots: int) -> Spl
     return min(candidates, key=lambda s: (-(-s.count * column_tiles // slots) * s.rows, s.count))
 
 
-def equal_splits(rows: int, count: int, tile_rows: int) -> Splits:
+def equal_splits(rows: int, count: int, tile_rows: int) -> _Splits:
     """Return at most ``count`` splits of equally many whole tiles. Made of its own result's count
     it gives the same again, so that a plan's grid says how many rows a split has."""
     per_split = -(-rows // (count * tile_rows)) * tile_rows
-    return Splits(-(-rows // per_split), per_split)
+    return _Splits(-(-rows // per_split), per_split)
 
 
 def _finish_tile(columns: int, target: Target) -> int:
@@ -165,7 +165,7 @@ def _input_count(problem: Problem) -> int:
 
 
 def _pointer_plan(
-    problem: Problem, target: Target, config: Pointers, why: str, instead_of: str = ""
+    problem: Problem, target: Target, config: _Pointers, why: str, instead_of: str = ""
 ) -> LaunchPlan:
     """Plan plain loads through pointers: any stride, any alignment, any device."""
     tile_rows, tile_columns = _pointer_tile(problem, config)
@@ -234,7 +234,7 @@ def tma_plan(problem: Problem, target: Target, tile: _Tile, config: _Tma, why: s
 def _plan(
     variant: str,
     first: KernelLaunch,
-    splits: Splits,
+    splits: _Splits,
     problem: Problem,
     target: Target,
     why: str,
@@ -271,7 +271,7 @@ def _pipeline_bytes(problem: Problem, elements: int, num_stages: int) -> int | N
     return tiles * elements * ITEM_BYTES[problem.dtype] or None
 
 
-def _partial_type(problem: Problem, splits: Splits) -> str:
+def _partial_type(problem: Problem, splits: _Splits) -> str:
     """Return the type of partial sums: one split writes the result itself; several write fp32."""
     return TRITON_TYPE[problem.dtype] if splits.count == 1 else "fp32"
 
@@ -291,7 +291,7 @@ _BYTES_PER_STAGE = 48 * 1024
 _MEASURED = "H200, 2026-11-22, triton 3.6.0"
 
 
-def _pointers_of(problem: Problem, target: Target) -> tuple[Pointers, str]:
+def _pointers_of(problem: Problem, target: Target) -> tuple[_Pointers, str]:
     """Return how the pointer kernel is launched. Few inputs: one block per multiprocessor, as wide
     as its threads have 16-byte vectors, with three tiles of up to 48 KiB on their way to shared
     memory (cp.async). Twice the warps for half precision on sm_100, where 8 warps spill 4 words
@@ -305,12 +305,12 @@ def _pointers_of(problem: Problem, target: Target) -> tuple[Pointers, str]:
     if inputs <= _FEW_INPUTS:
         rows = _power_of_2_below(_BYTES_PER_STAGE // (inputs * 256 * VECTOR_BYTES))
         warps = 16 if target.capability >= (10, 0) and vector == 8 else 8
-        wide = Pointers(min(rows, 8), 256 * vector, warps, blocks_per_sm=1, num_stages=4)
+        wide = _Pointers(min(rows, 8), 256 * vector, warps, blocks_per_sm=1, num_stages=4)
         return wide, f"up to {_FEW_INPUTS} inputs: three tiles in flight ({_MEASURED})"
     if inputs <= _MANY_INPUTS:
-        return Pointers(2 * vector, 256, 8, 4), f"many inputs: loads into registers ({_MEASURED})"
+        return _Pointers(2 * vector, 256, 8, 4), f"many inputs: loads into registers ({_MEASURED})"
     why = "very many inputs: one vector of each at a time, two spill (not measured)"
-    return Pointers(vector, 256, 8, 4), why
+    return _Pointers(vector, 256, 8, 4), why
 
 
 def _tma_of(problem: Problem, target: Target) -> tuple[_Tma, str]:
@@ -326,19 +326,19 @@ def _tma_of(problem: Problem, target: Target) -> tuple[_Tma, str]:
     return _Tma(2, 1, 4), f"one tile of each input in flight ({_MEASURED})"
 
 
-def _narrow(inputs: int) -> Pointers:
+def _narrow(inputs: int) -> _Pointers:
     """Return a launch with about 32 loads per thread in flight, whatever their width."""
     loads = _power_of_2_below(32 // inputs)
     side_by_side = min(loads, 4)
-    return Pointers(loads // side_by_side, 256 * side_by_side, 8, 4)
+    return _Pointers(loads // side_by_side, 256 * side_by_side, 8, 4)
 
 
-def _without_copies(inputs: int, columns_per_warp: int) -> Pointers:
+def _without_copies(inputs: int, columns_per_warp: int) -> _Pointers:
     """Return a launch with as many vectors of each input as registers take; a part of one where
     there are very many."""
     if inputs > _MANY_INPUTS:
-        return Pointers(1, 512, 4, 4)
-    return Pointers(4 if inputs <= _FEW_INPUTS else 1, 4 * columns_per_warp, 4, 4)
+        return _Pointers(1, 512, 4, 4)
+    return _Pointers(4 if inputs <= _FEW_INPUTS else 1, 4 * columns_per_warp, 4, 4)
 
 
 def _power_of_2_below(number: int) -> int:

@@ -93,7 +93,7 @@ def _elements_per_thread(problem: Problem, blocks: Blocks) -> int:
     return -(-blocks.rows * width * blocks.tiles // blocks.threads)
 
 
-def registers(problem: Problem, blocks: Blocks) -> int:
+def _registers(problem: Problem, blocks: Blocks) -> int:
     """Return about how many registers a thread needs.
 
     A tiled row stays in its own dtype, so half precision takes half a register per element; all
@@ -123,7 +123,7 @@ def _misfit(problem: Problem, target: Target, blocks: Blocks, inputs: int) -> st
             f"{target.max_threads_per_block}"
         )
     most = min(255, target.registers_per_sm // blocks.threads)
-    if (needed := registers(problem, blocks)) > most:
+    if (needed := _registers(problem, blocks)) > most:
         return f"about {needed} registers per thread, and {target.name} has {most} for that block"
     if blocks.variant not in ("full-tile", "tma", "fused"):
         return ""

@@ -110,11 +110,11 @@ def _entry(table: tuple[_Entry, ...], problem: Problem) -> _Entry | None:
     return next((e for e in table if row_bytes(problem) <= e.row_bytes), None)
 
 
-def describe_entry(found: _Entry) -> str:
+def _describe_entry(found: _Entry) -> str:
     return f"rows up to {found.row_bytes // KIB} KiB: {found.source}"
 
 
-def fit(problem: Problem, blocks: Blocks) -> Blocks:
+def _fit(problem: Problem, blocks: Blocks) -> Blocks:
     """Return the blocks with tiles of eight elements per thread, and no more threads than wide
     loads."""
     if blocks.variant not in TILED:
@@ -133,20 +133,20 @@ def _forward_choice(problem: Problem, target: Target) -> tuple[Blocks, str]:
     found = _entry(RESIDUAL if _has_residual(problem) else PEELED if peel else FORWARD, problem)
     if found is None or _few_rows(problem, target):
         source = (FEW if _few_rows(problem, target) else LONG).source
-        return cooperative(problem, target), f"few or long rows, shared by blocks: {source}"
+        return _cooperative(problem, target), f"few or long rows, shared by blocks: {source}"
     blocks = found.blocks
     if peel and blocks.variant == "register-tiled":
         blocks = replace(blocks, variant="peeled")
     if target.vendor == "nvidia" and target.capability >= (10, 0):
         blocks = replace(blocks, tile=SM100_TILES.get(blocks.tile, blocks.tile))
-    return fit(problem, blocks), describe_entry(found)
+    return _fit(problem, blocks), _describe_entry(found)
 
 
 def _few_rows(problem: Problem, target: Target) -> bool:
     return problem.rows < target.sm_count and row_bytes(problem) > 2 * LEAST_PART_BYTES
 
 
-def cooperative(problem: Problem, target: Target) -> Blocks:
+def _cooperative(problem: Problem, target: Target) -> Blocks:
     """Return at least two programs per row: what its length needs, and more where there are few
     rows."""
     kept = FEW if _few_rows(problem, target) else LONG
@@ -158,16 +158,16 @@ def cooperative(problem: Problem, target: Target) -> Blocks:
         and parts < MOST_PARTS
     ):
         parts *= 2
-    return fit(problem, replace(kept.blocks, parts=parts))
+    return _fit(problem, replace(kept.blocks, parts=parts))
 
 
 def _forward_of(problem: Problem, target: Target, variant: str) -> Blocks:
     """Return the blocks of a variant that was asked for by name."""
     if variant == "cooperative":
-        return cooperative(problem, target)
+        return _cooperative(problem, target)
     threads = _usual_threads(problem)
     if variant in TILED:
-        return fit(problem, Blocks(variant, threads, read=LAST))
+        return _fit(problem, Blocks(variant, threads, read=LAST))
     tile = min(padded_columns(problem), vector(problem) * threads)
     if variant == "two-read":
         return Blocks(variant, min(threads, max(32, tile // vector(problem))), tile=tile, read=LAST)
@@ -180,7 +180,7 @@ def _forward_of(problem: Problem, target: Target, variant: str) -> Blocks:
     if variant == "tma":
         stages = 2 if row_bytes(problem) > 32 * KIB else 3
         blocks = replace(blocks, stages=stages, per_sm=2)
-    return fit(problem, blocks)
+    return _fit(problem, blocks)
 
 
 def _usual_threads(problem: Problem) -> int:
@@ -205,17 +205,17 @@ def _fused_choice(problem: Problem, target: Target, inputs: int) -> tuple[Blocks
     found = _entry(FUSED, problem)
     if found is None:
         return None
-    blocks = fit(problem, found.blocks)
+    blocks = _fit(problem, found.blocks)
     while _misfit(problem, target, blocks, inputs) and blocks.stages > 1:
         blocks = replace(blocks, stages=blocks.stages - 1)
     if _misfit(problem, target, blocks, inputs):
         return None
-    return blocks, describe_entry(found)
+    return blocks, _describe_entry(found)
 
 
 def _unfused_choice(problem: Problem) -> Blocks:
     """Choose whole rows while they fit, then a loop."""
     found = _entry(FORWARD, problem)
     if found and found.blocks.variant == "full-tile":
-        return fit(problem, replace(found.blocks, variant="unfused"))
+        return _fit(problem, replace(found.blocks, variant="unfused"))
     return Blocks("unfused", threads=512, tile=512 * vector(problem))

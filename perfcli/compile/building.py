@@ -32,7 +32,7 @@ def modules_of(call: Any) -> list[Any]:
     return [item for item in found if isinstance(item, torch.nn.Module)]
 
 
-def forward_only_notes(workload: Workload) -> tuple[str, ...]:
+def _forward_only_notes(workload: Workload) -> tuple[str, ...]:
     """Return a note where nobody chose the mode, and parameters of a module in training mode, or
     inputs, require gradients. ``eval()`` says that none are wanted."""
     if not workload.mode_is_default or workload.mode != "forward":
@@ -78,7 +78,7 @@ def build(request: CompileRequest, mode: Any) -> Built:
         built, notes = _build_once_or_twice(request, mode, device)
     unfollowed.refuse_wrapped(built.scenario.name, modules_of(built.workload.call))
     workload = to_device(built.workload, mode, device)
-    notes = (*notes, *forward_only_notes(workload), *unfollowed.say_ignored(asked))
+    notes = (*notes, *_forward_only_notes(workload), *unfollowed.say_ignored(asked))
     return replace(built, workload=workload, notes=notes)
 
 

@@ -26,7 +26,7 @@ class _Kept:
         return getattr(self._stream, name)
 
 
-class Printed:
+class _Printed:
     """The last lines, in the order in which they were printed."""
 
     def __init__(self) -> None:
@@ -43,9 +43,9 @@ class Printed:
 
 
 @contextlib.contextmanager
-def keep_output() -> Iterator[Printed]:
+def keep_output() -> Iterator[_Printed]:
     """Keep what is printed while the block runs."""
-    printed = Printed()
+    printed = _Printed()
     with (
         contextlib.redirect_stdout(printed.keep(sys.stdout)),
         contextlib.redirect_stderr(printed.keep(sys.stderr)),

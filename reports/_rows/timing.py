@@ -451,9 +451,9 @@ def _judge(group: GroupEstimate) -> TimeVerdict:
 
 def list_estimated(estimate: EstimatedChange) -> list[tuple[str, str]]:
     """Return the label and text of each line about where the estimate comes from."""
-    lines = [("estimated", write_source(estimate.base))]
+    lines = [("estimated", _write_source(estimate.base))]
     if estimate.head.calibration != estimate.base.calibration:
-        lines.append(("", f"head: {write_source(estimate.head)}"))
+        lines.append(("", f"head: {_write_source(estimate.head)}"))
     missing = dict.fromkeys((*estimate.missing, *estimate.base.missing, *estimate.head.missing))
     lines += [("no estimate", text) for text in _count_missing(tuple(missing))]
     return [(label, units.printable(text)) for label, text in lines]
@@ -464,7 +464,7 @@ def _count_missing(missing: Sequence[str], most: int = 3) -> list[str]:
     return [*missing[:most], *more]
 
 
-def write_source(step: StepEstimate) -> str:
+def _write_source(step: StepEstimate) -> str:
     """Return what the constants of an estimate are measured on or derived from."""
     text = f"from constants measured on {step.calibration}" if step.calibration else ""
     if step.derived:

@@ -23,7 +23,7 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class _Moved:
     """Bytes that one launch moves; None where they are not known."""
 
     read: int | None
@@ -34,7 +34,7 @@ class Moved:
     """Bytes that the operators after the launch move to finish its results."""
 
 
-UNKNOWN = Moved(None, None)
+UNKNOWN = _Moved(None, None)
 
 
 def read_use(kernel: Any) -> Use:
@@ -64,14 +64,14 @@ def _overlooked(kernel: Any, buffers: Sequence[Buffer]) -> int:
     return sum(b.bytes for b in buffers if b.role == "input" and b.name not in known)
 
 
-def mean(uses: Sequence[Use], facts: SourceFacts | None) -> Moved:
+def mean(uses: Sequence[Use], facts: SourceFacts | None) -> _Moved:
     """Return what one launch moves on average over the places that launch a kernel, and UNKNOWN
     where one of them does not tell. The kernel's source says which buffers it really reads."""
     each = [_moved(use, facts) for use in uses]
     if not each or any(moved.read is None or moved.written is None for moved in each):
         return UNKNOWN
     names = {name for moved in each for name in moved.arguments}
-    return Moved(
+    return _Moved(
         _average([moved.read for moved in each]),
         _average([moved.written for moved in each]),
         {name: _average([m.arguments.get(name) for m in each]) for name in sorted(names)},
@@ -83,7 +83,7 @@ def _average(values: Sequence[int | None]) -> int:
     return round(sum(value or 0 for value in values) / len(values))
 
 
-def _moved(use: Use, facts: SourceFacts | None) -> Moved:
+def _moved(use: Use, facts: SourceFacts | None) -> _Moved:
     if use.touched is None:
         return UNKNOWN
     named, used = use.operands.buffers, correct_roles(use.operands.buffers, facts)
@@ -102,7 +102,7 @@ def _moved(use: Use, facts: SourceFacts | None) -> Moved:
                 arguments[buffer.argument] = buffer.bytes
             if kinds - {"load"}:
                 written += buffer.bytes
-    return Moved(read, written, arguments, use.finishing.bytes_moved)
+    return _Moved(read, written, arguments, use.finishing.bytes_moved)
 
 
 def _accesses(facts: SourceFacts | None, argument: str) -> set[str]:

@@ -15,14 +15,7 @@ from typing import Any
 import numpy as np
 
 from perfcli.facts.work.programs import MemoryEvent
-from perfcli.facts.work.ttgir import (
-    Blocked,
-    Layout,
-    Linear,
-    Operation,
-    parse_tensor,
-    split_types,
-)
+from perfcli.facts.work.ttgir import Blocked, Layout, Linear, Operation, parse_tensor, split_types
 
 Numbers = np.ndarray[Any, Any]
 LANES = 32
@@ -34,7 +27,7 @@ _MOST_ELEMENTS = 16384
 
 
 @dataclass(frozen=True, slots=True)
-class ThreadMap:
+class _ThreadMap:
     """Which element of a tensor (flat index) each register of each lane holds."""
 
     elements: Numbers
@@ -81,7 +74,7 @@ def count_access(event: MemoryEvent, layouts: Mapping[str, Layout], warps: int) 
     programs = max(len(offsets), 1 if mask is None else len(mask))
     offsets = np.broadcast_to(offsets, (programs, offsets.shape[1]))
     mask = None if mask is None else np.broadcast_to(mask, offsets.shape)
-    threads = thread_map(event.tensor.layout, shape, _frozen(layouts), warps)
+    threads = _thread_map(event.tensor.layout, shape, _frozen(layouts), warps)
     elements, scale = _some_warps(threads.elements, programs)
     address = offsets[:, elements]  # program, warp, register, lane
     active = None if mask is None else mask[:, elements]
@@ -237,7 +230,7 @@ def count_bank_conflicts(reduction: Operation, layouts: Mapping[str, Layout], wa
     if tensor is None or len(tensor.shape) <= int(axis[1]):
         return 0.0
     reduced = int(axis[1])
-    held = thread_map(tensor.layout, tensor.shape, _frozen(layouts), warps).elements
+    held = _thread_map(tensor.layout, tensor.shape, _frozen(layouts), warps).elements
     coordinates = np.unravel_index(held, tensor.shape)
     others = [
         (c, n)
@@ -269,9 +262,9 @@ def _frozen(layouts: Mapping[str, Layout]) -> FrozenLayouts:
 
 
 @functools.lru_cache(maxsize=4096)
-def thread_map(
+def _thread_map(
     layout: str, shape: tuple[int, ...], layouts: FrozenLayouts, warps: int
-) -> ThreadMap:
+) -> _ThreadMap:
     """Return which elements of a tensor of this shape each thread holds under a layout.
 
     A layout that is not known is taken to deal elements out one by one along the last axis.
@@ -279,7 +272,7 @@ def thread_map(
     sliced = _SLICE.match(layout)
     if sliced:
         axis = int(sliced[1])
-        return thread_map(sliced[2], (*shape[:axis], 1, *shape[axis:]), layouts, warps)
+        return _thread_map(sliced[2], (*shape[:axis], 1, *shape[axis:]), layouts, warps)
     found = dict(layouts).get(layout)
     if isinstance(found, Linear):
         coordinates, vector = _linear(found, shape)
@@ -300,7 +293,7 @@ def thread_map(
     _, kept = np.unique(elements[0, :, 0], return_index=True)
     if len(kept) < elements.shape[1]:  # a tile larger than the tensor holds elements twice
         elements = elements[:, np.sort(kept)]
-    return ThreadMap(elements, max(1, vector))
+    return _ThreadMap(elements, max(1, vector))
 
 
 def _blocked(layout: Blocked, shape: tuple[int, ...]) -> tuple[list[Numbers], int]:

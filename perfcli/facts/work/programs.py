@@ -31,12 +31,12 @@ _SHORT_LOOP = 6
 """Iterations: of a shorter loop the first ones are run, of a longer one those in its middle."""
 
 
-class DivergentPrograms(Exception):
+class _DivergentPrograms(Exception):
     """Programs of one batch take different branches or trip counts: run them one by one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pointer:
+class _Pointer:
     """Byte offsets from the start of an argument's buffer."""
 
     base: str
@@ -44,7 +44,7 @@ class Pointer:
     element_bytes: int
 
 
-Value = Numbers | Pointer | None
+Value = Numbers | _Pointer | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def run_programs(
     """
     try:
         return [_Batch(module, arguments, grid, programs).execute()]
-    except DivergentPrograms:
+    except _DivergentPrograms:
         return [_Batch(module, arguments, grid, [one]).execute() for one in programs]
 
 
@@ -140,7 +140,7 @@ class _Batch:
             pointee = re.match(r"!tt\.ptr<(\w+)>", type_text)
             if pointee:
                 size = ELEMENT_BYTES.get(pointee[1], 4)
-                self._values[name] = Pointer(name[1:], np.zeros(1, dtype=np.int64), size)
+                self._values[name] = _Pointer(name[1:], np.zeros(1, dtype=np.int64), size)
             elif name[1:] in arguments:
                 self._values[name] = np.array([arguments[name[1:]]], dtype=np.int64)
 
@@ -189,7 +189,7 @@ class _Batch:
 
     def _if(self, operation: Operation) -> None:
         condition = self._values.get(operation.operands[0])
-        if isinstance(condition, Pointer) or condition is None:
+        if isinstance(condition, _Pointer) or condition is None:
             taken = True
         else:
             taken = self._agreed(condition) != 0
@@ -258,14 +258,14 @@ class _Batch:
 
     def _bound(self, name: str) -> int | None:
         value = self._values.get(name)
-        if value is None or isinstance(value, Pointer):
+        if value is None or isinstance(value, _Pointer):
             return None
         return int(self._agreed(value))
 
     def _agreed(self, value: Numbers) -> int:
         flat = np.asarray(value).reshape(-1)
         if flat.size > 1 and not np.all(flat == flat[0]):
-            raise DivergentPrograms
+            raise _DivergentPrograms
         return int(flat[0])
 
     # --- memory
@@ -274,7 +274,7 @@ class _Batch:
         self,
         kind: Literal["load", "store", "atomic"],
         operation: Operation,
-        pointer: Pointer,
+        pointer: _Pointer,
         mask: Value,
         pointers: str,
     ) -> None:
@@ -285,7 +285,7 @@ class _Batch:
                 pointer.base,
                 pointer.element_bytes,
                 pointer.offset,
-                None if mask is None or isinstance(mask, Pointer) else np.asarray(mask, bool),
+                None if mask is None or isinstance(mask, _Pointer) else np.asarray(mask, bool),
                 parse_tensor(pointers),
                 self._loops,
                 self._iteration,
@@ -297,7 +297,7 @@ class _Batch:
 
     def load(self, operation: Operation, values: Sequence[Value]) -> Value:
         pointer = values[0]
-        if not isinstance(pointer, Pointer):
+        if not isinstance(pointer, _Pointer):
             return None
         mask = values[1] if len(values) > 1 else None
         type_text = operation.text.rsplit(" : ", 1)[1]
@@ -314,7 +314,7 @@ class _Batch:
     def copy(self, operation: Operation, values: Sequence[Value]) -> Value:
         """A load into shared memory that a pipelined loop begins iterations ahead."""
         pointer = values[0] if values else None
-        if isinstance(pointer, Pointer):
+        if isinstance(pointer, _Pointer):
             masked = re.search(r" mask (%[\w$.#]+)", operation.text)
             mask = self._values.get(masked[1]) if masked else None
             pointers = operation.text.rsplit(" : ", 1)[1].split(" -> ")[0]
@@ -323,14 +323,14 @@ class _Batch:
 
     def store(self, operation: Operation, values: Sequence[Value]) -> Value:
         pointer = values[0] if values else None
-        if isinstance(pointer, Pointer):
+        if isinstance(pointer, _Pointer):
             mask = values[2] if len(values) > 2 else None
             self._memory("store", operation, pointer, mask, operation.text.rsplit(" : ", 1)[1])
         return None
 
     def atomic(self, operation: Operation, values: Sequence[Value]) -> Value:
         pointer = values[0] if values else None
-        if isinstance(pointer, Pointer):
+        if isinstance(pointer, _Pointer):
             is_update = operation.name == "tt.atomic_rmw"
             mask = values[2] if len(values) > 2 and is_update else None
             signature = re.search(r"\((.*)\) ->", operation.text)
@@ -407,7 +407,7 @@ _BINARY: dict[str, Callable[[Numbers, Numbers], Any]] = {
 
 def _binary(_: _Batch, operation: Operation, values: Sequence[Value]) -> Value:
     a, b = values
-    if isinstance(a, Pointer) or isinstance(b, Pointer):
+    if isinstance(a, _Pointer) or isinstance(b, _Pointer):
         return None
     if a is None or b is None:
         # The part of a mask that is not known is taken as true.
@@ -453,8 +453,8 @@ def _range(_: _Batch, operation: Operation, __: Sequence[Value]) -> Value:
 
 
 def _reshaped(value: Value, change: Callable[[Numbers], Numbers]) -> Value:
-    if isinstance(value, Pointer):
-        return Pointer(value.base, change(value.offset), value.element_bytes)
+    if isinstance(value, _Pointer):
+        return _Pointer(value.base, change(value.offset), value.element_bytes)
     return None if value is None else change(value)
 
 
@@ -523,28 +523,28 @@ def _is_i1(operation: Operation) -> bool:
 
 def _add_pointer(_: _Batch, operation: Operation, values: Sequence[Value]) -> Value:
     pointer, offset = values
-    if not isinstance(pointer, Pointer):
+    if not isinstance(pointer, _Pointer):
         return None
     if not isinstance(offset, np.ndarray):
         return pointer
     moved = pointer.offset + offset.astype(np.int64) * pointer.element_bytes
-    return Pointer(pointer.base, moved, pointer.element_bytes)
+    return _Pointer(pointer.base, moved, pointer.element_bytes)
 
 
 def _bitcast(_: _Batch, operation: Operation, values: Sequence[Value]) -> Value:
     value = values[0]
-    if isinstance(value, Pointer):
+    if isinstance(value, _Pointer):
         element = re.search(r"ptr<(\w+)", operation.type_text)
         size = ELEMENT_BYTES.get(element[1], value.element_bytes) if element else 4
-        return Pointer(value.base, value.offset, size)
+        return _Pointer(value.base, value.offset, size)
     to_float = operation.tensor is not None and operation.tensor.element.startswith("f")
     return None if to_float else value
 
 
 def _select(_: _Batch, operation: Operation, values: Sequence[Value]) -> Value:
     condition, yes, no = values
-    if isinstance(yes, Pointer) or isinstance(no, Pointer):
-        return yes if isinstance(yes, Pointer) else no
+    if isinstance(yes, _Pointer) or isinstance(no, _Pointer):
+        return yes if isinstance(yes, _Pointer) else no
     if yes is None or no is None:
         element = operation.tensor.element if operation.tensor else operation.type_text
         return yes if element.startswith("i") else None

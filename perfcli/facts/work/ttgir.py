@@ -82,7 +82,7 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class _Function:
     """A function with its arguments, name and type each."""
 
     arguments: tuple[tuple[str, str], ...]
@@ -93,8 +93,8 @@ class Function:
 class Module:
     """A kernel's TTGIR. ``main`` is the kernel; others are functions that it calls."""
 
-    main: Function
-    functions: Mapping[str, Function]
+    main: _Function
+    functions: Mapping[str, _Function]
     layouts: Mapping[str, Layout]
     num_warps: int
 
@@ -106,7 +106,7 @@ def parse_module(text: str) -> Module:
         UnreadableTtgir: there is no public function, or its regions do not close.
     """
     reader = _Reader(text)
-    functions: dict[str, Function] = {}
+    functions: dict[str, _Function] = {}
     main = None
     while reader.at < len(reader.lines):
         line, _ = reader.lines[reader.at]
@@ -114,7 +114,7 @@ def parse_module(text: str) -> Module:
         reader.at += 1
         if found is None:
             continue
-        function = Function(tuple(_ARGUMENT.findall(found[2])), reader.block())
+        function = _Function(tuple(_ARGUMENT.findall(found[2])), reader.block())
         functions[found[1]] = function
         if "tt.func public" in line:
             main = function

@@ -10,7 +10,7 @@ import pytest
 
 from perfcli.compile.capture.buffers import Operands
 from perfcli.compile.capture.finishing import Finishing
-from perfcli.compile.capture.traffic import UNKNOWN, Moved, Use, mean, read_use
+from perfcli.compile.capture.traffic import UNKNOWN, Use, _Moved, mean, read_use
 from perfcli.diff.metrics import totals
 from perfcli.model import Access, Buffer, Run, SourceFacts
 
@@ -44,9 +44,9 @@ def test_what_is_only_written_is_not_read() -> None:
     buffers = (buffer("in_out_ptr0", "inplace", 400), buffer("in_ptr0", "input", 300))
     use = Use(Operands(buffers), 400 + 400 + 300)
     stored = facts(("load", "in_ptr0"), ("store", "in_out_ptr0"))
-    assert mean([use], stored) == Moved(300, 400, {"in_ptr0": 300})
+    assert mean([use], stored) == _Moved(300, 400, {"in_ptr0": 300})
     loaded = facts(("load", "in_ptr0"), ("load", "in_out_ptr0"), ("store", "in_out_ptr0"))
-    assert mean([use], loaded) == Moved(700, 400, {"in_out_ptr0": 400, "in_ptr0": 300})
+    assert mean([use], loaded) == _Moved(700, 400, {"in_out_ptr0": 400, "in_ptr0": 300})
     # A source that does not tell which argument it loads leaves the estimate as it is.
     assert mean([use], facts(("load", ""), ("store", "in_out_ptr0"))).read == 700
 
@@ -62,7 +62,7 @@ def test_a_workspace_counts_as_the_source_uses_it() -> None:
 
 def test_uses_of_one_text_are_averaged() -> None:
     uses = [Use(Operands((buffer("in_ptr0", "input", n),)), n) for n in (100, 300)]
-    assert mean(uses, facts(("load", "in_ptr0"))) == Moved(200, 0, {"in_ptr0": 200})
+    assert mean(uses, facts(("load", "in_ptr0"))) == _Moved(200, 0, {"in_ptr0": 200})
     assert mean([*uses, Use()], facts(("load", "in_ptr0"))) == UNKNOWN
 
 

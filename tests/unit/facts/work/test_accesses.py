@@ -7,9 +7,9 @@ import pytest
 
 from perfcli.facts.work.accesses import (
     AccessCounts,
+    _thread_map,
     count_access,
     count_bank_conflicts,
-    thread_map,
 )
 from perfcli.facts.work.programs import run_programs, sample_programs
 from perfcli.facts.work.ttgir import Blocked, parse_module
@@ -107,7 +107,7 @@ def test_half_a_word_is_a_fragment() -> None:
 
 def test_every_element_is_held_once() -> None:
     layout = Blocked((1, 4), (4, 8), (2, 2), (1, 0))
-    threads = thread_map("#b", (16, 64), (("#b", layout),), 4)
+    threads = _thread_map("#b", (16, 64), (("#b", layout),), 4)
     assert threads.elements.shape == (4, 8, 32)
     assert sorted(threads.elements.reshape(-1)) == list(range(16 * 64))
     assert list(threads.elements[0, :4, 0]) == [0, 1, 2, 3]
@@ -117,7 +117,7 @@ def test_every_element_is_held_once() -> None:
 
 def test_a_small_tensor_is_held_by_many_threads() -> None:
     layout = Blocked((1,), (32,), (4,), (0,))
-    threads = thread_map("#b", (16,), (("#b", layout),), 4)
+    threads = _thread_map("#b", (16,), (("#b", layout),), 4)
     assert threads.elements.shape == (4, 1, 32)
     assert list(threads.elements[3, 0, :17]) == [*range(16), 0]
 
