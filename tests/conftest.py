@@ -25,6 +25,9 @@ def cache_of_the_run(run_folder: Path) -> Iterator[Path]:
     """The cache folder of every test that sets no other: never the user's own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PERFCLI_CACHE_DIR", str(run_folder / "cache"))
+        # Nothing depends on a calibration that somebody made on this machine.
+        patch.setenv("PERFCLI_CONFIG_DIR", str(run_folder / "config"))
+        patch.delenv("PERFCLI_CALIBRATION", raising=False)
         yield run_folder / "cache"
 
 

@@ -19,10 +19,9 @@ def targets(json: args.Json = None) -> int:
     """
     from perfcli.console import output, table
     from perfcli.machine.targets import KERNEL_TARGETS, TARGETS
-    from perfcli.predict.calibration import calibration_for
 
     known = [*TARGETS.values(), *KERNEL_TARGETS.values()]
-    rows = [(target, calibration_for(target)) for target in known]
+    rows = [(target, _find_calibration(target)) for target in known]
     fields = [_describe(target, calibration) for target, calibration in rows]
     output.write_document("targets", {"targets": fields}, json)
     if str(json) != "-":
@@ -34,6 +33,19 @@ def targets(json: args.Json = None) -> int:
             ],
         )
     return 0
+
+
+def _find_calibration(target: Target) -> Calibration | None:
+    """Return the target's calibration; None where the chosen file is of another vendor's GPU."""
+    from perfcli.errors import PerfcliError
+    from perfcli.predict.calibration import calibration_for, read_chosen
+
+    try:
+        return calibration_for(target)
+    except PerfcliError:
+        if read_chosen() is None:
+            raise
+        return None
 
 
 def _name_source(calibration: Calibration | None) -> str:

@@ -138,6 +138,12 @@ def choose_calibration(path: Path) -> None:
     os.environ[VARIABLE] = str(path.absolute())
 
 
+def read_chosen() -> Calibration | None:
+    """Return what the chosen file has; None where none was chosen. Raises PerfcliError."""
+    chosen = os.environ.get(VARIABLE)
+    return _read_once(chosen, _last_change(Path(chosen))) if chosen else None
+
+
 def calibration_for(target: Target) -> Calibration | None:
     """Return the calibration of a target: from the file that was chosen, else the user's own, else
     the one that comes with perfcli. Where there is none for this target, one is derived by data
@@ -146,12 +152,11 @@ def calibration_for(target: Target) -> Calibration | None:
     Raises:
         PerfcliError: the chosen file, or one of the user's own, can't be used.
     """
-    if chosen := os.environ.get(VARIABLE):
-        found = _read_once(chosen, _last_change(Path(chosen)))
+    if (found := read_chosen()) is not None:
         if found.target.vendor != target.vendor:
             raise PerfcliError(
-                f"calibration {chosen} is of {found.target.description}, and nothing of "
-                f"{target.description} can be derived from it: use another, or none"
+                f"calibration {os.environ[VARIABLE]} is of {found.target.description}, and "
+                f"nothing of {target.description} can be derived from it: use another, or none"
             )
         return found if found.target.name == target.name else _derive(found, target)
     return derive_calibration(target, {**shipped(), **_list_own()})

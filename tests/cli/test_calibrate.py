@@ -154,3 +154,16 @@ def test_targets_say_where_estimates_come_from(perfcli: Any) -> None:
     assert "calibrated, torch 2.14.0" in perfcli("targets").out
     document = json.loads(perfcli("targets", "--json", "-").out)
     assert {t["name"]: t["derived_from"] for t in document["targets"]}["b200"] == "h200"
+
+
+def test_targets_of_another_vendor_than_the_chosen_file_have_no_estimates(
+    perfcli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("mine.json").write_text(plain(date="2031-12-24"))
+    monkeypatch.setenv(VARIABLE, "mine.json")
+    result = perfcli("targets")
+    assert result.code == 0
+    rows = {line.split()[0]: line for line in result.out.splitlines()[1:]}
+    assert "2031-12-24" in rows["h200"] and "none" in rows["mi300x"]
+    Path("mine.json").write_text("{")
+    assert "is no calibration file" in perfcli("targets").complaint
