@@ -16,7 +16,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from perfcli.calibrate.corpus import _bytes_of
-from perfcli.calibrate.measuring import TimedCase
+from perfcli.calibrate.measuring import _TimedCase
 from perfcli.facts.occupancy import occupancy
 from perfcli.model import Buffer, Candidate, Target
 from perfcli.predict.calibration import Calibration, Residuals
@@ -65,7 +65,7 @@ def join_samples(*several: Samples) -> Samples:
     return Samples(Demand(**joined), np.concatenate([each.micros for each in several]), kernels)
 
 
-def _list_samples(timed: Sequence[TimedCase], target: Target) -> Samples:
+def _list_samples(timed: Sequence[_TimedCase], target: Target) -> Samples:
     """Return the timed launches that say something about constants. Cold ones that move more than
     about a third of what memory can move in their time are left out: their output meets a cache
     full of what was flushed, which no launch of a step does."""
@@ -84,7 +84,7 @@ def _list_samples(timed: Sequence[TimedCase], target: Target) -> Samples:
     return Samples(stack(demands), np.array(micros), tuple(kernels))
 
 
-def _demand(timed: TimedCase, target: Target, cold: float) -> Demand:
+def _demand(timed: _TimedCase, target: Target, cold: float) -> Demand:
     case = timed.case
     fitting = occupancy(target, timed.registers, timed.shared_bytes, case.warps)
     candidate = Candidate(
@@ -195,7 +195,7 @@ def _round(value: Any) -> float:
 
 
 def _fit_calibration(
-    timed: Sequence[TimedCase], start: Calibration, torch: str, triton: str, date: str
+    timed: Sequence[_TimedCase], start: Calibration, torch: str, triton: str, date: str
 ) -> Calibration:
     """Return the calibration of ``start.target`` that these times make."""
     samples = _list_samples(timed, start.target)

@@ -35,7 +35,7 @@ _Report = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class TimedCase:
+class _TimedCase:
     """Holds one case with what it asks of the device, and its times."""
 
     case: CorpusCase
@@ -52,7 +52,7 @@ def _time_cases(
     interpreter: Interpreter,
     jobs: int,
     report: _Report,
-) -> list[TimedCase]:
+) -> list[_TimedCase]:
     """Return every case with its times, those of an earlier try included. A case that can't be
     compiled or counted is left out.
 
@@ -90,7 +90,7 @@ _Counting = dict[int, tuple[CorpusCode, "Future[LaunchWork | None]"]]
 
 def _time(
     request: CorpusRequest, interpreter: Interpreter, pool: Executor, report: _Report
-) -> Iterator[TimedCase]:
+) -> Iterator[_TimedCase]:
     counting: _Counting = {}
     timed = 0
     for found in kernels.time_corpus(request, interpreter.path):
@@ -105,7 +105,7 @@ def _time(
         report("timing kernels", timed, len(counting))
         code, future = counting.pop(number)
         if (work := future.result()) is not None:
-            yield TimedCase(
+            yield _TimedCase(
                 request.cases[number],
                 code.registers,
                 code.stack_bytes,
@@ -131,7 +131,7 @@ def _name(case: CorpusCase) -> str:
     return msgspec.json.encode(case, order="sorted").decode()
 
 
-def _read(path: Path) -> Iterator[TimedCase]:
+def _read(path: Path) -> Iterator[_TimedCase]:
     """Yield what is finished. A line that was broken off, the last one, is left out."""
     try:
         lines = path.read_bytes().splitlines()
@@ -139,7 +139,7 @@ def _read(path: Path) -> Iterator[TimedCase]:
         return
     except OSError as error:
         raise PerfcliError(f"can't read {path}: {error.strerror}") from error
-    decoder = msgspec.json.Decoder(TimedCase)
+    decoder = msgspec.json.Decoder(_TimedCase)
     for line in lines:
         try:
             yield decoder.decode(line)
@@ -147,7 +147,7 @@ def _read(path: Path) -> Iterator[TimedCase]:
             continue
 
 
-def _append(path: Path, timed: TimedCase) -> None:
+def _append(path: Path, timed: _TimedCase) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab") as file:

@@ -11,7 +11,7 @@ from perfcli.calibrate import view
 from perfcli.calibrate.accuracy import _check_run
 from perfcli.calibrate.corpus import _list_cases
 from perfcli.calibrate.fit import _fit_calibration
-from perfcli.calibrate.measuring import TimedCase, _find_finished, _time_cases
+from perfcli.calibrate.measuring import _find_finished, _time_cases, _TimedCase
 from perfcli.console import output, table
 from perfcli.console.notes import Notes, Reporter
 from perfcli.errors import Interrupted, PerfcliError
@@ -65,7 +65,7 @@ def calibrate_gpu(
 
 def _time(
     target: Target, interpreter: Interpreter, smoke: bool, jobs: int, notes: Notes
-) -> list[TimedCase]:
+) -> list[_TimedCase]:
     cases = _list_cases(smoke)
     done = 0
     with Reporter([target.name], notes) as reporter:

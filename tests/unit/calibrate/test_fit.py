@@ -10,7 +10,7 @@ import pytest
 from handmade_estimate import work
 
 from perfcli.calibrate import fit
-from perfcli.calibrate.measuring import TimedCase
+from perfcli.calibrate.measuring import _TimedCase
 from perfcli.machine import targets
 from perfcli.model.kernel_work import CorpusCase
 from perfcli.predict.calibration import Calibration, shipped
@@ -25,14 +25,14 @@ def unknown_gpu() -> Calibration:
     return replace(START, derived="h100")
 
 
-def case(blocks: int, sectors: int, kernel: str = "strided_copy") -> TimedCase:
+def case(blocks: int, sectors: int, kernel: str = "strided_copy") -> _TimedCase:
     size = blocks * sectors * 32 // 2
     tensors = (("in_ptr0", "bf16", size), ("out", "bf16", size))
     described = CorpusCase(kernel, (blocks, 1, 1), 4, tensors, {"n": size}, {"XBLOCK": 1024})
-    return TimedCase(described, 32, 0, 0, work(blocks, float(sectors)), ((1.0,), (1.0,)))
+    return _TimedCase(described, 32, 0, 0, work(blocks, float(sectors)), ((1.0,), (1.0,)))
 
 
-def timed_with(constants: dict[str, float]) -> list[TimedCase]:
+def timed_with(constants: dict[str, float]) -> list[_TimedCase]:
     """Cases whose times are what these constants make, with 2 % of noise."""
     kernels = ("row_sum", "transpose", "gather", "held", "chase")
     made = [

@@ -54,7 +54,7 @@ class Worker:
             yield number, ((2.0 + number,), (1.0 + number,))
 
 
-def timed() -> list[measuring.TimedCase]:
+def timed() -> list[measuring._TimedCase]:
     return measuring._time_cases(CASES, H200, PYTHON, 2, lambda *event: None)
 
 
