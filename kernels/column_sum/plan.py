@@ -2,10 +2,9 @@
 
 The tile of the TMA kernel is nvFuser's (``reduction_outer_tma``, PR 6036): 128 × 128, halved along
 the reduction first and along the columns then, until all inputs fit in shared memory. Different
-here: what fits is one function, ``_tma_shared_bytes``, that the check, the choice and the
-prediction
-share; the reduction's workspace is counted; a thread's vector never gets shorter than 16 bytes,
-because the number of warps shrinks with the tile.
+here: what fits is one function, ``_tma_shared_bytes``, that the check, the choice
+and the prediction share; the reduction's workspace is counted; a thread's vector never gets
+shorter than 16 bytes, because the number of warps shrinks with the tile.
 """
 
 from __future__ import annotations

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO, TypeAlias
 
 import typer
 
-from perfcli.console import github, output
+from perfcli.console import output
 from perfcli.errors import PerfcliError
 from perfcli.model import Document, Judgement
 
@@ -19,6 +21,52 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from perfcli.console.notes import Notes
+
+SUMMARY = "GITHUB_STEP_SUMMARY"
+# GitHub refuses the whole summary of a step beyond this.
+MOST_SUMMARY_BYTES = 1024 * 1024
+
+
+def check_github() -> None:
+    """Raise PerfcliError if there is a step summary that can't be written."""
+    if summary := os.environ.get(SUMMARY):
+        output.check_writable(Path(summary))
+
+
+def write_summary(texts: Iterator[str]) -> str:
+    """Append the first text that fits to the step's summary; the longest comes first.
+
+    GitHub drops the whole summary of a step that is too long. Returns a warning, or an empty
+    string if all is well. Raises PerfcliError if the summary can't be written.
+    """
+    given = os.environ.get(SUMMARY)
+    if not given:
+        return f"--github: {SUMMARY} is not set, so there is no step summary to write"
+    path = Path(given)
+    try:
+        left = MOST_SUMMARY_BYTES - (path.stat().st_size if path.exists() else 0)
+        for text in texts:
+            encoded = text.encode()
+            if len(encoded) <= left:
+                with path.open("ab") as file:
+                    file.write(encoded)
+                return ""
+    except OSError as error:
+        raise PerfcliError(f"can't write {path}: {error.strerror or error}") from error
+    return "--github: the step summary is full, nothing was added to it"
+
+
+@contextmanager
+def quote_commands(stream: TextIO) -> Iterator[None]:
+    """Keep GitHub from reading what is printed inside as workflow commands: a kernel's name may
+    look like one."""
+    word = secrets.token_hex(16)
+    stream.write(f"::stop-commands::{word}\n")
+    try:
+        yield
+    finally:
+        stream.write(f"::{word}::\n")
+
 
 Markdown: TypeAlias = Annotated[
     Path | None,
@@ -102,7 +150,7 @@ def check(wanted: Wanted, inputs: Sequence[str | Path] = ()) -> None:
             raise PerfcliError(f"--{taken[place]} and --{name} both write {where}: name two files")
         taken[place] = name
     if wanted.github:
-        github.check()
+        check_github()
 
 
 def _list_files(inputs: Sequence[str | Path]) -> Iterator[Path]:
@@ -146,7 +194,7 @@ def _list_steps(
     def summarise() -> None:
         names = ("github", "markdown")
         texts = (render_document(name, judgement) for name in names)
-        if warning := github.write_summary(texts):
+        if warning := write_summary(texts):
             notes.warn(warning)
 
     def annotate() -> None:
@@ -172,7 +220,7 @@ def show(view: RenderableType, wanted: Wanted) -> None:
 
     In GitHub Actions none of it is taken for a workflow command.
     """
-    with github.quote_commands(wanted.stream) if wanted.github else nullcontext():
+    with quote_commands(wanted.stream) if wanted.github else nullcontext():
         output.show(view, wanted.stdout)
 
 

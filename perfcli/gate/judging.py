@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from perfcli.diff.metrics import DECIDING, FEW_WORDS, is_trifling
 from perfcli.diff.verdict.counts import judge_counts
-from perfcli.diff.verdict.estimates import is_estimated
+from perfcli.diff.verdict.times import is_estimated
 from perfcli.gate import holding, limits
 from perfcli.gate.allowances import _covers
 from perfcli.gate.holding import _find_most

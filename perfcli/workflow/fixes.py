@@ -14,7 +14,7 @@ from perfcli import diagnosis, units
 from perfcli.console import output
 from perfcli.diff.compare import ASPECTS, compare
 from perfcli.diff.metrics import DECIDING
-from perfcli.diff.verdict.estimates import is_estimated, write_estimate
+from perfcli.diff.verdict.times import is_estimated, write_estimate
 from perfcli.errors import Interrupted, PerfcliError
 from perfcli.loading import registry, userfile
 from perfcli.machine.environment import Interpreter

@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from perfcli.diff.verdict.counts import judge_counts
-from perfcli.diff.verdict.estimates import _weigh_estimate, is_estimated
-from perfcli.diff.verdict.times import _weigh_times
+from perfcli.diff.verdict.times import _weigh_estimate, _weigh_times, is_estimated
 from perfcli.model import Because, Comparison, Finding, Verdict, WrongResults
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perfcli.errors import PerfcliError
-from perfcli.facts.binary.elf import sections
+from perfcli.facts.binary.cubin import sections
 
 _METADATA = re.compile(
     r"^\s*\.amdgpu_metadata\n(.*?)^\s*\.end_amdgpu_metadata", re.DOTALL | re.MULTILINE

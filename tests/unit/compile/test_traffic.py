@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from perfcli.compile.capture.buffers import Operands
-from perfcli.compile.capture.finishing import Finishing
-from perfcli.compile.capture.traffic import UNKNOWN, Use, _Moved, mean, read_use
+from perfcli.compile.capture.traffic import UNKNOWN, Finishing, Use, _Moved, mean, read_use
 from perfcli.diff.metrics import totals
 from perfcli.model import Access, Buffer, Run, SourceFacts
 

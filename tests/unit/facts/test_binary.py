@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from perfcli.errors import PerfcliError
-from perfcli.facts.binary.cubin import find_tools, read_cubin
-from perfcli.facts.binary.elf import sections
+from perfcli.facts.binary.cubin import find_tools, read_cubin, sections
 
 SOURCE = Path(__file__).parents[2] / "fixtures" / "triton_kernels.py"
 Compile = Callable[..., Any]

@@ -20,15 +20,7 @@ from handmade import kernel, run
 
 from perfcli.blobs import blob_id, pack, unpack
 from perfcli.errors import PerfcliError
-from perfcli.model import (
-    Bundle,
-    ExternCall,
-    GraphFacts,
-    Launch,
-    OperatorCall,
-    Run,
-    Variant,
-)
+from perfcli.model import Bundle, ExternCall, GraphFacts, Launch, OperatorCall, Run, Variant
 from perfcli.storing import store
 
 
