@@ -112,7 +112,7 @@ class Kernels(Sequence[Kernel]):
                 f"estimated_seconds of {self.run.scenario} is not known: {missing} of its "
                 f"{len(launched)} kernels have no estimate"
             )
-        return sum(k.estimate.seconds * k.launches for k in launched if k.estimate)
+        return sum(k.estimate.of_step * k.launches for k in launched if k.estimate)
 
     @property
     def extern_calls(self) -> int:

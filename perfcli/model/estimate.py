@@ -149,6 +149,11 @@ class TimeEstimate:
     candidates: Mapping[int, float] = field(default_factory=dict)
     """Seconds with each launch configuration whose work is known, by its index."""
 
+    @property
+    def of_step(self) -> float:
+        """Return the seconds that one launch adds to a step, with what finishes its results."""
+        return self.seconds + self.finishing
+
 
 @dataclass(frozen=True, slots=True)
 class StepEstimate:

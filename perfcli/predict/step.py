@@ -142,7 +142,7 @@ def estimate_step(run: Run) -> StepEstimate | None:
             missing.append(f"{kernel.name}: {_why_not(kernel)}")
     known = [(k.launches, e) for k, e in zip(run.kernels, kernels, strict=True) if e is not None]
     step = StepEstimate(
-        sum(n * (e.seconds + e.finishing) for n, e in known),
+        sum(n * e.of_step for n, e in known),
         sum(n * (e.low + e.finishing) for n, e in known),
         sum(n * (e.high + e.finishing) for n, e in known),
         tuple(kernels),
@@ -396,7 +396,7 @@ def _sum(run: Run, step: StepEstimate, numbers: Sequence[int]) -> float | None:
         estimate = step.kernels[number]
         if estimate is None:
             return None
-        seconds += (estimate.seconds + estimate.finishing) * run.kernels[number].launches
+        seconds += estimate.of_step * run.kernels[number].launches
     return seconds
 
 

@@ -54,7 +54,7 @@ def _step_bytes(kernel: KernelFacts) -> float | None:
 
 
 def _step_seconds(kernel: KernelFacts) -> float | None:
-    return None if kernel.estimate is None else kernel.estimate.seconds * kernel.launches
+    return None if kernel.estimate is None else kernel.estimate.of_step * kernel.launches
 
 
 def sum_estimates(kernels: Sequence[KernelFacts]) -> float | None:

@@ -363,7 +363,7 @@ def _say_why_unsure(estimate: EstimatedChange) -> str:
         more = len(estimate.missing) - 1
         return estimate.missing[0] + (f" (and {more} more)" if more else "")
     least = units.percent(LEAST_CHANGE)
-    return f"both no change (less than {least}) and more lie within the interval"
+    return f"the interval includes both no change (less than {least}) and more"
 
 
 def advise(estimate: EstimatedChange) -> str:
@@ -372,7 +372,7 @@ def advise(estimate: EstimatedChange) -> str:
         return _MEASURE
     error = estimate.high / estimate.ratio * (1 + LEAST_CHANGE) - 1
     beyond = units.percent(math.ceil(error * 100) / 100)
-    return f"{_MEASURE}; the estimate is sure of changes beyond about {beyond}"
+    return f"{_MEASURE}; only changes beyond about {beyond} can be told by estimate"
 
 
 def _blame_by_estimate(estimate: EstimatedChange) -> GroupEstimate | None:

@@ -103,6 +103,9 @@ def _table(
         **{name: getattr(kernel, name) for name in _BYTES},
         "finishing_bytes": kernel.finishing_bytes or None,
         "estimated_us": _microseconds(kernel.estimate) if kernel.estimate else None,
+        "finishing_us": _round_micros(kernel.estimate.finishing) or None
+        if kernel.estimate
+        else None,
         "reads": sorted(reads) or None,
         "configurations": [_table_candidates(each) for each in kernel.candidates] or None,
         "operators": operators._described(nodes) or None,
@@ -113,14 +116,18 @@ def _table(
 def _microseconds(estimate: TimeEstimate) -> list[float]:
     """Return the estimate of one launch, and its interval."""
     seconds = (estimate.seconds, estimate.low, estimate.high)
-    return [float(f"{each * 1e6:.4g}") for each in seconds]
+    return [_round_micros(each) for each in seconds]
+
+
+def _round_micros(seconds: float) -> float:
+    return float(f"{seconds * 1e6:.4g}")
 
 
 def _estimate(table: Mapping[str, Any]) -> TimeEstimate | None:
     if "estimated_us" not in table:
         return None
     seconds, low, high = (each * 1e-6 for each in table["estimated_us"])
-    return TimeEstimate(seconds, low, high)
+    return TimeEstimate(seconds, low, high, finishing=table.get("finishing_us", 0.0) * 1e-6)
 
 
 def _facts(table: Mapping[str, Any]) -> KernelFacts:

@@ -129,6 +129,7 @@ _KERNEL: Kind = {
     "sizes": _COUNTS,
     "dynamic_sizes": [str],
     "estimated_us": [float],
+    "finishing_us": float,
     "reads": [str],
     "configurations": [_CONFIGURATION],
     "operators": [{"in": str, "layers": str, "shape": [(int, str)], "ops": str}],
