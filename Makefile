@@ -58,12 +58,7 @@ check: lint
 # The GQA transformer's training step in two variants; a regression, so compare ends with 1.
 demo: setup
 	@$(EXPORT_BIN) \
-	if perfcli knobs triton.mix_order_reduction_max_reads > /dev/null 2>&1; then \
-	  sides=(-b triton.mix_order_reduction_max_reads=1000); \
-	else \
-	  sides=(-a triton.mix_order_reduction=false -b triton.mix_order_reduction=true); \
-	fi; \
-	command=(perfcli compare gqa-transformer -p layers=3 -p batch=48 -p learned=true --target h100 "$${sides[@]}"); \
+	command=(perfcli compare gqa-transformer -p layers=3 -p batch=48 -p learned=true --target h200 -b split_reductions=false); \
 	echo "\$$ $${command[*]}"; \
 	code=0; "$${command[@]}" || code=$$?; \
 	test $$code -le 1 || exit $$code

@@ -19,7 +19,7 @@ from perfcli.diff.compare import compare
 from perfcli.storing import store
 
 PICTURE = Path(__file__).parents[1] / "docs" / "report.svg"
-TITLE = "perfcli compare gqa-transformer -b triton.mix_order_reduction_max_reads=1000"
+TITLE = "perfcli compare gqa-transformer -b split_reductions=false"
 COLUMNS = 100
 
 
