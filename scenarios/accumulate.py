@@ -17,7 +17,7 @@ from typing import Any
 
 from perfcli.model import Expectation, Parameter, Scenario, Workload
 
-from ._dtypes import FLOATS, TOLERANCE, torch_dtype
+from ._rows import FLOATS, TOLERANCE, torch_dtype
 
 
 def build(params: Mapping[str, Any]) -> Workload:

@@ -12,8 +12,7 @@ from typing import Any
 
 from perfcli.model import Expectation, Scenario, ScenarioProblem, Workload
 
-from ._dtypes import TOLERANCE
-from ._rows import PRESETS, matrix, parameters, row_problems
+from ._rows import PRESETS, TOLERANCE, matrix, parameters, row_problems
 
 
 def build(params: Mapping[str, Any]) -> Workload:

@@ -22,7 +22,7 @@ from typing import Any
 from perfcli.errors import PerfcliError
 from perfcli.model import Expectation, Parameter, Scenario, Workload
 
-from ._dtypes import FLOATS, default_dtype
+from ._rows import FLOATS, default_dtype
 
 
 def build(params: Mapping[str, Any]) -> Workload:

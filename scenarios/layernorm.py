@@ -11,8 +11,7 @@ from typing import Any
 
 from perfcli.model import Expectation, Scenario, Workload
 
-from ._dtypes import TOLERANCE
-from ._rows import PRESETS, matrix, parameters, vector
+from ._rows import PRESETS, TOLERANCE, matrix, parameters, vector
 
 EPSILON = 1e-5
 

@@ -13,8 +13,7 @@ from typing import Any
 
 from perfcli.model import Expectation, Scenario, ScenarioProblem, Workload
 
-from ._dtypes import TOLERANCE
-from ._rows import PRESETS, matrix, parameters, row_problems, vector
+from ._rows import PRESETS, TOLERANCE, matrix, parameters, row_problems, vector
 
 EPSILON = 1e-6
 

@@ -2,16 +2,70 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Any
+from typing import Any, TypeAlias
 
 from perfcli.errors import NotComparable, PerfcliError
-from perfcli.gate.baseline import reading, toml
+from perfcli.gate.baseline import reading
 from perfcli.gate.baseline.entry import FORMAT, BaselineEntry, Made
+
+Value: TypeAlias = Any
+"""bool, int, float, str, or lists and tables of these."""
+
+_BARE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+
+
+def _pairs(values: Mapping[str, Value]) -> Iterator[str]:
+    """Yield ``key = value`` lines."""
+    for name, value in values.items():
+        yield f"{_key(name)} = {_outer(value)}"
+
+
+def _header(*path: str, many: bool = False) -> str:
+    """Return ``[checks."norm@h100"]``; with ``many`` it is one of several tables of that name."""
+    name = ".".join(map(_key, path))
+    return f"[[{name}]]" if many else f"[{name}]"
+
+
+def _key(name: str) -> str:
+    return name if name and set(name) <= _BARE else _text_toml(name)
+
+
+def _inline(value: Value) -> str:
+    """Return the value in one line."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return _text_toml(value)
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, Mapping):
+        inside = ", ".join(_pairs_inline(value))
+        return f"{{ {inside} }}" if inside else "{}"
+    return f"[{', '.join(map(_inline, value))}]"
+
+
+def _pairs_inline(values: Mapping[str, Value]) -> Iterable[str]:
+    return (f"{_key(name)} = {_inline(value)}" for name, value in values.items())
+
+
+def _outer(value: Value) -> str:
+    several = isinstance(value, Sequence) and not isinstance(value, str)
+    if not several or not any(isinstance(item, str | Mapping) for item in value):
+        return _inline(value)
+    lines = "".join(f"    {_inline(item)},\n" for item in value)
+    return f"[\n{lines}]"
+
+
+def _text_toml(text: str) -> str:
+    # JSON's escapes are TOML's, but for DEL, which TOML wants escaped.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
 
 FIRST = "first baseline"
 
@@ -51,18 +105,18 @@ def _text(checks: Mapping[str, BaselineCheck]) -> str:
 
 def _check(name: str, check: BaselineCheck) -> Iterator[str]:
     values = {**_made(check.made), **check.plain}
-    yield toml._header("checks", name)
-    yield from toml._pairs({k: v for k, v in values.items() if k not in _TABLES})
-    yield from toml._pairs({k: values[k] for k in ("graphs", "findings") if k in values})
+    yield _header("checks", name)
+    yield from _pairs({k: v for k, v in values.items() if k not in _TABLES})
+    yield from _pairs({k: values[k] for k in ("graphs", "findings") if k in values})
     for table in ("totals", "externs", "graph_breaks"):
         if table in values:
             yield ""
-            yield toml._header("checks", name, table)
-            yield from toml._pairs(values[table])
+            yield _header("checks", name, table)
+            yield from _pairs(values[table])
     for kernel in values["kernels"]:
         yield ""
-        yield toml._header("checks", name, "kernels", many=True)
-        yield from toml._pairs(kernel)
+        yield _header("checks", name, "kernels", many=True)
+        yield from _pairs(kernel)
 
 
 def _made(made: Made) -> dict[str, str]:

@@ -15,7 +15,8 @@ from handmade_estimate import weighed_kernel, weighed_run
 
 from perfcli.diff.compare import compare
 from perfcli.errors import NotComparable, PerfcliError
-from perfcli.gate.baseline import committed, facts, file, toml
+from perfcli.gate.baseline import committed, facts, file
+from perfcli.gate.baseline import file as toml
 from perfcli.gate.baseline.entry import Made
 from perfcli.model import Buffer, Comparison, ExternCall, Finding, KernelFacts, Origin, Run, Variant
 
