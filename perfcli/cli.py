@@ -51,7 +51,7 @@ COMMANDS = {
         "scenarios": "List the shipped scenarios, or show one in detail.",
         "runs": "List the runs stored in this folder, oldest first.",
         "rules": "List the rules behind the findings, or explain one.",
-        "targets": "List the GPUs to compile for, and whose constants estimates use.",
+        "targets": "List the GPUs to compile for, and the calibration of each.",
         "doctor": "Check what is installed, and say what is missing.",
     },
 }

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def targets(json: args.Json = None) -> int:
-    """List the GPUs to compile for, and whose constants estimates use.
+    """List the GPUs to compile for, and the calibration of each.
 
     A GPU that was not calibrated gets the constants of the nearest one, scaled by data sheet, and
     wider intervals.

@@ -258,7 +258,7 @@ CHECKS: dict[str, Callable[[], str]] = {
     ),
     "something to add": lambda: refused(lambda: OPS.column_sum([]), "found none"),
     "one device": lambda: refused(
-        lambda: _operator_calls.check_devices([rows(9), rows(9).to("meta")]),
+        lambda: _operator_calls._check_devices([rows(9), rows(9).to("meta")]),
         f"{rows(9).device} and meta",
     ),
     "no second gradient": lambda: refused(twice, "", RuntimeError),

@@ -84,8 +84,8 @@ def test_what_is_planned_fits_with_its_workspace_and_is_no_vector_of_one(stages:
 
 def test_the_reduction_alone_can_need_more_than_the_tiles() -> None:
     # 8 warps × 32 columns × 4 bytes, against one 16 × 32 tile of half precision
-    assert planner.tma_shared_bytes(16, 32, 1, 2, 2, 8) == 1024 + 8
-    assert planner.tma_shared_bytes(16, 32, 1, 2, 2, 16) == 16 * 32 * 4
+    assert planner._tma_shared_bytes(16, 32, 1, 2, 2, 8) == 1024 + 8
+    assert planner._tma_shared_bytes(16, 32, 1, 2, 2, 16) == 16 * 32 * 4
 
 
 def test_every_number_of_inputs_has_a_tma_plan() -> None:
@@ -110,7 +110,7 @@ def test_splits_hold_whole_tiles_and_every_row_once(
 
 def test_splits_fill_the_device_in_one_wave() -> None:
     # 4 column tiles on 132 multiprocessors: 33 splits of 1985.9 rows, rounded up to tiles of 8
-    assert planner._split_rows(65536, 4, 8, slots=132) == planner.Splits(33, 1992)
+    assert planner._split_rows(65536, 4, 8, slots=132) == planner._Splits(33, 1992)
 
 
 def test_more_inputs_never_get_a_larger_tile() -> None:
