@@ -39,7 +39,7 @@ def compile_given(given: GivenRequest, keep: tuple[Any, ...], report: Report) ->
     from perfcli.compile.binaries.pool import KernelPool
 
     session = Session(request, report, keep=keep, build=lambda mode: _build(given, mode))
-    pool = KernelPool(max(request.jobs, 1), request.target, Path(request.cache_dir))
+    pool = KernelPool(max(request.jobs, 1), request.target, Path(request.cache_dir), session.told)
     try:
         with session.phase("trace"):
             capture, built, traced = trace(session, pool)

@@ -37,7 +37,7 @@ def _driver_facts(definition: Definition) -> Compiled:
     """Return every candidate of a kernel as the driver reports it once the binary is loaded."""
     from torch._inductor.codecache import PyCodeCache
 
-    from perfcli.compile.binaries.cache import select_ptxas
+    from perfcli.compile.binaries.assembler import select_ptxas
 
     if definition.language != "triton":
         return Compiled((), {})

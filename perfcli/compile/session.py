@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from perfcli import __version__
-from perfcli.compile.binaries.cache import ptxas_version
+from perfcli.compile.binaries.assembler import ptxas_version
 from perfcli.compile.capture.captured import Capture, CapturedKernel
-from perfcli.compile.capture.collecting import Report, collect
+from perfcli.compile.capture.collecting import STOPPED, Report, collect
 from perfcli.compile.stand_in import shim
 from perfcli.errors import CompileFailed
 from perfcli.model import (
@@ -102,6 +102,8 @@ class Session:
 
     request: CompileRequest
     report: Report
+    told: Callable[[str], None] = print
+    """A function that is told what takes long."""
     seconds: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     keep: tuple[Any, ...] = ()
@@ -117,12 +119,15 @@ class Session:
         self.seconds[name] = round(time.monotonic() - started, 3)
 
 
-def compile_request(request: CompileRequest, report: Report) -> Bundle:
-    """Compile the request and return its run with the packed texts.
+def compile_request(
+    request: CompileRequest, report: Report, told: Callable[[str], None] = print
+) -> Bundle:
+    """Compile the request and return its run with the packed texts. ``told`` hears what takes long;
+    what a worker prints is its log.
 
     Raises ``UserCodeFailed``, ``CompileFailed``, or another ``PerfcliError``.
     """
-    session = Session(request, report)
+    session = Session(request, report, told)
     return _compile_on_device(session) if request.on_device else _compile_offline(session)
 
 
@@ -133,7 +138,7 @@ def _compile_offline(session: Session) -> Bundle:
         set_options(request)
     from perfcli.compile.binaries.pool import KernelPool
 
-    pool = KernelPool(max(request.jobs, 1), request.target, Path(request.cache_dir))
+    pool = KernelPool(max(request.jobs, 1), request.target, Path(request.cache_dir), session.told)
     try:
         with session.phase("trace"):
             capture, built, traced = trace(session, pool)
@@ -167,6 +172,10 @@ def finish(session: Session, capture: Capture, built: Any, traced: Any, pool: An
     session.notes += [*built.notes, *traced.notes, *capture.notes()]
     with session.phase("kernels"):
         kernels, blobs = collect(capture, pool, session.request.target, session.report)
+    slow = [
+        (each.name, note) for each in kernels for note in each.notes if note.startswith(STOPPED)
+    ]
+    session.notes += [f"{name}: {note}" for name, note in slow]
     run = _run(session, capture, built, kernels)
     run = replace(run, graph_breaks=traced.graph_breaks, break_places=traced.break_places)
     return Bundle(run, blobs)

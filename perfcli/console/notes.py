@@ -95,6 +95,9 @@ class Reporter(LiveDisplay):
         self._tasks: dict[int, Any] = {}
 
     def __call__(self, event: Progress) -> None:
+        if event.note:
+            self._notes.say(f"{self._names[event.request]}: {event.note}")
+            return
         now = time.monotonic()
         pace = self._phases.setdefault((event.request, event.phase), _Pace(now, event.done))
         if self._notes.quiet or now - self._started < PATIENCE_SECONDS:

@@ -14,8 +14,8 @@ from perfcli.diff.compare import ASPECTS, compare
 from perfcli.errors import Interrupted, NotComparable, PerfcliError
 from perfcli.gate import compiled
 from perfcli.gate.baseline import committed, facts
-from perfcli.gate.baseline.entry import BaselineEntry
 from perfcli.gate.baseline.file import suggest_update
+from perfcli.gate.baseline.reading import BaselineEntry
 from perfcli.gate.checks import Check
 from perfcli.gate.order import Against, CompareCheck, NoBase, Order
 from perfcli.gate.revision import Revision, _looking_in, _running_in

@@ -9,7 +9,7 @@ import platform
 from collections.abc import Sequence
 from pathlib import Path
 
-from perfcli.compile.binaries.cache import version_for
+from perfcli.compile.binaries.assembler import version_for
 from perfcli.machine.environment import relevant_variables
 from perfcli.measure.nvml import Nvml
 from perfcli.model import Machine

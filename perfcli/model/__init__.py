@@ -64,6 +64,7 @@ from perfcli.model.handwritten import (
     Tolerance,
 )
 from perfcli.model.kernel import (
+    TOO_SLOW,
     Access,
     Buffer,
     Candidate,
@@ -133,6 +134,7 @@ __all__ = [
     "BUDGET_SPENT",
     "GRAVEST_FIRST",
     "PRECISE",
+    "TOO_SLOW",
     "Access",
     "Allowance",
     "Appearance",

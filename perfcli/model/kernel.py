@@ -84,6 +84,10 @@ class LineCounts:
     """The line itself, where registers are spilled or filled."""
 
 
+TOO_SLOW = "ptxas did not finish within"
+"""How ``Candidate.error`` begins where the assembler was stopped because it took too long."""
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """Holds one launch configuration of a kernel, compiled. Bytes are per thread for the stack, per

@@ -1,11 +1,12 @@
 """The numbers of a report rest on something that is weaker than usual.
 
 What it sees: in one run, kernels whose machine code is not known, launch configurations that did
-not compile, kernels whose bytes Inductor does not tell, and what was assumed because there is no
-device or no value to look at (padding, sizes, values, branches). In a comparison also kernels
-matched by their names or by less than half of their work, changed kernels without FX nodes,
-another torch, triton or ptxas, and differences that were allowed with `--allow`. One finding for
-each kind; a warning where the metric that the verdict names rests on it.
+not compile or that the assembler was stopped at, kernels whose bytes Inductor does not tell, and
+what was assumed because there is no device or no value to look at (padding, sizes, values,
+branches). In a comparison also kernels matched by their names or by less than half of their work,
+changed kernels without FX nodes, another torch, triton or ptxas, and differences that were allowed
+with `--allow`. One finding for each kind; a warning where the metric that the verdict names rests
+on it.
 
 Why it costs: nothing. But a number that leaves something out can look better than it is.
 
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 from perfcli import units
 from perfcli.diff.compare import ASPECTS
 from perfcli.diff.metrics import DECIDING
-from perfcli.model import Comparison, Finding, KernelFacts, Match, Rule, Run, Severity
+from perfcli.model import TOO_SLOW, Comparison, Finding, KernelFacts, Match, Rule, Run, Severity
 
 CODE = "PC901"
 NAMED = 4
@@ -42,11 +43,16 @@ class _KernelDoubt:
 
 
 def _without_code(kernel: KernelFacts) -> bool:
-    return kernel.language == "triton" and kernel.best is None
+    return kernel.language == "triton" and kernel.best is None and not _given_up(kernel)
 
 
 def _partly_failed(kernel: KernelFacts) -> bool:
-    return kernel.best is not None and any(c.error for c in kernel.candidates)
+    failed = any(c.error for c in kernel.candidates)
+    return kernel.best is not None and failed and not _given_up(kernel)
+
+
+def _given_up(kernel: KernelFacts) -> bool:
+    return any(c.error.startswith(TOO_SLOW) for c in kernel.candidates)
 
 
 def _without_bytes(kernel: KernelFacts) -> bool:
@@ -66,6 +72,14 @@ KERNEL_DOUBTS = (
         "with launch configurations that did not compile and are left out",
         _partly_failed,
         "inspect-kernel shows why; only those that compile are compared",
+        CODE_METRICS,
+    ),
+    _KernelDoubt(
+        "assembler stopped",
+        "with launch configurations that ptxas was stopped at: their registers and spills are not "
+        "known",
+        _given_up,
+        "PERFCLI_PTXAS_SECONDS=600 gives it ten minutes, with --fresh where the run is stored",
         CODE_METRICS,
     ),
     _KernelDoubt(

@@ -60,7 +60,10 @@ def _compile(request: CompileRequest, replies: BinaryIO) -> None:
     def report(phase: str, done: int, total: int | None) -> None:
         _send(replies, {"type": "progress", "phase": phase, "done": done, "total": total})
 
-    bundle = compile_request(request, report)
+    def tell(text: str) -> None:
+        _send(replies, {"type": "note", "message": text})
+
+    bundle = compile_request(request, report, tell)
     _send(replies, {"type": "result", "run": bundle.run, "blobs": bundle.blobs})
 
 

@@ -87,6 +87,8 @@ def _bundle(channel: Channel, index: int, progress: Callable[[Progress], None]) 
         if reply.type == "progress":
             channel.doing = PHASES.get(reply.phase, channel.doing)
             progress(_progress(index, reply))
+        elif reply.type == "note":
+            progress(Progress(index, "kernels", note=reply.message))
         elif reply.type == "error":
             raise protocol.error(reply.kind, reply.message, reply.detail)
         else:

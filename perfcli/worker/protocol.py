@@ -3,9 +3,9 @@
 Standard output and error are only logs. The parent's first line is ``{"compile": CompileRequest}``
 or ``{"measure": MeasureRequest}``; a measuring worker then gets any number of ``Ask``. (What a
 ``{"template": CompileRequest}`` is asked and says: ``forking``; what about hand-written
-kernels: ``kernels``.) Messages of the child: ``progress`` (phase, done, total), ``result``
-(run, blobs), ``prepared`` and ``turn`` (with the dataclass of that name), ``error`` (kind, message,
-detail).
+kernels: ``kernels``.) Messages of the child: ``progress`` (phase, done, total), ``note``
+(message), ``result`` (run, blobs), ``prepared`` and ``turn`` (with the dataclass of that name),
+``error`` (kind, message, detail).
 """
 
 from __future__ import annotations

@@ -47,6 +47,8 @@ class Progress:
     done: int = 0
     total: int | None = None
     text: str = ""
+    note: str = ""
+    """What is to be said at once; then it says nothing of how far the request has come."""
 
 
 class Executor(Protocol):

@@ -355,6 +355,14 @@ def test_progress_keeps_quiet_for_two_seconds_then_says_each_phase_once(
     ]
 
 
+def test_what_takes_long_is_said_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with Reporter(["base", "head"], Notes(False)) as progress:
+        progress(Progress(1, "kernels", note="ptxas has been assembling k for 30 s"))
+    with Reporter(["base", "head"], Notes(True)) as progress:
+        progress(Progress(1, "kernels", note="ptxas has been assembling k for 30 s"))
+    assert capsys.readouterr().err == "head: ptxas has been assembling k for 30 s\n"
+
+
 def test_notes_cannot_move_the_cursor(capsys: pytest.CaptureFixture[str]) -> None:
     """Scenarios and workers' notes hold what users' files say."""
     notes = Notes(False)

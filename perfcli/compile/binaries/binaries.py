@@ -10,14 +10,21 @@ from __future__ import annotations
 import copy
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from perfcli.compile.binaries import cache
 from perfcli.compile.binaries.alternatives import needs_alternatives, other_configs, sort_best_first
-from perfcli.compile.binaries.cache import Compiled, select_ptxas
+from perfcli.compile.binaries.assembler import (
+    Assembler,
+    AssemblerTooSlow,
+    allowed_seconds,
+    select_ptxas,
+)
+from perfcli.compile.binaries.cache import Compiled
 from perfcli.compile.binaries.candidate import attach_texts, candidate_of, refused_candidate
 from perfcli.compile.capture.definition import Definition
 from perfcli.errors import CompileFailed, PerfcliError
@@ -60,10 +67,11 @@ _CORNERS = (
 
 def compile_kernel(definition: Definition, target: Target, cache_dir: Path) -> Compiled:
     """Compile (or find) every candidate of the kernel and, where these are at fault, some others. A
-    kernel that Triton refuses comes back with ``error`` and no candidates."""
+    kernel that Triton refuses comes back with ``error`` and no candidates; a configuration that the
+    assembler takes too long for is a candidate with an ``error``."""
     path = cache.entry(definition.source, definition.name, target, cache_dir)
     found = cache.read(path)
-    if found is not None:
+    if found is not None and not 0 < found.given_up_after < allowed_seconds():
         return found
     try:
         compiled = _compile(definition, target)
@@ -84,6 +92,8 @@ class _Kernel:
     source_file: str
     tools: Path
     target: Target
+    given_up: list[Candidate] = field(default_factory=list)
+    """Configurations that the assembler took too long for."""
 
     def read(self, result: Any) -> BinaryFacts:
         asm = result.kernel.asm
@@ -96,10 +106,13 @@ class _Kernel:
 def _compile(definition: Definition, target: Target) -> Compiled:
     kernel = _load(definition, target)
     tuner = kernel.tuner
-    tuner.precompile(warm_cache_only=True)
+    with _going_on(kernel):
+        tuner.precompile(warm_cache_only=True)
     facts = [kernel.read(result) for result in tuner.compile_results]
-    facts += [kernel.read(result) for result in _add_unpipelined(tuner, target)]
-    facts += [kernel.read(result) for result in _scaled_results(kernel, facts)]
+    if facts:
+        with _going_on(kernel):
+            facts += [kernel.read(result) for result in _add_unpipelined(tuner, target)]
+        facts += [kernel.read(result) for result in _scaled_results(kernel, facts)]
     results = list(zip(tuner.compile_results, facts, strict=True))
     candidates = [kernel.candidate(result, fact) for result, fact in results]
     blobs: dict[str, str] = {}
@@ -108,9 +121,11 @@ def _compile(definition: Definition, target: Target) -> Compiled:
         tuple(
             attach_texts(candidate, result.kernel.asm, fact.sass, blobs, folder)
             for candidate, (result, fact) in zip(candidates, results, strict=True)
-        ),
+        )
+        + tuple(kernel.given_up),
         blobs,
         alternatives=tuple(_alternatives(kernel, candidates, definition.kind)),
+        given_up_after=allowed_seconds() if kernel.given_up else 0.0,
     )
 
 
@@ -127,7 +142,44 @@ def _load(definition: Definition, target: Target) -> _Kernel:
                 "kernels with (tested: torch 2.11 to 2.15)"
             )
     tools = find_tools(Path(triton.__file__).parent)
-    return _Kernel(tuner, definition.source, module.__file__, tools, target)
+    kernel = _Kernel(tuner, definition.source, module.__file__, tools, target)
+    _give_up_slow(kernel, definition.name)
+    return kernel
+
+
+def _give_up_slow(kernel: _Kernel, name: str) -> None:
+    """Let Inductor leave out a configuration that the assembler takes too long for, as it leaves
+    out those that the assembler refuses."""
+    from torch._inductor.runtime.triton_heuristics import PTXASError
+
+    compile_one = kernel.tuner._precompile_config
+
+    def precompile(config: Any) -> Any:
+        _ASSEMBLER.begin(name, _describe(config))
+        try:
+            return compile_one(config)
+        except AssemblerTooSlow as error:
+            kernel.given_up.append(refused_candidate(config, str(error)))
+            raise PTXASError(str(error)) from error
+
+    kernel.tuner._precompile_config = precompile
+
+
+def _describe(config: Any) -> str:
+    """Return ``XBLOCK=1024, 4 warps``."""
+    sizes = [f"{name}={value}" for name, value in config.kwargs.items()]
+    return ", ".join([*sizes, f"{config.num_warps} warps"])
+
+
+@contextmanager
+def _going_on(kernel: _Kernel) -> Iterator[None]:
+    """Go on after what Inductor raises where a configuration was given up."""
+    before = len(kernel.given_up)
+    try:
+        yield
+    except Exception:
+        if len(kernel.given_up) == before:
+            raise
 
 
 def _alternatives(
@@ -135,7 +187,7 @@ def _alternatives(
 ) -> Iterator[Candidate]:
     """Compile other configurations in the same way where Inductor's own are at fault. Their texts
     are not kept."""
-    if not needs_alternatives(candidates, kind):
+    if kernel.given_up or not needs_alternatives(candidates, kind):
         return
     configs = [result.config for result in kernel.tuner.compile_results]
     for config in other_configs(sort_best_first(configs, candidates), kernel.target):
@@ -143,7 +195,9 @@ def _alternatives(
             result = kernel.tuner._precompile_config(config)
             yield kernel.candidate(result, kernel.read(result))
         except Exception as error:  # Triton refuses it, for whatever reason
-            yield refused_candidate(config, error)
+            if kernel.given_up:  # the next one would take as long
+                return
+            yield refused_candidate(config, f"{type(error).__name__}: {error}")
 
 
 def _scaled_results(kernel: _Kernel, facts: list[BinaryFacts]) -> list[Any]:
@@ -155,13 +209,22 @@ def _scaled_results(kernel: _Kernel, facts: list[BinaryFacts]) -> list[Any]:
     for result, fact in zip(tuner.compile_results, facts, strict=True):
         result.kernel.n_regs = fact.registers if _fits(result, kernel.target) else None
     tuner._make_launchers = lambda: None  # launchers need a device
-    tuner._dynamic_scale_rblock()
+    with _going_on(kernel):
+        tuner._dynamic_scale_rblock()
     return list(tuner.compile_results[known:])
 
 
-def prepare_process() -> None:
-    """Configure a pool process: Inductor may not try to load what it compiled."""
+_ASSEMBLER = Assembler()
+"""Runs the assembler for this process."""
+
+
+def prepare_process(tell: Callable[[str], None]) -> None:
+    """Configure a pool process: Inductor may not try to load what it compiled. ``tell`` hears of
+    kernels that take the assembler long."""
     import torch._inductor.config as inductor
+
+    _ASSEMBLER.tell = tell
+    _ASSEMBLER.install()
 
     if "TRITON_CACHE_DIR" not in os.environ:
         os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp(prefix="perfcli-triton-")

@@ -3,11 +3,8 @@ the versions of torch, triton, ptxas and Python."""
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
-import re
-import subprocess
 import sys
 import zlib
 from collections.abc import Iterable, Mapping
@@ -16,46 +13,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from perfcli.compile.binaries.assembler import ptxas_version
 from perfcli.model import Candidate, LineCounts, Target
 from perfcli.storing.whole import write_whole
-
-
-def select_ptxas() -> None:
-    """Choose ptxas as Inductor does: some CUDA builds carry a newer one than triton's (2.11.0+cu130
-    and 2.12.1 have 13.0 against 12.8; from 2.13 on there is none)."""
-    from torch._inductor.runtime import compile_tasks
-
-    choose = getattr(compile_tasks, "_set_triton_ptxas_path", None)
-    if choose is not None:
-        choose()
-
-
-def ptxas_version(target: Target) -> str | None:
-    """Return the release that triton will run for the target, such as ``13.0``, or None where it
-    can't be told.
-
-    Seen with triton 3.6 to 3.9 (``backends.nvidia.compiler.get_ptxas``).
-    """
-    return version_for(target.capability[0] * 10 + target.capability[1])
-
-
-@functools.cache
-def version_for(capability: int) -> str | None:
-    select_ptxas()
-    try:
-        from triton.backends.nvidia.compiler import get_ptxas
-
-        tool: Any = get_ptxas(capability)
-        return _release(Path(tool.path))
-    except Exception:  # another triton: the run says "unknown", nothing else depends on it
-        return None
-
-
-def _release(ptxas: Path) -> str | None:
-    text = subprocess.run([str(ptxas), "--version"], capture_output=True, text=True, check=True)
-    found = re.search(r"release ([\d.]+)", text.stdout)
-    return found[1] if found else None
-
 
 FORMAT = 7
 """The format of the entries: raise it when a fact is added or counted differently, or when other
@@ -75,6 +35,9 @@ class Compiled:
     blobs: dict[str, str]
     error: str = ""
     alternatives: tuple[Candidate, ...] = ()
+    given_up_after: float = 0.0
+    """The seconds after which the assembler was stopped for one of the candidates or more; 0 where
+    it was for none."""
 
 
 def entry(source: str, name: str, target: Target, cache_dir: Path) -> Path:
@@ -103,7 +66,10 @@ def read(path: Path) -> Compiled | None:
         candidates, alternatives = map(_candidates, (data["candidates"], data["alternatives"]))
         if data.get("revision", 0) < REVISION and any(c.blocks_per_sm == 0 for c in candidates):
             return None
-        return Compiled(candidates, data["blobs"], alternatives=alternatives)
+        given_up_after = float(data.get("given_up_after", 0))
+        return Compiled(
+            candidates, data["blobs"], alternatives=alternatives, given_up_after=given_up_after
+        )
     except (OSError, ValueError, KeyError, TypeError, zlib.error):
         return None
 

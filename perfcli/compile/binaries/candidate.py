@@ -61,13 +61,13 @@ def nvidia_candidate(
     )
 
 
-def refused_candidate(config: Any, error: Exception) -> Candidate:
-    lines = str(error).strip().splitlines()
+def refused_candidate(config: Any, error: str) -> Candidate:
+    lines = error.strip().splitlines()
     return Candidate(
         config=_numbers(config),
         num_warps=config.num_warps,
         num_stages=config.num_stages,
-        error=f"{type(error).__name__}: {lines[0] if lines else ''}"[:200],
+        error=(lines[0] if lines else "it did not compile")[:200],
     )
 
 

@@ -6,11 +6,13 @@ A forked process shares the imported modules, so it costs no start-up time and l
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
 import os
-from collections.abc import Mapping
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +23,11 @@ from perfcli.errors import UnreadableSource, WorkerFailed
 from perfcli.facts.source.cpp import cpp_facts
 from perfcli.facts.source.triton import triton_facts
 from perfcli.model import Candidate, KernelsRequest, SourceFacts, Target
+
+_POLL_SECONDS = 1.0
+_READ_BYTES = 1 << 16
+_ATOMIC_BYTES = 4096
+"""What a process can write into a pipe without another one writing in between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +40,25 @@ class KernelResult:
 
 
 class KernelPool:
-    """Compiles each distinct kernel text once. Start it before anything makes threads."""
+    """Compiles each distinct kernel text once. Start it before anything makes threads. ``told``
+    hears of kernels that take long, while a result is waited for."""
 
-    def __init__(self, jobs: int, target: Target | None, cache_dir: Path) -> None:
-        self._target, self._cache_dir = target, cache_dir
+    def __init__(
+        self,
+        jobs: int,
+        target: Target | None,
+        cache_dir: Path,
+        told: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self._target, self._cache_dir, self._told = target, cache_dir, told
         self._futures: dict[str, Future[KernelResult]] = {}
         context = multiprocessing.get_context("fork")
-        self._executor = ProcessPoolExecutor(jobs, mp_context=context, initializer=prepare_process)
+        self._remarks, end = os.pipe()
+        os.set_blocking(self._remarks, False)
+        start = functools.partial(_start, end)
+        self._executor = ProcessPoolExecutor(jobs, mp_context=context, initializer=start)
         self._executor.submit(os.getpid).result()  # forks all of them now
+        os.close(end)
 
     def submit(self, definition: Definition) -> None:
         key = definition.source
@@ -56,8 +74,12 @@ class KernelPool:
 
     def result(self, definition: Definition) -> KernelResult:
         """Wait for a kernel's result. Raises ``WorkerFailed`` where a process was killed."""
+        future = self._futures[definition.source]
         try:
-            return self._futures[definition.source].result()
+            while not wait([future], _POLL_SECONDS).done:
+                self._hear()
+            self._hear()
+            return future.result()
         except BrokenProcessPool as error:
             raise WorkerFailed(
                 "a process that compiled kernels was killed (out of memory?): "
@@ -66,6 +88,25 @@ class KernelPool:
 
     def close(self, wait: bool = False) -> None:
         self._executor.shutdown(wait=wait, cancel_futures=True)
+        os.close(self._remarks)
+
+    def _hear(self) -> None:
+        try:
+            texts = os.read(self._remarks, _READ_BYTES)
+        except BlockingIOError:
+            return
+        for text in texts.decode(errors="replace").splitlines():
+            self._told(text)
+
+
+def _start(remarks: int) -> None:
+    """Prepare a pool process, whose remarks go into a pipe."""
+    prepare_process(lambda text: _remark(remarks, text))
+
+
+def _remark(pipe: int, text: str) -> None:
+    with suppress(OSError):  # nobody listens any more
+        os.write(pipe, f"{text}\n".encode()[:_ATOMIC_BYTES])
 
 
 @dataclass(frozen=True, slots=True)

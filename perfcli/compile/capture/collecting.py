@@ -14,10 +14,13 @@ from perfcli.compile.capture.captured import Capture, CapturedGraph, CapturedKer
 from perfcli.errors import CompileFailed
 from perfcli.facts.occupancy import bytes_swept, lower_bound_seconds
 from perfcli.facts.source.operations import count_operations
-from perfcli.model import KernelFacts, Target
+from perfcli.model import TOO_SLOW, KernelFacts, Target
 
 Report = Callable[[str, int, "int | None"], None]
 """A function that is told of progress: phase, done, total."""
+
+STOPPED = "ptxas was stopped at"
+"""How the note of a kernel begins that the assembler took too long for."""
 
 
 def collect(
@@ -85,7 +88,27 @@ def _facts(
         buffers=correct_roles(kernel.operands.buffers, result.source_facts),
         sizes=kernel.operands.sizes,
         dynamic_sizes=kernel.operands.dynamic_sizes,
-        notes=tuple(filter(None, (result.note, _say_finishing(kernel, use.finishing)))),
+        notes=tuple(
+            filter(
+                None,
+                (
+                    result.note,
+                    _say_given_up(result.compiled),
+                    _say_finishing(kernel, use.finishing),
+                ),
+            )
+        ),
+    )
+
+
+def _say_given_up(compiled: Any) -> str:
+    given_up = sum(each.error.startswith(TOO_SLOW) for each in compiled.candidates)
+    if not given_up:
+        return ""
+    total = units.plural(len(compiled.candidates), "launch configuration")
+    return (
+        f"{STOPPED} {given_up} of {total} after {compiled.given_up_after:g} s: their registers and "
+        "spills are not known"
     )
 
 

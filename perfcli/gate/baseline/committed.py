@@ -11,10 +11,10 @@ from pathlib import Path
 
 from perfcli.errors import NotComparable, PerfcliError
 from perfcli.gate.baseline import facts, file
-from perfcli.gate.baseline.entry import BaselineEntry
 from perfcli.gate.baseline.facts import _public
 from perfcli.gate.baseline.file import FIRST, BaselineCheck, suggest_update
 from perfcli.gate.baseline.fit import fit_entry
+from perfcli.gate.baseline.reading import BaselineEntry
 from perfcli.gate.config import BASELINE
 from perfcli.model import Finding, Run
 

@@ -12,10 +12,16 @@ from typing import Any, TypeAlias
 
 from perfcli.errors import NotComparable, PerfcliError
 from perfcli.gate.baseline import reading
-from perfcli.gate.baseline.entry import FORMAT, BaselineEntry, Made
+from perfcli.gate.baseline.reading import BaselineEntry, Made
 
 Value: TypeAlias = Any
 """bool, int, float, str, or lists and tables of these."""
+
+FORMAT = 1
+"""Of the file; it grows when a field changes its meaning or goes.
+
+1  first version
+"""
 
 _BARE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 

@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from perfcli.gate.baseline import reading
-from perfcli.gate.baseline.entry import BaselineEntry
 from perfcli.gate.baseline.facts import _public
 from perfcli.gate.baseline.operators import Node, Shape, Sort, _numbered, _origin, _sort_of
+from perfcli.gate.baseline.reading import BaselineEntry
 from perfcli.model import Candidate, Environment, Finding, KernelFacts, Origin, Run
 from perfcli.names import stem
 

@@ -1,13 +1,12 @@
-"""A run and its findings, of the tables of one check."""
+"""Reads one check of a baseline: its run and its findings, from the tables of the file."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, get_args
 
-from perfcli.gate.baseline.entry import BaselineEntry, Made
 from perfcli.gate.baseline.facts import TOOLS
 from perfcli.gate.baseline.kernels import _facts
 from perfcli.model import (
@@ -21,6 +20,29 @@ from perfcli.model import (
     Severity,
     Variant,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """Says how a check came into the baseline."""
+
+    created: str
+    """ISO date."""
+    reason: str
+    revision: str = ""
+    """Of the repository; empty where there was none."""
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineEntry:
+    """Holds one check: its run without sources, node names and numbers of kernels, as far as the
+    file keeps it, and what the rules said of it."""
+
+    made: Made
+    run: Run
+    findings: tuple[Finding, ...]
+    target: str = ""
+    """``h100 (sm_90, 132 SMs)``; empty on a CPU. The run of an entry has no target."""
 
 
 def _entry(table: Mapping[str, Any]) -> BaselineEntry:

@@ -17,9 +17,9 @@ from perfcli.diff.compare import ASPECTS, compare
 from perfcli.errors import PerfcliError
 from perfcli.gate import compiled, order
 from perfcli.gate.baseline import committed, facts
-from perfcli.gate.baseline.entry import Made
 from perfcli.gate.baseline.file import BaselineCheck as Kept
 from perfcli.gate.baseline.fit import fit_entry
+from perfcli.gate.baseline.reading import Made
 from perfcli.gate.checks import Check
 from perfcli.gate.config import Config
 from perfcli.gate.order import NotesOf, today

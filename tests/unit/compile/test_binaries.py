@@ -63,7 +63,7 @@ def test_lines_that_spill_have_their_text() -> None:
 
 def test_a_refused_configuration_says_why() -> None:
     config = SimpleNamespace(kwargs={"XBLOCK": 4}, num_warps=8, num_stages=1)
-    candidate = refused_candidate(config, ValueError("too large\nand more"))
+    candidate = refused_candidate(config, "ValueError: too large\nand more")
     assert (candidate.config, candidate.num_warps) == ({"XBLOCK": 4}, 8)
     assert (candidate.registers, candidate.error) == (None, "ValueError: too large")
 

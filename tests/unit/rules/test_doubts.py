@@ -10,7 +10,7 @@ from handmade import ENVIRONMENT, H100, kernel, run
 from perfcli.compile.capture.captured import Capture, CapturedGraph
 from perfcli.compile.stand_in import decisions
 from perfcli.diff.compare import compare
-from perfcli.model import Candidate, Comparison, Finding, GraphFacts, KernelFacts, Run
+from perfcli.model import TOO_SLOW, Candidate, Comparison, Finding, GraphFacts, KernelFacts, Run
 from perfcli.rules.doubts import RULE
 
 FAILED = Candidate({"XBLOCK": 1}, 4, 1, error="PTXAS error")
@@ -55,6 +55,20 @@ def test_a_configuration_that_did_not_compile() -> None:
     partly = replace(partly, candidates=(*partly.candidates, FAILED))
     assert set(of_run(partly)) == {"failed configurations"}
     assert set(of_run(replace(partly, candidates=(FAILED,)))) == {"no machine code"}
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_configuration_that_the_assembler_was_stopped_at(known: bool) -> None:
+    stopped = replace(FAILED, error=f"{TOO_SLOW} 120 s")
+    whole = kernel("k")
+    candidates = (*whole.candidates, stopped) if known else (stopped,)
+    (finding,) = of_run(replace(whole, candidates=candidates), kernel("other")).values()
+    assert finding.subject == "assembler stopped"
+    assert finding.headline == (
+        "1 of 2 kernels with launch configurations that ptxas was stopped at: their registers and "
+        "spills are not known"
+    )
+    assert finding.evidence == ("k",)
 
 
 def test_bytes_that_inductor_does_not_tell() -> None:

@@ -260,7 +260,8 @@ def test_a_result_in_pieces_and_noise_on_stdout(request_for: Request, tmp_path: 
     blobs = {"id": "x" * 300_000}
     result = {"type": "result", "run": msgspec.to_builtins(run), "blobs": blobs}
     progress = '{"type": "progress", "phase": "kernels", "done": 1, "total": 2}\n'
-    text = progress + progress + json.dumps(result) + "\n"
+    note = '{"type": "note", "message": "k takes long"}\n'
+    text = progress + note + progress + json.dumps(result) + "\n"
     (tmp_path / "reply").write_text(text)
     body = f"""
 print('{{"type": "error"}}')
@@ -272,7 +273,8 @@ for start in range(0, len(text), 99_991):
     (bundle,) = ProcessExecutor(30).compile([request_for(body)], seen.append)
     assert bundle.run == replace(run, weighed=True)
     assert bundle.blobs == blobs
-    assert [(p.request, p.phase, p.done, p.total) for p in seen] == [
+    assert [p.note for p in seen if p.note] == ["k takes long"]
+    assert [(p.request, p.phase, p.done, p.total) for p in seen if not p.note] == [
         (0, "kernels", 1, 2),
         (0, "kernels", 1, 2),
         (0, "done", 0, None),

@@ -17,7 +17,7 @@ from perfcli.diff.compare import compare
 from perfcli.errors import NotComparable, PerfcliError
 from perfcli.gate.baseline import committed, facts, file
 from perfcli.gate.baseline import file as toml
-from perfcli.gate.baseline.entry import Made
+from perfcli.gate.baseline.reading import Made
 from perfcli.model import Buffer, Comparison, ExternCall, Finding, KernelFacts, Origin, Run, Variant
 
 MADE = Made("2026-11-22", "first baseline", "abc123")

@@ -13,8 +13,8 @@ from handmade import digest, kernel, run
 from perfcli.diagnosis import diagnose, explain
 from perfcli.diff.compare import compare
 from perfcli.gate.baseline import facts, file
-from perfcli.gate.baseline.entry import BaselineEntry, Made
 from perfcli.gate.baseline.fit import fit_entry
+from perfcli.gate.baseline.reading import BaselineEntry, Made
 from perfcli.model import Comparison, KernelFacts, Origin, Run
 
 SHAPE = (48, 2048, 512)

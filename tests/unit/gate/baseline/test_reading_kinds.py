@@ -11,7 +11,7 @@ from handmade import candidate, kernel, origins, run
 from perfcli.errors import PerfcliError
 from perfcli.gate.baseline import facts, file, reading
 from perfcli.gate.baseline import file as toml
-from perfcli.gate.baseline.entry import Made
+from perfcli.gate.baseline.reading import Made
 from perfcli.model import ExternCall, Finding
 
 

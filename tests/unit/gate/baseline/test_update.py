@@ -12,8 +12,8 @@ from handmade import kernel, run
 
 from perfcli.diff.compare import compare
 from perfcli.gate.baseline import facts, update
-from perfcli.gate.baseline.entry import Made
 from perfcli.gate.baseline.file import BaselineCheck
+from perfcli.gate.baseline.reading import Made
 from perfcli.gate.baseline.update import _changed, _revision, _row, _totals
 from perfcli.model import Change, KernelFacts, Run
 
