@@ -15,8 +15,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from perfcli.compile.binaries import cache
 from perfcli.compile.binaries import binaries as compiling
+from perfcli.compile.binaries import cache
 from perfcli.compile.binaries.assembler import Assembler, AssemblerTooSlow, allowed_seconds
 from perfcli.compile.binaries.cache import Compiled
 from perfcli.compile.binaries.pool import KernelPool
