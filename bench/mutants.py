@@ -56,10 +56,11 @@ ROOMS = {
     "perfcli/facts/occupancy.py": "tests/unit/facts/test_occupancy.py",
     "perfcli/facts/binary/sass.py": "tests/unit/facts/test_sass.py",
     "perfcli/storing": "tests/unit/storing",
+    "perfcli/predict": "tests/unit/predict",
 }
 FAST_TESTS = (
     *(f"tests/unit/{room}" for room in ("bisect", "diff", "facts", "gate", "interleave")),
-    *(f"tests/unit/{room}" for room in ("search", "stats", "storing")),
+    *(f"tests/unit/{room}" for room in ("predict", "search", "stats", "storing")),
     "tests/cli",
 )
 # How long the tests of one mutant may take when nothing is mutated.

@@ -44,12 +44,10 @@ def reduce(best: Best, core: Subset) -> Search[Subset, None]:
     """Take the best set down to ``core`` and as few of its other changes as its value needs: 1 test
     where it needs none, log2(n) + 1 more for each that it does."""
     core &= best.subset
-    while True:
-        whole = best.subset
+    needed: Subset | None = None
+    while needed is None or best.subset != core | needed:
+        # A part that was tried on the way may be better still: then that one is taken down.
         needed = yield from _find_needed(best, core)
-        if best.subset == core | needed or best.subset == whole:
-            return
-        core = core & best.subset  # one of its parts is still better
 
 
 def _find_needed(best: Best, core: Subset) -> Search[Subset, Subset]:

@@ -177,7 +177,7 @@ def _result(
 
 def _back(tested: dict[int, Answer]) -> list[int]:
     known = [(place, a) for place, a in sorted(tested.items()) if a.value is not None]
-    if len(known) < 2:
+    if not known:
         return []
     sign = 1 if _rise(known[0][1], known[-1][1]) >= 0 else -1
     return [

@@ -21,6 +21,7 @@ from perfcli.errors import PerfcliError
 from perfcli.search.culprits import find_culprits
 from perfcli.search.drive import Ledger
 from perfcli.search.question import Answer, OptionChange, Subset
+from perfcli.search.result import Culprits
 
 TWELVE = "abcdefghijkl"
 
@@ -231,3 +232,41 @@ def test_all_that_adds_is_found_where_anything_more_is_bad() -> None:
     found = run(find_culprits(changes("abcdef")), Exact(truth))
     assert [names(culprit.options) for culprit in found.sets] == ["a", "b", "c"]
     assert found.share(found.left) == 0.0
+
+
+def answered_by_hand(wrong: int, whole: Answer = BAD) -> Culprits:
+    """The culprits among ``a`` and ``b``, of which ``a`` is to blame; measured again it is good so
+    many times, and the two together are ``whole``."""
+    search = find_culprits(changes("ab"))
+    question = next(search)
+    try:
+        while True:
+            answer = planted("a")(question.wanted)
+            if question.fresh and question.wanted == subset("a") and wrong:
+                wrong, answer = wrong - 1, GOOD
+            elif question.fresh and question.wanted == subset("ab"):
+                answer = whole
+            question = search.send(answer)
+    except StopIteration as end:
+        found: Culprits = end.value
+        return found
+
+
+@pytest.mark.parametrize(
+    ("wrong", "whole", "sets", "contradictions", "status"),
+    [
+        (0, BAD, ["a"], 0, "explained"),
+        (1, BAD, ["a"], 1, "explained"),
+        (3, BAD, ["a"], 3, "explained"),
+        (4, BAD, [], 4, "not explained"),
+        (1, GOOD, [], 1, "not explained"),
+    ],
+)
+def test_a_proof_that_contradicts_is_looked_for_three_times_more(
+    wrong: int, whole: Answer, sets: list[str], contradictions: int, status: str
+) -> None:
+    found = answered_by_hand(wrong, whole)
+    assert [names(culprit.options) for culprit in found.sets] == sets
+    assert (found.contradictions, found.status) == (contradictions, status)
+    assert found.left == (GOOD if sets else whole)
+    assert names(found.suspects) == ("" if sets else "a")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from unit.search.oracles import Exact, changes, letters, run, subset
+from unit.search.oracles import Exact, changes, letters, run, subset, transcript
 
 from perfcli.search.best import Best
 from perfcli.search.group import minimise, reduce, widen
@@ -58,6 +58,57 @@ def test_the_most_tests_are_kept() -> None:
     assert len(asked.asked()) == 1 + 5
 
 
+@pytest.mark.parametrize(
+    ("names", "harm", "asked"),
+    [
+        (
+            "abcd",
+            "b",
+            ["abcd | ab", "ab | a cd", "cd | c a", "acd | bcd"],
+        ),
+        ("abcde", "e", ["abcde | abc", "abc | ab de", "abcd | abce"]),
+        (
+            "abcd",
+            "abcd",
+            ["abcd | ab", "ab | a cd", "cd | c a", "a | b c", "b | c d", "c | d", "d | -"],
+        ),
+    ],
+)
+def test_what_may_be_next_is_said(names: str, harm: str, asked: list[str]) -> None:
+    """After what does harm its first half or the next group, after a single one the next two; the
+    larger half comes first."""
+    best = new()
+    keys = tuple(f"{name}=True" for name in names)
+    lines = transcript(
+        searched(best, widen(best, frozenset(), keys, "", 99)), oracle(dict.fromkeys(harm, -3))
+    )
+    assert [line.removeprefix(": ").rsplit(" | ", 2)[0] for line in lines[1:]] == asked
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ({"a": 4, "b": 4, "ab": -4}, "ab"),  # 4 of 8
+        ({"a": 4, "b": 4, "ab": -5}, "a"),
+        ({"a": 4, "b": 4, "c": 2, "abc": -4}, "abc"),  # 4 of 8 on top of 2
+        ({"a": 4, "b": 4, "c": 2, "abc": -5}, "ac"),
+        ({"a": 4, "ac": -4, "c": 2, "abc": -9}, "ac"),  # one adds nothing, and does no harm
+    ],
+)
+def test_several_stay_where_they_gain_half_of_what_they_do_alone(
+    value: dict[str, int], found: str
+) -> None:
+    best = new()
+    core = subset("c") if "c" in value else frozenset()
+
+    def search() -> Search[Subset, Subset]:
+        for name in ("", "a", "b", "c"):
+            yield from best.ask(subset(name), (), "")
+        return (yield from widen(best, core, KEYS[:2], "", 99))
+
+    assert letters(run(search(), oracle(value))) == found
+
+
 @pytest.mark.parametrize("needed", ["", "p", "ch", "bgn"])
 def test_a_set_is_reduced_to_what_its_value_needs(needed: str) -> None:
     """``a`` is the core."""
@@ -85,6 +136,20 @@ def test_what_is_better_on_the_way_is_kept() -> None:
 
     run(search(), asked)
     assert (letters(best.subset), best.gain(best.subset)) == ("ab", 9.0)
+
+
+def test_a_part_that_is_better_still_is_taken_down_in_its_turn() -> None:
+    """Of a to h, which gain 6, c alone does; but abcd, tried on the way, gains 9 since h takes 3,
+    and needs all but b for it."""
+    asked, best = oracle({"c": 6, "d": 3, "h": -3}), new()
+
+    def search() -> Search[Subset, None]:
+        for keys in (frozenset(), subset("abcdefgh")):
+            yield from best.ask(keys, (), "")
+        yield from reduce(best, subset("az"))
+
+    run(search(), asked)
+    assert (letters(best.subset), best.gain(best.subset)) == ("acd", 9.0)
 
 
 def test_minimal_drops_until_each_change_is_needed() -> None:

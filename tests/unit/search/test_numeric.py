@@ -164,6 +164,24 @@ def test_as_many_places_without_an_answer_as_are_passed_over() -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("values", "back"),
+    [
+        ([10, 8, 9, 1], (2,)),  # falls from end to end, and rises at the third
+        ([1, 9, 8, 10], (2,)),
+        ([5, 7, 5], (2,)),  # as high at the end as at the beginning: what falls goes back
+        ([5, 3, 5], (1,)),
+        ([1, 1, 2, 2], ()),
+        ([2, 2, 1, 1], ()),
+        ([2, 1], ()),
+        ([2], ()),
+    ],
+)
+def test_what_goes_back_is_told_by_the_two_ends(values: list[int], back: tuple[int, ...]) -> None:
+    tested = {place: Answer("good", float(value)) for place, value in enumerate(values)}
+    assert tuple(_back(tested)) == back
+
+
 @pytest.mark.parametrize(("after", "back"), [(0.941, ()), (0.939, (2,))])
 def test_what_goes_back_by_more_than_three_standard_errors_is_noticed(
     after: float, back: tuple[int, ...]

@@ -265,6 +265,19 @@ def test_an_end_that_says_stop_is_measured_again() -> None:
     assert [names(culprit.options) for culprit in found.sets] == ["d"]
 
 
+@pytest.mark.parametrize(
+    ("odds", "least", "most"), [(1.0, 1, 1), (0.5, 1, 1), (99.0, 0, 5), (99.0, 3, 2)]
+)
+def test_limits_that_nothing_can_be_judged_by(odds: float, least: int, most: int) -> None:
+    with pytest.raises(PerfcliError, match=r"odds are above 1, and 1 <= least <= most"):
+        Sequential(script([True]), YesNo(0.05), odds=odds, least=least, most=most)
+
+
+def test_the_lowest_limits_are_one_measurement_of_any_odds() -> None:
+    judging = Sequential(script([True]), YesNo(0.05), odds=1.5, least=1, most=1)
+    assert judging.judge("a", "a", False).outcome == "bad"
+
+
 @pytest.mark.parametrize("error", [0.0, 0.5, -0.1, 0.7])
 def test_a_share_of_wrong_answers_is_one(error: float) -> None:
     with pytest.raises(PerfcliError, match="share of wrong answers"):

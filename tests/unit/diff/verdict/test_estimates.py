@@ -169,3 +169,193 @@ def test_a_side_without_kernels_is_unknown_whatever_is_estimated() -> None:
     concluded = conclude(replace(found, estimate=unsure))
     assert concluded.outcome == "unknown"
     assert "no generated kernel" in concluded.reason
+
+
+# --- numbers at their bounds -----------------------------------------------------------------
+
+
+def ask(comparison: Comparison, **more: object) -> Comparison:
+    """The conclusion where the estimate has these fields as well."""
+    assert comparison.estimate is not None
+    return conclude(replace(comparison, estimate=replace(comparison.estimate, **more)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("ratio", "high", "beyond"),
+    [
+        (1.0, 1.2, "23 %"),  # 1.2 · 1.02 = 1.224
+        (1.25, 1.5, "23 %"),  # the same error of a ratio that is not 1
+        (0.5, 0.55, "13 %"),  # 1.1 · 1.02 = 1.122
+        (1.0, 1.0, "3 %"),  # 1.02 in floating point is a little more than 2 %
+        (1.0, 1.5, "53 %"),
+        (1.0, None, ""),
+        (None, 1.2, ""),
+    ],
+)
+def test_the_change_that_an_estimate_can_tell_is_its_error_and_two_percent(
+    ratio: float | None, high: float | None, beyond: str
+) -> None:
+    found = ask(estimated("unsure", 0.9, 1.2), ratio=ratio, high=high)
+    assert found.because is not None
+    said = f"; only changes beyond about {beyond} can be told by estimate" if beyond else ""
+    assert found.because.help == f"measure it with --device cuda on such a GPU{said}"
+
+
+TICK = 2.0**-20
+"""Seconds of which sums and shares are exact."""
+
+
+def with_groups(verdict: TimeVerdict, *changes: tuple[float, float], total: float) -> Comparison:
+    """A step of 100 ticks that changes by ``total``, and what its two groups take of it."""
+    given = estimated(verdict, 0.9, 1.2)
+    assert given.estimate is not None
+    places = [group.group for group in given.estimate.groups]
+    groups = tuple(
+        GroupEstimate(place, base * TICK, head * TICK)
+        for place, (base, head) in zip(places, changes, strict=False)
+    )
+    before, after = step(100 * TICK), step((100 + total) * TICK)
+    return ask(given, base=before, head=after, ratio=1 + total / 100, groups=groups)
+
+
+CHANGED = "triton_red_fused_mul_add_4"
+NEW = "triton_poi_fused_new_2"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "changes", "total", "kernel", "share"),
+    [
+        # More than a fifth of the change is to blame, and what adds most.
+        ("slower", [(10, 12), (0, 1)], 10, None, ""),
+        ("slower", [(10, 12.125), (0, 1)], 10, CHANGED, "21 %"),
+        ("slower", [(10, 13), (0, 4)], 10, NEW, "40 %"),
+        ("slower", [(10, 14), (0, 3)], 10, CHANGED, "40 %"),
+        ("slower", [(40, 10), (10, 50)], 10, NEW, "400 %"),
+        # What is faster is explained by what takes less, however much something else grew.
+        ("faster", [(10, 2), (10, 50)], -10, CHANGED, "80 %"),
+        ("faster", [(10, 50), (10, 8)], -10, None, ""),
+        ("faster", [(4, 0), (10, 9)], -10, CHANGED, "40 %"),
+        # What is the same, or may be, has none.
+        ("same", [(10, 14), (0, 3)], 10, None, ""),
+        ("unsure", [(10, 14), (0, 3)], 10, None, ""),
+        ("slower", [(10, 14), (0, 3)], 0, None, ""),
+        ("slower", [], 10, None, ""),
+    ],
+)
+def test_the_kernel_that_explains_more_than_a_fifth_is_to_blame(
+    verdict: TimeVerdict,
+    changes: list[tuple[float, float]],
+    total: float,
+    kernel: str | None,
+    share: str,
+) -> None:
+    found = with_groups(verdict, *changes, total=total)
+    assert found.because is not None
+    assert (found.because.kernel or None) == kernel
+    said = found.because.share.partition(" of the change")[0]
+    assert said.rpartition(", ")[2] == share
+
+
+def test_what_the_kernel_to_blame_moves_and_gained_stands_beside_it() -> None:
+    """Its 64 bytes of stack are 16 words; of one to blame they are not said twice."""
+    found = with_groups("slower", (10, 14), (0, 3), total=10)
+    assert found.because is not None
+    assert found.because.sums.endswith(", +16 spilled words")
+    assert "spilled words" not in found.because.also
+    assert found.reason == (
+        "estimated step 95.4 → 104.9 µs, +10 % [−10, +20]: "
+        f"{CHANGED} {found.because.how} ({found.because.share}; {found.because.sums})"
+    )
+    other = with_groups("slower", (10, 13), (0, 4), total=10)
+    assert other.because is not None
+    assert other.because.kernel == NEW
+    assert "spilled words" in other.because.also
+
+
+@pytest.mark.parametrize(
+    ("verdict", "memory", "change", "though"),
+    [
+        ("unsure", "worse", "peak memory 100 MB → 200 MB (+100 %)", "estimated step"),
+        ("same", "better", "peak memory 100 MB → 50 MB (−50 %)", "estimated step"),
+        ("faster", "worse", "peak memory 100 MB → 200 MB (+100 %)", "estimated step"),
+        ("unsure", "better", "estimated step", "peak memory 100 MB → 50 MB (−50 %)"),
+        ("slower", "better", "estimated step", "peak memory 100 MB → 50 MB (−50 %)"),
+    ],
+)
+def test_memory_that_does_not_decide_is_said_beside_the_time(
+    verdict: TimeVerdict, memory: Outcome, change: str, though: str
+) -> None:
+    head = {"worse": 200, "better": 50}[memory] * 10**6
+    found = conclude(with_memory(estimated(verdict, 0.9, 1.5), 10**8, head, memory))
+    assert found.because is not None
+    assert found.because.change.startswith(change)
+    assert though in found.because.though
+
+
+def test_memory_that_grew_beside_a_slower_step_speaks_for_the_same() -> None:
+    found = conclude(with_memory(estimated("slower", 1.2, 1.5), 10**8, 2 * 10**8, "worse"))
+    assert found.because is not None
+    assert found.because.also == "peak memory 100 MB → 200 MB (+100 %)"
+    assert found.because.though == ""
+
+
+def test_the_error_that_contradicts_and_what_the_estimate_says_are_both_told() -> None:
+    found = conclude(replace(estimated("same", 0.99, 1.01), findings=(error("warning"), error())))
+    assert found.because is not None
+    assert found.because.change == (
+        "estimated step 90.0 → 120.0 µs, +33.3 % [−1.0, +1.0], "
+        "but PC120: it leaves most of the device idle"
+    )
+    assert found.because.help == "measure it with --device cuda on such a GPU"
+    assert found.because.why in found.reason
+    plain = conclude(estimated("same", 0.99, 1.01))
+    assert plain.because is not None
+    assert (found.because.also, found.because.though) == (plain.because.also, plain.because.though)
+
+
+@pytest.mark.parametrize(("verdict", "outcome"), [("slower", "worse"), ("unsure", "unknown")])
+def test_an_error_changes_no_verdict_that_is_not_good(
+    verdict: TimeVerdict, outcome: Outcome
+) -> None:
+    plain = estimated(verdict, 0.9, 1.5)
+    found = conclude(replace(plain, findings=(error(),)))
+    assert found.outcome == outcome
+    assert found.because == conclude(plain).because
+
+
+def test_what_is_doubted_does_not_contradict() -> None:
+    given = replace(estimated("same", 0.99, 1.01), findings=(error(doubt="its loops"),))
+    assert conclude(given).outcome == "same"
+
+
+@pytest.mark.parametrize(
+    ("missing", "why"),
+    [
+        (("a: unknown",), "a: unknown"),
+        (("a: unknown", "b: unknown"), "a: unknown (and 1 more)"),
+    ],
+)
+def test_the_first_that_has_no_estimate_is_named_and_the_others_are_counted(
+    missing: tuple[str, ...], why: str
+) -> None:
+    found = conclude(estimated("unsure", 1.0, 1.0, missing=missing))
+    assert found.because is not None
+    assert found.because.why == why
+    assert found.because.change == "the step's time can't be estimated"
+
+
+def test_the_step_is_called_so_where_every_operator_has_an_estimate() -> None:
+    given = estimated("slower", 1.2, 1.5)
+    assert given.estimate is not None
+    known = step(MICRO).kernels
+    for base, head, whole in (
+        (known, known, "step"),
+        ((*known, None), known, "kernels"),
+        (known, (*known, None), "kernels"),
+    ):
+        sides = (
+            replace(given.estimate.base, externs=base),
+            replace(given.estimate.head, externs=head),
+        )
+        found = ask(given, base=sides[0], head=sides[1])
+        assert found.reason.startswith(f"estimated {whole} 90.0 → 120.0 µs")
