@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from perfcli import units
 from perfcli.bisect.metrics import SearchMetric
 from perfcli.bisect.space import NOT_SET, Settings
-from perfcli.model import OptionValue
+from perfcli.model import OptionValue, TimeVerdict
 from perfcli.search.numeric import Flip
 from perfcli.search.question import OptionChange
 from perfcli.search.result import Culprits, Dependency, Direction, Improvement
@@ -23,13 +23,17 @@ class Ends:
     ratio: float | None = None
     low: float | None = None
     high: float | None = None
-    """Of timed ones bad over good, and its 95 % interval."""
+    """Of timed ones bad over good, and its 95 % interval; of estimated ones the 80 % interval."""
     floor: float = 0.0
     """Relative: a smaller difference is not told from noise."""
+    estimated: TimeVerdict | None = None
+    """What two estimates say together; None where nothing is estimated."""
 
     @property
     def is_worse(self) -> bool:
         """Return whether bad is surely above good."""
+        if self.estimated is not None:
+            return self.estimated == "slower"
         if self.ratio is None:
             return self.bad > self.good
         return self.low is not None and self.low > 1 and self.ratio > 1 + self.floor

@@ -19,6 +19,7 @@ from perfcli.bisect.metrics import SearchMetric
 from perfcli.bisect.progress import _written
 from perfcli.options import performance
 from perfcli.search.numeric import Value
+from perfcli.search.question import OptionChange
 from perfcli.search.result import Culprits, CulpritSet, Effect, Improvement
 
 
@@ -161,8 +162,14 @@ def _best_line(found: Bisection, best: Improvement) -> str:
     return (
         f"{'best' if found.direction == 'improve' else 'worst'}: "
         f"{_written(found.metric, best.baseline.value)} → {_written(found.metric, value)} with "
-        f"{_listed(best.best, 9)}"
+        f"{_listed(_most_gain_first(best), 9)}"
     )
+
+
+def _most_gain_first(best: Improvement) -> list[OptionChange]:
+    """Return the changes of the best set in the order of what each gains alone."""
+    gains = {effect.change.key: effect.gain or 0.0 for effect in best.effects}
+    return sorted(best.best, key=lambda change: -gains.get(change.key, 0.0))
 
 
 def _improvement(found: Bisection, best: Improvement) -> Iterator[str]:
@@ -184,8 +191,8 @@ def _improvement(found: Bisection, best: Improvement) -> Iterator[str]:
     silent = sum(e.changes_code is False for e in best.effects)
     neutral = sum(e.gain == 0 and e.changes_code is True for e in best.effects)
     yield (
-        f"{silent} of {units.plural(len(best.effects), 'change')} leave the code as it is, "
-        f"{neutral} change it and not the metric"
+        f"{silent} of {units.plural(len(best.effects), 'change')} leave the code as it is: they are "
+        f"all in one class; {neutral} change it and not the metric"
     )
     for pair in best.interactions:
         names = " with ".join(map(_change, pair.options))

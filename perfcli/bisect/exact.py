@@ -11,6 +11,7 @@ from perfcli.bisect.answer import Ends, NumericFlip
 from perfcli.bisect.forge import Forge
 from perfcli.bisect.knowledge import _name_of
 from perfcli.bisect.space import Settings
+from perfcli.diff.compare import compare
 from perfcli.errors import CompileFailed, Interrupted, PerfcliError
 from perfcli.search.culprits import find_culprits
 from perfcli.search.drive import Code, Ledger, Stop, Watch, Width, drive
@@ -118,10 +119,17 @@ def _exact_ends(forge: Forge) -> Ends:
     """Raise as ``ends``, and PerfcliError where the metric is not known of one."""
     space = forge.space
     good, bad = _ends(forge)
-    return Ends(
-        forge.value(space.settings(frozenset()), good),
-        forge.value(space.settings(space.everything), bad),
-    )
+    sides = ((space.settings(frozenset()), good), (space.settings(space.everything), bad))
+    if not forge.metric.is_estimated or good == bad:
+        before, after = (forge.value(settings, code) for settings, code in sides)
+        return Ends(before, after)
+    # Kernels that are the same on both sides have the same error: the interval is of what differs.
+    base, head = (forge.compile(settings, code) for settings, code in sides)
+    change = compare(base, head).estimate
+    if change is None:
+        raise PerfcliError("estimated-time is not known of both sides")
+    before, after = (forge.value(settings, code) for settings, code in sides)
+    return Ends(before, after, change.ratio, change.low, change.high, estimated=change.verdict)
 
 
 def _culprits_of(forge: Forge, known: Ends, limits: SearchLimits) -> Culprits:

@@ -13,7 +13,7 @@ from perfcli.bisect.metrics import SearchMetric, _value_of
 from perfcli.bisect.space import Settings, Space
 from perfcli.blobs import unpack
 from perfcli.errors import PerfcliError, WorkerFailed
-from perfcli.model import Bundle, CompileRequest, Generated, KernelFacts, KernelText
+from perfcli.model import Bundle, CompileRequest, Generated, KernelFacts, KernelText, Run
 from perfcli.search.drive import Code
 from perfcli.worker.roles import Generator, Made
 from perfcli.workflow.request import describe
@@ -231,16 +231,21 @@ class Forge:
             value = self.measured(settings)
             self._know(code, value)
             return value
+        self.compile(settings, code)
+        return self.known.values[code][self.metric.name]
+
+    def compile(self, settings: Settings, code: str) -> Run:
+        """Return the run of a class, with the binaries of its kernels where the metric is of these;
+        then its value is known. Raises as ``value``."""
         bundle = self._bundles.pop(code, None) or self._again(settings)
-        kernels = bundle.run.kernels
+        run = bundle.run
         if self.metric.kind == "binary":
-            request = self.request_of(settings)
-            kernels = self.generator.with_binaries(
-                _texts_of(bundle), request, self.metric.is_estimated
-            )
-        value = _value_of(self.metric, bundle.run, kernels)
-        self._know(code, value)
-        return value
+            weighs = self.metric.is_estimated
+            texts, request = _texts_of(bundle), self.request_of(settings)
+            kernels = self.generator.with_binaries(texts, request, weighs)
+            run = replace(run, kernels=kernels, weighed=weighs)
+        self._know(code, _value_of(self.metric, run))
+        return run
 
     def generate_again(self, settings: Settings) -> float:
         """Return the seconds that generating the code takes, nothing else being compiled."""

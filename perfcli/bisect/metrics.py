@@ -5,7 +5,7 @@ Lower is better in all of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from perfcli.diff.metrics import KERNEL_METRICS, fold
@@ -93,10 +93,8 @@ def _find(name: str, device: Device) -> SearchMetric:
     return metric
 
 
-def _value_of(
-    metric: SearchMetric, run: Run, kernels: tuple[KernelFacts, ...] | None = None
-) -> float:
-    """Return an exact metric of a compiled variant; ``kernels``: its own, with candidates.
+def _value_of(metric: SearchMetric, run: Run) -> float:
+    """Return an exact metric of a compiled variant.
 
     Raises PerfcliError where it is not known.
     """
@@ -105,10 +103,10 @@ def _value_of(
         known = [g.peak_memory_bytes for g in run.graphs if g.peak_memory_bytes is not None]
         value = max(known, default=None)
     elif metric.is_estimated:
-        value = _estimate(run, run.kernels if kernels is None else kernels)
+        value = _estimate(run)
     else:
         (of_kernel,) = (m for m in KERNEL_METRICS if m.name == metric.of_runs)
-        counted = run.kernels if kernels is None else kernels
+        counted = run.kernels
         if not of_kernel.per_launch:
             counted = _once(counted)
         value = fold(of_kernel, counted).value
@@ -119,9 +117,9 @@ def _value_of(
     return value
 
 
-def _estimate(run: Run, kernels: tuple[KernelFacts, ...]) -> float:
+def _estimate(run: Run) -> float:
     """Raise PerfcliError where a kernel has no estimate, or there are no constants."""
-    step = estimate_step(replace(run, kernels=kernels, weighed=True))
+    step = estimate_step(run)
     if step is None:
         target = run.target.name if run.target else run.device
         raise PerfcliError(

@@ -174,6 +174,8 @@ def _nothing_to_search(known: Ends, across: Across | None) -> Status | None:
         return "not worse"
     if known.is_worse:
         return None
+    if known.estimated == "unsure":
+        return "unsure"
     return "not worse" if across is None else "not explained"
 
 

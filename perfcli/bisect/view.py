@@ -59,6 +59,8 @@ def _verdict(found: Bisection) -> str:
             return f"to blame, but not for all of it: {blamed}"
         case "not worse":
             return f"good is not better than bad: {_both(found)}"
+        case "unsure":
+            return f"can't tell whether bad is worse: {_both(found)}"
         case _:
             return "no option is to blame: " + _reason(found, found.culprits)
 
@@ -74,6 +76,8 @@ def _both(found: Bisection) -> str:
         return f"{writer(ends.good)} and {writer(ends.bad)}, exact"
     change = units.interval(ends.ratio, ends.low, ends.high)
     times = " and ".join(units.alike(ends.good, ends.bad))
+    if ends.estimated is not None:
+        return f"{times} by estimate, {change}"
     return f"{times}, {change}, noise floor {units.percent(ends.floor)}"
 
 
@@ -106,6 +110,11 @@ def _title(found: Bisection) -> Iterator[str]:
     yield _verdict(found)
     if _wrong_way_round(found):
         yield "bad is the better one: are --good and --bad the wrong way round?"
+    if found.culprits is not None and found.culprits.status == "unsure":
+        yield (
+            "the interval includes no change: search spills, bytes or loads instead, or measure "
+            "with --metric time on a device"
+        )
     yield ""
 
 
@@ -113,9 +122,11 @@ def _wrong_way_round(found: Bisection) -> bool:
     """Return whether bad is better than good; on a clock a little better is nothing to ask
     about."""
     ends, culprits = found.ends, found.culprits
-    if ends is None or ends.ratio is not None or found.across is not None or culprits is None:
+    if ends is None or found.across is not None or culprits is None:
         return False
-    return culprits.status == "not worse" and ends.bad < ends.good
+    if ends.estimated is not None:
+        return ends.estimated == "faster"
+    return ends.ratio is None and culprits.status == "not worse" and ends.bad < ends.good
 
 
 def _ends(found: Bisection, ends: Ends) -> str:
@@ -156,8 +167,8 @@ def _cost(found: Bisection) -> str:
     cost = found.cost
     parts = [
         f"{cost.compiled} compiled" + (f", {cost.failed} failed" if cost.failed else ""),
-        f"{cost.inferred} known without: nobody reads what they set" if cost.inferred else "",
-        units.plural(cost.classes, "class", "classes") + " of identical code",
+        f"{cost.inferred} not compiled: torch never reads those options" if cost.inferred else "",
+        units.plural(cost.classes, "class", "classes") + " of variants with identical code",
         units.plural(cost.measured, "measurement") if found.metric.is_timed else "",
         units.seconds(cost.seconds),
     ]

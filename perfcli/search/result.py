@@ -12,6 +12,7 @@ Status = Literal[
     "partly explained",  # something is found, and what is left is still bad or has no answer
     "not explained",  # nothing is found
     "not worse",  # the bad side is not bad
+    "unsure",  # nobody can tell whether the bad side is bad
     "good side is bad",  # the difference is not one of these options
     "an end is unresolved",
 ]

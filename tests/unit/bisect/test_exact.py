@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
+from handmade_estimate import weighed_kernel
 
 from perfcli.bisect import exact
 from perfcli.bisect.answer import Ends
@@ -60,3 +62,45 @@ def test_what_has_no_middle_has_no_flip(bad: object) -> None:
     culprits = Culprits("explained", (culprit,))
     limits = SearchLimits(1, (), lambda question, answer: None)
     assert _flips_of(forge(FakeGenerator()), culprits, Ends(0, 9), limits) == []
+
+
+class Weighed(FakeGenerator):
+    """One kernel, of so many blocks where an option is set."""
+
+    def __init__(self, changed: int) -> None:
+        super().__init__()
+        self.changed = changed
+        self.asked = 0
+
+    def with_binaries(
+        self,
+        kernels: Sequence[tuple[KernelFacts, KernelText]],
+        request: CompileRequest,
+        weighs: bool = False,
+    ) -> tuple[KernelFacts, ...]:
+        assert weighs
+        self.asked += 1
+        blocks = self.changed if request.variant.options else 4096
+        return (weighed_kernel("a", "add", text=f"a {blocks}", blocks=blocks),)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "verdict"), [(4300, "unsure"), (8192, "slower"), (2048, "faster")]
+)
+def test_the_ends_of_an_estimate_have_the_interval_of_their_change(
+    blocks: int, verdict: str
+) -> None:
+    request = replace(REQUEST, target=targets.get("h200"))
+    option = OptionChange("triton.mix_order_reduction", True, False)
+    space = Space((option,), {}, {option.key: {option.name: False}})
+    generator = Weighed(blocks)
+    made = Forge(generator, request, space, METRICS["estimated-time"], Knowledge())
+    ends = exact._exact_ends(made)
+    assert ends.estimated == verdict
+    assert ends.ratio is not None
+    assert ends.low is not None
+    assert ends.high is not None
+    assert ends.ratio == pytest.approx(ends.bad / ends.good)
+    assert (ends.low < 1 < ends.high) == (verdict == "unsure")
+    assert ends.is_worse == (verdict == "slower")
+    assert generator.asked == 2

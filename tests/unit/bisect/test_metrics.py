@@ -32,20 +32,22 @@ def test_values_are_the_sums_of_kernels() -> None:
 
 def test_bytes_are_swept_at_each_launch() -> None:
     kernel = replace(RUN.kernels[0], bytes_swept=100, launches=3)
-    assert _value_of(METRICS["swept"], RUN, (kernel, replace(kernel, bytes_swept=7))) == 321
+    run = replace(RUN, kernels=(kernel, replace(kernel, bytes_swept=7)))
+    assert _value_of(METRICS["swept"], run) == 321
 
 
 def test_an_estimate_is_the_steps() -> None:
     request = CompileRequest("x", {"layers": 2}, None, Variant(""), "cuda", targets.get("h200"))
     bare = make_up_run(request).run
-    kernels = weigh_kernels(bare.kernels)
-    step = estimate_step(replace(bare, kernels=kernels, weighed=True))
+    bare = replace(bare, weighed=True)
+    run = replace(bare, kernels=weigh_kernels(bare.kernels))
+    step = estimate_step(run)
     assert step is not None
-    assert _value_of(METRICS["estimated-time"], bare, kernels) == step.seconds > 0
+    assert _value_of(METRICS["estimated-time"], run) == step.seconds > 0
     with pytest.raises(PerfcliError, match=f"{bare.kernels[0].name}: its work could not be count"):
         _value_of(METRICS["estimated-time"], bare)
     with pytest.raises(PerfcliError, match="no GPU like it was calibrated"):
-        _value_of(METRICS["estimated-time"], replace(bare, target=None), kernels)
+        _value_of(METRICS["estimated-time"], replace(run, target=None))
 
 
 def test_the_same_code_is_counted_once_in_a_graph() -> None:
@@ -53,13 +55,14 @@ def test_the_same_code_is_counted_once_in_a_graph() -> None:
     kernel = RUN.kernels[0]
     assert kernel.source_facts is not None
     three = tuple(replace(kernel, name=f"kernel_{i}", launches=1) for i in range(3))
-    assert _value_of(METRICS["loads"], RUN, three) == kernel.source_facts.loads
+    assert _value_of(METRICS["loads"], replace(RUN, kernels=three)) == kernel.source_facts.loads
     elsewhere = replace(kernel, graph="another graph")
-    assert _value_of(METRICS["loads"], RUN, (*three, elsewhere)) == 2 * kernel.source_facts.loads
+    run = replace(RUN, kernels=(*three, elsewhere))
+    assert _value_of(METRICS["loads"], run) == 2 * kernel.source_facts.loads
 
 
 def test_kernels_with_candidates_take_the_place_of_those_without() -> None:
-    assert _value_of(METRICS["spills"], RUN, ()) == 0
+    assert _value_of(METRICS["spills"], replace(RUN, kernels=())) == 0
 
 
 @pytest.mark.parametrize("name", ["time", "step-time", "step_seconds"])

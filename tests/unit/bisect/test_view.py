@@ -11,7 +11,7 @@ from perfcli.bisect.run import _nothing_to_search
 from perfcli.bisect.space import NOT_SET
 from perfcli.bisect.view import _lines, _verdict
 from perfcli.search.question import Answer, OptionChange
-from perfcli.search.result import Culprits, CulpritSet
+from perfcli.search.result import Culprits, CulpritSet, Effect, Improvement
 
 A, B = OptionChange("a", 1, 2), OptionChange("b", True, False)
 
@@ -129,9 +129,53 @@ def test_two_times_stand_with_their_interval_and_the_floor() -> None:
     )
 
 
+def test_an_estimate_that_cannot_tell_blames_nobody() -> None:
+    ends = Ends(100e-6, 102e-6, 1.02, 0.64, 1.63, estimated="unsure")
+    assert _nothing_to_search(ends, None) == "unsure"
+    result = found(ends, Culprits("unsure"))
+    assert result.exit_code == 3
+    said = _lines(result)
+    assert (
+        "can't tell whether bad is worse: 100.0 µs and 102.0 µs by estimate, +2 % [−36, +63]"
+        in said
+    )
+    assert any("the interval includes no change" in line for line in said)
+    assert not any("wrong way round" in line for line in said)
+    slower = replace(ends, low=1.01, estimated="slower")
+    assert _nothing_to_search(slower, None) is None
+    faster = found(replace(ends, estimated="faster"), Culprits("not worse"))
+    assert _nothing_to_search(replace(ends, estimated="faster"), None) == "not worse"
+    assert any("wrong way round" in line for line in _lines(faster))
+
+
 def test_a_good_torch_that_is_no_better_is_not_searched() -> None:
     # With the good torch's options the bad torch is better: 10 against 20. The good torch is not.
     assert _nothing_to_search(Ends(10, 20), Across("2.13", "2.11", good_value=21)) == "not worse"
     assert _nothing_to_search(Ends(10, 20), Across("2.13", "2.11", good_value=12)) is None
     assert _nothing_to_search(Ends(20, 20), Across("2.13", "2.11", good_value=8)) == "not explained"
     assert _nothing_to_search(Ends(20, 20), None) == "not worse"
+
+
+def test_a_catalogues_best_set_begins_with_what_gains_most() -> None:
+    same = OptionChange("same", 0, 1)
+    effects = (
+        Effect(A, Answer("good", 98.0), 2.0, changes_code=True),
+        Effect(B, Answer("good", 70.0), 30.0, changes_code=True),
+        Effect(same, Answer("good", 100.0), 0.0, changes_code=False),
+    )
+    best = Improvement(Answer("good", 100.0), effects, (A, B), Answer("good", 68.0), 32.0)
+    result = replace(
+        found(Ends(0, 0), Culprits("explained")),
+        ends=None, culprits=None, direction="improve", improvement=best,
+        cost=Cost(5, 3, 0, 1.0, inferred=37),
+    )  # fmt: skip
+    said = _lines(result)
+    assert _verdict(result) == "best: 100 → 68 with b=false (true), a=2 (1)"
+    assert (
+        "1 of 3 changes leave the code as it is: they are all in one class; 0 change it and not "
+        "the metric"
+    ) in said
+    assert (
+        "5 compiled · 37 not compiled: torch never reads those options · 3 classes of variants "
+        "with identical code · 1 s"
+    ) in said
