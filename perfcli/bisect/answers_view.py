@@ -191,8 +191,8 @@ def _improvement(found: Bisection, best: Improvement) -> Iterator[str]:
     silent = sum(e.changes_code is False for e in best.effects)
     neutral = sum(e.gain == 0 and e.changes_code is True for e in best.effects)
     yield (
-        f"{silent} of {units.plural(len(best.effects), 'change')} leave the code as it is: they are "
-        f"all in one class; {neutral} change it and not the metric"
+        f"{silent} of {units.plural(len(best.effects), 'change')} leave the code as it is: they "
+        f"are all in one class; {neutral} change it and not the metric"
     )
     for pair in best.interactions:
         names = " with ".join(map(_change, pair.options))
