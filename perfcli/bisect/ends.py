@@ -11,7 +11,7 @@ from perfcli.bisect import document, view
 from perfcli.bisect.answer import Bisection
 from perfcli.console import output
 from perfcli.diagnosis import judge
-from perfcli.diff.compare import compare
+from perfcli.diff.compare import gather_evidence
 from perfcli.errors import NotComparable
 from perfcli.model import Comparison
 from perfcli.workflow.context import Context
@@ -50,7 +50,7 @@ def _compare_ends(jobs: Sequence[Job], context: Context) -> _Compared | None:
     """Return both, compiled to the end, each in a fresh process, or as stored."""
     try:
         runs: list[Obtained] = obtain(jobs, context, again="")
-        comparison, broken = judge(compare(runs[0].run, runs[1].run))
+        comparison, broken = judge(gather_evidence(runs[0].run, runs[1].run))
     except NotComparable as error:
         context.notes.warn(f"the two ends are not compared: {error}")
         return None

@@ -87,7 +87,7 @@ def _judge_pairs(
 def _alone(reference: str) -> Pair:
     """Return a run paired with itself, with all that the rules say about it."""
     from perfcli import diagnosis
-    from perfcli.diff.compare import compare
+    from perfcli.diff.compare import gather_evidence
     from perfcli.diff.verdict.conclude import acquit
     from perfcli.workflow.obtain import load_stored
     from perfcli.workflow.pair import Pair
@@ -95,7 +95,7 @@ def _alone(reference: str) -> Pair:
     stored = load_stored(reference)
     if not stored.run.kernels:
         raise PerfcliError(f"run {stored.run.id} has no kernels: there is nothing to report")
-    comparison, fault = compare(stored.run, stored.run), ""
+    comparison, fault = gather_evidence(stored.run, stored.run), ""
     try:
         comparison = replace(comparison, findings=diagnosis.explain(stored.run))
     except RuleFailed as error:

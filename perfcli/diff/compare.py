@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import PurePath
 
 from perfcli import units
@@ -19,10 +20,18 @@ ASPECTS = ("scenario", "params", "mode", "device", "target", "dynamic")
 
 
 def compare(base: Run, head: Run, allow: Collection[str] = ()) -> Comparison:
-    """Compare two runs of the same question.
+    """Compare two runs of the same question, and conclude from counts and estimates alone.
 
     Raises NotComparable when they differ in an aspect that is not in ``allow``, PerfcliError when
     there is nothing to compare.
+    """
+    return conclude(gather_evidence(base, head, allow))
+
+
+def gather_evidence(base: Run, head: Run, allow: Collection[str] = ()) -> Comparison:
+    """Return all that two runs tell, without a verdict: for whoever adds times or findings first.
+
+    Raises NotComparable and PerfcliError as ``compare`` does.
     """
     check_allowed(allow)
     _check_aspects(base, head, allow)
@@ -31,8 +40,20 @@ def compare(base: Run, head: Run, allow: Collection[str] = ()) -> Comparison:
             "nothing to compare: neither run has a generated kernel "
             "(only extern operators, or nothing was compiled)"
         )
-    matches = match(base.kernels, head.kernels, _nodes_agree(base, head))
-    groups = tuple(
+    counted = Comparison(
+        base,
+        head,
+        totals(base, head),
+        _group_kernels(base, head),
+        differences=(*_describe_allowed(base, head), *_differences(base, head)),
+        besides=_find_besides(base, head),
+    )
+    return _add_estimate(counted)
+
+
+def _group_kernels(base: Run, head: Run) -> tuple[KernelGroup, ...]:
+    """Return the groups of kernels that were matched, with what changed in each."""
+    return tuple(
         KernelGroup(
             found,
             changes(
@@ -40,19 +61,21 @@ def compare(base: Run, head: Run, allow: Collection[str] = ()) -> Comparison:
                 [head.kernels[index] for index in found.head],
             ),
         )
-        for found in matches
+        for found in match(base.kernels, head.kernels, _nodes_agree(base, head))
     )
-    estimate = compare_steps(base, head, groups)
-    comparison = Comparison(
-        with_estimates(base, estimate.base if estimate else None),
-        with_estimates(head, estimate.head if estimate else None),
-        totals(base, head),
-        groups,
-        differences=(*_describe_allowed(base, head), *_differences(base, head)),
-        besides=_find_besides(base, head),
+
+
+def _add_estimate(counted: Comparison) -> Comparison:
+    """Return the comparison with the estimated times of both sides, where both have any."""
+    estimate = compare_steps(counted.base, counted.head, counted.groups)
+    if estimate is None:
+        return counted
+    return replace(
+        counted,
+        base=with_estimates(counted.base, estimate.base),
+        head=with_estimates(counted.head, estimate.head),
         estimate=estimate,
     )
-    return conclude(comparison)
 
 
 # --- comparable? -----------------------------------------------------------------------------

@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from perfcli import units
-from perfcli.model import Change, KernelFacts, KernelGroup, Outcome, Run
+from perfcli.model import Change, KernelFacts, Outcome, Run
 
 Value: TypeAlias = float | None
 OfKernel: TypeAlias = Callable[[KernelFacts], Value]
@@ -247,29 +246,3 @@ def is_trifling(change: Change) -> bool:
     if change.metric == "spilled_words":
         return size <= FEW_WORDS
     return size <= abs(change.base or 0.0) * _TRIFLES.get(change.metric, 0.0)
-
-
-def describe(group: KernelGroup, base: Run, head: Run) -> str:
-    """Write ``3 kernels, 14 loads → 1 kernel, 17 loads``."""
-    ours = [base.kernels[index] for index in group.match.base]
-    theirs = [head.kernels[index] for index in group.match.head]
-    return f"{_side(ours)} → {_side(theirs)}"
-
-
-def _side(kernels: Sequence[KernelFacts]) -> str:
-    if not kernels:
-        return "nothing"
-    facts = [k.source_facts for k in launched_kernels(kernels) if k.source_facts]
-    loads = f", {units.plural(sum(f.loads for f in facts), 'load')}" if facts else ""
-    return units.plural(len(kernels), "kernel") + loads
-
-
-def one_of(group: KernelGroup, groups: Sequence[KernelGroup]) -> str:
-    """Write ``; one of 15 new kernels``: what one kernel adds is not all that the new ones do.
-    Empty where it is alone."""
-    relation = group.match.relation
-    alike = [each for each in groups if each.match.relation == relation]
-    if relation not in ("new", "gone") or len(alike) == 1:
-        return ""
-    kernels = sum(len(each.match.base) + len(each.match.head) for each in alike)
-    return f"; one of {kernels} {'new kernels' if relation == 'new' else 'that are gone'}"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perfcli.diagnosis import diagnose, rule
-from perfcli.diff.compare import ASPECTS, compare
+from perfcli.diff.compare import ASPECTS, gather_evidence
 from perfcli.errors import Interrupted, NotComparable, PerfcliError
 from perfcli.gate import compiled
 from perfcli.gate.baseline import committed, facts
@@ -61,7 +61,7 @@ def _compare_with(base: _Base, check: Check, order: Order) -> Against:
     theirs, jobs_head = _make_side(question, side, order)
     compiled._check_kernels(theirs.run, check)
     jobs = [*jobs_base, *jobs_head]
-    comparison = compare(ours.run, theirs.run, [a for a in order.allow if a in ASPECTS])
+    comparison = gather_evidence(ours.run, theirs.run, [a for a in order.allow if a in ASPECTS])
 
     def measure() -> Comparison:
         assert setting is not None
@@ -157,7 +157,7 @@ def _with_baseline(order: Order) -> CompareCheck:
         # The check's name says what it is: its file and function may be called something else.
         allow = [*(a for a in order.allow if a in ASPECTS), "scenario"]
         try:
-            comparison = compare(base, head.run, allow)
+            comparison = gather_evidence(base, head.run, allow)
         except NotComparable as error:
             renew = suggest_update(typed, check.name)
             raise NotComparable(f"{error}; where it is meant, {renew}") from None

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from perfcli import units
 from perfcli.diff.metrics import launched_kernels
-from perfcli.diff.verdict.counts import describe_change, pick_kernel
-from perfcli.diff.verdict.times import advise, write_estimate
+from perfcli.diff.verdict.words import advise, describe_change, pick_kernel, write_estimate
 from perfcli.gate import limits
 from perfcli.gate.allowances import _covers, _named
 from perfcli.gate.excepting import _excepted

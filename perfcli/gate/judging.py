@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from perfcli.diff.metrics import DECIDING, FEW_WORDS, is_trifling
-from perfcli.diff.verdict.counts import judge_counts
-from perfcli.diff.verdict.times import is_estimated
+from perfcli.diff.verdict.decide import is_estimated, judge_counts
 from perfcli.gate import holding, limits
 from perfcli.gate.allowances import _covers
 from perfcli.gate.holding import _find_most

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perfcli.diff.metrics import KERNEL_METRICS, Metric, fold
-from perfcli.diff.verdict.times import is_estimated
+from perfcli.diff.verdict.decide import is_estimated
 from perfcli.errors import PerfcliError
 from perfcli.gate.tables import Table, _amount, _shown
 from perfcli.model import Change, Comparison, KernelFacts, KernelGroup, Limit

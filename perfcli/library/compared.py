@@ -9,7 +9,7 @@ from typing import Any, Self, cast
 from perfcli import units
 from perfcli.console.output import render, screen
 from perfcli.diagnosis import diagnose
-from perfcli.diff.compare import compare
+from perfcli.diff.compare import gather_evidence
 from perfcli.library.frames import comparison_frame
 from perfcli.model import Comparison, Finding, KernelGroup, Outcome, Run
 
@@ -108,4 +108,4 @@ class Compared:
 
 def compare_runs(base: Run, head: Run, allow: Sequence[str]) -> Compared:
     """Raise NotComparable, RuleFailed, and PerfcliError where neither has a kernel."""
-    return Compared(diagnose(compare(base, head, {*_NAMES, *allow})))
+    return Compared(diagnose(gather_evidence(base, head, {*_NAMES, *allow})))

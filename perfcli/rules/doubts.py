@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from perfcli import units
 from perfcli.diff.compare import ASPECTS
 from perfcli.diff.metrics import DECIDING
+from perfcli.diff.verdict.decide import decide_by_code
 from perfcli.model import TOO_SLOW, Comparison, Finding, KernelFacts, Match, Rule, Run, Severity
 
 CODE = "PC901"
@@ -131,10 +132,11 @@ _TOTALS_HOLD = "the totals do not depend on it"
 def _decisive(comparison: Comparison) -> str:
     """Return the metric that the verdict names, as ``diff/verdict/`` picks it (where it is unknown,
     the one that is missing); empty where there is none."""
-    if comparison.outcome == "same":
+    outcome = decide_by_code(comparison)
+    if outcome == "same":
         return ""
     outcomes = {change.metric: change.outcome for change in comparison.totals}
-    return next((m for m in DECIDING if outcomes.get(m) == comparison.outcome), "")
+    return next((m for m in DECIDING if outcomes.get(m) == outcome), "")
 
 
 def _verdict(comparison: Comparison) -> Iterator[Finding]:
@@ -236,7 +238,7 @@ def _question(comparison: Comparison) -> Iterator[Finding]:
             "different questions",
             f"the two runs answer different questions: {'; '.join(allowed)}",
             advice="compare runs that agree on them",
-            severity="warning" if comparison.outcome in ("better", "worse") else "info",
+            severity="warning" if decide_by_code(comparison) in ("better", "worse") else "info",
         )
 
 

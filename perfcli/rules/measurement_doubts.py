@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from perfcli import units
-from perfcli.diff.verdict.times import BUSY
+from perfcli.diff.verdict.words import BUSY
 from perfcli.model import (
     Comparison,
     DeviceState,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from perfcli import units
 from perfcli.console.notes import Notes, Reporter
 from perfcli.diff.beside import totals_of
-from perfcli.diff.compare import compare
+from perfcli.diff.compare import gather_evidence
 from perfcli.errors import CompileFailed, PerfcliError, WorkerFailed
 from perfcli.handwritten.contenders import COPY
 from perfcli.loading import registry
@@ -183,7 +183,7 @@ def compile_pair(question: Question, side: Side, asked: MeasuringOptions, contex
         raced=raced,
         untimed=measured.untimed,
     )
-    comparison = compare(base.run, head.run)
+    comparison = gather_evidence(base.run, head.run)
     return Pair(base, head, replace(comparison, beside=shown))
 
 

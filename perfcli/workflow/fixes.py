@@ -12,9 +12,10 @@ from pathlib import Path
 
 from perfcli import diagnosis, units
 from perfcli.console import output
-from perfcli.diff.compare import ASPECTS, compare
+from perfcli.diff.compare import ASPECTS, compare, gather_evidence
 from perfcli.diff.metrics import DECIDING
-from perfcli.diff.verdict.times import is_estimated, write_estimate
+from perfcli.diff.verdict.decide import is_estimated
+from perfcli.diff.verdict.words import write_estimate
 from perfcli.errors import Interrupted, PerfcliError
 from perfcli.loading import registry, userfile
 from perfcli.machine.environment import Interpreter
@@ -70,7 +71,7 @@ def _attempt(
     if base is None:
         after: Sequence[Finding] = diagnosis.explain(tried)
     else:
-        after = diagnosis.diagnose(compare(base, tried, ASPECTS)).findings
+        after = diagnosis.diagnose(gather_evidence(base, tried, ASPECTS)).findings
     return _Attempt(comparison, _present(findings), _present(after))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from perfcli.console import documents, output
 from perfcli.console.notes import Notes
 from perfcli.diagnosis import rules
-from perfcli.diff.compare import compare
+from perfcli.diff.compare import gather_evidence
 from perfcli.errors import PerfcliError, WrongResult
 from perfcli.machine import noise_floors
 from perfcli.model import (
@@ -59,7 +59,7 @@ def load_pair(
     """
     asked.refuse("two stored runs are compared as they are, with their newest measurement")
     ours, theirs = load_stored(base), load_stored(head)
-    comparison = compare(ours.run, theirs.run, allow)
+    comparison = gather_evidence(ours.run, theirs.run, allow)
     if not asked.no_time:
         found = timings.find_measurement(ours.run.id, theirs.run.id)
         for text in found.remarks:
@@ -88,7 +88,7 @@ def compile_pair(
     jobs = order_jobs(question, sides, context)
     base, head = obtain(jobs, context)
     warn_forward_only(head.run, context.notes)
-    comparison = compare(base.run, head.run, allow)
+    comparison = gather_evidence(base.run, head.run, allow)
     if setting is not None:
         comparison = measure_times(comparison, setting, jobs, context)
     return Pair(base, head, comparison)

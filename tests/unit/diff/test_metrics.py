@@ -16,11 +16,9 @@ from perfcli.diff.metrics import (
     _is_whole,
     _outcome,
     changes,
-    describe,
     fold,
     is_trifling,
     launched_kernels,
-    one_of,
     totals,
 )
 from perfcli.model import (
@@ -28,10 +26,7 @@ from perfcli.model import (
     ExternCall,
     GraphFacts,
     KernelFacts,
-    KernelGroup,
-    Match,
     Outcome,
-    Relation,
 )
 
 METRICS = {metric.name: metric for metric in KERNEL_METRICS}
@@ -343,38 +338,3 @@ def test_peaks_of_other_pieces(
     other = run([kernel("a_0")], graphs=theirs, id="head", environment=environment)
     (peak,) = [c for c in totals(one, other) if c.metric == "peak_memory_bytes"]
     assert (peak.base, peak.head, peak.outcome) == (max(base), max(head), outcome)
-
-
-# --- in words --------------------------------------------------------------------------------
-
-
-def grouped(relation: Relation, base: Sequence[int], head: Sequence[int]) -> KernelGroup:
-    return KernelGroup(Match(tuple(base), tuple(head), relation, "", 1.0), ())
-
-
-def test_a_groups_kernels_and_their_loads() -> None:
-    base = run([kernel("a_0", loads=6), kernel("b_1", loads=8), kernel("c_2", launches=0)])
-    head = run([kernel("ab_0", loads=1), kernel("x_1", source_facts=None)], id="head")
-    assert describe(grouped("fused", (0, 1), (0,)), base, head) == (
-        "2 kernels, 14 loads → 1 kernel, 1 load"
-    )
-    assert describe(grouped("new", (), (1,)), base, head) == "nothing → 1 kernel"
-    assert describe(grouped("gone", (2,), ()), base, head) == "1 kernel → nothing"
-    assert describe(grouped("gone", (0, 2), ()), base, head) == "2 kernels, 6 loads → nothing"
-
-
-@pytest.mark.parametrize(
-    ("relation", "alike", "text"),
-    [
-        ("new", [((), (0,))], ""),
-        ("new", [((), (0,)), ((), (1, 2))], "; one of 3 new kernels"),
-        ("gone", [((0,), ()), ((1, 2), ())], "; one of 3 that are gone"),
-        ("changed", [((0,), (0,)), ((1,), (1,))], ""),
-    ],
-)
-def test_one_kernel_of_several_new_ones_says_so(
-    relation: Relation, alike: list[tuple[tuple[int, ...], tuple[int, ...]]], text: str
-) -> None:
-    groups = [grouped(relation, *sides) for sides in alike]
-    other = grouped("same", (7,), (7,))
-    assert one_of(groups[0], [other, *groups]) == text

@@ -9,7 +9,7 @@ import pytest
 
 from perfcli import diagnosis
 from perfcli.diff.compare import compare
-from perfcli.diff.verdict.counts import judge_counts
+from perfcli.diff.verdict.decide import judge_counts
 from perfcli.loading import registry
 from perfcli.model import Expectation, Run, Scenario
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfcli.diff.verdict.times import _advise
+from perfcli.diff.verdict.words import _advise
 from perfcli.model import Floor, TimeChange, Timing
 
 

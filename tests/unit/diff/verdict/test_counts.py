@@ -10,14 +10,15 @@ import pytest
 from handmade import kernel, run
 
 from perfcli.diff.compare import compare
-from perfcli.diff.verdict.counts import (
-    _find_most_to_blame,
+from perfcli.diff.verdict.decide import _find_most_to_blame, _without_repetition, judge_counts
+from perfcli.diff.verdict.words import (
+    _describe_kernels,
+    _join_counts,
+    _one_of,
     _say_unaffected,
-    _without_repetition,
     _write_change,
-    _write_reason,
+    _write_counted,
     describe_change,
-    judge_counts,
     pick_kernel,
 )
 from perfcli.model import (
@@ -184,6 +185,36 @@ def test_the_kernel_that_spills_most_and_then_moves_most_is_picked(
     assert pick_kernel(grouped("gone", (0, 1), ()), run(head), run(base)) == name
 
 
+def test_a_groups_kernels_and_their_loads() -> None:
+    base = run([kernel("a_0", loads=6), kernel("b_1", loads=8), kernel("c_2", launches=0)])
+    head = run([kernel("ab_0", loads=1), kernel("x_1", source_facts=None)], id="head")
+    assert _describe_kernels(grouped("fused", (0, 1), (0,)), base, head) == (
+        "2 kernels, 14 loads → 1 kernel, 1 load"
+    )
+    assert _describe_kernels(grouped("new", (), (1,)), base, head) == "nothing → 1 kernel"
+    assert _describe_kernels(grouped("gone", (2,), ()), base, head) == "1 kernel → nothing"
+    assert (
+        _describe_kernels(grouped("gone", (0, 2), ()), base, head) == "2 kernels, 6 loads → nothing"
+    )
+
+
+@pytest.mark.parametrize(
+    ("relation", "alike", "text"),
+    [
+        ("new", [((), (0,))], ""),
+        ("new", [((), (0,)), ((), (1, 2))], "; one of 3 new kernels"),
+        ("gone", [((0,), ()), ((1, 2), ())], "; one of 3 that are gone"),
+        ("changed", [((0,), (0,)), ((1,), (1,))], ""),
+    ],
+)
+def test_one_kernel_of_several_new_ones_says_so(
+    relation: Relation, alike: list[tuple[tuple[int, ...], tuple[int, ...]]], text: str
+) -> None:
+    groups = [grouped(relation, *sides) for sides in alike]
+    other = grouped("same", (7,), (7,))
+    assert _one_of(groups[0], [other, *groups]) == text
+
+
 # --- what can't be told ----------------------------------------------------------------------
 
 
@@ -290,7 +321,7 @@ def test_where_nothing_can_be_compared_that_is_said() -> None:
     comparison = held([kernel("a_0", "mul", text="2")], [kernel("a_0", "mul", text="1")])
     nothing = replace(comparison, totals=(change("peak_memory_bytes", "unknown"),))
     nothing = replace(nothing, head=replace(comparison.head, device="cpu"))
-    verdict = judge_counts(nothing)
+    verdict = _write_counted(judge_counts(nothing), nothing)
     assert (verdict.outcome, verdict.reason) == (
         "unknown",
         "nothing that decides can be compared: no spills, bytes or memory",
@@ -304,7 +335,8 @@ def test_what_is_worse_besides_and_what_is_better_is_told() -> None:
     """Spills are worse and decide; memory is worse besides; bytes are better."""
     base = run([kernel("a_0", "mul", read=10_000, text="1")], peak=1000)
     spilling = kernel("a_0", "mul", read=5_000, stack=8, registers=255, text="2")
-    verdict = judge_counts(compare(base, run([spilling], id="head", peak=1500)))
+    comparison = compare(base, run([spilling], id="head", peak=1500))
+    verdict = _write_counted(judge_counts(comparison), comparison)
     assert verdict.outcome == "worse"
     assert verdict.because is not None
     assert verdict.because.also == "peak memory +500 B (+50 %)"
@@ -382,4 +414,4 @@ def test_a_metric_that_a_group_does_not_know_adds_nothing() -> None:
     ],
 )
 def test_a_reason_is_written_of_its_parts(because: Because, text: str) -> None:
-    assert _write_reason(because) == text
+    assert _join_counts(because) == text

@@ -9,19 +9,22 @@ import handmade_timing as made
 import pytest
 
 from perfcli.diff.verdict.conclude import conclude
-from perfcli.diff.verdict.times import (
-    _advise,
-    _advise_between,
-    _choose_decimals,
+from perfcli.diff.verdict.decide import (
     _compare_memory,
-    _estimate_seconds,
-    _find_most_to_blame,
+    _find_slowest,
     _is_sure,
     _judge_memory,
     _state_memory,
+)
+from perfcli.diff.verdict.words import (
+    _advise,
+    _advise_between,
+    _choose_decimals,
+    _estimate_seconds,
+    _join_times,
     _write_gain,
-    _write_reason,
     _write_share,
+    _write_statement,
     _write_time,
 )
 from perfcli.model import (
@@ -403,7 +406,9 @@ def test_memory_has_to_be_counted_on_both_sides(missing: str) -> None:
 )
 def test_memory_that_changed_is_stated(outcome: Outcome, texts: list[str]) -> None:
     stated = _state_memory(Change("peak_memory_bytes", 1000, 2000, outcome))
-    assert [(each.text, each.outcome) for each in stated] == [(text, outcome) for text in texts]
+    assert [(_write_statement(each), each.outcome) for each in stated] == [
+        (text, outcome) for text in texts
+    ]
     assert _state_memory(None) == []
 
 
@@ -436,20 +441,20 @@ def test_what_explains_more_than_a_fifth_is_blamed(
 ) -> None:
     """The step takes a second more."""
     slower = TimeChange(4.0, 5.0, 1.25, verdict="slower")
-    worst = _find_most_to_blame(timed(slower, groups=tuple(groups)))
+    worst = _find_slowest(timed(slower, groups=tuple(groups)))
     assert (worst.name if worst else None) == name
     mirrored = tuple(
         replace(g, change=replace(g.change, base=g.change.head, head=g.change.base, ratio=None))
         for g in groups
     )
     faster = TimeChange(4.0, 3.0, 0.75, verdict="faster")
-    worst = _find_most_to_blame(timed(faster, groups=mirrored))
+    worst = _find_slowest(timed(faster, groups=mirrored))
     assert (worst.name if worst else None) == name
     for verdict in ("same", "unsure"):
         undecided = timed(replace(slower, verdict=verdict), groups=tuple(groups))
-        assert _find_most_to_blame(undecided) is None
-    assert _find_most_to_blame(timed(replace(slower, ratio=1.0), groups=tuple(groups))) is None
-    assert _find_most_to_blame(timed(replace(slower, ratio=None), groups=tuple(groups))) is None
+        assert _find_slowest(undecided) is None
+    assert _find_slowest(timed(replace(slower, ratio=1.0), groups=tuple(groups))) is None
+    assert _find_slowest(timed(replace(slower, ratio=None), groups=tuple(groups))) is None
 
 
 @pytest.mark.parametrize(
@@ -549,7 +554,7 @@ def test_decimals_that_tell_a_change_from_the_floor(
     ],
 )
 def test_a_reason_is_written_of_its_parts(because: Because, text: str) -> None:
-    assert _write_reason(because) == text
+    assert _join_times(because) == text
 
 
 def test_a_step_that_has_no_ratio_is_written_without_one() -> None:

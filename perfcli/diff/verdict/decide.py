@@ -1,0 +1,378 @@
+"""Decides what a comparison comes to: outcomes and the numbers behind them, not yet in words.
+
+The strongest evidence is asked first: wrong results, then times, measured or estimated, then the
+metrics that are counted, with what findings object to them. What stronger evidence says, weaker
+evidence can't overrule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from perfcli.diff.metrics import DECIDING, is_trifling
+from perfcli.model import (
+    Change,
+    Comparison,
+    EstimatedChange,
+    Finding,
+    GroupEstimate,
+    GroupTiming,
+    KernelGroup,
+    Outcome,
+    Run,
+    TimeVerdict,
+    Timing,
+    WrongResults,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Statement:
+    """Holds something that speaks for an outcome."""
+
+    evidence: Timing | EstimatedChange | Change
+    outcome: Outcome
+    group: int | None = None
+    """Index into ``Comparison.groups``: what adds most to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Weighed:
+    """Says what times and memory come to."""
+
+    outcome: Outcome
+    decided: _Statement
+    others: tuple[_Statement, ...] = ()
+    """What says the same, and what speaks against it."""
+    blamed: GroupTiming | None = None
+    """What adds most to a measured change."""
+    blamed_by_estimate: GroupEstimate | None = None
+
+
+_Ground = Literal[
+    "a metric",
+    "a trifle",
+    "no kernels",
+    "not known on one side",
+    "not known on both sides",
+    "nothing known",
+    "identical",
+    "unaffected",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """Says what totals and groups of kernels come to."""
+
+    outcome: Outcome
+    ground: _Ground
+    change: Change | None = None
+    """The metric that decides, or the one that is missing."""
+    group: int | None = None
+    """Index into ``Comparison.groups``: what adds most to it."""
+    also: tuple[Change, ...] = ()
+    """What would have decided alike."""
+    though: tuple[Change, ...] = ()
+    """What speaks against it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ruling:
+    """Says what all evidence comes to."""
+
+    outcome: Outcome
+    evidence: WrongResults | _Weighed | _Counted
+    finding: Finding | None = None
+    """What objects to the evidence; of wrong results, the finding about them."""
+
+
+def decide(comparison: Comparison) -> _Ruling:
+    """Return what the strongest evidence of a comparison says."""
+    if comparison.wrong is not None:
+        return _judge_wrong_results(comparison, comparison.wrong)
+    if comparison.timing is not None:
+        weighed = _weigh_times(comparison, comparison.timing)
+        return _Ruling(weighed.outcome, weighed)
+    if comparison.estimate is not None and is_estimated(comparison):
+        return _object_to_estimate(_weigh_estimate(comparison, comparison.estimate), comparison)
+    return _object_to_counts(judge_counts(comparison), comparison)
+
+
+def decide_by_code(comparison: Comparison) -> Outcome:
+    """Return what the code alone comes to: its estimated times, else its counts. That is what rules
+    know of a comparison before their findings are in it."""
+    return decide(replace(comparison, wrong=None, timing=None, findings=())).outcome
+
+
+def _judge_wrong_results(comparison: Comparison, wrong: WrongResults) -> _Ruling:
+    """Return worse where the head's results are wrong, however fast or lean it is. Where the
+    base's are wrong, there is nothing to hold the head against: unknown. Counts and times are
+    silent, since the two sides do not compute the same."""
+    told = (f for f in comparison.findings if f.severity == "error" and f.headline == wrong.what)
+    return _Ruling("worse" if wrong.side == "head" else "unknown", wrong, next(told, None))
+
+
+def _find_new(comparison: Comparison, severity: str) -> Finding | None:
+    """Return the gravest finding of a severity that came with the head."""
+    came = (f for f in comparison.findings if f.came_with_head and not f.doubt)
+    return next((finding for finding in came if finding.severity == severity), None)
+
+
+# --- times -----------------------------------------------------------------------------------
+
+LEAST_MEMORY = 1024 * 1024
+"""Bytes: the caching allocator hands out memory in pieces of up to 1 MiB, so less is chance."""
+LEAST_SHARE = 0.2
+"""A kernel that explains less of the step's change than this is not blamed for it."""
+_OF_TIME: dict[TimeVerdict, Outcome] = {
+    "slower": "worse", "faster": "better", "same": "same", "unsure": "unknown",
+}  # fmt: skip
+
+
+def _weigh_times(comparison: Comparison, timing: Timing) -> _Weighed:
+    """Return what measured times say, with the kernel to blame.
+
+    Time and memory alone decide: SLOWER is worse, UNSURE is unknown; else memory that grew is
+    worse; else FASTER, or memory that shrank, is better. Spills, bytes, and findings about them
+    are what a step's time is made of: they explain it and overrule it no longer.
+    """
+    time = _Statement(timing, _OF_TIME[timing.step.verdict])
+    memory = _state_memory(_compare_memory(comparison, timing))
+    counts = _ask_counts(comparison)
+    if memory and _memory_decides(time.outcome, memory[0].outcome):
+        return _Weighed(memory[0].outcome, memory[0], (time, *counts))
+    worst = _find_slowest(timing)
+    others = _leave_out_said([*memory, *counts], time, worst.group if worst else None)
+    return _Weighed(time.outcome, time, others, worst)
+
+
+def _weigh_estimate(comparison: Comparison, estimate: EstimatedChange) -> _Weighed:
+    """Return what estimated times say, with the kernel to blame.
+
+    Time and memory alone decide, as where they were measured; but memory that grew is worse, too,
+    where the time can't be told: estimates often can't tell what a measurement would.
+    """
+    time = _Statement(estimate, _OF_TIME[estimate.verdict])
+    peaks = (c for c in comparison.totals if c.metric == "peak_memory_bytes")
+    memory = _state_memory(next(peaks, None))
+    counts = _ask_counts(comparison)
+    if memory and _overrules(memory[0].outcome, time.outcome):
+        return _Weighed(memory[0].outcome, memory[0], (time, *counts))
+    worst = _find_slowest_by_estimate(estimate)
+    others = _leave_out_said([*memory, *counts], time, worst.group if worst else None)
+    return _Weighed(time.outcome, time, others, blamed_by_estimate=worst)
+
+
+def _leave_out_said(
+    others: Sequence[_Statement], time: _Statement, worst: int | None
+) -> tuple[_Statement, ...]:
+    """Return the statements without what says the same of the group to blame: its numbers stand
+    beside it anyway."""
+    if worst is None:
+        return tuple(others)
+    return tuple(s for s in others if s.group != worst or s.outcome != time.outcome)
+
+
+def _memory_decides(time: Outcome, memory: Outcome) -> bool:
+    return time == "same" or (time == "better" and memory == "worse")
+
+
+def _overrules(memory: Outcome, time: Outcome) -> bool:
+    return _memory_decides(time, memory) or (time, memory) == ("unknown", "worse")
+
+
+def is_estimated(comparison: Comparison) -> bool:
+    """Return whether the estimate decides: nothing was measured, and something differs. What is
+    identical on both sides needs none, and a side without kernels does its work elsewhere."""
+    estimate = comparison.estimate
+    if estimate is None or comparison.timing is not None or comparison.wrong is not None:
+        return False
+    if not comparison.base.kernels or not comparison.head.kernels:
+        return False
+    alike = all(group.match.relation == "same" for group in comparison.groups)
+    return bool(estimate.groups or estimate.missing or not alike) or estimate.verdict != "same"
+
+
+def _object_to_estimate(weighed: _Weighed, comparison: Comparison) -> _Ruling:
+    """Return unknown for an estimate that sees nothing slower, where the head has a new error: it
+    may lack what the error sees."""
+    by_time = isinstance(weighed.decided.evidence, EstimatedChange)
+    error = _find_new(comparison, "error")
+    if by_time and weighed.outcome in ("better", "same") and error is not None:
+        return _Ruling("unknown", weighed, error)
+    return _Ruling(weighed.outcome, weighed)
+
+
+def _compare_memory(comparison: Comparison, timing: Timing) -> Change | None:
+    """Return the change of measured peak memory where the allocator counted it on both sides, else
+    of Inductor's estimate, or None where neither is known. The resident set of a process is shown,
+    but it is no judge: it holds the interpreter and what the allocator kept."""
+    sides = [p.memory for p in (timing.of("base"), timing.of("head")) if p is not None and p.memory]
+    if len(sides) == 2 and not any("resident" in side.method for side in sides):
+        base, head = (side.peak_allocated_bytes for side in sides)
+        if base is not None and head is not None:
+            return Change("peak_memory_bytes", base, head, _judge_memory(base, head))
+    return next((c for c in comparison.totals if c.metric == "peak_memory_bytes"), None)
+
+
+def _judge_memory(base: float, head: float) -> Outcome:
+    least = max(base * DECIDING["peak_memory_bytes"], LEAST_MEMORY)
+    if abs(head - base) <= least:
+        return "same"
+    return "worse" if head > base else "better"
+
+
+def _state_memory(memory: Change | None) -> list[_Statement]:
+    """Return the statement of memory that changed."""
+    if memory is None or memory.outcome not in ("worse", "better"):
+        return []
+    return [_Statement(memory, memory.outcome)]
+
+
+def _ask_counts(comparison: Comparison) -> list[_Statement]:
+    """Return what would have decided without times."""
+    totals = tuple(c for c in comparison.totals if c.metric != "peak_memory_bytes")
+    counted = judge_counts(replace(comparison, totals=totals))
+    if counted.change is None or counted.ground not in _BY_METRIC:
+        return []
+    return [_Statement(counted.change, counted.outcome, counted.group)]
+
+
+def _find_slowest(timing: Timing) -> GroupTiming | None:
+    """Return what adds most to a change that is told apart from none, if it explains a part of it:
+    of the kernels whose own change is sure, else of all."""
+    total = timing.step.delta
+    if not total or timing.step.verdict not in ("slower", "faster"):
+        return None
+    for groups in ([g for g in timing.groups if _is_sure(g)], timing.groups):
+        worst = max(groups, key=lambda g: (g.delta or 0.0) / total, default=None)
+        if worst is not None and (worst.delta or 0.0) / total > LEAST_SHARE:
+            return worst
+    return None
+
+
+def _is_sure(group: GroupTiming) -> bool:
+    """Return whether a group's change is sure. What only one side launches is sure as well: the
+    other side's time is none."""
+    change = group.change
+    return change.verdict != "unsure" or (change.base is None) != (change.head is None)
+
+
+def _find_slowest_by_estimate(estimate: EstimatedChange) -> GroupEstimate | None:
+    """Return the group that adds most to a change that is sure, if it explains a part of it."""
+    total = estimate.head.seconds - estimate.base.seconds
+    if not total or estimate.verdict not in ("slower", "faster"):
+        return None
+    worst = max(estimate.groups, key=lambda g: (g.head - g.base) / total, default=None)
+    return worst if worst and (worst.head - worst.base) / total > LEAST_SHARE else None
+
+
+# --- counts ----------------------------------------------------------------------------------
+
+_BY_METRIC = ("a metric", "a trifle")
+# Not bytes swept: they need a source that can be read as well, and say more than bytes moved only
+# where a kernel goes over a buffer several times.
+_MUST_BE_KNOWN = ("spilled_words", "bytes_moved")
+# Each of these says in another unit what bytes moved say, where these decide.
+_SAID_BY_BYTES = ("bytes_swept", "lower_bound_seconds")
+# What a step does not get for nothing, though it does not decide by itself; what is told first
+# stands first. A reduction whose row no longer stays in registers has its loads in a loop.
+_COSTS = ("loads_in_loops", "launches", "kernels", "loads")
+
+
+def judge_counts(comparison: Comparison) -> _Counted:
+    """Return what totals and groups of kernels say: the metrics that decide, in order of weight.
+
+    Unknown where one side has no kernels at all: its work is done elsewhere, uncounted. Worse if
+    any deciding metric got worse, else unknown if spills or bytes can't be told; else better if
+    any got better, unless that is a trifle and other counts got worse; else the same.
+    """
+    base, head = comparison.base, comparison.head
+    totals, groups = comparison.totals, comparison.groups
+    if not base.kernels or not head.kernels:
+        return _Counted("unknown", "no kernels")
+    deciding = _list_deciding(totals)
+    worse = [c for c in deciding if c.outcome == "worse"]
+    better = [c for c in deciding if c.outcome == "better"]
+    if worse:
+        blamed = _find_most_to_blame(worse[0], groups)
+        also = tuple(_without_repetition(worse)[1:])
+        return _Counted("worse", "a metric", worse[0], blamed, also, tuple(better[:1]))
+    if doubt := _find_doubt(deciding, groups, head):
+        return doubt
+    if better and (lost := _find_lost(better, totals)):
+        blamed, gained = _find_most_to_blame(lost[0], groups), _without_repetition(better)
+        return _Counted("unknown", "a trifle", lost[0], blamed, tuple(lost[1:]), tuple(gained))
+    if better:
+        blamed = _find_most_to_blame(better[0], groups)
+        return _Counted("better", "a metric", better[0], blamed)
+    if all(g.match.relation == "same" for g in groups):
+        return _Counted("same", "identical")
+    if all(c.outcome == "unknown" for c in deciding):
+        return _Counted("unknown", "nothing known")
+    return _Counted("same", "unaffected")
+
+
+def _list_deciding(totals: Sequence[Change]) -> list[Change]:
+    """Return the totals that decide, in order of weight."""
+    return [c for name in DECIDING for c in totals if c.metric == name]
+
+
+def _find_doubt(
+    deciding: Sequence[Change], groups: Sequence[KernelGroup], head: Run
+) -> _Counted | None:
+    """Return unknown where better or the same can't be said, because a metric is missing."""
+    unsure = [c for c in deciding if c.outcome == "unknown" and c.metric in _MUST_BE_KNOWN]
+    if unsure:
+        return _Counted("unknown", "not known on one side", unsure[0])
+    identical = all(g.match.relation == "same" for g in groups)
+    if not identical and head.device == "cuda" and _is_absent("spilled_words", deciding):
+        spills = Change("spilled_words", None, None, "unknown")
+        return _Counted("unknown", "not known on both sides", spills)
+    return None
+
+
+def _is_absent(metric: str, deciding: Sequence[Change]) -> bool:
+    return all(c.metric != metric for c in deciding)
+
+
+def _without_repetition(changes: Sequence[Change]) -> list[Change]:
+    """Return the changes without those that say once more what bytes moved say."""
+    moved = any(change.metric == "bytes_moved" for change in changes)
+    return [c for c in changes if not (moved and c.metric in _SAID_BY_BYTES)]
+
+
+def _find_most_to_blame(change: Change, groups: Sequence[KernelGroup]) -> int | None:
+    sign = 1 if (change.delta or 0) > 0 else -1
+    moved = [(sign * _read_delta(group, change.metric), -n) for n, group in enumerate(groups)]
+    most, place = max(moved, default=(0.0, 0))
+    return -place if most > 0 else None
+
+
+def _read_delta(group: KernelGroup, metric: str) -> float:
+    return next((c.delta or 0.0 for c in group.changes if c.metric == metric), 0.0)
+
+
+def _find_lost(better: Sequence[Change], totals: Sequence[Change]) -> list[Change]:
+    """Return what got worse of the counts that do not decide, where all that got better is a
+    trifle."""
+    if not all(map(is_trifling, better)):
+        return []
+    return [c for name in _COSTS for c in totals if c.metric == name and c.outcome == "worse"]
+
+
+def _object_to_counts(counted: _Counted, comparison: Comparison) -> _Ruling:
+    """Return what is left of counts. They are worse where the head has a new error: a reduction
+    that leaves most of the device idle moves fewer bytes than the split one that takes a tenth of
+    its time. Better or the same can't be said where it has a new warning."""
+    if counted.outcome == "worse":
+        return _Ruling("worse", counted)
+    if error := _find_new(comparison, "error"):
+        return _Ruling("worse", counted, error)
+    warning = _find_new(comparison, "warning")
+    if warning is not None and counted.outcome != "unknown":
+        return _Ruling("unknown", counted, warning)
+    return _Ruling(counted.outcome, counted)
