@@ -106,10 +106,10 @@ def compare(
 
     check_allowed(allow or ())
     wanted = documents.Wanted(markdown, html, junit, sarif, github, json)
-    documents.check(wanted, [base, head or ""])
+    documents.check(wanted)
     notes = Notes(quiet)
     args.use_calibration(calibration)
-    context = Context(notes, fresh, timeout, fake, jobs, trust_run)
+    context = Context(notes, fresh, timeout, fake, jobs, trust_run, wanted.places)
     names = tuple(allow_env or ())
     asked = MeasuringOptions(
         budget, threads, seed, a_device, b_device, cuda_graph, flush_l2, names, no_time
@@ -126,32 +126,34 @@ def compare(
             raise PerfcliError(
                 "two stored runs are compared as they are: leave out the options for compiling"
             )
-        pair = load_pair(base, head, asked, allow or (), notes)
+        pair = load_pair(base, head, asked, allow or (), context)
     else:
         question = replace(question, toggles=tuple(toggle or ()))
         variants = [Side(tuple(a or ()), a_python), Side(tuple(b or ()), b_python)]
         pair = compile_pair(question, variants, asked, allow or (), context)
     comparison, broken = judge(pair.comparison)
+    broken_off = is_broken_off(comparison.timing)
     if try_fixes:
         patient = fixes.Patient(pair.head, comparison.findings, pair.base)
         tried = fixes.try_fixes(patient, context, fixes.came_with_head)
         comparison = replace(comparison, findings=tried)
     places = [(side.reference, side.shown_path) for side in (pair.base, pair.head)]
     pair = replace(pair, comparison=comparison, fault=str(broken or ""))
+    judgement = summarize([pair])
+    hint = ""
+    if not quiet and not try_fixes:
+        command = ["compare", *(reference for reference, _ in places)]
+        hint = fixes.propose(command, pair.head, comparison.findings, fixes.came_with_head)
     try:
         plain = partial(output.write_comparison, comparison, json)
-        judgement = summarize([pair])
         documents.write(judgement, wanted, notes, plain)
     finally:
         screen = output.screen()
         view = screen.comparison(comparison, places, quiet, try_fixes)
         documents.show(view, wanted)
-    if not quiet and not try_fixes:
-        references = [reference for reference, _ in places]
-        command, findings = ["compare", *references], comparison.findings
-        fixes.show_hint(command, pair.head, findings, wanted.stdout, fixes.came_with_head)
+    output.show_command(hint, wanted.stdout)
     if broken:
         raise broken
-    if is_broken_off(comparison.timing):
+    if broken_off:
         return Interrupted.exit_code
     return output.EXIT_CODES[comparison.outcome]

@@ -61,7 +61,7 @@ def explain(
         view = output.screen().explanation(found.run, findings, found.reference, quiet, try_fixes)
         output.show(view, json)
     if not quiet and not try_fixes:
-        fixes.show_hint(["explain", found.reference], found, findings, json)
+        output.show_command(fixes.propose(["explain", found.reference], found, findings), json)
     if not found.run.kernels:
         # The report's first line has said why there is none.
         raise PerfcliError("there is no generated kernel to explain")

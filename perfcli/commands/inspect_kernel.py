@@ -115,7 +115,7 @@ def inspect_kernel(
             output.show(output.screen().kernel_findings(found.run, findings, try_fixes), json)
     if not quiet and not try_fixes:
         command = ["inspect-kernel", found.reference, str(number)]
-        fixes.show_hint(command, found, findings, json)
+        output.show_command(fixes.propose(command, found, findings), json)
     return 0
 
 

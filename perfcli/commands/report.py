@@ -16,7 +16,7 @@ from perfcli.errors import PerfcliError, RuleFailed
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from perfcli.console.notes import Notes
+    from perfcli.workflow.context import Context
     from perfcli.workflow.pair import Pair
 
 
@@ -45,6 +45,7 @@ def report(
     """
     from perfcli.console.notes import Notes
     from perfcli.diff.compare import check_allowed
+    from perfcli.workflow.context import Context
     from perfcli.workflow.pair import summarize
 
     wanted = documents.Wanted(markdown, html, junit, sarif, github)
@@ -54,12 +55,12 @@ def report(
             "(perfcli compare shows two runs here, perfcli explain one)"
         )
     check_allowed(allow or ())
-    documents.check(wanted, runs)
-    notes = Notes(quiet)
-    pairs = _judge_pairs(runs, allow or (), no_time, notes)
+    documents.check(wanted)
+    context = Context(Notes(quiet), written=wanted.places)
+    pairs = _judge_pairs(runs, allow or (), no_time, context)
     judgement = summarize(pairs)
     try:
-        documents.write(judgement, wanted, notes)
+        documents.write(judgement, wanted, context.notes)
     finally:
         documents.show(_lines(pairs), wanted)
     faults = [pair.fault for pair in pairs if pair.fault]
@@ -69,11 +70,11 @@ def report(
 
 
 def _judge_pairs(
-    runs: Sequence[str], allow: Sequence[str], no_time: bool, notes: Notes
+    runs: Sequence[str], allow: Sequence[str], no_time: bool, context: Context
 ) -> list[Pair]:
     if len(runs) == 1:
-        return [_alone(runs[0])]
-    found = [_judge_pair(runs[0], head, allow, no_time, notes) for head in runs[1:]]
+        return [_alone(runs[0], context)]
+    found = [_judge_pair(runs[0], head, allow, no_time, context) for head in runs[1:]]
     if len(found) == 1:
         return found
     names = [_name(pair) for pair in found]
@@ -84,7 +85,7 @@ def _judge_pairs(
     ]
 
 
-def _alone(reference: str) -> Pair:
+def _alone(reference: str, context: Context) -> Pair:
     """Return a run paired with itself, with all that the rules say about it."""
     from perfcli import diagnosis
     from perfcli.diff.compare import gather_evidence
@@ -92,7 +93,7 @@ def _alone(reference: str) -> Pair:
     from perfcli.workflow.obtain import load_stored
     from perfcli.workflow.pair import Pair
 
-    stored = load_stored(reference)
+    stored = load_stored(reference, context.written)
     if not stored.run.kernels:
         raise PerfcliError(f"run {stored.run.id} has no kernels: there is nothing to report")
     comparison, fault = gather_evidence(stored.run, stored.run), ""
@@ -104,12 +105,14 @@ def _alone(reference: str) -> Pair:
     return Pair(stored, stored, comparison, fault=fault, alone=True)
 
 
-def _judge_pair(base: str, head: str, allow: Sequence[str], no_time: bool, notes: Notes) -> Pair:
+def _judge_pair(
+    base: str, head: str, allow: Sequence[str], no_time: bool, context: Context
+) -> Pair:
     from perfcli.diagnosis import judge
     from perfcli.workflow.pair import load_pair
     from perfcli.workflow.setting import MeasuringOptions
 
-    pair = load_pair(base, head, MeasuringOptions(no_time=no_time), allow, notes)
+    pair = load_pair(base, head, MeasuringOptions(no_time=no_time), allow, context)
     comparison, broken = judge(pair.comparison)
     return replace(pair, comparison=comparison, fault=str(broken or ""))
 

@@ -6,7 +6,7 @@ import os
 import secrets
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO, TypeAlias
@@ -16,6 +16,7 @@ import typer
 from perfcli.console import output
 from perfcli.errors import PerfcliError
 from perfcli.model import Document, Judgement
+from perfcli.storing.whole import spare
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -118,6 +119,17 @@ class Wanted:
         return {name: path for name, path in given if path is not None}
 
     @property
+    def named(self) -> dict[str, Path]:
+        """Map each wanted format to its file."""
+        return {**self.files, **({"json": self.json} if self.json else {})}
+
+    @property
+    def places(self) -> dict[Path, str]:
+        """Map the place of each file to the option that names it: none of these is to be read."""
+        files = {name: path for name, path in self.named.items() if path != STDOUT}
+        return {path.resolve(): f"--{name} {path}" for name, path in files.items()}
+
+    @property
     def stdout(self) -> Path | None:
         """Return ``-`` if a document takes stdout, so that the terminal's report goes to stderr."""
         return STDOUT if STDOUT in (*self.files.values(), self.json) else None
@@ -128,44 +140,24 @@ class Wanted:
         return sys.stderr if self.stdout else sys.stdout
 
 
-def check(wanted: Wanted, inputs: Sequence[str | Path] = ()) -> None:
+def check(wanted: Wanted, inputs: Sequence[Path] = ()) -> None:
     """Check the documents' paths before anybody waits for their content.
 
-    ``inputs`` are the files that the command reads, and the names of its scenarios and runs.
-    Raises PerfcliError if a document can't be written, if two go to the same file, or if one
-    would overwrite what is read.
+    ``inputs`` are files that the command reads. Raises PerfcliError if a document can't be
+    written, if two go to the same file, or if one would overwrite what is read.
     """
-    read = {file.resolve(): file for file in _list_files(inputs)}
-    named = {**wanted.files, **({"json": wanted.json} if wanted.json else {})}
     taken: dict[Path, str] = {}
-    for name, path in named.items():
+    for name, path in wanted.named.items():
         output.check_writable(path)
         place = path if path == STDOUT else path.resolve()
-        if place in read:
-            raise PerfcliError(
-                f"--{name} {path} would overwrite {read[place]}, which is read: name another file"
-            )
         if place in taken:
             where = "stdout" if path == STDOUT else str(path)
             raise PerfcliError(f"--{taken[place]} and --{name} both write {where}: name two files")
         taken[place] = name
+    for each in inputs:
+        spare(each, wanted.places)
     if wanted.github:
         check_github()
-
-
-def _list_files(inputs: Sequence[str | Path]) -> Iterator[Path]:
-    from perfcli.loading import registry, userfile
-    from perfcli.storing import store
-
-    for each in inputs:
-        path = each if isinstance(each, Path) else None
-        if isinstance(each, str) and registry.is_user_file(each):
-            path = Path(userfile.split(each)[0])
-        elif isinstance(each, str):
-            with suppress(PerfcliError):  # several may be meant: that is said where it is read
-                path = store.locate(each)
-        if path is not None:
-            yield path
 
 
 def write(

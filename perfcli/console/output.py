@@ -43,6 +43,16 @@ def show(renderable: RenderableType, json_file: Path | None = None) -> None:
     file.write(_capture(console, renderable))
 
 
+def show_command(command: str, json_file: Path | None = None) -> None:
+    """Print a command in one line, to be pasted; print nothing where there is none."""
+    from rich.console import Group
+    from rich.text import Text
+
+    if command:
+        line = Text(units.printable(command), no_wrap=True, overflow="ignore")
+        show(Group(line), json_file)
+
+
 def render(view: RenderableType, columns: int = PIPE_COLUMNS) -> str:
     """Return a report as text without colours, no line longer than it has to be, with a newline at
     its end."""

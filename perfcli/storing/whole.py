@@ -1,11 +1,14 @@
-"""Files that are there whole or not at all. Standard library only: workers write some as well."""
+"""Files that are there whole or not at all. No foreign packages: workers write some as well."""
 
 from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+
+from perfcli.errors import PerfcliError
 
 
 def write_whole(path: Path, content: bytes, mode: int = 0o644) -> None:
@@ -23,3 +26,12 @@ def write_whole(path: Path, content: bytes, mode: int = 0o644) -> None:
         with suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+def spare(path: Path, written: Mapping[Path, str]) -> None:
+    """Raise PerfcliError where a file that is about to be read will be overwritten.
+
+    ``written``: the options that name files to write, by the place of each.
+    """
+    if option := written.get(path.resolve()):
+        raise PerfcliError(f"{option} would overwrite {path}, which is read: name another file")

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from perfcli.console.notes import Notes
 from perfcli.machine import environment
@@ -33,6 +34,8 @@ class Context:
     """Kernels that are compiled at once; None: as many as there are cores."""
     trust: bool = False
     """Whether a stored run may start the programs that its file names."""
+    written: Mapping[Path, str] = field(default_factory=dict)
+    """The options that name files to write, by the place of each: none of these is to be read."""
 
     @property
     def fake_plan(self) -> str:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perfcli import diagnosis, units
-from perfcli.console import output
 from perfcli.diff.compare import ASPECTS, compare, gather_evidence
 from perfcli.diff.metrics import DECIDING
 from perfcli.diff.verdict.decide import is_estimated
@@ -36,11 +33,10 @@ from perfcli.options import assignments
 from perfcli.options.assignments import Catalogue
 from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import list_edited, make_job
-from perfcli.workflow.obtain import Obtained, _describe_kept, obtain
+from perfcli.workflow.obtain import Obtained, _describe_kept, _list_foreign, obtain
 from perfcli.workflow.request import describe, recompile
 
 FLAG = "--trust-run"
-_PLAIN = (bool, int, float, type(None))
 
 
 # A cure that leaves more than this of a finding's amount is none.
@@ -234,27 +230,21 @@ def came_with_head(finding: Finding) -> bool:
     return finding.came_with_head
 
 
-def show_hint(
+def propose(
     arguments: Sequence[str],
     head: Obtained,
     findings: Sequence[Finding],
-    json_file: Path | None,
     wanted: Wanted = _everything,
-) -> None:
-    """Print the command that tries what is proposed, in one line to be pasted; print nothing where
-    there is nothing to try, or a run in ``arguments`` is not stored. What was asked for just now is
-    trusted; what somebody else's file names is for its reader to judge."""
+) -> str:
+    """Return the command that tries what the findings propose; empty where there is nothing to try,
+    or a run in ``arguments`` is not stored. What was asked for just now is trusted; what somebody
+    else's file names is for its reader to judge."""
     number = _proposals(findings, wanted)
     if not number or not all(arguments):
-        return
-    from rich.console import Group
-    from rich.text import Text
-
+        return ""
     does = f"compiles {units.plural(number, 'proposed change')}"
-    trust = f" {FLAG}" if head.asked and _needs_trust(head.run) else ""
-    command = f"perfcli {shlex.join(arguments)} --try-fixes{trust}  # {does}"
-    line = Text(units.printable(command), no_wrap=True, overflow="ignore")
-    output.show(Group(line), json_file)
+    trust = f" {FLAG}" if head.asked and head.needs_trust else ""
+    return f"perfcli {shlex.join(arguments)} --try-fixes{trust}  # {does}"
 
 
 def try_fixes(
@@ -385,40 +375,11 @@ def _check_unchanged(run: Run) -> None:
         )
 
 
-# --- what a stored run may start ---------------------------------------------------------------
-
-# Its file is data that anyone may have written: the programs that it names are started only where
-# the command line names them too.
-
-
 def _check_trusted(run: Run, asked: Variant | None) -> None:
     """Raise PerfcliError where compiling the run again would start or read what only its file
     names. ``asked`` is the variant that the command line asks for, None for a run by its name."""
-    if foreign := next(_foreign(run, asked), None):
+    if foreign := next(_list_foreign(run, asked), None):
         raise PerfcliError(
             f"compiling the run again would use {foreign}, which only its file names: give {FLAG} "
             "if you trust that file"
         )
-
-
-def _needs_trust(run: Run) -> bool:
-    """Return whether the run, once it is read from its file, is compiled again with the flag
-    only."""
-    return next(_foreign(run, None), None) is not None
-
-
-def _foreign(run: Run, asked: Variant | None) -> Iterator[str]:
-    variant, known = run.variant, asked or Variant("")
-    if variant.python not in (None, os.path.abspath(sys.executable), known.python):
-        yield f"the program {variant.python}"
-    for name, value in variant.env.items():
-        if known.env.get(name) != value:
-            yield f"the variable {name}"
-    for name, option in variant.options.items():
-        # A number or a yes can't name a compiler or a library; cpp.cxx is a text.
-        if not isinstance(option, _PLAIN) and known.options.get(name) != option:
-            yield f"the text {name}={option}"
-    if asked is None and registry.is_user_file(run.scenario):
-        path = Path(userfile.split(run.scenario)[0])
-        if not path.resolve().is_relative_to(Path.cwd()):
-            yield f"the program {path}, outside this folder"

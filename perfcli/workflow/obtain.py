@@ -4,6 +4,8 @@ compiled and stored at once."""
 from __future__ import annotations
 
 import functools
+import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -12,12 +14,13 @@ from pathlib import Path
 from perfcli.blobs import unpack
 from perfcli.console.notes import Notes, Reporter
 from perfcli.errors import Interrupted, PerfcliError
-from perfcli.loading import registry
+from perfcli.loading import registry, userfile
 from perfcli.loading.userfile import FORWARD_ONLY
 from perfcli.machine import environment
 from perfcli.model import BlobId, Bundle, Run, Variant
 from perfcli.names import public, suggestion
 from perfcli.storing import store
+from perfcli.storing.whole import spare
 from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import Job, list_edited
 from perfcli.workflow.request import Question, Side, order_jobs
@@ -48,6 +51,12 @@ class Obtained:
     def shown_path(self) -> str:
         return str(self.path or "")
 
+    @property
+    def needs_trust(self) -> bool:
+        """Return whether the run, once it is read from its file, is compiled again only by somebody
+        who trusts that file."""
+        return next(_list_foreign(self.run, None), None) is not None
+
     def text(self, blob: BlobId) -> str:
         """Return one of the run's texts."""
         if self.path is not None:
@@ -58,9 +67,9 @@ class Obtained:
         return unpack(packed)
 
 
-def load_stored(reference: str) -> Obtained:
-    """Load a run by its file, id, or beginning of its id. Raises PerfcliError where there is
-    none."""
+def load_stored(reference: str, written: Mapping[Path, str] | None = None) -> Obtained:
+    """Load a run by its file, id, or beginning of its id. Raises PerfcliError where there is none,
+    and where its file is one of those that will be ``written``."""
     path = store.locate(reference)
     if path is None:
         if reference.endswith(".json"):
@@ -70,6 +79,7 @@ def load_stored(reference: str) -> Obtained:
                 f"{reference} is a scenario, not a stored run: compare it alone, with -a and -b"
             )
         raise PerfcliError(f"no stored run {reference!r}: perfcli runs lists them")
+    spare(path, written or {})
     return Obtained(store.read(path), path)
 
 
@@ -236,7 +246,7 @@ def load_or_compile(question: Question, side: Side, context: Context) -> Obtaine
         path = store.locate(reference)
         if path is not None or reference.endswith(".json") or reference[:1].isdigit():
             _check_stored_alone(question, side)
-            return load_stored(reference)
+            return load_stored(reference, context.written)
         if not registry.is_user_file(reference) and not Path(f"{reference}.py").is_file():
             raise PerfcliError(_describe_unknown(reference))
     (found,) = compile_runs(question, [side], context)
@@ -257,3 +267,30 @@ def _check_stored_alone(question: Question, side: Side) -> None:
             f"{question.scenario} is a stored run, shown as it is: leave out the options for "
             "compiling"
         )
+
+
+# --- what a stored run may start ---------------------------------------------------------------
+
+# Its file is data that anyone may have written: the programs that it names are started only where
+# the command line names them too.
+
+_PLAIN = (bool, int, float, type(None))
+
+
+def _list_foreign(run: Run, asked: Variant | None) -> Iterator[str]:
+    """Yield what compiling the run again would use that only its file names. ``asked`` is the
+    variant that the command line asks for, None for a run by its name."""
+    variant, known = run.variant, asked or Variant("")
+    if variant.python not in (None, os.path.abspath(sys.executable), known.python):
+        yield f"the program {variant.python}"
+    for name, value in variant.env.items():
+        if known.env.get(name) != value:
+            yield f"the variable {name}"
+    for name, option in variant.options.items():
+        # A number or a yes can't name a compiler or a library; cpp.cxx is a text.
+        if not isinstance(option, _PLAIN) and known.options.get(name) != option:
+            yield f"the text {name}={option}"
+    if asked is None and registry.is_user_file(run.scenario):
+        path = Path(userfile.split(run.scenario)[0])
+        if not path.resolve().is_relative_to(Path.cwd()):
+            yield f"the program {path}, outside this folder"

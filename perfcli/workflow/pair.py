@@ -6,7 +6,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from perfcli.console import documents, output
-from perfcli.console.notes import Notes
 from perfcli.diagnosis import rules
 from perfcli.diff.compare import gather_evidence
 from perfcli.errors import PerfcliError, WrongResult
@@ -51,19 +50,20 @@ class Pair:
 
 
 def load_pair(
-    base: str, head: str, asked: MeasuringOptions, allow: Collection[str], notes: Notes
+    base: str, head: str, asked: MeasuringOptions, allow: Collection[str], context: Context
 ) -> Pair:
     """Return two stored runs with the newest measurement of them.
 
     Raises PerfcliError where there are none, NotComparable where they are unlike.
     """
     asked.refuse("two stored runs are compared as they are, with their newest measurement")
-    ours, theirs = load_stored(base), load_stored(head)
+    ours = load_stored(base, context.written)
+    theirs = load_stored(head, context.written)
     comparison = gather_evidence(ours.run, theirs.run, allow)
     if not asked.no_time:
         found = timings.find_measurement(ours.run.id, theirs.run.id)
         for text in found.remarks:
-            notes.warn(text)
+            context.notes.warn(text)
         if measured := found.measurement:
             run = theirs.run
             floor = noise_floors.load_floor(measured.machine, run.scenario, run.params)

@@ -17,6 +17,7 @@ from perfcli.model import CompileRequest, Device, Run, Scalar, Target, Variant
 from perfcli.names import public
 from perfcli.options import assignments
 from perfcli.storing import store
+from perfcli.storing.whole import spare
 from perfcli.workflow.context import Context, Probe
 from perfcli.workflow.fingerprint import Job, make_job
 
@@ -57,6 +58,8 @@ def order_jobs(question: Question, sides: Sequence[Side], context: Context) -> l
             f"{question.scenario} is a stored run, not a scenario: compare takes two of them, "
             "inspect-kernel one"
         )
+    if registry.is_user_file(question.scenario):
+        spare(Path(userfile.split(question.scenario)[0]), context.written)
     probe = context.choose_probe(question.device)
     for toggle in question.toggles:
         sides = _toggle_sides(toggle, sides, probe)

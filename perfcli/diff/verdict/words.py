@@ -29,6 +29,7 @@ from perfcli.model import (
     KernelGroup,
     Run,
     StepEstimate,
+    TimeChange,
     Timing,
     Verdict,
     WrongResults,
@@ -341,13 +342,14 @@ def _explain(
     if worst is None:
         timed = any(group.delta is not None for group in timing.groups)
         return replace(because, share="no kernel's time explains it" if timed else "")
-    because = replace(because, share=_write_share(worst, timing.step.delta or 1.0))
     if worst.group is None:
-        return replace(because, kernel=worst.name, how="runs extern code")
-    because = _name_group(because, comparison, worst.group)
+        because = replace(because, kernel=worst.name, how="runs extern code")
+    else:
+        because = _name_group(because, comparison, worst.group)
     if worst.control:
-        return replace(because, how="is the same code on both sides", sums="")
-    return because
+        because = replace(because, how="is the same code on both sides", sums="")
+    times, part = worst.change, (worst.delta or 0.0) / (timing.step.delta or 1.0)
+    return replace(because, share=_write_share(times.base, times.head, part, _is_sure(worst)))
 
 
 def _name_group(because: Because, comparison: Comparison, number: int) -> Because:
@@ -365,12 +367,22 @@ def _name_group(because: Because, comparison: Comparison, number: int) -> Becaus
 def _write_time(timing: Timing) -> str:
     """Write ``step 12.31 → 12.70 ms, +3.1 % [+2.6, +3.7], floor 1.5 %``."""
     step = timing.step
-    text = f"step {units.from_to(step.base, step.head)}"
-    if step.ratio is not None:
-        text += (
-            f", {units.interval(step.ratio, step.low, step.high, least=_choose_decimals(timing))}"
-        )
+    text = _write_seconds("step", step.base, step.head, step, _choose_decimals(timing))
     return f"{text}, floor {units.percent(timing.floor.relative)}"
+
+
+def _write_seconds(
+    name: str,
+    base: float | None,
+    head: float | None,
+    change: TimeChange | EstimatedChange,
+    least: int = 0,
+) -> str:
+    """Write ``step 12.31 → 12.70 ms, +3.1 % [+2.6, +3.7]``, with ``least`` decimals or more."""
+    text = f"{name} {units.from_to(base, head)}"
+    if change.ratio is None:
+        return text
+    return f"{text}, {units.interval(change.ratio, change.low, change.high, least=least)}"
 
 
 def _choose_decimals(timing: Timing) -> int:
@@ -380,10 +392,10 @@ def _choose_decimals(timing: Timing) -> int:
     return 2 if abs(beyond) < 0.001 else 0
 
 
-def _write_share(worst: GroupTiming, total: float) -> str:
-    share = units.percent(round((worst.delta or 0.0) / total, 2))
-    times = units.from_to(worst.change.base, worst.change.head)
-    return f"{times}{'' if _is_sure(worst) else ' (unsure)'}, {share} of the change"
+def _write_share(base: float | None, head: float | None, part: float, sure: bool = True) -> str:
+    """Write ``3.10 → 3.46 ms, 92 % of the change``: a kernel's time, and its part of the whole."""
+    doubt = "" if sure else " (unsure)"
+    return f"{units.from_to(base, head)}{doubt}, {units.percent(round(part, 2))} of the change"
 
 
 def _write_gain(group: KernelGroup) -> str:
@@ -423,8 +435,7 @@ def _explain_estimate(
     if worst is None:
         return because
     part = (worst.head - worst.base) / (estimate.head.seconds - estimate.base.seconds)
-    times = units.from_to(worst.base or None, worst.head or None)
-    share = f"{times}, {units.percent(round(part, 2))} of the change"
+    share = _write_share(worst.base or None, worst.head or None, part)
     return replace(_name_group(because, comparison, worst.group), share=share)
 
 
@@ -432,9 +443,9 @@ def write_estimate(estimate: EstimatedChange) -> str:
     """Write ``estimated step 120 → 150 µs, +25 % [+12, +40]``."""
     if estimate.ratio is None:
         return "the step's time can't be estimated"
-    times = units.from_to(estimate.base.seconds, estimate.head.seconds)
-    change = units.interval(estimate.ratio, estimate.low, estimate.high)
-    return f"estimated {_name_whole(estimate.base, estimate.head)} {times}, {change}"
+    base, head = estimate.base, estimate.head
+    name = f"estimated {_name_whole(base, head)}"
+    return _write_seconds(name, base.seconds, head.seconds, estimate)
 
 
 def _name_whole(*steps: StepEstimate) -> str:

@@ -474,12 +474,12 @@ def test_what_one_side_alone_launches_is_sure(
 
 
 def test_the_share_is_of_the_change() -> None:
-    assert _write_share(group("a", 1e-3, 1.5e-3), 1e-3) == "1.000 → 1.500 ms, 50 % of the change"
-    assert _write_share(group("a", 1e-3, 1.5e-3, sure=False), 1e-3) == (
+    assert _write_share(1e-3, 1.5e-3, 0.5) == "1.000 → 1.500 ms, 50 % of the change"
+    assert _write_share(1e-3, 1.5e-3, 0.5, sure=False) == (
         "1.000 → 1.500 ms (unsure), 50 % of the change"
     )
-    assert _write_share(group("a", None, 1e-3), 3e-3) == "– → 1.000 ms, 33 % of the change"
-    assert _write_share(group("a", None, None), 1e-3) == "– → –, 0 % of the change"
+    assert _write_share(None, 1e-3, 1 / 3) == "– → 1.000 ms, 33 % of the change"
+    assert _write_share(None, None, 0.0) == "– → –, 0 % of the change"
 
 
 @pytest.mark.parametrize(
