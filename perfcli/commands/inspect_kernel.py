@@ -34,7 +34,9 @@ def inspect_kernel(
     candidate: Annotated[
         int | None,
         typer.Option(
-            metavar="N", min=0, help="Show this launch configuration. [default: the best]"
+            metavar="N",
+            min=0,
+            help="Show this launch configuration. [default: the expected winner]",
         ),
     ] = None,
     try_fixes: args.TryFixes = False,
@@ -57,7 +59,9 @@ def inspect_kernel(
 
     Shows what the kernel loads, stores and spills, which lines of the model it comes from, its
     launch configurations, and its source beside the memory instructions of each line. Without
-    KERNEL, lists the kernels and their numbers.
+    KERNEL, lists the kernels and their numbers. The estimated time ends with what it is made of:
+    DRAM, L2 and L1 are bandwidths, "issue" the schedulers' instruction slots, "latency" waiting
+    (docs/inspect-kernel.md has all).
     """
     from dataclasses import replace
 
@@ -151,7 +155,7 @@ def _choose(kernels: Sequence[KernelFacts], wanted: str) -> int:
 def _blob(facts: KernelFacts, form: str, candidate: int | None) -> BlobId:
     if form == "source":
         return facts.source
-    chosen: Candidate | None = facts.best if candidate is None else facts.candidates[candidate]
+    chosen: Candidate | None = facts.shown if candidate is None else facts.candidates[candidate]
     blob: BlobId | None = getattr(chosen, form) if chosen else None
     if blob is None:
         why = f": {chosen.error}" if chosen and chosen.error else ""

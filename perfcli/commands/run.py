@@ -39,7 +39,9 @@ def run(
 ) -> int:
     """Compile a variant and list its costliest kernels.
 
-    Stores the run. With --quiet, prints only the run's id.
+    Stores the run. With --quiet, prints only the run's id. The column "bound" is what takes most
+    of the time: DRAM, L2 and L1 are bandwidths, "issue" the schedulers' instruction slots,
+    "latency" waiting (docs/inspect-kernel.md has all).
     """
     from perfcli.console import output
     from perfcli.console.notes import Notes

@@ -225,6 +225,21 @@ class KernelFacts:
         return best_candidate(self.candidates)
 
     @property
+    def expected(self) -> Candidate | None:
+        """Return the candidate that the estimate expects to win; None where there is no estimate,
+        or it does not say."""
+        number = self.estimate.candidate if self.estimate else None
+        if number is None or number >= len(self.candidates):
+            return None
+        return self.candidates[number]
+
+    @property
+    def shown(self) -> Candidate | None:
+        """Return the candidate whose facts stand beside the kernel's time: the expected winner,
+        else the best. What is counted and compared is the best's."""
+        return self.expected or self.best
+
+    @property
     def spilled_words(self) -> int | None:
         return self.best.spilled_words if self.best else None
 

@@ -118,8 +118,8 @@ def _page_kernel(
     kernel: KernelFacts, check: int, side: str, number: int, root: str, texts: PageTexts
 ) -> _PageKernel:
     key = _kernel_id(check, side, number)
-    best = kernel.best
-    texts.add(key, PageSource(kernel.name, side, number, kernel.language, kernel.source, best))
+    shown = kernel.shown
+    texts.add(key, PageSource(kernel.name, side, number, kernel.language, kernel.source, shown))
     return _PageKernel(
         id=key,
         side=side,
@@ -128,7 +128,7 @@ def _page_kernel(
         key=key,
         lines=tuple(_lines(kernel.origins, root)),
         configurations=tuple(
-            _configuration(n, kernel, c is best) for n, c in enumerate(kernel.candidates)
+            _configuration(n, kernel, c is shown) for n, c in enumerate(kernel.candidates)
         ),
         configuration_titles=list_candidate_titles(kernel),
         notes=kernel.notes,
@@ -150,7 +150,7 @@ def _group_lines(kernels: Sequence[_PageKernel]) -> Iterator[_ModelLines]:
 
 
 def _facts(kernels: Sequence[KernelFacts]) -> tuple[_FactRow, ...]:
-    known = [dict(list_facts(kernel, kernel.best)) for kernel in kernels]
+    known = [dict(list_facts(kernel, kernel.shown)) for kernel in kernels]
     titles = dict.fromkeys(title for facts in known for title in facts)
     return tuple(_fact_row(title, known) for title in _in_order(titles, known))
 

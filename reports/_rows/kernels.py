@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from perfcli import units
@@ -47,6 +47,10 @@ def _source(field: str) -> Callable[[KernelFacts], float | None]:
 
 def _best(field: str) -> Callable[[KernelFacts], float | None]:
     return lambda k: None if k.best is None else getattr(k.best, field)
+
+
+def _shown(field: str) -> Callable[[KernelFacts], float | None]:
+    return lambda k: None if k.shown is None else getattr(k.shown, field)
 
 
 def _step_bytes(kernel: KernelFacts) -> float | None:
@@ -107,6 +111,19 @@ COLUMNS = (
     Column("shared", "shared_bytes", _best("shared_bytes"), max),
     Column("occup.", "occupancy", _best("occupancy"), min),
 )
+"""Of the launch configuration that is counted: its numbers add up to the totals."""
+
+_OF_EXPECTED = {
+    "spilled": _shown("spilled_words"),
+    "regs": _shown("registers"),
+    "shared": _shown("shared_bytes"),
+    "occup.": _shown("occupancy"),
+}
+RUN_COLUMNS = (
+    *ESTIMATED,
+    *(replace(column, of=_OF_EXPECTED.get(column.title, column.of)) for column in COLUMNS),
+)
+"""Of a run alone: beside its time stands the launch configuration that the time is of."""
 
 
 def choose_columns(
@@ -119,10 +136,12 @@ def choose_columns(
     return tuple(known) if kernels else COLUMNS
 
 
-def write_cells(kernels: Sequence[KernelFacts]) -> dict[str, str]:
+def write_cells(
+    kernels: Sequence[KernelFacts], columns: Sequence[Column] = (*ESTIMATED, *COLUMNS)
+) -> dict[str, str]:
     """Return column title to text; for several kernels, the sum or the worst."""
     found = {}
-    for column in (*ESTIMATED, *COLUMNS):
+    for column in columns:
         if column.write is not None:
             found[column.title] = column.write(kernels)
             continue
@@ -132,10 +151,15 @@ def write_cells(kernels: Sequence[KernelFacts]) -> dict[str, str]:
     return found
 
 
-def write_kernel(number: int, kernel: KernelFacts, part: Part = "head") -> KernelRow:
+def write_kernel(
+    number: int,
+    kernel: KernelFacts,
+    part: Part = "head",
+    columns: Sequence[Column] = (*ESTIMATED, *COLUMNS),
+) -> KernelRow:
     launches = f" ×{kernel.launches}" if kernel.launches != 1 else ""
     name = units.printable(kernel.name) + launches
-    return KernelRow(part, number, name, write_cells([kernel]), _name_place(kernel))
+    return KernelRow(part, number, name, write_cells([kernel], columns), _name_place(kernel))
 
 
 def _name_place(kernel: KernelFacts) -> str:

@@ -64,8 +64,8 @@ def show_kernel(
     number: int, kernel: KernelFacts, source: str | None, candidate: int | None = None
 ) -> RenderableType:
     """Return the view of a kernel; ``candidate`` chooses whose line counts stand beside the source,
-    by default the best."""
-    chosen = kernel.best if candidate is None else kernel.candidates[candidate]
+    by default the expected winner, or the best where nothing is expected."""
+    chosen = kernel.shown if candidate is None else kernel.candidates[candidate]
     parts: list[RenderableType] = [
         _Title(number, kernel.name),
         _draw_facts(kernel, chosen),
@@ -109,7 +109,7 @@ def _draw_facts(kernel: KernelFacts, chosen: Candidate | None) -> RenderableType
 
 def list_facts(kernel: KernelFacts, chosen: Candidate | None) -> list[tuple[str, str]]:
     """Return the title and text of everything that is known of one kernel, safe to show."""
-    return [*_list_source_facts(kernel), *_list_binary_facts(chosen)]
+    return [*_list_source_facts(kernel), *_list_binary_facts(kernel, chosen)]
 
 
 def _list_source_facts(kernel: KernelFacts) -> Iterator[tuple[str, str]]:
@@ -163,9 +163,11 @@ def _write_vector(number: int | None) -> str:
     return "" if number is None else f", {number} vectorised"
 
 
-def _list_binary_facts(chosen: Candidate | None) -> Iterator[tuple[str, str]]:
+def _list_binary_facts(kernel: KernelFacts, chosen: Candidate | None) -> Iterator[tuple[str, str]]:
     if chosen is None or chosen.registers is None:
         return
+    if kernel.expected is not None and kernel.expected is not kernel.best:
+        yield "shown", _describe_choice(kernel, chosen)
     yield "registers", units.count(chosen.registers)
     local = (chosen.local_stores, chosen.local_loads)
     spilled = f"{units.count(chosen.spilled_words)} ({units.exact_bytes(chosen.stack_bytes)} stack)"
@@ -184,6 +186,16 @@ def _list_binary_facts(chosen: Candidate | None) -> Iterator[tuple[str, str]]:
     moved = [units.plural(number, name) for name, number in tiles if number]
     if moved:
         yield "whole tiles", f"{', '.join(moved)} (TMA)"
+
+
+def _describe_choice(kernel: KernelFacts, chosen: Candidate) -> str:
+    """Return ``configuration 2, expected to win``: whose registers and spills are shown."""
+    number = next(n for n, each in enumerate(kernel.candidates) if each is chosen)
+    if chosen is kernel.expected:
+        why = ", expected to win"
+    else:
+        why = ", which spills least" if chosen is kernel.best else ""
+    return f"configuration {number}{why}"
 
 
 def _write_widths(found: Mapping[str, int]) -> str:

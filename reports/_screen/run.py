@@ -13,8 +13,7 @@ from perfcli.model import KernelFacts, Run
 
 from .._rows.kernels import (
     BOUND,
-    COLUMNS,
-    ESTIMATED,
+    RUN_COLUMNS,
     TIME,
     Column,
     choose_columns,
@@ -30,6 +29,7 @@ from .tables import HANGING, Hanging, _draw_command, _KernelTable
 SORTED_BY = "bytes"
 """Where no times are estimated."""
 MOST_PLACES = 3
+EXPECTED = "spills and registers are those of the launch configuration that is expected to win"
 
 
 def show_run(
@@ -58,7 +58,7 @@ def show_run(
 
 def show_listing(run: Run) -> RenderableType:
     """Show all kernels of a run, graph by graph, with the numbers that inspect-kernel takes."""
-    table, graph = _KernelTable(choose_columns(run.kernels, (*ESTIMATED, *COLUMNS))), None
+    table, graph = _KernelTable(choose_columns(run.kernels, RUN_COLUMNS)), None
     for number, kernel in enumerate(run.kernels):
         if kernel.graph != graph:
             graph = kernel.graph
@@ -69,14 +69,13 @@ def show_listing(run: Run) -> RenderableType:
 
 def _draw_head(run: Run) -> list[RenderableType]:
     launches = sum(kernel.launches for kernel in run.kernels)
-    spilled = [k.spilled_words for k in run.kernels if k.spilled_words is not None]
     externs = sum(extern.count for extern in run.externs)
     breaks = sum(run.graph_breaks.values())
     facts = [
         units.plural(len(run.kernels), "generated kernel"),
         units.plural(launches, "launch", "launches"),
         *_write_step(run),
-        *([units.plural(sum(spilled), "spilled word")] if spilled else []),
+        *_write_spilled(run.kernels),
         units.plural(externs, "extern call"),
         units.plural(len(run.graphs), "graph"),
         *([units.plural(breaks, "graph break")] if breaks else []),
@@ -93,6 +92,18 @@ def _draw_head(run: Run) -> list[RenderableType]:
         *(Text(note, style="yellow") for note in notes),
         Text(""),
     ]
+
+
+def _write_spilled(kernels: Sequence[KernelFacts]) -> list[str]:
+    """Return ``0 spilled words``, as comparisons count them, and how many the launch configurations
+    have that are expected to win, where that differs."""
+    known = [(k.spilled_words, k.shown) for k in kernels]
+    counted = [(words, c.spilled_words) for words, c in known if words is not None and c]
+    if not counted:
+        return []
+    least, shown = sum(words for words, _ in counted), sum(words or 0 for _, words in counted)
+    text = units.plural(least, "spilled word")
+    return [text if least == shown else f"{text} ({shown} where the expected configurations run)"]
 
 
 def _write_step(run: Run) -> list[str]:
@@ -127,30 +138,33 @@ def _list_costliest(run: Run, numbers: Sequence[int], sort: str) -> list[Rendera
     about those that it leaves out."""
     if not run.kernels:
         return []
-    known = choose_columns(run.kernels, (*ESTIMATED, *COLUMNS))
+    known = choose_columns(run.kernels, RUN_COLUMNS)
     columns = sorted(known, key=lambda column: column.title != sort)
     table = _KernelTable(columns)
     for number in numbers:
         _add_kernel(table, number, run)
     if len(run.kernels) > 1:
         # What is never launched is another form of a kernel that is: nobody pays for it.
-        every = write_cells([kernel for kernel in run.kernels if kernel.launches])
+        every = write_cells([k for k in run.kernels if k.launches], RUN_COLUMNS)
         style = "italic"
         table.add(
             "   Σ  ",
             Text(f"all {len(run.kernels)} kernels", style=style),
             {title: Text(text, style=style) for title, text in every.items()},
         )
+    parts: list[RenderableType] = [table]
+    if any(kernel.shown is not kernel.best for kernel in run.kernels):
+        parts.append(Text(EXPECTED, style="dim"))
     left = len(run.kernels) - len(numbers)
     if not left:
-        return [table]
+        return parts
     titles = ", ".join(column.title for column in columns if column.title != BOUND)
     more = f"… and {left} more: --top 0 lists all, --sort COLUMN orders by another ({titles})"
-    return [table, Text(more, style="dim")]
+    return [*parts, Text(more, style="dim")]
 
 
 def _add_kernel(table: _KernelTable, number: int, run: Run) -> None:
-    row = write_kernel(number, run.kernels[number])
+    row = write_kernel(number, run.kernels[number], columns=RUN_COLUMNS)
     cells = {**row.cells, TIME: f"{row.cells[TIME]} {_write_part(number, run):>5}"}
     table.add(f"{number:>4}  ", Text(row.name), cells, row.place)
 
@@ -169,7 +183,7 @@ def _seconds_of(kernel: KernelFacts) -> float:
 def _order(kernels: Sequence[KernelFacts], sort: str) -> list[int]:
     """Return the numbers of the kernels, the costliest first by one column; in the order of the
     run where nothing is known of it."""
-    column = next(column for column in (*ESTIMATED, *COLUMNS) if column.title == sort)
+    column = next(column for column in RUN_COLUMNS if column.title == sort)
     return sorted(range(len(kernels)), key=lambda number: _rank(kernels[number], column))
 
 

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 from golden import screen, shown
 from handmade import run
-from handmade_estimate import estimated, weighed_kernel, weighed_run
+from handmade_estimate import estimated, weighed_kernel, weighed_run, work
 from handmade_html import rendered
 from handmade_judgement import plain
 
@@ -161,3 +161,42 @@ def test_a_kernel_shows_its_estimate_and_that_of_each_configuration() -> None:
     start = lines.index("Candidates")
     assert "time" in lines[start + 1].split()
     assert "–" in lines[start + 4].split()
+
+
+def test_registers_beside_a_time_are_those_of_the_expected_winner() -> None:
+    """The configuration that spills least is slower, for it runs in 30 times the blocks."""
+    kernel = weighed_kernel("triton_poi_fused_small_0", "1", blocks=4096)
+    (fast,) = kernel.candidates
+    slow = replace(fast, registers=64, stack_bytes=0, work=work(120000))
+    two = replace(kernel, candidates=(slow, replace(fast, registers=128, stack_bytes=32)))
+    (made_kernel,) = estimate_run(weighed_run(two)).kernels
+    assert made_kernel.estimate is not None
+    assert made_kernel.estimate.candidate == 1
+    assert (made_kernel.best, made_kernel.spilled_words) == (slow, 0)  # what is counted
+
+    lines = shown(screen().kernel(0, made_kernel, None), 140).splitlines()
+    facts = {line[:13].strip(): line[15:] for line in lines if line[13:15] == "  "}
+    assert facts["shown"] == "configuration 1, expected to win"
+    assert facts["registers"] == "128"
+    assert facts["spilled words"].startswith("8 (32 B stack)")
+    lines = shown(screen().kernel(0, made_kernel, None, 0), 140).splitlines()
+    assert "shown          configuration 0, which spills least" in lines
+
+    lines = shown(screen().run(estimate_run(weighed_run(two))), 160).splitlines()
+    assert "0 spilled words (8 where the expected configurations run)" in lines[0]
+    (row,) = [line for line in lines if "triton_poi_fused_small_0" in line]
+    titles = next(line for line in lines if "spilled" in line and "regs" in line)
+    end = titles.index("spilled") + len("spilled")
+    assert row[:end].split()[-1] == "8"
+    end = titles.index("regs") + len("regs")
+    assert row[:end].split()[-1] == "128"
+    assert any(line.startswith("spills and registers are those of the launch") for line in lines)
+
+
+def test_without_an_estimate_the_one_that_spills_least_is_shown() -> None:
+    kernel = weighed_kernel("triton_poi_fused_small_0", "1")
+    (one,) = kernel.candidates
+    two = replace(kernel, candidates=(replace(one, stack_bytes=32), replace(one, registers=99)))
+    lines = shown(screen().kernel(0, two, None), 140).splitlines()
+    assert "registers      99" in lines
+    assert not any(line.startswith("shown") for line in lines)
