@@ -53,6 +53,32 @@ def test_a_limit_on_measured_time_stays_beside_one_on_the_step(tmp_path: Path) -
     assert found["", "time"].growth_share == 0.01
 
 
+@pytest.mark.parametrize(
+    ("metric", "text", "most"),
+    [
+        ("bytes_moved", "7 B", 7),
+        ("bytes_moved", "7 kB", 7_000),
+        ("bytes_moved", "7 MB", 7_000_000),
+        ("bytes_moved", "7 GB", 7_000_000_000),
+        ("bytes_moved", "7 TB", 7_000_000_000_000),
+        ("bytes_moved", "7 KiB", 7_168),
+        ("bytes_moved", "7 MiB", 7_340_032),
+        ("bytes_moved", "7 GiB", 7_516_192_768),
+        ("bytes_moved", "7 TiB", 7_696_581_394_432),
+        ("bytes_moved", "7_000.5", 7000.5),
+        ("lower_bound_seconds", "7 ns", 7e-9),
+        ("lower_bound_seconds", "7 us", 7e-6),
+        ("lower_bound_seconds", "7 µs", 7e-6),
+        ("lower_bound_seconds", "7 ms", 7e-3),
+        ("lower_bound_seconds", "7 s", 7.0),
+        ("loads", "1,234", 1234),
+    ],
+)
+def test_amounts_have_units(metric: str, text: str, most: float, tmp_path: Path) -> None:
+    found = limits(f'[limits]\n{metric} = "{text}"\n{CHECK}', tmp_path)
+    assert found["", metric] == Limit(metric, most=pytest.approx(most, rel=1e-12))
+
+
 def test_what_nobody_wrote_is_known(tmp_path: Path) -> None:
     """Also where somebody writes the same: then it holds beside an estimate."""
     (check,) = read(f'[limits]\nspilled_words = "+0"\n{CHECK}', tmp_path).checks

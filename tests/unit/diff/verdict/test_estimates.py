@@ -292,11 +292,21 @@ def test_memory_that_does_not_decide_is_said_beside_the_time(
     assert though in found.because.though
 
 
-def test_memory_that_grew_beside_a_slower_step_speaks_for_the_same() -> None:
-    found = conclude(with_memory(estimated("slower", 1.2, 1.5), 10**8, 2 * 10**8, "worse"))
+@pytest.mark.parametrize(
+    ("verdict", "memory", "also"),
+    [
+        ("slower", "worse", "peak memory 100 MB → 200 MB (+100 %)"),
+        ("faster", "better", "peak memory 100 MB → 50 MB (−50 %)"),
+    ],
+)
+def test_memory_beside_a_time_that_says_the_same(
+    verdict: TimeVerdict, memory: Outcome, also: str
+) -> None:
+    head = {"worse": 200, "better": 50}[memory] * 10**6
+    found = conclude(with_memory(estimated(verdict, 0.9, 1.5), 10**8, head, memory))
     assert found.because is not None
-    assert found.because.also == "peak memory 100 MB → 200 MB (+100 %)"
-    assert found.because.though == ""
+    assert found.because.change.startswith("estimated step")
+    assert found.because.also == also
 
 
 def test_the_error_that_contradicts_and_what_the_estimate_says_are_both_told() -> None:
