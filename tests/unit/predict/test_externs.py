@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -9,7 +10,8 @@ from handmade_estimate import weighed_kernel, weighed_run
 
 from perfcli.diff.compare import compare
 from perfcli.machine import targets
-from perfcli.model import ExternCall, Launch, OperatorCall, OperatorWork, Run
+from perfcli.model import ExternCall, Launch, OperatorCall, OperatorWork, Run, TimeEstimate
+from perfcli.predict.calibration import shipped
 from perfcli.predict.operators import estimate_call
 from perfcli.predict.step import estimate_step
 
@@ -35,10 +37,14 @@ def made(*externs: ExternCall, **more: Any) -> Run:
     return weighed_run(KERNEL, target=H200, externs=externs, **more)
 
 
-def seconds(work: OperatorWork) -> float:
+def estimate(work: OperatorWork) -> TimeEstimate:
     found = estimate_call(work, H200)
     assert found is not None
-    return found.seconds
+    return found
+
+
+def seconds(work: OperatorWork) -> float:
+    return estimate(work).seconds
 
 
 def test_a_step_is_the_sum_of_its_kernels_and_operators() -> None:
@@ -54,6 +60,21 @@ def test_a_step_is_the_sum_of_its_kernels_and_operators() -> None:
     assert average is not None
     assert average.seconds == pytest.approx((3 * large + small) / 4)
     assert step.low < step.seconds < step.high
+
+
+def test_the_ends_of_intervals_add_up_and_doubts_are_told_once() -> None:
+    far, farther = product(2, 3, 10**7), product(3, 2, 10**7)
+    alone, step = estimate_step(made()), estimate_step(made(mm((far, 3), (farther, 1))))
+    assert alone is not None
+    assert step is not None
+    one, other = estimate(far), estimate(farther)
+    assert step.low == pytest.approx(alone.low + 3 * one.low + other.low)
+    assert step.high == pytest.approx(alone.high + 3 * one.high + other.high)
+    (average,) = step.externs
+    assert average is not None
+    assert average.low == pytest.approx((3 * one.low + other.low) / 4)
+    assert average.high == pytest.approx((3 * one.high + other.high) / 4)
+    assert average.doubts == ("no call of such sizes was measured",)
 
 
 @pytest.mark.parametrize(
@@ -122,3 +143,40 @@ def test_a_side_without_calls_leaves_operators_out_of_both() -> None:
     assert compared(old, more).missing == (
         "aten.mm.out: called 3 → 4 times, and it has no estimate",
     )
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1), (0, 2), (2, 0)])
+def test_calls_that_one_side_makes_more_often_count_with_all_that_they_take(
+    before: int, after: int
+) -> None:
+    """Their share of the step, on the side where it is greater: other calls cancel."""
+    work, same = product(4096, 4096, 4096), product(1024, 1024, 1024)
+    base, head = (
+        made(mm((same, 2), *([(work, count)] if count else [])), id=f"{side} {count}")
+        for side, count in (("base", before), ("head", after))
+    )
+    found = compared(base, head)
+    kernels = estimate_step(made())
+    assert kernels is not None
+    rest = kernels.seconds + 2 * seconds(same)
+    totals = [rest + count * seconds(work) for count in (before, after)]
+    assert [found.base.seconds, found.head.seconds] == pytest.approx(totals)
+    share = max(
+        count * seconds(work) / total for count, total in zip((before, after), totals, strict=True)
+    )
+    pair = shipped()["h200"].pair
+    half = pair["k80"] * math.hypot(pair["floor"], share)
+    assert math.log(found.high / found.ratio) == pytest.approx(half)
+    assert math.log(found.ratio / found.low) == pytest.approx(half)
+
+
+def test_calls_without_an_estimate_are_counted_over_all_graphs() -> None:
+    def side(id: str, *counts: int) -> Run:
+        return made(*(ExternCall("aten.mm.out", f"forward {n}", c) for n, c in enumerate(counts)),
+                    ExternCall("aten.bmm.out", "forward 0", 1), id=id)  # fmt: skip
+
+    moved = compared(side("base", 2, 1), side("head", 1, 2))
+    assert (moved.missing, moved.verdict) == ((), "same")
+    gone = compared(side("base", 2, 1), side("head", 1, 0))
+    assert gone.missing == ("aten.mm.out: called 3 → 1 times, and it has no estimate",)
+    assert (gone.verdict, gone.ratio, gone.low, gone.high) == ("unsure", None, None, None)

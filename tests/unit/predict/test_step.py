@@ -14,7 +14,15 @@ from perfcli.diff.compare import compare
 from perfcli.machine import targets
 from perfcli.model import KernelFacts, Launch, Run, Target
 from perfcli.predict.calibration import calibration_for, shipped
-from perfcli.predict.step import class_of, compare_steps, estimate_step
+from perfcli.predict.step import (
+    _count_finishing,
+    _half_width,
+    _judge,
+    class_of,
+    compare_steps,
+    estimate_step,
+    with_estimates,
+)
 
 H200 = targets.get("h200")
 
@@ -174,3 +182,180 @@ def test_a_step_of_one_kernel_has_the_interval_that_pairs_were_measured_to_have(
     half = pair["k80"] * math.hypot(1, pair["floor"])
     assert math.log((found.high or 0) / found.ratio) == pytest.approx(half)
     assert math.log(found.ratio / (found.low or 1)) == pytest.approx(half)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [
+        (1.021, 1.5, "slower"),
+        (1.02, 1.5, "unsure"),
+        (0.5, 0.98, "faster"),
+        (0.5, 1 / 1.02, "unsure"),
+        (1 / 1.02, 1.02, "same"),
+        (0.98, 1.02, "unsure"),
+        (0.99, 1.021, "unsure"),
+        (1.0, 1.0, "same"),
+        (0.5, 1.5, "unsure"),
+    ],
+)
+def test_an_interval_decides_at_two_percent(low: float, high: float, verdict: str) -> None:
+    assert _judge(low, high) == verdict
+
+
+def test_half_the_width_of_an_interval_by_hand() -> None:
+    """A tenth of both steps, 30 and 5 % of them, and a floor: 2 · √(0.1² + 0.3² + 0.15²)."""
+    known = replace(shipped()["h200"], pair={"k80": 2.0, "floor": 0.15})
+    moved = [(1.0, 2.0), (3.0, 1.0)]
+    assert _half_width(moved, (10.0, 20.0), known) == pytest.approx(2 * 0.35)
+    assert _half_width(moved[:1], (10.0, 40.0), known) == pytest.approx(2 * math.sqrt(0.0325))
+    assert _half_width([], (10.0, 20.0), known) == 0
+    assert _half_width(moved, (10.0, 20.0), None) == 0
+
+
+def test_sums_are_counted_for_the_kernel_before_them() -> None:
+    """Of two launches of a, each with two sums; b has none; what comes first is nobody's."""
+    names = ["sum", "a", "sum", "sum", "b", "a", "sum", "sum", "mm"]
+    launches = tuple(
+        Launch("forward 0", name, extern=name in ("sum", "mm"), finishing=name == "sum")
+        for name in names
+    )
+    found = _count_finishing(replace(on(H200, kernel("a", "1")), launches=launches))
+    assert found == {("forward 0", "a"): 2, ("forward 0", "b"): 0}
+
+
+def test_the_ends_of_a_steps_interval_are_sums_over_launches() -> None:
+    """Two launches of one, three of another, each followed by a sum of eight microseconds."""
+    two = replace(with_candidates((8192, 0)), launches=2, name="two")
+    three = replace(with_candidates((2048, 0)), launches=3, name="three")
+    launches = tuple(
+        each
+        for made in (two, three)
+        for each in (
+            Launch(made.graph, made.name),
+            Launch(made.graph, "aten.sum.dim_IntList", extern=True, finishing=True),
+        )
+    )
+    step = estimate_step(replace(on(H200, two, three), launches=launches))
+    assert step is not None
+    one, other = step.kernels
+    assert one is not None
+    assert other is not None
+    assert one.finishing == other.finishing == pytest.approx(8e-6)
+    sums = 5 * 8e-6
+    assert step.seconds == pytest.approx(2 * one.seconds + 3 * other.seconds + sums)
+    assert step.low == pytest.approx(2 * one.low + 3 * other.low + sums)
+    assert step.high == pytest.approx(2 * one.high + 3 * other.high + sums)
+
+
+def test_why_a_kernel_has_no_estimate() -> None:
+    uncounted = replace(with_candidates((8192, 0)), name="uncounted")
+    (only,) = uncounted.candidates
+    uncounted = replace(uncounted, candidates=(replace(only, work=None),))
+    cpu = replace(uncounted, name="cpu", candidates=())
+    step = estimate_step(on(H200, uncounted, with_candidates((8192, 0)), cpu))
+    assert step is not None
+    assert step.missing == (
+        "uncounted: its work could not be counted",
+        "cpu: it was not compiled for a GPU",
+    )
+    assert [estimate is None for estimate in step.kernels] == [True, False, True]
+
+
+def test_a_configuration_that_does_not_fit_is_not_timed() -> None:
+    """None of its blocks fits on a multiprocessor; one of unknown registers was not compiled."""
+    made = with_candidates((8192, 0), (2048, 0), (1024, 0))
+    slow, unfit, uncompiled = made.candidates
+    tried = (slow, replace(unfit, blocks_per_sm=0), replace(uncompiled, registers=None))
+    step = estimate_step(on(H200, replace(made, candidates=tried)))
+    assert step is not None
+    (estimate,) = step.kernels
+    assert estimate is not None
+    assert estimate.candidate == 0
+    assert sorted(estimate.candidates) == [0, 2]
+    assert estimate.candidates[0] == estimate.seconds
+
+
+def test_kernels_of_users_are_timed_however_much_they_spill() -> None:
+    made = with_candidates((8192, 400), (2048, 200))
+    step = estimate_step(on(H200, replace(made, kind="user")))
+    assert step is not None
+    (estimate,) = step.kernels
+    assert estimate is not None
+    assert estimate.candidate == 1
+
+
+def test_what_a_kernel_is_held_up_by_comes_in_order_and_from_a_hundredth_on() -> None:
+    step = estimate_step(on(H200, with_candidates((8192, 0))))
+    assert step is not None
+    (estimate,) = step.kernels
+    assert estimate is not None
+    shares = list(estimate.bounds.values())
+    assert shares == sorted(shares, reverse=True)
+    assert min(shares) >= 0.01
+    assert 0.9 < sum(shares) <= 1
+
+
+def test_estimates_that_were_kept_are_taken_where_the_constants_are_the_same() -> None:
+    """A stored run has no work, only its estimates."""
+    given = on(H200, with_candidates((8192, 0)))
+    step = estimate_step(given)
+    assert step is not None
+    kept = replace(with_estimates(given, step), weighed=False)
+    again = estimate_step(kept)
+    assert again is not None
+    assert (again.seconds, again.low, again.high) == (step.seconds, step.low, step.high)
+    assert estimate_step(replace(kept, estimated_with="others")) is None
+    assert with_estimates(given, None) is given
+
+
+def changed_steps(*sides: tuple[int, int, int]) -> Any:
+    """Two steps of three kernels each of so many blocks."""
+    base, head = (
+        weighed_run(
+            *(
+                weighed_kernel(f"triton_poi_fused_{name}_1", name, blocks=n, text=f"{name} {n}")
+                for name, n in zip("abc", blocks, strict=True)
+                if n
+            ),
+            id=str(number),
+            target=H200,
+        )
+        for number, blocks in enumerate(sides)
+    )
+    found = compare(base, head)
+    assert found.estimate is not None
+    return found, found.estimate
+
+
+def test_groups_that_changed_come_with_the_largest_change_first() -> None:
+    """What is gone and what is new count with all that they take; what stays is not there."""
+    found, estimate = changed_steps((4096, 0, 40960), (8192, 20480, 40960))
+    changes = [abs(group.head - group.base) for group in estimate.groups]
+    assert len(changes) == 2
+    assert changes == sorted(changes, reverse=True)
+    assert (estimate.groups[0].base, estimate.groups[0].head > 0) == (0.0, True)
+    names = [found.groups[group.group].match.relation for group in estimate.groups]
+    assert names == ["new", "changed"]
+    shared = estimate.head.seconds - sum(group.head for group in estimate.groups)
+    assert estimate.base.seconds == pytest.approx(
+        shared + sum(group.base for group in estimate.groups)
+    )
+    assert estimate.ratio == pytest.approx(estimate.head.seconds / estimate.base.seconds)
+
+
+def test_the_same_code_takes_as_long_where_one_side_alone_has_an_estimate() -> None:
+    """A baseline's kernel that is the same has none; a changed one without makes it unsure."""
+    same = weighed_kernel("triton_poi_fused_a_1", "a", blocks=4096, text="a")
+    unknown = replace(same, candidates=tuple(replace(c, work=None) for c in same.candidates))
+    other = weighed_kernel("triton_poi_fused_b_1", "b", blocks=8192, text="b")
+    for kernels in ((same, unknown), (unknown, same)):
+        base, head = (
+            weighed_run(each, other, id=str(n), target=H200) for n, each in enumerate(kernels)
+        )
+        estimate = compare(base, head).estimate
+        assert estimate is not None
+        assert (estimate.verdict, estimate.ratio, estimate.missing) == ("same", 1, ())
+        expected = estimate_step(weighed_run(same, other, target=H200))
+        assert expected is not None
+        assert estimate.base.seconds == pytest.approx(expected.seconds)
+        assert estimate.head.seconds == pytest.approx(expected.seconds)
