@@ -92,3 +92,25 @@ def test_graphs_do_not_share_names() -> None:
     reader = replace(named("b", buffer("y", 1, "input")), graph="backward 0")
     launches = (Launch("forward 0", "a"), Launch("backward 0", "b"))
     assert find_cold_shares(launched(writer, reader, launches=launches), CACHE)[1] == 1.0
+
+
+def test_an_operator_of_unknown_tensors_pushes_out_sixteen_megabytes() -> None:
+    """A kernel that touches nothing pushes out nothing."""
+    writer = named("a", buffer("y", 1, "output"))
+    reader = named("b", buffer("y", 1, "input"))
+    nothing = named("c")
+    extern = Launch("forward 0", "aten.mm.out", extern=True, operands=("p", "q"))
+    launches = tuple(Launch("forward 0", name) for name in "acb")
+    found = launched(writer, reader, nothing, launches=(launches[0], extern, *launches[1:]))
+    assert find_cold_shares(found, CACHE)[1] == pytest.approx(share(17 * MB), rel=1e-9)
+    found = launched(writer, reader, nothing, launches=launches)
+    assert find_cold_shares(found, CACHE)[1] == pytest.approx(share(1 * MB), rel=1e-9)
+
+
+def test_a_kernel_that_is_launched_twice_has_the_average() -> None:
+    """The second launch finds what the first one read; one that reads nothing is all cold."""
+    reader = named("a", buffer("x", 3, "input"))
+    writer = named("b", buffer("y", 1, "output"))
+    launches = tuple(Launch("forward 0", name) for name in "aba")
+    found = find_cold_shares(launched(reader, writer, launches=launches), CACHE)
+    assert list(found) == pytest.approx([(1 + share(4 * MB)) / 2, 1.0])

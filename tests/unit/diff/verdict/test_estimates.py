@@ -369,3 +369,18 @@ def test_the_step_is_called_so_where_every_operator_has_an_estimate() -> None:
         )
         found = ask(given, base=sides[0], head=sides[1])
         assert found.reason.startswith(f"estimated {whole} 90.0 → 120.0 µs")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "outcome"), [("slower", "worse"), ("faster", "better"), ("unsure", "unknown")]
+)
+def test_library_operators_alone_may_change_a_steps_time(
+    verdict: TimeVerdict, outcome: Outcome
+) -> None:
+    """No kernel changed: the estimate decides where it says anything."""
+    kernels = [kernel("triton_poi_fused_kept_1", "9")]
+    found = compare(run(kernels, id="base"), run(kernels, id="head"))
+    change = EstimatedChange(step(MICRO), step(2 * MICRO), verdict, 2.0, 1.6, 2.4)
+    concluded = conclude(replace(found, estimate=change))
+    assert concluded.outcome == outcome
+    assert concluded.reason.startswith("estimated step 1.000 → 2.000 µs")
