@@ -67,8 +67,7 @@ FAST_TESTS = (
 SECONDS_OF_TESTS = 30.0
 # These need names to put in, or remove what only a type checker reads.
 OPERATORS_LEFT_OUT = ("VariableReplacer", "VariableInserter", "RemoveDecorator")
-# These do the same: texts and small numbers are one object each, and zip's ``strict`` asserts what
-# holds.
+# These do the same: texts and small numbers are one object each.
 SAME = ("_Eq_Is", "_NotEq_IsNot", "_Is_Eq", "_IsNot_NotEq")
 SLOWDOWN_ALLOWED = 4.0
 
@@ -164,7 +163,7 @@ def _list_mutants(room: str) -> Iterator[Mutant]:
 
 def _find_unread(source: str) -> list[tuple[Place, Place]]:
     """Return the places that are never evaluated, only describe a type or only assert: annotations,
-    the arguments of ``@dataclass``, ``strict`` of ``zip``."""
+    the arguments of ``@dataclass``, ``strict`` of ``zip``, ``frozen`` of a class."""
     parts: list[Any] = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.arg | ast.AnnAssign):
@@ -175,7 +174,7 @@ def _find_unread(source: str) -> list[tuple[Place, Place]]:
             parts.append(node.returns)
         if isinstance(node, ast.ClassDef):
             parts += node.decorator_list
-        if isinstance(node, ast.keyword) and node.arg == "strict":
+        if isinstance(node, ast.keyword) and node.arg in ("strict", "frozen"):
             parts.append(node.value)
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             parts.append(node)
