@@ -28,13 +28,13 @@ SUMMARY = "GITHUB_STEP_SUMMARY"
 MOST_SUMMARY_BYTES = 1024 * 1024
 
 
-def check_github() -> None:
+def _check_github() -> None:
     """Raise PerfcliError if there is a step summary that can't be written."""
     if summary := os.environ.get(SUMMARY):
         output.check_writable(Path(summary))
 
 
-def write_summary(texts: Iterator[str]) -> str:
+def _write_summary(texts: Iterator[str]) -> str:
     """Append the first text that fits to the step's summary; the longest comes first.
 
     GitHub drops the whole summary of a step that is too long. Returns a warning, or an empty
@@ -58,7 +58,7 @@ def write_summary(texts: Iterator[str]) -> str:
 
 
 @contextmanager
-def quote_commands(stream: TextIO) -> Iterator[None]:
+def _quote_commands(stream: TextIO) -> Iterator[None]:
     """Keep GitHub from reading what is printed inside as workflow commands: a kernel's name may
     look like one."""
     word = secrets.token_hex(16)
@@ -157,7 +157,7 @@ def check(wanted: Wanted, inputs: Sequence[Path] = ()) -> None:
     for each in inputs:
         spare(each, wanted.places)
     if wanted.github:
-        check_github()
+        _check_github()
 
 
 def write(
@@ -186,7 +186,7 @@ def _list_steps(
     def summarise() -> None:
         names = ("github", "markdown")
         texts = (render_document(name, judgement) for name in names)
-        if warning := write_summary(texts):
+        if warning := _write_summary(texts):
             notes.warn(warning)
 
     def annotate() -> None:
@@ -212,7 +212,7 @@ def show(view: RenderableType, wanted: Wanted) -> None:
 
     In GitHub Actions none of it is taken for a workflow command.
     """
-    with quote_commands(wanted.stream) if wanted.github else nullcontext():
+    with _quote_commands(wanted.stream) if wanted.github else nullcontext():
         output.show(view, wanted.stdout)
 
 

@@ -244,7 +244,7 @@ _OTHER: dict[str, SideName] = {"base": "head", "head": "base"}
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class _Found:
     """Holds what was found. ``left_out``: files of this pair that would have been taken, and why
     they were not. ``unreadable``: names of files that may be of any pair."""
 
@@ -264,7 +264,7 @@ class Found:
             yield f"{files} in {FOLDER} can't be read ({first})"
 
 
-def find_measurement(base: str, head: str, folder: Path = FOLDER) -> Found:
+def find_measurement(base: str, head: str, folder: Path = FOLDER) -> _Found:
     """Return the measurement to show of two runs, by their ids; one of (head, base) with its sides
     exchanged. Of other pairs only header lines are read."""
     openings, unreadable = _read_openings(folder)
@@ -287,7 +287,7 @@ def find_measurement(base: str, head: str, folder: Path = FOLDER) -> Found:
     if found and (found.base, found.head) != (base, head):
         found = _exchange(found)
         found = replace(found, notes=(*found.notes, EXCHANGED))
-    return Found(found, tuple(left_out), unreadable)
+    return _Found(found, tuple(left_out), unreadable)
 
 
 def find_measurement_of(run: str, folder: Path = FOLDER) -> Measurement | None:

@@ -30,7 +30,7 @@ class Finishing:
 NO_FINISHING = Finishing()
 
 
-def read_finishing(kernel: Any) -> Finishing:
+def _read_finishing(kernel: Any) -> Finishing:
     """Return what the wrapper calls after a launch of this kernel; nothing for most kernels."""
     partial = getattr(kernel, "saved_partial_accumulate", ())
     if not partial:
@@ -84,7 +84,7 @@ def read_use(kernel: Any) -> Use:
     """Return what a kernel works on at the place for which Inductor has just generated it."""
     operands = read_operands(kernel)
     try:
-        return Use(operands, _touched(kernel, operands.buffers), read_finishing(kernel))
+        return Use(operands, _touched(kernel, operands.buffers), _read_finishing(kernel))
     except Exception:  # an estimate: whatever it stumbles over, the kernel itself is fine
         return Use(operands)
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from perfcli.diff.verdict.decide import decide
-from perfcli.diff.verdict.words import write
+from perfcli.diff.verdict.decide import _decide
+from perfcli.diff.verdict.words import _write_verdict
 from perfcli.model import Comparison, Verdict
 
 
@@ -18,8 +18,8 @@ def conclude(comparison: Comparison) -> Comparison:
 
     The verdict that it had before plays no part: more evidence may be added, and concluded again.
     """
-    ruling = decide(comparison)
-    return _with(comparison, write(ruling, comparison))
+    ruling = _decide(comparison)
+    return _with(comparison, _write_verdict(ruling, comparison))
 
 
 def acquit(comparison: Comparison) -> Comparison:

@@ -89,7 +89,7 @@ class _Ruling:
     """What objects to the evidence; of wrong results, the finding about them."""
 
 
-def decide(comparison: Comparison) -> _Ruling:
+def _decide(comparison: Comparison) -> _Ruling:
     """Return what the strongest evidence of a comparison says."""
     if comparison.wrong is not None:
         return _judge_wrong_results(comparison, comparison.wrong)
@@ -104,7 +104,7 @@ def decide(comparison: Comparison) -> _Ruling:
 def decide_by_code(comparison: Comparison) -> Outcome:
     """Return what the code alone comes to: its estimated times, else its counts. That is what rules
     know of a comparison before their findings are in it."""
-    return decide(replace(comparison, wrong=None, timing=None, findings=())).outcome
+    return _decide(replace(comparison, wrong=None, timing=None, findings=())).outcome
 
 
 def _judge_wrong_results(comparison: Comparison, wrong: WrongResults) -> _Ruling:

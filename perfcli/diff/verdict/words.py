@@ -37,7 +37,7 @@ from perfcli.model import (
 from perfcli.predict.step import LEAST_CHANGE
 
 
-def write(ruling: _Ruling, comparison: Comparison) -> Verdict:
+def _write_verdict(ruling: _Ruling, comparison: Comparison) -> Verdict:
     """Return the verdict of a decision, with its reason in one sentence and in parts."""
     evidence, finding = ruling.evidence, ruling.finding
     if isinstance(evidence, WrongResults):
@@ -324,11 +324,9 @@ def _write_statement(statement: _Statement) -> str:
     evidence = statement.evidence
     if isinstance(evidence, Timing):
         return _write_time(evidence)
-    return (
-        write_estimate(evidence)
-        if isinstance(evidence, EstimatedChange)
-        else _write_sides(evidence)
-    )
+    if isinstance(evidence, EstimatedChange):
+        return write_estimate(evidence)
+    return _write_sides(evidence)
 
 
 def _explain(

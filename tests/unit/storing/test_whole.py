@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from perfcli.storing.whole import write_whole
+from perfcli.errors import PerfcliError
+from perfcli.storing.whole import spare, write_whole
 
 
 def test_the_content_and_the_mode(tmp_path: Path) -> None:
@@ -44,3 +45,17 @@ def test_nobody_can_put_a_link_in_its_way(tmp_path: Path) -> None:
     (tmp_path / f"file.{os.getpid()}").symlink_to(other)
     write_whole(path, b"mine")
     assert other.read_bytes() == b"somebody else's"
+
+
+def test_what_will_be_written_is_not_read_however_it_is_named(tmp_path: Path) -> None:
+    path, link = tmp_path / "run.json", tmp_path / "link"
+    path.write_text("{}")
+    os.symlink(path, link)
+    spare(path, {})
+    spare(path, {tmp_path / "other.json": "--json other.json"})
+    for name in (path, link):
+        with pytest.raises(PerfcliError) as raised:
+            spare(name, {path.resolve(): "--json run.json"})
+        assert str(raised.value) == (
+            f"--json run.json would overwrite {name}, which is read: name another file"
+        )

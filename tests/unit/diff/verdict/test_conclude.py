@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from handmade import kernel, run
 
-from perfcli.diff.compare import compare
+from perfcli.diff.compare import compare, gather_evidence
 from perfcli.diff.verdict.conclude import acquit, conclude
+from perfcli.diff.verdict.decide import decide_by_code
 from perfcli.model import Because, Comparison, Finding, KernelFacts, WrongResults
 
 NAMES = ("a_0", "b_1")
@@ -190,3 +191,23 @@ def test_wrong_results_of_the_base_leave_nothing_to_compare_with() -> None:
 def test_a_run_beside_itself_is_the_same() -> None:
     result = acquit(WORSE)
     assert (result.outcome, result.reason, result.because) == ("same", "", None)
+
+
+# --- evidence and conclusion -----------------------------------------------------------------
+
+
+def test_evidence_has_no_verdict_and_concluding_it_is_comparing() -> None:
+    evidence = gather_evidence(WORSE.base, WORSE.head)
+    assert (evidence.outcome, evidence.reason, evidence.because) == ("unknown", "", None)
+    assert evidence.totals == WORSE.totals
+    assert conclude(evidence) == WORSE
+
+
+@pytest.mark.parametrize("comparison", [SAME, BETTER, WORSE])
+def test_what_the_code_alone_says_is_asked_without_all_that_is_stronger(
+    comparison: Comparison,
+) -> None:
+    alone = comparison.outcome
+    assert decide_by_code(gather_evidence(comparison.base, comparison.head)) == alone
+    assert decide_by_code(replace(comparison, findings=(found("error"),))) == alone
+    assert decide_by_code(replace(comparison, wrong=WrongResults("base", "wrong"))) == alone

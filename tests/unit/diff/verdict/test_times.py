@@ -15,6 +15,7 @@ from perfcli.diff.verdict.decide import (
     _is_sure,
     _judge_memory,
     _state_memory,
+    decide_by_code,
 )
 from perfcli.diff.verdict.words import (
     _advise,
@@ -114,6 +115,12 @@ def test_without_any_memory_the_time_decides_alone() -> None:
 def with_finding(severity: Severity) -> Comparison:
     finding = Finding("PC205", severity, "it leaves 124 SMs idle", (0,), appearance="new")
     return conclude(replace(made.gpu_runs(), findings=(finding,)))
+
+
+def test_what_was_measured_says_nothing_of_the_code() -> None:
+    comparison, timing = made.same()
+    assert made.conclude_timed(comparison, timing).outcome == "same"
+    assert decide_by_code(replace(comparison, timing=timing)) == "worse"
 
 
 def test_a_sure_time_overrules_what_findings_said() -> None:
