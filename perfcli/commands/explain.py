@@ -38,9 +38,12 @@ def explain(
 
     Exit code: 0 whatever is found, 2 error, or a run without kernels.
     """
+    from dataclasses import replace
+
     from perfcli import diagnosis
     from perfcli.console import output
     from perfcli.console.notes import Notes
+    from perfcli.predict.step import estimate_run
     from perfcli.workflow import fixes
     from perfcli.workflow.context import Context
     from perfcli.workflow.obtain import load_or_compile
@@ -51,6 +54,7 @@ def explain(
     args.use_calibration(calibration)
     context = Context(Notes(quiet), fresh, timeout, fake, jobs, trust_run)
     found = load_or_compile(question, Side(tuple(option or ()), python), context)
+    found = replace(found, run=estimate_run(found.run))
     findings = diagnosis.explain(found.run)
     if try_fixes:
         findings = fixes.try_fixes(fixes.Patient(found, findings), context)

@@ -40,25 +40,9 @@ def _best(field: str) -> OfKernel:
     return lambda k: None if k.best is None else getattr(k.best, field)
 
 
-def _step(field: str, finished: Callable[[KernelFacts, float], float]) -> Metric:
-    """Return a field of one launch, with what operators after it do to finish its results, summed
-    over a step's launches."""
-
-    def value(kernel: KernelFacts) -> Value:
-        one: Value = getattr(kernel, field)
-        return None if one is None else finished(kernel, one) * kernel.launches
-
-    return Metric(field, value, per_launch=True)
-
-
-def _finished(kernel: KernelFacts, bytes: float) -> float:
-    return bytes + kernel.finishing_bytes
-
-
-def _with_finishing(kernel: KernelFacts, seconds: float) -> float:
-    """Return a lower bound with them: it is as the bytes are."""
-    moved, more = kernel.bytes_moved, kernel.finishing_bytes
-    return seconds * (moved + more) / moved if moved and more else seconds
+def _step_swept(kernel: KernelFacts) -> Value:
+    one = kernel.bytes_swept
+    return None if one is None else (one + kernel.finishing_bytes) * kernel.launches
 
 
 KERNEL_METRICS = (
@@ -74,9 +58,9 @@ KERNEL_METRICS = (
     Metric("registers", _best("registers"), "max"),
     Metric("shared_bytes", _best("shared_bytes"), "max"),
     Metric("occupancy", _best("occupancy"), "min", "higher"),
-    _step("bytes_moved", _finished),
-    _step("bytes_swept", _finished),
-    _step("lower_bound_seconds", _with_finishing),
+    Metric("bytes_moved", lambda k: k.step_bytes, per_launch=True),
+    Metric("bytes_swept", _step_swept, per_launch=True),
+    Metric("lower_bound_seconds", lambda k: k.step_bound_seconds, per_launch=True),
 )
 
 

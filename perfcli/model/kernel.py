@@ -250,6 +250,29 @@ class KernelFacts:
         return self.bytes_read + self.bytes_written
 
     @property
+    def step_bytes(self) -> int | None:
+        """Return the bytes that a step moves for this kernel: those of all launches and of the
+        operators that finish their results."""
+        if self.bytes_moved is None:
+            return None
+        return (self.bytes_moved + self.finishing_bytes) * self.launches
+
+    @property
+    def step_bound_seconds(self) -> float | None:
+        """Return the lower bound of a step's time for this kernel, as its bytes are counted."""
+        if self.lower_bound_seconds is None:
+            return None
+        moved, more = self.bytes_moved, self.finishing_bytes
+        grown = (moved + more) / moved if moved and more else 1.0
+        return self.lower_bound_seconds * grown * self.launches
+
+    @property
+    def step_seconds(self) -> float | None:
+        """Return the seconds that a step is estimated to take for this kernel: those of all
+        launches and of the operators that finish their results."""
+        return None if self.estimate is None else self.estimate.of_step * self.launches
+
+    @property
     def binary_hash(self) -> str | None:
         """Return one text for all candidates' binaries, or None where one is missing."""
         hashes = [c.binary_hash for c in self.candidates]

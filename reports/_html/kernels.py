@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perfcli import units
-from perfcli.model import Comparison, GroupTiming, KernelFacts, KernelGroup, Outcome
+from perfcli.model import (
+    Comparison,
+    EstimatedChange,
+    GroupTiming,
+    KernelFacts,
+    KernelGroup,
+    Outcome,
+)
 
 from .._rows.groups import list_changed
 from .._rows.kernels import ESTIMATED, TIME, Column, choose_columns
@@ -90,7 +97,11 @@ def _row(
     names = _names(comparison, group, check)
     cells = [_cell(column, group, base, head) for column in columns]
     cells += [_time_cell(timed.get(number))] if timed else []
-    cells += [_estimate_cell(base, head)] if comparison.estimate else []
+    cells += (
+        [_estimate_cell(comparison.estimate, number, group, base, head)]
+        if comparison.estimate
+        else []
+    )
     operators = {origin.op for kernel in (*base, *head) for origin in kernel.origins}
     said = [kernel.name for kernel in (*base, *head)] + sorted(operators)
     graphs = dict.fromkeys(kernel.graph for kernel in (*head, *base))
@@ -154,10 +165,22 @@ def _time_cell(timing: GroupTiming | None) -> _Cell:
     return _Cell(head, base, outcomes.get(change.verdict, "same"), value, timing.delta)
 
 
-def _estimate_cell(base: Sequence[KernelFacts], head: Sequence[KernelFacts]) -> _Cell:
-    """Return the estimated time of a step's launches, and the base's where it differs."""
+def _estimate_cell(
+    estimate: EstimatedChange,
+    number: int,
+    group: KernelGroup,
+    base: Sequence[KernelFacts],
+    head: Sequence[KernelFacts],
+) -> _Cell:
+    """Return the estimated time of a step's launches, and the base's where it differs: the numbers
+    of the comparison, in which what is the same on both sides takes as long."""
     (column,) = (column for column in ESTIMATED if column.title == TIME)
     before, after = _total(column, base), _total(column, head)
+    changed = next((each for each in estimate.groups if each.group == number), None)
+    if changed is not None:
+        before, after = changed.base, changed.head
+    elif group.match.relation == "same":
+        before = after = after if before is None else before
     ours, theirs = units.alike(before, after)
     value = after if head else before
     if not base or not head or ours == theirs:

@@ -53,17 +53,9 @@ def _shown(field: str) -> Callable[[KernelFacts], float | None]:
     return lambda k: None if k.shown is None else getattr(k.shown, field)
 
 
-def _step_bytes(kernel: KernelFacts) -> float | None:
-    return None if kernel.bytes_moved is None else kernel.bytes_moved * kernel.launches
-
-
-def _step_seconds(kernel: KernelFacts) -> float | None:
-    return None if kernel.estimate is None else kernel.estimate.of_step * kernel.launches
-
-
 def sum_estimates(kernels: Sequence[KernelFacts]) -> float | None:
     """Return the estimated seconds per step of several kernels; None where one has none."""
-    known = [seconds for kernel in kernels if (seconds := _step_seconds(kernel)) is not None]
+    known = [seconds for kernel in kernels if (seconds := kernel.step_seconds) is not None]
     return sum(known) if known and len(known) == len(kernels) else None
 
 
@@ -97,7 +89,7 @@ TIME, BOUND = "time", "bound"
 
 # In order of importance: a narrow screen shows the first ones.
 ESTIMATED = (
-    Column(TIME, "estimated_seconds", _step_seconds),
+    Column(TIME, "estimated_seconds", lambda k: k.step_seconds),
     Column(BOUND, "bound", _largest_bound, max, _write_bound),
 )
 """Of a run alone: of two, the times of both sides stand side by side elsewhere."""
@@ -107,7 +99,7 @@ COLUMNS = (
     Column("vector", "vector_loads", _source("vector_loads")),
     Column("spilled", "spilled_words", lambda k: k.spilled_words),
     Column("regs", "registers", _best("registers"), max),
-    Column("bytes", "bytes_moved", _step_bytes),
+    Column("bytes", "bytes_moved", lambda k: k.step_bytes),
     Column("shared", "shared_bytes", _best("shared_bytes"), max),
     Column("occup.", "occupancy", _best("occupancy"), min),
 )

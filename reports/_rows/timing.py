@@ -408,7 +408,7 @@ def _write_group(
         (comparison.head, estimate.head) if match.head else (comparison.base, estimate.base)
     )
     numbers = match.head or match.base
-    number = max(numbers, key=lambda n: _seconds_of(step.kernels[n]) * side.kernels[n].launches)
+    number = max(numbers, key=lambda n: side.kernels[n].step_seconds or 0.0)
     many = {len(match.base), len(match.head)} - {0, 1}
     return KernelTimeRow(
         number if match.head else None,
@@ -417,10 +417,6 @@ def _write_group(
         _judge(group),
         _write_cells(group, estimate, step.kernels[number]),
     )
-
-
-def _seconds_of(estimate: TimeEstimate | None) -> float:
-    return estimate.seconds if estimate else 0.0
 
 
 def _write_cells(

@@ -10,9 +10,9 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.text import Text
 
 from perfcli import units
-from perfcli.model import Comparison, Finding, Run
+from perfcli.model import Comparison, Finding, KernelFacts, Run
 
-from .._rows.kernels import shorten
+from .._rows.kernels import shorten, write_bounds, write_share
 from .._rows.totals import explain_emptiness, write_question, write_variant
 from .externs import _list_externs
 from .finding import STYLES, WORDS, Full, OneLine, Placed, _list_said_by, group_blocks
@@ -63,8 +63,9 @@ def show_explanation(
 ) -> RenderableType:
     """Return the findings of one run, by kernel; in brief how many there are.
 
-    Where there is nothing but doubts about the numbers, the kernels that move most. ``tried``:
-    whether fixes were asked for.
+    Where there is nothing but doubts about the numbers, the kernels that take or move most, too;
+    with estimates they and those of findings are always shown. ``tried``: whether fixes were asked
+    for.
     """
     nothing = explain_emptiness(run)
     summary = Text(sum_up(run, findings), style="bold")
@@ -83,6 +84,9 @@ def show_explanation(
     if not nothing and all(finding.doubt for finding in findings):
         parts += [Text(""), _Largest(run)]
         kernels = dict.fromkeys(_find_largest(run))
+    elif not nothing and _is_timed(run):
+        found = dict.fromkeys(number for finding in findings for number in finding.kernels)
+        parts += [Text(""), _Largest(run, list(found)[:MOST_BESIDES])]
     parts += _list_externs(run)
     parts += _list_commands(kernels, findings, reference)
     return Group(*parts)
@@ -148,57 +152,89 @@ def _list_commands(
 # --- where no rule found anything ------------------------------------------------------------
 
 MOST_LARGEST = 3
+MOST_BESIDES = 5
 LEAST_NAME = 20
-_NUMBERS_WIDTH = 26
 
 
 def _find_largest(run: Run) -> list[int]:
-    """Return the kernels that move most bytes in a step; the first ones where bytes are not
-    known."""
+    """Return the kernels that take most of a step's estimated time, or else move most bytes; the
+    first ones where neither is known."""
     launched = [number for number, kernel in enumerate(run.kernels) if kernel.launches]
-    return sorted(launched, key=lambda number: -(_moved(run, number) or 0))[:MOST_LARGEST]
+    return sorted(launched, key=lambda number: _rank(run.kernels[number]))[:MOST_LARGEST]
 
 
-def _moved(run: Run, number: int) -> int | None:
-    kernel = run.kernels[number]
-    return None if kernel.bytes_moved is None else kernel.bytes_moved * kernel.launches
+def _rank(kernel: KernelFacts) -> tuple[float, int]:
+    return -(kernel.step_seconds or 0.0), -(kernel.step_bytes or 0)
+
+
+def _is_timed(run: Run) -> bool:
+    return any(kernel.estimate is not None for kernel in run.kernels)
 
 
 @dataclass(frozen=True)
 class _Largest:
-    """Launches, bytes and lower-bound time of a step, and the kernels with most of the bytes."""
+    """Launches, time and bytes of a step, and kernels with most of them. ``besides``: others to
+    show."""
 
     run: Run
+    besides: Iterable[int] = ()
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield Text(f"generated kernels: {', '.join(self._step())}")
-        moved = {number: _moved(self.run, number) for number in _find_largest(self.run)}
+        timed, kernels = _is_timed(self.run), self.run.kernels
         every = sum(self._known())
-        if not every:
+        if not every and not timed:
             return
+        shown = dict.fromkeys((*_find_largest(self.run), *self.besides))
+        rows = [(n, self._cells(kernels[n], every)) for n in sorted(shown, key=self._order)]
+        titles = [title for title in rows[0][1] if any(cells[title] for _, cells in rows)]
         table = start_table()
         table.add_column("", justify="right")
-        table.add_column("kernels that move most bytes", no_wrap=True)
-        for title in ("bytes", "share"):
-            table.add_column(title, justify="right", no_wrap=True)
-        room = max(options.max_width - _NUMBERS_WIDTH, LEAST_NAME)
-        for number, size in moved.items():
-            name = shorten(units.printable(self.run.kernels[number].name), room)
-            share = units.percent(None if size is None else size / every)
-            table.add_row(str(number), name, units.size(size), share)
+        table.add_column(
+            f"kernels that {'take most time' if timed else 'move most bytes'}", no_wrap=True
+        )
+        for title in titles:
+            table.add_column(title.strip(), justify="right", no_wrap=True)
+        taken = sum(max(len(title), *(len(c[title]) for _, c in rows)) + 2 for title in titles)
+        room = max(options.max_width - taken - 5, LEAST_NAME)
+        for number, cells in rows:
+            name = shorten(units.printable(kernels[number].name), room)
+            table.add_row(str(number), name, *(cells[title] for title in titles))
         yield Text("")
         yield table
 
+    def _order(self, number: int) -> tuple[float, int]:
+        return _rank(self.run.kernels[number])
+
+    def _cells(self, kernel: KernelFacts, every: int) -> dict[str, str]:
+        """Return column title to text; the share is that of the column before it."""
+        size, seconds = kernel.step_bytes, kernel.step_seconds
+        moved = {"bytes": units.size(size)}
+        share = units.percent(None if size is None or not every else size / every)
+        if not _is_timed(self.run):
+            return {**moved, "share": share}
+        total = sum(each.step_seconds or 0.0 for each in self.run.kernels)
+        return {
+            "time": units.seconds(seconds),
+            "share": write_share(None if seconds is None else seconds / total),
+            "bound": write_bounds(kernel.estimate, 1),
+            **moved,
+        }
+
     def _known(self) -> Sequence[int]:
-        every = (_moved(self.run, number) for number in range(len(self.run.kernels)))
+        every = (kernel.step_bytes for kernel in self.run.kernels)
         return [moved for moved in every if moved is not None]
 
     def _step(self) -> Iterator[str]:
         kernels = self.run.kernels
         launches = sum(kernel.launches for kernel in kernels)
         yield f"{units.plural(launches, 'launch', 'launches')} per step"
+        timed = [seconds for kernel in kernels if (seconds := kernel.step_seconds) is not None]
+        if timed:
+            of = f" of {len(timed)} of them" if len(timed) < len(kernels) else ""
+            yield f"{units.seconds(sum(timed))} by estimate{of}"
         if self._known():
             yield f"{units.size(sum(self._known()))} moved"
-        bounds = [k.lower_bound_seconds * k.launches for k in kernels if k.lower_bound_seconds]
+        bounds = [bound for kernel in kernels if (bound := kernel.step_bound_seconds)]
         if bounds:
             yield f"lower-bound time {units.seconds(sum(bounds))}"

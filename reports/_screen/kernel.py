@@ -148,6 +148,8 @@ def _write_estimate(estimate: TimeEstimate) -> str:
     parts = [f"{units.seconds(estimate.seconds)} per launch", edges]
     if estimate.candidate is not None:
         parts.append(f"with configuration {estimate.candidate}")
+    if estimate.finishing:
+        parts.append(f"and {units.seconds(estimate.finishing)} to finish its results")
     said = [", ".join(parts), write_bounds(estimate), *estimate.doubts]
     return "; ".join(part for part in said if part)
 

@@ -177,7 +177,7 @@ def _write_part(number: int, run: Run) -> str:
 
 
 def _seconds_of(kernel: KernelFacts) -> float:
-    return kernel.estimate.of_step * kernel.launches if kernel.estimate else 0.0
+    return kernel.step_seconds or 0.0
 
 
 def _order(kernels: Sequence[KernelFacts], sort: str) -> list[int]:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import handmade_timing as made
 import jsonschema
@@ -15,10 +18,20 @@ from handmade_estimate import estimated, weighed_kernel, weighed_run, work
 from handmade_html import rendered
 from handmade_judgement import plain
 
+from perfcli import units
 from perfcli.diff.compare import compare
 from perfcli.diff.verdict.conclude import conclude
 from perfcli.loading import registry
-from perfcli.model import Comparison, Document, Report, StepEstimate
+from perfcli.model import (
+    Comparison,
+    Document,
+    Finding,
+    Launch,
+    Report,
+    Run,
+    StepEstimate,
+    TimeEstimate,
+)
 from perfcli.predict.step import estimate_run
 
 SCHEMAS = Path(__file__).parents[2] / "perfcli" / "data" / "schemas"
@@ -200,3 +213,89 @@ def test_without_an_estimate_the_one_that_spills_least_is_shown() -> None:
     lines = shown(screen().kernel(0, two, None), 140).splitlines()
     assert "registers      99" in lines
     assert not any(line.startswith("shown") for line in lines)
+
+
+def finished_run() -> Run:
+    """Two launches of 4096 blocks, each followed by the sum of 8 MB of a workspace, which takes 18
+    microseconds: 8 for the sum, 10 for the bytes. Another kernel of half as many blocks."""
+    first = weighed_kernel("triton_red_fused_summed_0", "1")
+    first = replace(first, finishing_bytes=8_000_000, launches=2)
+    launch = Launch(first.graph, first.name)
+    total = Launch(first.graph, "aten.sum.dim_IntList", extern=True, finishing=True)
+    other = weighed_kernel("triton_poi_fused_other_1", "2", blocks=2048)
+    launches = (launch, total, launch, total, Launch(other.graph, other.name))
+    return estimate_run(replace(weighed_run(first, other), launches=launches))
+
+
+def test_all_reports_count_what_finishes_a_kernel() -> None:
+    made_run = finished_run()
+    first, other = made_run.kernels
+    assert first.estimate is not None
+    assert first.estimate.finishing == pytest.approx(18e-6)
+    step = 2 * (first.estimate.seconds + 18e-6)
+    assert first.step_seconds == pytest.approx(step)
+    moved = 2 * (2 * 4096 * 32768 + 8_000_000)
+    assert first.step_bytes == moved
+
+    (total,) = [c for c in compare(made_run, made_run).totals if c.metric == "bytes_moved"]
+    assert total.base == moved + other.step_bytes
+    for view in (screen().run(made_run, sort="bytes"), screen().explanation(made_run, ())):
+        rows = [line for line in shown(view, 160).splitlines() if "triton_red_fused_summed" in line]
+        assert units.size(moved) in rows[0]
+        assert units.seconds(step) in rows[0]
+    explained = shown(screen().explanation(made_run, ()), 160).splitlines()
+    (head,) = [line for line in explained if line.startswith("generated kernels: 3 launches")]
+    assert units.size(total.base) in head
+    both = step + (other.step_seconds or 0.0)
+    assert f"{units.seconds(both)} by estimate" in head
+    (fact,) = [
+        line
+        for line in shown(screen().kernel(0, first, None), 200).splitlines()
+        if line.startswith("estimated")
+    ]
+    assert "and 18 µs to finish its results" in fact
+
+
+def estimate_cell() -> Callable[..., Any]:
+    cell: Callable[..., Any] = import_module("perfcli.reports._html.kernels")._estimate_cell
+    return cell
+
+
+def test_the_html_table_has_the_times_of_the_comparison() -> None:
+    before = finished_run()
+    after = replace(before, kernels=(replace(before.kernels[0], finishing_bytes=0),), launches=())
+    comparison = compare(replace(before, weighed=True), replace(after, weighed=True))
+    assert comparison.estimate is not None
+    assert comparison.estimate.groups
+    for each in comparison.estimate.groups:
+        group = comparison.groups[each.group]
+        base = [comparison.base.kernels[n] for n in group.match.base]
+        head = [comparison.head.kernels[n] for n in group.match.head]
+        cell = estimate_cell()(comparison.estimate, each.group, group, base, head)
+        seconds = each.head if head else each.base
+        assert cell.value == pytest.approx(seconds)
+        if base and head:
+            assert cell.delta == pytest.approx(each.head - each.base)
+
+
+def test_what_is_the_same_takes_as_long_on_both_sides_in_the_html_table() -> None:
+    """The estimate of a launch depends on what ran before it, which is another kernel."""
+    comparison = conclude(estimated("slower", 1.2, 1.5))
+    assert comparison.estimate is not None
+    (number,) = [n for n, g in enumerate(comparison.groups) if g.match.relation == "same"]
+    group = comparison.groups[number]
+    sides = [
+        [replace(comparison.base.kernels[1], estimate=TimeEstimate(us * 1e-6, 1e-6, 1e-4))]
+        for us in (50, 57)
+    ]
+    cell = estimate_cell()(comparison.estimate, number, group, *sides)
+    assert (cell.value, cell.delta, cell.before) == (pytest.approx(50e-6), 0.0, "")
+
+
+def test_findings_of_a_run_stand_with_the_times_of_their_kernels() -> None:
+    made_run = finished_run()
+    finding = Finding("PC101", "warning", "it spills", kernels=(1,))
+    lines = shown(screen().explanation(made_run, (finding,)), 160).splitlines()
+    (row,) = [line for line in lines if line.startswith("1") and "fused_other" in line]
+    assert units.seconds(made_run.kernels[1].step_seconds) in row
+    assert any("kernels that take most time" in line for line in lines)
