@@ -45,7 +45,9 @@ def runs(
     ]
     if scenario is not None and not headers:
         _check_known(scenario)
-    output.write_document("runs", {"runs": headers}, json)
+    damaged = [] if scenario else store.damaged()
+    document = {"runs": headers, "damaged": [str(path) for path in damaged]}
+    output.write_document("runs", document, json)
     if quiet:
         ids = "\n".join(units.printable(header.id) for header in headers)
         output.show(Text(ids), json) if headers else None
@@ -54,6 +56,9 @@ def runs(
     else:
         of = f" of {scenario}" if scenario else ""
         output.show(Text(f"no stored runs{of} in {store.FOLDER}: perfcli run SCENARIO"), json)
+    for path in () if quiet else damaged:
+        line = f"damaged: {path} is cut off; delete it and compile again"
+        output.show(Text(units.printable(line), style="yellow"), json)
     return 0
 
 

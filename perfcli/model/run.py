@@ -146,7 +146,8 @@ class Run:
     weighed: bool = False
     """Whether the work of its kernels was counted; runs of older versions lack it."""
     estimated_with: str = ""
-    """Names the constants that the kernels' estimates follow from; empty where they have none."""
+    """Names the constants and formulas that the kernels' estimates follow from, or in a stored run
+    those of the day that it was stored; empty where there are none."""
 
     @property
     def eager_notes(self) -> tuple[str, ...]:

@@ -187,6 +187,13 @@ def _name_constants(calibration: Calibration) -> str:
     return hashlib.sha256(msgspec.json.encode(numbers, order="sorted")).hexdigest()[:12]
 
 
+def name_estimator(run: Run) -> str:
+    """Return the name of the constants and formulas that a run is estimated with now; empty where
+    there are none for its target."""
+    calibration = calibration_for(run.target) if run.target else None
+    return _name_constants(calibration) if calibration else ""
+
+
 def estimate_run(run: Run) -> Run:
     """Return the run with the estimates of its kernels beside their facts, where it has any."""
     return with_estimates(run, estimate_step(run))

@@ -184,6 +184,28 @@ def read_header(path: Path) -> Header:
     return msgspec.json.decode(opening.header, type=Header)
 
 
+def is_cut_off(path: Path) -> bool:
+    """Return whether the file begins as a run does, and its end is missing."""
+    with path.open("rb") as file:
+        opening = file.readline(_HEADER_LIMIT)
+        if opening.endswith(b",\n"):
+            file.seek(0, os.SEEK_END)
+            file.seek(max(file.tell() - len(_END), 0))
+            return opening.startswith(_BEGINNING) and file.read() != _END
+    if not opening.startswith(_BEGINNING):
+        return False
+    try:
+        _open(path)  # laid out anew by some JSON tool, else cut off in its first line
+    except PerfcliError:
+        return True
+    return False
+
+
+_BEGINNING = b'{"perfcli":"run"'
+_END = b"}}\n"
+"""No other line of the file ends so: a text is a string, and the run is followed by a comma."""
+
+
 def _write_lines(bundle: Bundle, file: BinaryIO) -> None:
     encode = msgspec.json.encode
     header, run = msgspec.Raw(encode(_header_of(bundle.run))), encode(bundle.run)
@@ -193,7 +215,7 @@ def _write_lines(bundle: Bundle, file: BinaryIO) -> None:
     file.write(run + b',\n"blobs":{')
     for number, (name, packed) in enumerate(sorted(bundle.blobs.items())):
         file.write((b",\n" if number else b"\n") + encode(name) + b":" + encode(packed))
-    file.write(b"}}\n")
+    file.write(_END)
 
 
 def _open(path: Path) -> _File:
@@ -244,7 +266,7 @@ def _decode(raw: msgspec.Raw, kind: type[T], path: Path) -> T:
 def _not_a_run(path: Path, text: bytes, error: Exception) -> str:
     if not text.strip():
         return f"{path} is empty, not a run of perfcli"
-    if text.startswith(b'{"perfcli":"run"'):
+    if text.startswith(_BEGINNING):
         return f"{path} is a broken or truncated run ({error}); compile it again"
     return f"{path} is not a run of perfcli ({error})"
 

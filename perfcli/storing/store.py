@@ -15,6 +15,7 @@ from perfcli.model import Bundle
 from perfcli.storing.runfile import (
     Header,
     cannot_write,
+    is_cut_off,
     read,
     read_blob,
     read_blobs,
@@ -26,6 +27,7 @@ __all__ = [
     "FOLDER",
     "Header",
     "cannot_write",
+    "damaged",
     "find",
     "keep_out_of_commits",
     "locate",
@@ -74,9 +76,20 @@ def keep_out_of_commits(folder: Path) -> None:
 
 
 def runs(folder: Path = FOLDER) -> list[_StoredRun]:
-    """Return all readable runs of the store, oldest first. The files themselves are the index, so
+    """Return all whole runs of the store, oldest first. The files themselves are the index, so
     nothing goes stale when others write or delete at the same time."""
     return sorted(_headers(folder), key=lambda stored: (stored.header.created, stored.header.id))
+
+
+def damaged(folder: Path = FOLDER) -> list[Path]:
+    """Return the files of runs whose end is missing."""
+    found = []
+    for name in _names(folder):
+        path = folder / f"{name}.json"
+        with suppress(OSError):
+            if is_cut_off(path):
+                found.append(path)
+    return found
 
 
 def find(fingerprint: str, folder: Path = FOLDER) -> _StoredRun | None:
@@ -114,4 +127,5 @@ def _headers(folder: Path) -> Iterator[_StoredRun]:
         path = folder / f"{name}.json"
         # Skipped, not reported: a listing must survive a foreign, newer or vanished file.
         with suppress(OSError, msgspec.DecodeError, PerfcliError):
-            yield _StoredRun(path, read_header(path))
+            if not is_cut_off(path):
+                yield _StoredRun(path, read_header(path))

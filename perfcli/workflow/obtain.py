@@ -19,6 +19,7 @@ from perfcli.loading.userfile import FORWARD_ONLY
 from perfcli.machine import environment
 from perfcli.model import BlobId, Bundle, Run, Variant
 from perfcli.names import public, suggestion
+from perfcli.predict.step import name_estimator
 from perfcli.storing import store
 from perfcli.storing.whole import spare
 from perfcli.workflow.context import Context
@@ -160,8 +161,19 @@ def _name_run(bundle: Bundle, fingerprint: str) -> Bundle:
         id=store.new_id(now),
         created=now.isoformat().replace("+00:00", "Z"),
         fingerprint=fingerprint,
+        estimated_with=name_estimator(bundle.run),
     )
     return replace(bundle, run=run)
+
+
+def tell_estimator(run: Run, notes: Notes) -> None:
+    """Say so where a stored run's estimated times are other ones now than when it was stored."""
+    now = name_estimator(run)
+    if run.weighed and run.estimated_with and now != run.estimated_with:
+        notes.say(
+            f"{run.id}: its times are estimated anew (constants {now or 'none'}); when it was "
+            f"stored, others were used ({run.estimated_with})"
+        )
 
 
 def _describe_kept(stored: Sequence[Obtained]) -> str:
@@ -246,7 +258,9 @@ def load_or_compile(question: Question, side: Side, context: Context) -> Obtaine
         path = store.locate(reference)
         if path is not None or reference.endswith(".json") or reference[:1].isdigit():
             _check_stored_alone(question, side)
-            return load_stored(reference, context.written)
+            stored = load_stored(reference, context.written)
+            tell_estimator(stored.run, context.notes)
+            return stored
         if not registry.is_user_file(reference) and not Path(f"{reference}.py").is_file():
             raise PerfcliError(_describe_unknown(reference))
     (found,) = compile_runs(question, [side], context)

@@ -27,7 +27,14 @@ from perfcli.storing import timings
 from perfcli.workflow import bench
 from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import Job
-from perfcli.workflow.obtain import Obtained, StoredTexts, load_stored, obtain, warn_forward_only
+from perfcli.workflow.obtain import (
+    Obtained,
+    StoredTexts,
+    load_stored,
+    obtain,
+    tell_estimator,
+    warn_forward_only,
+)
 from perfcli.workflow.request import Question, Side, order_jobs
 from perfcli.workflow.setting import MeasuringOptions, Setting, settle, why_not
 
@@ -59,6 +66,8 @@ def load_pair(
     asked.refuse("two stored runs are compared as they are, with their newest measurement")
     ours = load_stored(base, context.written)
     theirs = load_stored(head, context.written)
+    for side in (ours, theirs):
+        tell_estimator(side.run, context.notes)
     comparison = gather_evidence(ours.run, theirs.run, allow)
     if not asked.no_time:
         found = timings.find_measurement(ours.run.id, theirs.run.id)

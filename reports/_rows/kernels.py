@@ -155,15 +155,33 @@ def write_kernel(
 
 
 def _name_place(kernel: KernelFacts) -> str:
-    """Return ``blocks.3.norm``, or ``model.py:31`` where no module is known; of several, the one
-    with most of the kernel's operators, and how many others there are."""
-    modules = [origin.module for origin in kernel.origins if origin.module]
-    lines = [origin.location.rpartition("/")[2] for origin in kernel.origins if origin.location]
-    counted = Counter(modules or lines).most_common()
-    if not counted:
-        return ""
+    """Return ``blocks.3.norm``, or ``model.py:31`` where no module is known."""
+    return _most_common([o.module for o in kernel.origins if o.module]) or _name_line(kernel)
+
+
+def _name_line(kernel: KernelFacts) -> str:
+    return _most_common([o.location.rpartition("/")[2] for o in kernel.origins if o.location])
+
+
+def _most_common(names: Sequence[str]) -> str:
+    """Return the name with most of the operators, and how many others there are."""
+    counted = Counter(names).most_common()
     more = f" +{len(counted) - 1}" if len(counted) > 1 else ""
-    return units.printable(counted[0][0]) + more
+    return units.printable(counted[0][0]) + more if counted else ""
+
+
+def name_places(kernels: Sequence[KernelFacts]) -> list[str]:
+    """Return the place of each kernel of a list: kernels of one module are told apart by the line,
+    where they have different ones."""
+    places = [_name_place(kernel) for kernel in kernels]
+    lines = [_name_line(kernel) for kernel in kernels]
+    of_place: dict[str, set[str]] = {}
+    for place, line in zip(places, lines, strict=True):
+        of_place.setdefault(place, set()).add(line)
+    return [
+        f"{place} {line}" if line and line != place and len(of_place[place]) > 1 else place
+        for place, line in zip(places, lines, strict=True)
+    ]
 
 
 def write_occupancy(candidate: Candidate) -> str:

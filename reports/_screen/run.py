@@ -17,6 +17,7 @@ from .._rows.kernels import (
     TIME,
     Column,
     choose_columns,
+    name_places,
     write_cells,
     write_kernel,
     write_share,
@@ -59,11 +60,12 @@ def show_run(
 def show_listing(run: Run) -> RenderableType:
     """Show all kernels of a run, graph by graph, with the numbers that inspect-kernel takes."""
     table, graph = _KernelTable(choose_columns(run.kernels, RUN_COLUMNS)), None
+    places = name_places(run.kernels)
     for number, kernel in enumerate(run.kernels):
         if kernel.graph != graph:
             graph = kernel.graph
             table.add("", Text(units.printable(graph), style="bold"), {})
-        _add_kernel(table, number, run)
+        _add_kernel(table, number, run, places[number])
     return table
 
 
@@ -141,8 +143,9 @@ def _list_costliest(run: Run, numbers: Sequence[int], sort: str) -> list[Rendera
     known = choose_columns(run.kernels, RUN_COLUMNS)
     columns = sorted(known, key=lambda column: column.title != sort)
     table = _KernelTable(columns)
+    places = name_places(run.kernels)
     for number in numbers:
-        _add_kernel(table, number, run)
+        _add_kernel(table, number, run, places[number])
     if len(run.kernels) > 1:
         # What is never launched is another form of a kernel that is: nobody pays for it.
         every = write_cells([k for k in run.kernels if k.launches], RUN_COLUMNS)
@@ -163,10 +166,10 @@ def _list_costliest(run: Run, numbers: Sequence[int], sort: str) -> list[Rendera
     return [*parts, Text(more, style="dim")]
 
 
-def _add_kernel(table: _KernelTable, number: int, run: Run) -> None:
+def _add_kernel(table: _KernelTable, number: int, run: Run, place: str) -> None:
     row = write_kernel(number, run.kernels[number], columns=RUN_COLUMNS)
     cells = {**row.cells, TIME: f"{row.cells[TIME]} {_write_part(number, run):>5}"}
-    table.add(f"{number:>4}  ", Text(row.name), cells, row.place)
+    table.add(f"{number:>4}  ", Text(row.name), cells, place)
 
 
 def _write_part(number: int, run: Run) -> str:

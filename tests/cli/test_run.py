@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from perfcli import cli, commands
 from perfcli.commands import compare
 from perfcli.console.notes import Notes, Reporter
 from perfcli.machine import environment
+from perfcli.model import Bundle
+from perfcli.predict.step import estimate_step
 from perfcli.storing import store
 from perfcli.worker.roles import Progress
 from perfcli.workflow import fingerprint as _fingerprint
@@ -107,6 +110,41 @@ def test_runs_lists_filters_and_is_empty(perfcli: Any) -> None:
     assert perfcli("runs", "softmax", "--quiet").out == f"{ids[1]}\n"
     document = json.loads(perfcli("runs", "--json", "-").out)
     assert [run["id"] for run in document["runs"]] == ids
+
+
+def test_runs_names_a_run_that_is_cut_off_and_goes_on(perfcli: Any) -> None:
+    perfcli("run", "rmsnorm")
+    perfcli("run", "softmax")
+    cut, whole = store.runs()
+    text = cut.path.read_bytes()
+    cut.path.write_bytes(text[: len(text) // 2])
+    listed = perfcli("runs")
+    assert listed.code == 0
+    assert whole.header.id in listed.out
+    assert f"damaged: {cut.path} is cut off; delete it and compile again" in listed.out
+    assert perfcli("runs", "--quiet").out == f"{whole.header.id}\n"
+    document = json.loads(perfcli("runs", "--json", "-").out)
+    assert [run["id"] for run in document["runs"]] == [whole.header.id]
+    assert document["damaged"] == [str(cut.path)]
+
+
+def test_a_stored_run_names_what_its_times_were_estimated_with(
+    perfcli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    perfcli("run", "rmsnorm", "--target", "h200")
+    (stored,) = store.runs()
+    made = store.read(stored.path)
+    step = estimate_step(replace(made, weighed=True))
+    assert step is not None
+    assert made.estimated_with == step.constants != ""
+    bundle = Bundle(replace(made, weighed=True, estimated_with="0123456789ab"), {})
+    store.write(bundle, stored.path)
+    for arguments in (["explain"], ["inspect-kernel"], ["compare", stored.header.id]):
+        said = perfcli(*arguments, stored.header.id).err
+        assert (
+            f"{stored.header.id}: its times are estimated anew (constants {step.constants}); when "
+            "it was stored, others were used (0123456789ab)"
+        ) in said
 
 
 def test_runs_of_a_file_are_all_that_it_declares(perfcli: Any) -> None:

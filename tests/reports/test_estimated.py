@@ -13,7 +13,7 @@ import handmade_timing as made
 import jsonschema
 import pytest
 from golden import screen, shown
-from handmade import run
+from handmade import kernel, run
 from handmade_estimate import estimated, weighed_kernel, weighed_run, work
 from handmade_html import rendered
 from handmade_judgement import plain
@@ -26,7 +26,9 @@ from perfcli.model import (
     Comparison,
     Document,
     Finding,
+    KernelFacts,
     Launch,
+    Origin,
     Report,
     Run,
     StepEstimate,
@@ -238,7 +240,7 @@ def test_all_reports_count_what_finishes_a_kernel() -> None:
     assert first.step_bytes == moved
 
     (total,) = [c for c in compare(made_run, made_run).totals if c.metric == "bytes_moved"]
-    assert total.base == moved + other.step_bytes
+    assert total.base == moved + (other.step_bytes or 0)
     for view in (screen().run(made_run, sort="bytes"), screen().explanation(made_run, ())):
         rows = [line for line in shown(view, 160).splitlines() if "triton_red_fused_summed" in line]
         assert units.size(moved) in rows[0]
@@ -299,3 +301,20 @@ def test_findings_of_a_run_stand_with_the_times_of_their_kernels() -> None:
     (row,) = [line for line in lines if line.startswith("1") and "fused_other" in line]
     assert units.seconds(made_run.kernels[1].step_seconds) in row
     assert any("kernels that take most time" in line for line in lines)
+
+
+def test_kernels_of_one_module_are_told_apart_by_their_lines() -> None:
+    def of_line(name: str, line: int, module: str = "norm") -> KernelFacts:
+        place = Origin(name, "aten.mul.Tensor", module, (), f"/x/model.py:{line}")
+        return replace(kernel(name, name), origins=(place,))
+
+    kernels = (of_line("a", 31), of_line("b", 40), of_line("c", 50, "head"))
+    text = shown(screen().run(run(kernels)), 160)
+    places = [
+        next(line for line in text.splitlines() if f" {name} " in line).split(f" {name} ")[1]
+        for name in "abc"
+    ]
+    assert "norm model.py:31" in places[0]
+    assert "norm model.py:40" in places[1]
+    assert "head" in places[2]
+    assert "model.py:50" not in places[2]

@@ -85,10 +85,10 @@ def test_empty_blobs(tmp_path: Path) -> None:
     assert blobs(path) == {}
 
 
-def test_listing_reads_the_first_line_only(tmp_path: Path) -> None:
+def test_listing_reads_the_first_line_and_the_end_only(tmp_path: Path) -> None:
     path = stored(tmp_path)
     first = path.read_bytes().split(b"\n")[0]
-    path.write_bytes(first + b"\nnot JSON any more")
+    path.write_bytes(first + b"\nnot JSON any more}}\n")
     assert [s.header.kernels for s in store.runs(path.parent)] == [2]
 
 
@@ -280,6 +280,25 @@ def test_a_run_is_located_by_path_id_and_beginning(tmp_path: Path) -> None:
     assert store.locate("", folder) is None
     with pytest.raises(PerfcliError, match="2 runs"):
         store.locate("2611", folder)
+
+
+@pytest.mark.parametrize("left", [0.02, 0.3, 0.99])
+def test_a_file_that_is_cut_off_is_no_run_of_a_listing(tmp_path: Path, left: float) -> None:
+    whole = stored(tmp_path, id="whole", fingerprint="f")
+    cut = stored(tmp_path, id="zcut", fingerprint="f")
+    text = cut.read_bytes()
+    cut.write_bytes(text[: int(len(text) * left)])
+    folder = whole.parent
+    assert [each.path for each in store.runs(folder)] == [whole]
+    assert store.damaged(folder) == [cut]
+    found = store.find("f", folder)
+    assert found is not None
+    assert found.path == whole
+    anew = json.dumps(json.loads(text), separators=(",", ":"))  # as another tool writes it
+    cut.write_text(anew)
+    assert store.damaged(folder) == []
+    cut.write_bytes(text[:-1])
+    assert store.damaged(folder) == [cut]
 
 
 def test_the_store_keeps_out_of_commits(tmp_path: Path) -> None:
