@@ -161,7 +161,7 @@ def _name_run(bundle: Bundle, fingerprint: str) -> Bundle:
         id=store.new_id(now),
         created=now.isoformat().replace("+00:00", "Z"),
         fingerprint=fingerprint,
-        estimated_with=name_estimator(bundle.run),
+        estimated_with=name_estimator(bundle.run) if bundle.run.weighed else "",
     )
     return replace(bundle, run=run)
 

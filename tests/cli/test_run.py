@@ -25,6 +25,7 @@ from perfcli.worker.roles import Progress
 from perfcli.workflow import fingerprint as _fingerprint
 from perfcli.workflow import request as _request
 from perfcli.workflow.context import Context
+from perfcli.workflow.obtain import _name_run
 
 MAX_READS = "triton.mix_order_reduction_max_reads"
 
@@ -134,10 +135,13 @@ def test_a_stored_run_names_what_its_times_were_estimated_with(
     perfcli("run", "rmsnorm", "--target", "h200")
     (stored,) = store.runs()
     made = store.read(stored.path)
-    step = estimate_step(replace(made, weighed=True))
+    assert (made.weighed, made.estimated_with) == (False, "")  # it has no estimates
+    weighed = replace(made, weighed=True)
+    step = estimate_step(weighed)
     assert step is not None
-    assert made.estimated_with == step.constants != ""
-    bundle = Bundle(replace(made, weighed=True, estimated_with="0123456789ab"), {})
+    named = _name_run(Bundle(weighed, {}), "fingerprint").run
+    assert named.estimated_with == step.constants != ""
+    bundle = Bundle(replace(weighed, estimated_with="0123456789ab"), {})
     store.write(bundle, stored.path)
     for arguments in (["explain"], ["inspect-kernel"], ["compare", stored.header.id]):
         said = perfcli(*arguments, stored.header.id).err
