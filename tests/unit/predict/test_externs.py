@@ -12,7 +12,7 @@ from perfcli.diff.compare import compare
 from perfcli.machine import targets
 from perfcli.model import ExternCall, Launch, OperatorCall, OperatorWork, Run, TimeEstimate
 from perfcli.predict.calibration import shipped
-from perfcli.predict.operators import estimate_call
+from perfcli.predict.operators import estimate_call, estimate_host
 from perfcli.predict.step import estimate_step
 
 H200 = targets.get("h200")
@@ -108,6 +108,18 @@ def test_the_host_launches_kernels_and_operators() -> None:
     assert many.host_seconds is not None
     assert many.host_seconds > few.host_seconds + 99 * 10e-6
     assert many.host_seconds > many.seconds, "a hundred small launches are host-bound"
+
+
+def test_the_host_pays_for_kernels_and_operators_by_hand() -> None:
+    """Two generated kernels; what is called is counted by operator, not by launch."""
+    launches = (
+        Launch("forward 0", "triton_1"),
+        Launch("forward 0", "aten.mm.out", extern=True),
+        Launch("forward 0", "triton_2"),
+    )
+    step = estimate_step(made(mm((UNKNOWN, 5)), launches=launches))
+    assert step is not None
+    assert step.host_seconds == estimate_host(2, [("aten.mm.out", 5)], H200)
 
 
 def compared(base: Run, head: Run) -> Any:

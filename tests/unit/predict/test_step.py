@@ -359,3 +359,17 @@ def test_the_same_code_takes_as_long_where_one_side_alone_has_an_estimate() -> N
         assert expected is not None
         assert estimate.base.seconds == pytest.approx(expected.seconds)
         assert estimate.head.seconds == pytest.approx(expected.seconds)
+
+
+def test_the_same_code_launched_more_often_has_changed() -> None:
+    once = weighed_kernel("triton_poi_fused_a_1", "a", text="a")
+    alone = weighed_kernel("triton_poi_fused_b_1", "b", blocks=40960, text="b")
+    base, head = (
+        weighed_run(replace(once, launches=n), alone, id=str(n), target=H200) for n in (1, 3)
+    )
+    estimate = compare(base, head).estimate
+    assert estimate is not None
+    ((before, after),) = [(group.base, group.head) for group in estimate.groups]
+    assert after == pytest.approx(3 * before)
+    rest = estimate.base.seconds - before
+    assert estimate.ratio == pytest.approx((rest + 3 * before) / (rest + before))

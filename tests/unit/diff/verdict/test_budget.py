@@ -42,3 +42,15 @@ def test_without_a_margin_the_floor_counts() -> None:
     step = TimeChange(10e-3, 10e-3, 1.04, 1.035, 1.045, rounds=100)
     says = _advise(Timing(step, Floor(0.04, "assumed"), seconds=33.0))
     assert "about as large as the floor" in says
+
+
+@pytest.mark.parametrize(
+    ("needed", "budget"),
+    [(30, 30), (31, 60), (60, 60), (61, 120), (120, 120), (121, 300), (300, 300), (301, 600),
+     (600, 600), (601, 1200), (1200, 1200), (1201, None)],
+)  # fmt: skip
+def test_the_least_of_the_budgets_that_is_enough(needed: int, budget: int | None) -> None:
+    """One round took an eighth of what eight will take."""
+    step = TimeChange(1.0, 1.0, 1.0, rounds=1)
+    says = _advise(Timing(step, Floor(0.01, "assumed"), seconds=needed / 8))
+    assert says == (f"--budget {budget} may tell" if budget else "a quieter machine")
