@@ -178,7 +178,14 @@ def test_waves_on_a_compute_unit(
 
 @pytest.mark.parametrize(
     ("moved", "bandwidth", "seconds"),
-    [(10, 4.0, 2.5), (10, 1.0, 10.0), (0, 4.0, 0.0), (10, 0.0, None), (None, 4.0, None)],
+    [
+        (10, 4.0, 2.5),
+        (10, 1.0, 10.0),
+        (0, 4.0, 0.0),
+        (10, 0.0, None),
+        (10, -4.0, None),
+        (None, 4.0, None),
+    ],
 )
 def test_a_lower_bound_needs_bytes_and_a_bandwidth(
     moved: int | None, bandwidth: float, seconds: float | None
