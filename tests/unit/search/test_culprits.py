@@ -20,7 +20,7 @@ from unit.search.oracles import (
 from perfcli.errors import PerfcliError
 from perfcli.search.culprits import find_culprits
 from perfcli.search.drive import Ledger
-from perfcli.search.question import Answer, OptionChange, Subset
+from perfcli.search.question import Answer, OptionChange, Subset, sort_changes
 from perfcli.search.result import Culprits
 
 TWELVE = "abcdefghijkl"
@@ -69,6 +69,11 @@ def test_documented_options_are_blamed_first() -> None:
     ranked = [OptionChange(name, False, True, rank="cab".index(name)) for name in "abc"]
     found = run(find_culprits(ranked), Exact(planted("a", "b", "c")))
     assert [names(c.options) for c in found.sets] == ["c", "a", "b"]
+
+
+def test_an_option_of_no_rank_comes_before_those_of_the_next() -> None:
+    ranked = [OptionChange("a", 0, 1, rank=1), OptionChange("c", 0, 1), OptionChange("b", 0, 2)]
+    assert [change.key for change in sort_changes(ranked)] == ["b=2", "c=1", "a=1"]
 
 
 def test_the_order_in_which_they_are_listed_does_not_matter() -> None:
