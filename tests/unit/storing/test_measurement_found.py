@@ -11,11 +11,17 @@ from handmade_record import measured, measurement, prepared
 
 from perfcli.model import Measurement, MemoryUse, Turn
 from perfcli.storing import timings
-from perfcli.storing.timings import EXCHANGED, _exchange, find_measurement
+from perfcli.storing.timings import (
+    EXCHANGED,
+    Found,
+    _exchange,
+    find_measurement,
+    find_measurement_of,
+)
 
 
 def put(folder: Path, id: str, hour: int, **more: Any) -> Path:
-    made = measurement(id, created=f"2026-11-21T{hour:02}:00:00Z", **more)
+    made = replace(measurement(id, created=f"2026-11-21T{hour:02}:00:00Z"), **more)
     return timings._write(made, folder)
 
 
@@ -114,6 +120,41 @@ def test_what_may_be_of_any_pair(tmp_path: Path) -> None:
     found = find_measurement("run-a", "run-b", tmp_path)
     assert found.unreadable == tuple(f"{name}.jsonl" for name in "abcdef")
     assert (found.measurement, found.left_out) == (None, ())
+
+
+@pytest.mark.parametrize(
+    ("left_out", "unreadable", "measured", "remarks"),
+    [
+        ((), (), False, []),
+        (("a", "b"), (), True, ["left out: a; b"]),
+        (("a",), (), False, ["left out: a; the report follows without times"]),
+        ((), ("x",), True, ["1 file in .perfcli/timings can't be read (x)"]),
+        (
+            ("a",),
+            ("x", "y"),
+            True,
+            ["left out: a", "2 files in .perfcli/timings can't be read (the first is x)"],
+        ),
+    ],
+)
+def test_a_line_for_these_runs_and_one_for_any(
+    left_out: tuple[str, ...], unreadable: tuple[str, ...], measured: bool, remarks: list[str]
+) -> None:
+    found = Found(measurement() if measured else None, left_out, unreadable)
+    assert list(found.remarks) == remarks
+
+
+def test_of_one_run_the_newest_that_timed_launches(tmp_path: Path) -> None:
+    """On either side, whatever ended it; what can't be read is passed over."""
+    launches = (replace(measured(0), kind="kernels"), measured(1))
+    put(tmp_path, "as base", 10, stopped="interrupted", rounds=launches)
+    assert find_measurement_of("run-b", tmp_path) == timings.read(tmp_path / "as base.jsonl")
+    put(tmp_path, "as head", 11, base="other", head="run-a", rounds=launches)
+    put(tmp_path, "steps alone", 12)
+    put(tmp_path, "of others", 13, base="x", head="y", rounds=launches)
+    edit(put(tmp_path, "broken", 14, rounds=launches), '"at":0.0', '"at":"x"')
+    found = [find_measurement_of(run, tmp_path) for run in ("run-a", "run-b", "nobody")]
+    assert [each and each.id for each in found] == ["as head", "as base", None]
 
 
 # --- the other way round ---------------------------------------------------------------------

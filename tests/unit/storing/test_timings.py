@@ -86,7 +86,18 @@ def test_damage_in_the_middle_names_the_line(tmp_path: Path) -> None:
             timings.read(path)
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[1]", "nonsense\n", '{"perfcli":"run","format":1}\n'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        "[1]",
+        "nonsense\n",
+        '{"perfcli":"run","format":1}\n',
+        '{"perfcli":"measurement"}\n',
+        '{"perfcli":"measurement","format":0}\n',
+    ],
+)
 def test_other_files_are_no_measurements(text: str, tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text(text)
