@@ -13,8 +13,8 @@ from perfcli.model import Measurement, MemoryUse, Turn
 from perfcli.storing import timings
 from perfcli.storing.timings import (
     EXCHANGED,
-    Found,
     _exchange,
+    _Found,
     find_measurement,
     find_measurement_of,
 )
@@ -140,7 +140,7 @@ def test_what_may_be_of_any_pair(tmp_path: Path) -> None:
 def test_a_line_for_these_runs_and_one_for_any(
     left_out: tuple[str, ...], unreadable: tuple[str, ...], measured: bool, remarks: list[str]
 ) -> None:
-    found = Found(measurement() if measured else None, left_out, unreadable)
+    found = _Found(measurement() if measured else None, left_out, unreadable)
     assert list(found.remarks) == remarks
 
 
