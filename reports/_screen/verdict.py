@@ -74,6 +74,8 @@ class FirstLines:
                 yield "also", because.also, ()
             if because.though:
                 yield "though", because.though, ()
+        elif comparison.outcome == "same":
+            yield from ((*line, ()) for line in _write_sameness(comparison))
         finding = _find_cause(comparison)
         said = comparison.besides if because or comparison.outcome == "unknown" else ()
         for text in (*said, *_count_others(comparison, finding)):
@@ -116,6 +118,32 @@ class FirstLines:
             yield "from", *_list_kernels(ours)
         if len(theirs) > 1:
             yield "into", *_list_kernels(theirs)
+
+
+def _write_sameness(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """Yield what is known of a comparison in which all code is the same: how long the step takes by
+    estimate, and the options that changed nothing."""
+    estimate = comparison.estimate
+    if estimate is not None and estimate.head.seconds and not estimate.missing:
+        base, head = estimate.base.seconds, estimate.head.seconds
+        sides = units.from_to(base, head) if base != head else units.seconds(head)
+        whole = not (None in estimate.head.externs or estimate.head.missing)
+        what = "step" if whole else "kernels"
+        yield "time", f"estimated {what} {sides}"
+    if any(group.match.relation != "same" for group in comparison.groups):
+        return
+    names = _list_toggled(comparison)
+    if names and comparison.base.environment.torch == comparison.head.environment.torch:
+        listed = ", ".join(names[:MOST_NAMES])
+        more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+        yield "options", f"{listed}{more} changed no kernel"
+
+
+def _list_toggled(comparison: Comparison) -> list[str]:
+    """Return the options and variables that the two sides set differently."""
+    variants = (comparison.base.variant, comparison.head.variant)
+    base, head = ({**variant.options, **variant.env} for variant in variants)
+    return [name for name in sorted({**base, **head}) if base.get(name) != head.get(name)]
 
 
 def _write_of_it(headline: str, names: Sequence[str]) -> str:

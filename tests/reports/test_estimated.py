@@ -33,6 +33,7 @@ from perfcli.model import (
     Run,
     StepEstimate,
     TimeEstimate,
+    Variant,
 )
 from perfcli.predict.step import estimate_run
 
@@ -318,3 +319,32 @@ def test_kernels_of_one_module_are_told_apart_by_their_lines() -> None:
     assert "norm model.py:40" in places[1]
     assert "head" in places[2]
     assert "model.py:50" not in places[2]
+
+
+def identical(**head: object) -> Comparison:
+    one = weighed_kernel("triton_poi_fused_small_0", "1")
+    variant = Variant("b", options=head)  # type: ignore[arg-type]
+    return compare(weighed_run(one, id="a"), weighed_run(one, id="b", variant=variant))
+
+
+def test_the_same_code_has_a_time_and_options_that_changed_nothing() -> None:
+    comparison = identical(online_softmax=False)
+    assert comparison.estimate is not None
+    seconds = units.seconds(comparison.estimate.head.seconds)
+    lines = lines_of(comparison)
+    assert lines[0] == "SAME  the only kernel is identical"
+    assert [line.split() for line in lines[1:3]] == [
+        ["time", "estimated", "step", *seconds.split()],
+        ["options", "online_softmax", "changed", "no", "kernel"],
+    ]
+    assert not any("changed no kernel" in line for line in lines_of(identical()))
+    many = lines_of(identical(a=1, b=2, c=3, d=4, e=5))
+    assert any("a, b, c, d and 1 more changed no kernel" in line for line in many)
+
+
+def test_an_option_that_changed_a_kernel_is_not_said_to_have_changed_none() -> None:
+    one = weighed_kernel("triton_poi_fused_small_0", "1")
+    other = weighed_kernel("triton_poi_fused_small_0", "1", blocks=4100, text="other")
+    variant = Variant("b", options={"online_softmax": False})
+    comparison = compare(weighed_run(one, id="a"), weighed_run(other, id="b", variant=variant))
+    assert not any("changed no kernel" in line for line in lines_of(comparison))
