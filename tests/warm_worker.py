@@ -63,12 +63,9 @@ def _import_torch(cache: Path) -> None:
 
 
 def _warm_up(request: Any) -> None:
-    from torch._inductor import codecache
-
     from perfcli.compile import code
 
     code.warm_up(request)
-    codecache.torch_key()  # else each process that compiles kernels reads all of torch's sources
 
 
 def _compile(folder: Path, request: dict[str, Any]) -> None:

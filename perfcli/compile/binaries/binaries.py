@@ -28,7 +28,7 @@ from perfcli.compile.binaries.cache import Compiled
 from perfcli.compile.binaries.candidate import attach_texts, candidate_of, refused_candidate
 from perfcli.compile.capture.definition import Definition
 from perfcli.errors import CompileFailed, PerfcliError
-from perfcli.facts.binary.cubin import BinaryFacts, find_tools, read_cubin
+from perfcli.facts.binary.cubin import BinaryFacts, find_tools, read_cubins
 from perfcli.model import Candidate, KernelKind, Target
 
 
@@ -37,9 +37,9 @@ def _fits(result: Any, target: Target) -> bool:
     return int(result.kernel.metadata.shared) <= target.shared_bytes_per_block_optin
 
 
-def _add_unpipelined(tuner: Any, target: Target) -> Iterator[Any]:
-    """Add the configuration that is compiled again, if there is one, to the tuner's results, and
-    yield it. Raises what Triton raises, as it would on the device."""
+def _add_unpipelined(tuner: Any, target: Target) -> None:
+    """Add the configuration that is compiled again, if there is one, to the tuner's results.
+    Raises what Triton raises, as it would on the device."""
     last = tuner.compile_results[-1].config
     if (
         hasattr(tuner, "compile_by_disabling_pipelining")
@@ -51,9 +51,7 @@ def _add_unpipelined(tuner: Any, target: Target) -> Iterator[Any]:
         config.num_stages = 1
         if "NUM_STAGES" in config.kwargs:
             config.kwargs["NUM_STAGES"] = 1
-        result = tuner._precompile_config(config)
-        tuner.compile_results.append(result)
-        yield result
+        tuner.compile_results.append(tuner._precompile_config(config))
 
 
 _CORNERS = (
@@ -95,9 +93,9 @@ class _Kernel:
     given_up: list[Candidate] = field(default_factory=list)
     """Configurations that the assembler took too long for."""
 
-    def read(self, result: Any) -> BinaryFacts:
-        asm = result.kernel.asm
-        return read_cubin(asm["cubin"], self.tools, self.source_file, asm["ptx"])
+    def read(self, results: Sequence[Any]) -> list[BinaryFacts]:
+        binaries = [(each.kernel.asm["cubin"], each.kernel.asm["ptx"]) for each in results]
+        return read_cubins(binaries, self.tools, self.source_file)
 
     def candidate(self, result: Any, facts: BinaryFacts) -> Candidate:
         return candidate_of(result, facts, self.target, self.source)
@@ -108,11 +106,12 @@ def _compile(definition: Definition, target: Target) -> Compiled:
     tuner = kernel.tuner
     with _going_on(kernel):
         tuner.precompile(warm_cache_only=True)
-    facts = [kernel.read(result) for result in tuner.compile_results]
-    if facts:
+    if tuner.compile_results:
         with _going_on(kernel):
-            facts += [kernel.read(result) for result in _add_unpipelined(tuner, target)]
-        facts += [kernel.read(result) for result in _scaled_results(kernel, facts)]
+            _add_unpipelined(tuner, target)
+    facts = kernel.read(tuner.compile_results)
+    if facts:
+        facts += kernel.read(_scaled_results(kernel, facts))
     results = list(zip(tuner.compile_results, facts, strict=True))
     candidates = [kernel.candidate(result, fact) for result, fact in results]
     blobs: dict[str, str] = {}
@@ -124,7 +123,7 @@ def _compile(definition: Definition, target: Target) -> Compiled:
         )
         + tuple(kernel.given_up),
         blobs,
-        alternatives=tuple(_alternatives(kernel, candidates, definition.kind)),
+        alternatives=_alternatives(kernel, candidates, definition.kind),
         given_up_after=allowed_seconds() if kernel.given_up else 0.0,
     )
 
@@ -184,20 +183,22 @@ def _going_on(kernel: _Kernel) -> Iterator[None]:
 
 def _alternatives(
     kernel: _Kernel, candidates: Sequence[Candidate], kind: KernelKind
-) -> Iterator[Candidate]:
+) -> tuple[Candidate, ...]:
     """Compile other configurations in the same way where Inductor's own are at fault. Their texts
     are not kept."""
     if kernel.given_up or not needs_alternatives(candidates, kind):
-        return
+        return ()
     configs = [result.config for result in kernel.tuner.compile_results]
+    tried: list[tuple[Any, Candidate | None]] = []
     for config in other_configs(sort_best_first(configs, candidates), kernel.target):
         try:
-            result = kernel.tuner._precompile_config(config)
-            yield kernel.candidate(result, kernel.read(result))
+            tried.append((kernel.tuner._precompile_config(config), None))
         except Exception as error:  # Triton refuses it, for whatever reason
             if kernel.given_up:  # the next one would take as long
-                return
-            yield refused_candidate(config, f"{type(error).__name__}: {error}")
+                break
+            tried.append((None, refused_candidate(config, f"{type(error).__name__}: {error}")))
+    facts = iter(kernel.read([result for result, refused in tried if refused is None]))
+    return tuple(refused or kernel.candidate(result, next(facts)) for result, refused in tried)
 
 
 def _scaled_results(kernel: _Kernel, facts: list[BinaryFacts]) -> list[Any]:
@@ -228,7 +229,25 @@ def prepare_process(tell: Callable[[str], None]) -> None:
 
     if "TRITON_CACHE_DIR" not in os.environ:
         os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp(prefix="perfcli-triton-")
+    _key_caches_by_version()
     select_ptxas()
     for name in ("use_static_cuda_launcher", "use_static_triton_launcher"):
         if name in inductor._config:
             setattr(inductor, name, False)
+
+
+def _key_caches_by_version() -> None:
+    """Let Triton and Inductor tell their releases apart by number. They read all of their own files
+    for that, half a gigabyte in each process, but what they cache here ends with the worker."""
+    import torch
+    import triton
+    from torch._inductor import codecache
+    from triton.runtime import cache
+
+    keys: tuple[tuple[Any, str, Any], ...] = (
+        (cache, "triton_key", triton.__version__),
+        (codecache, "torch_key", torch.__version__.encode()),
+    )
+    for module, name, key in keys:
+        if hasattr(module, name):
+            setattr(module, name, lambda key=key: key)

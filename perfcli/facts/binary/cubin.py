@@ -12,13 +12,22 @@ import struct
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
 from perfcli.errors import PerfcliError
 from perfcli.facts.binary.control_flow import in_loops
-from perfcli.facts.binary.sass import Instruction, PtxLines, annotate, parse_listing, read_ptx
+from perfcli.facts.binary.joined import _join_cubins, _split_listing
+from perfcli.facts.binary.sass import (
+    Instruction,
+    Listing,
+    PtxLines,
+    annotate,
+    parse_listing,
+    read_ptx,
+)
 from perfcli.model import LineCounts
 
 _SECTION = struct.Struct("<IIQQQQIIQQ")
@@ -144,26 +153,54 @@ def find_tools(triton_dir: Path) -> Path:
 
 
 def read_cubin(cubin: bytes, tools: Path, source_file: str, ptx: str | None = None) -> BinaryFacts:
-    """Return everything about a cubin with one kernel.
+    """Return everything about a cubin with one kernel, as ``read_cubins`` does about several."""
+    (facts,) = read_cubins([(cubin, ptx)], tools, source_file)
+    return facts
+
+
+def read_cubins(
+    binaries: Sequence[tuple[bytes, str | None]], tools: Path, source_file: str
+) -> list[BinaryFacts]:
+    """Return everything about cubins with one kernel each, and their PTX.
 
     ``lines`` holds the lines of ``source_file`` only (compared by file name without folder). Code
-    that was inlined counts for the outermost line within that file. That needs the kernel's
-    ``ptx`` as well: without it the code of called functions counts where they are defined up to
-    triton 3.8, and loads count one line too far down from 3.9 on (see ``sass.read_ptx``).
+    that was inlined counts for the outermost line within that file. That needs the kernel's PTX
+    as well: without it the code of called functions counts where they are defined up to triton
+    3.8, and loads count one line too far down from 3.9 on (see ``sass.read_ptx``).
 
-    Most of the 0.2 s is nvdisasm's start; a kernel of 3,500 instructions takes 0.25 s.
+    nvdisasm takes 0.3 s to start, and a hundredth of that for one kernel more.
 
     Raises:
-        PerfcliError: a tool failed on this binary.
+        PerfcliError: a tool failed on one of the binaries.
     """
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(cubin)
-        file.flush()
-        resources = _resources(cubin, file.name, tools)
-        lines = read_ptx(ptx) if ptx else PtxLines()
-        with_ptx = ("-gp",) if lines.places or lines.shifts else ()
-        text = _run(tools / "nvdisasm", "-c", "-ndf", "-gi", *with_ptx, file.name)
-    listing = parse_listing(text, lines)
+    resources = [_resources(cubin, tools) for cubin, _ in binaries]
+    lines = [read_ptx(ptx) if ptx else PtxLines() for _, ptx in binaries]
+    with_ptx = ("-gp",) if any(each.places or each.shifts for each in lines) else ()
+    texts = _list([cubin for cubin, _ in binaries], tools, with_ptx)
+    return [
+        _facts(cubin, found, text, parse_listing(text, own), source_file)
+        for (cubin, _), found, own, text in zip(binaries, resources, lines, texts, strict=True)
+    ]
+
+
+def _list(cubins: Sequence[bytes], tools: Path, options: Sequence[str]) -> list[str]:
+    """Return the listing of each cubin; of all by one run of nvdisasm where that works."""
+    if len(cubins) > 1:
+        with suppress(PerfcliError, struct.error, IndexError, ValueError):
+            joined = _join_cubins(cubins)
+            texts = _split_listing(_disassemble(joined, tools, options), len(cubins))
+            if texts is not None:
+                return texts
+    return [_disassemble(cubin, tools, options) for cubin in cubins]
+
+
+def _disassemble(cubin: bytes, tools: Path, options: Sequence[str]) -> str:
+    return _run_on(cubin, tools / "nvdisasm", "-c", "-ndf", "-gi", *options)
+
+
+def _facts(
+    cubin: bytes, resources: _Resources, text: str, listing: Listing, source_file: str
+) -> BinaryFacts:
     code = listing.instructions
     looping = in_loops(listing)
     return BinaryFacts(
@@ -191,8 +228,8 @@ def _code_hash(cubin: bytes, source_file: str) -> str:
     return hashlib.sha256(code.replace(source_file.encode(), b"")).hexdigest()
 
 
-def _resources(cubin: bytes, path: str, tools: Path) -> _Resources:
-    text = _run(tools / "cuobjdump", "--dump-resource-usage", path)
+def _resources(cubin: bytes, tools: Path) -> _Resources:
+    text = _run_on(cubin, tools / "cuobjdump", "--dump-resource-usage")
     found = re.search(r"REG:(\d+) STACK:(\d+) SHARED:(\d+)", text)
     if not found:
         raise PerfcliError(
@@ -204,6 +241,14 @@ def _resources(cubin: bytes, path: str, tools: Path) -> _Resources:
         stack_bytes=int(found[2]),
         shared_bytes=max(int(found[3]) - (_RESERVED_SHARED_BYTES if reserved else 0), 0),
     )
+
+
+def _run_on(cubin: bytes, tool: Path, *options: str) -> str:
+    """Return what the tool prints about a cubin."""
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        return _run(tool, *options, file.name)
 
 
 def _run(tool: Path, *arguments: str) -> str:

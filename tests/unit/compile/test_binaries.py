@@ -12,7 +12,7 @@ from handmade import H100
 pytest.importorskip("torch")
 
 from perfcli.compile.binaries import cache
-from perfcli.compile.binaries.binaries import _add_unpipelined
+from perfcli.compile.binaries.binaries import _add_unpipelined, _key_caches_by_version
 from perfcli.compile.binaries.cache import Compiled
 from perfcli.compile.binaries.candidate import (
     LINE_CHARACTERS,
@@ -116,8 +116,9 @@ OVER = H100.shared_bytes_per_block_optin + 1
 
 def test_the_last_that_does_not_fit_loses_its_pipeline() -> None:
     tuner = Tuner(compiled(OVER, 4, XBLOCK=8), compiled(OVER, 3, XBLOCK=4, NUM_STAGES=3))
-    (again,) = _add_unpipelined(tuner, H100)
-    assert again is tuner.compile_results[-1]
+    _add_unpipelined(tuner, H100)
+    *_, again = tuner.compile_results
+    assert len(tuner.compile_results) == 3
     assert (again.config.kwargs, again.config.num_stages) == ({"XBLOCK": 4, "NUM_STAGES": 1}, 1)
     assert tuner.compile_results[1].config.num_stages == 3
 
@@ -131,10 +132,32 @@ def test_the_last_that_does_not_fit_loses_its_pipeline() -> None:
     ],
 )
 def test_no_second_try(tuner: Tuner) -> None:
-    assert list(_add_unpipelined(tuner, H100)) == []
+    before = list(tuner.compile_results)
+    _add_unpipelined(tuner, H100)
+    assert tuner.compile_results == before
 
 
 def test_torch_before_2_13_does_not_try_again() -> None:
     given = Tuner(compiled(OVER, 3))
     old = SimpleNamespace(compile_results=given.compile_results, inductor_meta={})
-    assert list(_add_unpipelined(old, H100)) == []
+    _add_unpipelined(old, H100)
+    assert len(old.compile_results) == 1
+
+
+def test_no_process_reads_all_of_triton_and_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which takes as long as the code of two kernels, and half a gigabyte."""
+    import torch
+    import triton
+    from torch._inductor import codecache
+    from triton.runtime import cache as cache_of_triton
+
+    def read_all() -> None:
+        raise AssertionError("all files were read")
+
+    monkeypatch.setattr(cache_of_triton, "triton_key", read_all)
+    monkeypatch.setattr(codecache, "torch_key", read_all)
+    _key_caches_by_version()
+    part = SimpleNamespace(hash=lambda: "part")
+    key = cache_of_triton.get_cache_key(part, part, part, {})  # as triton.compile asks
+    assert key.startswith(triton.__version__)
+    assert codecache.torch_key() == torch.__version__.encode()

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from perfcli.errors import PerfcliError
-from perfcli.facts.binary.cubin import find_tools, read_cubin, sections
+from perfcli.facts.binary import cubin as cubin_module
+from perfcli.facts.binary.cubin import find_tools, read_cubin, read_cubins, sections
 
 SOURCE = Path(__file__).parents[2] / "fixtures" / "triton_kernels.py"
 Compile = Callable[..., Any]
@@ -52,7 +53,11 @@ def build() -> Compile:
         signature = dict(zip(names, types + ["i32"] * (len(names) - len(types)), strict=True))
         aligned = {(i,): [["tt.divisibility", 16]] for i in range(len(names))}
         source = ASTSource(kernel, signature, constants, attrs=aligned)
-        return compile(source, target=GPUTarget("cuda", arch, 32), options={"num_warps": 4})
+        return compile(
+            source,
+            target=GPUTarget("cuda", arch, 32),
+            options={"num_warps": 4, "debug": name == "angles"},
+        )
 
     return run
 
@@ -194,6 +199,53 @@ def test_architectures(build: Compile, tools: Path, arch: int) -> None:
     assert facts.global_loads == {"128": 1}
     assert 0 < facts.registers <= 64
     assert set(facts.lines) == {str(line_of("tl.store", start="def copy"))}
+
+
+@pytest.fixture(scope="module")
+def several(build: Compile, spilling: Any) -> list[tuple[bytes, str | None]]:
+    """Cubins with loops, inlined functions, local memory, relocations and calls, and their PTX."""
+    kernels = [
+        build("copy", "*bf16, *bf16", {"B": 1024}),
+        spilling,
+        build("copy", "*bf16, *bf16", {"B": 128}),
+        build("pipelined", "*fp16, *fp32, *fp32", {"B": 1024}),
+        build("tiles", "*fp16, *fp16", {"B": 64}),
+        build("angles", "*fp32, *fp32", {"B": 512}),
+    ]
+    return [(kernel.asm["cubin"], kernel.asm["ptx"]) for kernel in kernels]
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("with_ptx", [True, False])
+def test_what_is_read_at_once_is_what_each_is_alone(
+    several: list[tuple[bytes, str | None]],
+    tools: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    with_ptx: bool,
+) -> None:
+    binaries = [(cubin, ptx if with_ptx else None) for cubin, ptx in several]
+    alone = [read_cubin(cubin, tools, SOURCE.name, ptx) for cubin, ptx in binaries]
+    run = cubin_module._run
+    runs: list[str] = []
+
+    def count(tool: Path, *arguments: str) -> str:
+        runs.append(tool.name)
+        return run(tool, *arguments)
+
+    monkeypatch.setattr(cubin_module, "_run", count)
+    assert read_cubins(binaries, tools, SOURCE.name) == alone
+    assert runs.count("nvdisasm") == 1
+    assert any(facts.local_loads_in_loops for facts in alone)
+    assert any("CALL" in facts.sass for facts in alone)
+
+
+@pytest.mark.torch
+def test_what_cannot_share_a_file_is_read_alone(build: Compile, tools: Path) -> None:
+    """Other architectures have another encoding."""
+    kernels = [build("copy", "*bf16, *bf16", {"B": 1024}, arch) for arch in (80, 90)]
+    binaries = [(kernel.asm["cubin"], kernel.asm["ptx"]) for kernel in kernels]
+    found = read_cubins(binaries, tools, SOURCE.name)
+    assert found == [read_cubin(cubin, tools, SOURCE.name, ptx) for cubin, ptx in binaries]
 
 
 @pytest.mark.torch
