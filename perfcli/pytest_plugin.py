@@ -9,12 +9,14 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Generator, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import TracebackType
     from typing import Unpack
 
     from perfcli.library import Kernels
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 _CURRENT = pytest.StashKey["pytest.Item"]()
 _SEEN = pytest.StashKey["list[Kernels]"]()
+_OURS = f"{Path(__file__).parent}{os.sep}"
 MOST_PARTS = 3
 """Kernels that a failed comparison names."""
 
@@ -137,11 +140,28 @@ def pytest_runtest_protocol(item: pytest.Item) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, Any, None]:
-    """Shows the kernels below a failure of a test that asked for them."""
+    """Shows the kernels below a failure of a test that asked for them, without perfcli's own
+    frames."""
+    used = any(isinstance(v, KernelsFixture) for v in getattr(item, "funcargs", {}).values())
+    if used and call.excinfo is not None and not item.config.getoption("fulltrace", False):
+        _hide_own_frames(call.excinfo.tb)
     outcome = yield
     report = outcome.get_result()
     if call.when == "call" and report.failed and (seen := _asked_for(item)):
-        report.sections.append(("perfcli kernels", _shown(seen, item.config)))
+        report.sections.append(("perfcli kernels", _shown(seen, item)))
+
+
+def _hide_own_frames(entry: TracebackType | None) -> None:
+    """Take perfcli's frames out of a traceback: a user looks for what their own line got wrong."""
+    while entry is not None:
+        while entry.tb_next is not None and _is_own(entry.tb_next):
+            entry.tb_next = entry.tb_next.tb_next
+        entry = entry.tb_next
+
+
+def _is_own(entry: TracebackType) -> bool:
+    path = entry.tb_frame.f_code.co_filename
+    return path.startswith(_OURS) or path.endswith(f"{os.sep}contextlib.py")
 
 
 def _asked_for(item: pytest.Item) -> list[Kernels]:
@@ -153,11 +173,14 @@ def _asked_for(item: pytest.Item) -> list[Kernels]:
     return seen
 
 
-def _shown(seen: list[Kernels], config: pytest.Config) -> str:
-    from perfcli.library.failure import section
+def _shown(seen: list[Kernels], item: pytest.Item) -> str:
+    from perfcli.library.failure import section, write_report
 
     try:
-        return section(seen, full=config.getoption("--perfcli-full"))
+        if item.config.getoption("--perfcli-full"):
+            return section(seen, full=True)
+        written = write_report(seen, item.config.rootpath, item.nodeid)
+        return section(seen) + (f"all kernels: {written}\n" if written else "")
     except Exception as error:  # a test's own failure must be seen, whatever happens here
         return f"perfcli could not show the kernels: {type(error).__name__}: {error}"
 

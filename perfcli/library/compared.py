@@ -71,6 +71,7 @@ class Compared:
     def assert_not_worse(self) -> None:
         """Raise AssertionError where the head is worse, or nobody can tell, with the reason and the
         kernels that changed."""
+        __tracebackhide__ = True  # of pytest: a test's own lines are what is wrong
         if self.comparison.outcome not in ("worse", "unknown"):
             return
         changed = [

@@ -163,6 +163,7 @@ class Kernels(Sequence[Kernel]):
         Raises:
             PerfcliError: no rule's code begins so.
         """
+        __tracebackhide__ = True  # of pytest: a test's own lines are what is wrong
         found = meant(self.findings, codes, severity)
         if found:
             raise AssertionError(listed(found, self.run.scenario))

@@ -37,6 +37,7 @@ def check_names(
 ) -> None:
     """Raise TypeError for an argument that a function does not have, with the nearest. ``options``
     is the TypedDict of those that it takes by name alone."""
+    __tracebackhide__ = True  # of pytest: the caller's line is what is wrong
     known = [
         n for n, p in inspect.signature(function).parameters.items() if p.kind != p.VAR_KEYWORD
     ]

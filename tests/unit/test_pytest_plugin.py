@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -68,11 +69,15 @@ def test_a_failure_shows_kernels_and_source(pytester: pytest.Pytester) -> None:
             "PC103 warning: *",
             " LDG  STG  LDL  STL",
             f"*def {SPILLING}(*",
-            "… and 10 kernels more; --perfcli-full shows all",
+            "… and 12 kernels more; --perfcli-full shows all",
+            "all kernels: .perfcli/pytest/test_a_failure_*.py-test_spills.txt",
         ]
     )
     text = result.stdout.str()
-    assert text.count(" LDG  STG  LDL  STL") == 3
+    assert text.count(" LDG  STG  LDL  STL") == 1
+    (report,) = pytester.path.glob(".perfcli/pytest/*.txt")
+    assert report.read_text().count(" LDG  STG  LDL  STL") == 13
+    assert (pytester.path / ".perfcli" / ".gitignore").read_text() == "*\n"
     section = text[text.index("- perfcli kernels -") :]
     assert max(map(len, section.splitlines())) <= 110
 
@@ -103,6 +108,35 @@ def test_an_outcome_says_why(pytester: pytest.Pytester) -> None:
             "E * TypeError: kernels() has no argument 'targt': did you mean 'target'?",
         ]
     )
+
+
+def test_perfclis_own_frames_are_not_shown(pytester: pytest.Pytester) -> None:
+    text = """
+        SPILLING = {"triton.mix_order_reduction_max_reads": 64}
+
+        def test_misspelt(kernels):
+            kernels(print, 1, targt="h100")
+
+        def test_worse(kernels):
+            k = kernels(print, 1, target="h100", options=SPILLING)
+            k.compare(kernels(print, 1, target="h100")).assert_not_worse()
+
+        def test_findings(kernels):
+            kernels(print, 1, target="h100", options=SPILLING).assert_no_findings("PC1")
+
+        def test_unlike(kernels):
+            kernels(print, 1, target="h100").compare(kernels(print, 1, target="a100"))
+
+        def test_unknown(kernels):
+            kernels(print, 1, device="cpu").spilled_words
+    """
+    result = run(pytester, text, "--tb=long")
+    result.assert_outcomes(failed=5)
+    said = result.stdout.str()
+    places = re.findall(r"^(\S+\.py):\d+: ", said, re.M)
+    assert set(places) == {"test_perfclis_own_frames_are_not_shown.py"}
+    whole = run(pytester, text, "--full-trace", "-k", "misspelt")
+    whole.stdout.fnmatch_lines(["*perfcli/library/speaking.py:*TypeError"])
 
 
 def test_a_failure_elsewhere_shows_nothing(pytester: pytest.Pytester) -> None:
