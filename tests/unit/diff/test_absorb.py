@@ -59,3 +59,39 @@ def test_a_kernel_that_stayed_the_same_took_nothing_in() -> None:
         ((1,), (), "gone"),
         ((2,), (0,), "same"),
     ]
+
+
+def renamed(kernels: list[KernelFacts]) -> list[KernelFacts]:
+    """The same operators, of nodes that another torch numbers in another way."""
+    return [
+        replace(each, origins=tuple(replace(o, node=f"{o.node}_7") for o in each.origins))
+        for each in kernels
+    ]
+
+
+def test_across_torch_versions_operators_tell_the_stages() -> None:
+    (found,) = match(stages(), renamed(whole()), nodes_agree=False)
+    assert (found.base, found.head, found.relation) == ((0, 1, 2), (0,), "fused")
+    # Of one version other nodes are other work, whatever their operators are.
+    last = stages()[2]
+    mixed = [*renamed(stages()[:2]), last]
+    assert [(m.base, m.head, m.relation) for m in match(mixed, whole())] == [
+        ((0,), (), "gone"),
+        ((1,), (), "gone"),
+        ((2,), (0,), "changed"),
+    ]
+
+
+def test_a_stage_that_was_met_twice_does_not_end_the_search() -> None:
+    """The first writes two buffers that the second reads; the fourth writes for the third, too."""
+    first, second, last = stages()
+    (all_,) = whole()
+    other = kernel("scale", "cast", text="5")
+    given = [
+        replace(first, buffers=(*first.buffers, buffer("count", "output"))),
+        replace(second, buffers=(buffer("count", "input"), *second.buffers)),
+        replace(last, buffers=(buffer("scale", "input"), *last.buffers)),
+        replace(other, buffers=(buffer("scale", "output"),)),
+    ]
+    (found,) = match(given, [all_])
+    assert (found.base, found.head, found.relation) == ((0, 1, 2, 3), (0,), "fused")

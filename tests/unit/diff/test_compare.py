@@ -384,3 +384,17 @@ def test_what_finishes_a_kernels_results_counts_in_the_step_alone() -> None:
     assert total["bytes_moved"] == 2 * (1500 + 700)
     assert total["bytes_swept"] == 2 * (2000 + 700)
     assert total["lower_bound_seconds"] == pytest.approx(2 * 2200 / H100.bandwidth)
+
+
+@pytest.mark.parametrize(
+    ("moved", "more"), [(1, ""), (3, ""), (4, " and 1 more"), (6, " and 3 more")]
+)
+def test_three_operators_that_are_called_otherwise_are_named(moved: int, more: str) -> None:
+    """And one that is called as often on both sides is none of them."""
+    same = ExternCall("aten.bmm", "forward 0", 5)
+    calls = tuple(ExternCall(f"aten.op{n}", "forward 0", n) for n in range(1, moved + 1))
+    kernels = [kernel("triton_poi_fused_add_0", "add")]
+    found = compare(run(kernels, externs=(same,)), run(kernels, id="head", externs=(same, *calls)))
+    named = ", ".join(f"aten.op{n} +{n}" for n in range(1, min(moved, 3) + 1))
+    total = 5 + moved * (moved + 1) // 2
+    assert found.besides == (f"extern calls 5 → {total} ({named}{more})",)

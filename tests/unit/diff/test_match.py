@@ -64,6 +64,14 @@ def test_a_graphs_only_kernels_belong_together() -> None:
     assert groups([before], [replace(after, sizes={"x": 32768})]) == apart
 
 
+def test_a_graphs_only_kernels_that_share_nothing_are_two() -> None:
+    base, head = (
+        replace(kernel(name, name), sizes={"x": 32768}) for name in ("softplus", "normalise")
+    )
+    apart = {group("softplus", "", "gone"), group("", "normalise", "new")}
+    assert groups([base], [head]) == apart
+
+
 def test_equal_sources_without_binaries_are_the_same() -> None:
     bare = kernel("a", "mul", registers=None)
     assert only([bare], [bare]).method == "source"
