@@ -13,8 +13,8 @@ of its own imports the code as it is.
 The fast tests (of these rooms and of the command line, without torch) are run once unmutated, to
 note which of them call which function. A mutant is tested by those that call its function: first
 the ones that mirror its module, then those of its room, then the others, the quick ones first,
-until together they take longer than a limit. With --reach the note is kept in a file and read from
-there.
+until together they take longer than a limit; of a function that no test is noted for, those that
+call another one of its room. With --reach the note is kept in a file and read from there.
 
 A sample is drawn by seed, as many from each room as its share of all, each place in the code at
 most once. Survivors are listed in the file --out; those that no test can catch, because they do
@@ -375,6 +375,8 @@ def _list_stages(mutant: Mutant, reach: Reach) -> Iterator[tuple[list[str], list
     nearest = sorted(path.relative_to(ROOT).as_posix() for path in mirrors)
     yield nearest, [t for t, each in reach.items() if each[1] and t.partition("::")[0] in nearest]
     function = _find_function(mutant)
+    if not any(function in calls for _, calls in reach.values()):
+        function = None  # it is new, or called otherwise, since that was noted
     left = SECONDS_OF_TESTS
     near: list[tuple[float, str]] = []
     far: list[tuple[float, str]] = []

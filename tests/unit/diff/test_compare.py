@@ -398,3 +398,18 @@ def test_three_operators_that_are_called_otherwise_are_named(moved: int, more: s
     named = ", ".join(f"aten.op{n} +{n}" for n in range(1, min(moved, 3) + 1))
     total = 5 + moved * (moved + 1) // 2
     assert found.besides == (f"extern calls 5 → {total} ({named}{more})",)
+
+
+def test_graph_breaks_are_summed_on_both_sides() -> None:
+    """Also where other calls break as many: then the sums are alike."""
+    kernels = [kernel("triton_poi_fused_add_0", "add")]
+    sides: list[tuple[dict[str, int], dict[str, int], tuple[str, ...]]] = [
+        ({"print": 2}, {"print": 2, "item": 3}, ("graph breaks 2 → 5",)),
+        ({"print": 2}, {"item": 2}, ("graph breaks 2 → 2",)),
+        ({"print": 2}, {"print": 2}, ()),
+    ]
+    for ours, theirs, besides in sides:
+        found = compare(
+            run(kernels, graph_breaks=ours), run(kernels, id="head", graph_breaks=theirs)
+        )
+        assert found.besides == besides
