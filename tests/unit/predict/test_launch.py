@@ -276,6 +276,9 @@ def test_what_is_not_known_of_a_launch_asks_for_little() -> None:
     assert (found.blocks_per_sm, found.shared_bytes, found.stack_bytes) == (1, 0, 0)
     assert (found.code, found.cold, found.near, found.again) == (1, 1, 0, 0)
     assert (found.sweep_bytes, found.shared_share) == (0, 0)
+    rare = replace(nothing, rounds=0.5, near_rounds=0.25, again_rounds=0.125)
+    found = demand_of(replace(asked, warp=rare), unknown, [], 10)
+    assert (found.rounds, found.near, found.again) == (0.5, 0.5, 0.25)
     # A buffer of unknown size is read by every block, and comes through L2 each time.
     assert (found.read, found.written, found.l2_sectors) == (2 * 32 * 6, 0, 2)
     few = replace(asked, traffic=Traffic(touched={"x": 2.0}, swept={"x": 0.5}))

@@ -361,6 +361,124 @@ def test_a_convolution_is_a_product(
     assert {key: part.sizes[key] for key in sizes} == pytest.approx(sizes)
 
 
+E = math.e
+
+
+@pytest.mark.parametrize(
+    ("work", "place"),
+    [
+        (
+            product(E, E**2, E**3, batch=E**4, left=1.0, right=0.0, align=4.0, batched=1.0),
+            (1, 2, 3, 2.8, 0.7, 0, 0.98, 0.7, 0, 0, 0),
+        ),
+        (
+            product(1, 1, 1, "fp16", right=1.0, align=1.0, bias=1.0, added=1.0),
+            (0, 0, 0, 0, 0, 0.7, 0, 0, 0.3, 1.4, 0.3),
+        ),
+        (
+            attention(heads=E, queries=E**2, keys=E**3, width=E**4),
+            (0.7, 1.4, 2.1, 8, 0, 0, 0),
+        ),
+        (
+            # Its blocks of threads go along the queries.
+            attention("attention backward", heads=1, queries=E**2, keys=E, width=1),
+            (0, 0.7, 1.4, 0, 0, 0, 0),
+        ),
+        (
+            attention(heads=1, queries=1, keys=1, width=1, causal=1, dropout=1, mask=1),
+            (0, 0, 0, 0, 1.5, 2, 2),
+        ),
+        (
+            replace(
+                convolution(),
+                sizes={
+                    **convolution().sizes,
+                    "images": E,
+                    "pixels": E**2,
+                    "in": 16.0,
+                    "out": 32.0,
+                    "channels_last": 0,
+                    "tap": 3,
+                    "stride": 2,
+                },
+            ),
+            (0.5, 1.2, 0.9 * math.log(16), 0.9 * math.log(32), 1.5, 1.05, 1.6, 0, 2.4, 0, 0, 0),
+        ),
+        (
+            replace(
+                convolution(precision="fp16"),
+                sizes={
+                    **convolution().sizes,
+                    "images": 1,
+                    "pixels": 1,
+                    "in": 16.0,
+                    "out": 16.0,
+                    "tap": 11,
+                    "stride": 5,
+                    "transposed": 1,
+                    "dims": 1,
+                    "dilation": 2,
+                    "groups": 16.0,
+                },
+            ),
+            (
+                *(0, 0, 0.9 * math.log(16), 0.9 * math.log(16), 0, 3.15, 3.2, 2, 1.2, 1.5, 0.3),
+                0.4 * math.log(16),
+            ),
+        ),
+    ],
+)
+def test_places_are_those_that_the_shipped_weights_were_fitted_to(
+    work: OperatorWork, place: tuple[float, ...]
+) -> None:
+    """Mostly logarithms of sizes, and how much each matters."""
+    (part,) = operators._parts_of(work) or ()
+    assert part.place == pytest.approx(place)
+
+
+@pytest.mark.parametrize(
+    ("precision", "channels", "kind", "filled"),
+    [
+        ("tf32", 12, "dense", 12),
+        ("tf32", 6, "thin", 8),
+        ("bf16", 12, "thin", 16),
+        ("fp16", 24, "dense", 24),
+    ],
+)
+def test_channels_that_fill_no_vector_are_thin(
+    precision: str, channels: int, kind: str, filled: int
+) -> None:
+    """A vector of sixteen bytes is eight numbers of two, four of four."""
+    given = convolution(precision=precision)
+    work = replace(given, sizes={**given.sizes, "in": channels})
+    (part,) = operators._parts_of(work) or ()
+    assert part.name.startswith(f"convolution forward {kind} ")
+    assert part.sizes["s"] == (4 if precision == "tf32" else 2)
+    assert part.sizes["k"] == 9 * filled
+
+
+def test_another_gpu_takes_the_table_of_the_nearest_bandwidth(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = operators._shipped_tables()["h200"]
+    tables = {
+        name: replace(own, gpu={"name": name, "bandwidth": bandwidth})
+        for name, bandwidth in (("slow", 1e12), ("middle", 2e12), ("fast", 4e12))
+    }
+    monkeypatch.setattr(operators, "_shipped_tables", lambda: tables)
+
+    def nearest(bandwidth: float) -> Any:
+        table = operators._table_for(replace(H200, name="new", bandwidth=bandwidth))
+        return table and table.gpu["name"]
+
+    assert [nearest(each) for each in (1.1e12, 1.9e12, 2.1e12, 3.9e12)] == [
+        *("slow", "middle", "middle", "fast"),
+    ]
+    assert operators._table_for(replace(H200, name="slow", vendor="amd")) is tables["slow"]
+    monkeypatch.setattr(operators, "_shipped_tables", dict)
+    assert operators._table_for(H200) is None
+
+
 def test_other_operators_are_known_by_bytes_and_rows() -> None:
     work = OperatorWork("other", "bf16", 0.0, 300.0, 200.0, {"row": 8.0}, "sort")
     (part,) = operators._parts_of(work) or ()

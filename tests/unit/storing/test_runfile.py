@@ -101,3 +101,25 @@ def test_the_header_says_what_a_list_shows(tmp_path: Path) -> None:
     runfile.write(Bundle(unknown, {}), tmp_path / "two.json")
     header = runfile.read_header(tmp_path / "two.json")
     assert (header.spilled_words, header.target) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("kept", "more", "cut"),
+    [
+        (None, b"", False),
+        (-1, b"", True),
+        (-3, b"~~~", True),  # whatever stands where the end should
+        (-3, b"   ", True),
+        (40, b"", True),  # in its first line
+        (0, b'{"a":1}', False),
+        (0, b'{"a":1},\n{"b":2}', False),
+        (0, b"", False),
+    ],
+)
+def test_a_file_that_begins_as_a_run_and_has_no_end_is_cut_off(
+    tmp_path: Path, kept: int | None, more: bytes, cut: bool
+) -> None:
+    path = tmp_path / "run.json"
+    runfile.write(Bundle(run([kernel("a")]), {}), path)
+    path.write_bytes(path.read_bytes()[:kept] + more)
+    assert runfile.is_cut_off(path) is cut
