@@ -16,7 +16,7 @@ from perfcli.predict import operators
 H200 = targets.get("h200")
 
 
-def product(m: int, n: int, k: int, precision: str = "bf16", **sizes: float) -> OperatorWork:
+def product(m: float, n: float, k: float, precision: str = "bf16", **sizes: float) -> OperatorWork:
     each = {"batch": 1.0, "left": 0.0, "right": 1.0, "align": 8.0, "batched": 0.0, "bias": 0.0}
     known = {"m": m, "n": n, "k": k, **each, "added": 0.0, **sizes}
     batch = known["batch"]
