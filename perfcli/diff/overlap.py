@@ -79,8 +79,6 @@ def _few(ours: Mapping[Hashable, list[int]], theirs: Mapping[Hashable, list[int]
     """Return the pieces of both sides that tell who goes with whom: all of them, but for those that
     so many members have that there would be more than ``MOST_PAIRS`` pairs to weigh."""
     pairs = {piece: len(ours[piece]) * len(theirs[piece]) for piece in ours if piece in theirs}
-    if sum(pairs.values()) <= MOST_PAIRS:
-        return pairs.keys()
     so_many, together = 0, 0
     for number, pieces in sorted(Counter(pairs.values()).items()):
         together += number * pieces

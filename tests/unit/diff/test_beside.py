@@ -51,6 +51,24 @@ def test_loads_are_weighed_by_what_is_read_and_the_best_configuration_counts() -
     assert totals.wide_share == pytest.approx(0.6 * 0.5 + 0.3 + 0.1)
 
 
+def test_kernels_count_as_often_as_they_are_launched() -> None:
+    """One of three launches over 10 bytes of x, wide; one that reads 20 of y, half of it wide."""
+    wide, half = candidate(global_loads={"128": 4}), candidate(global_loads={"16": 8, "128": 1})
+    three = reading(
+        kernel("three", candidates=[wide], launches=3),
+        (buffer("in_ptr0", "x", size=10),),
+        {"in_ptr0": 2},
+        10,
+    )
+    one = reading(kernel("one", candidates=[half]), (buffer("in_ptr0", "y", size=20),), {}, 20)
+    totals = totals_of(run([three, one]))
+    assert totals.wide_share == pytest.approx((3 * 10 + 20 / 2) / (3 * 10 + 20))
+    assert totals.passes == pytest.approx((3 * 2 * 10 + 20) / (10 + 20))
+    empty = reading(kernel("one", candidates=[half]), (buffer("in_ptr0", "z", size=0),), {}, 0)
+    assert totals_of(run([empty])).passes is None
+    assert totals_of(run([empty])).wide_share is None
+
+
 def test_the_worst_kernel_decides_and_what_is_not_known_is_none() -> None:
     kernels = [
         kernel("a", candidates=[candidate(registers=40, shared_bytes=64, occupancy=0.5)]),

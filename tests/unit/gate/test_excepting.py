@@ -255,3 +255,14 @@ def test_a_findings_amount_may_exceed_its_exception(
     }
     comparison = replace(grown(), findings=(Finding(**{**given, **more}),))
     assert exceeded(comparison, allowed("a", most, "PC101")) == value
+
+
+@pytest.mark.parametrize(("pattern", "outcome"), [("new_*", "pass"), ("old_*", "fail")])
+def test_an_exception_names_the_kernel_as_the_head_does(pattern: str, outcome: str) -> None:
+    """The group was called otherwise before."""
+    comparison = compare(
+        run([kernel("old_0", "mul", loads=2, text="1")]),
+        run([kernel("new_0", "mul", loads=3, text="2")], id="head"),
+    )
+    limit = Limit("loads", kernel="*", growth=0)
+    assert held(comparison, limit, allowed(pattern)).outcome == outcome

@@ -129,6 +129,21 @@ def test_shares_of_the_step_and_of_its_change() -> None:
     assert made.kernels_total.head == pytest.approx(123e-6, rel=0.01)
 
 
+@pytest.mark.parametrize("new", [True, False])
+def test_an_operator_of_one_side_has_its_share_of_that_sides_step(new: bool) -> None:
+    """12 of the 120 µs of the side that calls it."""
+    mm = ["aten::mm one"]
+    sides = (mm, [*mm, "aten::relu"]) if new else ([*mm, "aten::relu"], mm)
+    base, head = (launches(made, each) for made, each in zip((BASE, HEAD), sides, strict=True))
+    ours = OLD if new else [*OLD[:-1], 33e-6, 12e-6]
+    theirs = [*NEW[:-1], 10e-6, 12e-6] if new else NEW
+    workers = prepared("base", base), prepared("head", head)
+    relu = timing.derive(measure(ours, theirs, workers), BASE, HEAD, GROUPS).groups[-1]
+    assert relu.name == "aten::relu"
+    assert (relu.change.base is None, relu.change.head is None) == (new, not new)
+    assert relu.share_of_step == pytest.approx(0.1, rel=0.01)
+
+
 def test_time_between_kernels_is_unexplained() -> None:
     made = timing.derive(measure(OLD, NEW, both(), overhead=11e-6), BASE, HEAD, GROUPS)
     assert made.unexplained == pytest.approx(11e-6, abs=2e-7)
