@@ -52,3 +52,27 @@ def test_generated_code_is_nobodys(project: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_file_that_is_gone(project: Path) -> None:
     (project / "sibling_layers.py").unlink()
     assert str(project / "sibling_layers.py") not in _user_sources()
+
+
+def test_hardly_a_path_is_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is installed is known by its text: there are thousands of modules."""
+    resolved: list[Path] = []
+    resolve = Path.resolve
+
+    def count(path: Path, strict: bool = False) -> Path:
+        resolved.append(path)
+        return resolve(path, strict)
+
+    monkeypatch.setattr(Path, "resolve", count)
+    _user_sources()
+    assert not any("site-packages" in str(path) for path in resolved if path.suffix == ".py")
+
+
+def test_a_link_to_what_is_installed_is_not_the_users(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "linked.py").symlink_to(pytest.__file__)
+    module = type(sys)("linked")
+    module.__file__ = str(project / "linked.py")
+    monkeypatch.setitem(sys.modules, "linked", module)
+    assert not any(Path(p).name in ("linked.py", "__init__.py") for p in _user_sources())

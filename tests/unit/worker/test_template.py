@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from perfcli.blobs import unpack
@@ -26,13 +24,6 @@ def request_with(**options: OptionValue) -> CompileRequest:
         targets.get("h100"),
         cache_dir=str(environment.cache_dir()),
     )
-
-
-@pytest.fixture(scope="module")
-def template() -> Iterator[TemplateProcess]:
-    made = TemplateProcess(timeout_seconds=300)
-    yield made
-    made.close()
 
 
 def made_of(template: TemplateProcess, *requests: CompileRequest) -> list[Generated]:
