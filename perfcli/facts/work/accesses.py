@@ -64,8 +64,14 @@ class AccessCounts:
     """Of elements that are not masked."""
 
 
-def count_access(event: MemoryEvent, layouts: Mapping[str, Layout], warps: int) -> AccessCounts:
-    """Count one memory event; averages are over its programs."""
+def count_access(
+    event: MemoryEvent,
+    layouts: Mapping[str, Layout],
+    warps: int,
+    widest: int = MOST_VECTOR_BYTES,
+) -> AccessCounts:
+    """Count one memory event; averages are over its programs. ``widest``: the most bytes that one
+    instruction of a thread moves, where the machine code tells."""
     if event.tensor is None or not event.tensor.shape:
         return _single(event)
     shape = event.tensor.shape
@@ -79,7 +85,7 @@ def count_access(event: MemoryEvent, layouts: Mapping[str, Layout], warps: int) 
     address = offsets[:, elements]  # program, warp, register, lane
     active = None if mask is None else mask[:, elements]
     size = event.element_bytes
-    vector = _vector(address, active, size, threads.vector)
+    vector = _vector(address, active, size, min(threads.vector, max(1, widest // size)))
     first = _grouped(address, vector)[:, :, :, 0]
     live = None if active is None else _grouped(active, vector)[:, :, :, 0]
     most = float(first.shape[2])

@@ -10,9 +10,15 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from perfcli.facts.binary.sass import Listing
-from perfcli.facts.work.accesses import AccessCounts, Numbers, count_access, count_bank_conflicts
+from perfcli.facts.work.accesses import (
+    MOST_VECTOR_BYTES,
+    AccessCounts,
+    Numbers,
+    count_access,
+    count_bank_conflicts,
+)
 from perfcli.facts.work.programs import Execution, run_programs, sample_programs
-from perfcli.facts.work.timeline import Accesses, Known, trace_warp
+from perfcli.facts.work.timeline import Accesses, Known, _Code, trace_warp, widths_of
 from perfcli.facts.work.ttgir import Module
 from perfcli.model import Grid, LaunchWork, Traffic
 
@@ -40,7 +46,9 @@ def work_of(
     if len(runs) > 1 and math.prod(grid) > _PROGRAMS:
         runs = run_programs(module, arguments, grid, sample_programs(grid, _PROGRAMS_OF_PARTS))
     total = sum(run.programs for run in runs)
-    counted = [_count(module, run) for run in runs]
+    code = _Code(listing, source_file)
+    widths = widths_of(code)
+    counted = [_count(module, run, widths) for run in runs]
     traffic = _average(
         [(run.programs / total, c.traffic) for run, c in zip(runs, counted, strict=True)]
     )
@@ -53,11 +61,12 @@ def work_of(
             before = expected.get(line, (0.0, 0.0))
             expected[line] = max(before[0], number[0]), max(before[1], number[1])
     mean = _mean_lines(runs, total)
-    warp = trace_warp(listing, source_file, mean, expected, known)
+    steps = {line: step for run in runs for line, step in run.steps.items()}
+    warp = trace_warp(code, mean, expected, known, steps)
     longest = warp
     if len(runs) > 1:
         most = max(runs, key=lambda run: sum(run.line_runs.values()))
-        longest = trace_warp(listing, source_file, most.line_runs, expected, known)
+        longest = trace_warp(code, most.line_runs, expected, known, steps)
     return LaunchWork(
         grid,
         module.num_warps,
@@ -95,13 +104,14 @@ class _Counted:
 _Loads = dict[tuple[str, tuple[int, ...]], list[tuple[float, tuple[Numbers, ...]]]]
 
 
-def _count(module: Module, run: Execution) -> _Counted:
+def _count(module: Module, run: Execution, widths: Mapping[tuple[int, str], int]) -> _Counted:
     counted = _Counted()
     traffic = counted.traffic
     loads: _Loads = defaultdict(list)
     stores: list[tuple[float, tuple[Numbers, ...]]] = []
     for event in run.events:
-        counts = count_access(event, module.layouts, module.num_warps)
+        widest = widths.get((event.line, event.kind), MOST_VECTOR_BYTES)
+        counts = count_access(event, module.layouts, module.num_warps, widest)
         if event.iteration == 0:
             least, most = counted.accesses.get(event.line, (0.0, 0.0))
             counted.accesses[event.line] = (

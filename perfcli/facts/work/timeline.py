@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from perfcli.facts.binary.sass import Listing
+from perfcli.facts.binary.sass import Instruction, Listing
 from perfcli.facts.work.pipes import Pipe, Register, bits_of, pipe_of, registers_of
 from perfcli.model import WarpWork
 
@@ -93,20 +93,20 @@ class _Code:
 
 
 def trace_warp(
-    listing: Listing,
-    source_file: str,
+    code: _Code,
     line_runs: Mapping[int, float],
     accesses: Mapping[int, Accesses],
     known: Mapping[int, Known] | None = None,
+    steps: Mapping[int, int] | None = None,
 ) -> WarpWork:
     """Weigh a kernel's instructions and follow one warp through them.
 
     ``line_runs``: how often each source line runs in a program; ``accesses``: what a
     line asks of global memory; ``known``: how much of what a line loads the
-    block has loaded before.
+    block has loaded before; ``steps``: what the counter of a line's loop grows by.
     """
-    code = _Code(listing, source_file)
-    weights = _weights(code, line_runs, accesses)
+    listing = code.listing
+    weights = _weights(code, line_runs, accesses, steps or {})
     issued: dict[str, float] = {}
     local = loads = stores = 0.0
     for place, instruction in enumerate(listing.instructions):
@@ -130,14 +130,37 @@ def trace_warp(
     )
 
 
+def widths_of(code: _Code) -> dict[tuple[int, str], int]:
+    """The most bytes that one instruction of a thread moves to or from global memory, by source
+    line and by ``load`` or ``store``. Where the compiler can't prove that a mask is alike for
+    neighbours, it moves single elements however they lie."""
+    found: dict[tuple[int, str], int] = {}
+    for line, pipe, instruction in zip(
+        code.lines, code.pipes, code.listing.instructions, strict=True
+    ):
+        kind = _WIDTH_KINDS.get(pipe)
+        if kind and not instruction.name.startswith("U"):  # bulk copies have no width
+            width = bits_of(instruction.opcode) // 8
+            found[line, kind] = max(found.get((line, kind), 0), width)
+    return found
+
+
+_WIDTH_KINDS: Mapping[Pipe, str] = {
+    "global-load": "load", "async-copy": "load", "global-store": "store",
+}  # fmt: skip
+
+
 # --- how often -------------------------------------------------------------------------------
 
 
 def _weights(
-    code: _Code, line_runs: Mapping[int, float], accesses: Mapping[int, Accesses]
+    code: _Code,
+    line_runs: Mapping[int, float],
+    accesses: Mapping[int, Accesses],
+    steps: Mapping[int, int],
 ) -> list[float]:
     left = dict(line_runs)
-    loops = {loop: _loop_runs(code, loop, line_runs, accesses) for loop in code.loops}
+    loops = {loop: _loop_runs(code, loop, line_runs, accesses, steps) for loop in code.loops}
     runs = _share_out(code, loops, line_runs, accesses, left)
     never = _never_run(code, runs, accesses) | _left_over(code, line_runs, accesses, left)
     weights = []
@@ -232,9 +255,11 @@ def _loop_runs(
     loop: tuple[int, int],
     line_runs: Mapping[int, float],
     accesses: Mapping[int, Accesses],
+    steps: Mapping[int, int],
 ) -> _LoopRuns:
     """Iterations of a loop in the binary: those of its source lines over how often the compiler
-    unrolled it, which the number of memory instructions of a line gives away."""
+    unrolled it, which its counter gives away, or else the number of memory instructions of a
+    line."""
     memory: Counter[int] = Counter()
     lines: set[int] = set()
     for place in range(loop[0], loop[1] + 1):
@@ -255,12 +280,52 @@ def _loop_runs(
         for line in telling
         if memory[line] and accesses.get(line)
     ]
-    factor = 1
-    if told:
+    factor = _unrolled_by_counter(code, loop, steps) or 1
+    if told and factor == 1:
         least, most_ = max(low for low, _ in told), min(high for _, high in told)
         agreed = least if least <= most_ else sorted(low for low, _ in told)[len(told) // 2]
         factor = max(1, round(agreed))
     return _LoopRuns(line_runs[most] / factor, factor, most)
+
+
+def _unrolled_by_counter(
+    code: _Code, loop: tuple[int, int], steps: Mapping[int, int]
+) -> int | None:
+    """How many iterations of the source one in the binary does: what is added to the register that
+    the loop's last branch depends on, over what the source's counter grows by."""
+    instructions = code.listing.instructions
+    body = range(loop[1] - 1, loop[0] - 1, -1)
+    predicate = instructions[loop[1]].predicate.lstrip("@!")
+    if not predicate:
+        return None
+    test = next((p for p in body if _tests(instructions[p], predicate)), None)
+    if test is None:
+        return None
+    for register in re.findall(r"\bU?R\d+\b", instructions[test].operands):
+        for place in body:
+            step = steps.get(code.lines[place])
+            added = _added(instructions[place], register)
+            if step and added and added % step == 0 and code.innermost[place] == loop:
+                return added // step
+    return None
+
+
+def _tests(instruction: Instruction, predicate: str) -> bool:
+    """Whether an instruction compares what ``predicate`` stands for; of a comparison of 64 bits,
+    which takes two, the one of the lower half."""
+    compares = instruction.name in ("ISETP", "UISETP") and ".EX" not in instruction.opcode
+    return compares and instruction.operands.split(",")[0].strip() == predicate
+
+
+def _added(instruction: Instruction, register: str) -> int | None:
+    """The number that an instruction adds to a register."""
+    if instruction.name not in ("IADD3", "UIADD3", "VIADD") or ".X" in instruction.opcode:
+        return None
+    parts = [part.strip().removesuffix(".reuse") for part in instruction.operands.split(",")]
+    if parts[0] != register or register not in parts[1:]:
+        return None
+    numbers = [int(part, 16) for part in parts[1:] if re.fullmatch(r"0x[0-9a-f]+", part)]
+    return numbers[0] if len(numbers) == 1 else None
 
 
 def _never_run(

@@ -6,7 +6,7 @@ import pytest
 
 from perfcli.facts.binary.sass import parse_annotated
 from perfcli.facts.work.launch_work import work_of
-from perfcli.facts.work.timeline import trace_warp
+from perfcli.facts.work.timeline import _Code, trace_warp, widths_of
 from perfcli.facts.work.ttgir import parse_module
 
 from .test_programs import LOOP
@@ -58,7 +58,7 @@ def test_a_path_that_only_huge_arguments_take_counts_nothing() -> None:
         /*0040*/                   STG.E desc[UR4][R2.64], R4 ;
         /*0050*/                   EXIT ;
 """
-    warp = trace_warp(parse_annotated(text), "k.py", {3: 1.0}, {3: (1.0, 1.0)})
+    warp = trace_warp(_Code(parse_annotated(text), "k.py"), {3: 1.0}, {3: (1.0, 1.0)})
     assert warp.local_bytes == 0
     assert warp.issued["global-store"] == 1
 
@@ -71,7 +71,7 @@ def test_spills_are_bytes_of_all_lanes() -> None:
         /*0020*/                   FADD R7, R6, R6 ;
         /*0030*/                   EXIT ;
 """
-    warp = trace_warp(parse_annotated(text), "k.py", {3: 1.0}, {})
+    warp = trace_warp(_Code(parse_annotated(text), "k.py"), {3: 1.0}, {})
     assert warp.local_bytes == (8 + 4) * 32
     # STL, LDL and EXIT issue in a cycle each; FADD waits 40 cycles for what is filled.
     assert warp.stall_cycles == pytest.approx(1 + 1 + 40 + 1)
@@ -131,7 +131,7 @@ def test_loads_of_one_address_do_not_hide_how_often_a_loop_was_unrolled() -> Non
 """
     runs = {8: 64.0, 9: 64.0}
     accesses = {8: (1.0, 1.0), 9: (1.0, 4.0)}
-    warp = trace_warp(parse_annotated(text), "k.py", runs, accesses)
+    warp = trace_warp(_Code(parse_annotated(text), "k.py"), runs, accesses)
     assert warp.global_loads == 64 * 5
 
 
@@ -147,7 +147,7 @@ def test_what_the_block_loaded_before_is_told_apart() -> None:
 """
     accesses = {8: (1.0, 1.0), 9: (1.0, 1.0)}
     known = {8: (0.0, 0.0), 9: (0.25, 0.75)}
-    warp = trace_warp(parse_annotated(text), "k.py", {8: 1.0, 9: 1.0}, accesses, known)
+    warp = trace_warp(_Code(parse_annotated(text), "k.py"), {8: 1.0, 9: 1.0}, accesses, known)
     assert (warp.rounds, warp.near_rounds, warp.again_rounds) == (2, 0.25, 0.75)
 
 
@@ -169,5 +169,37 @@ def test_copies_that_were_begun_iterations_ahead_cost_a_part_of_a_round(
   // k.py:1
         /*00a0*/                   EXIT ;
 """
-    warp = trace_warp(parse_annotated(text), "k.py", {8: 16.0}, {8: (2.0, 2.0)})
+    warp = trace_warp(_Code(parse_annotated(text), "k.py"), {8: 16.0}, {8: (2.0, 2.0)})
     assert warp.rounds == pytest.approx(rounds)
+
+
+def test_a_loop_without_memory_tells_by_its_counter_how_far_it_was_unrolled() -> None:
+    """The source adds 2048 to its counter 25 times, the machine code 0x6000 = 12 × 2048: its two
+    additions run 25 / 12 times. The comparison of 64 bits takes two instructions."""
+    text = """
+.L_x_0:
+  // k.py:7
+        /*0010*/                   IADD3 R13, P3, R13, 0x6000, RZ ;
+        /*0020*/                   IMAD.X R14, RZ, RZ, R14, P3 ;
+        /*0030*/                   ISETP.GE.U32.AND P0, PT, R13, 0xc451, PT ;
+        /*0040*/                   ISETP.GE.U32.AND.EX P0, PT, R14, RZ, PT, P0 ;
+  // k.py:8
+        /*0050*/                   FADD R8, R4, R8 ;
+        /*0060*/                   FADD R9, R5, R9 ;
+  // k.py:7
+        /*0070*/              @!P0 BRA `(.L_x_0) ;
+  // k.py:1
+        /*0080*/                   EXIT ;
+"""
+    runs = {7: 25.0, 8: 25.0}
+    warp = trace_warp(_Code(parse_annotated(text), "k.py"), runs, {}, steps={7: 2048})
+    assert warp.issued["float"] == pytest.approx(2 * 25 / 12)
+
+
+def test_the_width_of_an_access_is_that_of_the_machine_code() -> None:
+    """The index arithmetic would allow 16 bytes at a time; a mask of an odd size does not."""
+    code = _Code(parse_annotated(SASS.replace("LDG.E.64", "LDG.E")), "k.py")
+    assert widths_of(code) == {(8, "load"): 4}
+    work = work_of(parse_module(LOOP), code.listing, "k.py", (8, 1, 1), {"n": 1024})
+    # Two loads of one float each where one of two floats would do: twice the requests.
+    assert work.traffic.requests == 32
