@@ -61,12 +61,12 @@ def work_of(
             before = expected.get(line, (0.0, 0.0))
             expected[line] = max(before[0], number[0]), max(before[1], number[1])
     mean = _mean_lines(runs, total)
-    steps = {line: step for run in runs for line, step in run.steps.items()}
-    warp = trace_warp(code, mean, expected, known, steps)
+    counters = {line: counter for run in runs for line, counter in run.counters.items()}
+    warp = trace_warp(code, mean, expected, known, counters)
     longest = warp
     if len(runs) > 1:
         most = max(runs, key=lambda run: sum(run.line_runs.values()))
-        longest = trace_warp(code, most.line_runs, expected, known, steps)
+        longest = trace_warp(code, most.line_runs, expected, known, counters)
     return LaunchWork(
         grid,
         module.num_warps,

@@ -82,8 +82,8 @@ class Execution:
     """Source line to how often it runs in one program."""
     trips: dict[int, float] = field(default_factory=dict)
     """Line of a loop to its iterations, all entries together."""
-    steps: dict[int, int] = field(default_factory=dict)
-    """Line of a loop to what its counter grows by."""
+    counters: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Line of a loop to the iterations of one entry, and to what its counter grows by."""
     reductions: list[tuple[Operation, float]] = field(default_factory=list)
     """Reductions of a tensor within the block, and how often each runs."""
     unknown_loops: bool = False
@@ -216,7 +216,7 @@ class _Batch:
         carried, values = self._carried(operation)
         line = operation.line
         self._done.trips[line] = self._done.trips.get(line, 0.0) + trips * self._weight
-        self._done.steps[line] = step
+        self._done.counters[line] = trips, step
         outer = self._weight, self._loops, self._iteration
         count = min(trips, MOST_ITERATIONS)
         start = 0 if trips < _SHORT_LOOP else trips // 2

@@ -42,6 +42,8 @@ _SKIPPED_INSTRUCTIONS = 400
 Accesses = tuple[float, float]
 """Global memory instructions of a warp in one run of a source line: the least, where the compiler
 merges what has one address, and the most, where it does not."""
+_Trips = tuple[int, int]
+"""Iterations of a loop, and what its counter grows by."""
 Known = tuple[float, float]
 """Of the sectors that a line loads the part that the block loaded before: in the same sweep, and
 in an earlier one."""
@@ -97,16 +99,17 @@ def trace_warp(
     line_runs: Mapping[int, float],
     accesses: Mapping[int, Accesses],
     known: Mapping[int, Known] | None = None,
-    steps: Mapping[int, int] | None = None,
+    counters: Mapping[int, _Trips] | None = None,
 ) -> WarpWork:
     """Weigh a kernel's instructions and follow one warp through them.
 
     ``line_runs``: how often each source line runs in a program; ``accesses``: what a
     line asks of global memory; ``known``: how much of what a line loads the
-    block has loaded before; ``steps``: what the counter of a line's loop grows by.
+    block has loaded before; ``counters``: the iterations of a line's loop, and
+    what its counter grows by.
     """
     listing = code.listing
-    weights = _weights(code, line_runs, accesses, steps or {})
+    weights = _weights(code, line_runs, accesses, counters or {})
     issued: dict[str, float] = {}
     local = loads = stores = 0.0
     for place, instruction in enumerate(listing.instructions):
@@ -157,10 +160,10 @@ def _weights(
     code: _Code,
     line_runs: Mapping[int, float],
     accesses: Mapping[int, Accesses],
-    steps: Mapping[int, int],
+    counters: Mapping[int, _Trips],
 ) -> list[float]:
     left = dict(line_runs)
-    loops = {loop: _loop_runs(code, loop, line_runs, accesses, steps) for loop in code.loops}
+    loops = {loop: _loop_runs(code, loop, line_runs, accesses, counters) for loop in code.loops}
     runs = _share_out(code, loops, line_runs, accesses, left)
     never = _never_run(code, runs, accesses) | _left_over(code, line_runs, accesses, left)
     weights = []
@@ -255,7 +258,7 @@ def _loop_runs(
     loop: tuple[int, int],
     line_runs: Mapping[int, float],
     accesses: Mapping[int, Accesses],
-    steps: Mapping[int, int],
+    counters: Mapping[int, _Trips],
 ) -> _LoopRuns:
     """Iterations of a loop in the binary: those of its source lines over how often the compiler
     unrolled it, which its counter gives away, or else the number of memory instructions of a
@@ -280,7 +283,7 @@ def _loop_runs(
         for line in telling
         if memory[line] and accesses.get(line)
     ]
-    factor = _unrolled_by_counter(code, loop, steps) or 1
+    factor = _unrolled_by_counter(code, loop, counters) or 1
     if told and factor == 1:
         least, most_ = max(low for low, _ in told), min(high for _, high in told)
         agreed = least if least <= most_ else sorted(low for low, _ in told)[len(told) // 2]
@@ -289,24 +292,33 @@ def _loop_runs(
 
 
 def _unrolled_by_counter(
-    code: _Code, loop: tuple[int, int], steps: Mapping[int, int]
+    code: _Code,
+    loop: tuple[int, int],
+    counters: Mapping[int, _Trips],
 ) -> int | None:
     """How many iterations of the source one in the binary does: what is added to the register that
-    the loop's last branch depends on, over what the source's counter grows by."""
+    the loop's last branch compares with a number, over what the source's counter grows by. What
+    counts something else (bytes, say) reaches that number after another number of iterations."""
     instructions = code.listing.instructions
     body = range(loop[1] - 1, loop[0] - 1, -1)
     predicate = instructions[loop[1]].predicate.lstrip("@!")
-    if not predicate:
-        return None
     test = next((p for p in body if _tests(instructions[p], predicate)), None)
     if test is None:
         return None
-    for register in re.findall(r"\bU?R\d+\b", instructions[test].operands):
+    operands = instructions[test].operands
+    limit = _number(operands.split(","))
+    if limit is None:
+        return None
+    for register in re.findall(r"\bU?R\d+\b", operands):
         for place in body:
-            step = steps.get(code.lines[place])
+            counter = counters.get(code.lines[place])
             added = _added(instructions[place], register)
-            if step and added and added % step == 0 and code.innermost[place] == loop:
-                return added // step
+            if code.innermost[place] != loop or counter is None or not added:
+                continue
+            iterations, step = counter
+            factor, rest = divmod(added, step)
+            if factor and not rest and abs(limit / added - iterations / factor) < 1:
+                return factor
     return None
 
 
@@ -324,7 +336,12 @@ def _added(instruction: Instruction, register: str) -> int | None:
     parts = [part.strip().removesuffix(".reuse") for part in instruction.operands.split(",")]
     if parts[0] != register or register not in parts[1:]:
         return None
-    numbers = [int(part, 16) for part in parts[1:] if re.fullmatch(r"0x[0-9a-f]+", part)]
+    return _number(parts)
+
+
+def _number(operands: Sequence[str]) -> int | None:
+    """The only number among operands, or None."""
+    numbers = [int(o, 16) for each in operands if re.fullmatch(r"0x[0-9a-f]+", o := each.strip())]
     return numbers[0] if len(numbers) == 1 else None
 
 

@@ -191,9 +191,29 @@ def test_a_loop_without_memory_tells_by_its_counter_how_far_it_was_unrolled() ->
   // k.py:1
         /*0080*/                   EXIT ;
 """
-    runs = {7: 25.0, 8: 25.0}
-    warp = trace_warp(_Code(parse_annotated(text), "k.py"), runs, {}, steps={7: 2048})
+    runs = {7: 1.0, 8: 25.0}
+    warp = trace_warp(_Code(parse_annotated(text), "k.py"), runs, {}, counters={7: (25, 2048)})
     assert warp.issued["float"] == pytest.approx(2 * 25 / 12)
+
+
+def test_a_register_that_counts_bytes_tells_no_unrolling() -> None:
+    """It grows by 32 where the source's counter grows by 4, but it is compared with 32 × 16: the
+    loop runs 16 times, not twice."""
+    text = """
+.L_x_0:
+  // k.py:7
+        /*0010*/                   IADD3 R6, R6, 0x20, RZ ;
+        /*0020*/                   ISETP.GE.U32.AND P0, PT, R6, 0x200, PT ;
+  // k.py:8
+        /*0030*/                   FADD R8, R4, R8 ;
+  // k.py:7
+        /*0040*/              @!P0 BRA `(.L_x_0) ;
+  // k.py:1
+        /*0050*/                   EXIT ;
+"""
+    code = _Code(parse_annotated(text), "k.py")
+    warp = trace_warp(code, {7: 1.0, 8: 16.0}, {}, counters={7: (16, 4)})
+    assert warp.issued["float"] == 16
 
 
 def test_the_width_of_an_access_is_that_of_the_machine_code() -> None:
