@@ -102,6 +102,9 @@ class LaunchWork:
     """Whether an address depends on loaded data."""
     unknown_loops: bool = False
     """Whether a trip count depends on data."""
+    retries: bool = False
+    """Whether updates of less than 32 bits are tried again as often as threads meet at one word
+    (a loop around compare-and-swap)."""
 
     @property
     def blocks(self) -> int:

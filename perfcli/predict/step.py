@@ -213,6 +213,8 @@ def with_estimates(run: Run, step: StepEstimate | None) -> Run:
 def _why_not(kernel: KernelFacts) -> str:
     if not kernel.candidates:
         return "it was not compiled for a GPU"
+    if any(c.work is not None and c.work.retries for c in kernel.candidates):
+        return "how often its 16-bit atomic updates are tried again depends on data"
     return "its work could not be counted"
 
 
@@ -223,6 +225,7 @@ def _estimate_kernel(
         number: _estimate_launch(candidate, kernel, calibration, sms, cold)
         for number, candidate in enumerate(kernel.candidates)
         if candidate.work is not None and candidate.blocks_per_sm != 0
+        if not candidate.work.retries
     }
     timed = [number for number in _list_timed(kernel) if number in found]
     if not timed:

@@ -75,7 +75,15 @@ def work_of(
         longest,
         any(event.indirect for run in runs for event in run.events),
         any(run.unknown_loops for run in runs),
+        _has_retries(code.listing, runs),
     )
+
+
+def _has_retries(listing: Listing, runs: Sequence[Execution]) -> bool:
+    """Return whether the machine code has to swap whole words for the kernel's updates. Hopper adds
+    bfloat16 in pairs only, so that a single one is a loop (ptxas 12.8 and 13.0)."""
+    small = any(e.kind == "atomic" and e.element_bytes < 4 for run in runs for e in run.events)
+    return small and any(".CAS" in each.opcode for each in listing.instructions)
 
 
 def _mean_lines(runs: Sequence[Execution], total: int) -> dict[int, float]:

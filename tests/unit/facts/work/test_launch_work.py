@@ -1,5 +1,6 @@
 """The work of a launch, joined of index arithmetic and machine code, against hand counts."""
 
+# ruff: noqa: E501 (TTGIR has long lines)
 from __future__ import annotations
 
 import pytest
@@ -223,3 +224,33 @@ def test_the_width_of_an_access_is_that_of_the_machine_code() -> None:
     work = work_of(parse_module(LOOP), code.listing, "k.py", (8, 1, 1), {"n": 1024})
     # Two loads of one float each where one of two floats would do: twice the requests.
     assert work.traffic.requests == 32
+
+
+@pytest.mark.parametrize(
+    ("element", "retries"), [("bf16", True), ("f32", False)], ids=["16 bits", "32 bits"]
+)
+def test_updates_of_half_words_are_tried_again(element: str, retries: bool) -> None:
+    text = f"""
+#b = #ttg.blocked<{{sizePerThread = [1], threadsPerWarp = [32], warpsPerCTA = [1], order = [0]}}>
+#loc = loc("k.py":1:0)
+module attributes {{"ttg.num-warps" = 1 : i32}} {{
+  tt.func public @add(%out: !tt.ptr<{element}>) attributes {{noinline = false}} {{
+    %v = arith.constant dense<1.000000e+00> : tensor<32x{element}, #b>
+    %i = tt.make_range {{end = 32 : i32, start = 0 : i32}} : tensor<32xi32, #b>
+    %p = tt.splat %out : !tt.ptr<{element}> -> tensor<32x!tt.ptr<{element}>, #b>
+    %q = tt.addptr %p, %i : tensor<32x!tt.ptr<{element}>, #b>, tensor<32xi32, #b>
+    %old = tt.atomic_rmw fadd, relaxed, gpu, %q, %v : (tensor<32x!tt.ptr<{element}>, #b>, tensor<32x{element}, #b>) -> tensor<32x{element}, #b>
+    tt.return
+  }}
+}}
+"""
+    sass = """
+.L_x_0:
+  // k.py:1
+        /*0010*/                   ATOMG.E.CAS.STRONG.GPU PT, R4, [R2], R5, R4 ;
+        /*0020*/               @P0 BRA `(.L_x_0) ;
+        /*0030*/                   EXIT ;
+"""
+    work = work_of(parse_module(text), parse_annotated(sass), "k.py", (4, 1, 1))
+    assert work.traffic.atomic_updates == 32
+    assert work.retries is retries
