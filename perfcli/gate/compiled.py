@@ -16,7 +16,7 @@ from perfcli.loading import registry, userfile
 from perfcli.model import Run
 from perfcli.names import suggestion
 from perfcli.workflow.context import Context
-from perfcli.workflow.obtain import Obtained, compile_runs, warn_forward_only
+from perfcli.workflow.obtain import Obtained, compile_runs, warn_of_oversights
 from perfcli.workflow.request import Question, Side, check_question
 
 
@@ -109,7 +109,7 @@ def compile_head(config: Config, check: Check, context: Context) -> Obtained:
     question, side = _asked(config, check)
     (found,) = compile_runs(question, [side], context)
     _check_kernels(found.run, check)
-    warn_forward_only(found.run, context.notes)
+    warn_of_oversights(found.run, context.notes)
     return found
 
 

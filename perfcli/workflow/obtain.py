@@ -84,12 +84,26 @@ def load_stored(reference: str, written: Mapping[Path, str] | None = None) -> Ob
     return Obtained(store.read(path), path)
 
 
-def warn_forward_only(run: Run, notes: Notes) -> None:
-    """Warn of a forward pass that looks like training, for reports that do not show a run's
-    notes."""
+def warn_of_oversights(run: Run, notes: Notes) -> None:
+    """Warn of what was probably not meant, for reports that do not show a run's notes: a forward
+    pass that looks like training, a model that was put on the CPU."""
+    _warn_forward_only(run, notes)
+    _warn_of_cpu_kernels(run, notes)
+
+
+def _warn_forward_only(run: Run, notes: Notes) -> None:
     for note in run.notes:
         if FORWARD_ONLY in note:
             notes.warn(f"{run.scenario}: {note}")
+
+
+def _warn_of_cpu_kernels(run: Run, notes: Notes) -> None:
+    languages = {kernel.language for kernel in run.kernels}
+    if run.target is not None and run.device != "cpu" and languages == {"cpp"}:
+        notes.warn(
+            f"{run.scenario}: no kernel was compiled for {run.target.name}, all are C++: the model "
+            "or its inputs were put on the CPU (leave out device='cpu' and .to('cpu'))"
+        )
 
 
 AGAIN = "; --fresh compiles again"
@@ -246,7 +260,10 @@ class StoredTexts(Mapping[BlobId, str]):
 def compile_runs(question: Question, sides: Sequence[Side], context: Context) -> list[Obtained]:
     """Return runs of all sides, compiled or found. Raises PerfcliError for what the user got
     wrong, and what compiling raises."""
-    return obtain(order_jobs(question, sides, context), context)
+    found = obtain(order_jobs(question, sides, context), context)
+    for each in found:
+        _warn_of_cpu_kernels(each.run, context.notes)
+    return found
 
 
 def load_or_compile(question: Question, side: Side, context: Context) -> Obtained:
@@ -264,7 +281,7 @@ def load_or_compile(question: Question, side: Side, context: Context) -> Obtaine
         if not registry.is_user_file(reference) and not Path(f"{reference}.py").is_file():
             raise PerfcliError(_describe_unknown(reference))
     (found,) = compile_runs(question, [side], context)
-    warn_forward_only(found.run, context.notes)
+    _warn_forward_only(found.run, context.notes)
     return found
 
 

@@ -33,7 +33,7 @@ from perfcli.workflow.obtain import (
     load_stored,
     obtain,
     tell_estimator,
-    warn_forward_only,
+    warn_of_oversights,
 )
 from perfcli.workflow.request import Question, Side, order_jobs
 from perfcli.workflow.setting import MeasuringOptions, Setting, settle, why_not
@@ -96,7 +96,7 @@ def compile_pair(
     question = replace(question, threads=setting.threads if setting else None)
     jobs = order_jobs(question, sides, context)
     base, head = obtain(jobs, context)
-    warn_forward_only(head.run, context.notes)
+    warn_of_oversights(head.run, context.notes)
     comparison = gather_evidence(base.run, head.run, allow)
     if setting is not None:
         comparison = measure_times(comparison, setting, jobs, context)

@@ -477,6 +477,24 @@ def test_a_closed_pipe_is_quiet(perfcli: Any) -> None:
     assert done.stdout.strip() in ("141", "1")
 
 
+@pytest.mark.parametrize("command", ["compare", "explain", "inspect-kernel", "run"])
+def test_a_model_on_the_cpu_is_warned_of_where_a_gpu_was_asked_for(
+    perfcli: Any, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    made_up = vars(executor)["make_up_run"]
+
+    def on_cpu(request: CompileRequest) -> Bundle:
+        bundle: Bundle = made_up(request)
+        kernels = tuple(replace(kernel, language="cpp") for kernel in bundle.run.kernels)
+        return replace(bundle, run=replace(bundle.run, kernels=kernels))
+
+    monkeypatch.setattr(executor, "make_up_run", on_cpu)
+    Path("model.py").write_text("def build():\n    return abs, (1,)\n")
+    sides = ["-b", f"{MAX_READS}=9"] if command == "compare" else []
+    result = perfcli(command, "model.py", *sides, "-q")
+    assert result.err.count("no kernel was compiled for h100, all are C++") == 1
+
+
 @pytest.mark.parametrize("command", ["compare", "explain", "inspect-kernel"])
 def test_a_model_that_may_be_meant_for_training_is_warned_of(
     perfcli: Any, monkeypatch: pytest.MonkeyPatch, command: str
