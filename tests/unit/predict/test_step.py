@@ -18,9 +18,11 @@ from perfcli.predict.step import (
     _count_finishing,
     _half_width,
     _judge,
+    _name_constants,
     class_of,
     compare_steps,
     estimate_step,
+    name_estimator,
     with_estimates,
 )
 
@@ -382,3 +384,24 @@ def test_the_same_code_launched_more_often_has_changed() -> None:
     assert after == pytest.approx(3 * before)
     rest = estimate.base.seconds - before
     assert estimate.ratio == pytest.approx((rest + 3 * before) / (rest + before))
+
+
+def test_an_estimate_is_named_by_all_that_it_is_made_of() -> None:
+    given = on(H200, with_candidates((8192, 0)))
+    step = estimate_step(given)
+    assert step is not None
+    assert name_estimator(given) == step.constants
+    others = [replace(given, target=target) for target in (targets.get("h100"), None)]
+    other, none = map(name_estimator, others)
+    assert (len(other), none) == (12, "")
+    assert other != step.constants
+    known = shipped()["h200"]
+    slower = {**known.constants, "dram": known.constants["dram"] / 2}
+    wider = {**known.residuals, "all": replace(known.residuals["all"], q90=9.0)}
+    changed = (
+        replace(known, constants=slower),
+        replace(known, residuals=wider),
+        replace(known, clock_mhz=known.clock_mhz + 1),
+    )
+    assert len({_name_constants(each) for each in (known, *changed)}) == 4
+    assert _name_constants(replace(known, date="2030-01-01")) == _name_constants(known)
