@@ -149,7 +149,7 @@ def compile_with(
 
     monkeypatch.setattr(compiling, "_load", load)
     facts = SimpleNamespace(registers=32, sass="")
-    monkeypatch.setattr(compiling._Kernel, "read", lambda self, result: facts)
+    monkeypatch.setattr(compiling._Kernel, "read", lambda self, results: [facts for _ in results])
     monkeypatch.setattr(compiling._Kernel, "candidate", candidate)
     monkeypatch.setattr(compiling, "attach_texts", lambda candidate, *rest: candidate)
     definition = Definition("triton_poi_fused_flip_0", "triton", "source", "pointwise")
