@@ -47,8 +47,8 @@ def bisect_config(
         str | None,
         typer.Option(
             metavar="worsen|improve",
-            help="Which way to search the catalogue (perfcli knobs --performance). "
-            "[default: worsen]",
+            help="Without a bad side: find the options of perfcli knobs --performance that make "
+            "the metric worse, or better. [default: worsen]",
         ),
     ] = None,
     param: args.Params = None,

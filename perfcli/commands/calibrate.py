@@ -57,7 +57,9 @@ def calibrate(
     if calibration is not None:
         raise PerfcliError("--calibration goes with --check: what is fitted starts from the GPU's")
     if smoke and file is None:
-        raise PerfcliError("--smoke is a try, which must not replace a calibration: give -o FILE")
+        raise PerfcliError(
+            "--smoke is only a trial, which must not replace a calibration: give -o FILE"
+        )
     output.check_writable(file)
     calibrate_gpu(file, python, jobs or os.cpu_count() or 1, json, Notes(quiet), smoke)
     return 0

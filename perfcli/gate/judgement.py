@@ -58,6 +58,8 @@ def _reason(outcomes: Sequence[Passing]) -> str:
 
 def _warnings(done: Sequence[CheckResult], order: Order) -> Iterator[str]:
     config = order.config
+    for each in done:
+        yield from _of_estimates(each.judged, order)
     used = {allowance for each in done for allowance in each.used}
     if all(each.judged.outcome != "fault" for each in done) and len(done) == len(config.checks):
         yield from allowances.warnings(
@@ -124,17 +126,29 @@ def _of_check(check: Judged, order: Order) -> Iterator[str]:
     if check.outcome == "pass" and better:
         first = better[0].text.partition(", at ")[0]
         yield f"{check.name} is better than the baseline ({first}): take it over with {update}"
-    if _lacks_estimates(check):
-        yield (
-            f"the baseline of {check.name} has no estimated times that fit this perfcli's, so "
-            f"counts decide: renew it with {update}"
-        )
     days = (date.fromisoformat(order.today) - date.fromisoformat(source.created)).days
     if days > order.config.max_age_days:
         yield (
             f"the baseline of {check.name} is {days} days old "
             f"(of {source.created}, {source.reason}): renew it with {update}"
         )
+
+
+def _of_estimates(check: Judged, order: Order) -> Iterator[str]:
+    """Yield what stands above the verdict: it goes by counts, though times could be known."""
+    source = check.provenance
+    if source is None or source.kind != "baseline" or not _lacks_estimates(check):
+        return
+    update = suggest_update(order.config.typed, check.name)
+    yield (
+        f"{NO_TIMES} {check.name} are missing, or of other constants than this perfcli has: counts "
+        f"decide, not times; on the branch that it is of, run {update}, commit it, and run the "
+        "gate again"
+    )
+
+
+NO_TIMES = "the estimated times in the baseline of"
+"""How the warning begins that stands above the verdict."""
 
 
 def _lacks_estimates(check: Judged) -> bool:

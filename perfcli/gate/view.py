@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from perfcli import units
 from perfcli.gate import holding
+from perfcli.gate.judgement import NO_TIMES
 from perfcli.model import Comparison, Judged, Judgement, KernelGroup, Origin
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ def report(judgement: Judgement, quiet: bool) -> Group:
     from rich.text import Text
 
     text = Text(no_wrap=True, overflow="ignore")  # a line of a log is not broken
+    above = [warning for warning in judgement.warnings if warning.startswith(NO_TIMES)]
+    _append_warnings(text, above)
     text.append(WORDS[judgement.outcome], _STYLES[judgement.outcome])
     text.append(f"  {judgement.reason}\n")
     shown = [check for check in judgement.checks if not (quiet and check.outcome == "pass")]
@@ -45,12 +48,17 @@ def report(judgement: Judgement, quiet: bool) -> Group:
             text.append(units.printable(f"\n{check.name}{_from(check)}\n"), "bold")
             short = [_shorten_paths(line, judgement.root) for line in lines]
             text.append("".join(units.printable(f"  {line}\n") for line in short))
-    if judgement.warnings:
+    below = [warning for warning in judgement.warnings if warning not in above]
+    if below:
         text.append("\n")
-    for warning in judgement.warnings:
+    _append_warnings(text, below)
+    return _whole(text)
+
+
+def _append_warnings(text: Text, warnings: Sequence[str]) -> None:
+    for warning in warnings:
         text.append("warning: ", "yellow")
         text.append(units.printable(f"{warning}\n"))
-    return _whole(text)
 
 
 def _shorten_paths(text: str, root: str) -> str:

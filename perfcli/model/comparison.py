@@ -135,7 +135,8 @@ class Because:
     though: str = ""
     """What speaks against it: ``bytes moved −1.62 GB``."""
     also: str = ""
-    """What would have decided alike: ``peak memory +268 MB (+22 %)``."""
+    """What would have decided alike, or stands beside what can't tell: ``peak memory +268 MB (+22
+    %)``."""
     code: str = ""
     """The finding's, where one decided: ``change`` ends with it."""
     share: str = ""

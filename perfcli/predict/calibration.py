@@ -94,6 +94,11 @@ def _decode(data: bytes, name: str) -> Calibration:
     try:
         head = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
         found = msgspec.json.decode(head.get("format", b"null"))
+        if found is None:
+            raise PerfcliError(
+                f"{name} is no calibration file: it has no format; expected what perfcli calibrate "
+                f'writes, an object with "format": {FORMAT}, target, constants and residuals'
+            )
         if found != FORMAT:
             raise PerfcliError(
                 f"calibration {name} has format {found}, this perfcli reads {FORMAT}: "

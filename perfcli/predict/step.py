@@ -261,7 +261,7 @@ def _list_doubts(candidate: Candidate) -> Iterator[str]:
     if work.unknown_loops:
         yield "how often a loop runs depends on data"
     if work.warp.issued.get("async-copy"):
-        yield "it is pipelined, and no pipelined kernel was measured"
+        yield "no pipelined kernel was in the calibration"
 
 
 _SPILL_THRESHOLD = 16

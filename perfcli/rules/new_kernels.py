@@ -32,7 +32,7 @@ def _check(comparison: Comparison) -> Iterator[Finding]:
         headline=f"{units.plural(len(kernels), 'kernel')} that the baseline does not have",
         kernels=tuple(indices),
         evidence=list_kernels(kernels),
-        advice="where they are meant, take them in with perfcli baseline update",
+        advice="if intended, run perfcli baseline update",
         metric="kernels",
         amount=len(kernels),
         origin=origin_of(kernels[0]),

@@ -35,15 +35,16 @@ def _check(comparison: Comparison) -> Iterator[Finding]:
     renamed = [(old, i) for old, i in pairs if old in gone and stem(head[i].name) in came]
     if not renamed:
         return
+    were, them = ("was", "it") if len(renamed) == 1 else ("were", "them")
     lines = [f"{old} → {stem(head[index].name)}" for old, index in renamed[:NAMED]]
     more = len(renamed) - NAMED
     yield Finding(
         code=RULE.code,
         severity="info",
-        headline=f"{units.plural(len(renamed), 'kernel')} called otherwise than in the baseline",
+        headline=f"{units.plural(len(renamed), 'kernel')} {were} renamed since the baseline",
         kernels=tuple(index for _, index in renamed),
         evidence=(*lines, f"and {units.count(more)} more") if more > 0 else tuple(lines),
-        advice="look at the patterns of limits and exceptions that mean them",
+        advice=f"check the patterns of limits and exceptions that match {them}",
         metric="kernels",
         amount=len(renamed),
         origin=origin_of(head[renamed[0][1]]),

@@ -131,7 +131,13 @@ def test_a_damaged_file_is_one_line(perfcli: Any) -> None:
     Path("mine.json").write_text("{}")
     result = perfcli("run", "softmax", "--calibration", "mine.json")
     assert result.code == 2
-    assert "mine.json has format None, this perfcli reads 1" in result.complaint
+    assert result.complaint == (
+        "perfcli: mine.json is no calibration file: it has no format; expected what perfcli "
+        'calibrate writes, an object with "format": 1, target, constants and residuals'
+    )
+    Path("mine.json").write_text('{"format": 99}')
+    result = perfcli("run", "softmax", "--calibration", "mine.json")
+    assert "mine.json has format 99, this perfcli reads 1" in result.complaint
 
 
 def test_check_needs_a_measurement(perfcli: Any, monkeypatch: pytest.MonkeyPatch) -> None:

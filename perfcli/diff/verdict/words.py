@@ -307,10 +307,11 @@ def _write_weighed(weighed: _Weighed, comparison: Comparison) -> Because:
     """Return what decided, what says the same and what speaks against it, and the kernel to blame
     or why it can't be told."""
     decided, others = weighed.decided, weighed.others
+    against = [statement for statement in others if _contradicts(statement, decided)]
     because = Because(
         _write_statement(decided),
-        also=", ".join(_write_statement(s) for s in others if s.outcome == decided.outcome),
-        though=", ".join(_write_statement(s) for s in others if s.outcome != decided.outcome),
+        also=", ".join(_write_statement(s) for s in others if s not in against),
+        though=", ".join(map(_write_statement, against)),
     )
     evidence = decided.evidence
     if isinstance(evidence, Timing):
@@ -318,6 +319,12 @@ def _write_weighed(weighed: _Weighed, comparison: Comparison) -> Because:
     if isinstance(evidence, EstimatedChange):
         return _explain_estimate(because, comparison, evidence, weighed.blamed_by_estimate)
     return because
+
+
+def _contradicts(one: _Statement, other: _Statement) -> bool:
+    """Return whether two statements can't both be taken at their word: what can't tell contradicts
+    nothing."""
+    return one.outcome != other.outcome and "unknown" not in (one.outcome, other.outcome)
 
 
 def _write_statement(statement: _Statement) -> str:
@@ -415,6 +422,8 @@ def _join_times(because: Because) -> str:
         text += f": {because.share}"
     for part in (because.why, because.help):
         text += f"; {part}" if part else ""
+    if because.why and because.also:  # it can't be told: this may be why
+        text += f"; {because.also}"
     return f"{text}, though {because.though}" if because.though else text
 
 

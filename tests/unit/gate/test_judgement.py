@@ -14,10 +14,12 @@ from perfcli.diff.compare import compare
 from perfcli.gate.checks import Check
 from perfcli.gate.config import Config
 from perfcli.gate.judgement import (
+    NO_TIMES,
     _broken,
     _exceeded,
     _means_one,
     _of_check,
+    _of_estimates,
     _patterns_of_none,
     _place,
     _reason,
@@ -265,5 +267,8 @@ def test_a_baseline_without_estimated_times_is_said_where_kernels_changed(
     base = run([kernel("triton_poi_fused_neg_1", "2", text="the same", sizes={"x": 4096})])
     head = weighed_run(weighed_kernel("triton_poi_fused_neg_1", "2", text=text), id="head")
     found = compare(base, head)
-    lines = list(_of_check(judged(comparison=found, provenance=OURS), order(today="2026-11-02")))
+    check = judged(comparison=found, provenance=OURS)
+    lines = list(_of_estimates(check, order(today="2026-11-02")))
     assert [UPDATE in line and "counts decide" in line for line in lines] == [True] * warned
+    assert all(line.startswith(NO_TIMES) for line in lines)
+    assert list(_of_check(check, order(today="2026-11-02"))) == []

@@ -11,6 +11,7 @@ from handmade import kernel, run
 
 from perfcli.diff.compare import compare
 from perfcli.gate import view
+from perfcli.gate.judgement import NO_TIMES
 from perfcli.model import (
     Allowance,
     Change,
@@ -78,6 +79,15 @@ def test_quiet_leaves_out_what_passes_and_all_details() -> None:
 
 def test_a_gate_of_nothing_is_one_line() -> None:
     assert lines(outcome="pass", reason="no checks") == ["PASS  no checks"]
+
+
+def test_that_times_are_missing_stands_above_the_verdict() -> None:
+    told = f"{NO_TIMES} a are missing: run perfcli baseline update"
+    shown = lines(check("a", "fail", reason="bytes"), warnings=("one", told))
+    assert shown[0] == f"warning: {told}"
+    assert shown[1].startswith("FAIL")
+    assert shown[-1] == "warning: one"
+    assert shown.count(f"warning: {told}") == 1
 
 
 def test_warnings_stand_last() -> None:

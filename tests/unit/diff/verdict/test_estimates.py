@@ -275,10 +275,8 @@ def test_what_the_kernel_to_blame_moves_and_gained_stands_beside_it() -> None:
 @pytest.mark.parametrize(
     ("verdict", "memory", "change", "though"),
     [
-        ("unsure", "worse", "peak memory 100 MB → 200 MB (+100 %)", "estimated step"),
         ("same", "better", "peak memory 100 MB → 50 MB (−50 %)", "estimated step"),
         ("faster", "worse", "peak memory 100 MB → 200 MB (+100 %)", "estimated step"),
-        ("unsure", "better", "estimated step", "peak memory 100 MB → 50 MB (−50 %)"),
         ("slower", "better", "estimated step", "peak memory 100 MB → 50 MB (−50 %)"),
     ],
 )
@@ -290,6 +288,27 @@ def test_memory_that_does_not_decide_is_said_beside_the_time(
     assert found.because is not None
     assert found.because.change.startswith(change)
     assert though in found.because.though
+
+
+@pytest.mark.parametrize(
+    ("memory", "change", "also"),
+    [
+        ("worse", "peak memory 100 MB → 200 MB (+100 %)", "estimated step"),
+        ("better", "estimated step", "peak memory 100 MB → 50 MB (−50 %)"),
+    ],
+)
+def test_a_time_that_cannot_be_told_is_contradicted_by_nothing(
+    memory: Outcome, change: str, also: str
+) -> None:
+    head = {"worse": 200, "better": 50}[memory] * 10**6
+    found = conclude(with_memory(estimated("unsure", 0.9, 1.5), 10**8, head, memory))
+    assert found.because is not None
+    assert found.because.change.startswith(change)
+    assert also in found.because.also
+    assert "though" not in found.reason
+    assert found.because.though == ""
+    if memory == "better":
+        assert found.reason.endswith(f"; {found.because.also}")
 
 
 @pytest.mark.parametrize(
