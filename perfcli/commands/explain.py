@@ -41,7 +41,7 @@ def explain(
     from dataclasses import replace
 
     from perfcli import diagnosis
-    from perfcli.console import output
+    from perfcli.console import documents, output
     from perfcli.console.notes import Notes
     from perfcli.predict.step import estimate_run
     from perfcli.workflow import fixes
@@ -52,7 +52,8 @@ def explain(
     output.check_writable(json)
     question = Question(run, tuple(param or ()), preset, target, device, dynamic)
     args.use_calibration(calibration)
-    context = Context(Notes(quiet), fresh, timeout, fake, jobs, trust_run)
+    written = documents.Wanted(json=json).places
+    context = Context(Notes(quiet), fresh, timeout, fake, jobs, trust_run, written)
     found = load_or_compile(question, Side(tuple(option or ()), python), context)
     found = replace(found, run=estimate_run(found.run))
     findings = diagnosis.explain(found.run)

@@ -66,7 +66,7 @@ def inspect_kernel(
     from dataclasses import replace
 
     from perfcli import diagnosis, units
-    from perfcli.console import output
+    from perfcli.console import documents, output
     from perfcli.console.notes import Notes
     from perfcli.predict.step import estimate_run
     from perfcli.workflow import fixes
@@ -84,7 +84,8 @@ def inspect_kernel(
     output.check_writable(json)
     question = Question(run, tuple(param or ()), preset, target, device, dynamic)
     side = Side(tuple(option or ()), python)
-    context = Context(Notes(quiet), fresh, timeout, fake, jobs, trust_run)
+    written = documents.Wanted(json=json).places
+    context = Context(Notes(quiet), fresh, timeout, fake, jobs, trust_run, written)
     found = load_or_compile(question, side, context)
     found = replace(found, run=estimate_run(found.run))
     if kernel is None:

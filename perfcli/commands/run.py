@@ -43,7 +43,7 @@ def run(
     of the time: DRAM, L2 and L1 are bandwidths, "issue" the schedulers' instruction slots,
     "latency" waiting (docs/inspect-kernel.md has all).
     """
-    from perfcli.console import output
+    from perfcli.console import documents, output
     from perfcli.console.notes import Notes
     from perfcli.predict.step import estimate_run
     from perfcli.workflow.context import Context
@@ -59,7 +59,8 @@ def run(
     question = Question(scenario, tuple(param or ()), preset, target, device, dynamic)
     side = Side(tuple(option or ()), python)
     args.use_calibration(calibration)
-    context = Context(Notes(quiet), fresh, timeout, fake, jobs)
+    written = documents.Wanted(json=json).places
+    context = Context(Notes(quiet), fresh, timeout, fake, jobs, written=written)
     (found,) = compile_runs(question, [side], context)
     shown = estimate_run(found.run)
     try:

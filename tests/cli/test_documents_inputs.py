@@ -45,6 +45,15 @@ def test_stored_runs_are_not_overwritten(gated: Any, command: str) -> None:
     assert gated(command, "base.json", run.stem, "--markdown", "a.md").code == 0
 
 
+@pytest.mark.parametrize("command", ["explain", "inspect-kernel"])
+def test_json_does_not_overwrite_the_run_that_is_read(gated: Any, command: str) -> None:
+    (run,) = Path(".perfcli/runs").glob("*.json")
+    before = run.read_bytes()
+    result = gated(command, run.stem, "--json", str(run))
+    assert (result.code, f"--json {run} would overwrite" in result.complaint) == (2, True)
+    assert run.read_bytes() == before
+
+
 def test_a_model_is_not_overwritten(perfcli: Any) -> None:
     Path("model.py").write_text("def build(): ...\n")
     result = perfcli("compare", "model.py:build", "-b", "max_autotune=1", "--html", "model.py")
