@@ -64,14 +64,16 @@ def test_a_bad_request_gets_an_error_reply(
 
 
 def test_progress_then_the_error_as_it_was_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    def compile_request(request: CompileRequest, report: Any) -> Any:
+    def compile_request(request: CompileRequest, report: Any, told: Any) -> Any:
         assert request == REQUEST
         report("trace", 3, None)
+        told("ptxas takes long")
         raise CompileFailed("no", detail="why")
 
     monkeypatch.setattr(session, "compile_request", compile_request)
     assert replies_to(request_line()) == [
         {"type": "progress", "phase": "trace", "done": 3, "total": None},
+        {"type": "note", "message": "ptxas takes long"},
         {"type": "error", "kind": "CompileFailed", "message": "no", "detail": "why"},
     ]
 
@@ -83,7 +85,7 @@ def test_an_error_without_text_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_an_error_of_the_users_code_is_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
-    def compile_request(request: CompileRequest, report: Any) -> Any:
+    def compile_request(request: CompileRequest, report: Any, told: Any) -> Any:
         raise ValueError("got 4\nand more")
 
     monkeypatch.setattr(session, "compile_request", compile_request)
