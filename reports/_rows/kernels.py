@@ -171,16 +171,16 @@ def _most_common(names: Sequence[str]) -> str:
 
 
 def name_places(kernels: Sequence[KernelFacts]) -> list[str]:
-    """Return the place of each kernel of a list: kernels of one module are told apart by the line,
-    where they have different ones."""
+    """Return the place of each kernel of a list: kernels of one module are told apart by the number
+    of the line, ``norm :31``, where they have different ones."""
     places = [_name_place(kernel) for kernel in kernels]
-    lines = [_name_line(kernel) for kernel in kernels]
+    numbers = [_name_line(kernel).partition(" +")[0].rpartition(":")[2] for kernel in kernels]
     of_place: dict[str, set[str]] = {}
-    for place, line in zip(places, lines, strict=True):
-        of_place.setdefault(place, set()).add(line)
+    for place, number in zip(places, numbers, strict=True):
+        of_place.setdefault(place, set()).add(number)
     return [
-        f"{place} {line}" if line and line != place and len(of_place[place]) > 1 else place
-        for place, line in zip(places, lines, strict=True)
+        f"{place} :{number}" if number and ":" not in place and len(of_place[place]) > 1 else place
+        for place, number in zip(places, numbers, strict=True)
     ]
 
 
