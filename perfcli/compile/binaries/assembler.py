@@ -84,7 +84,7 @@ class Assembler:
     def __init__(self, seconds: float | None = None, patience: float = _PATIENCE_SECONDS) -> None:
         self._seconds, self._patience = seconds, patience
         self._kernel = self._config = ""
-        self._gave_up = False
+        self._gave_up = set[str]()
         self.tell: Callable[[str], None] = lambda text: None
         """A function that hears of kernels that take long."""
 
@@ -100,15 +100,15 @@ class Assembler:
 
     def begin(self, kernel: str, config: str = "") -> None:
         """Say what is assembled next."""
-        if kernel != self._kernel:
-            self._gave_up = False
         self._kernel, self._config = kernel, config
 
     def run(
         self, command: Sequence[str], *, check: bool = False, **others: Any
     ) -> subprocess.CompletedProcess[str]:
         """Run a command as ``subprocess.run`` does. Raises AssemblerTooSlow as well."""
-        limit = (self._seconds or allowed_seconds()) * (_NEXT if self._gave_up else 1)
+        limit = (self._seconds or allowed_seconds()) * (
+            _NEXT if self._kernel in self._gave_up else 1
+        )
         with subprocess.Popen(command, **others) as process:
             try:
                 code = self._wait(process, limit)
@@ -128,7 +128,7 @@ class Assembler:
                     f"{self._describe()}; it is given up after {limit:g} s"
                 )
             if not _has_ended(process, limit - patience):
-                self._gave_up = True
+                self._gave_up.add(self._kernel)
                 text = f"{TOO_SLOW} {limit:g} s"
                 self.tell(f"{text} and was stopped: {self._kernel}{self._describe()} is given up")
                 raise AssemblerTooSlow(text)

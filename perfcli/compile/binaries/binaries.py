@@ -10,11 +10,12 @@ from __future__ import annotations
 import copy
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from perfcli.compile.binaries import cache
 from perfcli.compile.binaries.alternatives import needs_alternatives, other_configs, sort_best_first
@@ -28,7 +29,7 @@ from perfcli.compile.binaries.cache import Compiled
 from perfcli.compile.binaries.candidate import attach_texts, candidate_of, refused_candidate
 from perfcli.compile.capture.definition import Definition
 from perfcli.errors import CompileFailed, PerfcliError
-from perfcli.facts.binary.cubin import BinaryFacts, find_tools, read_cubins
+from perfcli.facts.binary.cubin import Binary, BinaryFacts, find_tools, read_cubins
 from perfcli.model import Candidate, KernelKind, Target
 
 
@@ -63,22 +64,53 @@ _CORNERS = (
 )
 
 
-def compile_kernel(definition: Definition, target: Target, cache_dir: Path) -> Compiled:
-    """Compile (or find) every candidate of the kernel and, where these are at fault, some others. A
-    kernel that Triton refuses comes back with ``error`` and no candidates; a configuration that the
-    assembler takes too long for is a candidate with an ``error``."""
-    path = cache.entry(definition.source, definition.name, target, cache_dir)
-    found = cache.read(path)
-    if found is not None and not 0 < found.given_up_after < allowed_seconds():
-        return found
-    try:
-        compiled = _compile(definition, target)
-    except PerfcliError:
-        raise
-    except Exception as error:
-        return Compiled((), {}, f"{type(error).__name__}: {error}"[:4000])
-    cache.write(path, compiled)
-    return compiled
+def compile_kernels(
+    definitions: Sequence[Definition], target: Target, cache_dir: Path
+) -> list[Compiled]:
+    """Compile (or find) every candidate of each kernel and, where these are at fault, some others.
+    A kernel that Triton refuses comes back with ``error`` and no candidates; a configuration that
+    the assembler takes too long for is a candidate with an ``error``."""
+    found: dict[int, Compiled] = {}
+    paths: dict[int, Path] = {}
+    running: dict[int, _Steps] = {}
+    for number, each in enumerate(definitions):
+        path = cache.entry(each.source, each.name, target, cache_dir)
+        stored = cache.read(path)
+        if stored is not None and not 0 < stored.given_up_after < allowed_seconds():
+            found[number] = stored
+        else:
+            paths[number], running[number] = path, _compile(each, target)
+    answers: dict[int, list[BinaryFacts]] = {}
+    while running:
+        asked: dict[int, list[Binary]] = {}
+        for number, steps in list(running.items()):
+            try:
+                asked[number] = steps.send(answers.get(number))
+                continue
+            except StopIteration as end:
+                found[number] = end.value
+                cache.write(paths[number], end.value)
+            except PerfcliError:
+                raise
+            except Exception as error:
+                found[number] = Compiled((), {}, f"{type(error).__name__}: {error}"[:4000])
+            del running[number]
+        answers = _read_at_once(asked)
+    return [found[number] for number in range(len(definitions))]
+
+
+_Steps: TypeAlias = "Generator[list[Binary], list[BinaryFacts] | None, Compiled]"
+"""How a kernel is compiled: it asks for what stands in binaries, and goes on when it is told."""
+
+
+def _read_at_once(asked: Mapping[int, list[Binary]]) -> dict[int, list[BinaryFacts]]:
+    """Return what stands in the binaries that each kernel asks for."""
+    import triton
+
+    binaries = [binary for each in asked.values() for binary in each]
+    tools = find_tools(Path(triton.__file__).parent)
+    facts = iter(read_cubins(binaries, tools) if binaries else [])
+    return {number: list(islice(facts, len(each))) for number, each in asked.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,20 +120,19 @@ class _Kernel:
     tuner: Any
     source: str
     source_file: str
-    tools: Path
     target: Target
     given_up: list[Candidate] = field(default_factory=list)
     """Configurations that the assembler took too long for."""
 
-    def read(self, results: Sequence[Any]) -> list[BinaryFacts]:
-        binaries = [(each.kernel.asm["cubin"], each.kernel.asm["ptx"]) for each in results]
-        return read_cubins(binaries, self.tools, self.source_file)
+    def binaries(self, results: Sequence[Any]) -> list[Binary]:
+        asm = [result.kernel.asm for result in results]
+        return [(each["cubin"], self.source_file, each["ptx"]) for each in asm]
 
     def candidate(self, result: Any, facts: BinaryFacts) -> Candidate:
         return candidate_of(result, facts, self.target, self.source)
 
 
-def _compile(definition: Definition, target: Target) -> Compiled:
+def _compile(definition: Definition, target: Target) -> _Steps:
     kernel = _load(definition, target)
     tuner = kernel.tuner
     with _going_on(kernel):
@@ -109,11 +140,12 @@ def _compile(definition: Definition, target: Target) -> Compiled:
     if tuner.compile_results:
         with _going_on(kernel):
             _add_unpipelined(tuner, target)
-    facts = kernel.read(tuner.compile_results)
+    facts = (yield kernel.binaries(tuner.compile_results)) or []
     if facts:
-        facts += kernel.read(_scaled_results(kernel, facts))
+        facts += (yield kernel.binaries(_scaled_results(kernel, facts))) or []
     results = list(zip(tuner.compile_results, facts, strict=True))
     candidates = [kernel.candidate(result, fact) for result, fact in results]
+    alternatives = yield from _alternatives(kernel, candidates, definition.kind)
     blobs: dict[str, str] = {}
     folder = Path(kernel.source_file).parent
     return Compiled(
@@ -123,13 +155,12 @@ def _compile(definition: Definition, target: Target) -> Compiled:
         )
         + tuple(kernel.given_up),
         blobs,
-        alternatives=_alternatives(kernel, candidates, definition.kind),
+        alternatives=alternatives,
         given_up_after=allowed_seconds() if kernel.given_up else 0.0,
     )
 
 
 def _load(definition: Definition, target: Target) -> _Kernel:
-    import triton
     from torch._inductor.codecache import PyCodeCache
 
     module = PyCodeCache.load(definition.source)
@@ -140,8 +171,7 @@ def _load(definition: Definition, target: Target) -> _Kernel:
                 f"this torch's {type(tuner).__name__} has no {corner}, which perfcli compiles "
                 "kernels with (tested: torch 2.11 to 2.15)"
             )
-    tools = find_tools(Path(triton.__file__).parent)
-    kernel = _Kernel(tuner, definition.source, module.__file__, tools, target)
+    kernel = _Kernel(tuner, definition.source, module.__file__, target)
     _give_up_slow(kernel, definition.name)
     return kernel
 
@@ -183,7 +213,7 @@ def _going_on(kernel: _Kernel) -> Iterator[None]:
 
 def _alternatives(
     kernel: _Kernel, candidates: Sequence[Candidate], kind: KernelKind
-) -> tuple[Candidate, ...]:
+) -> Generator[list[Binary], list[BinaryFacts] | None, tuple[Candidate, ...]]:
     """Compile other configurations in the same way where Inductor's own are at fault. Their texts
     are not kept."""
     if kernel.given_up or not needs_alternatives(candidates, kind):
@@ -197,7 +227,8 @@ def _alternatives(
             if kernel.given_up:  # the next one would take as long
                 break
             tried.append((None, refused_candidate(config, f"{type(error).__name__}: {error}")))
-    facts = iter(kernel.read([result for result, refused in tried if refused is None]))
+    results = [result for result, refused in tried if refused is None]
+    facts = iter((yield kernel.binaries(results)) or [])
     return tuple(refused or kernel.candidate(result, next(facts)) for result, refused in tried)
 
 

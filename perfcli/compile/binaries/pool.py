@@ -9,14 +9,15 @@ from __future__ import annotations
 import functools
 import multiprocessing
 import os
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from perfcli.compile.binaries.binaries import compile_kernel, prepare_process
+from perfcli.compile.binaries.binaries import compile_kernels, prepare_process
 from perfcli.compile.binaries.cache import Compiled
 from perfcli.compile.capture.definition import Definition
 from perfcli.errors import UnreadableSource, WorkerFailed
@@ -25,6 +26,9 @@ from perfcli.facts.source.triton import triton_facts
 from perfcli.model import Candidate, KernelsRequest, SourceFacts, Target
 
 _POLL_SECONDS = 1.0
+_AT_ONCE = 4
+"""Kernels that a process takes at once where more are waiting: it reads their binaries in one go,
+and what it takes is lost with it."""
 _READ_BYTES = 1 << 16
 _ATOMIC_BYTES = 4096
 """What a process can write into a pipe without another one writing in between."""
@@ -52,6 +56,9 @@ class KernelPool:
     ) -> None:
         self._target, self._cache_dir, self._told = target, cache_dir, told
         self._futures: dict[str, Future[KernelResult]] = {}
+        self._jobs, self._busy = jobs, 0
+        self._waiting: list[Definition] = []
+        self._lock = threading.Lock()
         context = multiprocessing.get_context("fork")
         self._remarks, end = os.pipe()
         os.set_blocking(self._remarks, False)
@@ -63,8 +70,50 @@ class KernelPool:
     def submit(self, definition: Definition) -> None:
         key = definition.source
         if key not in self._futures:
-            work = self._executor.submit(_examine, definition, self._target, self._cache_dir)
-            self._futures[key] = work
+            self._futures[key] = Future()
+            with self._lock:
+                self._waiting.append(definition)
+            self._give_work()
+
+    def _give_work(self) -> None:
+        """Let processes that have nothing to do take their share of what waits."""
+        while True:
+            with self._lock:
+                if not self._waiting or self._busy >= self._jobs:
+                    return
+                share = min(_AT_ONCE, -(-len(self._waiting) // self._jobs))
+                taken, self._waiting = self._waiting[:share], self._waiting[share:]
+                self._busy += 1
+            try:
+                work = self._executor.submit(_examine, taken, self._target, self._cache_dir)
+            except RuntimeError as error:  # a process was killed, or the pool is closed
+                self._fail(taken, error)
+            else:
+                work.add_done_callback(functools.partial(self._end, taken))
+
+    def _end(self, taken: Sequence[Definition], work: Future[list[KernelResult]]) -> None:
+        """Pass on what a process found; in the executor's thread."""
+        if work.cancelled():
+            return
+        error = work.exception()
+        if error is not None:
+            self._fail(taken, error)
+        else:
+            for definition, result in zip(taken, work.result(), strict=True):
+                self._futures[definition.source].set_result(result)
+            with self._lock:
+                self._busy -= 1
+        if not isinstance(error, BrokenProcessPool):  # there, the executor holds its own lock
+            self._give_work()
+
+    def _fail(self, taken: Sequence[Definition], error: BaseException) -> None:
+        """Pass on why there is no result; where the pool is broken, to all who wait."""
+        with self._lock:
+            self._busy -= 1
+            if isinstance(error, BrokenProcessPool):
+                taken, self._waiting = [*taken, *self._waiting], []
+        for definition in taken:
+            self._futures[definition.source].set_exception(error)
 
     def done(self) -> int:
         return sum(future.done() for future in self._futures.values())
@@ -137,13 +186,20 @@ def compile_binaries(request: KernelsRequest) -> list[_Binaries]:
     ]
 
 
-def _examine(definition: Definition, target: Target | None, cache_dir: Path) -> KernelResult:
-    """Return all facts of one kernel, from its source and, for Triton, from its binaries."""
-    source_facts, note = read_source(definition)
-    if target is None or definition.language == "cpp":
-        return KernelResult(source_facts, Compiled((), {}), note)
-    compiled = compile_kernel(definition, target, cache_dir)
-    return KernelResult(source_facts, compiled, note)
+def _examine(
+    definitions: Sequence[Definition], target: Target | None, cache_dir: Path
+) -> list[KernelResult]:
+    """Return all facts of each kernel, from its source and, for Triton, from its binaries."""
+    read = [read_source(definition) for definition in definitions]
+    binaries: dict[str, Compiled] = {}
+    if target is not None:
+        triton = [each for each in definitions if each.language != "cpp"]
+        compiled = compile_kernels(triton, target, cache_dir)
+        binaries = {each.source: made for each, made in zip(triton, compiled, strict=True)}
+    return [
+        KernelResult(facts, binaries.get(each.source, Compiled((), {})), note)
+        for each, (facts, note) in zip(definitions, read, strict=True)
+    ]
 
 
 def read_source(definition: Definition) -> tuple[SourceFacts | None, str]:

@@ -19,7 +19,7 @@ from pathlib import Path, PurePath
 
 from perfcli.errors import PerfcliError
 from perfcli.facts.binary.control_flow import in_loops
-from perfcli.facts.binary.joined import _join_cubins, _split_listing
+from perfcli.facts.binary.joined import _join_cubins, _shared_by, _split_listing
 from perfcli.facts.binary.sass import (
     Instruction,
     Listing,
@@ -152,18 +152,20 @@ def find_tools(triton_dir: Path) -> Path:
     return tools
 
 
+Binary = tuple[bytes, str, str | None]
+"""A cubin with one kernel, the name of its source file, and its PTX."""
+
+
 def read_cubin(cubin: bytes, tools: Path, source_file: str, ptx: str | None = None) -> BinaryFacts:
     """Return everything about a cubin with one kernel, as ``read_cubins`` does about several."""
-    (facts,) = read_cubins([(cubin, ptx)], tools, source_file)
+    (facts,) = read_cubins([(cubin, source_file, ptx)], tools)
     return facts
 
 
-def read_cubins(
-    binaries: Sequence[tuple[bytes, str | None]], tools: Path, source_file: str
-) -> list[BinaryFacts]:
-    """Return everything about cubins with one kernel each, and their PTX.
+def read_cubins(binaries: Sequence[Binary], tools: Path) -> list[BinaryFacts]:
+    """Return everything about each of the binaries.
 
-    ``lines`` holds the lines of ``source_file`` only (compared by file name without folder). Code
+    ``lines`` holds the lines of the source file only (compared by file name without folder). Code
     that was inlined counts for the outermost line within that file. That needs the kernel's PTX
     as well: without it the code of called functions counts where they are defined up to triton
     3.8, and loads count one line too far down from 3.9 on (see ``sass.read_ptx``).
@@ -173,18 +175,31 @@ def read_cubins(
     Raises:
         PerfcliError: a tool failed on one of the binaries.
     """
-    resources = [_resources(cubin, tools) for cubin, _ in binaries]
-    lines = [read_ptx(ptx) if ptx else PtxLines() for _, ptx in binaries]
+    lines = [read_ptx(ptx) if ptx else PtxLines() for _, _, ptx in binaries]
     with_ptx = ("-gp",) if any(each.places or each.shifts for each in lines) else ()
-    texts = _list([cubin for cubin, _ in binaries], tools, with_ptx)
+    resources = [_resources(cubin, tools) for cubin, _, _ in binaries]
+    texts = _list([cubin for cubin, _, _ in binaries], tools, with_ptx)
+    found = zip(binaries, resources, texts, lines, strict=True)
     return [
-        _facts(cubin, found, text, parse_listing(text, own), source_file)
-        for (cubin, _), found, own, text in zip(binaries, resources, lines, texts, strict=True)
+        _facts(cubin, occupied, text, parse_listing(text, own), file)
+        for (cubin, file, _), occupied, text, own in found
     ]
 
 
 def _list(cubins: Sequence[bytes], tools: Path, options: Sequence[str]) -> list[str]:
-    """Return the listing of each cubin; of all by one run of nvdisasm where that works."""
+    """Return the listing of each cubin, of as many by one run of nvdisasm as can share a file."""
+    groups: dict[object, list[int]] = {}
+    for number, cubin in enumerate(cubins):
+        groups.setdefault(_shared_by(cubin), []).append(number)
+    texts: dict[int, str] = {}
+    for numbers in groups.values():
+        listed = _list_joined([cubins[number] for number in numbers], tools, options)
+        texts.update(zip(numbers, listed, strict=True))
+    return [texts[number] for number in range(len(cubins))]
+
+
+def _list_joined(cubins: Sequence[bytes], tools: Path, options: Sequence[str]) -> list[str]:
+    """Return the listings by one run of nvdisasm where that works, else by one for each."""
     if len(cubins) > 1:
         with suppress(PerfcliError, struct.error, IndexError, ValueError):
             joined = _join_cubins(cubins)

@@ -58,16 +58,12 @@ class _Joined:
 
 
 def _join_cubins(cubins: Sequence[bytes]) -> bytes:
-    """Return one file with the code of all, in order.
+    """Return one file with the code of all, in order. They are alike in ``_shared_by``.
 
     Raises:
-        struct.error, IndexError, ValueError: one is cut off, or they can't share a file.
+        struct.error, IndexError, ValueError: one is cut off.
     """
     files = [_read_sections(cubin) for cubin in cubins]
-    if len({tuple(_texts(file)) for file in files}) > 1:
-        raise ValueError("names of inlined functions differ")
-    if len({cubin[_FLAGS] for cubin in cubins}) > 1:
-        raise ValueError("architectures differ")
     joined = _Joined()
     for number, file in enumerate(files):
         _add_sections(joined, file, number)
@@ -83,6 +79,15 @@ def _join_cubins(cubins: Sequence[bytes]) -> bytes:
         _Section(".strtab", _STRINGS, 0, 0, 0, 0, 1, 0, names),
     ]
     return _write(cubins[0][:64], joined.sections)
+
+
+def _shared_by(cubin: bytes) -> tuple[bytes, ...]:
+    """Return what cubins of one file have in common: the architecture, and the names of inlined
+    functions, of which a file has one table. Nothing is like a file that is cut off."""
+    try:
+        return cubin[_FLAGS], *_texts(_read_sections(cubin))
+    except (struct.error, IndexError, ValueError):
+        return (cubin,)
 
 
 def _split_listing(text: str, count: int) -> list[str] | None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -140,7 +141,7 @@ def compile_with(
     monkeypatch.setattr(compiling, "_ASSEMBLER", made)
 
     def load(definition: Definition, target: Any) -> Any:
-        kernel = compiling._Kernel(tuner, "", "", tmp_path, target)
+        kernel = compiling._Kernel(tuner, "", "", target)
         compiling._give_up_slow(kernel, definition.name)
         return kernel
 
@@ -149,11 +150,13 @@ def compile_with(
 
     monkeypatch.setattr(compiling, "_load", load)
     facts = SimpleNamespace(registers=32, sass="")
-    monkeypatch.setattr(compiling._Kernel, "read", lambda self, results: [facts for _ in results])
+    monkeypatch.setattr(compiling._Kernel, "binaries", lambda self, results: list(results))
+    monkeypatch.setattr(compiling, "read_cubins", lambda binaries, tools: [facts for _ in binaries])
     monkeypatch.setattr(compiling._Kernel, "candidate", candidate)
     monkeypatch.setattr(compiling, "attach_texts", lambda candidate, *rest: candidate)
     definition = Definition("triton_poi_fused_flip_0", "triton", "source", "pointwise")
-    return compiling.compile_kernel(definition, handmade.H100, tmp_path), told
+    (compiled,) = compiling.compile_kernels([definition], handmade.H100, tmp_path)
+    return compiled, told
 
 
 def test_everything_but_the_configuration_that_takes_too_long_is_compiled(
@@ -213,18 +216,19 @@ def test_other_failures_are_failures(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 def test_the_pool_tells_while_a_result_is_waited_for(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def slow(definition: Definition, _target: Any, _cache: Path) -> Compiled:
+    def slow(definitions: Sequence[Definition], _target: Any, _cache: Path) -> list[Compiled]:
+        (definition,) = definitions
         compiling._ASSEMBLER.begin(definition.name)
         with pytest.raises(AssemblerTooSlow):
             compiling._ASSEMBLER.run(FOREVER)
-        return Compiled((), {})
+        return [Compiled((), {})]
 
     def prepare(tell: Any) -> None:
         compiling._ASSEMBLER.tell = tell
 
     made, _ = make(0.1, 0.05)
     monkeypatch.setattr(compiling, "_ASSEMBLER", made)
-    monkeypatch.setattr("perfcli.compile.binaries.pool.compile_kernel", slow)
+    monkeypatch.setattr("perfcli.compile.binaries.pool.compile_kernels", slow)
     monkeypatch.setattr("perfcli.compile.binaries.pool.prepare_process", prepare)
     told: list[str] = []
     pool = KernelPool(1, handmade.H100, tmp_path, told.append)

@@ -14,7 +14,7 @@ import pytest
 
 from perfcli.errors import PerfcliError
 from perfcli.facts.binary import cubin as cubin_module
-from perfcli.facts.binary.cubin import find_tools, read_cubin, read_cubins, sections
+from perfcli.facts.binary.cubin import Binary, find_tools, read_cubin, read_cubins, sections
 
 SOURCE = Path(__file__).parents[2] / "fixtures" / "triton_kernels.py"
 Compile = Callable[..., Any]
@@ -202,7 +202,7 @@ def test_architectures(build: Compile, tools: Path, arch: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def several(build: Compile, spilling: Any) -> list[tuple[bytes, str | None]]:
+def several(build: Compile, spilling: Any) -> list[Binary]:
     """Cubins with loops, inlined functions, local memory, relocations and calls, and their PTX."""
     kernels = [
         build("copy", "*bf16, *bf16", {"B": 1024}),
@@ -212,19 +212,19 @@ def several(build: Compile, spilling: Any) -> list[tuple[bytes, str | None]]:
         build("tiles", "*fp16, *fp16", {"B": 64}),
         build("angles", "*fp32, *fp32", {"B": 512}),
     ]
-    return [(kernel.asm["cubin"], kernel.asm["ptx"]) for kernel in kernels]
+    return [(kernel.asm["cubin"], SOURCE.name, kernel.asm["ptx"]) for kernel in kernels]
 
 
 @pytest.mark.torch
 @pytest.mark.parametrize("with_ptx", [True, False])
 def test_what_is_read_at_once_is_what_each_is_alone(
-    several: list[tuple[bytes, str | None]],
+    several: list[Binary],
     tools: Path,
     monkeypatch: pytest.MonkeyPatch,
     with_ptx: bool,
 ) -> None:
-    binaries = [(cubin, ptx if with_ptx else None) for cubin, ptx in several]
-    alone = [read_cubin(cubin, tools, SOURCE.name, ptx) for cubin, ptx in binaries]
+    binaries = [(cubin, file, ptx if with_ptx else None) for cubin, file, ptx in several]
+    alone = [read_cubin(cubin, tools, file, ptx) for cubin, file, ptx in binaries]
     run = cubin_module._run
     runs: list[str] = []
 
@@ -233,19 +233,20 @@ def test_what_is_read_at_once_is_what_each_is_alone(
         return run(tool, *arguments)
 
     monkeypatch.setattr(cubin_module, "_run", count)
-    assert read_cubins(binaries, tools, SOURCE.name) == alone
+    assert read_cubins(binaries, tools) == alone
     assert runs.count("nvdisasm") == 1
     assert any(facts.local_loads_in_loops for facts in alone)
     assert any("CALL" in facts.sass for facts in alone)
 
 
 @pytest.mark.torch
-def test_what_cannot_share_a_file_is_read_alone(build: Compile, tools: Path) -> None:
+def test_what_cannot_share_a_file_is_read_apart(build: Compile, tools: Path) -> None:
     """Other architectures have another encoding."""
-    kernels = [build("copy", "*bf16, *bf16", {"B": 1024}, arch) for arch in (80, 90)]
-    binaries = [(kernel.asm["cubin"], kernel.asm["ptx"]) for kernel in kernels]
-    found = read_cubins(binaries, tools, SOURCE.name)
-    assert found == [read_cubin(cubin, tools, SOURCE.name, ptx) for cubin, ptx in binaries]
+    kernels = [build("copy", "*bf16, *bf16", {"B": 1024}, arch) for arch in (80, 90, 80)]
+    binaries = [(kernel.asm["cubin"], SOURCE.name, kernel.asm["ptx"]) for kernel in kernels]
+    found = read_cubins(binaries, tools)
+    assert found == [read_cubin(cubin, tools, file, ptx) for cubin, file, ptx in binaries]
+    assert found[0] == found[2] != found[1]
 
 
 @pytest.mark.torch
