@@ -230,7 +230,7 @@ def test_a_module_that_nobody_can_import(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("mode", ["forward", "training"])
 def test_the_kernels_are_those_of_the_same_scenario(
-    mode: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mode: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warm_workers: None
 ) -> None:
     """Sent as an object or built in a worker: byte for byte the same binaries."""
     from perfcli.loading import registry
