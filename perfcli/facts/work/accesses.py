@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from perfcli.facts.work.programs import MemoryEvent
-from perfcli.facts.work.ttgir import Blocked, Layout, Linear, Operation, parse_tensor, split_types
+from perfcli.facts.work.ttgir import Blocked, Layout, Linear, Operation, _parse_tensor, _split_types
 
 Numbers = np.ndarray[Any, Any]
 LANES = 32
@@ -220,7 +220,7 @@ def _touched(offsets: Numbers, mask: Numbers | None) -> Numbers:
 _BANKS = 32
 
 
-def count_bank_conflicts(reduction: Operation, layouts: Mapping[str, Layout], warps: int) -> float:
+def _count_bank_conflicts(reduction: Operation, layouts: Mapping[str, Layout], warps: int) -> float:
     """Cycles that the warps of a block spend on bank conflicts in one reduction.
 
     Warps that hold parts of one result exchange them through shared memory, where Triton keeps
@@ -231,7 +231,7 @@ def count_bank_conflicts(reduction: Operation, layouts: Mapping[str, Layout], wa
     operands = re.search(r": \((.*)\) ->", reduction.text)
     if axis is None or operands is None:
         return 0.0
-    types = [parse_tensor(text) for text in split_types(operands[1])]
+    types = [_parse_tensor(text) for text in _split_types(operands[1])]
     tensor = types[0]
     if tensor is None or len(tensor.shape) <= int(axis[1]):
         return 0.0

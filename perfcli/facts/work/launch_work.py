@@ -14,11 +14,11 @@ from perfcli.facts.work.accesses import (
     MOST_VECTOR_BYTES,
     AccessCounts,
     Numbers,
+    _count_bank_conflicts,
     count_access,
-    count_bank_conflicts,
 )
-from perfcli.facts.work.programs import Execution, run_programs, sample_programs
-from perfcli.facts.work.timeline import Accesses, Known, _Code, trace_warp, widths_of
+from perfcli.facts.work.programs import Execution, _sample_programs, run_programs
+from perfcli.facts.work.timeline import Accesses, Known, _Code, _widths_of, trace_warp
 from perfcli.facts.work.ttgir import Module
 from perfcli.model import Grid, LaunchWork, Traffic
 
@@ -42,12 +42,12 @@ def work_of(
         UnreadableTtgir, ValueError: its index arithmetic could not be run.
     """
     arguments = arguments or {}
-    runs = run_programs(module, arguments, grid, sample_programs(grid, _PROGRAMS))
+    runs = run_programs(module, arguments, grid, _sample_programs(grid, _PROGRAMS))
     if len(runs) > 1 and math.prod(grid) > _PROGRAMS:
-        runs = run_programs(module, arguments, grid, sample_programs(grid, _PROGRAMS_OF_PARTS))
+        runs = run_programs(module, arguments, grid, _sample_programs(grid, _PROGRAMS_OF_PARTS))
     total = sum(run.programs for run in runs)
     code = _Code(listing, source_file)
-    widths = widths_of(code)
+    widths = _widths_of(code)
     counted = [_count(module, run, widths) for run in runs]
     traffic = _average(
         [(run.programs / total, c.traffic) for run, c in zip(runs, counted, strict=True)]
@@ -154,7 +154,7 @@ def _count(module: Module, run: Execution, widths: Mapping[tuple[int, str], int]
         weight * float(np.mean([len(s) for s in sets])) for weight, sets in stores
     )
     traffic.bank_conflicts = sum(
-        weight * count_bank_conflicts(reduction, module.layouts, module.num_warps)
+        weight * _count_bank_conflicts(reduction, module.layouts, module.num_warps)
         for reduction, weight in run.reductions
     )
     return counted

@@ -59,7 +59,7 @@ def pipe_of(instruction: Instruction) -> Pipe:
     return "integer"
 
 
-def bits_of(opcode: str) -> int:
+def _bits_of(opcode: str) -> int:
     """Bits that one thread moves by a memory instruction."""
     for modifier, bits in ((".256", 256), (".128", 128), (".64", 64)):
         if modifier in opcode:
@@ -71,10 +71,10 @@ def bits_of(opcode: str) -> int:
     return 32
 
 
-def registers_of(instruction: Instruction) -> tuple[list[Register], list[Register]]:
+def _registers_of(instruction: Instruction) -> tuple[list[Register], list[Register]]:
     """The registers that an instruction writes, and those that it reads."""
     pipe, operands = pipe_of(instruction), instruction.operands
-    words = max(1, bits_of(instruction.opcode) // 32)
+    words = max(1, _bits_of(instruction.opcode) // 32)
     written: list[Register] = []
     if pipe not in _NO_RESULT and instruction.name not in ("RED", "REDG"):
         written = _written(instruction, pipe, words)

@@ -20,8 +20,8 @@ from perfcli.facts.work.ttgir import (
     Module,
     Operation,
     TensorType,
-    parse_tensor,
-    split_types,
+    _parse_tensor,
+    _split_types,
 )
 
 Numbers = np.ndarray[Any, Any]
@@ -106,7 +106,7 @@ def run_programs(
         return [_Batch(module, arguments, grid, [one]).execute() for one in programs]
 
 
-def sample_programs(grid: tuple[int, int, int], count: int) -> list[tuple[int, int, int]]:
+def _sample_programs(grid: tuple[int, int, int], count: int) -> list[tuple[int, int, int]]:
     """Programs spread over the grid: the first, the last, and some in between (the golden ratio
     keeps them off multiples of the grid's own periods)."""
     total = grid[0] * grid[1] * grid[2]
@@ -289,7 +289,7 @@ class _Batch:
                 pointer.element_bytes,
                 pointer.offset,
                 None if mask is None or isinstance(mask, _Pointer) else np.asarray(mask, bool),
-                parse_tensor(pointers),
+                _parse_tensor(pointers),
                 self._loops,
                 self._iteration,
                 self._weight,
@@ -337,7 +337,7 @@ class _Batch:
             is_update = operation.name == "tt.atomic_rmw"
             mask = values[2] if len(values) > 2 and is_update else None
             signature = re.search(r"\((.*)\) ->", operation.text)
-            pointers = split_types(signature[1])[0] if signature else ""
+            pointers = _split_types(signature[1])[0] if signature else ""
             self._memory("atomic", operation, pointer, mask, pointers)
         return None
 
@@ -479,7 +479,7 @@ def _reshape(_: _Batch, operation: Operation, values: Sequence[Value]) -> Value:
     if operation.tensor is None or not operation.operands:
         return None
     given = re.search(r": (tensor<.*>) ->", operation.text)
-    before = parse_tensor(given[1]) if given else None
+    before = _parse_tensor(given[1]) if given else None
     shape = operation.tensor.shape
     if before is None:
         return None

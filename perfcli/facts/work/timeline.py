@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from perfcli.facts.binary.sass import Instruction, Listing
-from perfcli.facts.work.pipes import Pipe, Register, bits_of, pipe_of, registers_of
+from perfcli.facts.work.pipes import Pipe, Register, _bits_of, _registers_of, pipe_of
 from perfcli.model import WarpWork
 
 LATENCY_CYCLES: Mapping[Pipe, float] = {
@@ -116,7 +116,7 @@ def trace_warp(
         pipe, weight = code.pipes[place], weights[place]
         issued[pipe] = issued.get(pipe, 0.0) + weight
         if pipe in ("local-load", "local-store"):
-            local += weight * bits_of(instruction.opcode) / 8 * 32
+            local += weight * _bits_of(instruction.opcode) / 8 * 32
         loads += weight * (pipe == "global-load")
         stores += weight * (pipe == "global-store")
     waits = _walk(code, weights, known or {})
@@ -133,7 +133,7 @@ def trace_warp(
     )
 
 
-def widths_of(code: _Code) -> dict[tuple[int, str], int]:
+def _widths_of(code: _Code) -> dict[tuple[int, str], int]:
     """The most bytes that one instruction of a thread moves to or from global memory, by source
     line and by ``load`` or ``store``. Where the compiler can't prove that a mask is alike for
     neighbours, it moves single elements however they lie."""
@@ -143,7 +143,7 @@ def widths_of(code: _Code) -> dict[tuple[int, str], int]:
     ):
         kind = _WIDTH_KINDS.get(pipe)
         if kind and not instruction.name.startswith("U"):  # bulk copies have no width
-            width = bits_of(instruction.opcode) // 8
+            width = _bits_of(instruction.opcode) // 8
             found[line, kind] = max(found.get((line, kind), 0), width)
     return found
 
@@ -485,7 +485,7 @@ def _walk(code: _Code, weights: Sequence[float], known: Mapping[int, Known]) -> 
     """A loop is walked twice and counted as the second time: then its first instructions wait for
     what the last ones began."""
     instructions = code.listing.instructions
-    used = [registers_of(instruction) for instruction in instructions]
+    used = [_registers_of(instruction) for instruction in instructions]
     warp = _Warp()
     waits = _Waits()
 

@@ -124,7 +124,7 @@ def parse_module(text: str) -> Module:
     return Module(main, functions, _layouts(text), int(warps[1]) if warps else 4)
 
 
-def parse_tensor(text: str) -> TensorType | None:
+def _parse_tensor(text: str) -> TensorType | None:
     """The tensor type that a text ends with; None for scalars."""
     found = _TENSOR.search(text.strip())
     if found is None:
@@ -133,7 +133,7 @@ def parse_tensor(text: str) -> TensorType | None:
     return TensorType(shape, found[2], found[3] or "")
 
 
-def split_types(text: str) -> list[str]:
+def _split_types(text: str) -> list[str]:
     """Split at commas that stand in no bracket."""
     parts, depth, start = [], 0, 0
     for place, character in enumerate(text):
@@ -197,7 +197,7 @@ class _Reader:
                 break
         name = found[3]
         type_text = _result_type(name, text)
-        last = split_types(type_text.strip("()"))
+        last = _split_types(type_text.strip("()"))
         head = text if name in _STRUCTURED else text.split(" : ")[0]
         results = () if found[1] is None else _numbered(found[1], int(found[2] or 1))
         return Operation(
@@ -206,7 +206,7 @@ class _Reader:
             tuple(_VALUE.findall(head)),
             text,
             type_text,
-            parse_tensor(last[-1]) if last else None,
+            _parse_tensor(last[-1]) if last else None,
             number,
             tuple(regions),
         )

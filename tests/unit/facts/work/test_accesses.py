@@ -7,11 +7,11 @@ import pytest
 
 from perfcli.facts.work.accesses import (
     AccessCounts,
+    _count_bank_conflicts,
     _thread_map,
     count_access,
-    count_bank_conflicts,
 )
-from perfcli.facts.work.programs import run_programs, sample_programs
+from perfcli.facts.work.programs import _sample_programs, run_programs
 from perfcli.facts.work.ttgir import Blocked, parse_module
 from perfcli.model import Grid
 
@@ -49,7 +49,7 @@ def counts(
     block = 128 * per_thread
     text = COPY.format(element=element, per_thread=per_thread, stride=stride, block=block)
     module = parse_module(text)
-    (run,) = run_programs(module, {"n": n}, grid, sample_programs(grid, 3))
+    (run,) = run_programs(module, {"n": n}, grid, _sample_programs(grid, 3))
     load, store = (count_access(event, module.layouts, 4) for event in run.events)
     return load, store
 
@@ -162,7 +162,7 @@ def test_bank_conflicts_of_a_reduction(
     (run,) = run_programs(module, {}, (1, 1, 1), [(0, 0, 0)])
     ((reduction, weight),) = run.reductions
     assert weight == 1
-    assert count_bank_conflicts(reduction, module.layouts, 8) == cycles
+    assert _count_bank_conflicts(reduction, module.layouts, 8) == cycles
 
 
 def test_a_scan_is_no_reduction() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from perfcli.facts.binary.sass import parse_annotated
 from perfcli.facts.work.launch_work import work_of
-from perfcli.facts.work.timeline import _Code, trace_warp, widths_of
+from perfcli.facts.work.timeline import _Code, _widths_of, trace_warp
 from perfcli.facts.work.ttgir import parse_module
 
 from .test_programs import LOOP
@@ -220,7 +220,7 @@ def test_a_register_that_counts_bytes_tells_no_unrolling() -> None:
 def test_the_width_of_an_access_is_that_of_the_machine_code() -> None:
     """The index arithmetic would allow 16 bytes at a time; a mask of an odd size does not."""
     code = _Code(parse_annotated(SASS.replace("LDG.E.64", "LDG.E")), "k.py")
-    assert widths_of(code) == {(8, "load"): 4}
+    assert _widths_of(code) == {(8, "load"): 4}
     work = work_of(parse_module(LOOP), code.listing, "k.py", (8, 1, 1), {"n": 1024})
     # Two loads of one float each where one of two floats would do: twice the requests.
     assert work.traffic.requests == 32

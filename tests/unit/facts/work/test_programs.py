@@ -7,7 +7,7 @@ import pytest
 
 from perfcli.facts.work.accesses import count_access
 from perfcli.facts.work.launch import grid_of
-from perfcli.facts.work.programs import run_programs, sample_programs
+from perfcli.facts.work.programs import _sample_programs, run_programs
 from perfcli.facts.work.ttgir import UnreadableTtgir, parse_module
 
 # for r in range(0, n, 64): load(in + pid * n + r + lanes); grid of one program per row.
@@ -61,7 +61,7 @@ def test_a_text_that_is_cut_off_is_refused() -> None:
 
 @pytest.mark.parametrize(("total", "count"), [(1, 4), (4, 4), (1000, 4), (100_000, 48)])
 def test_programs_are_spread_over_the_grid(total: int, count: int) -> None:
-    found = sample_programs((total, 1, 1), count)
+    found = _sample_programs((total, 1, 1), count)
     assert found[0] == (0, 0, 0)
     assert found[-1] == (total - 1, 0, 0)
     assert len(set(found)) == min(total, count)
