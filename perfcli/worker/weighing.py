@@ -21,7 +21,7 @@ from perfcli.facts.binary.sass import parse_annotated
 from perfcli.model import Bundle, Candidate, KernelFacts, LaunchWork
 from perfcli.storing.whole import write_whole
 
-_FORMAT = 3
+_FORMAT = 4
 """The format of the entries: raise it when work is counted differently."""
 
 

@@ -20,6 +20,7 @@ from perfcli.facts.work.ttgir import (
     Module,
     Operation,
     TensorType,
+    UnreadableTtgir,
     _parse_tensor,
     _split_types,
 )
@@ -31,7 +32,15 @@ _SHORT_LOOP = 6
 """Iterations: of a shorter loop the first ones are run, of a longer one those in its middle."""
 
 
-class _DivergentPrograms(Exception):
+_MOVES_MEMORY = re.compile(
+    r"descriptor|tma_|tensormap|load|store|atomic|gather|scatter|global_to|to_global"
+)
+"""Names of operations that read or write global memory, or prepare to."""
+_ON_CHIP = re.compile(r"ttg\.local_|ttng\.tmem_|tt\.gather$")
+"""Names of those that move data between registers, shared memory and tensor memory alone."""
+
+
+class _DivergentPrograms(ValueError):
     """Programs of one batch take different branches or trip counts: run them one by one."""
 
 
@@ -99,6 +108,9 @@ def run_programs(
     """Run some programs of a launch: together where they take the same way, else one by one.
 
     ``arguments`` has the values of the arguments that are whole numbers, by name without ``%``.
+
+    Raises:
+        UnreadableTtgir: an operation moves memory in a way that is not known.
     """
     try:
         return [_Batch(module, arguments, grid, programs).execute()]
@@ -179,13 +191,20 @@ class _Batch:
         if compute is not None:
             self._set(operation, [compute(self, operation, values)])
         else:
-            self._set(operation, [])
+            self._skip(operation)
         if any(name in self._loaded for name in operation.operands):
             self._loaded.update(operation.results)
 
     def _set(self, operation: Operation, values: Sequence[Value]) -> None:
         for number, name in enumerate(operation.results):
             self._values[name] = values[number] if number < len(values) else None
+
+    def _skip(self, operation: Operation) -> None:
+        """Leave an operation out whose results are not known. One that moves memory can't be: the
+        launch would be taken to move less than it does."""
+        if (name := _find_move(operation)) is not None:
+            raise _unknown_move(name, operation)
+        self._set(operation, [])
 
     # --- structured operations
 
@@ -205,7 +224,7 @@ class _Batch:
             operation.text,
         )
         if head is None:
-            self._set(operation, [])
+            self._skip(operation)
             return
         first, last, step = (self._bound(name) for name in head.group(2, 3, 4))
         first, step = first or 0, max(step or 1, 1)
@@ -244,8 +263,7 @@ class _Batch:
         called = re.match(r"\s*@([\w$.]+)", operation.text)
         function = self._module.functions.get(called[1]) if called else None
         if function is None:
-            self._set(operation, [])
-            return
+            raise _unknown_move(operation.name, operation)
         for (name, _), given in zip(function.arguments, operation.operands, strict=False):
             self._values[name] = self._values.get(given)
         self._set(operation, self._run(function.body))
@@ -299,9 +317,7 @@ class _Batch:
         )
 
     def load(self, operation: Operation, values: Sequence[Value]) -> Value:
-        pointer = values[0]
-        if not isinstance(pointer, _Pointer):
-            return None
+        pointer = _pointer_of(operation, values)
         mask = values[1] if len(values) > 1 else None
         type_text = operation.text.rsplit(" : ", 1)[1]
         self._memory("load", operation, pointer, mask, type_text)
@@ -316,29 +332,26 @@ class _Batch:
 
     def copy(self, operation: Operation, values: Sequence[Value]) -> Value:
         """A load into shared memory that a pipelined loop begins iterations ahead."""
-        pointer = values[0] if values else None
-        if isinstance(pointer, _Pointer):
-            masked = re.search(r" mask (%[\w$.#]+)", operation.text)
-            mask = self._values.get(masked[1]) if masked else None
-            pointers = operation.text.rsplit(" : ", 1)[1].split(" -> ")[0]
-            self._memory("load", operation, pointer, mask, pointers)
+        pointer = _pointer_of(operation, values)
+        masked = re.search(r" mask (%[\w$.#]+)", operation.text)
+        mask = self._values.get(masked[1]) if masked else None
+        pointers = operation.text.rsplit(" : ", 1)[1].split(" -> ")[0]
+        self._memory("load", operation, pointer, mask, pointers)
         return None
 
     def store(self, operation: Operation, values: Sequence[Value]) -> Value:
-        pointer = values[0] if values else None
-        if isinstance(pointer, _Pointer):
-            mask = values[2] if len(values) > 2 else None
-            self._memory("store", operation, pointer, mask, operation.text.rsplit(" : ", 1)[1])
+        pointer = _pointer_of(operation, values)
+        mask = values[2] if len(values) > 2 else None
+        self._memory("store", operation, pointer, mask, operation.text.rsplit(" : ", 1)[1])
         return None
 
     def atomic(self, operation: Operation, values: Sequence[Value]) -> Value:
-        pointer = values[0] if values else None
-        if isinstance(pointer, _Pointer):
-            is_update = operation.name == "tt.atomic_rmw"
-            mask = values[2] if len(values) > 2 and is_update else None
-            signature = re.search(r"\((.*)\) ->", operation.text)
-            pointers = _split_types(signature[1])[0] if signature else ""
-            self._memory("atomic", operation, pointer, mask, pointers)
+        pointer = _pointer_of(operation, values)
+        is_update = operation.name == "tt.atomic_rmw"
+        mask = values[2] if len(values) > 2 and is_update else None
+        signature = re.search(r"\((.*)\) ->", operation.text)
+        pointers = _split_types(signature[1])[0] if signature else ""
+        self._memory("atomic", operation, pointer, mask, pointers)
         return None
 
     # --- what programs are told apart by
@@ -349,6 +362,27 @@ class _Batch:
 
     def num_programs(self, operation: Operation, _: Sequence[Value]) -> Value:
         return np.array([self._grid["xyz".index(operation.text.split()[0])]], dtype=np.int64)
+
+
+def _find_move(operation: Operation) -> str | None:
+    """Return the name of an operation that moves global memory: this one, or one in its regions."""
+    if _MOVES_MEMORY.search(operation.name) and not _ON_CHIP.match(operation.name):
+        return operation.name
+    found = (_find_move(each) for region in operation.regions for each in region)
+    return next((name for name in found if name is not None), None)
+
+
+def _unknown_move(name: str, operation: Operation) -> UnreadableTtgir:
+    where = f" in line {operation.line}" if operation.line else ""
+    return UnreadableTtgir(f"what {name}{where} reads and writes is not known")
+
+
+def _pointer_of(operation: Operation, values: Sequence[Value]) -> _Pointer:
+    """Return where an operation reads or writes. Raises UnreadableTtgir where that is not known."""
+    pointer = values[0] if values else None
+    if not isinstance(pointer, _Pointer):
+        raise _unknown_move(operation.name, operation)
+    return pointer
 
 
 _STRUCTURED: dict[str, Callable[[_Batch, Operation], None]] = {
@@ -367,6 +401,12 @@ def _truncated(a: Numbers, b: Numbers) -> Numbers:
     """Division towards zero; whatever is divided by zero is masked anyway."""
     quotient = np.abs(a) // np.maximum(np.abs(b), 1)
     return np.where((a < 0) ^ (b < 0), -quotient, quotient)
+
+
+def _floored(a: Numbers, b: Numbers) -> Numbers:
+    """Division that rounds down; whatever is divided by zero is masked anyway."""
+    quotient: Numbers = a // np.where(b == 0, 1, b)
+    return quotient
 
 
 def _unsigned(compare: Callable[[Numbers, Numbers], Any]) -> Callable[[Numbers, Numbers], Any]:
@@ -393,7 +433,9 @@ _BINARY: dict[str, Callable[[Numbers, Numbers], Any]] = {
     "arith.divui": _truncated,
     "arith.remsi": lambda a, b: a - _truncated(a, b) * b,
     "arith.remui": lambda a, b: a - _truncated(a, b) * b,
-    "arith.ceildivsi": lambda a, b: -_truncated(-a, b),
+    "arith.ceildivsi": lambda a, b: -_floored(-a, b),
+    "arith.ceildivui": lambda a, b: -_floored(-a, b),
+    "arith.floordivsi": _floored,
     "arith.andi": np.bitwise_and,
     "arith.ori": np.bitwise_or,
     "arith.xori": np.bitwise_xor,

@@ -156,3 +156,80 @@ def test_a_copy_that_a_pipelined_loop_begins_ahead_is_a_load(rows: int, loaded: 
     module = parse_module(PIPELINED)
     counts = [count_access(event, module.layouts, 1) for event in run.events]
     assert sum(c.useful_bytes * e.weight for c, e in zip(counts, run.events, strict=True)) == loaded
+
+
+def in_kernel(*lines: str) -> str:
+    """A kernel of one program per block that runs these lines."""
+    body = "\n".join(f"    {line}" for line in lines)
+    return f"""
+#blocked = #ttg.blocked<{{sizePerThread = [1], threadsPerWarp = [32], warpsPerCTA = [1], order = [0]}}>
+module attributes {{"ttg.num-warps" = 1 : i32}} {{
+  tt.func public @k(%in: !tt.ptr<f32>, %n: i32, %m: i32) attributes {{noinline = false}} {{
+{body}
+    tt.return
+  }}
+}}
+"""
+
+
+LOAD = "%v = tt.load %p : tensor<32x!tt.ptr<f32>, #blocked>"
+SCALAR = "%v = tt.load %in : !tt.ptr<f32>"
+
+
+@pytest.mark.parametrize(
+    ("lines", "name"),
+    [
+        (["%t = tt.descriptor_load %d[%n, %n] : !tt.tensordesc<tensor<8x8xf32>> -> tensor<8x8xf32, #blocked>"], "tt.descriptor_load"),
+        (["%t = tt.make_tensor_descriptor %in, [%n], [%n] : <f32>, <tensor<8xf32>>"], "tt.make_tensor_descriptor"),
+        (["ttng.async_tma_copy_global_to_local %d[%n] %s, %b, %y : !tt.ptr<i8> -> !ttg.memdesc<8xf32>"], "ttng.async_tma_copy_global_to_local"),
+        (["tt.experimental_descriptor_scatter %d[%x, %n], %v : tensor<8xf32, #blocked>"], "tt.experimental_descriptor_scatter"),
+        ([LOAD], "tt.load"),
+        (["tt.store %p, %v : tensor<32x!tt.ptr<f32>, #blocked>"], "tt.store"),
+        (["%o = tt.atomic_rmw fadd, relaxed, gpu, %p, %v : (!tt.ptr<f32>, f32) -> f32"], "tt.atomic_rmw"),
+        (["%o = tt.atomic_cas relaxed, gpu, %p, %v, %v : (!tt.ptr<f32>, f32, f32) -> f32"], "tt.atomic_cas"),
+        (["%o = ttg.async_copy_global_to_local %p, %s : !tt.ptr<f32> -> <f32>"], "ttg.async_copy_global_to_local"),
+        (["ttg.warp_specialize(%in) {", SCALAR, "}"], "tt.load"),
+        (["%o = tt.call @elsewhere(%in) : (!tt.ptr<f32>) -> f32"], "tt.call"),
+    ],
+)  # fmt: skip
+def test_what_moves_memory_in_an_unknown_way_is_not_taken_to_move_nothing(
+    lines: list[str], name: str
+) -> None:
+    with pytest.raises(UnreadableTtgir, match=rf"what {name} reads and writes is not known"):
+        run_programs(parse_module(in_kernel(*lines)), {"n": 8}, (1, 1, 1), [(0, 0, 0)])
+
+
+def test_what_stays_on_the_chip_moves_no_global_memory() -> None:
+    text = in_kernel(
+        "%a = ttg.local_alloc %x : (tensor<32xf32, #blocked>) -> !ttg.memdesc<32xf32>",
+        "ttg.local_store %x, %a : tensor<32xf32, #blocked> -> !ttg.memdesc<32xf32>",
+        "%b = ttg.local_load %a : !ttg.memdesc<32xf32> -> tensor<32xf32, #blocked>",
+        "%c = ttg.local_gather %a[%i] : !ttg.memdesc<32xf32> -> tensor<32xf32, #blocked>",
+        "%d = ttng.tmem_load %a : !ttg.memdesc<32xf32> -> tensor<32xf32, #blocked>",
+        "%e = tt.gather %b[%i] {axis = 0 : i32} : (tensor<32xf32>, tensor<32xi32>) -> tensor<32xf32>",
+    )
+    (run,) = run_programs(parse_module(text), {}, (1, 1, 1), [(0, 0, 0)])
+    assert run.events == []
+
+
+@pytest.mark.parametrize(
+    ("operation", "n", "m", "index"),
+    [
+        ("ceildivsi", 10, 3, 4),
+        ("ceildivsi", 9, 3, 3),
+        ("ceildivsi", -10, 3, -3),
+        ("ceildivui", 10, 3, 4),
+        ("floordivsi", 10, 3, 3),
+        ("floordivsi", -10, 3, -4),
+        ("divsi", -10, 3, -3),
+    ],
+)
+def test_divisions_round_as_they_are_defined(operation: str, n: int, m: int, index: int) -> None:
+    text = in_kernel(
+        f"%i = arith.{operation} %n, %m : i32",
+        "%p = tt.addptr %in, %i : !tt.ptr<f32>, i32",
+        "%v = tt.load %p : !tt.ptr<f32>",
+    )
+    (run,) = run_programs(parse_module(text), {"n": n, "m": m}, (1, 1, 1), [(0, 0, 0)])
+    (event,) = run.events
+    assert event.offset.tolist() == [4 * index]
