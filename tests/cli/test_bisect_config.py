@@ -343,9 +343,9 @@ def test_an_import_that_torch_compiled_was_edited(
         "import torch\nfrom helper_of_resume import combine\n\n\n"
         "def f():\n    return combine, (torch.zeros(64),)\n"
     )
-    loads = ("bisect-config", "model.py:f", "-m", "loads", "--device", "cpu", "-j", "1")
+    loads = ("bisect-config", "model.py:f", "-m", "loads", "-j", "1")
     # Read while code is generated: stopped after one of the two, nothing else is compiled.
-    asked = (*loads, *bad("cpp.simdlen=1"))
+    asked = (*loads, *bad("triton.max_tiles=1"))
     result = perfcli(*asked, "--max-runs", "1")
     assert result.code == 3
     (path,) = stored()

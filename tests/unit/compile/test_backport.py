@@ -191,10 +191,9 @@ def compile_by_hand(cache: Path, *asked: str) -> list[Any]:
 @pytest.mark.torch
 @pytest.mark.skipif(RELEASE < (2, 13), reason="torch has its own limit since 2.13")
 def test_it_decides_as_torch_does(cache_of_the_run: Path) -> None:
-    theirs, ours, free = compile_by_hand(cache_of_the_run, "theirs=5", "ours=5", "theirs=0")
+    theirs, ours = compile_by_hand(cache_of_the_run, "theirs=5", "ours=5")
     assert ours == theirs
     assert ours["refused"] > 0
-    assert free["kernels"] != ours["kernels"]
 
 
 @pytest.mark.torch
