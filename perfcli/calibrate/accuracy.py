@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from perfcli.errors import PerfcliError
 from perfcli.model import Measurement, Run, SideName, TimeEstimate
+from perfcli.model.estimate import LEAST_SECONDS
 from perfcli.predict.step import estimate_run
-from perfcli.rules.unexplained_time import FAR, LEAST_SECONDS
 from perfcli.stats.parts import join_side
 
 
@@ -35,16 +35,13 @@ class _CheckedKernel:
 
     @property
     def is_far(self) -> bool:
-        """Return whether it lies twice as far away as the end of its interval (PC904)."""
-        away = math.log(self.measured / self.estimate.seconds)
-        end = self.estimate.high if away > 0 else self.estimate.low
-        reach = abs(math.log(end / self.estimate.seconds))
-        return self.measured >= LEAST_SECONDS and abs(away) > FAR * reach
+        """Return whether the estimate does not explain the measured time (PC904)."""
+        return self.estimate.is_far_from(self.measured)
 
 
 @dataclass(frozen=True, slots=True)
 class _Accuracy:
-    """Sums up how good estimates are. Only launches of at least 3 µs count."""
+    """Sums up how good estimates are. Only launches of at least ``LEAST_SECONDS`` count."""
 
     kernels: int
     median: float

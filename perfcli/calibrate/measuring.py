@@ -1,8 +1,8 @@
 """Has the corpus timed, and keeps what is finished: a calibration that was broken off goes on.
 
 ``CACHE/calibrate/TARGET-KEY.jsonl`` has one line for each case that was timed; the key is made of
-the target, torch, triton and the kernels' text. As everything in the cache folder, it may be
-deleted.
+the target, torch, triton, the kernels' text and the version of counting. As everything in the cache
+folder, it may be deleted.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 import msgspec
 
 from perfcli.errors import PerfcliError
+from perfcli.facts.work import COUNTING
 from perfcli.machine.environment import Interpreter, cache_dir
 from perfcli.model import LaunchWork, Target
 from perfcli.model.kernel_work import ColdAndHot, CorpusCase, CorpusCode, CorpusRequest
@@ -27,6 +28,7 @@ from perfcli.storing.runfile import cannot_write
 from perfcli.worker import kernels
 
 _FORMAT = 1
+"""The format of the lines."""
 _FILE = "_corpus.py"
 """The kernels, in ``kernels/``."""
 
@@ -52,9 +54,10 @@ def _time_cases(
     interpreter: Interpreter,
     jobs: int,
     report: _Report,
-) -> list[_TimedCase]:
-    """Return every case with its times, those of an earlier try included. A case that can't be
-    compiled or counted is left out.
+) -> tuple[list[_TimedCase], int]:
+    """Return every case with its times, those of an earlier try included, and how many cases were
+    left out because their work could not be counted. A case that can't be compiled is left out,
+    too.
 
     Raises:
         PerfcliError: the file with finished cases can't be written, or the worker failed.
@@ -62,12 +65,16 @@ def _time_cases(
     path = _find_finished(target, interpreter)
     finished = {_name(each.case): each for each in _read(path)}
     left = tuple(case for case in cases if _name(case) not in finished)
+    uncounted = 0
     if left:
         with _start_pool(jobs) as pool:
             for timed in _time(CorpusRequest(left, target, jobs), interpreter, pool, report):
+                if timed is None:
+                    uncounted += 1
+                    continue
                 finished[_name(timed.case)] = timed
                 _append(path, timed)
-    return [finished[name] for case in cases if (name := _name(case)) in finished]
+    return [finished[name] for case in cases if (name := _name(case)) in finished], uncounted
 
 
 def _start_pool(jobs: int) -> Executor:
@@ -80,7 +87,7 @@ def _start_pool(jobs: int) -> Executor:
 def _find_finished(target: Target, interpreter: Interpreter) -> Path:
     """Return the file that keeps what is finished."""
     text = (files("perfcli.kernels") / _FILE).read_text(encoding="utf-8")
-    parts = [_FORMAT, target.name, interpreter.torch, interpreter.triton, text]
+    parts = [_FORMAT, COUNTING, target.name, interpreter.torch, interpreter.triton, text]
     key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
     return cache_dir() / "calibrate" / f"{target.name}-{key}.jsonl"
 
@@ -90,40 +97,37 @@ _Counting = dict[int, tuple[CorpusCode, "Future[LaunchWork | None]"]]
 
 def _time(
     request: CorpusRequest, interpreter: Interpreter, pool: Executor, report: _Report
-) -> Iterator[_TimedCase]:
+) -> Iterator[_TimedCase | None]:
+    """Yield each case that was timed; None where its work could not be counted."""
     counting: _Counting = {}
-    timed = 0
+    compiled = timed = 0
     for found in kernels.time_corpus(request, interpreter.path):
         if isinstance(found, CorpusCode):
             for number in found.cases:
                 future = pool.submit(_count, found.ttgir, found.sass, request.cases[number])
                 counting[number] = found, future
-            report("compiling kernels", len(counting), len(request.cases))
+            compiled += len(found.cases)
+            report("compiling kernels", compiled, len(request.cases))
             continue
         number, times = found
         timed += 1
-        report("timing kernels", timed, len(counting))
+        report("timing kernels", timed, compiled)
         code, future = counting.pop(number)
-        if (work := future.result()) is not None:
-            yield _TimedCase(
-                request.cases[number],
-                code.registers,
-                code.stack_bytes,
-                code.shared_bytes,
-                work,
-                times,
-            )
+        work, case = future.result(), request.cases[number]
+        yield work and _TimedCase(
+            case, code.registers, code.stack_bytes, code.shared_bytes, work, times
+        )
 
 
 def _count(ttgir: str, sass: str, case: CorpusCase) -> LaunchWork | None:
     """Return what a launch asks for; None where its index arithmetic can't be run."""
     from perfcli.facts.binary.sass import parse_annotated
     from perfcli.facts.work.launch_work import work_of
-    from perfcli.facts.work.ttgir import parse_module
+    from perfcli.facts.work.ttgir import UnreadableTtgir, parse_module
 
     try:
         return work_of(parse_module(ttgir), parse_annotated(sass), _FILE, case.grid, case.scalars)
-    except Exception:  # whatever the index arithmetic stumbles over
+    except (UnreadableTtgir, LookupError, ValueError):
         return None
 
 

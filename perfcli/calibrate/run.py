@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from perfcli import units
 from perfcli.calibrate import view
 from perfcli.calibrate.accuracy import _check_run
 from perfcli.calibrate.corpus import _list_cases
@@ -51,7 +52,12 @@ def calibrate_gpu(
     if start is None:
         raise PerfcliError(f"there are no constants to start from for {target.description}")
     interpreter = environment.probe(python)
-    timed = _time(target, interpreter, smoke, jobs, notes)
+    timed, uncounted = _time(target, interpreter, smoke, jobs, notes)
+    if uncounted:
+        notes.say(
+            f"{units.plural(uncounted, 'kernel')} left out: perfcli could not count what they "
+            "ask of the GPU"
+        )
     if len(timed) < _FEWEST:
         raise PerfcliError(f"only {len(timed)} kernels could be timed: too few to fit anything")
     today = datetime.now(UTC).date().isoformat()
@@ -65,7 +71,7 @@ def calibrate_gpu(
 
 def _time(
     target: Target, interpreter: Interpreter, smoke: bool, jobs: int, notes: Notes
-) -> list[_TimedCase]:
+) -> tuple[list[_TimedCase], int]:
     cases = _list_cases(smoke)
     done = 0
     with Reporter([target.name], notes) as reporter:

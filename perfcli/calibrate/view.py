@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from perfcli import units
 from perfcli.calibrate.accuracy import _CheckedKernel, _sum_up
+from perfcli.model.estimate import LEAST_SECONDS
 from perfcli.predict.calibration import Calibration
 
 _TOP = 30
@@ -21,8 +23,8 @@ def _describe_calibration(found: Calibration, path: Path) -> str:
     lines = [
         f"{found.target.description} ({found.target.name}): {where} with torch {found.torch}, "
         f"triton {found.triton}, {found.date}",
-        f"{everything.kernels} launches, held out: median error {_percent(everything.median)}, "
-        f"90th percentile {_percent(everything.q90)}",
+        f"{everything.kernels} launches, held out: median error "
+        f"{_as_part(everything.median)}, 90th percentile {_as_part(everything.q90)}",
         *(f"note: {note}" for note in found.notes),
         f"written: {path}",
     ]
@@ -44,7 +46,7 @@ def _row(each: _CheckedKernel) -> Sequence[str]:
         units.seconds(estimate.seconds),
         edges,
         units.seconds(each.measured),
-        f"{each.error:+.0%}",
+        units.signed(units.percent, round(each.error, 2)),
         mark,
     )
 
@@ -53,14 +55,15 @@ def _describe_check(kernels: Sequence[_CheckedKernel], source: str) -> Iterator[
     """Yield the lines below the table."""
     if len(kernels) > _TOP:
         yield f"… and {len(kernels) - _TOP} more"
-    found = _sum_up(kernels)
+    found, least = _sum_up(kernels), units.seconds(LEAST_SECONDS)
     if found is None:
-        yield "no launch takes 3 µs or more: shorter ones say little"
+        yield f"no launch takes {least} or more: shorter ones say little"
     else:
         yield (
-            f"{units.plural(found.kernels, 'kernel')} of 3 µs and more: median error "
-            f"{_percent(found.median)}, 90th percentile {_percent(found.p90)}; "
-            f"{found.covered:.0%} inside their 90 % interval"
+            f"{units.plural(found.kernels, 'kernel')} of {least} and more: median error "
+            f"{units.percent(round(found.median, 3))}, 90th percentile "
+            f"{units.percent(round(found.p90, 3))}; "
+            f"{units.percent(round(found.covered, 2))} inside their 90 % interval"
         )
     far = [each for each in kernels if each.is_far]
     for each in far:
@@ -90,5 +93,6 @@ def _describe_accuracy(kernels: Sequence[_CheckedKernel]) -> Mapping[str, Any]:
     }
 
 
-def _percent(log_error: float) -> str:
-    return f"{log_error:.1%}"
+def _as_part(residual: float) -> str:
+    """Write the absolute logarithm of estimated over measured time as a relative error."""
+    return units.percent(round(math.expm1(residual), 3))

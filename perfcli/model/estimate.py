@@ -23,6 +23,12 @@ OperatorFamily = Literal[
     "other",
 ]
 
+LEAST_SECONDS = 3e-6
+"""A shorter launch is timed too badly to judge an estimate: the launch itself and the profiler
+decide."""
+_FAR = 2.0
+"""Times the distance from the estimate to the end of its interval."""
+
 
 @dataclass(slots=True)
 class Traffic:
@@ -156,6 +162,13 @@ class TimeEstimate:
     def of_step(self) -> float:
         """Return the seconds that one launch adds to a step, with what finishes its results."""
         return self.seconds + self.finishing
+
+    def is_far_from(self, measured: float) -> bool:
+        """Return whether the measured time of a launch lies twice as far away as the end of the
+        interval, in logarithms: the estimate does not explain it (PC904)."""
+        end = self.high if measured > self.seconds else self.low
+        away, reach = (abs(math.log(time / self.seconds)) for time in (measured, end))
+        return measured >= LEAST_SECONDS and away > _FAR * reach
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,19 +13,23 @@ What to try: a profiler says what it waits for.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from perfcli import units
-from perfcli.model import Comparison, Finding, GroupTiming, KernelFacts, Rule, Run, SideName
+from perfcli.model import (
+    Comparison,
+    Finding,
+    GroupTiming,
+    KernelFacts,
+    Rule,
+    Run,
+    SideName,
+    TimeEstimate,
+)
 
 CODE = "PC904"
-LEAST_SECONDS = 3e-6
-"""Of a launch: below, the launch itself and the profiler decide."""
 LEAST_SHARE = 0.01
-FAR = 2.0
-"""Times the distance from the estimate to the end of its interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +101,14 @@ def _judge_side(
 ) -> Iterator[_Far]:
     known = [(k.estimate, k.launches) for k in kernels if k.estimate is not None]
     launches = sum(launched for _, launched in known)
-    if len(known) < len(kernels) or not launches or measured / launches < LEAST_SECONDS:
+    if len(known) < len(kernels) or not launches:
         return
     seconds, low, high = (
         sum(getattr(estimate, name) * launched for estimate, launched in known)
         for name in ("seconds", "low", "high")
     )
-    away = math.log(measured / seconds)
-    reach = math.log(high / seconds) if away > 0 else math.log(seconds / low)
-    if abs(away) > FAR * reach:
+    average = TimeEstimate(seconds / launches, low / launches, high / launches)
+    if average.is_far_from(measured / launches):
         yield _Far(side, numbers, group.name, measured, seconds, low, high)
 
 

@@ -18,11 +18,9 @@ import msgspec
 
 from perfcli.blobs import unpack
 from perfcli.facts.binary.sass import parse_annotated
+from perfcli.facts.work import COUNTING
 from perfcli.model import Bundle, Candidate, KernelFacts, LaunchWork
 from perfcli.storing.whole import write_whole
-
-_FORMAT = 4
-"""The format of the entries: raise it when work is counted differently."""
 
 
 def weigh(bundle: Bundle, cache_dir: Path) -> Bundle:
@@ -49,7 +47,7 @@ def _add_work(kernel: KernelFacts, blobs: Mapping[str, str], cache_dir: Path) ->
 
 def _entry(kernel: KernelFacts, cache_dir: Path) -> Path:
     configs = [(c.ttgir, c.sass, sorted(c.config.items())) for c in kernel.candidates]
-    content = json.dumps([_FORMAT, kernel.source, sorted(kernel.sizes.items()), configs])
+    content = json.dumps([COUNTING, kernel.source, sorted(kernel.sizes.items()), configs])
     key = hashlib.sha256(content.encode()).hexdigest()
     return cache_dir / "work" / key[:2] / f"{key}.json"
 
@@ -67,7 +65,7 @@ def _count(
     if candidate.ttgir is None or candidate.sass is None:
         return None
     # numpy takes a tenth of a second, and commands that compile nothing need none of it.
-    from perfcli.facts.work.launch import grid_of
+    from perfcli.facts.work.grid import grid_of
     from perfcli.facts.work.launch_work import work_of
     from perfcli.facts.work.ttgir import parse_module
 

@@ -12,6 +12,7 @@ import pytest
 from handmade_estimate import work
 
 from perfcli.calibrate import measuring
+from perfcli.calibrate.corpus import _list_cases
 from perfcli.machine import environment, targets
 from perfcli.machine.environment import Interpreter
 from perfcli.model import LaunchWork
@@ -70,6 +71,20 @@ def test_it_writes_a_calibration_that_can_be_read(perfcli: Any) -> None:
     made = read_calibration(Path("mine.json"))
     assert made.target == H200
     assert made.constants.keys() == shipped()["h200"].constants.keys()
+
+
+def test_it_says_how_many_kernels_could_not_be_counted(
+    perfcli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def count_most(ttgir: str, sass: str, case: CorpusCase) -> LaunchWork | None:
+        return None if case.kernel == "chase" else count(ttgir, sass, case)
+
+    chases = sum(case.kernel == "chase" for case in _list_cases(smoke=True))
+    assert chases > 1
+    monkeypatch.setattr(measuring, "_count", count_most)
+    result = perfcli("calibrate", "--smoke", "-o", "mine.json")
+    assert result.code == 0, result.err
+    assert f"{chases} kernels left out: perfcli could not count what they ask of" in result.err
 
 
 def test_an_interrupted_one_goes_on(perfcli: Any, worker: Worker) -> None:

@@ -39,7 +39,7 @@ def work_of(
     ``arguments`` has the whole-number arguments of the kernel that it needs.
 
     Raises:
-        UnreadableTtgir, ValueError: its index arithmetic could not be run.
+        UnreadableTtgir, LookupError, ValueError: its index arithmetic could not be run.
     """
     arguments = arguments or {}
     runs = run_programs(module, arguments, grid, _sample_programs(grid, _PROGRAMS))

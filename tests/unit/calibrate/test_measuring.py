@@ -55,7 +55,8 @@ class Worker:
 
 
 def timed() -> list[measuring._TimedCase]:
-    return measuring._time_cases(CASES, H200, PYTHON, 2, lambda *event: None)
+    found, _ = measuring._time_cases(CASES, H200, PYTHON, 2, lambda *event: None)
+    return found
 
 
 def test_what_was_finished_before_an_interrupt_is_not_timed_again(
@@ -94,10 +95,39 @@ def test_another_torch_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [len(request.cases) for request in worker.asked] == [6, 6]
 
 
+def test_another_way_of_counting_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = Worker(monkeypatch)
+    timed()
+    monkeypatch.setattr(measuring, "COUNTING", measuring.COUNTING + 1)
+    timed()
+    assert [len(request.cases) for request in worker.asked] == [6, 6]
+
+
+def test_progress_is_held_against_all_that_was_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    Worker(monkeypatch)
+    events: list[tuple[str, int, int]] = []
+    measuring._time_cases(CASES, H200, PYTHON, 2, lambda *event: events.append(event))
+    timing = [("timing kernels", done, 6) for done in range(1, 7)]
+    assert events == [("compiling kernels", 6, 6), *timing]
+
+
 def test_what_can_not_be_counted_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     worker = Worker(monkeypatch)
     worker.uncountable = {1, 2}
-    assert [each.case for each in timed()] == [CASES[0], *CASES[3:]]
+    found, uncounted = measuring._time_cases(CASES, H200, PYTHON, 2, lambda *event: None)
+    assert [each.case for each in found] == [CASES[0], *CASES[3:]]
+    assert uncounted == 2
+
+
+def test_a_text_that_can_not_be_read_can_not_be_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert measuring._count("no TTGIR", "", CASES[0]) is None
+
+    def fail(text: str) -> None:
+        raise TypeError("a mistake in perfcli")
+
+    monkeypatch.setattr("perfcli.facts.work.ttgir.parse_module", fail)
+    with pytest.raises(TypeError, match="a mistake"):
+        measuring._count("no TTGIR", "", CASES[0])
 
 
 def test_a_file_that_can_not_be_written_is_told(
