@@ -114,9 +114,8 @@ def _time(
         report("timing kernels", timed, compiled)
         code, future = counting.pop(number)
         work, case = future.result(), request.cases[number]
-        yield work and _TimedCase(
-            case, code.registers, code.stack_bytes, code.shared_bytes, work, times
-        )
+        sizes = code.registers, code.stack_bytes, code.shared_bytes
+        yield None if work is None else _TimedCase(case, *sizes, work, times)
 
 
 def _count(ttgir: str, sass: str, case: CorpusCase) -> LaunchWork | None:

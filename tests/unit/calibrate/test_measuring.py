@@ -12,6 +12,7 @@ from handmade_estimate import work
 from perfcli.calibrate import measuring
 from perfcli.calibrate.corpus import _list_cases
 from perfcli.errors import PerfcliError
+from perfcli.facts.work import COUNTING
 from perfcli.machine import targets
 from perfcli.machine.environment import Interpreter
 from perfcli.model import LaunchWork
@@ -98,7 +99,7 @@ def test_another_torch_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_another_way_of_counting_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:
     worker = Worker(monkeypatch)
     timed()
-    monkeypatch.setattr(measuring, "COUNTING", measuring.COUNTING + 1)
+    monkeypatch.setattr("perfcli.calibrate.measuring.COUNTING", COUNTING + 1)
     timed()
     assert [len(request.cases) for request in worker.asked] == [6, 6]
 
