@@ -42,7 +42,7 @@ def _list_externs(run: Run) -> list[RenderableType]:
         rest = sum(n for _, n in ordered[MOST_OPERATORS:])
         more = units.plural(len(calls) - MOST_OPERATORS, "more operator")
         parts.append(Text(f"… and {more} with {units.plural(rest, 'call')}", style="dim"))
-    said = "no number of generated kernels has any part of these calls"
+    said = "numbers of generated kernels leave these calls out"
     return [*parts, Text(said, style="dim")]
 
 
@@ -68,7 +68,7 @@ def _compare_externs(comparison: Comparison) -> list[RenderableType]:
     shown = [_write_calls(each, base, head) for each in operators[:MOST_OPERATORS]]
     left = len(operators) - len(shown)
     shown += [f"and {left} more"] if left else []
-    text = f"extern operators, in no number of generated kernels: {', '.join(shown)}"
+    text = f"extern operators, not counted above: {', '.join(shown)}"
     return [Hanging(Text(text, style="dim"))]
 
 
