@@ -19,6 +19,7 @@ from perfcli.model import (
     OperatorWork,
     Run,
     StepEstimate,
+    Target,
     TimeEstimate,
     TimeVerdict,
 )
@@ -42,15 +43,21 @@ def _add_externs(run: Run, step: StepEstimate) -> StepEstimate:
 
 
 def _without_externs(run: Run, step: StepEstimate) -> StepEstimate:
-    """Return the estimate of the generated kernels alone, added up as it was at first."""
-    pairs = zip(run.kernels, step.kernels, strict=True)
+    """Return the estimate of the generated kernels alone."""
+    seconds, low, high = _sum_kernels(run, step.kernels)
+    none = (None,) * len(step.externs)
+    return replace(step, seconds=seconds, low=low, high=high, externs=none)
+
+
+def _sum_kernels(run: Run, estimates: Sequence[TimeEstimate | None]) -> tuple[float, float, float]:
+    """Return the seconds per step of the generated kernels that have an estimate, with what
+    finishes their results, and the ends of their interval."""
+    pairs = zip(run.kernels, estimates, strict=True)
     known = [(kernel.launches, e) for kernel, e in pairs if e is not None]
-    return replace(
-        step,
-        seconds=sum(n * e.seconds for n, e in known),
-        low=sum(n * e.low for n, e in known),
-        high=sum(n * e.high for n, e in known),
-        externs=(None,) * len(step.externs),
+    return (
+        sum(n * e.of_step for n, e in known),
+        sum(n * (e.low + e.finishing) for n, e in known),
+        sum(n * (e.high + e.finishing) for n, e in known),
     )
 
 
@@ -87,15 +94,21 @@ def _average(run: Run, number: int) -> TimeEstimate | None:
 
 
 def _list_changed_externs(base: Run, head: Run) -> Iterator[tuple[float, float]]:
-    """Yield the seconds per step on both sides of each call of a library operator that one side
-    makes more often than the other."""
+    """Yield the seconds per step on both sides of each call of a library operator that takes longer
+    on one: it is made more often there, or on another GPU."""
     sides = [_count_calls(run) for run in (base, head)]
     works = {text: work for _, side in sides for text, work in side.items()}
     for text, work in works.items():
-        before, after = (counts[text] for counts, _ in sides)
-        found = estimate_call(work, base.target) if before != after and base.target else None
-        if found is not None:
-            yield before * found.seconds, after * found.seconds
+        before = _sum_calls(work, sides[0][0][text], base.target)
+        after = _sum_calls(work, sides[1][0][text], head.target)
+        if before != after:
+            yield before, after
+
+
+def _sum_calls(work: OperatorWork, count: int, target: Target | None) -> float:
+    """Return the seconds of so many calls, 0 where they have no estimate."""
+    found = estimate_call(work, target) if count and target else None
+    return count * found.seconds if found else 0.0
 
 
 def _count_calls(run: Run) -> tuple[Counter[str], dict[str, OperatorWork]]:
@@ -140,11 +153,8 @@ def estimate_step(run: Run) -> StepEstimate | None:
         kernels.append(found)
         if found is None:
             missing.append(f"{kernel.name}: {_why_not(kernel)}")
-    known = [(k.launches, e) for k, e in zip(run.kernels, kernels, strict=True) if e is not None]
     step = StepEstimate(
-        sum(n * e.of_step for n, e in known),
-        sum(n * (e.low + e.finishing) for n, e in known),
-        sum(n * (e.high + e.finishing) for n, e in known),
+        *_sum_kernels(run, kernels),
         tuple(kernels),
         (None,) * len(run.externs),
         missing=tuple(missing),
@@ -322,8 +332,9 @@ LEAST_CHANGE = 0.02
 def compare_steps(base: Run, head: Run, groups: Sequence[KernelGroup]) -> EstimatedChange | None:
     """Return what the estimates of two runs say together; None where either has none."""
     ours, theirs = estimate_step(base), estimate_step(head)
-    if ours is None or theirs is None or base.target is None:
+    if ours is None or theirs is None or base.target is None or head.target is None:
         return None
+    one_device = base.target == head.target and ours.constants == theirs.constants
     if None in ours.externs or None in theirs.externs:  # the same of both sides, or nothing
         ours, theirs = _without_externs(base, ours), _without_externs(head, theirs)
     changed: list[GroupEstimate] = []
@@ -331,7 +342,7 @@ def compare_steps(base: Run, head: Run, groups: Sequence[KernelGroup]) -> Estima
     total = [_sum_externs(base, ours), _sum_externs(head, theirs)]
     for number, group in enumerate(groups):
         sides = (_sum(base, ours, group.match.base), _sum(head, theirs, group.match.head))
-        if _is_alike(base, head, group):
+        if one_device and _is_alike(base, head, group):
             known = sides[1] if sides[0] is None else sides[0]
             sides = (known or 0.0, known or 0.0)  # as much on both sides, whatever it is
         for side, seconds in enumerate(sides):
@@ -358,7 +369,9 @@ def compare_steps(base: Run, head: Run, groups: Sequence[KernelGroup]) -> Estima
         for group in changed
     ]
     moved += _list_changed_externs(base, head) if None not in ours.externs else ()
-    half = _half_width(moved, total, calibration_for(base.target))
+    used = (calibration_for(target) for target in (base.target, head.target))
+    widest = max((each for each in used if each), key=lambda each: each.pair["k80"], default=None)
+    half = _half_width(moved, total, widest)
     low, high = ratio * math.exp(-half), ratio * math.exp(half)
     return EstimatedChange(ours, theirs, _judge(low, high), ratio, low, high, tuple(changed))
 
@@ -380,7 +393,8 @@ def _list_missing(run: Run, step: StepEstimate, numbers: Sequence[int]) -> list[
 def _list_moved_externs(
     base: Run, ours: StepEstimate, head: Run, theirs: StepEstimate
 ) -> Iterator[str]:
-    """Yield library operators without an estimate that the sides do not call equally often."""
+    """Yield library operators without an estimate that the sides do not call equally often, all of
+    them where each side has a GPU of its own."""
     calls: list[Counter[str]] = []
     for run, step in ((base, ours), (head, theirs)):
         known = zip(run.externs, step.externs, strict=True)
@@ -392,6 +406,8 @@ def _list_moved_externs(
         before, after = (each[name] for each in calls)
         if before != after:
             yield f"{name}: called {before} → {after} times, and it has no estimate"
+        elif base.target != head.target:
+            yield f"{name}: the sides' GPUs differ, and it has no estimate"
 
 
 def _doubt(step: StepEstimate, numbers: Sequence[int]) -> float:

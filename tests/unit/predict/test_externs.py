@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from perfcli.machine import targets
 from perfcli.model import ExternCall, Launch, OperatorCall, OperatorWork, Run, TimeEstimate
 from perfcli.predict.calibration import shipped
 from perfcli.predict.operators import estimate_call, estimate_host
-from perfcli.predict.step import estimate_step
+from perfcli.predict.step import _list_changed_externs, estimate_step
 
 H200 = targets.get("h200")
 KERNEL = weighed_kernel("triton_poi_fused_add_0", "1")
@@ -192,3 +193,29 @@ def test_calls_without_an_estimate_are_counted_over_all_graphs() -> None:
     gone = compared(side("base", 2, 1), side("head", 1, 0))
     assert gone.missing == ("aten.mm.out: called 3 → 1 times, and it has no estimate",)
     assert (gone.verdict, gone.ratio, gone.low, gone.high) == ("unsure", None, None, None)
+
+
+def test_operators_on_two_gpus_take_the_time_of_each() -> None:
+    h100 = targets.get("h100")
+    work = product(4096, 4096, 4096)
+    base, head = made(mm((work, 2))), replace(made(mm((work, 2))), target=h100)
+    alone = [estimate_step(each) for each in (base, head)]
+    found = compare(base, head, {"target"}).estimate
+    assert found is not None
+    assert [found.base.seconds, found.head.seconds] == pytest.approx(
+        [each.seconds for each in alone if each]
+    )
+    there = estimate_call(work, h100)
+    assert there is not None
+    assert list(_list_changed_externs(base, head)) == [
+        pytest.approx((2 * seconds(work), 2 * there.seconds))
+    ]
+    assert list(_list_changed_externs(base, base)) == []
+
+
+def test_an_operator_without_an_estimate_is_not_alike_on_two_gpus() -> None:
+    base = made(mm((UNKNOWN, 2)))
+    found = compare(base, replace(base, target=targets.get("h100")), {"target"}).estimate
+    assert found is not None
+    assert found.verdict == "unsure"
+    assert found.missing == ("aten.mm.out: the sides' GPUs differ, and it has no estimate",)

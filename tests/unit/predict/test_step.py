@@ -12,7 +12,7 @@ from handmade_estimate import weighed_kernel, weighed_run, work
 
 from perfcli.diff.compare import compare
 from perfcli.machine import targets
-from perfcli.model import KernelFacts, Launch, Run, Target
+from perfcli.model import ExternCall, KernelFacts, Launch, Run, Target
 from perfcli.predict.calibration import calibration_for, shipped
 from perfcli.predict.step import (
     _count_finishing,
@@ -405,3 +405,58 @@ def test_an_estimate_is_named_by_all_that_it_is_made_of() -> None:
     )
     assert len({_name_constants(each) for each in (known, *changed)}) == 4
     assert _name_constants(replace(known, date="2030-01-01")) == _name_constants(known)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_same_code_on_two_gpus_takes_the_time_of_each(turned: bool) -> None:
+    """The groups have as much as the steps of their own, and the interval is the wider one."""
+    kernels = [weighed_kernel("triton_poi_fused_a_1", "a", blocks=40960, text="a")]
+    h200, h100 = (
+        weighed_run(*kernels, id=name, target=targets.get(name)) for name in ("h200", "h100")
+    )
+    base, head = (h100, h200) if turned else (h200, h100)
+    alone = [estimate_step(each) for each in (base, head)]
+    found = compare(base, head, {"target"}).estimate
+    assert found is not None
+    assert [found.base.seconds, found.head.seconds] == [each.seconds for each in alone if each]
+    (group,) = found.groups
+    assert (group.base, group.head) == (found.base.seconds, found.head.seconds)
+    faster, slower = sorted((group.base, group.head))
+    assert slower / faster > 1.1  # of two memories, one of 1.43 times the bandwidth
+    assert found.verdict != "same"
+    assert found.ratio == pytest.approx(group.head / group.base)
+    derived = calibration_for(targets.get("h100"))
+    assert derived is not None
+    half = derived.pair["k80"] * math.hypot(1, derived.pair["floor"])
+    assert math.log((found.high or 0) / (found.ratio or 1)) == pytest.approx(half)
+
+
+def test_without_operators_the_sums_that_finish_a_kernel_still_count() -> None:
+    """One operator has no estimate on either side: generated kernels are compared alone."""
+    runs = []
+    for name, blocks in (("less", 4096), ("more", 40960)):
+        summing = replace(
+            weighed_kernel("triton_red_fused_add_1", "1", blocks=blocks, text=name),
+            finishing_bytes=8_000_000,
+        )
+        launches = (
+            Launch(summing.graph, summing.name),
+            Launch(summing.graph, "aten.sum.dim_IntList", extern=True, finishing=True),
+        )
+        unknown = ExternCall("aten.linalg.out", summing.graph, 1)
+        externs = (unknown,)
+        runs.append(weighed_run(summing, id=name, target=H200, launches=launches, externs=externs))
+    found = compare(*runs).estimate
+    steps = [estimate_step(each) for each in runs]
+    assert found is not None
+    (group,) = found.groups
+    for ours, alone, seconds in zip(
+        (found.base, found.head), steps, (group.base, group.head), strict=True
+    ):
+        assert alone is not None
+        (kernel,) = alone.kernels
+        assert kernel is not None
+        assert kernel.finishing == pytest.approx(18e-6)
+        assert ours.seconds == alone.seconds == seconds == kernel.of_step
+        assert (ours.low, ours.high) == (alone.low, alone.high)
+        assert ours.low == pytest.approx(kernel.low + 18e-6)
