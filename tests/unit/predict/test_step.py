@@ -446,7 +446,7 @@ def test_without_operators_the_sums_that_finish_a_kernel_still_count() -> None:
         unknown = ExternCall("aten.linalg.out", summing.graph, 1)
         externs = (unknown,)
         runs.append(weighed_run(summing, id=name, target=H200, launches=launches, externs=externs))
-    found = compare(*runs).estimate
+    found = compare(runs[0], runs[1]).estimate
     steps = [estimate_step(each) for each in runs]
     assert found is not None
     (group,) = found.groups
