@@ -183,7 +183,7 @@ def write(
 def _list_steps(
     judgement: Judgement, wanted: Wanted, notes: Notes
 ) -> Iterator[Callable[[], object]]:
-    def summarise() -> None:
+    def summarize() -> None:
         names = ("github", "markdown")
         texts = (render_document(name, judgement) for name in names)
         if warning := _write_summary(texts):
@@ -198,7 +198,7 @@ def _list_steps(
     for name, path in wanted.files.items():
         yield writes(name, path)
     if wanted.github:
-        yield summarise
+        yield summarize
         yield annotate
 
 

@@ -11,7 +11,7 @@ from perfcli.diff.metrics import KERNEL_METRICS, Metric, fold
 from perfcli.diff.verdict.decide import is_estimated
 from perfcli.errors import PerfcliError
 from perfcli.gate.tables import Table, _amount, _shown
-from perfcli.model import Change, Comparison, KernelFacts, KernelGroup, Limit
+from perfcli.model import OUTCOME_OF, Change, Comparison, KernelFacts, KernelGroup, Limit
 from perfcli.names import suggestion
 
 TIME = "time"
@@ -75,19 +75,17 @@ def _time(comparison: Comparison) -> Change | None:
     timing = comparison.timing
     if timing is None:
         return None
-    words = {"slower": "worse", "faster": "better", "same": "same", "unsure": "unknown"}
     step = timing.step
-    return Change(TIME, step.base, step.head, words[step.verdict])  # type: ignore[arg-type]
+    return Change(TIME, step.base, step.head, OUTCOME_OF[step.verdict])
 
 
 def _estimated_time(comparison: Comparison) -> Change | None:
     estimate = comparison.estimate
     if estimate is None or not is_estimated(comparison):
         return None
-    words = {"slower": "worse", "faster": "better", "same": "same", "unsure": "unknown"}
     known = estimate.ratio is not None
     base, head = (side.seconds if known else None for side in (estimate.base, estimate.head))
-    return Change(STEP_TIME, base, head, words[estimate.verdict])  # type: ignore[arg-type]
+    return Change(STEP_TIME, base, head, OUTCOME_OF[estimate.verdict])
 
 
 def of_group(comparison: Comparison, group: KernelGroup, metric: str) -> Change | None:

@@ -102,7 +102,7 @@ from perfcli.model.run import (
     OperatorCall,
     Run,
 )
-from perfcli.model.timing import Floor, GroupTiming, TimeChange, TimeVerdict, Timing
+from perfcli.model.timing import OUTCOME_OF, Floor, GroupTiming, TimeChange, TimeVerdict, Timing
 from perfcli.model.values import (
     BlobId,
     Device,
@@ -133,6 +133,7 @@ __all__ = [
     "ABOUT_NAMES",
     "BUDGET_SPENT",
     "GRAVEST_FIRST",
+    "OUTCOME_OF",
     "PRECISE",
     "TOO_SLOW",
     "Access",

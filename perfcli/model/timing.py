@@ -10,8 +10,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from perfcli.model.measurement import DeviceState, Prepared, SideName
+from perfcli.model.values import Outcome
 
 TimeVerdict = Literal["slower", "faster", "same", "unsure"]
+OUTCOME_OF: Mapping[TimeVerdict, Outcome] = {
+    "slower": "worse", "faster": "better", "same": "same", "unsure": "unknown",
+}  # fmt: skip
+"""What a time's verdict means for a comparison."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,12 +17,12 @@ from perfcli.errors import Interrupted, PerfcliError
 from perfcli.loading import registry, userfile
 from perfcli.machine.environment import Interpreter
 from perfcli.model import (
+    OUTCOME_OF,
     Change,
     Comparison,
     Cure,
     Finding,
     KernelFacts,
-    Outcome,
     Run,
     Trial,
     TrialOutcome,
@@ -178,8 +178,7 @@ def _deciding(comparison: Comparison) -> tuple[Change, ...]:
     estimate = comparison.estimate
     if estimate is None or estimate.ratio is None or not is_estimated(comparison):
         return counted
-    words: Mapping[str, Outcome] = {"slower": "worse", "faster": "better", "same": "same"}
-    outcome = words.get(estimate.verdict, "unknown")
+    outcome = OUTCOME_OF[estimate.verdict]
     time = Change("step_time", estimate.base.seconds, estimate.head.seconds, outcome)
     return (time, *counted)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from perfcli import units
 from perfcli.model import (
+    OUTCOME_OF,
     Comparison,
     EstimatedChange,
     GroupTiming,
@@ -158,11 +159,10 @@ def _time_cell(timing: GroupTiming | None) -> _Cell:
         return _Cell(units.NOT_KNOWN)
     change = timing.change
     base, head = units.alike(change.base, change.head)
-    outcomes: dict[str, Outcome] = {"slower": "worse", "faster": "better", "unsure": "unknown"}
     value = change.base if change.head is None else change.head
     if timing.control or base == head:
         return _Cell(head, value=value, delta=timing.delta)
-    return _Cell(head, base, outcomes.get(change.verdict, "same"), value, timing.delta)
+    return _Cell(head, base, OUTCOME_OF[change.verdict], value, timing.delta)
 
 
 def _estimate_cell(

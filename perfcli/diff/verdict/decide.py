@@ -13,6 +13,7 @@ from typing import Literal
 
 from perfcli.diff.metrics import DECIDING, is_trifling
 from perfcli.model import (
+    OUTCOME_OF,
     Change,
     Comparison,
     EstimatedChange,
@@ -22,7 +23,6 @@ from perfcli.model import (
     KernelGroup,
     Outcome,
     Run,
-    TimeVerdict,
     Timing,
     WrongResults,
 )
@@ -46,9 +46,10 @@ class _Weighed:
     decided: _Statement
     others: tuple[_Statement, ...] = ()
     """What says the same, and what speaks against it."""
-    blamed: GroupTiming | None = None
+    cause: GroupTiming | None = None
     """What adds most to a measured change."""
-    blamed_by_estimate: GroupEstimate | None = None
+    cause_by_estimate: GroupEstimate | None = None
+    """What adds most to an estimated change."""
 
 
 _Ground = Literal[
@@ -127,53 +128,50 @@ LEAST_MEMORY = 1024 * 1024
 """Bytes: the caching allocator hands out memory in pieces of up to 1 MiB, so less is chance."""
 LEAST_SHARE = 0.2
 """A kernel that explains less of the step's change than this is not blamed for it."""
-_OF_TIME: dict[TimeVerdict, Outcome] = {
-    "slower": "worse", "faster": "better", "same": "same", "unsure": "unknown",
-}  # fmt: skip
 
 
 def _weigh_times(comparison: Comparison, timing: Timing) -> _Weighed:
-    """Return what measured times say, with the kernel to blame.
+    """Return what measured times say, with the main cause of a change.
 
     Time and memory alone decide: SLOWER is worse, UNSURE is unknown; else memory that grew is
     worse; else FASTER, or memory that shrank, is better. Spills, bytes, and findings about them
     are what a step's time is made of: they explain it and overrule it no longer.
     """
-    time = _Statement(timing, _OF_TIME[timing.step.verdict])
+    time = _Statement(timing, OUTCOME_OF[timing.step.verdict])
     memory = _state_memory(_compare_memory(comparison, timing))
     counts = _ask_counts(comparison)
     if memory and _memory_decides(time.outcome, memory[0].outcome):
         return _Weighed(memory[0].outcome, memory[0], (time, *counts))
-    worst = _find_slowest(timing)
-    others = _leave_out_said([*memory, *counts], time, worst.group if worst else None)
-    return _Weighed(time.outcome, time, others, worst)
+    cause = _find_main_cause(timing)
+    others = _leave_out_said([*memory, *counts], time, cause.group if cause else None)
+    return _Weighed(time.outcome, time, others, cause)
 
 
 def _weigh_estimate(comparison: Comparison, estimate: EstimatedChange) -> _Weighed:
-    """Return what estimated times say, with the kernel to blame.
+    """Return what estimated times say, with the main cause of a change.
 
     Time and memory alone decide, as where they were measured; but memory that grew is worse, too,
     where the time can't be told: estimates often can't tell what a measurement would.
     """
-    time = _Statement(estimate, _OF_TIME[estimate.verdict])
+    time = _Statement(estimate, OUTCOME_OF[estimate.verdict])
     peaks = (c for c in comparison.totals if c.metric == "peak_memory_bytes")
     memory = _state_memory(next(peaks, None))
     counts = _ask_counts(comparison)
     if memory and _overrules(memory[0].outcome, time.outcome):
         return _Weighed(memory[0].outcome, memory[0], (time, *counts))
-    worst = _find_slowest_by_estimate(estimate)
-    others = _leave_out_said([*memory, *counts], time, worst.group if worst else None)
-    return _Weighed(time.outcome, time, others, blamed_by_estimate=worst)
+    cause = _find_main_cause_by_estimate(estimate)
+    others = _leave_out_said([*memory, *counts], time, cause.group if cause else None)
+    return _Weighed(time.outcome, time, others, cause_by_estimate=cause)
 
 
 def _leave_out_said(
-    others: Sequence[_Statement], time: _Statement, worst: int | None
+    others: Sequence[_Statement], time: _Statement, group: int | None
 ) -> tuple[_Statement, ...]:
-    """Return the statements without what says the same of the group to blame: its numbers stand
-    beside it anyway."""
-    if worst is None:
+    """Return the statements without what says the same of the group that is the main cause: its
+    numbers stand beside it anyway."""
+    if group is None:
         return tuple(others)
-    return tuple(s for s in others if s.group != worst or s.outcome != time.outcome)
+    return tuple(s for s in others if s.group != group or s.outcome != time.outcome)
 
 
 def _memory_decides(time: Outcome, memory: Outcome) -> bool:
@@ -241,16 +239,16 @@ def _ask_counts(comparison: Comparison) -> list[_Statement]:
     return [_Statement(counted.change, counted.outcome, counted.group)]
 
 
-def _find_slowest(timing: Timing) -> GroupTiming | None:
+def _find_main_cause(timing: Timing) -> GroupTiming | None:
     """Return what adds most to a change that is told apart from none, if it explains a part of it:
     of the kernels whose own change is sure, else of all."""
     total = timing.step.delta
     if not total or timing.step.verdict not in ("slower", "faster"):
         return None
     for groups in ([g for g in timing.groups if _is_sure(g)], timing.groups):
-        worst = max(groups, key=lambda g: (g.delta or 0.0) / total, default=None)
-        if worst is not None and (worst.delta or 0.0) / total > LEAST_SHARE:
-            return worst
+        cause = max(groups, key=lambda g: (g.delta or 0.0) / total, default=None)
+        if cause is not None and (cause.delta or 0.0) / total > LEAST_SHARE:
+            return cause
     return None
 
 
@@ -261,13 +259,13 @@ def _is_sure(group: GroupTiming) -> bool:
     return change.verdict != "unsure" or (change.base is None) != (change.head is None)
 
 
-def _find_slowest_by_estimate(estimate: EstimatedChange) -> GroupEstimate | None:
+def _find_main_cause_by_estimate(estimate: EstimatedChange) -> GroupEstimate | None:
     """Return the group that adds most to a change that is sure, if it explains a part of it."""
     total = estimate.head.seconds - estimate.base.seconds
     if not total or estimate.verdict not in ("slower", "faster"):
         return None
-    worst = max(estimate.groups, key=lambda g: (g.head - g.base) / total, default=None)
-    return worst if worst and (worst.head - worst.base) / total > LEAST_SHARE else None
+    cause = max(estimate.groups, key=lambda g: (g.head - g.base) / total, default=None)
+    return cause if cause and (cause.head - cause.base) / total > LEAST_SHARE else None
 
 
 # --- counts ----------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ def _write_verdict(ruling: _Ruling, comparison: Comparison) -> Verdict:
     if isinstance(evidence, _Weighed):
         because = _write_weighed(evidence, comparison)
         if finding is not None:
-            because = _object_to_estimate(because, finding)
+            because = _write_objection(because, finding)
         return Verdict(ruling.outcome, _join_times(because), because)
     verdict = _write_counted(evidence, comparison)
     if finding is None:
@@ -66,7 +66,7 @@ def _write_wrong(ruling: _Ruling, wrong: WrongResults) -> Verdict:
 _MEASURE = "measure it with --device cuda on such a GPU"
 
 
-def _object_to_estimate(because: Because, error: Finding) -> Because:
+def _write_objection(because: Because, error: Finding) -> Because:
     return Because(
         f"{because.change}, but {error.code}: {error.headline}",
         also=because.also,
@@ -205,16 +205,16 @@ def _write_counted(counted: _Counted, comparison: Comparison) -> Verdict:
 
 def _write_ground(counted: _Counted, comparison: Comparison) -> str:
     """Return why counts are the same or can't be told, where no metric decides."""
-    but = "".join(f", but {text}" for text in [" and ".join(comparison.besides)] if text)
+    besides = " and ".join(comparison.besides)
     if counted.ground == "no kernels":
         return _say_empty(comparison.base, comparison.head)
     if counted.ground == "identical":
-        return _say_identical(comparison.head) + but
+        return _say_identical(comparison.head) + (f", but {besides}" if besides else "")
     if counted.ground == "nothing known":
         return "nothing that decides can be compared: no spills, bytes or memory"
     if counted.change is None:
-        deciding = _list_deciding(comparison.totals)
-        return _say_unaffected(deciding, comparison.groups) + but.replace(", but", "; but")
+        said = _say_unaffected(_list_deciding(comparison.totals), comparison.groups)
+        return said + (f"; but {besides}" if besides else "")
     return (
         f"{units.title(counted.change.metric)} can't be compared: not known for some kernels of "
         f"{_WHERE_NOT_KNOWN[counted.ground]} (see their notes)"
@@ -238,8 +238,10 @@ def _say_unaffected(deciding: Sequence[Change], groups: Sequence[KernelGroup]) -
     changed = units.plural(sum(g.match.relation != "same" for g in groups), "group")
     known = [_SHORT[c.metric] for c in deciding if c.metric in _SHORT and c.outcome != "unknown"]
     unknown = [_SHORT[c.metric] for c in deciding if c.metric in _SHORT and c.outcome == "unknown"]
-    *others, last = known
-    stayed = f"neither {', '.join(others)} nor {last}" if others else f"not {last}"
+    if len(known) > 1:
+        stayed = f"neither {', '.join(known[:-1])} nor {known[-1]}"
+    else:
+        stayed = f"not {known[0]}" if known else "nothing that decides"
     doubt = f" ({', '.join(unknown)} can't be compared)" if unknown else ""
     return f"{changed} of kernels changed, but {stayed}{doubt}"
 
@@ -304,7 +306,7 @@ def _join_counts(because: Because) -> str:
 
 
 def _write_weighed(weighed: _Weighed, comparison: Comparison) -> Because:
-    """Return what decided, what says the same and what speaks against it, and the kernel to blame
+    """Return what decided, what says the same and what speaks against it, and the main cause
     or why it can't be told."""
     decided, others = weighed.decided, weighed.others
     against = [statement for statement in others if _contradicts(statement, decided)]
@@ -315,9 +317,9 @@ def _write_weighed(weighed: _Weighed, comparison: Comparison) -> Because:
     )
     evidence = decided.evidence
     if isinstance(evidence, Timing):
-        return _explain(because, comparison, evidence, weighed.blamed)
+        return _explain(because, comparison, evidence, weighed.cause)
     if isinstance(evidence, EstimatedChange):
-        return _explain_estimate(because, comparison, evidence, weighed.blamed_by_estimate)
+        return _explain_estimate(because, comparison, evidence, weighed.cause_by_estimate)
     return because
 
 
@@ -337,24 +339,24 @@ def _write_statement(statement: _Statement) -> str:
 
 
 def _explain(
-    because: Because, comparison: Comparison, timing: Timing, worst: GroupTiming | None
+    because: Because, comparison: Comparison, timing: Timing, cause: GroupTiming | None
 ) -> Because:
-    """Return the reason with the kernel to blame, or why it can't be told."""
+    """Return the reason with the main cause, or why it can't be told."""
     if timing.step.verdict == "unsure":
         return replace(because, why=timing.step.why, help=_advise(timing))
     if timing.step.verdict == "same":
         return because
-    if worst is None:
+    if cause is None:
         timed = any(group.delta is not None for group in timing.groups)
         return replace(because, share="no kernel's time explains it" if timed else "")
-    if worst.group is None:
-        because = replace(because, kernel=worst.name, how="runs extern code")
+    if cause.group is None:
+        because = replace(because, kernel=cause.name, how="runs extern code")
     else:
-        because = _name_group(because, comparison, worst.group)
-    if worst.control:
+        because = _name_group(because, comparison, cause.group)
+    if cause.control:
         because = replace(because, how="is the same code on both sides", sums="")
-    times, part = worst.change, (worst.delta or 0.0) / (timing.step.delta or 1.0)
-    return replace(because, share=_write_share(times.base, times.head, part, _is_sure(worst)))
+    times, part = cause.change, (cause.delta or 0.0) / (timing.step.delta or 1.0)
+    return replace(because, share=_write_share(times.base, times.head, part, _is_sure(cause)))
 
 
 def _name_group(because: Because, comparison: Comparison, number: int) -> Because:
@@ -434,16 +436,16 @@ def _explain_estimate(
     because: Because,
     comparison: Comparison,
     estimate: EstimatedChange,
-    worst: GroupEstimate | None,
+    cause: GroupEstimate | None,
 ) -> Because:
     """Return the reason with the kernel that makes most of the change, or why it can't be told."""
     if estimate.verdict == "unsure":
         return replace(because, why=_say_why_unsure(estimate), help=advise(estimate))
-    if worst is None:
+    if cause is None:
         return because
-    part = (worst.head - worst.base) / (estimate.head.seconds - estimate.base.seconds)
-    share = _write_share(worst.base or None, worst.head or None, part)
-    return replace(_name_group(because, comparison, worst.group), share=share)
+    part = (cause.head - cause.base) / (estimate.head.seconds - estimate.base.seconds)
+    share = _write_share(cause.base or None, cause.head or None, part)
+    return replace(_name_group(because, comparison, cause.group), share=share)
 
 
 def write_estimate(estimate: EstimatedChange) -> str:

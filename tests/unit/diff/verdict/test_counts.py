@@ -287,6 +287,14 @@ def test_kernels_that_changed_without_effect_say_what_stayed() -> None:
     assert more.reason == f"{said}; but extern calls 0 → 2 (aten.mm +2)"
 
 
+def test_what_changed_besides_is_told_as_it_stands() -> None:
+    """An operator's name may have a comma and a conjunction."""
+    base, head = kernel("a_0", "mul", text="1"), kernel("a_0", "mul", text="2")
+    calls = (ExternCall("mine.fast, but rough", "forward 0", 2),)
+    more = compare(run([base]), run([head], id="head", externs=calls))
+    assert more.reason.endswith("nor bytes; but extern calls 0 → 2 (mine.fast, but rough +2)")
+
+
 def change(metric: str, outcome: Outcome = "same", base: Any = 1, head: Any = 1) -> Change:
     return Change(metric, base, head, outcome)
 
@@ -294,6 +302,10 @@ def change(metric: str, outcome: Outcome = "same", base: Any = 1, head: Any = 1)
 @pytest.mark.parametrize(
     ("deciding", "text"),
     [
+        (
+            [change("lower_bound_seconds"), change("peak_memory_bytes", "unknown")],
+            "1 group of kernels changed, but nothing that decides (peak memory can't be compared)",
+        ),
         ([change("spilled_words")], "1 group of kernels changed, but not spills"),
         (
             [change("spilled_words"), change("bytes_moved")],

@@ -11,7 +11,7 @@ import pytest
 from perfcli.diff.verdict.conclude import conclude
 from perfcli.diff.verdict.decide import (
     _compare_memory,
-    _find_slowest,
+    _find_main_cause,
     _is_sure,
     _judge_memory,
     _state_memory,
@@ -448,20 +448,20 @@ def test_what_explains_more_than_a_fifth_is_blamed(
 ) -> None:
     """The step takes a second more."""
     slower = TimeChange(4.0, 5.0, 1.25, verdict="slower")
-    worst = _find_slowest(timed(slower, groups=tuple(groups)))
-    assert (worst.name if worst else None) == name
+    cause = _find_main_cause(timed(slower, groups=tuple(groups)))
+    assert (cause.name if cause else None) == name
     mirrored = tuple(
         replace(g, change=replace(g.change, base=g.change.head, head=g.change.base, ratio=None))
         for g in groups
     )
     faster = TimeChange(4.0, 3.0, 0.75, verdict="faster")
-    worst = _find_slowest(timed(faster, groups=mirrored))
-    assert (worst.name if worst else None) == name
+    cause = _find_main_cause(timed(faster, groups=mirrored))
+    assert (cause.name if cause else None) == name
     for verdict in ("same", "unsure"):
         undecided = timed(replace(slower, verdict=verdict), groups=tuple(groups))
-        assert _find_slowest(undecided) is None
-    assert _find_slowest(timed(replace(slower, ratio=1.0), groups=tuple(groups))) is None
-    assert _find_slowest(timed(replace(slower, ratio=None), groups=tuple(groups))) is None
+        assert _find_main_cause(undecided) is None
+    assert _find_main_cause(timed(replace(slower, ratio=1.0), groups=tuple(groups))) is None
+    assert _find_main_cause(timed(replace(slower, ratio=None), groups=tuple(groups))) is None
 
 
 @pytest.mark.parametrize(
