@@ -328,7 +328,9 @@ def show_estimates(rows: Sequence[Row]) -> None:
 
 
 def spread(errors: Sequence[float]) -> str:
-    """Median and 90th percentile, in percent."""
+    """Median and 90th percentile, in percent; a dash of nothing."""
+    if not len(errors):
+        return "–"
     sizes = sorted(abs(error) * 100 for error in errors)
     p90 = sizes[min(math.ceil(0.9 * len(sizes)), len(sizes)) - 1]
     return f"{statistics.median(sizes):.1f} / {p90:.0f}"

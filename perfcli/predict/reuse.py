@@ -31,7 +31,7 @@ def find_cold_shares(run: Run, cache_bytes: float) -> tuple[float, ...]:
     shares: dict[_Name, list[float]] = defaultdict(list)
     for launch in run.launches:
         kernel = None if launch.extern else kernels.get((launch.graph, launch.name))
-        names = tuple(_list_names(launch, kernel))
+        names = set(_list_names(launch, kernel))
         if kernel is not None:
             share = _cold_share(kernel, touched, behind, cache_bytes)
             if share is not None:

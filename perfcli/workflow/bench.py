@@ -234,7 +234,8 @@ def suggest_smaller(request: MeasureRequest) -> str:
         and parameter in request.compile.params
     ]
     less = f"less than {' '.join(numbers)}" if numbers else ""
-    return f"try {' or '.join(filter(None, [*presets, less]))}"
+    options = [*presets, *filter(None, [less])]
+    return f"try {' or '.join(options)}" if options else f"{name} declares nothing smaller to try"
 
 
 def begin(plan: Plan, scenario: str, base: str = "", head: str = "") -> Measurement:

@@ -147,17 +147,22 @@ def measure_times(
     try:
         measured = bench.measure(comparison, setting, jobs, context)
     except WrongResult as error:
-        return replace(comparison, wrong=_wrong_results(str(error)))
+        return replace(comparison, wrong=_wrong_results(error))
     base, head = comparison.base, comparison.head
     floor = noise_floors.load_floor(measured.machine, head.scenario, head.params)
     timing = derive(measured, base, head, comparison.groups, floor)
     return replace(comparison, timing=timing)
 
 
-def _wrong_results(message: str) -> WrongResults:
-    """Return the wrong results that a message is about; it begins with the side: nothing else of an
-    error comes out of a worker."""
-    return WrongResults("base" if message.startswith("the base's") else "head", message)
+def _wrong_results(error: WrongResult) -> WrongResults:
+    """Return the wrong results that an error is about. Its message begins with the side: nothing
+    else of an error comes out of a worker. Raise the error itself where it names neither side."""
+    message = str(error)
+    if message.startswith("the base's"):
+        return WrongResults("base", message)
+    if message.startswith("the head's"):
+        return WrongResults("head", message)
+    raise error
 
 
 # --- as a document sees them --------------------------------------------------------------------

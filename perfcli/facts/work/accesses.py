@@ -22,6 +22,7 @@ LANES = 32
 SECTOR_BYTES = 32
 LINE_BYTES = 128
 MOST_VECTOR_BYTES = 16
+"""No access of a thread is wider, so that each is in one sector."""
 _MOST_ELEMENTS = 16384
 """Of a block that are looked at; of a larger tile some warps stand for all."""
 
@@ -96,8 +97,6 @@ def count_access(
         sectors = np.where(live, sectors, -1)
     per = scale / programs
     requests = float((sectors.max(axis=3) >= 0).sum()) * per
-    # A wide access spans as many sectors as it has bytes: they are counted by their first byte.
-    spanned = max(1, vector * size // SECTOR_BYTES)
     written, partial, fragments = 0.0, 0.0, 0.0
     if event.kind != "load":
         written, partial, fragments = _written(first, sectors >= 0, vector * size)
@@ -106,7 +105,7 @@ def count_access(
         float(first.shape[2]),
         most,
         requests,
-        _distinct(sectors) * spanned * per,
+        _distinct(sectors) * per,
         _distinct(np.where(sectors >= 0, sectors // (LINE_BYTES // SECTOR_BYTES), -1)) * per,
         written * per,
         partial * per,

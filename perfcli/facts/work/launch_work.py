@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
@@ -210,13 +210,11 @@ def _average(parts: Sequence[tuple[float, Traffic]]) -> Traffic:
         return parts[0][1]
     result = Traffic()
     for share, part in parts:
-        for name in (
-            "requests", "lines", "load_sectors", "new_sectors", "store_requests", "store_sectors",
-            "warp_store_sectors", "block_store_sectors", "partial", "fragments", "atomic_sectors",
-            "atomic_addresses", "atomic_updates", "bank_conflicts",
-        ):  # fmt: skip
-            setattr(result, name, getattr(result, name) + share * getattr(part, name))
-        for own, found in ((result.touched, part.touched), (result.swept, part.swept)):
+        for each in fields(Traffic):
+            own, found = getattr(result, each.name), getattr(part, each.name)
+            if isinstance(own, float):
+                setattr(result, each.name, own + share * found)
+                continue
             for base, number in found.items():
                 own[base] = own.get(base, 0.0) + share * number
     return result

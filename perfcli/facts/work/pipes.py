@@ -7,6 +7,7 @@ and the throughput table of the CUDA C++ Programming Guide (compute capability 9
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import Literal
 
 from perfcli.facts.binary.sass import Instruction
@@ -37,7 +38,7 @@ _PIPES: dict[Pipe, str] = {
     "control": "BRA EXIT BSSY BSYNC CALL RET BRX NANOSLEEP YIELD BREAK NOP KILL BPT JMP",
 }
 _PIPE_OF: dict[str, Pipe] = {name: pipe for pipe, names in _PIPES.items() for name in names.split()}
-_REGISTER = re.compile(r"\b(UR|UP|R|P)(\d+)\b")
+_REGISTER = re.compile(r"\b(UR|UP|R|P)(\d+)\b(\.64)?")
 _SETS_PREDICATE = {
     "ISETP", "FSETP", "PLOP3", "IADD3", "LEA", "LOP3", "HSETP2", "SHFL", "UISETP", "UIADD3", "ULEA",
     "VOTE",
@@ -79,13 +80,15 @@ def _registers_of(instruction: Instruction) -> tuple[list[Register], list[Regist
     if pipe not in _NO_RESULT and instruction.name not in ("RED", "REDG"):
         written = _written(instruction, pipe, words)
     read: list[Register] = []
-    for kind, number in _REGISTER.findall(operands):
-        register = (kind, int(number))
-        text = f"{kind}{number}"
-        if register not in written or operands.count(text) > 1:
+    named = [(kind, int(number), pair) for kind, number, pair in _REGISTER.findall(operands)]
+    times = Counter((kind, number) for kind, number, _ in named)
+    pairs = {(kind, number) for kind, number, pair in named if pair}
+    for kind, number, _ in named:
+        register = (kind, number)
+        if register not in written or times[register] > 1:
             read.append(register)
-        if kind == "R" and f"R{number}.64" in operands:
-            read.append(("R", int(number) + 1))
+        if kind == "R" and register in pairs:
+            read.append(("R", number + 1))
     if pipe in ("global-store", "shared-store", "local-store"):
         last = re.findall(r"\bR(\d+)\b", operands)
         if last:

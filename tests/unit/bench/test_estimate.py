@@ -8,7 +8,16 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from estimate import MODELS, Timed, Variant, find_candidate, join, list_architectures, report
+from estimate import (
+    MODELS,
+    Timed,
+    Variant,
+    find_candidate,
+    join,
+    list_architectures,
+    report,
+    spread,
+)
 from handmade_estimate import weighed_kernel, weighed_run
 
 from perfcli.machine import targets
@@ -70,3 +79,8 @@ def test_the_report_has_the_errors_that_were_planted(
 
 def test_architectures_are_read_without_running_their_file() -> None:
     assert "convnext" in list_architectures(MODELS)
+
+
+def test_the_spread_of_no_errors_is_a_dash() -> None:
+    assert spread([]) == "–"
+    assert spread([0.1, -0.3]) == "20.0 / 30"

@@ -114,3 +114,20 @@ def test_a_kernel_that_is_launched_twice_has_the_average() -> None:
     launches = tuple(Launch("forward 0", name) for name in "aba")
     found = find_cold_shares(launched(reader, writer, launches=launches), CACHE)
     assert list(found) == pytest.approx([(1 + share(4 * MB)) / 2, 1.0])
+
+
+def test_a_tensor_that_is_named_twice_is_moved_once() -> None:
+    """An operator multiplies m by itself, and a kernel has z in two of its arguments."""
+    writer = named("a", buffer("y", 1, "output"))
+    doubled = named("c", buffer("z", 4, "input"), buffer("z", 4, "output"))
+    reader = named("b", buffer("y", 1, "input"))
+    product = OperatorCall((buffer("", 40, "input"), buffer("", 40, "input")))
+    launches = (
+        Launch("forward 0", "a"),
+        Launch("forward 0", "aten.mm.out", extern=True, operands=("m", "m"), call=0),
+        Launch("forward 0", "c"),
+        Launch("forward 0", "b"),
+    )
+    found = launched(writer, doubled, reader, launches=launches)
+    found = replace(found, externs=(ExternCall("aten.mm.out", "forward 0", 1, (product,)),))
+    assert find_cold_shares(found, CACHE)[2] == pytest.approx(share((1 + 40 + 4) * MB))
