@@ -421,7 +421,6 @@ def show_pairs(variants: Sequence[Variant]) -> None:
 
 def list_pairs(variants: Sequence[Variant]) -> Iterator[tuple[EstimatedChange, float]]:
     from perfcli.diff.compare import compare
-    from perfcli.predict.step import compare_steps
 
     models: dict[str, list[Variant]] = defaultdict(list)
     for variant in variants:
@@ -431,8 +430,7 @@ def list_pairs(variants: Sequence[Variant]) -> Iterator[tuple[EstimatedChange, f
             codes = [[k.source_hash for k in v.run.kernels] for v in (one, other)]
             if codes[0] == codes[1] or min(map(covered, (one, other))) < 0.95:
                 continue
-            groups = compare(one.run, other.run).groups
-            change = compare_steps(one.run, other.run, groups)
+            change = compare(one.run, other.run).estimate
             if change is not None:
                 parts = None in change.base.externs or None in change.head.externs
                 totals = [v.total(generated=parts) for v in (one, other)]

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 ARCHITECTURES = ("convnext", "layerscale", "experts", "decoder", "graph", "relative")
-"""``scan`` is not among them: torch 2.11 can't generate its kernels for an H200."""
 
 
 def _train(model: nn.Module, *inputs: Any, autocast: str | None = None) -> Any:
@@ -48,38 +47,6 @@ def convnext(batch: int = 16, size: int = 160) -> Any:
         nn.Conv2d(3, 96, 4, 4), first, nn.GroupNorm(1, 96), nn.Conv2d(96, 192, 2, 2), second
     )
     return _train(model, torch.randn(batch, 3, size, size), autocast="bfloat16")
-
-
-class _Scan(nn.Module):
-    """A selective state space, as sums over chunks: cumulative sums and exponentials."""
-
-    def __init__(self, width: int, states: int) -> None:
-        super().__init__()
-        self.norm = nn.RMSNorm(width)
-        self.enter = nn.Linear(width, 4 * width, bias=False)
-        self.conv = nn.Conv1d(2 * width, 2 * width, 4, padding=3, groups=2 * width)
-        self.rates = nn.Linear(2 * width, 2 * states + 1, bias=False)
-        self.decay = nn.Parameter(torch.zeros(2 * width))
-        self.leave = nn.Linear(2 * width, width, bias=False)
-        self.states = states
-
-    def forward(self, x: Tensor) -> Tensor:
-        length = x.shape[1]
-        u, gate = self.enter(self.norm(x)).chunk(2, -1)
-        u = functional.silu(self.conv(u.transpose(1, 2))[..., :length].transpose(1, 2))
-        b, c, step = self.rates(u).split([self.states, self.states, 1], -1)
-        log_decay = -functional.softplus(step) * torch.exp(self.decay)
-        total = log_decay.float().cumsum(1)
-        weight = torch.exp(-total.clamp(min=-20))
-        state = torch.cumsum(weight * u * b.mean(-1, keepdim=True), 1)
-        y = (torch.exp(total) * state).to(u.dtype) * c.mean(-1, keepdim=True)
-        return x + self.leave(y * functional.silu(gate))
-
-
-def scan(batch: int = 4, length: int = 1024, width: int = 768) -> Any:
-    """A Mamba-like block without kernels of its own."""
-    model = nn.Sequential(_Scan(width, 16), _Scan(width, 16), nn.RMSNorm(width)).bfloat16()
-    return _train(model, torch.randn(batch, length, width, dtype=torch.bfloat16))
 
 
 class _ScaledBlock(nn.Module):

@@ -12,7 +12,8 @@ import collections
 import json
 import math
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -61,14 +62,14 @@ def tensor(shape: tuple[int, ...], precision: str, order: tuple[int, ...] = ()) 
     return Buffer("", "", "input", DTYPES[precision], shape, tuple(strides), size)
 
 
-def works_of(row: Mapping[str, Any]) -> Iterator[tuple[OperatorWork, float]]:
-    """Yield the work of a measured call, and 1: a part of it that is measured, or -1."""
+def work_of(row: Mapping[str, Any]) -> OperatorWork:
+    """Return the work of a measured call."""
     p = row["p"]
     name, reads, writes, arguments = _call(row["f"], row.get("sub", ""), p)
     arguments["tf32"] = p["dt"] == "tf32"
     work = count_operator_work(name, reads, writes, arguments)
     assert work is not None
-    yield work, 1.0
+    return work
 
 
 def _call(
@@ -123,7 +124,7 @@ def _call(
     raise ValueError(family)
 
 
-def seconds_of(row: Mapping[str, Any]) -> float:
+def micros_of(row: Mapping[str, Any]) -> float:
     """Return microseconds: the middle, in logarithms, between inputs in the L2 cache and not."""
     return math.sqrt(statistics.median(row["cold"]) * statistics.median(row["hot"]))
 
@@ -139,18 +140,18 @@ def measured(paths: list[Path]) -> list[tuple[OperatorWork, float]]:
             if "cold" not in row or row["f"] not in ("mm", "sdpa", "conv", "other"):
                 continue
             if row["f"] == "other":
-                found.append((_other_work(row["p"]), seconds_of(row)))
+                found.append((_other_work(row["p"]), micros_of(row)))
             elif row["f"] == "conv" and row["sub"] != "fwd":
                 pairs[json.dumps(row["p"])][row["sub"]] = row
             else:
-                found += [(work, seconds_of(row)) for work, _ in works_of(row)]
+                found.append((work_of(row), micros_of(row)))
     for both in pairs.values():
         if len(both) == 2:
-            weight = seconds_of(both["bwdw"])
-            rest = seconds_of(both["bwd"]) - weight
-            found += [(work, weight) for work, _ in works_of(both["bwdw"])]
+            weight = micros_of(both["bwdw"])
+            rest = micros_of(both["bwd"]) - weight
+            found.append((work_of(both["bwdw"]), weight))
             if rest > 0.5:
-                found += [(work, rest) for work, _ in works_of({**both["bwd"], "sub": "bwdx"})]
+                found.append((work_of({**both["bwd"], "sub": "bwdx"}), rest))
     return found
 
 
@@ -222,59 +223,87 @@ def start_of(name: str) -> dict[str, float]:
     return start
 
 
+@dataclass(frozen=True)
 class Fitted:
     """Holds one class: the constants, and the process of their errors."""
 
-    def __init__(self, name: str, rows: list[tuple[OperatorWork, Any, float]], sms: int) -> None:
-        self.name, self.rows, self.sms = name, rows, sms
-        start = start_of(name)
-        names = list(start)
-        origin = np.log([start[n] for n in names])
-        sizes = stack([part for _, part, _ in rows])
-        measured = np.log([micros for *_, micros in rows])
-        formula = rows[0][1].formula
-
-        def errors(values: Any) -> Any:
-            return (
-                np.log(formula(sizes, dict(zip(names, np.exp(values), strict=True), sms=sms)))
-                - measured
-            )
-
-        with np.errstate(all="ignore"):
-            found = least_squares(
-                lambda v: np.r_[errors(v), (v - origin) * 0.3], origin, loss="soft_l1",
-                f_scale=0.1, max_nfev=80, diff_step=1e-2,
-            )  # fmt: skip
-        self.constants = dict(zip(names, map(float, np.exp(found.x)), strict=True))
-        self.errors = -errors(found.x)
-        self.places = np.array([part.place for _, part, _ in rows])
-        apart = self.apart(self.places)
-        capped = np.clip(self.errors, -MOST, MOST)
-        best = None
-        for length in LENGTHS:
-            for noise in NOISES:
-                inverse = np.linalg.inv(
-                    operators._alike(apart / length) + noise * np.eye(len(rows))
-                )
-                weights = inverse @ capped
-                left_out = np.abs(weights / np.diag(inverse) + self.errors - capped)
-                score = np.median(left_out) + 0.2 * np.quantile(left_out, 0.9)
-                if best is None or score < best[0]:
-                    best = (score, length, weights, left_out)
-        assert best is not None
-        _, self.length, self.weights, self.left_out = best
-        np.fill_diagonal(apart, np.inf)
-        self.spread = spreads(apart.min(1), self.left_out)
-
-    def apart(self, places: Any) -> Any:
-        return np.sqrt(((places[:, None] - self.places[None]) ** 2).sum(-1))
+    rows: list[tuple[OperatorWork, Any, float]]
+    sms: int
+    constants: dict[str, float]
+    errors: Any
+    """Log ratios of measured to estimated time, of the formula alone."""
+    places: Any
+    length: float
+    """The distance at which two calls have little to do with each other."""
+    weights: Any
+    left_out: Any
+    """The error of each call, in logarithms, where the others are known and it is not."""
+    spread: list[list[float]]
 
     def predict(self, parts: list[Any]) -> Any:
         """Return the logarithms of microseconds, and the distances of the nearest calls."""
         constants = dict(self.constants, sms=self.sms)
-        apart = self.apart(np.array([p.place for p in parts]))
+        apart = distances(np.array([p.place for p in parts]), self.places)
         log = np.log(parts[0].formula(stack(parts), constants))
         return log + operators._alike(apart / self.length) @ self.weights, apart.min(1)
+
+
+def fit(
+    rows: list[tuple[OperatorWork, Any, float]], sms: int, start: Mapping[str, float]
+) -> Fitted:
+    """Return the class of these calls, its constants drawn towards those of ``start``."""
+    constants, errors = fit_constants(rows, sms, start)
+    places = np.array([part.place for _, part, _ in rows])
+    apart = distances(places, places)
+    length, weights, left_out = fit_errors(apart, errors)
+    np.fill_diagonal(apart, np.inf)
+    spread = spreads(apart.min(1), left_out)
+    return Fitted(rows, sms, constants, errors, places, length, weights, left_out, spread)
+
+
+def fit_constants(
+    rows: list[tuple[OperatorWork, Any, float]], sms: int, start: Mapping[str, float]
+) -> tuple[dict[str, float], Any]:
+    """Return the constants of the formula, and the log ratios of measured to estimated time that
+    they leave."""
+    names = list(start)
+    origin = np.log([start[n] for n in names])
+    sizes = stack([part for _, part, _ in rows])
+    measured = np.log([micros for *_, micros in rows])
+    formula = rows[0][1].formula
+
+    def miss(values: Any) -> Any:
+        constants = dict(zip(names, np.exp(values), strict=True), sms=sms)
+        return np.log(formula(sizes, constants)) - measured
+
+    with np.errstate(all="ignore"):
+        found = least_squares(
+            lambda v: np.r_[miss(v), (v - origin) * 0.3], origin, loss="soft_l1",
+            f_scale=0.1, max_nfev=80, diff_step=1e-2,
+        )  # fmt: skip
+    return dict(zip(names, map(float, np.exp(found.x)), strict=True)), -miss(found.x)
+
+
+def fit_errors(apart: Any, errors: Any) -> tuple[float, Any, Any]:
+    """Return the length, the weights and the errors of calls that are left out, with the length and
+    the noise that leave the smallest ones."""
+    capped = np.clip(errors, -MOST, MOST)
+    best = None
+    for length in LENGTHS:
+        for noise in NOISES:
+            inverse = np.linalg.inv(operators._alike(apart / length) + noise * np.eye(len(errors)))
+            weights = inverse @ capped
+            left_out = np.abs(weights / np.diag(inverse) + errors - capped)
+            score = np.median(left_out) + 0.2 * np.quantile(left_out, 0.9)
+            if best is None or score < best[0]:
+                best = (score, length, weights, left_out)
+    assert best is not None
+    return best[1:]
+
+
+def distances(these: Any, those: Any) -> Any:
+    """Return the distance of each of these places to each of those."""
+    return np.sqrt(((these[:, None] - those[None]) ** 2).sum(-1))
 
 
 def spreads(nearest: Any, errors: Any) -> list[list[float]]:
@@ -374,9 +403,9 @@ def main() -> None:
             if row["f"] == "host" and "us" in row:
                 host[row["op"]] = round(row["us"], 1)
             if row["f"] == "machine":
-                machine = {
-                    "source": f"{row['gpu']}, torch {row['torch'].split('+')[0]}, {row.get('date', '2026-11-22')}"  # noqa: E501
-                }
+                release = row["torch"].split("+")[0]
+                date = f", {row['date']}" if "date" in row else ""
+                machine = {"source": f"{row['gpu']}, torch {release}{date}"}
     held = group(measured(given.held_out)) if given.held_out else {}
     classes: dict[str, Fitted] = {}
     everything: dict[tuple[str, str], list[float]] = collections.defaultdict(list)
@@ -386,7 +415,7 @@ def main() -> None:
     for name, rows in sorted(group(measured(given.times)).items()):
         if len(rows) < 4:
             continue
-        fitted = classes[name] = Fitted(name, rows, target.sm_count)
+        fitted = classes[name] = fit(rows, target.sm_count, start_of(name))
         text = (
             f"{name:42} {len(rows):5}  {quantiles(fitted.errors)}  | {quantiles(fitted.left_out)}"
         )
