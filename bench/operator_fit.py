@@ -370,8 +370,8 @@ def write(
     host: Mapping[str, float],
 ) -> None:
     gpu = {
-        "name": target.name, "sm_count": target.sm_count, "bandwidth": target.bandwidth,
-        "peak_flops": target.peak_flops["bf16"],
+        "name": target.name, "capability": list(target.capability), "sm_count": target.sm_count,
+        "bandwidth": target.bandwidth, "peak_flops": target.peak_flops["bf16"],
     }  # fmt: skip
     lines = [f'{{"format": 1, "gpu": {json.dumps(gpu)},', f' "source": {json.dumps(machine["source"])},',  # noqa: E501
              f' "host_micros": {json.dumps(host)},', ' "classes": {']  # fmt: skip

@@ -73,7 +73,12 @@ def describe_unexpected(error: Exception) -> str:
     )
 
 
+def wants_tracebacks() -> bool:
+    """Return whether PERFCLI_DEBUG asks for where errors come from."""
+    return os.environ.get("PERFCLI_DEBUG", "") not in ("", "0")
+
+
 def show_traceback() -> None:
     """Print the traceback of the error that is being handled, where PERFCLI_DEBUG asks for it."""
-    if os.environ.get("PERFCLI_DEBUG", "") not in ("", "0"):
+    if wants_tracebacks():
         traceback.print_exc()

@@ -14,6 +14,7 @@ import msgspec
 
 from perfcli.errors import PerfcliError
 from perfcli.model import Target
+from perfcli.predict.operators import _DERIVED_SPREAD, _find_nearest
 
 FORMAT = 1
 _SHIPPED = resources.files("perfcli") / "data" / "calibrations"
@@ -47,8 +48,6 @@ class Calibration:
     pair: Mapping[str, float] = field(default_factory=dict)
     """Of comparisons: ``k80`` and ``k90``, how many times as wide as the changed kernels' shares of
     the step (added as squares, with ``floor``) the log ratio's intervals are."""
-    operators: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """Constants of library operators by family (``predict.operators``)."""
     format: int = FORMAT
     derived: str = ""
     """The target whose constants were scaled by data sheets; empty where they were measured."""
@@ -84,9 +83,19 @@ def _check_complete(found: Calibration, path: Path) -> None:
     kinds = (("constants", found.constants, model.constants), ("pair", found.pair, model.pair))
     missing = [f"{kind}.{name}" for kind, ours, all_ in kinds for name in all_.keys() - ours.keys()]
     missing += ["residuals.all"] if "all" not in found.residuals else []
-    wrong = [n for _, ours, _ in kinds for n, v in ours.items() if not 0 < v < math.inf]
+    positive = [pair for _, ours, _ in kinds for pair in ours.items()]
+    positive.append(("clock_mhz", found.clock_mhz))
+    sheet = ("sm_count", "bandwidth", "l2_bytes")
+    positive += [(f"target.{name}", getattr(found.target, name)) for name in sheet]
+    wrong = [f"{name} > 0" for name, value in positive if not 0 < value < math.inf]
+    wrong += [
+        f"residuals.{kind}.{name} ≥ 0"
+        for kind, each in found.residuals.items()
+        for name in ("median", "q80", "q90")
+        if not 0 <= getattr(each, name) < math.inf
+    ]
     if missing or wrong:
-        what = f"lacks {', '.join(sorted(missing))}" if missing else f"has no number {wrong[0]} > 0"
+        what = f"lacks {', '.join(sorted(missing))}" if missing else f"has no number {wrong[0]}"
         raise PerfcliError(f"calibration {path} {what}: run perfcli calibrate again")
 
 
@@ -172,10 +181,12 @@ def derive_calibration(target: Target, known: Mapping[str, Calibration]) -> Cali
     where no target of its vendor is among them."""
     if target.name in known:
         return known[target.name]
-    near = [c for c in known.values() if c.target.vendor == target.vendor]
-    if not near:
-        return None
-    return _derive(min(near, key=lambda c: _distance(c.target, target)), target)
+    near = {
+        name: (calibration.target.capability[0], calibration.target.bandwidth)
+        for name, calibration in known.items()
+        if calibration.target.vendor == target.vendor
+    }
+    return _derive(known[_find_nearest(target, near)], target) if near else None
 
 
 def _list_own() -> Mapping[str, Calibration]:
@@ -198,17 +209,9 @@ def _last_change(path: Path) -> int:
         return 0
 
 
-def _distance(one: Target, other: Target) -> tuple[int, float]:
-    """Return how unlike two targets are: first by architecture, then by bandwidth."""
-    apart = abs(one.capability[0] - other.capability[0])
-    return apart, abs(one.bandwidth / other.bandwidth - 1)
-
-
 _BY_BANDWIDTH = ("dram",)
 _BY_L2 = ("l2", "l2_hit", "local", "finishing_bytes")
 """Bytes per second of the L2 cache, which grow with multiprocessors and their clock."""
-_DERIVED_SPREAD = 1.6
-"""How much wider the intervals of a derived calibration are."""
 
 
 def _widen(pair: Mapping[str, float]) -> dict[str, float]:
@@ -217,7 +220,8 @@ def _widen(pair: Mapping[str, float]) -> dict[str, float]:
 
 def _derive(calibration: Calibration, target: Target) -> Calibration:
     own = calibration.target
-    clock = (target.clock_khz or own.clock_khz) / own.clock_khz
+    known = own.clock_khz > 0 and target.clock_khz > 0
+    clock = target.clock_khz / own.clock_khz if known else 1.0
     bandwidth = target.bandwidth / own.bandwidth
     cache = clock * target.sm_count / own.sm_count
     constants = dict(calibration.constants)

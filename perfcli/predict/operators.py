@@ -12,6 +12,7 @@ A worker reads this, too, to decide whether a matrix product is padded: standard
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -334,6 +335,32 @@ def _shipped_tables() -> Mapping[str, _OperatorTable]:
 
 
 @functools.cache
+def _hash_tables() -> str:
+    """Return the SHA-256 of the tables that come with perfcli."""
+    entries = sorted(_SHIPPED.iterdir(), key=lambda entry: entry.name) if _SHIPPED.is_dir() else []
+    digest = hashlib.sha256()
+    for entry in entries:
+        digest.update(hashlib.sha256(entry.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+_DERIVED_SPREAD = 1.6
+"""How much wider the intervals of a GPU that was not measured are."""
+
+
+def _find_nearest(target: Target, known: Mapping[str, tuple[int, float]]) -> str:
+    """Return the name of the GPU that is most like a target: first by architecture, then by
+    bandwidth. ``known`` has the major number of the compute capability, and the bandwidth in
+    bytes/s."""
+
+    def distance(name: str) -> tuple[int, float]:
+        capability, bandwidth = known[name]
+        return abs(capability - target.capability[0]), abs(bandwidth / target.bandwidth - 1)
+
+    return min(known, key=distance)
+
+
+@functools.cache
 def _class_of(target: str, name: str) -> _OperatorClass | None:
     """Return a class of the table of a target: places are worked out for those that are asked
     for."""
@@ -367,8 +394,6 @@ def _part_named(work: OperatorWork, name: str) -> _Part:
 
 # --- estimates --------------------------------------------------------------------------------
 
-_DERIVED_SPREAD = 1.6
-"""How much wider the intervals of a GPU that was not measured are."""
 _BEYOND = 1.5
 """How much wider they are farther from all measured calls than those were from each other."""
 _UNKNOWN = 1.5
@@ -422,7 +447,8 @@ def _table_for(target: Target) -> _OperatorTable | None:
         return known[target.name]
     if target.vendor != "nvidia" or not known:
         return None
-    return min(known.values(), key=lambda t: abs(t.gpu["bandwidth"] / target.bandwidth - 1))
+    gpus = {name: (t.gpu["capability"][0], t.gpu["bandwidth"]) for name, t in known.items()}
+    return known[_find_nearest(target, gpus)]
 
 
 def _estimate_part(

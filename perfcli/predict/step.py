@@ -24,7 +24,7 @@ from perfcli.model import (
     TimeVerdict,
 )
 from perfcli.predict.calibration import Calibration, calibration_for
-from perfcli.predict.operators import estimate_call, estimate_host
+from perfcli.predict.operators import _hash_tables, estimate_call, estimate_host
 from perfcli.predict.reuse import find_cold_shares
 
 
@@ -187,13 +187,15 @@ def _estimate_finishing(kernel: KernelFacts, calls: int, calibration: Calibratio
     return 1e-6 * (calls * c["finishing"] + kernel.finishing_bytes / c["finishing_bytes"])
 
 
-_FORMULAS = 2
+_FORMULAS = 3
 """Grows when the same constants give other estimates."""
 
 
 def _name_constants(calibration: Calibration) -> str:
     """Return a name that other constants, or other formulas, do not have."""
-    numbers = [_FORMULAS, calibration.clock_mhz, calibration.constants, calibration.residuals]
+    known = calibration
+    fitted = [known.clock_mhz, known.constants, known.residuals, known.pair]
+    numbers = [_FORMULAS, *fitted, _hash_tables()]
     return hashlib.sha256(msgspec.json.encode(numbers, order="sorted")).hexdigest()[:12]
 
 

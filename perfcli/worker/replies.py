@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from perfcli.errors import PerfcliError, WorkerFailed
+from perfcli.errors import PerfcliError, WorkerFailed, wants_tracebacks
 from perfcli.loading import tracebacks
 from perfcli.worker import protocol
 
@@ -20,8 +20,7 @@ def explain_failure(error: Exception) -> PerfcliError:
     ours."""
     if tracebacks.is_users_fault(error):
         return tracebacks.users_failure("the model failed while it ran", error)
-    whole = os.environ.get("PERFCLI_DEBUG", "") not in ("", "0")
-    detail = traceback.format_exc() if whole else tracebacks.ending(error)
+    detail = traceback.format_exc() if wants_tracebacks() else tracebacks.ending(error)
     return WorkerFailed(f"the worker failed: {_first_line(error)}", detail=detail)
 
 

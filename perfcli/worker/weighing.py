@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from perfcli.blobs import unpack
+from perfcli.errors import PerfcliError, wants_tracebacks
 from perfcli.facts.binary.sass import parse_annotated
 from perfcli.facts.work import COUNTING
 from perfcli.model import Bundle, Candidate, KernelFacts, LaunchWork
@@ -59,6 +60,11 @@ def _read(path: Path) -> tuple[LaunchWork | None, ...] | None:
         return None
 
 
+_UNCOUNTABLE = (PerfcliError, ValueError, LookupError, TypeError, ArithmeticError, SyntaxError)
+"""What text raises that the parsers and the arithmetic do not know: UnreadableTtgir, and what
+Python and numpy raise for parts that are missing or of another shape."""
+
+
 def _count(
     source: str, candidate: Candidate, blobs: Mapping[str, str], sizes: Mapping[str, int]
 ) -> LaunchWork | None:
@@ -69,17 +75,19 @@ def _count(
     from perfcli.facts.work.launch_work import work_of
     from perfcli.facts.work.ttgir import parse_module
 
-    grid = grid_of(source, candidate.config, sizes)
-    if grid is None:
-        return None
     try:
+        grid = grid_of(source, candidate.config, sizes)
+        if grid is None:
+            return None
         ttgir = unpack(blobs[candidate.ttgir])
         place = re.search(r'#loc = loc\("([^"]*)"', ttgir)
         file = Path(place[1]).name if place else ""
         arguments = {f"{axis}numel": size for axis, size in sizes.items()}
         listing = parse_annotated(unpack(blobs[candidate.sass]))
         return _round(work_of(parse_module(ttgir), listing, file, grid, arguments))
-    except Exception:  # whatever the arithmetic stumbles over, the kernel itself is fine
+    except _UNCOUNTABLE:  # whatever the arithmetic stumbles over, the kernel itself is fine
+        if wants_tracebacks():
+            raise
         return None
 
 

@@ -120,6 +120,43 @@ def test_a_file_without_a_number_that_is_needed_says_which(tmp_path: Path) -> No
         read_calibration(path)
 
 
+TARGET = json.loads(msgspec.json.encode(shipped()["h200"].target))
+NEGATIVE = {"kernels": 9, "median": 0.1, "q80": 0.2, "q90": -0.3}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"clock_mhz": 0}, "clock_mhz > 0"),
+        ({"target": {**TARGET, "bandwidth": 0}}, r"target\.bandwidth > 0"),
+        ({"target": {**TARGET, "l2_bytes": 0}}, r"target\.l2_bytes > 0"),
+        ({"target": {**TARGET, "sm_count": -1}}, r"target\.sm_count > 0"),
+        ({"residuals": {"all": NEGATIVE}}, r"residuals\.all\.q90 ≥ 0"),
+    ],
+)
+def test_a_number_that_can_not_be_is_refused(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    path = write(tmp_path / "x.json", **changes)
+    with pytest.raises(PerfcliError, match=rf"has no number {message}: run perfcli calibrate"):
+        read_calibration(path)
+
+
+def test_a_file_that_an_older_perfcli_wrote_is_read(tmp_path: Path) -> None:
+    assert read_calibration(write(tmp_path / "x.json", operators={})) == shipped()["h200"]
+
+
+@pytest.mark.parametrize("unknown", ["ours", "theirs", "both"])
+def test_a_clock_that_is_not_known_scales_nothing(tmp_path: Path, unknown: str) -> None:
+    own = {**TARGET, "clock_khz": 0} if unknown != "theirs" else TARGET
+    choose_calibration(write(tmp_path / "mine.json", target=own))
+    other = replace(H100, clock_khz=0 if unknown != "ours" else H100.clock_khz * 2)
+    found = calibration_for(other)
+    assert found is not None
+    assert found.clock_mhz == shipped()["h200"].clock_mhz
+    assert found.constants["l2"] == pytest.approx(shipped()["h200"].constants["l2"])
+
+
 def test_a_missing_file_is_told(tmp_path: Path) -> None:
     with pytest.raises(PerfcliError, match=r"can't read calibration .*nope\.json: No such file"):
         choose_calibration(tmp_path / "nope.json")

@@ -457,13 +457,18 @@ def test_channels_that_fill_no_vector_are_thin(
     assert part.sizes["k"] == 9 * filled
 
 
-def test_another_gpu_takes_the_table_of_the_nearest_bandwidth(
+def test_another_gpu_takes_the_table_of_the_nearest_bandwidth_of_its_architecture(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     own = operators._shipped_tables()["h200"]
     tables = {
-        name: replace(own, gpu={"name": name, "bandwidth": bandwidth})
-        for name, bandwidth in (("slow", 1e12), ("middle", 2e12), ("fast", 4e12))
+        name: replace(own, gpu={"name": name, "capability": [major, 0], "bandwidth": bandwidth})
+        for name, bandwidth, major in (
+            ("slow", 1e12, 9),
+            ("middle", 2e12, 9),
+            ("fast", 4e12, 9),
+            ("older", 1.1e12, 8),
+        )
     }
     monkeypatch.setattr(operators, "_shipped_tables", lambda: tables)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from handmade_estimate import weighed_kernel, weighed_run, work
 from perfcli.diff.compare import compare
 from perfcli.machine import targets
 from perfcli.model import ExternCall, KernelFacts, Launch, Run, Target
+from perfcli.predict import operators
 from perfcli.predict.calibration import calibration_for, shipped
 from perfcli.predict.step import (
     _count_finishing,
@@ -402,8 +404,9 @@ def test_an_estimate_is_named_by_all_that_it_is_made_of() -> None:
         replace(known, constants=slower),
         replace(known, residuals=wider),
         replace(known, clock_mhz=known.clock_mhz + 1),
+        replace(known, pair={**known.pair, "k80": 9.0}),
     )
-    assert len({_name_constants(each) for each in (known, *changed)}) == 4
+    assert len({_name_constants(each) for each in (known, *changed)}) == 5
     assert _name_constants(replace(known, date="2030-01-01")) == _name_constants(known)
 
 
@@ -460,3 +463,17 @@ def test_without_operators_the_sums_that_finish_a_kernel_still_count() -> None:
         assert ours.seconds == alone.seconds == seconds == kernel.of_step
         assert (ours.low, ours.high) == (alone.low, alone.high)
         assert ours.low == pytest.approx(kernel.low + 18e-6)
+
+
+def test_other_tables_of_operators_make_other_estimates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = shipped()["h200"]
+    names = {_name_constants(known)}
+    monkeypatch.setattr(operators, "_SHIPPED", tmp_path)
+    for text in ("{}", "{ }"):
+        (tmp_path / "h200.json").write_text(text)
+        operators._hash_tables.cache_clear()
+        names.add(_name_constants(known))
+    operators._hash_tables.cache_clear()
+    assert len(names) == 3

@@ -1,0 +1,48 @@
+"""Work that can't be counted is left out; a fault of perfcli is not hidden."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from handmade import candidate
+
+from perfcli.blobs import pack
+from perfcli.facts.work import launch_work
+from perfcli.facts.work.ttgir import UnreadableTtgir
+from perfcli.worker.weighing import _count
+
+SOURCE = "@h.pointwise(inductor_meta={'grid_type': 'Grid1D'})\ndef k(): pass\n"
+
+
+def count(source: str, ttgir: str) -> Any:
+    made = replace(candidate(), ttgir="t", sass="s", config={"XBLOCK": 32})
+    blobs = {"t": pack(ttgir), "s": pack("")}
+    return _count(source, made, blobs, {"x": 64})
+
+
+@pytest.mark.parametrize("source", [SOURCE, "def k(:\n"], ids=["no TTGIR", "no Python"])
+def test_text_that_is_not_understood_has_no_work(
+    source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PERFCLI_DEBUG", raising=False)
+    assert count(source, "module {}") is None
+
+
+def test_what_was_not_understood_is_shown_where_that_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PERFCLI_DEBUG", "1")
+    with pytest.raises(UnreadableTtgir, match="no public function"):
+        count(SOURCE, "module {}")
+
+
+def test_a_fault_of_perfcli_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise AttributeError("misspelled")
+
+    monkeypatch.delenv("PERFCLI_DEBUG", raising=False)
+    monkeypatch.setattr(launch_work, "work_of", fail)
+    with pytest.raises(AttributeError, match="misspelled"):
+        count(SOURCE, "module {\ntt.func public @k() {\n}\n}")
