@@ -1,4 +1,4 @@
-"""How good estimated times are on a GPU: measures architectures with several options each, and
+"""Says how good estimated times are on a GPU: measures architectures with several options each, and
 holds their kernels and pairs of options against the estimates.
 
     python bench/estimate.py measure OUT.json.xz [--files FILE.py …] [--options OPT=VAL …]
@@ -62,7 +62,7 @@ NEUTRAL = {
 
 @dataclass(frozen=True)
 class Timed:
-    """One kernel, or library operator, as the profiler saw it."""
+    """Holds one kernel, or library operator, as the profiler saw it."""
 
     name: str
     graph: str
@@ -77,7 +77,7 @@ class Timed:
 
 @dataclass(frozen=True)
 class Variant:
-    """One architecture with one option, compiled without the GPU and timed on it."""
+    """Holds one architecture with one option, compiled without the GPU and timed on it."""
 
     model: str
     option: str
@@ -86,7 +86,7 @@ class Variant:
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     def total(self, *, generated: bool) -> float:
-        """Microseconds of a step, without what is launched elsewhere."""
+        """Return the microseconds of a step, without what is launched elsewhere."""
         return sum(t.micros * t.launches for t in self.timed if t.generated or not generated)
 
 
@@ -118,7 +118,7 @@ def measure(out: Path, files: Sequence[Path], options: Sequence[str], at_once: i
 
 
 def list_architectures(file: Path) -> tuple[str, ...]:
-    """The tuple ``ARCHITECTURES`` of a file, read without running it."""
+    """Return the tuple ``ARCHITECTURES`` of a file, read without running it."""
     import ast
 
     for node in ast.parse(file.read_text(encoding="utf-8")).body:
@@ -215,7 +215,7 @@ def time_variant(scenario: str, option: str) -> None:
 
 @dataclass
 class Row:
-    """One kernel of one variant, measured, with the configuration that ran."""
+    """Holds one kernel of one variant, measured, with the configuration that ran."""
 
     variant: Variant
     kernel: KernelFacts
@@ -227,7 +227,7 @@ class Row:
 
 
 def load(paths: Sequence[Path]) -> list[Variant]:
-    """All variants of these files."""
+    """Return all variants of these files."""
     return [
         variant
         for path in paths
@@ -236,7 +236,7 @@ def load(paths: Sequence[Path]) -> list[Variant]:
 
 
 def list_rows(variants: Sequence[Variant]) -> Iterator[Row]:
-    """Kernels that are on both sides, each once."""
+    """Yield the kernels that are on both sides, each once."""
     from perfcli.predict.calibration import calibration_for
     from perfcli.predict.reuse import find_cold_shares
 
@@ -254,8 +254,8 @@ def list_rows(variants: Sequence[Variant]) -> Iterator[Row]:
 
 
 def join(variant: Variant) -> dict[int, Timed]:
-    """Timed kernels by their place in the run: by graph and name, else by a name that is there
-    once."""
+    """Return timed kernels by their place in the run: by graph and name, else by a name that is
+    there once."""
     kernels = variant.run.kernels
     places = {(k.graph, k.name): n for n, k in enumerate(kernels)}
     names: dict[str, list[int]] = defaultdict(list)
@@ -272,7 +272,7 @@ def join(variant: Variant) -> dict[int, Timed]:
 
 
 def find_candidate(kernel: KernelFacts, seen: Timed) -> Candidate | None:
-    """The first configuration with the grid, block and registers that ran."""
+    """Return the first configuration with the grid, block and registers that ran."""
     for candidate in kernel.candidates:
         work = candidate.work
         if work is None or list(work.grid) != list(seen.grid):
@@ -297,7 +297,8 @@ def report(paths: Sequence[Path], corpus: Path | None) -> None:
 
 
 def show_estimates(rows: Sequence[Row]) -> None:
-    """The estimates as perfcli gives them: the expected winner, and its interval."""
+    """Print how good estimates are as perfcli gives them: of the expected winner, with its
+    interval."""
     from perfcli.predict.step import estimate_run
 
     variants = {id(row.variant): row.variant for row in rows}
@@ -328,7 +329,7 @@ def show_estimates(rows: Sequence[Row]) -> None:
 
 
 def spread(errors: Sequence[float]) -> str:
-    """Median and 90th percentile, in percent; a dash of nothing."""
+    """Write the median and 90th percentile in percent, or a dash where there are none."""
     if not len(errors):
         return "–"
     sizes = sorted(abs(error) * 100 for error in errors)
@@ -337,8 +338,8 @@ def spread(errors: Sequence[float]) -> str:
 
 
 def show_models(rows: Sequence[Row], corpus: Path | None) -> None:
-    """With the configuration that ran: the constants in use, and constants that were fitted to the
-    other architectures."""
+    """Print how good estimates of the configuration that ran are: with the constants in use, and
+    with constants that were fitted to the other architectures."""
     import numpy as np
 
     from perfcli.calibrate import fit
@@ -397,7 +398,7 @@ def read_corpus(path: Path, target: Any) -> Any:
 
 
 def show_pairs(variants: Sequence[Variant]) -> None:
-    """All pairs of options of one architecture whose code differs."""
+    """Print what estimates say of all pairs of options of one architecture whose code differs."""
     found = list(list_pairs(variants))
     if not found:
         return
@@ -438,7 +439,7 @@ def list_pairs(variants: Sequence[Variant]) -> Iterator[tuple[EstimatedChange, f
 
 
 def covered(variant: Variant) -> float:
-    """The part of the generated kernels' time that was joined."""
+    """Return the part of the generated kernels' time that was joined."""
     joined = sum(seen.micros * seen.launches for seen in join(variant).values())
     return joined / max(variant.total(generated=True), 1e-9)
 

@@ -1,4 +1,4 @@
-"""Architectures for ``bench/estimate.py``, other than those that constants were fitted to.
+"""Defines architectures for ``bench/estimate.py``, other than those that constants were fitted to.
 
 Each function is a scenario, ``perfcli run bench/estimate_models.py:convnext``, with random weights
 and no more than torch. They train, in bfloat16 throughout or in float32 under autocast.
@@ -41,7 +41,7 @@ class _ConvNeXtBlock(nn.Module):
 
 
 def convnext(batch: int = 16, size: int = 160) -> Any:
-    """Depthwise convolutions with norms over channels, two stages."""
+    """Return depthwise convolutions with norms over channels, in two stages."""
     first, second = [nn.Sequential(*(_ConvNeXtBlock(w) for _ in range(2))) for w in (96, 192)]
     model = nn.Sequential(
         nn.Conv2d(3, 96, 4, 4), first, nn.GroupNorm(1, 96), nn.Conv2d(96, 192, 2, 2), second
@@ -69,7 +69,8 @@ class _ScaledBlock(nn.Module):
 
 
 def layerscale(batch: int = 16, size: int = 224, width: int = 384) -> Any:
-    """A vision transformer with LayerScale, patches of 14: 257 tokens with the class token."""
+    """Return a vision transformer with LayerScale and patches of 14: 257 tokens with the class
+    token."""
 
     class Model(nn.Module):
         def __init__(self) -> None:
@@ -89,7 +90,7 @@ def layerscale(batch: int = 16, size: int = 224, width: int = 384) -> Any:
 
 
 def experts(tokens: int = 8192, width: int = 512, count: int = 8) -> Any:
-    """A mixture of experts: every token passes all of them, weighed by its top two."""
+    """Return a mixture of experts: every token passes all of them, weighed by its top two."""
 
     class Model(nn.Module):
         def __init__(self) -> None:
@@ -130,7 +131,7 @@ class _Residual(nn.Module):
 
 
 def decoder(batch: int = 4, size: int = 32) -> Any:
-    """The decoder of an image autoencoder: GroupNorm, SiLU, convolutions, doubling twice."""
+    """Return the decoder of an image autoencoder: GroupNorm, SiLU, convolutions, doubling twice."""
     up = nn.Upsample(scale_factor=2.0)
     model = nn.Sequential(
         nn.Conv2d(4, 256, 3, padding=1), _Residual(256, 256), up, _Residual(256, 128), up,
@@ -140,7 +141,7 @@ def decoder(batch: int = 4, size: int = 32) -> Any:
 
 
 def graph(nodes: int = 20000, edges: int = 160000, width: int = 128) -> Any:
-    """Messages along the edges of a graph, gathered and added, with normalised attention."""
+    """Return messages along the edges of a graph, gathered and added, with normalised attention."""
 
     class Model(nn.Module):
         def __init__(self) -> None:
@@ -186,7 +187,7 @@ class _Relative(nn.Module):
 
 
 def relative(batch: int = 8, length: int = 512, width: int = 512) -> Any:
-    """A T5-like encoder: a bias by distance, softmax without a library's attention."""
+    """Return a T5-like encoder: a bias by distance, and softmax without a library's attention."""
 
     class Model(nn.Module):
         def __init__(self) -> None:

@@ -42,7 +42,7 @@ class Calibration:
     triton: str
     date: str
     constants: Mapping[str, float]
-    """By the names that ``predict.launch`` documents."""
+    """Each constant by the name under which ``docs/time.md`` explains it."""
     residuals: Mapping[str, Residuals]
     """By class of launches (``predict.step.class_of``), and of ``all``."""
     pair: Mapping[str, float] = field(default_factory=dict)

@@ -283,7 +283,7 @@ class _OperatorClass:
 
     constants: Constants
     length: float
-    """The distance over which errors of the formula are _alike."""
+    """The distance over which errors of the formula resemble one another."""
     places: tuple[tuple[float, ...], ...]
     weights: tuple[float, ...]
     spread: tuple[tuple[float, float], ...]
@@ -301,7 +301,7 @@ class _OperatorClass:
 
 
 def _alike(distance: Numbers) -> Numbers:
-    """Return how _alike two calls are at a distance in lengths (Matérn, 3/2)."""
+    """Return how closely two calls resemble each other at a distance in lengths (Matérn, 3/2)."""
     scaled = math.sqrt(3) * distance
     return (1 + scaled) * math.e**-scaled
 

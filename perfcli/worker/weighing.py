@@ -92,7 +92,7 @@ def _count(
 
 
 def _round(work: LaunchWork) -> LaunchWork:
-    """Return the same with numbers of six digits: they are stored once for every candidate."""
+    """Return the work with its numbers rounded to six digits, since every candidate stores them."""
     plain = json.loads(
         json.dumps(dataclasses.asdict(work)), parse_float=lambda t: float(f"{float(t):.6g}")
     )

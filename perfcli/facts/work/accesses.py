@@ -1,4 +1,4 @@
-"""What one access of a block asks of the memory system: requests, cache lines, sectors.
+"""Counts what one access of a block asks of the memory system: requests, cache lines, sectors.
 
 A warp's access is one request per instruction; the L1 cache handles it by lines of 128 bytes, and
 L2 and DRAM by sectors of 32 bytes (CUDA C++ Programming Guide, "Device Memory Accesses").
@@ -24,22 +24,23 @@ LINE_BYTES = 128
 MOST_VECTOR_BYTES = 16
 """No access of a thread is wider, so that each is in one sector."""
 _MOST_ELEMENTS = 16384
-"""Of a block that are looked at; of a larger tile some warps stand for all."""
+"""How many elements of a block are looked at; of a larger tile some warps stand for all."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ThreadMap:
-    """Which element of a tensor (flat index) each register of each lane holds."""
+    """Holds which element of a tensor (a flat index) each register of each lane has."""
 
     elements: Numbers
-    """(warps, registers, lanes)."""
+    """One flat index for each warp, register and lane, on three axes."""
     vector: int
     """Neighbouring elements in neighbouring registers of a thread: at most so many per access."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccessCounts:
-    """Of one run of an access by one block, averaged over the programs that were looked at."""
+    """Holds the counts of one access that a block runs once, averaged over the programs that were
+    looked at."""
 
     instructions: float
     """Memory instructions of one warp, a thread's loads of one address counted once."""
@@ -54,15 +55,15 @@ class AccessCounts:
     warp_sectors: float
     """Sectors that a warp writes, several writes of a warp to one sector merged; 0 for loads."""
     partial: float
-    """Of ``warp_sectors``: not written whole."""
+    """Those of ``warp_sectors`` that are not written whole."""
     fragments: float
-    """Of ``partial``: with words of 4 bytes that are not written whole."""
+    """Those of ``partial`` with words of 4 bytes that are not written whole."""
     vector_bytes: int
-    """What one thread moves at a time."""
+    """The bytes that one thread moves at a time."""
     sector_sets: tuple[Numbers, ...]
     """For each program the sectors that it touches, each once."""
     useful_bytes: float
-    """Of elements that are not masked."""
+    """The bytes of elements that are not masked."""
 
 
 def count_access(
@@ -71,7 +72,7 @@ def count_access(
     warps: int,
     widest: int = MOST_VECTOR_BYTES,
 ) -> AccessCounts:
-    """Count one memory event; averages are over its programs. ``widest``: the most bytes that one
+    """Count one memory event; averages are over its programs. ``widest`` is the most bytes that one
     instruction of a thread moves, where the machine code tells."""
     if event.tensor is None or not event.tensor.shape:
         return _single(event)
@@ -117,7 +118,7 @@ def count_access(
 
 
 def _single(event: MemoryEvent) -> AccessCounts:
-    """A scalar access: one lane of each block."""
+    """Return the counts of a scalar access, which one lane of each block makes."""
     addresses = event.offset.reshape(-1)
     part = float(event.kind != "load")
     sets = tuple(np.array([address // SECTOR_BYTES]) for address in addresses)
@@ -128,7 +129,7 @@ def _single(event: MemoryEvent) -> AccessCounts:
 
 
 def _whole(values: Numbers, shape: tuple[int, ...]) -> Numbers:
-    """(programs, elements)."""
+    """Return the values with two axes: programs, and elements of the tensor."""
     full = np.broadcast_to(values, (values.shape[0], *shape))
     return full.reshape(full.shape[0], -1)
 
@@ -145,13 +146,13 @@ def _some_warps(elements: Numbers, programs: int) -> tuple[Numbers, float]:
 
 
 def _grouped(values: Numbers, vector: int) -> Numbers:
-    """(program, warp, vectors, elements of a vector, lane)."""
+    """Return the values with five axes: program, warp, vector, element of the vector, lane."""
     return values.reshape(*values.shape[:2], -1, vector, values.shape[3])
 
 
 def _vector(address: Numbers, active: Numbers | None, size: int, most: int) -> int:
-    """Elements that one instruction of a thread moves: as many as are neighbours, aligned, and
-    masked alike."""
+    """Return how many elements one instruction of a thread moves: as many as are neighbours,
+    aligned, and masked alike."""
     limit = min(most, max(1, MOST_VECTOR_BYTES // size))
     vector = 1
     while vector * 2 <= limit and address.shape[2] % (vector * 2) == 0:
@@ -169,7 +170,8 @@ def _vector(address: Numbers, active: Numbers | None, size: int, most: int) -> i
 
 
 def _without_repeats(first: Numbers, live: Numbers | None) -> tuple[Numbers, Numbers | None]:
-    """A thread's loads of one address are one instruction."""
+    """Return the addresses and masks with a thread's loads of one address merged, since they are
+    one instruction."""
     if first.shape[2] < 2:
         return first, live
     rows = first.transpose(2, 0, 1, 3).reshape(first.shape[2], -1)
@@ -183,15 +185,15 @@ def _without_repeats(first: Numbers, live: Numbers | None) -> tuple[Numbers, Num
 
 
 def _distinct(numbers: Numbers) -> int:
-    """Different numbers from 0 up in each warp's request, added over requests."""
+    """Return how many different numbers from 0 up each warp's request has, added over requests."""
     ordered = np.sort(numbers, axis=3)
     new = ordered[..., 1:] != ordered[..., :-1]
     return int((new & (ordered[..., 1:] >= 0)).sum() + (ordered[..., 0] >= 0).sum())
 
 
 def _written(first: Numbers, active: Numbers, width: int) -> tuple[float, float, float]:
-    """Sectors written by warps, those of them that are partial, those with broken words. Pieces
-    of at most 4 bytes are told apart."""
+    """Return how many sectors warps write, how many of them they write in part, and how many have
+    broken words. Pieces of at most 4 bytes are told apart."""
     piece = min(width, 4)
     pieces = first[..., None] + np.arange(width // piece) * piece
     count = pieces.shape[0] * pieces.shape[1]
@@ -220,7 +222,7 @@ _BANKS = 32
 
 
 def _count_bank_conflicts(reduction: Operation, layouts: Mapping[str, Layout], warps: int) -> float:
-    """Cycles that the warps of a block spend on bank conflicts in one reduction.
+    """Return the cycles that the warps of a block spend on bank conflicts in one reduction.
 
     Warps that hold parts of one result exchange them through shared memory, where Triton keeps
     the parts of one result side by side (``ReduceOpToLLVM.cpp``, seen in 3.6): lanes with results
@@ -302,7 +304,8 @@ def _thread_map(
 
 
 def _blocked(layout: Blocked, shape: tuple[int, ...]) -> tuple[list[Numbers], int]:
-    """Coordinates (warps, registers, lanes) on each axis."""
+    """Return the coordinates (warps, registers, lanes) on each axis, and how many neighbours a
+    thread holds."""
     rank = len(shape)
     lanes, warps = _dealt(layout.per_warp, layout.order), _dealt(layout.warps, layout.order)
     tile = [layout.per_thread[d] * layout.per_warp[d] * layout.warps[d] for d in range(rank)]
@@ -325,7 +328,7 @@ def _blocked(layout: Blocked, shape: tuple[int, ...]) -> tuple[list[Numbers], in
 
 
 def _dealt(counts: tuple[int, ...], order: tuple[int, ...]) -> list[Numbers]:
-    """Lane or warp numbers as coordinates, the fastest axis first."""
+    """Return lane or warp numbers as coordinates, dealt out along the fastest axis first."""
     numbers = np.arange(int(np.prod(counts)))
     found = [numbers * 0 for _ in counts]
     for axis in order:
@@ -335,7 +338,8 @@ def _dealt(counts: tuple[int, ...], order: tuple[int, ...]) -> list[Numbers]:
 
 
 def _repeated(registers: Numbers, axis: int, count: int, step: int) -> Numbers:
-    """Registers so far once for each of ``count`` steps along an axis, which vary slowest."""
+    """Return the registers repeated for each of ``count`` steps along an axis, of which the steps
+    vary slowest."""
     if count == 1:
         return registers
     steps = np.zeros((count, 1, registers.shape[1]), dtype=np.int64)
@@ -359,7 +363,7 @@ def _linear(layout: Linear, shape: tuple[int, ...]) -> tuple[list[Numbers], int]
 
 
 def _spanned(bases: tuple[tuple[int, ...], ...], rank: int) -> Numbers:
-    """All combinations of the basis vectors, by exclusive or."""
+    """Return all combinations of the basis vectors by exclusive or."""
     found = np.zeros((1, rank), dtype=np.int64)
     for basis in bases:
         found = np.concatenate([found, found ^ np.array(basis, dtype=np.int64)])

@@ -34,7 +34,7 @@ def grid_of(source: str, config: Mapping[str, int], sizes: Mapping[str, int]) ->
 
 
 def _inductor_meta(source: str) -> dict[str, Any]:
-    """The literal part of a kernel's ``inductor_meta``."""
+    """Return the literal part of a kernel's ``inductor_meta``."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.keyword) and node.arg == "inductor_meta":
             return _literals(node.value)
@@ -73,7 +73,7 @@ def _three(_: Mapping[str, Any], config: Mapping[str, int], numels: Mapping[str,
 
 
 def _folded(_: Mapping[str, Any], config: Mapping[str, int], numels: Mapping[str, int]) -> Grid:
-    """The second dimension continues in the third where it is too long."""
+    """Return a grid whose second dimension continues in the third where it is too long."""
     x, y, _z = _two({}, config, numels)
     z = _blocks(y, MOST_BLOCKS_Y)
     return x, _blocks(y, z), z

@@ -1,4 +1,4 @@
-"""The work of one launch configuration: its index arithmetic and its machine code joined."""
+"""Joins index arithmetic and machine code into the work of one launch configuration."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _mean_lines(runs: Sequence[Execution], total: int) -> dict[int, float]:
 
 @dataclass(slots=True)
 class _Counted:
-    """What one block of a batch of programs asks for."""
+    """Holds what one block of a batch of programs asks for."""
 
     traffic: Traffic = field(default_factory=Traffic)
     accesses: dict[int, Accesses] = field(default_factory=dict)
@@ -161,7 +161,8 @@ def _count(module: Module, run: Execution, widths: Mapping[tuple[int, str], int]
 
 
 def _find_known(base: str, loops: tuple[int, ...], counts: AccessCounts, loads: _Loads) -> Known:
-    """How much of what the first program loads it has loaded before, as the loads so far say."""
+    """Return how much of what the first program loads it has loaded before, as far as its earlier
+    loads say: in the same sweep, and in an earlier one."""
     own = counts.sector_sets[0]
     if not own.size:
         return 0.0, 0.0
@@ -178,7 +179,7 @@ def _find_known(base: str, loops: tuple[int, ...], counts: AccessCounts, loads: 
 
 
 def _share_atomics(programs: Sequence[Sequence[Numbers]]) -> float:
-    """Part of the updated sectors that several programs update, of those that were run."""
+    """Return the part of the updated sectors that several of the programs that were run update."""
     sets = [sectors for program in programs for sectors in program if sectors.size]
     total = sum(s.size for s in sets)
     if len(sets) < 2 or not total:
@@ -191,8 +192,8 @@ def _mean_size(counts: AccessCounts) -> float:
 
 
 def _distinct(accesses: Sequence[tuple[float, tuple[Numbers, ...]]]) -> float:
-    """Different sectors over all accesses of one sweep; those that the iterations that were run
-    have in common are taken to be common to all."""
+    """Return how many different sectors all accesses of one sweep touch. Those that the iterations
+    that were run have in common are taken to be common to all."""
     weight = max(w for w, _ in accesses)
     programs = max(len(sets) for _, sets in accesses)
     total = 0.0

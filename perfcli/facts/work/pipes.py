@@ -1,4 +1,4 @@
-"""Machine instructions by the pipe of a multiprocessor that runs them, and registers they use.
+"""Says which pipe of a multiprocessor runs a machine instruction, and which registers it uses.
 
 Which opcode goes where: NVIDIA's "CUDA Binary Utilities", instruction set reference for Hopper,
 and the throughput table of the CUDA C++ Programming Guide (compute capability 9.0).
@@ -50,7 +50,7 @@ Register = tuple[str, int]
 
 
 def pipe_of(instruction: Instruction) -> Pipe:
-    """The pipe that runs an instruction; ``integer`` for what is in no list."""
+    """Return the pipe that runs an instruction, ``integer`` for one that is in no list."""
     name = instruction.name
     found = _PIPE_OF.get(name)
     if found:
@@ -61,7 +61,7 @@ def pipe_of(instruction: Instruction) -> Pipe:
 
 
 def _bits_of(opcode: str) -> int:
-    """Bits that one thread moves by a memory instruction."""
+    """Return how many bits one thread moves by a memory instruction."""
     for modifier, bits in ((".256", 256), (".128", 128), (".64", 64)):
         if modifier in opcode:
             return bits
@@ -73,7 +73,7 @@ def _bits_of(opcode: str) -> int:
 
 
 def _registers_of(instruction: Instruction) -> tuple[list[Register], list[Register]]:
-    """The registers that an instruction writes, and those that it reads."""
+    """Return the registers that an instruction writes, and those that it reads."""
     pipe, operands = pipe_of(instruction), instruction.operands
     words = max(1, _bits_of(instruction.opcode) // 32)
     written: list[Register] = []

@@ -41,12 +41,13 @@ _ON_CHIP = re.compile(r"ttg\.local_|ttng\.tmem_|tt\.gather$")
 
 
 class _DivergentPrograms(ValueError):
-    """Programs of one batch take different branches or trip counts: run them one by one."""
+    """Says that the programs of one batch take different branches or trip counts: they have to be
+    run one by one."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Pointer:
-    """Byte offsets from the start of an argument's buffer."""
+    """Holds byte offsets from the start of an argument's buffer."""
 
     base: str
     offset: Numbers
@@ -58,7 +59,7 @@ Value = Numbers | _Pointer | None
 
 @dataclass(frozen=True, slots=True)
 class MemoryEvent:
-    """One load, store or atomic of one iteration, for all programs of the batch."""
+    """Holds one load, store or atomic of one iteration, for all programs of the batch."""
 
     kind: Literal["load", "store", "atomic"]
     line: int
@@ -83,7 +84,7 @@ class MemoryEvent:
 
 @dataclass(slots=True)
 class Execution:
-    """What a batch of programs did."""
+    """Holds what a batch of programs did."""
 
     programs: int
     events: list[MemoryEvent] = field(default_factory=list)
@@ -119,8 +120,8 @@ def run_programs(
 
 
 def _sample_programs(grid: tuple[int, int, int], count: int) -> list[tuple[int, int, int]]:
-    """Programs spread over the grid: the first, the last, and some in between (the golden ratio
-    keeps them off multiples of the grid's own periods)."""
+    """Return programs spread over the grid: the first, the last, and some in between (the golden
+    ratio keeps them off multiples of the grid's own periods)."""
     total = grid[0] * grid[1] * grid[2]
     if total <= count:
         numbers = list(range(total))
@@ -131,7 +132,7 @@ def _sample_programs(grid: tuple[int, int, int], count: int) -> list[tuple[int, 
 
 
 class _Batch:
-    """One walk over the operations."""
+    """Walks over the operations once, for all programs of a batch."""
 
     def __init__(
         self,
@@ -163,7 +164,7 @@ class _Batch:
         return self._done
 
     def _run(self, operations: Sequence[Operation]) -> list[Value]:
-        """The values that the region yields."""
+        """Run a region, and return the values that it yields."""
         yielded: list[Value] = []
         for operation in operations:
             self._count(operation)
@@ -178,7 +179,8 @@ class _Batch:
         return yielded
 
     def _count(self, operation: Operation) -> None:
-        """A line runs as often as the one of its operations that runs most."""
+        """Count a run of the operation's line, which runs as often as the one of its operations
+        that runs most."""
         key = id(operation)
         self._runs[key] = self._runs.get(key, 0.0) + self._weight
         lines = self._done.line_runs
@@ -249,7 +251,7 @@ class _Batch:
         self._set(operation, values)
 
     def _while(self, operation: Operation) -> None:
-        """Data decides how often it runs: once is assumed."""
+        """Run a loop once, since data decides how often it runs."""
         self._done.unknown_loops = True
         for name, initial in re.findall(r"(%[\w$.]+) = (%[\w$.#]+)", operation.text):
             self._values[name] = self._values.get(initial)
@@ -259,7 +261,7 @@ class _Batch:
         self._set(operation, values)
 
     def _call(self, operation: Operation) -> None:
-        """A function that was not inlined."""
+        """Run a function that was not inlined."""
         called = re.match(r"\s*@([\w$.]+)", operation.text)
         function = self._module.functions.get(called[1]) if called else None
         if function is None:
@@ -331,7 +333,7 @@ class _Batch:
         return None
 
     def copy(self, operation: Operation, values: Sequence[Value]) -> Value:
-        """A load into shared memory that a pipelined loop begins iterations ahead."""
+        """Note a load into shared memory that a pipelined loop begins iterations ahead."""
         pointer = _pointer_of(operation, values)
         masked = re.search(r" mask (%[\w$.#]+)", operation.text)
         mask = self._values.get(masked[1]) if masked else None
@@ -398,13 +400,13 @@ _STRUCTURED: dict[str, Callable[[_Batch, Operation], None]] = {
 
 
 def _truncated(a: Numbers, b: Numbers) -> Numbers:
-    """Division towards zero; whatever is divided by zero is masked anyway."""
+    """Divide towards zero; whatever is divided by zero is masked anyway."""
     quotient = np.abs(a) // np.maximum(np.abs(b), 1)
     return np.where((a < 0) ^ (b < 0), -quotient, quotient)
 
 
 def _floored(a: Numbers, b: Numbers) -> Numbers:
-    """Division that rounds down; whatever is divided by zero is masked anyway."""
+    """Divide and round down; whatever is divided by zero is masked anyway."""
     quotient: Numbers = a // np.where(b == 0, 1, b)
     return quotient
 
@@ -544,7 +546,8 @@ def _transpose(_: _Batch, operation: Operation, values: Sequence[Value]) -> Valu
 
 
 def _same(_: _Batch, __: Operation, values: Sequence[Value]) -> Value:
-    """Broadcasts and changes of layout: axes of size 1 already stand for all of their elements."""
+    """Return the value of a broadcast or change of layout as it is: axes of size 1 already stand
+    for all of their elements."""
     return values[0]
 
 

@@ -1,4 +1,4 @@
-"""How often each machine instruction runs, and what one warp waits for, in order.
+"""Weighs each machine instruction by how often it runs, and says what one warp waits for.
 
 The machine code says how a loop was unrolled and which loads were merged; the index arithmetic
 says how often each source line runs. Joined, every instruction gets a weight: its runs per warp.
@@ -45,13 +45,13 @@ merges what has one address, and the most, where it does not."""
 _Trips = tuple[int, int]
 """Iterations of a loop, and what its counter grows by."""
 Known = tuple[float, float]
-"""Of the sectors that a line loads the part that the block loaded before: in the same sweep, and
-in an earlier one."""
+"""The parts of the sectors that a line loads that the block loaded before: in the same sweep, and in
+an earlier one."""
 
 
 @dataclass(slots=True)
 class _Code:
-    """A listing with what the weights are made of."""
+    """Holds a listing with what the weights are made of."""
 
     listing: Listing
     source_file: str
@@ -76,7 +76,8 @@ class _Code:
                 self.innermost[place] = loop
 
     def _find_loops(self) -> list[tuple[int, int]]:
-        """First and last instruction of each loop: where a branch goes back to, and the branch."""
+        """Return the first and last instruction of each loop: where a branch goes back to, and the
+        branch."""
         ends: dict[int, int] = {}
         for place, instruction in enumerate(self.listing.instructions):
             if instruction.name != "BRA":
@@ -103,10 +104,9 @@ def trace_warp(
 ) -> WarpWork:
     """Weigh a kernel's instructions and follow one warp through them.
 
-    ``line_runs``: how often each source line runs in a program; ``accesses``: what a
-    line asks of global memory; ``known``: how much of what a line loads the
-    block has loaded before; ``counters``: the iterations of a line's loop, and
-    what its counter grows by.
+    ``line_runs`` says how often each source line runs in a program, ``accesses`` what a line asks
+    of global memory, ``known`` how much of what a line loads the block has loaded before, and
+    ``counters`` the iterations of a line's loop with what its counter grows by.
     """
     listing = code.listing
     weights = _weights(code, line_runs, accesses, counters or {})
@@ -134,9 +134,9 @@ def trace_warp(
 
 
 def _widths_of(code: _Code) -> dict[tuple[int, str], int]:
-    """The most bytes that one instruction of a thread moves to or from global memory, by source
-    line and by ``load`` or ``store``. Where the compiler can't prove that a mask is alike for
-    neighbours, it moves single elements however they lie."""
+    """Return the most bytes that one instruction of a thread moves to or from global memory, by
+    source line and by ``load`` or ``store``. Where the compiler can't prove that a mask is alike
+    for neighbours, it moves single elements however they lie."""
     found: dict[tuple[int, str], int] = {}
     for line, pipe, instruction in zip(
         code.lines, code.pipes, code.listing.instructions, strict=True
@@ -182,13 +182,14 @@ def _weights(
 
 @dataclass(frozen=True, slots=True)
 class _LoopRuns:
-    """How often a loop in the binary runs if it alone does all that its source lines ask for."""
+    """Holds how often a loop in the binary runs if it alone does all that its source lines ask
+    for."""
 
     iterations: float
     unrolled: int
-    """Iterations of the source in one of the binary."""
+    """How many iterations of the source one iteration of the binary does."""
     line: int
-    """The source line that tells."""
+    """The source line that says how often the loop runs."""
 
 
 def _share_out(
@@ -198,7 +199,7 @@ def _share_out(
     accesses: Mapping[int, Accesses],
     left: dict[int, float],
 ) -> dict[tuple[int, int], float]:
-    """Runs of each loop. Several loops in the binary for one in the source (unrolled, and what
+    """Return how often each loop runs. Several loops in the binary for one in the source (unrolled, and what
     remains) share its iterations: the one that is unrolled most takes what it can. ``left`` is
     told what remains of each line."""
     runs: dict[tuple[int, int], float] = {}
@@ -225,8 +226,8 @@ def _left_over(
     accesses: Mapping[int, Accesses],
     left: Mapping[int, float],
 ) -> set[int]:
-    """Straight code outside of loops that loads for iterations which loops have run already: what
-    the compiler adds for a number of iterations that it does not know."""
+    """Return straight code outside of loops that loads for iterations which loops have run already:
+    the compiler adds it where it does not know the number of iterations."""
     never: set[int] = set()
     ends: dict[int, int] = {}
     """Source line to the last instruction of the first loop that loads for it."""
@@ -260,9 +261,9 @@ def _loop_runs(
     accesses: Mapping[int, Accesses],
     counters: Mapping[int, _Trips],
 ) -> _LoopRuns:
-    """Iterations of a loop in the binary: those of its source lines over how often the compiler
-    unrolled it, which its counter gives away, or else the number of memory instructions of a
-    line."""
+    """Return how often a loop in the binary runs: the iterations of its source lines over how often
+    the compiler unrolled it. The loop's counter tells the latter, or else the number of memory
+    instructions of a line."""
     memory: Counter[int] = Counter()
     lines: set[int] = set()
     for place in range(loop[0], loop[1] + 1):
@@ -296,9 +297,10 @@ def _unrolled_by_counter(
     loop: tuple[int, int],
     counters: Mapping[int, _Trips],
 ) -> int | None:
-    """How many iterations of the source one in the binary does: what is added to the register that
-    the loop's last branch compares with a number, over what the source's counter grows by. What
-    counts something else (bytes, say) reaches that number after another number of iterations."""
+    """Return how many iterations of the source one in the binary does: what is added to the
+    register that the loop's last branch compares with a number, over what the source's counter
+    grows by. What counts something else (bytes, say) reaches that number after another number of
+    iterations."""
     instructions = code.listing.instructions
     body = range(loop[1] - 1, loop[0] - 1, -1)
     predicate = instructions[loop[1]].predicate.lstrip("@!")
@@ -323,14 +325,14 @@ def _unrolled_by_counter(
 
 
 def _tests(instruction: Instruction, predicate: str) -> bool:
-    """Whether an instruction compares what ``predicate`` stands for; of a comparison of 64 bits,
-    which takes two, the one of the lower half."""
+    """Return whether an instruction compares what ``predicate`` stands for. A comparison of 64 bits
+    takes two; the one of the lower half counts."""
     compares = instruction.name in ("ISETP", "UISETP") and ".EX" not in instruction.opcode
     return compares and instruction.operands.split(",")[0].strip() == predicate
 
 
 def _added(instruction: Instruction, register: str) -> int | None:
-    """The number that an instruction adds to a register."""
+    """Return the number that an instruction adds to a register, or None where it adds none."""
     if instruction.name not in ("IADD3", "UIADD3", "VIADD") or ".X" in instruction.opcode:
         return None
     parts = [part.strip().removesuffix(".reuse") for part in instruction.operands.split(",")]
@@ -340,7 +342,7 @@ def _added(instruction: Instruction, register: str) -> int | None:
 
 
 def _number(operands: Sequence[str]) -> int | None:
-    """The only number among operands, or None."""
+    """Return the only number among operands, or None."""
     numbers = [int(o, 16) for each in operands if re.fullmatch(r"0x[0-9a-f]+", o := each.strip())]
     return numbers[0] if len(numbers) == 1 else None
 
@@ -348,8 +350,8 @@ def _number(operands: Sequence[str]) -> int | None:
 def _never_run(
     code: _Code, runs: Mapping[tuple[int, int], float], accesses: Mapping[int, Accesses]
 ) -> set[int]:
-    """Code of slow paths: functions that only a CALL reaches, and what branches jump over that
-    holds such a call or a loop that is not in the source."""
+    """Return the code of slow paths: functions that only a CALL reaches, and what branches jump
+    over that holds such a call or a loop that is not in the source."""
     instructions = code.listing.instructions
     slow = _slow_loops(code, accesses)
 
@@ -377,7 +379,7 @@ def _never_run(
 
 
 def _called(code: _Code) -> set[int]:
-    """The bodies of functions, from where a CALL goes to the next RET."""
+    """Return the bodies of functions, from where a CALL goes to the next RET."""
     instructions = code.listing.instructions
     found: set[int] = set()
     for place, instruction in enumerate(instructions):
@@ -389,7 +391,7 @@ def _called(code: _Code) -> set[int]:
 
 
 def _slow_loops(code: _Code, accesses: Mapping[int, Accesses]) -> set[int]:
-    """Short loops that store to local memory and load nothing that the source loads."""
+    """Return short loops that store to local memory and load nothing that the source loads."""
     slow: set[int] = set()
     for first, last in code.loops:
         body = range(first, last + 1)
@@ -405,8 +407,9 @@ def _slow_loops(code: _Code, accesses: Mapping[int, Accesses]) -> set[int]:
 
 @dataclass(slots=True)
 class _Warp:
-    """One warp that issues in order. A global load's result is ready when a round has passed
-    since it was issued; everything issued before the load that is waited for has arrived, too."""
+    """Follows one warp that issues in order. A global load's result is ready when a round has
+    passed since it was issued; everything issued before the load that is waited for has arrived,
+    too."""
 
     now: float = 0.0
     ready: dict[Register, float] = field(default_factory=dict)
@@ -415,7 +418,8 @@ class _Warp:
     issued: int = 0
     arrived: int = 0
     freshest: Known | None = None
-    """Of the loads under way, what the one that the block knows least of is known."""
+    """How much the block had loaded before of what is under way, by the load of which it had least;
+    None where no load is under way."""
 
     def step(
         self,
@@ -425,8 +429,8 @@ class _Warp:
         read: Sequence[Register],
         known: Known,
     ) -> tuple[float, Known | None]:
-        """Cycles that the instruction takes, and how much is known of the round of loads that it
-        waits for; None where it waits for none."""
+        """Return the cycles that the instruction takes, and how much is known of the round of loads
+        that it waits for, or None where it waits for none."""
         start = self.now
         at = start + 1
         waits = False
@@ -473,7 +477,7 @@ def _share_of_round(code: _Code, place: int) -> float:
 
 @dataclass(slots=True)
 class _Waits:
-    """What a warp waits for, in cycles and in rounds of loads."""
+    """Counts what a warp waits for, in cycles and in rounds of loads."""
 
     stalls: float = 0.0
     rounds: float = 0.0
@@ -482,8 +486,8 @@ class _Waits:
 
 
 def _walk(code: _Code, weights: Sequence[float], known: Mapping[int, Known]) -> _Waits:
-    """A loop is walked twice and counted as the second time: then its first instructions wait for
-    what the last ones began."""
+    """Return what a warp waits for. A loop is walked twice and counted as the second time, when its
+    first instructions wait for what the last ones began."""
     instructions = code.listing.instructions
     used = [_registers_of(instruction) for instruction in instructions]
     warp = _Warp()

@@ -29,12 +29,13 @@ _STRUCTURED = ("scf.for", "scf.if", "scf.while")
 
 
 class UnreadableTtgir(PerfcliError):
-    """The text is no TTGIR, or is written in a way that this parser does not know."""
+    """Says that a text is no TTGIR, or is written in a way that this parser does not know."""
 
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
-    """``tensor<32x64xi32, #blocked>``; ``element`` is ``!tt.ptr<bf16>`` for tensors of pointers."""
+    """Holds a type such as ``tensor<32x64xi32, #blocked>``; ``element`` is ``!tt.ptr<bf16>`` for
+    tensors of pointers."""
 
     shape: tuple[int, ...]
     element: str
@@ -43,8 +44,8 @@ class TensorType:
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """How a tensor's elements are dealt out to threads, one number per dimension; ``order`` has
-    the fastest dimension first."""
+    """Says how a tensor's elements are dealt out to threads, one number per dimension; ``order``
+    has the fastest dimension first."""
 
     per_thread: tuple[int, ...]
     per_warp: tuple[int, ...]
@@ -54,8 +55,8 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """A layout as basis vectors: the coordinates that each bit of register, lane and warp adds
-    (by exclusive or)."""
+    """Holds a layout as basis vectors: the coordinates that each bit of register, lane and warp
+    adds (by exclusive or)."""
 
     register: tuple[tuple[int, ...], ...]
     lane: tuple[tuple[int, ...], ...]
@@ -67,7 +68,7 @@ Layout = Blocked | Linear
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation. ``text`` is all behind its name without the location."""
+    """Holds one operation. ``text`` is all behind its name without the location."""
 
     name: str
     results: tuple[str, ...]
@@ -83,7 +84,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class _Function:
-    """A function with its arguments, name and type each."""
+    """Holds a function with its arguments, name and type each."""
 
     arguments: tuple[tuple[str, str], ...]
     body: tuple[Operation, ...]
@@ -91,7 +92,7 @@ class _Function:
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A kernel's TTGIR. ``main`` is the kernel; others are functions that it calls."""
+    """Holds a kernel's TTGIR. ``main`` is the kernel; others are functions that it calls."""
 
     main: _Function
     functions: Mapping[str, _Function]
@@ -125,7 +126,7 @@ def parse_module(text: str) -> Module:
 
 
 def _parse_tensor(text: str) -> TensorType | None:
-    """The tensor type that a text ends with; None for scalars."""
+    """Return the tensor type that a text ends with, or None for scalars."""
     found = _TENSOR.search(text.strip())
     if found is None:
         return None
@@ -147,7 +148,7 @@ def _split_types(text: str) -> list[str]:
 
 @dataclass(slots=True)
 class _Reader:
-    """The lines of all functions, each with its source line."""
+    """Reads the lines of all functions, each with its source line."""
 
     text: str
     lines: list[tuple[str, int]] = field(init=False)
@@ -170,7 +171,7 @@ class _Reader:
             self.lines.append((line, number))
 
     def block(self) -> tuple[Operation, ...]:
-        """The operations up to the line that closes the region, which stays unread."""
+        """Return the operations up to the line that closes the region, which stays unread."""
         operations: list[Operation] = []
         while self.at < len(self.lines):
             line, number = self.lines[self.at]
@@ -223,8 +224,8 @@ def _result_type(name: str, text: str) -> str:
 
 
 def _source_lines(text: str) -> dict[str, int]:
-    """Location alias to the line in the kernel's own file: of code that was inlined, the line of
-    the outermost call within that file."""
+    """Return each location alias with its line in the kernel's own file: of code that was inlined,
+    the line of the outermost call within that file."""
     raw = dict(re.findall(r"^(#loc\d*) = loc\((.*)\)\s*$", text, re.MULTILINE))
     own = re.search(r'^#loc = loc\("([^"]*)":', text, re.MULTILINE)
     file = own[1] if own else ""
