@@ -49,9 +49,9 @@ class AccessCounts:
     requests: float
     """Instructions of all warps of the block, those with no active lane left out."""
     sectors: float
-    """Added over requests."""
+    """Sectors that each request touches, added over requests."""
     lines: float
-    """Added over requests."""
+    """Lines that each request touches, added over requests."""
     warp_sectors: float
     """Sectors that a warp writes, several writes of a warp to one sector merged; 0 for loads."""
     partial: float

@@ -45,8 +45,8 @@ merges what has one address, and the most, where it does not."""
 _Trips = tuple[int, int]
 """Iterations of a loop, and what its counter grows by."""
 Known = tuple[float, float]
-"""The parts of the sectors that a line loads that the block loaded before: in the same sweep, and in
-an earlier one."""
+"""The parts of the sectors of a line that the block loaded before: in the same sweep, and in an
+earlier one."""
 
 
 @dataclass(slots=True)
@@ -199,9 +199,9 @@ def _share_out(
     accesses: Mapping[int, Accesses],
     left: dict[int, float],
 ) -> dict[tuple[int, int], float]:
-    """Return how often each loop runs. Several loops in the binary for one in the source (unrolled, and what
-    remains) share its iterations: the one that is unrolled most takes what it can. ``left`` is
-    told what remains of each line."""
+    """Return how often each loop runs. Several loops in the binary for one in the source (unrolled,
+    and what remains) share its iterations: the one that is unrolled most takes what it can.
+    ``left`` is told what remains of each line."""
     runs: dict[tuple[int, int], float] = {}
     for loop, own in sorted(loops.items(), key=lambda item: -item[1].unrolled):
         if not accesses.get(own.line):
