@@ -511,3 +511,19 @@ def test_a_model_that_may_be_meant_for_training_is_warned_of(
     result = perfcli(command, "model.py", *sides, "-q")
     said = "warning: model.py: inputs require gradients, compiled forward only: give -p mode=train"
     assert result.err.count(said) == 1
+
+
+@pytest.mark.torch
+def test_a_hand_written_kernel_beside_inductors(perfcli: Any, warm_workers: None) -> None:
+    """Compiled for real: passes and bytes counted by hand."""
+    asked = ("softmax", "--preset", "smoke", "--target", "h100")
+    result = perfcli("compare", *asked, "--with-kernel", "--json", "out.json")
+    assert result.code == 0, result.err
+    beside = json.loads(Path("out.json").read_text())["beside"]
+    once = 128 * 2048 * 2
+    assert beside["inductor"]["bytes_moved"] == beside["hand_written"]["bytes_moved"] == 2 * once
+    assert beside["inductor"]["bytes_swept"] == 3 * once  # a looped reduction
+    assert beside["hand_written"]["bytes_swept"] == 2 * once
+    assert (beside["inductor"]["passes"], beside["hand_written"]["passes"]) == (2.0, 1.0)
+    assert beside["hand_written"]["wide_share"] == 1.0
+    assert beside["hand_written"]["spilled_words"] == 0

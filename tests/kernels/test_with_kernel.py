@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from perfcli.handwritten.compiling import launch_facts
@@ -18,8 +12,6 @@ from perfcli.model import Problem
 from perfcli.model.kernel_work import DescribeRequest
 
 pytestmark = pytest.mark.torch
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
@@ -63,24 +55,3 @@ def test_a_split_row_is_read_by_two_launches() -> None:
     assert "x" in names[0] & names[-1]
     shared = (names[0] & names[-1]) - {"x"}
     assert shared and all(name.startswith("buf") for name in shared)
-
-
-def test_compare_with_kernel(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "perfcli", "compare", "softmax", "--with-kernel", "--preset",
-         "smoke", "--target", "h200", "--json", "out.json"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    beside = json.loads((tmp_path / "out.json").read_text())["beside"]
-    once = 128 * 2048 * 2
-    assert beside["inductor"]["bytes_moved"] == beside["hand_written"]["bytes_moved"] == 2 * once
-    assert beside["inductor"]["bytes_swept"] == 3 * once  # a looped reduction
-    assert beside["hand_written"]["bytes_swept"] == 2 * once
-    assert (beside["inductor"]["passes"], beside["hand_written"]["passes"]) == (2.0, 1.0)
-    assert beside["hand_written"]["wide_share"] == 1.0
-    assert beside["hand_written"]["spilled_words"] == 0
