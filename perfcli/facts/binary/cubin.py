@@ -19,7 +19,13 @@ from pathlib import Path, PurePath
 
 from perfcli.errors import PerfcliError
 from perfcli.facts.binary.control_flow import in_loops
-from perfcli.facts.binary.joined import _join_cubins, _shared_by, _split_listing
+from perfcli.facts.binary.joined import (
+    _join_cubins,
+    _read_sections,
+    _Section,
+    _shared_by,
+    _split_listing,
+)
 from perfcli.facts.binary.sass import (
     Instruction,
     Listing,
@@ -30,18 +36,8 @@ from perfcli.facts.binary.sass import (
 )
 from perfcli.model import LineCounts
 
-_SECTION = struct.Struct("<IIQQQQIIQQ")
-_NOBITS = 8
 
-
-@dataclass(frozen=True, slots=True)
-class _Section:
-    name: str
-    data: bytes
-    """Empty where the file holds no bytes for it (shared memory)."""
-
-
-def sections(cubin: bytes) -> tuple[_Section, ...]:
+def sections(cubin: bytes) -> list[_Section]:
     """Return the sections of an ELF file, in file order.
 
     Raises:
@@ -52,7 +48,7 @@ def sections(cubin: bytes) -> tuple[_Section, ...]:
             f"expected a cubin (64-bit ELF), got {len(cubin)} bytes that start with {cubin[:4]!r}"
         )
     try:
-        return _sections(cubin)
+        return _read_sections(cubin)
     except (struct.error, IndexError, ValueError):
         raise PerfcliError(f"expected a whole cubin, got {len(cubin)} bytes of one") from None
 
@@ -67,20 +63,6 @@ def code_sections(cubin: bytes) -> tuple[bytes, ...]:
         for section in sections(cubin)
         if section.name.startswith((".text.", ".nv.constant", ".nv.global.init"))
         and not section.name.startswith(".nv.constant0")
-    )
-
-
-def _sections(cubin: bytes) -> tuple[_Section, ...]:
-    (table,) = struct.unpack_from("<Q", cubin, 40)
-    size, count, names_index = struct.unpack_from("<HHH", cubin, 58)
-    headers = [_SECTION.unpack_from(cubin, table + i * size) for i in range(count)]
-    names = headers[names_index][4]
-    return tuple(
-        _Section(
-            name=cubin[names + header[0] : cubin.index(b"\0", names + header[0])].decode(),
-            data=b"" if header[1] == _NOBITS else cubin[header[4] : header[4] + header[5]],
-        )
-        for header in headers
     )
 
 

@@ -107,15 +107,20 @@ def _number_labels(text: str) -> str:
 
 
 def _read_sections(cubin: bytes) -> list[_Section]:
+    """Return the sections of an ELF file, in file order.
+
+    Raises:
+        struct.error, IndexError, ValueError: it is cut off.
+    """
     (table,) = struct.unpack_from("<Q", cubin, 40)
-    count, names = struct.unpack_from("<HH", cubin, 60)
-    headers = [_HEADER.unpack_from(cubin, table + i * _HEADER.size) for i in range(count)]
+    size, count, names = struct.unpack_from("<HHH", cubin, 58)
+    headers = [_HEADER.unpack_from(cubin, table + i * size) for i in range(count)]
     found = []
-    for name, kind, flags, _, offset, size, *points, alignment, entry in headers:
-        data = b"" if kind == _NOBITS else cubin[offset : offset + size]
+    for name, kind, flags, _, offset, length, *points, alignment, entry in headers:
+        data = b"" if kind == _NOBITS else cubin[offset : offset + length]
         text = _text_at(cubin, headers[names][4] + name)
         link, info = points
-        found.append(_Section(text, kind, flags, size, link, info, alignment, entry, data))
+        found.append(_Section(text, kind, flags, length, link, info, alignment, entry, data))
     return found
 
 
