@@ -139,12 +139,11 @@ def _weigh_times(comparison: Comparison, timing: Timing) -> _Weighed:
     """
     time = _Statement(timing, OUTCOME_OF[timing.step.verdict])
     memory = _state_memory(_compare_memory(comparison, timing))
-    counts = _ask_counts(comparison)
     if memory and _memory_decides(time.outcome, memory[0].outcome):
-        return _Weighed(memory[0].outcome, memory[0], (time, *counts))
+        return _weigh(memory[0], [time], comparison)
     cause = _find_main_cause(timing)
-    others = _leave_out_said([*memory, *counts], time, cause.group if cause else None)
-    return _Weighed(time.outcome, time, others, cause)
+    weighed = _weigh(time, memory, comparison, cause.group if cause else None)
+    return replace(weighed, cause=cause)
 
 
 def _weigh_estimate(comparison: Comparison, estimate: EstimatedChange) -> _Weighed:
@@ -154,24 +153,26 @@ def _weigh_estimate(comparison: Comparison, estimate: EstimatedChange) -> _Weigh
     where the time can't be told: estimates often can't tell what a measurement would.
     """
     time = _Statement(estimate, OUTCOME_OF[estimate.verdict])
-    peaks = (c for c in comparison.totals if c.metric == "peak_memory_bytes")
-    memory = _state_memory(next(peaks, None))
-    counts = _ask_counts(comparison)
+    memory = _state_memory(_find_peaks(comparison))
     if memory and _overrules(memory[0].outcome, time.outcome):
-        return _Weighed(memory[0].outcome, memory[0], (time, *counts))
+        return _weigh(memory[0], [time], comparison)
     cause = _find_main_cause_by_estimate(estimate)
-    others = _leave_out_said([*memory, *counts], time, cause.group if cause else None)
-    return _Weighed(time.outcome, time, others, cause_by_estimate=cause)
+    weighed = _weigh(time, memory, comparison, cause.group if cause else None)
+    return replace(weighed, cause_by_estimate=cause)
 
 
-def _leave_out_said(
-    others: Sequence[_Statement], time: _Statement, group: int | None
-) -> tuple[_Statement, ...]:
-    """Return the statements without what says the same of the group that is the main cause: its
-    numbers stand beside it anyway."""
-    if group is None:
-        return tuple(others)
-    return tuple(s for s in others if s.group != group or s.outcome != time.outcome)
+def _weigh(
+    decided: _Statement,
+    others: Sequence[_Statement],
+    comparison: Comparison,
+    group: int | None = None,
+) -> _Weighed:
+    """Return what decided, with the statements beside it and that of the counts. What says the same
+    of ``group``, the main cause, is left out: its numbers stand beside it anyway."""
+    beside = [*others, *_ask_counts(comparison)]
+    if group is not None:
+        beside = [s for s in beside if s.group != group or s.outcome != decided.outcome]
+    return _Weighed(decided.outcome, decided, tuple(beside))
 
 
 def _memory_decides(time: Outcome, memory: Outcome) -> bool:
@@ -213,6 +214,11 @@ def _compare_memory(comparison: Comparison, timing: Timing) -> Change | None:
         base, head = (side.peak_allocated_bytes for side in sides)
         if base is not None and head is not None:
             return Change("peak_memory_bytes", base, head, _judge_memory(base, head))
+    return _find_peaks(comparison)
+
+
+def _find_peaks(comparison: Comparison) -> Change | None:
+    """Return the change of Inductor's estimate of peak memory, or None where it has none."""
     return next((c for c in comparison.totals if c.metric == "peak_memory_bytes"), None)
 
 
