@@ -139,7 +139,6 @@ def estimate_step(run: Run) -> StepEstimate | None:
     constants = _name_constants(calibration)
     if not run.weighed and run.estimated_with != constants:
         return None
-    missing: list[str] = []
     kernels: list[TimeEstimate | None] = []
     cold = find_cold_shares(run, calibration.constants["cache_bytes"])
     finishing = _count_finishing(run)
@@ -151,13 +150,11 @@ def estimate_step(run: Run) -> StepEstimate | None:
             calls = finishing[kernel.graph, kernel.name]
             found = replace(found, finishing=_estimate_finishing(kernel, calls, calibration))
         kernels.append(found)
-        if found is None:
-            missing.append(f"{kernel.name}: {_why_not(kernel)}")
     step = StepEstimate(
         *_sum_kernels(run, kernels),
         tuple(kernels),
         (None,) * len(run.externs),
-        missing=tuple(missing),
+        missing=tuple(_list_missing(run, kernels, range(len(kernels)))),
         calibration=calibration.source,
         derived=calibration.derived,
         constants=constants,
@@ -236,8 +233,9 @@ def _estimate_kernel(
     found = {
         number: _estimate_launch(candidate, kernel, calibration, sms, cold)
         for number, candidate in enumerate(kernel.candidates)
-        if candidate.work is not None and candidate.blocks_per_sm != 0
-        if not candidate.work.retries
+        if candidate.work is not None
+        and candidate.blocks_per_sm != 0
+        and not candidate.work.retries
     }
     timed = [number for number in _list_timed(kernel) if number in found]
     if not timed:
@@ -350,8 +348,8 @@ def compare_steps(base: Run, head: Run, groups: Sequence[KernelGroup]) -> Estima
         for side, seconds in enumerate(sides):
             total[side] += seconds or 0.0
         if None in sides:
-            missing += _list_missing(base, ours, group.match.base)
-            missing += _list_missing(head, theirs, group.match.head)
+            missing += _list_missing(base, ours.kernels, group.match.base)
+            missing += _list_missing(head, theirs.kernels, group.match.head)
         elif sides[0] != sides[1]:
             changed.append(GroupEstimate(number, sides[0] or 0.0, sides[1] or 0.0))
     missing += _list_moved_externs(base, ours, head, theirs)
@@ -386,9 +384,11 @@ def _is_alike(base: Run, head: Run, group: KernelGroup) -> bool:
     return group.match.relation == "same" and used[0] == used[1]
 
 
-def _list_missing(run: Run, step: StepEstimate, numbers: Sequence[int]) -> list[str]:
+def _list_missing(
+    run: Run, estimates: Sequence[TimeEstimate | None], numbers: Sequence[int]
+) -> list[str]:
     """Return ``triton_poi_fused_add_0: its work could not be counted`` for each without one."""
-    without = [run.kernels[number] for number in numbers if step.kernels[number] is None]
+    without = [run.kernels[number] for number in numbers if estimates[number] is None]
     return [f"{kernel.name}: {_why_not(kernel)}" for kernel in without]
 
 
