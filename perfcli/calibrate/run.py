@@ -13,7 +13,7 @@ from perfcli.calibrate.accuracy import _check_run
 from perfcli.calibrate.corpus import _list_cases
 from perfcli.calibrate.fit import _fit_calibration
 from perfcli.calibrate.measuring import _find_finished, _time_cases, _TimedCase
-from perfcli.console import output, table
+from perfcli.console import documents, output, table
 from perfcli.console.notes import Notes, Reporter
 from perfcli.errors import Interrupted, PerfcliError
 from perfcli.machine import environment, targets
@@ -106,7 +106,7 @@ def check_estimates(reference: str, json: Path | None, quiet: bool) -> None:
     Raises:
         PerfcliError: there is no such run, or no estimate or measurement of it.
     """
-    run = load_stored(reference).run
+    run = load_stored(reference, documents.Wanted(json=json).places).run
     measurement = timings.find_measurement_of(run.id)
     if measurement is None:
         raise PerfcliError(

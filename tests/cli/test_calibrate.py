@@ -162,6 +162,10 @@ def test_check_needs_a_measurement(perfcli: Any, monkeypatch: pytest.MonkeyPatch
     result = perfcli("calibrate", "--check", run.stem)
     assert result.code == 2
     assert "was not measured here: perfcli compare --device cuda measures it" in result.complaint
+    before = run.read_bytes()
+    result = perfcli("calibrate", "--check", run.stem, "--json", str(run))
+    assert (result.code, f"--json {run} would overwrite" in result.complaint) == (2, True)
+    assert run.read_bytes() == before
 
 
 def test_targets_say_where_estimates_come_from(perfcli: Any) -> None:
