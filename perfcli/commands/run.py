@@ -47,7 +47,7 @@ def run(
     from perfcli.console.notes import Notes
     from perfcli.predict.step import estimate_run
     from perfcli.workflow.context import Context
-    from perfcli.workflow.obtain import compile_runs
+    from perfcli.workflow.obtain import compile_runs, warn_of_oversights
     from perfcli.workflow.request import Question, Side
 
     output.check_writable(json)
@@ -62,6 +62,7 @@ def run(
     written = documents.Wanted(json=json).places
     context = Context(Notes(quiet), fresh, timeout, fake, jobs, written=written)
     (found,) = compile_runs(question, [side], context)
+    warn_of_oversights(found.run, context.notes, shows_notes=True)
     shown = estimate_run(found.run)
     try:
         output.write_document("run", {"run": shown}, json)

@@ -55,17 +55,13 @@ class Notes:
 
     def __init__(self, quiet: bool) -> None:
         self.quiet = quiet
-        self._warned: set[str] = set()
 
     def say(self, text: str) -> None:
         if not self.quiet:
             print(guard_commands(text), file=sys.stderr, flush=True)  # noqa: T201
 
     def warn(self, text: str) -> None:
-        """Print a warning once, even when quiet: something is not as it was asked for."""
-        if text in self._warned:
-            return
-        self._warned.add(text)
+        """Print a warning, even when quiet: something is not as it was asked for."""
         print(guard_commands(f"warning: {text}"), file=sys.stderr, flush=True)  # noqa: T201
 
 

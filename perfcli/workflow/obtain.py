@@ -84,20 +84,12 @@ def load_stored(reference: str, written: Mapping[Path, str] | None = None) -> Ob
     return Obtained(store.read(path), path)
 
 
-def warn_of_oversights(run: Run, notes: Notes) -> None:
-    """Warn of what was probably not meant, for reports that do not show a run's notes: a forward
-    pass that looks like training, a model that was put on the CPU."""
-    _warn_forward_only(run, notes)
-    _warn_of_cpu_kernels(run, notes)
-
-
-def _warn_forward_only(run: Run, notes: Notes) -> None:
-    for note in run.notes:
-        if FORWARD_ONLY in note:
-            notes.warn(f"{run.scenario}: {note}")
-
-
-def _warn_of_cpu_kernels(run: Run, notes: Notes) -> None:
+def warn_of_oversights(run: Run, notes: Notes, shows_notes: bool = False) -> None:
+    """Warn of what was probably not meant: a model that was put on the CPU and, where the report
+    does not show the run's notes, a forward pass that looks like training."""
+    forward_only = () if shows_notes else (note for note in run.notes if FORWARD_ONLY in note)
+    for note in forward_only:
+        notes.warn(f"{run.scenario}: {note}")
     languages = {kernel.language for kernel in run.kernels}
     if run.target is not None and run.device != "cpu" and languages == {"cpp"}:
         notes.warn(
@@ -260,10 +252,7 @@ class StoredTexts(Mapping[BlobId, str]):
 def compile_runs(question: Question, sides: Sequence[Side], context: Context) -> list[Obtained]:
     """Return runs of all sides, compiled or found. Raises PerfcliError for what the user got
     wrong, and what compiling raises."""
-    found = obtain(order_jobs(question, sides, context), context)
-    for each in found:
-        _warn_of_cpu_kernels(each.run, context.notes)
-    return found
+    return obtain(order_jobs(question, sides, context), context)
 
 
 def load_or_compile(question: Question, side: Side, context: Context) -> Obtained:
@@ -281,7 +270,7 @@ def load_or_compile(question: Question, side: Side, context: Context) -> Obtaine
         if not registry.is_user_file(reference) and not Path(f"{reference}.py").is_file():
             raise PerfcliError(_describe_unknown(reference))
     (found,) = compile_runs(question, [side], context)
-    _warn_forward_only(found.run, context.notes)
+    warn_of_oversights(found.run, context.notes)
     return found
 
 

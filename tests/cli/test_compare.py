@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from handmade import rewrite
 
 from perfcli.fake import executor
 from perfcli.loading.userfile import FORWARD_ONLY
-from perfcli.model import Bundle, CompileRequest
+from perfcli.model import Bundle, CompileRequest, Run
 from perfcli.storing import store
 
 MAX_READS = "triton.mix_order_reduction_max_reads"
@@ -477,40 +478,42 @@ def test_a_closed_pipe_is_quiet(perfcli: Any) -> None:
     assert done.stdout.strip() in ("141", "1")
 
 
+def warnings_of(
+    perfcli: Any, monkeypatch: pytest.MonkeyPatch, command: str, change: Callable[[Run], Run]
+) -> str:
+    """What goes to stderr where a model compiles to a run that is changed like this."""
+    made_up = vars(executor)["make_up_run"]
+
+    def changed(request: CompileRequest) -> Bundle:
+        bundle: Bundle = made_up(request)
+        return replace(bundle, run=change(bundle.run))
+
+    monkeypatch.setattr(executor, "make_up_run", changed)
+    Path("model.py").write_text("def build():\n    return abs, (1,)\n")
+    sides = ["-b", f"{MAX_READS}=9"] if command == "compare" else []
+    return str(perfcli(command, "model.py", *sides, "-q").err)
+
+
 @pytest.mark.parametrize("command", ["compare", "explain", "inspect-kernel", "run"])
 def test_a_model_on_the_cpu_is_warned_of_where_a_gpu_was_asked_for(
     perfcli: Any, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    made_up = vars(executor)["make_up_run"]
+    def on_cpu(run: Run) -> Run:
+        return replace(run, kernels=tuple(replace(k, language="cpp") for k in run.kernels))
 
-    def on_cpu(request: CompileRequest) -> Bundle:
-        bundle: Bundle = made_up(request)
-        kernels = tuple(replace(kernel, language="cpp") for kernel in bundle.run.kernels)
-        return replace(bundle, run=replace(bundle.run, kernels=kernels))
-
-    monkeypatch.setattr(executor, "make_up_run", on_cpu)
-    Path("model.py").write_text("def build():\n    return abs, (1,)\n")
-    sides = ["-b", f"{MAX_READS}=9"] if command == "compare" else []
-    result = perfcli(command, "model.py", *sides, "-q")
-    assert result.err.count("no kernel was compiled for h100, all are C++") == 1
+    printed = warnings_of(perfcli, monkeypatch, command, on_cpu)
+    assert printed.count("no kernel was compiled for h100, all are C++") == 1
 
 
 @pytest.mark.parametrize("command", ["compare", "explain", "inspect-kernel"])
 def test_a_model_that_may_be_meant_for_training_is_warned_of(
     perfcli: Any, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    made_up = vars(executor)["make_up_run"]
+    def noted(run: Run) -> Run:
+        return replace(run, notes=(f"inputs {FORWARD_ONLY}",))
 
-    def noted(request: CompileRequest) -> Bundle:
-        bundle: Bundle = made_up(request)
-        return replace(bundle, run=replace(bundle.run, notes=(f"inputs {FORWARD_ONLY}",)))
-
-    monkeypatch.setattr(executor, "make_up_run", noted)
-    Path("model.py").write_text("def build():\n    return abs, (1,)\n")
-    sides = ["-b", f"{MAX_READS}=9"] if command == "compare" else []
-    result = perfcli(command, "model.py", *sides, "-q")
     said = "warning: model.py: inputs require gradients, compiled forward only: give -p mode=train"
-    assert result.err.count(said) == 1
+    assert warnings_of(perfcli, monkeypatch, command, noted).count(said) == 1
 
 
 @pytest.mark.torch
