@@ -122,9 +122,9 @@ def limited(limit: int | None) -> Iterator[None]:
     if limit is None:
         yield
         return
-    from perfcli.compile import backport
+    from perfcli.compile.patches import installed
 
-    undo = backport.install(limit)
+    undo = installed.install(LIMIT, limit)
     try:
         yield
     finally:

@@ -275,7 +275,6 @@ def _describe_run(run: Run) -> dict[str, Any]:
             "options": dict(run.variant.options),
             "env": dict(run.variant.env),
             "python": run.variant.python,
-            "patches": list(run.variant.patches),
         },
         "torch": run.environment.torch,
         "triton": run.environment.triton,

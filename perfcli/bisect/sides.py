@@ -90,8 +90,6 @@ def _plan_catalogue(job: Job, metric: SearchMetric) -> _Plan:
         request.device,
         has_device=metric.kind == "time",
     )
-    if request.device == "cpu":  # what perfcli brings to older releases is about Triton's kernels
-        choices = tuple(choice for choice in choices if not choice.entry.note)
     return _Plan(_check_differences(spaces._of_catalogue(choices, request.variant)), (job,))
 
 

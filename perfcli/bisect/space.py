@@ -9,7 +9,6 @@ from typing import Any
 from perfcli.errors import PerfcliError
 from perfcli.model import OptionValue, Variant
 from perfcli.options import listing
-from perfcli.options.backports import BACKPORTS
 from perfcli.options.catalogue import UNKNOWN, Catalogue, InductorOption
 from perfcli.options.listing import DefaultChange, Differences
 from perfcli.options.performance import InstalledKnob
@@ -121,7 +120,7 @@ def _installations(
     """Return the space between two installations: options whose defaults differ, and those that a
     side sets. A good side's option that the bad torch lacks can't be among them."""
     found = listing.differences(good_catalogue.entries, bad_catalogue.entries)
-    before = {c.name: _carried(c) for c in found.changed if _is_carried(c)}
+    before = {c.name: c.before.value for c in found.changed if c.settable_after}
     before |= {**good.env, **good.options}
     unknown = [n for n in good.options if n not in bad_catalogue.entries]
     before = {name: value for name, value in before.items() if name not in unknown}
@@ -135,22 +134,8 @@ def _installations(
     )
 
 
-def _carried(change: DefaultChange) -> Any:
-    """Return the first installation's default, as the second one takes it; None where it takes
-    none."""
-    if change.settable_after:
-        return change.before.value
-    backport = BACKPORTS.get(change.name)
-    # Where perfcli brings the option, the default is what this torch does without it: no limit.
-    return backport.unlimited if backport and change.before.value is None else None
-
-
-def _is_carried(change: DefaultChange) -> bool:
-    return change.settable_after or _carried(change) is not None
-
-
 def _unsettable(found: Differences) -> Iterator[DefaultChange]:
-    yield from (change for change in found.changed if not _is_carried(change))
+    yield from (change for change in found.changed if not change.settable_after)
     yield from found.undecided
 
 

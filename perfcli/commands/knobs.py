@@ -161,6 +161,10 @@ def knobs(
             "--performance", help="List the options worth trying for speed and memory, with values."
         ),
     ] = False,
+    patches: Annotated[
+        bool,
+        typer.Option("--patches", help="List what perfcli can patch into torch, set like options."),
+    ] = False,
     json: Json = None,
 ) -> int:
     """Search torch's options, or compare two releases.
@@ -171,8 +175,12 @@ def knobs(
     """
     if performance and diff is not None:
         raise PerfcliError("--performance lists options, --diff compares releases: give one")
+    if patches and (performance or diff is not None):
+        raise PerfcliError("--patches lists what perfcli can patch: give it without the other two")
     if performance:
         _show(pattern, *_options(python), json)
+    elif patches:
+        _show_patches(pattern, python, json)
     elif diff is None:
         _search(pattern, python, json)
     else:
@@ -209,6 +217,23 @@ def _search(pattern: str, python: str | None, json: Json) -> None:
     headers = ("option", "type", "default", "since", "variable")
     table.show(headers, listing.option_rows(found), stack_last=True)
     sys.stderr.write(listing.notes(found))
+
+
+def _show_patches(pattern: str, python: str | None, json: Json) -> None:
+    from perfcli.options import listing
+
+    torch, entries = _options(python)
+    names = {entry.name for entry in entries}
+    found = listing.find_patches(pattern)
+    rows = [listing.describe_patch(patch, torch, names) for patch in found]
+    output.write_document("patches", {"torch": torch, "patches": rows}, json)
+    if str(json) == "-":
+        return
+    if len(found) == 1:
+        sys.stdout.write(listing.patch_details(found[0], torch, names))
+        return
+    headers = ("patch", "type", "fits torch", f"torch {torch}", "what it does")
+    table.show(headers, listing.patch_rows(found, torch, names), stack_last=True)
 
 
 def _diff(pattern: str, before: str, after: str, json: Json) -> None:

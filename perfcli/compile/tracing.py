@@ -10,15 +10,16 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from perfcli.compile import backport
 from perfcli.compile.capture.capture import hook_inductor
 from perfcli.compile.capture.captured import Capture, CapturedGraph
 from perfcli.compile.capture.graph_breaks import HEADLINE, count_breaks, watch_breaks
+from perfcli.compile.patches import installed
 from perfcli.compile.stand_in.decisions import Assumptions, wants_device
 from perfcli.compile.stand_in.outputs import fake_call
 from perfcli.errors import CompileFailed, UserCodeFailed
 from perfcli.loading.tracebacks import users_traceback
 from perfcli.model import BreakPlace, OptionValue, Workload
+from perfcli.options.patches import PATCHES
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,22 +31,26 @@ class Traced:
 
 def set_options(options: Mapping[str, OptionValue]) -> None:
     """Set configuration options for good: Inductor's own names, with the prefixes ``dynamo.`` and
-    ``functorch.`` for the other two. The parent has checked names and types against this torch."""
+    ``functorch.`` for the other two; then patches. The parent has checked names and
+    types against this torch."""
     import torch._dynamo.config
     import torch._functorch.config
     import torch._inductor.config
 
+    patches: dict[str, OptionValue] = {}
     modules = {"dynamo.": torch._dynamo.config, "functorch.": torch._functorch.config}
     for name, value in options.items():
         prefix = next((p for p in modules if name.startswith(p)), "")
         config = modules.get(prefix, torch._inductor.config)
         key = name.removeprefix(prefix)
         if key not in config._config:
-            if name == backport.MAX_READS:
-                backport.install(value)
-                continue
-            raise CompileFailed(f"this torch has no option {name}")
+            if name not in PATCHES:
+                raise CompileFailed(f"this torch has no option {name}")
+            patches[name] = value
+            continue
         setattr(_owner(config, key), key.rsplit(".", 1)[-1], value)
+    for name, value in patches.items():
+        installed.install(name, value)
 
 
 def _owner(config: Any, key: str) -> Any:
@@ -121,7 +126,7 @@ def run(workload: Workload, capture: Capture, dynamic: bool, back: Callable[[Any
                 back(result)
     except Exception as error:
         raise attribute_failure(error, capture) from error
-    notes = (*_skipped_frames(counters), *backport.notes())
+    notes = (*_skipped_frames(counters), *installed.notes())
     return Traced(
         count_breaks(counters), notes, {reason: tuple(where) for reason, where in places.items()}
     )

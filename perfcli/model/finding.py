@@ -54,7 +54,7 @@ class Trial:
     run: str = ""
     """The stored run's id."""
     brought: tuple[str, ...] = ()
-    """Which of the cure's options this torch lacks: perfcli brought them (``backports``)."""
+    """Which of the cure's options this torch lacks: they are perfcli's patches."""
 
 
 @dataclass(frozen=True, slots=True)

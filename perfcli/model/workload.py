@@ -87,7 +87,6 @@ class Variant:
     options: Mapping[str, OptionValue] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
     python: str | None = None
-    patches: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

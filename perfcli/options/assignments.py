@@ -8,14 +8,14 @@ Values are typed against the torch that will be used (``catalogue``), never agai
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from perfcli.errors import PerfcliError
-from perfcli.model import OptionValue, Variant
-from perfcli.options import backports, releases, types
+from perfcli.model import Device, OptionValue, Variant
+from perfcli.options import patches, releases, types
 from perfcli.options.catalogue import (
     UNKNOWN,
     Catalogue,
@@ -84,20 +84,19 @@ def find(catalogue: Catalogue, name: str) -> InductorOption:
     """Return the option called ``name``.
 
     Raises:
-        PerfcliError: this torch has none; the message names the torch versions that have it, or
-            the nearest names.
+        PerfcliError: this torch has none; the message names the torch versions that have it, why
+            a patch does not fit, or the nearest names.
     """
     entry = catalogue.entries.get(_short(name))
     if entry is not None:
         return entry
     versions = releases.versions_having(_short(name))
-    refusal = backports.refusal(_short(name), catalogue.torch)
+    refusal = patches.explain_refusal(_short(name), catalogue.torch, catalogue.entries)
     if versions:
-        raise PerfcliError(
-            f"torch {catalogue.torch} has no option {name!r}: torch {', '.join(versions)} "
-            f"{'has' if len(versions) == 1 else 'have'} it"
-            f"{'; ' + refusal if refusal else ''}"
-        )
+        having = f"torch {', '.join(versions)} {'has' if len(versions) == 1 else 'have'} it"
+        refusal = f"{having}; {refusal}" if refusal else having
+    if refusal:
+        raise PerfcliError(f"torch {catalogue.torch} has no option {name!r}: {refusal}")
     near = releases.nearest(_short(name), catalogue.entries)
     hint = f"did you mean {' or '.join(near)}?" if near else "perfcli knobs PATTERN searches them"
     raise PerfcliError(f"torch {catalogue.torch} has no option {name!r}: {hint}")
@@ -127,7 +126,6 @@ def make_variant(
     catalogue: Catalogue,
     *,
     python: str | None = None,
-    patches: Sequence[str] = (),
 ) -> Variant:
     """Return a variant from what stands on the command line; of two assignments the later one
     counts.
@@ -144,20 +142,20 @@ def make_variant(
         else:
             entry = find(catalogue, assignment.name)
             options[entry.name] = _parse_value(entry, assignment.text)
-    return Variant(name, options, env, python, tuple(patches))
+    return Variant(name, options, env, python)
 
 
-def check_device(variant: Variant, catalogue: Catalogue, device: str) -> None:
-    """Refuse backported options on the CPU: they are about Triton's kernels.
+def check_device(variant: Variant, catalogue: Catalogue, device: Device) -> None:
+    """Refuse patches of Triton's kernels on the CPU.
 
     Raises:
         PerfcliError: the device is the CPU, for which Inductor writes C++.
     """
     for name in variant.options:
-        if device == "cpu" and catalogue.entries[name].note:
+        if catalogue.entries[name].note and not patches.acts_on(name, device):
             raise PerfcliError(
-                f"{name} limits Triton kernels, and --device cpu makes none: leave it out, or "
-                "compile for a GPU with --target"
+                f"{name} is a patch of Triton kernels, and --device cpu makes none: leave it out, "
+                "or compile for a GPU with --target"
             )
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from perfcli.errors import PerfcliError
 from perfcli.machine._probe import find_assigned
-from perfcli.options import backports
+from perfcli.options import patches
 
 MODULES = {"": "_inductor", "dynamo.": "_dynamo", "functorch.": "_functorch"}
 UNKNOWN: Any = object()
@@ -46,7 +46,7 @@ class InductorOption:
     """Those of the environment variables that take 0 or 1."""
     doc: str = ""
     note: str = ""
-    """Where it comes from, if not from this torch."""
+    """Where it comes from, if not from this torch: it is one of perfcli's patches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,8 @@ class Catalogue:
 
 @functools.lru_cache(maxsize=8)
 def load_catalogue(torch_dir: Path) -> Catalogue:
-    """Read the options of the torch in ``torch_dir`` (the package's folder), and add those that
-    perfcli brings to it.
+    """Read the options of the torch in ``torch_dir`` (the package's folder), and add the patches
+    that fit it.
 
     Raises:
         PerfcliError: a configuration file is missing or can't be parsed.
@@ -74,15 +74,20 @@ def load_catalogue(torch_dir: Path) -> Catalogue:
         path = torch_dir / package / "config.py"
         for entry in _read_config(_read(path), str(path), version):
             entries[prefix + entry.name] = replace(entry, name=prefix + entry.name)
-    for name, backport in backports.backports_for(version, entries).items():
-        entries[name] = InductorOption(
-            name, backport.type, "None", None, doc=backport.doc, note=backport.note
-        )
+    for patch in patches.list_fitting(version, entries).values():
+        entries[patch.name] = _describe_patch(patch)
     variables: dict[str, InductorOption] = {}
     for entry in entries.values():
         for variable in entry.env:
             variables.setdefault(variable, entry)
     return Catalogue(version, torch_dir, entries, variables)
+
+
+def _describe_patch(patch: patches.Patch) -> InductorOption:
+    doc = f"{patch.does}\n{patch.doc}"
+    return InductorOption(
+        patch.name, patch.type, repr(patch.off), patch.off, doc=doc, note=patch.note
+    )
 
 
 def _read(path: Path) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from perfcli.options.catalogue import (
     evaluate,
     load_catalogue,
 )
+from perfcli.options.patches import PATCHES, Patch, write_state
 
 
 def load_installed(python: str | None) -> tuple[str, list[InductorOption]]:
@@ -100,18 +101,83 @@ def details(torch: str, entry: InductorOption) -> str:
 
 
 def option_rows(entries: Iterable[InductorOption]) -> list[tuple[str, ...]]:
-    """Return option, type, default, first release, variables; for an option that this torch has
-    from perfcli, that in place of the release."""
+    """Return option, type, default, first release, variables; for an option that is one
+    of perfcli's patches, ``patch`` in place of the release."""
     return [
         (
             e.name,
             e.type,
             default_text(e),
-            "perfcli" if e.note else releases.since(e.name),
+            "patch" if e.note else releases.since(e.name),
             " ".join(e.env),
         )
         for e in entries
     ]
+
+
+def find_patches(pattern: str) -> list[Patch]:
+    """Return the patches whose name matches, else those whose description does; without a pattern
+    all.
+
+    Raises:
+        PerfcliError: nothing matches.
+    """
+    known = list(PATCHES.values())
+    by_name = [patch for patch in known if not pattern or matches(patch.name, pattern)]
+    found = by_name or [patch for patch in known if matches(f"{patch.does} {patch.doc}", pattern)]
+    if not found:
+        raise PerfcliError(f"no patch matches {pattern!r}: there are {', '.join(PATCHES)}")
+    return found
+
+
+def patch_rows(
+    found: Iterable[Patch], torch: str, entries: Collection[str]
+) -> list[tuple[str, ...]]:
+    """Return patch, type, the releases that it fits, whether it fits this torch, what it does."""
+    return [
+        (
+            patch.name,
+            patch.type,
+            patch.reach.removeprefix("torch "),
+            write_state(patch, torch, entries),
+            patch.does,
+        )
+        for patch in found
+    ]
+
+
+def describe_patch(patch: Patch, torch: str, entries: Collection[str]) -> dict[str, Any]:
+    """Return one patch for a JSON file."""
+    return {
+        "name": patch.name,
+        "type": patch.type,
+        "default": patch.off,
+        "values": list(patch.values),
+        "does": patch.does,
+        "documentation": patch.doc,
+        "origin": patch.origin,
+        "sources": list(patch.sources),
+        "fits": patch.reach,
+        "here": write_state(patch, torch, entries),
+        "devices": "both" if patch.cpu else "gpu",
+    }
+
+
+def patch_details(patch: Patch, torch: str, entries: Collection[str]) -> str:
+    """Return everything about one patch."""
+    lines = {
+        "type": patch.type,
+        "default": units.setting(patch.off),
+        "try": ", ".join(map(units.setting, patch.values)),
+        "origin": patch.origin,
+        "fits": patch.reach,
+        "here": write_state(patch, torch, entries),
+        "on": "GPU and CPU" if patch.cpu else "GPU",
+        "sources": "\n           ".join(patch.sources),
+    }
+    text = f"{patch.name} (torch {torch})\n  {patch.does}\n"
+    text += "".join(f"  {line}".rstrip() + "\n" for line in patch.doc.splitlines())
+    return text + "".join(f"  {name:9}{value}\n" for name, value in lines.items())
 
 
 def notes(entries: Iterable[InductorOption]) -> str:
@@ -220,4 +286,6 @@ def _is_known(change: DefaultChange) -> bool:
 
 
 def _in_order(entries: Iterable[InductorOption]) -> tuple[InductorOption, ...]:
-    return tuple(sorted(entries, key=lambda entry: (not entry.doc, entry.name)))
+    """Return the entries with documented ones first, without patches: those are not torch's."""
+    own = (entry for entry in entries if not entry.note)
+    return tuple(sorted(own, key=lambda entry: (not entry.doc, entry.name)))

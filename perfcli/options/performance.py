@@ -19,6 +19,7 @@ from perfcli.model import Device, OptionValue
 from perfcli.options import types
 from perfcli.options.catalogue import InductorOption
 from perfcli.options.listing import accepts, is_default
+from perfcli.options.patches import PATCHES
 from perfcli.options.releases import release_key
 
 FILE = "data/performance_knobs.toml"
@@ -127,17 +128,33 @@ def _parse(text: str, source: str = FILE) -> tuple[PerformanceKnob, ...]:
 
 
 def for_torch(entries: Mapping[str, InductorOption]) -> tuple[InstalledKnob, ...]:
-    """Return the shipped knobs that a torch with these options has (``Catalogue.entries``), in the
-    list's order.
+    """Return the shipped knobs and perfcli's patches that a torch with these options has
+    (``Catalogue.entries``), in the list's order, patches last.
 
     Raises:
         PerfcliError: a value is not of the type that this torch gives the option.
     """
     return tuple(
         InstalledKnob(knob, entry, tuple(_worth_trying(knob, entry)))
-        for knob in load()
+        for knob in (*load(), *_list_patches())
         if (entry := entries.get(knob.name)) is not None
     )
+
+
+def _list_patches() -> Iterator[PerformanceKnob]:
+    """Return the patches that are not options of some release: those are in the shipped list."""
+    for patch in PATCHES.values():
+        if patch.name.startswith("patch."):
+            yield PerformanceKnob(
+                patch.name,
+                patch.values,
+                patch.does,
+                acts="kernels",
+                devices="both" if patch.cpu else "gpu",
+                documented=True,
+                since="patch",
+                sources=patch.sources,
+            )
 
 
 def acts_on_running(name: str) -> bool:

@@ -61,7 +61,6 @@ def _fingerprint(request: CompileRequest, interpreter: Interpreter) -> str:
     document = identify(request, interpreter) | {
         "options": dict(variant.options),
         "env": dict(variant.env),
-        "patches": list(variant.patches),
     }
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 

@@ -176,7 +176,7 @@ def _find_defaults(jobs: Sequence[Job]) -> str:
         catalogue = assignments.load_catalogue(interpreter.torch_dir) if variant.options else None
         usual = assignments.defaults(variant, catalogue) if catalogue else {}
         rest = {name: value for name, value in variant.options.items() if name not in usual}
-        own.append((interpreter, rest, dict(variant.env), variant.patches))
+        own.append((interpreter, rest, dict(variant.env)))
         said |= dict.fromkeys(
             f"{name}={units.setting(value)} is the default of torch {interpreter.torch} already"
             for name, value in usual.items()
@@ -189,7 +189,6 @@ def describe(variant: Variant) -> str:
     2.15/bin/python``."""
     settings = [f"{name}={units.setting(value)}" for name, value in variant.options.items()]
     settings += [f"{name}={value}" for name, value in variant.env.items()]
-    settings += list(variant.patches)
     if variant.python:
         settings.append(f"python {variant.python}")
     return " ".join(settings) or "default"

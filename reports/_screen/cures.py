@@ -153,7 +153,10 @@ def write_application(trial: Trial) -> str:
             if name.startswith(prefix)
         ]
         if name in trial.brought:
-            python.append(f"from perfcli.compile import backport; backport.install({value!r})")
+            python.append(
+                "from perfcli.compile.patches.installed import install; "
+                f"install({name!r}, {value!r})"
+            )
     return "; ".join(python)
 
 

@@ -11,6 +11,7 @@ from perfcli.errors import PerfcliError
 from perfcli.machine import environment
 from perfcli.options import listing
 from perfcli.options.catalogue import load_catalogue
+from perfcli.options.patches import PATCHES
 
 
 @pytest.fixture
@@ -187,13 +188,13 @@ def test_what_perfcli_brings_says_so(torch_dir: Path, capsys: pytest.CaptureFixt
     out, err = capsys.readouterr()
     assert out.splitlines()[2].split() == [
         "triton.mix_order_reduction_max_reads",
-        *("int", "|", "None", "none", "perfcli"),
+        *("int", "|", "None", "0", "patch"),
     ]
-    note = "from perfcli: torch 2.13's option, backported"
+    note = "perfcli's patch, from torch 2.13, PR #179494"
     assert err == f"triton.mix_order_reduction_max_reads: {note}\n"
     assert main(["knobs", "max_reads", "--json", "-"]) == 0
     (option,) = json.loads(capsys.readouterr().out)["options"]
-    assert (option["note"], option["type"], option["default"]) == (note, "int | None", None)
+    assert (option["note"], option["type"], option["default"]) == (note, "int | None", 0)
     assert main(["knobs", "max_reads"]) == 0
     assert f"  note     {note}\n" in capsys.readouterr().out
 
@@ -260,3 +261,39 @@ def test_performance_without_torch_is_that_of_the_newest_known_release(
     assert "no torch here: these are Inductor's options in torch 2.15.0" in err
     assert out.startswith("triton.scalar_accumulators (torch 2.15.0)\n")
     assert "  try      false\n" in out
+
+
+def test_patches_are_listed_with_what_they_fit(
+    torch_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = torch_dir / "_inductor" / "config.py"
+    config.write_text("class triton:\n    mix_order_reduction = True\n")
+    load_catalogue.cache_clear()
+    assert main(["knobs", "--patches", "--json", "-"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["perfcli"], document["torch"]) == ("patches", "2.11.0")
+    here = {patch["name"]: patch["here"] for patch in document["patches"]}
+    assert here.keys() == PATCHES.keys()
+    assert here["triton.mix_order_reduction_max_reads"] == "fits"
+    assert main(["knobs", "max_reads", "--patches"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "triton.mix_order_reduction_max_reads (torch 2.11.0)"
+    assert [line.split(maxsplit=1)[1] for line in lines[3:9]] == [
+        *("int | None", "0", "10, 5, 20", "torch 2.13, PR #179494", "torch 2.10 to 2.12", "fits"),
+    ]
+
+
+def test_a_patch_that_does_not_fit_says_why(
+    torch_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (torch_dir / "version.py").write_text("__version__ = '2.9.1'\n")
+    load_catalogue.cache_clear()
+    assert main(["knobs", "max_reads", "--patches"]) == 0
+    assert "  here     torch 2.9.1 is too old\n" in capsys.readouterr().out
+
+
+def test_there_is_no_such_patch(torch_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["knobs", "wishful", "--patches"]) == 2
+    assert "no patch matches 'wishful': there are triton.mix" in capsys.readouterr().err
+    assert main(["knobs", "--patches", "--performance"]) == 2
+    assert "--patches lists what perfcli can patch: give it" in capsys.readouterr().err

@@ -229,7 +229,10 @@ def test_an_option_that_perfcli_brings_is_applied_by_perfcli() -> None:
     trial = Trial(CURE, "helps", 92, 0, brought=(LIMIT,))
     finding = replace(findings()[0], trials=(trial,))
     text = " ".join(shown(screen().explanation(made(), [finding])).split())
-    assert ("to apply: from perfcli.compile import backport; backport.install(10)") in text
+    assert (
+        "to apply: from perfcli.compile.patches.installed import install; "
+        "install('triton.mix_order_reduction_max_reads', 10)"
+    ) in text
     assert "torch.compile(" not in text
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perfcli.compile import backport
+from perfcli.compile.patches import installed
 from perfcli.model import OptionValue
 
 WATCHED = (
@@ -70,7 +70,7 @@ def settings() -> dict[str, OptionValue]:
     }
     plain = (bool, int, float, str, type(None))
     own = {name: value for name, value in found.items() if isinstance(value, plain)}
-    return own | backport.settings()
+    return own | installed.settings()
 
 
 def _value(config: Any, name: str) -> Any:
@@ -83,15 +83,17 @@ def reset_counters() -> None:
     from torch._inductor import metrics
 
     metrics.reset()
+    installed.reset_counters()
 
 
 def counters() -> dict[str, int]:
     """Return Inductor's own counters since the reset, where they are not zero
-    (``torch._inductor.metrics``)."""
+    (``torch._inductor.metrics``), and those of patches."""
     from torch._inductor import metrics
 
-    return {
+    own = {
         name: value
         for name, value in sorted(vars(metrics).items())
         if type(value) is int and value > 0 and name not in _NOT_A_COUNT
     }
+    return own | installed.counters()

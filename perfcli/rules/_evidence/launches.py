@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from perfcli import units
 from perfcli.model import Candidate, Cure, KernelFacts, Run, Target
-from perfcli.options import backports
+from perfcli.options import patches
 
 SPILLS_THAT_MATTER = 16
 """Inductor's own limit, ``spill_threshold``: of several configurations it drops those that spill
@@ -91,7 +91,7 @@ def mix_order_cures(run: Run, reads: int) -> tuple[Cure, ...]:
     """Return options that keep a mix-order kernel smaller, or from being made."""
     cures = []
     limit = run.settings.get(MAX_READS)
-    brought = backports.backports_for(run.environment.torch, run.settings)
+    brought = patches.list_fitting(run.environment.torch, run.settings)
     known = MAX_READS in run.settings or MAX_READS in brought
     limited = isinstance(limit, int) and 0 < limit <= MAX_READS_DEFAULT
     if known and not limited and reads > MAX_READS_DEFAULT:

@@ -100,15 +100,15 @@ def test_two_installations() -> None:
 
 
 def test_a_release_without_a_limit_is_carried_over_as_no_limit() -> None:
-    # What perfcli brings to torch 2.11 has None for its default: no limit. torch 2.13 takes 0.
+    # perfcli's patch of torch 2.11 has 0 for its default: no limit, as for torch 2.13.
     name = "triton.mix_order_reduction_max_reads"
-    old = catalogue(InductorOption(name, "int | None", "None", None))
+    old = catalogue(InductorOption(name, "int | None", "0", 0, note="perfcli's patch"))
     new = catalogue(InductorOption(name, "int", "10", 10))
     up = _installations(Variant(""), Variant(""), old, new)
     assert [(c.name, c.good, c.bad) for c in up.space.changes] == [(name, 0, 10)]
     assert up.unsettable == ()
     down = _installations(Variant(""), Variant(""), new, old)
-    assert [(c.name, c.good, c.bad) for c in down.space.changes] == [(name, 10, None)]
+    assert [(c.name, c.good, c.bad) for c in down.space.changes] == [(name, 10, 0)]
 
 
 def test_another_none_is_not_carried_over() -> None:

@@ -375,7 +375,7 @@ def test_the_installed_torch_agrees() -> None:
     assert len(unknown) < 12
 
 
-# --- options that perfcli brings -------------------------------------------------------------
+# --- perfcli's patches ----------------------------------------------------------------------
 
 MAX_READS = "triton.mix_order_reduction_max_reads"
 SWITCH = "class triton:\n    mix_order_reduction = True\n"
@@ -396,13 +396,15 @@ def torch_of(folder: Path, version: str, inductor: str = SWITCH) -> Catalogue:
 def test_the_read_limit_is_brought_to_releases_without_it(tmp_path: Path, version: str) -> None:
     catalogue = torch_of(tmp_path, version)
     entry = assignments.find(catalogue, MAX_READS)
-    assert entry.note == "from perfcli: torch 2.13's option, backported"
-    assert (entry.type, entry.value, entry.env) == ("int | None", None, ())
+    assert entry.note == "perfcli's patch, from torch 2.13, PR #179494"
+    assert (entry.type, entry.value, entry.env) == ("int | None", 0, ())
     limited = assignments.make_variant("v", [f"{MAX_READS}=10"], catalogue)
     assert limited.options == {MAX_READS: 10}
     assert assignments.defaults(limited, catalogue) == {}
-    unlimited = assignments.make_variant("v", [f"{MAX_READS}=none"], catalogue)
-    assert unlimited.options == assignments.defaults(unlimited, catalogue) == {MAX_READS: None}
+    unlimited = assignments.make_variant("v", [f"{MAX_READS}=0"], catalogue)
+    assert unlimited.options == assignments.defaults(unlimited, catalogue) == {MAX_READS: 0}
+    none = assignments.make_variant("v", [f"{MAX_READS}=none"], catalogue)
+    assert none.options == {MAX_READS: None}
     with pytest.raises(PerfcliError, match="needs a whole number or none, got 'many'"):
         assignments.make_variant("v", [f"{MAX_READS}=many"], catalogue)
 
@@ -416,9 +418,13 @@ def test_torchs_own_read_limit_stays_torchs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("version", "inductor", "why"),
     [
-        ("2.9.1+cpu", "", "torch 2.9.1+cpu has no mix-order reduction to limit"),
-        ("2.10.0a0+git1", "", "torch 2.10.0a0+git1 has no mix-order reduction to limit"),
-        ("2.13.0.dev20260401", SWITCH, "torch 2.13.0.dev20260401 is neither"),
+        ("2.9.1+cpu", "", "torch 2.9.1+cpu is too old"),
+        (
+            "2.10.0a0+git1",
+            "",
+            "torch 2.10.0a0+git1 has no triton.mix_order_reduction, which it is built on",
+        ),
+        ("2.13.0.dev20260401", SWITCH, "torch 2.13.0.dev20260401 has it already"),
         ("nightly", SWITCH, "which release torch nightly is, is not known"),
     ],
 )
@@ -429,7 +435,7 @@ def test_where_the_read_limit_does_not_apply(
         assignments.find(torch_of(tmp_path, version, inductor), MAX_READS)
     assert str(caught.value) == (
         f"torch {version} has no option '{MAX_READS}': torch 2.13.0, 2.14.1, 2.15.0 have it; "
-        f"perfcli brings torch 2.13's to torch 2.10 to 2.12; {why}"
+        f"perfcli's patch is for torch 2.10 to 2.12, and {why}"
     )
 
 
@@ -437,7 +443,9 @@ def test_the_read_limit_is_refused_for_the_cpu(tmp_path: Path) -> None:
     catalogue = torch_of(tmp_path, "2.11.0", SWITCH + "trailing = 3\n")
     limited = assignments.make_variant("v", [f"{MAX_READS}=10"], catalogue)
     assignments.check_device(limited, catalogue, "cuda")
-    with pytest.raises(PerfcliError, match=r"limits Triton kernels, and --device cpu makes none"):
+    with pytest.raises(
+        PerfcliError, match=r"is a patch of Triton kernels, and --device cpu makes none"
+    ):
         assignments.check_device(limited, catalogue, "cpu")
     assignments.check_device(
         assignments.make_variant("v", ["trailing=4"], catalogue), catalogue, "cpu"

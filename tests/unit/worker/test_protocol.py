@@ -34,7 +34,6 @@ VARIANT = Variant(
     options={"max_autotune": True, "a": None, "b": 3, "c": 0.5, "d": "x", "e": [1], "f": {"g": 1}},
     env={"NAME": "value"},
     python="/usr/bin/python3",
-    patches=("one.patch", "two.patch"),
 )
 REQUEST = CompileRequest(
     scenario="gqa-transformer",

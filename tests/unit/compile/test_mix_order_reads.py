@@ -14,15 +14,18 @@ from typing import Any
 
 import pytest
 
-from perfcli.compile import backport
+from perfcli.compile.patches import mix_order_reads
+from perfcli.compile.patches.patching import Patching
 from perfcli.errors import CompileFailed
 from perfcli.model import Run
+from perfcli.options.patches import PATCHES
 
 Compile = Callable[..., Run]
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 RELEASE = (
     tuple(map(int, importlib.metadata.version("torch").split(".")[:2])) if HAS_TORCH else (0, 0)
 )
+MAX_READS = "triton.mix_order_reduction_max_reads"
 needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="messages name torch's version")
 BY_HAND = Path(__file__).parents[2] / "fixtures" / "read_limit.py"
 
@@ -57,22 +60,23 @@ class Node:
         return self.parts
 
 
-@pytest.fixture
-def inductor() -> tuple[SimpleNamespace, SimpleNamespace]:
-    """A scheduler that would fuse all, and metrics."""
+class Scheduler:
+    """A scheduler that would fuse all."""
 
-    class FusedMixOrderReductions(Node):
-        def can_fuse_with(self, other: Node) -> bool:
-            return other is not self
+    __name__ = "scheduler"
 
-    def reset() -> None:
-        metrics.kernels = 0
+    def __init__(self) -> None:
+        class FusedMixOrderReductions(Node):
+            def can_fuse_with(self, other: Node) -> bool:
+                return other is not self
 
-    metrics = SimpleNamespace(__name__="metrics", kernels=3, reset=reset)
-    scheduler = SimpleNamespace(
-        __name__="scheduler", FusedMixOrderReductions=FusedMixOrderReductions, MemoryDep=Read
-    )
-    return scheduler, metrics
+        self.FusedMixOrderReductions = FusedMixOrderReductions
+        self.MemoryDep = Read
+
+    def limit(self, reads: int) -> Patching:
+        patching = Patching(PATCHES[MAX_READS])
+        mix_order_reads._limit_reads(patching, self, reads)
+        return patching
 
 
 @pytest.mark.parametrize(
@@ -85,91 +89,64 @@ def inductor() -> tuple[SimpleNamespace, SimpleNamespace]:
     ],
 )
 def test_distinct_buffers_of_both_nodes_count(
-    inductor: Any, mix_order: tuple[str, ...], other: tuple[str, ...], reads: int
+    mix_order: tuple[str, ...], other: tuple[str, ...], reads: int
 ) -> None:
-    scheduler, metrics = inductor
-    assert backport._buffers_read((Node(*mix_order), Node(*other)), Read) == reads
-    backport._limit_reads(scheduler, metrics, reads)
+    assert mix_order_reads._buffers_read((Node(*mix_order), Node(*other)), Read) == reads
+    scheduler = Scheduler()
+    patching = scheduler.limit(reads)
     kernel = scheduler.FusedMixOrderReductions(*mix_order)
     assert kernel.can_fuse_with(Node(*other)) is True  # as many as allowed
-    assert metrics.rejected_mix_order_reduction_fusion == 0
+    assert patching.acted == 0
     assert kernel.can_fuse_with(Node(*other, "one_more")) is False
-    assert metrics.rejected_mix_order_reduction_fusion == 1
+    assert patching.acted == 1
 
 
-def test_dependencies_of_order_do_not_count(inductor: Any) -> None:
-    scheduler, metrics = inductor
-    backport._limit_reads(scheduler, metrics, 2)
+def test_dependencies_of_order_do_not_count() -> None:
+    scheduler = Scheduler()
+    scheduler.limit(2)
     assert scheduler.FusedMixOrderReductions("a").can_fuse_with(Node("b", order="c d e"))
 
 
-def test_below_the_limit_the_scheduler_decides(inductor: Any) -> None:
-    scheduler, metrics = inductor
-    backport._limit_reads(scheduler, metrics, 10)
+def test_below_the_limit_the_scheduler_decides() -> None:
+    scheduler = Scheduler()
+    patching = scheduler.limit(10)
     kernel = scheduler.FusedMixOrderReductions("a")
     assert kernel.can_fuse_with(kernel) is False
-    assert metrics.rejected_mix_order_reduction_fusion == 0
+    assert patching.acted == 0
 
 
-def test_resetting_the_metrics_resets_the_counter(inductor: Any) -> None:
-    scheduler, metrics = inductor
-    backport._limit_reads(scheduler, metrics, 1)
-    scheduler.FusedMixOrderReductions("a b").can_fuse_with(Node("c"))
-    assert metrics.rejected_mix_order_reduction_fusion == 1
-    metrics.reset()
-    assert (metrics.rejected_mix_order_reduction_fusion, metrics.kernels) == (0, 0)
-
-
-def test_undone_nothing_is_left(inductor: Any) -> None:
-    before = [dict(vars(part)) for part in (*inductor, inductor[0].FusedMixOrderReductions)]
-    undo = backport._limit_reads(inductor[0], inductor[1], 1)
-    assert dict(vars(inductor[1])) != before[1]
-    undo()
-    assert before == [dict(vars(p)) for p in (*inductor, inductor[0].FusedMixOrderReductions)]
+def test_undone_nothing_is_left() -> None:
+    scheduler = Scheduler()
+    before = [dict(vars(part)) for part in (scheduler, scheduler.FusedMixOrderReductions)]
+    patching = scheduler.limit(1)
+    assert dict(vars(scheduler.FusedMixOrderReductions)) != before[1]
+    patching.undo()
+    assert before == [dict(vars(part)) for part in (scheduler, scheduler.FusedMixOrderReductions)]
 
 
 @needs_torch
-@pytest.mark.parametrize(
-    ("owner", "name", "told"),
-    [
-        (0, "FusedMixOrderReductions", "scheduler.FusedMixOrderReductions"),
-        (0, "MemoryDep", "scheduler.MemoryDep"),
-        (1, "reset", "metrics.reset"),
-    ],
-)
-def test_what_is_missing_is_named_and_nothing_changed(
-    inductor: Any, owner: int, name: str, told: str
-) -> None:
-    delattr(inductor[owner], name)
-    before = [dict(vars(part)) for part in inductor]
-    with pytest.raises(CompileFailed, match=f"has no {told}, which .*max_reads is built on"):
-        backport._limit_reads(inductor[0], inductor[1], 10)
-    assert [vars(part) for part in inductor] == before
+@pytest.mark.parametrize("missing", ["FusedMixOrderReductions", "MemoryDep"])
+def test_what_is_missing_is_named_and_nothing_changed(missing: str) -> None:
+    scheduler = Scheduler()
+    delattr(scheduler, missing)
+    before = dict(vars(scheduler))
+    with pytest.raises(
+        CompileFailed, match=f"has no scheduler.{missing}, which .*max_reads is built on"
+    ):
+        scheduler.limit(10)
+    assert vars(scheduler) == before
 
 
 @needs_torch
-def test_a_question_asked_otherwise_is_not_answered(inductor: Any) -> None:
-    scheduler, metrics = inductor
+def test_a_question_asked_otherwise_is_not_answered() -> None:
+    scheduler = Scheduler()
 
     def can_fuse_with(self: Node, other: Node, can_reorder: bool) -> bool:
         return True
 
-    scheduler.FusedMixOrderReductions.can_fuse_with = can_fuse_with
+    scheduler.FusedMixOrderReductions.can_fuse_with = can_fuse_with  # type: ignore[method-assign,assignment]
     with pytest.raises(CompileFailed, match=r"can_fuse_with\(self, other\), which"):
-        backport._limit_reads(scheduler, metrics, 10)
-
-
-@pytest.mark.parametrize("value", [None, 0, -1])
-def test_no_limit_changes_nothing(value: int | None) -> None:
-    backport.install(value)
-    assert backport.settings() == {}
-    assert backport.notes() == ()
-
-
-@pytest.mark.parametrize("value", [True, "10", 1.5])
-def test_a_limit_is_a_whole_number(value: Any) -> None:
-    with pytest.raises(CompileFailed, match=r"needs a whole number or none"):
-        backport.install(value)
+        scheduler.limit(10)
 
 
 # --- against torch ---------------------------------------------------------------------------
@@ -200,13 +177,13 @@ def test_it_decides_as_torch_does(cache_of_the_run: Path) -> None:
 @pytest.mark.skipif(not (2, 10) <= RELEASE <= (2, 12), reason="torch has the option by itself")
 def test_a_torch_without_the_option_gets_it(compile_run: Compile) -> None:
     params = (("layers", 1), ("batch", 40), ("sequence", 2048), ("learned", True))
-    limit = ((backport.MAX_READS, 5),)
+    limit = ((MAX_READS, 5),)
     without = compile_run("gqa-transformer", preset="smoke", params=params)
     limited = compile_run("gqa-transformer", preset="smoke", params=params, options=limit)
-    assert (without.notes, without.settings.get(backport.MAX_READS)) == ((), None)
-    assert limited.settings[backport.MAX_READS] == 5
-    assert limited.counters[backport.COUNTER] > 0
-    assert any(note.startswith(f"{backport.MAX_READS}=5 is perfcli's") for note in limited.notes)
+    assert (without.notes, without.settings.get(MAX_READS)) == ((), None)
+    assert limited.settings[MAX_READS] == 5
+    assert limited.counters[PATCHES[MAX_READS].counter] > 0
+    assert any(note.startswith(f"{MAX_READS}=5 is perfcli's") for note in limited.notes)
     assert most_loads(limited) < most_loads(without)
 
 

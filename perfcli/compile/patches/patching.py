@@ -1,0 +1,65 @@
+"""Replaces pieces of torch for one patch, and remembers what they were."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, MutableMapping
+from typing import Any
+
+from perfcli.errors import CompileFailed
+from perfcli.options.patches import Patch
+
+
+class Patching:
+    """Holds what one patch has replaced. A patch looks for everything that it needs before it
+    replaces anything."""
+
+    def __init__(self, patch: Patch) -> None:
+        self.patch = patch
+        self.acted = 0
+        """How often what was put in place did something else than torch."""
+        self._undo: list[Callable[[], None]] = []
+
+    def find(self, owner: Any, name: str, *parameters: str) -> Any:
+        """Return the attribute ``name`` of a module or class of torch, and check the names of its
+        parameters if any are given.
+
+        Raises:
+            CompileFailed: this torch has none; the message names it.
+        """
+        place = f"{getattr(owner, '__qualname__', None) or owner.__name__}.{name}"
+        if not hasattr(owner, name):
+            raise self._missing(place)
+        found = getattr(owner, name)
+        if parameters and list(inspect.signature(found).parameters) != list(parameters):
+            raise self._missing(f"{place}({', '.join(parameters)})")
+        return found
+
+    def replace(self, owner: Any, name: str, new: Any) -> None:
+        """Set an attribute of a module or class."""
+        original = vars(owner)[name]  # not getattr: that unwraps static methods
+        self._undo.append(lambda: setattr(owner, name, original))
+        setattr(owner, name, new)
+
+    def put(self, mapping: MutableMapping[Any, Any], key: Any, new: Any) -> None:
+        """Set an entry that a mapping has."""
+        original = mapping[key]
+        self._undo.append(lambda: mapping.__setitem__(key, original))
+        mapping[key] = new
+
+    def count(self) -> None:
+        """Remember that it acted once more."""
+        self.acted += 1
+
+    def undo(self) -> None:
+        """Put everything back, the last first."""
+        while self._undo:
+            self._undo.pop()()
+
+    def _missing(self, what: str) -> CompileFailed:
+        import torch
+
+        return CompileFailed(
+            f"torch {torch.__version__} has no {what}, which {self.patch.name} is built on "
+            f"(perfcli's patch is for {self.patch.reach})"
+        )
