@@ -46,6 +46,7 @@ COMMANDS = {
         "noise": "Measure identical variants and store the noise floor.",
         "kernels": "Show, check or time the hand-written kernels.",
         "calibrate": "Fit the constants of estimated times to this GPU.",
+        "reproduce": "Check published claims about Inductor's kernels.",
     },
     "Look up": {
         "scenarios": "List the shipped scenarios, or show one in detail.",

@@ -37,6 +37,7 @@ LAYERS = (
     "console",
     "workflow",
     "bisect calibrate gate noise workbench ci",
+    "reproduce",
     "commands library",
     "cli pytest_plugin",
     "__main__",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from contextlib import suppress
@@ -103,6 +104,17 @@ def _resume(reference: str, about: Identity) -> Record:
         return Record(about, known, path.stem)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise PerfcliError(f"{path} is broken ({type(error).__name__}: {error})") from error
+
+
+def _find_or_begin(about: Identity) -> Record:
+    """Return the record of all searches of this identity that nobody named, or a new one. One that
+    can't be read, or is about sources that were edited since, is begun anew."""
+    text = json.dumps(dict(about), sort_keys=True)
+    name = f"of-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    try:
+        return _resume(name, about)
+    except PerfcliError:
+        return Record(about, Knowledge(), name)
 
 
 def _stored() -> str:

@@ -204,18 +204,37 @@ def bisect(
     about = identify(plan.base.request, plan.base.interpreter)
     resumed = file._resume(options.resume, about) if options.resume else None
     record = resumed or file.Record(about, Knowledge())
-    generator = context.start_generator()
-    try:
-        found = _search(asked, record, generator)
-    finally:
-        generator.close()
-        record.save()
-        if record.failure:
-            notes.warn(f"{record.failure}; the search can't be resumed")
+    found = _search_recorded(asked, record)
     jobs = _ends_of(asked, found.cure)
     ends = _compare_ends(jobs, context) if _worth_comparing(found) else None
     _show(found, ends, shown)
     return found.exit_code
+
+
+def _search_recorded(asked: SearchScope, record: Record) -> Bisection:
+    """Search to the end, or to a limit; what is known by then is stored, however it ends."""
+    generator = asked.context.start_generator()
+    try:
+        return _search(asked, record, generator)
+    finally:
+        generator.close()
+        record.save()
+        if record.failure:
+            asked.context.notes.warn(f"{record.failure}; the search can't be resumed")
+
+
+def find_culprits(question: Question, options: BisectOptions, context: Context) -> Bisection:
+    """Search between two sides of one torch by a metric that needs no clock, and show nothing. Ask
+    the same again, and it goes on from what is known.
+
+    Raises PerfcliError for what the user got wrong, and what compiling raises.
+    """
+    device, _ = choose_device(question.device, question.target)
+    metric = metrics._find(options.metric, device)
+    plan = _plan(question, options, metric, context)
+    about = identify(plan.base.request, plan.base.interpreter)
+    record = file._find_or_begin(about)
+    return _search_recorded(SearchScope(question, plan, metric, options, context), record)
 
 
 def _direction(options: BisectOptions) -> Direction | None:

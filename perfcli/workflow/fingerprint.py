@@ -29,6 +29,7 @@ _HARMLESS = (
     "measure",
     "noise",
     "reports",
+    "reproduce",
     "rules",
     "search",
     "stats",

@@ -15,6 +15,7 @@ from perfcli.model import (
     Comparison,
     Judged,
     Judgement,
+    Measurement,
     Outcome,
     Passing,
     Provenance,
@@ -70,15 +71,23 @@ def load_pair(
         tell_estimator(side.run, context.notes)
     comparison = gather_evidence(ours.run, theirs.run, allow)
     if not asked.no_time:
-        found = timings.find_measurement(ours.run.id, theirs.run.id)
-        for text in found.remarks:
-            context.notes.warn(text)
-        if measured := found.measurement:
-            run = theirs.run
-            floor = noise_floors.load_floor(measured.machine, run.scenario, run.params)
-            timing = derive(measured, ours.run, run, comparison.groups, floor)
-            comparison = replace(comparison, timing=timing)
+        comparison = add_stored_times(comparison, context)
     return Pair(ours, theirs, comparison)
+
+
+def add_stored_times(comparison: Comparison, context: Context) -> Comparison:
+    """Return the comparison with the times of the newest measurement of both runs; as it is where
+    there is none."""
+    found = timings.find_measurement(comparison.base.id, comparison.head.id)
+    for text in found.remarks:
+        context.notes.warn(text)
+    return comparison if found.measurement is None else _add_times(comparison, found.measurement)
+
+
+def _add_times(comparison: Comparison, measured: Measurement) -> Comparison:
+    base, head = comparison.base, comparison.head
+    floor = noise_floors.load_floor(measured.machine, head.scenario, head.params)
+    return replace(comparison, timing=derive(measured, base, head, comparison.groups, floor))
 
 
 def compile_pair(
@@ -148,10 +157,7 @@ def measure_times(
         measured = bench.measure(comparison, setting, jobs, context)
     except WrongResult as error:
         return replace(comparison, wrong=_wrong_results(error))
-    base, head = comparison.base, comparison.head
-    floor = noise_floors.load_floor(measured.machine, head.scenario, head.params)
-    timing = derive(measured, base, head, comparison.groups, floor)
-    return replace(comparison, timing=timing)
+    return _add_times(comparison, measured)
 
 
 def _wrong_results(error: WrongResult) -> WrongResults:

@@ -1,0 +1,16 @@
+"""Holds the claims as data, one file per subject.
+
+Takes nothing and gives ``list_claims``: each claim says what is compiled in two ways and under
+which conditions it counts as shown. A claim never holds a verdict. To add one, write it into the
+file of its subject; ``tests/unit/reproduce/`` checks that its conditions can be evaluated.
+"""
+
+from __future__ import annotations
+
+from perfcli.reproduce.claim import Claim
+from perfcli.reproduce.claims import softmax
+
+
+def list_claims() -> tuple[Claim, ...]:
+    """Return all claims, in the order in which they are carried out."""
+    return softmax.CLAIMS

@@ -1,0 +1,261 @@
+"""Carries out a claim over two variants of a scenario: compiles both, measures them where there is
+a device, searches for the option to blame, and tries the cures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from perfcli import units
+from perfcli.bisect.run import find_culprits
+from perfcli.bisect.sides import BisectOptions
+from perfcli.diagnosis import diagnose
+from perfcli.diff.compare import gather_evidence
+from perfcli.errors import Interrupted, PerfcliError
+from perfcli.model import Comparison, EstimatedChange, TimeChange, Timing
+from perfcli.options import assignments
+from perfcli.reproduce.claim import Claim, Setup, TwoVariants, Way
+from perfcli.reproduce.condition import FactMissing, Facts
+from perfcli.reproduce.facts import read_facts, read_pair
+from perfcli.reproduce.observation import CureResult, Observation, TimeRatio
+from perfcli.reproduce.verdict import has_symptom
+from perfcli.workflow.context import Context
+from perfcli.workflow.fingerprint import Job
+from perfcli.workflow.obtain import Obtained, obtain
+from perfcli.workflow.pair import add_stored_times, measure_times
+from perfcli.workflow.request import Question, Side, order_jobs
+from perfcli.workflow.setting import MeasuringOptions, settle
+
+DIFFERING = ("params", "dynamic")
+"""What the sides of a claim may differ in besides options."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """Says where and how claims are carried out."""
+
+    target: str | None
+    device: str | None
+    python: str | None
+    smoke: bool
+    budget: float
+    """Seconds for which each pair is measured, where there is a device."""
+    searches: bool
+    """Whether the option to blame is searched for."""
+
+
+class _Bench:
+    """Compiles the variants of one claim."""
+
+    def __init__(self, claim: Claim, asked: TwoVariants, how: Conditions, context: Context) -> None:
+        self.claim = claim
+        self.asked = asked
+        self.how = how
+        self.context = context
+
+    def question(self, setup: Setup) -> Question:
+        smoke = self.how.smoke
+        shared = self.asked.smoke if smoke else self.asked.params
+        own = setup.smoke if smoke and setup.smoke is not None else setup.params
+        params = tuple(f"{name}={units.setting(v)}" for name, v in {**shared, **own}.items())
+        return Question(
+            self.asked.scenario, params, None, self.how.target, self.how.device, setup.dynamic
+        )
+
+    def job(self, setup: Setup) -> Job:
+        side = Side(setup.options, self.how.python)
+        (job,) = order_jobs(self.question(setup), [side], self.context)
+        return job
+
+    def compare(self, setups: tuple[Setup, Setup]) -> tuple[Comparison, list[Obtained]]:
+        """Return both variants held together, with their times where there is a device. What is
+        stored is not compiled or measured again."""
+        jobs = [self.job(setup) for setup in setups]
+        made = obtain(jobs, self.context, again="")
+        comparison = gather_evidence(made[0].run, made[1].run, DIFFERING)
+        asked = MeasuringOptions(self.how.budget, flush_l2=True)
+        setting = None
+        if self.claim.effect is not None and not self.how.smoke and not self.how.target:
+            setting = settle(self.question(setups[0]), asked, self.context)
+        if setting is not None:
+            if not self.context.fresh:
+                comparison = add_stored_times(comparison, self.context)
+            if comparison.timing is None:
+                comparison = measure_times(comparison, setting, jobs, self.context)
+        return diagnose(comparison), made
+
+
+def carry_out(claim: Claim, asked: TwoVariants, how: Conditions, context: Context) -> Observation:
+    """Return what compiling, and where possible measuring, both sides of a claim shows.
+
+    Raises what obtaining runs raises; a search or a cure that fails is told in the observation.
+    """
+    interpreter = context.choose_probe(how.device)(how.python)
+    catalogue = assignments.load_catalogue(interpreter.torch_dir)
+    way, lacking = _choose_way(asked.ways, catalogue)
+    if way is None:
+        return Observation(torch=interpreter.torch, smoke=how.smoke, failure=lacking)
+    bench = _Bench(claim, asked, how, context)
+    comparison, made = bench.compare((way.good, way.bad))
+    good, bad = comparison.base, comparison.head
+    if comparison.wrong is not None:
+        raise PerfcliError(f"not timed: {comparison.wrong.what}")
+    found = Observation(
+        torch=bad.environment.torch,
+        place=_name_place(comparison),
+        way=way,
+        sides={"good": read_facts(good), "bad": read_facts(bad), "pair": read_pair(comparison)},
+        estimated=_estimated(comparison.estimate),
+        measured=_measured(comparison.timing),
+        peaks=_peaks(comparison.timing),
+        findings=tuple(dict.fromkeys(f.code for f in comparison.findings if f.came_with_head)),
+        runs=(made[0].reference, made[1].reference),
+        smoke=how.smoke,
+    )
+    # What an option imitates needs no cure, and the option is to blame for it.
+    if claim.is_control or way.imitates or not _symptom(claim, found.sides["bad"]):
+        return found
+    found = replace(found, cures=tuple(_try_cures(bench, way, found)))
+    return _add_blame(bench, way, found) if asked.blame and how.searches else found
+
+
+def _choose_way(ways: tuple[Way, ...], catalogue: assignments.Catalogue) -> tuple[Way | None, str]:
+    """Return the first way whose options this torch has, or why there is none."""
+    lacking = ""
+    for way in ways:
+        try:
+            for text in (*way.good.options, *way.bad.options):
+                assignments.find(catalogue, text.partition("=")[0])
+        except PerfcliError as error:
+            lacking = lacking or str(error)
+        else:
+            return way, ""
+    return None, lacking
+
+
+def _symptom(claim: Claim, facts: Facts) -> bool | None:
+    """Return None where it is not known."""
+    try:
+        return has_symptom(claim, facts) if claim.symptom else True
+    except FactMissing:
+        return None
+
+
+def _name_place(comparison: Comparison) -> str:
+    prepared = comparison.timing.prepared if comparison.timing else ()
+    if prepared:
+        return prepared[0].machine.device
+    target = comparison.head.target
+    return target.name if target else comparison.head.device
+
+
+# --- times ---------------------------------------------------------------------------------------
+
+
+def _estimated(estimate: EstimatedChange | None) -> TimeRatio | None:
+    if estimate is None or estimate.ratio is None or estimate.low is None or estimate.high is None:
+        return None
+    return TimeRatio(
+        estimate.base.seconds,
+        estimate.head.seconds,
+        estimate.ratio,
+        estimate.low,
+        estimate.high,
+        estimate.verdict,
+    )
+
+
+def _measured(timing: Timing | None) -> TimeRatio | None:
+    step: TimeChange | None = timing.step if timing else None
+    if step is None or step.ratio is None or step.low is None or step.high is None:
+        return None
+    return TimeRatio(step.base, step.head, step.ratio, step.low, step.high, step.verdict)
+
+
+def _peaks(timing: Timing | None) -> tuple[int, int] | None:
+    if timing is None:
+        return None
+    base, head = timing.of("base"), timing.of("head")
+    peaks = [
+        each.memory.peak_allocated_bytes if each and each.memory else None for each in (base, head)
+    ]
+    return (peaks[0], peaks[1]) if peaks[0] is not None and peaks[1] is not None else None
+
+
+# --- cures and blame -----------------------------------------------------------------------------
+
+
+def _try_cures(bench: _Bench, way: Way, found: Observation) -> list[CureResult]:
+    """Return what becomes of the bad side with each cure. The good side is the first where both
+    differ in options alone."""
+    results = []
+    if (
+        way.good.params == way.bad.params
+        and way.good.dynamic == way.bad.dynamic
+        and not way.imitates
+    ):
+        results.append(_describe_good(bench.claim, way, found))
+    for options in bench.asked.cures:
+        setup = replace(way.bad, options=(*way.bad.options, *options))
+        try:
+            comparison, _ = bench.compare((way.bad, setup))
+        except Interrupted:
+            raise
+        except PerfcliError as error:
+            results.append(CureResult(options, None, failure=str(error)))
+            continue
+        facts = read_facts(comparison.head)
+        results.append(
+            CureResult(
+                options,
+                _symptom(bench.claim, facts),
+                _estimated(comparison.estimate),
+                _measured(comparison.timing),
+            )
+        )
+    return results
+
+
+def _describe_good(claim: Claim, way: Way, found: Observation) -> CureResult:
+    """Return the good side as a cure of the bad one."""
+    options = way.good.options or tuple(f"no {text}" for text in way.bad.options)
+    symptom = _symptom(claim, found.sides["good"])
+    return CureResult(options, symptom, _turn(found.estimated), _turn(found.measured))
+
+
+def _turn(ratio: TimeRatio | None) -> TimeRatio | None:
+    """Return the same with both sides exchanged."""
+    if ratio is None:
+        return None
+    turned = {"slower": "faster", "faster": "slower"}.get(ratio.verdict, ratio.verdict)
+    return TimeRatio(
+        ratio.bad, ratio.good, 1 / ratio.ratio, 1 / ratio.high, 1 / ratio.low, turned,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def _add_blame(bench: _Bench, way: Way, found: Observation) -> Observation:
+    """Return the observation with what a search over options of both sides, and the suspects,
+    blames."""
+    blame = bench.asked.blame
+    if blame is None or way.good.params != way.bad.params or way.good.dynamic != way.bad.dynamic:
+        return found
+    options = BisectOptions(
+        blame.metric,
+        good=way.good.options,
+        bad=(*way.bad.options, *blame.suspects),
+        good_python=bench.how.python,
+        flip=False,
+    )
+    question = bench.question(way.bad)
+    try:
+        answer = find_culprits(question, options, bench.context)
+    except Interrupted:
+        raise
+    except PerfcliError as error:
+        return replace(found, blame=f"the search failed: {error}")
+    sets = answer.culprits.sets if answer.culprits else ()
+    blamed = tuple(
+        f"{option.name}={units.setting(option.bad)}" for each in sets for option in each.options
+    )
+    status = answer.culprits.status if answer.culprits else None
+    said = f"of {len(answer.changes)} by {blame.metric}: {status or 'no answer'}"
+    return replace(found, blamed=blamed, blame=said)

@@ -1,0 +1,77 @@
+"""Reads off a run, and off two runs, the numbers that claims are about."""
+
+from __future__ import annotations
+
+from perfcli.diff.beside import totals_of
+from perfcli.diff.metrics import launched_kernels
+from perfcli.model import Comparison, KernelFacts, Run
+from perfcli.reproduce.condition import Facts
+
+
+def read_facts(run: Run) -> Facts:
+    """Return the numbers of one step of a run; sizes in bytes."""
+    kernels = launched_kernels(run.kernels)
+    totals = totals_of(run)
+    peak = _peak(run)
+    largest = max((b.bytes for kernel in kernels for b in kernel.buffers), default=0)
+    mixed = [kernel for kernel in kernels if kernel.kind == "mix-order-reduction"]
+    return {
+        "kernels": float(len(kernels)),
+        "launches": float(totals.launches),
+        "loads": _sum_source(kernels, "loads"),
+        "bytes_moved": totals.bytes_moved,
+        "bytes_swept": totals.bytes_swept,
+        "passes": totals.passes,
+        "wide_share": totals.wide_share,
+        "registers": totals.registers,
+        "spilled_words": totals.spilled_words,
+        "shared_bytes": totals.shared_bytes,
+        "online": float(sum(_takes_online(kernel) for kernel in kernels)),
+        "persistent": float(sum(kernel.kind == "persistent-reduction" for kernel in kernels)),
+        "held_copies": float(sum(_count_held(kernel) for kernel in kernels)),
+        "most_reads": max((_reads(kernel) for kernel in kernels), default=0.0),
+        "mix_order": float(len(mixed)),
+        "mix_order_reads": max(map(_reads, mixed), default=0.0),
+        "mix_order_spills": _worst_spill(mixed),
+        "peak_bytes": peak,
+        "peak_tensors": peak / largest if peak is not None and largest else None,
+    }
+
+
+def read_pair(comparison: Comparison) -> Facts:
+    """Return what only both runs together tell, as 0 or 1."""
+    same = all(group.match.relation == "same" for group in comparison.groups)
+    return {
+        "same_code": float(same),
+        "worse": None if comparison.outcome == "unknown" else float(comparison.outcome == "worse"),
+    }
+
+
+def _peak(run: Run) -> float | None:
+    """Return Inductor's estimate of peak memory, of the graph that needs most."""
+    known = [g.peak_memory_bytes for g in run.graphs if g.peak_memory_bytes is not None]
+    return max(known, default=None)
+
+
+def _sum_source(kernels: list[KernelFacts], name: str) -> float | None:
+    known = [getattr(kernel.source_facts, name) for kernel in kernels if kernel.source_facts]
+    return float(sum(known)) if len(known) == len(kernels) else None
+
+
+def _takes_online(kernel: KernelFacts) -> bool:
+    return bool(kernel.source_facts and kernel.source_facts.online_softmax)
+
+
+def _count_held(kernel: KernelFacts) -> int:
+    held = kernel.kind == "persistent-reduction" and kernel.source_facts
+    return len(kernel.source_facts.held_copies) if held and kernel.source_facts else 0
+
+
+def _reads(kernel: KernelFacts) -> float:
+    return float(sum(buffer.is_read for buffer in kernel.buffers))
+
+
+def _worst_spill(kernels: list[KernelFacts]) -> float | None:
+    spills = [kernel.spilled_words for kernel in kernels]
+    known = [float(words) for words in spills if words is not None]
+    return max(known, default=0.0) if len(known) == len(spills) else None

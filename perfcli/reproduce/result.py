@@ -1,0 +1,116 @@
+"""Defines a claim with what was seen of it and the verdict, and writes its parts in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from perfcli import units
+from perfcli.reproduce.claim import Claim, TwoVariants
+from perfcli.reproduce.observation import CureResult, Observation, TimeRatio
+from perfcli.reproduce.verdict import ClaimVerdict, judge_cure
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    claim: Claim
+    found: Observation
+    verdict: ClaimVerdict
+    seconds: float
+    """How long it took."""
+
+    @property
+    def is_answered(self) -> bool:
+        """Return whether the verdict needs nothing more than this machine has."""
+        return self.verdict.verdict != "needs a GPU"
+
+
+def write_source(claim: Claim) -> str:
+    """Return ``PR #127011 (seed 1)``."""
+    seed = "" if claim.source.seed is None else f" (seed {claim.source.seed})"
+    return f"{claim.source.text}{seed}"
+
+
+def write_verdict(verdict: ClaimVerdict) -> str:
+    """Return ``reproduced, measured``."""
+    basis = {"measured": ", measured", "estimated": ", by estimate", "code": "", "": ""}
+    return f"{verdict.verdict}{basis[verdict.basis]}"
+
+
+def list_times(result: Result) -> Iterator[str]:
+    """Yield the claimed times, then what was estimated and measured here."""
+    effect, found = result.claim.effect, result.found
+    if effect is None or found.smoke:
+        return
+    of = f" on {effect.on}" if effect.on else ""
+    numbers = f"{effect.good:.3g} → {effect.bad:.3g} {effect.unit}, " if effect.unit else ""
+    yield f"claimed {numbers}{effect.ratio:.3g}×{of}"
+    if found.estimated is not None:
+        yield f"estimated {_write_time(found.estimated)}"
+    if found.measured is not None:
+        yield f"measured {_write_time(found.measured)}"
+    if found.peaks is not None:
+        good, bad = map(units.size, found.peaks)
+        yield f"peak memory {good} → {bad}"
+
+
+def _write_time(time: TimeRatio) -> str:
+    """Return ``3.53 → 2.96 ms, 0.84× [0.67, 1.06]``."""
+    both = " → ".join(units.alike(time.good, time.bad))
+    return f"{both}, {time.ratio:.3g}× [{time.low:.3g}, {time.high:.3g}]"
+
+
+def write_finding(result: Result) -> str:
+    """Return whether the finding that the claim expects was raised, with what else came."""
+    found, asked = result.found, result.claim.shown_by
+    expected = asked.finding if isinstance(asked, TwoVariants) else ""
+    others = [code for code in found.findings if code != expected and not code.startswith("PC9")]
+    also = f" (also {', '.join(others)})" if others else ""
+    if expected and found.sides:
+        if expected in found.findings:
+            return f"{expected}{also}"
+        small = " at this size" if found.smoke else ""
+        return f"no {expected}{small}{also}"
+    return ", ".join(others)
+
+
+def write_blame(result: Result) -> str:
+    found = result.found
+    return f"{', '.join(found.blamed) or 'none'} ({found.blame})" if found.blame else ""
+
+
+def list_cures(result: Result) -> Iterator[str]:
+    """Yield ``online_softmax=true helps, 0.77×``."""
+    yield from map(_write_cure, result.found.cures)
+
+
+def _write_cure(cure: CureResult) -> str:
+    time = cure.measured or cure.estimated
+    ratio = "" if time is None else f", {time.ratio:.3g}×"
+    return f"{' '.join(cure.options)}: {judge_cure(cure)}{ratio}"
+
+
+def describe(result: Result) -> dict[str, Any]:
+    """Return everything as plain data for JSON."""
+    claim, found = result.claim, result.found
+    return {
+        "name": claim.name,
+        "says": claim.says,
+        "source": claim.source,
+        "holds": claim.holds,
+        "fixed_in": claim.fixed_in,
+        "withdrawn": claim.withdrawn,
+        "control": claim.is_control,
+        "conditions": {"symptom": claim.symptom, "expects": claim.expects},
+        "effect": claim.effect,
+        "verdict": result.verdict.verdict,
+        "basis": result.verdict.basis,
+        "reason": result.verdict.reason,
+        "times": list(list_times(result)),
+        "finding": write_finding(result),
+        "blamed": write_blame(result),
+        "cures": list(list_cures(result)),
+        "found": found,
+        "seconds": round(result.seconds, 1),
+    }

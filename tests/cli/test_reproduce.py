@@ -1,0 +1,92 @@
+"""perfcli reproduce with made-up runs: what is listed, written, refused, and the exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def test_it_lists_the_claims(perfcli: Any) -> None:
+    result = perfcli("reproduce", "--list", "split-softmax")
+    assert result.code == 0
+    names = [line.split()[0] for line in result.out.splitlines()[1:]]
+    assert names
+    assert all(name.startswith("split-softmax-") for name in names)
+
+
+def test_a_bad_name_is_refused_with_the_nearest(perfcli: Any) -> None:
+    result = perfcli("reproduce", "onlin-softmax")
+    assert result.code == 2
+    assert "did you mean online-softmax?" in result.complaint
+    assert not Path(".perfcli").exists()
+
+
+def test_a_cpu_is_refused(perfcli: Any) -> None:
+    result = perfcli("reproduce", "online-softmax", "--device", "cpu")
+    assert result.code == 2
+    assert "the claims are about a GPU's kernels" in result.complaint
+
+
+def test_every_claim_gets_a_verdict_and_a_row(perfcli: Any) -> None:
+    result = perfcli(
+        "reproduce", "online-softmax", "split-softmax", "--target", "h200",
+        "--json", "r.json", "-o", "r.md",
+    )  # fmt: skip
+    document = json.loads(Path("r.json").read_text())
+    assert document["perfcli"] == "reproduction"
+    claims = document["claims"]
+    assert claims[0]["name"] == "online-softmax"
+    assert len(claims) > 1
+    # What the fake executor makes up has no softmax that is read three times.
+    assert {claim["verdict"] for claim in claims} == {"not reproduced", "fixed in this version"}
+    rows = [line for line in Path("r.md").read_text().splitlines() if line.startswith("| `")]
+    assert len(rows) == len(claims)
+    assert result.code == 0
+    assert result.out.splitlines()[-1].startswith(f"{len(claims)} claims: ")
+
+
+def test_a_failing_claim_stops_no_other(perfcli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERFCLI_FAKE", "compile:online_softmax")
+    result = perfcli("reproduce", "online-softmax", "split-softmax", "--json", "r.json")
+    claims = {c["name"]: c for c in json.loads(Path("r.json").read_text())["claims"]}
+    failed = claims["online-softmax"]
+    assert failed["verdict"] == "cannot be shown here"
+    assert "Inductor could not compile" in failed["reason"]
+    assert len(claims) > 1
+    assert result.code == 2
+    assert "Traceback" not in result.err
+
+
+def test_an_interrupt_keeps_what_is_finished(perfcli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from perfcli.reproduce import run
+
+    carry_one = run._carry_one
+    done: list[Any] = []
+
+    def interrupted(*given: Any) -> Any:
+        if done:
+            raise KeyboardInterrupt
+        done.append(given)
+        return carry_one(*given)
+
+    monkeypatch.setattr(run, "_carry_one", interrupted)
+    result = perfcli("reproduce", "online-softmax", "split-softmax", "--json", "r.json")
+    assert result.code == 130
+    assert "1 claim finished" in result.complaint
+    claims = json.loads(Path("r.json").read_text())["claims"]
+    assert [claim["name"] for claim in claims] == ["online-softmax"]
+
+
+def test_what_is_stored_is_used_again(perfcli: Any) -> None:
+    perfcli("reproduce", "online-softmax")
+    stored = sorted(Path(".perfcli/runs").iterdir())
+    perfcli("reproduce", "online-softmax")
+    assert sorted(Path(".perfcli/runs").iterdir()) == stored
+
+
+def test_json_on_stdout_is_json_alone(perfcli: Any) -> None:
+    result = perfcli("reproduce", "online-softmax", "--json", "-")
+    assert json.loads(result.out)["claims"][0]["name"] == "online-softmax"
