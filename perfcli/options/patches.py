@@ -95,6 +95,26 @@ _LISTED = (
         unit="fusion",
         counter="rejected_mix_order_reduction_fusion",
     ),
+    Patch(
+        name="patch.split_online_softmax",
+        type="bool",
+        off=False,
+        does="Finds maximum and sum of a softmax in one sweep also where rows are split.",
+        doc="Few long rows: three kernels and two reads of the input in place of five and three.",
+        origin="torch 2.13, PR #184069",
+        sources=(
+            "https://github.com/pytorch/pytorch/pull/184069",
+            "https://github.com/pytorch/pytorch/issues/153241",
+        ),
+        first=(2, 11),
+        last=(2, 12),
+        in_later=True,
+        needs=("online_softmax", "split_reductions"),
+        values=(True,),
+        verb="split",
+        unit="softmax reduction",
+        counter="patch.split_online_softmax",
+    ),
 )
 
 PATCHES: Mapping[str, Patch] = {patch.name: patch for patch in _LISTED}

@@ -14,6 +14,7 @@ from perfcli.options.patches import PATCHES, explain_refusal
 
 _FILES = {
     "triton.mix_order_reduction_max_reads": "mix_order_reads",
+    "patch.split_online_softmax": "split_online_softmax",
 }
 """The module of each patch. Its function ``apply`` takes a ``Patching`` and the value."""
 

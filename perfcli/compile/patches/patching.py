@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 from perfcli.errors import CompileFailed
@@ -21,8 +21,8 @@ class Patching:
         self._undo: list[Callable[[], None]] = []
 
     def find(self, owner: Any, name: str, *parameters: str) -> Any:
-        """Return the attribute ``name`` of a module or class of torch, and check the names of its
-        parameters if any are given.
+        """Return the attribute ``name`` of a module or class of torch, and check that it takes
+        these parameters, if any are given, and needs no others.
 
         Raises:
             CompileFailed: this torch has none; the message names it.
@@ -31,9 +31,19 @@ class Patching:
         if not hasattr(owner, name):
             raise self._missing(place)
         found = getattr(owner, name)
-        if parameters and list(inspect.signature(found).parameters) != list(parameters):
+        if parameters and not _takes(found, parameters):
             raise self._missing(f"{place}({', '.join(parameters)})")
         return found
+
+    def find_entry(self, mapping: Mapping[Any, Any], key: Any, what: str) -> Any:
+        """Return what a table of torch has for a key.
+
+        Raises:
+            CompileFailed: it has nothing; the message says ``what`` is missing.
+        """
+        if key not in mapping:
+            raise self._missing(what)
+        return mapping[key]
 
     def replace(self, owner: Any, name: str, new: Any) -> None:
         """Set an attribute of a module or class."""
@@ -63,3 +73,10 @@ class Patching:
             f"torch {torch.__version__} has no {what}, which {self.patch.name} is built on "
             f"(perfcli's patch is for {self.patch.reach})"
         )
+
+
+def _takes(function: Any, parameters: Sequence[str]) -> bool:
+    known = inspect.signature(function).parameters
+    others = list(known.values())[len(parameters) :]
+    same = list(known)[: len(parameters)] == list(parameters)
+    return same and all(other.default is not other.empty for other in others)
