@@ -8,7 +8,9 @@ divides, and one more read of the input (#153241). torch 2.13 splits the sweep i
 
 So does this: one reduction leaves a maximum and a sum for each part of a row. What combines the two
 is written as a maximum and a sum over parts, which Inductor fuses into one small kernel: three in
-all (more where a row has over 8,192 parts, and the combination is split in turn). Parts are of 1,024 elements where rows are contiguous, fewer than those of torch 2.13: then
+all (more where a row has over 8,192 parts, and the combination is split in turn).
+
+Parts are of 1,024 elements where rows are contiguous, shorter than those of torch 2.13: then
 Inductor holds a part in registers and takes one exponential for each element, where its loop over
 longer parts takes two and is bound by them, not by memory.
 
@@ -104,15 +106,13 @@ def _split(reduction: dict[str, Any], hint: Any, size: Any) -> tuple[Any, Any]:
 def _load_parts(reduction: dict[str, Any], size: Any) -> Any:
     """Return what loads an element of a part, and beyond the end of the row -inf, which adds
     nothing to the maximum or the sum."""
-    import sympy
     from torch._inductor import ir
     from torch._inductor.utils import dtype_from_size
     from torch._inductor.virtualized import V, ops
-    from torch.utils._sympy.functions import Mod
 
     length, load = _length(reduction), reduction["inner_fn"]
     unflatten = ir.View.dynamic_reshape_indexer(reduction["reduction_ranges"], [length])
-    is_even = V.graph.sizevars.statically_known_true(sympy.Eq(Mod(length, size), 0))
+    is_even = V.graph.sizevars.statically_known_multiple_of(length, size)
     dtype = dtype_from_size(length)
 
     def load_part(index: Sequence[Any], inside: Sequence[Any]) -> Any:
