@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from keyword import iskeyword
 from typing import Annotated, Any, cast
 
 import typer
@@ -31,6 +32,7 @@ COMMANDS = {
         "explain": "Say what is wrong with the kernels of one run.",
         "inspect-kernel": "Show one kernel: loads, stores, spills and source.",
         "run": "Compile a variant and list its costliest kernels.",
+        "import": "Make a run of a profiler's trace or of torch's own files.",
         "report": "Write documents about stored runs.",
     },
     "Gate in CI": {
@@ -108,7 +110,7 @@ class _Commands(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name not in NAMES:
             raise KeyError(name)
-        module = name.replace("-", "_")
+        module = name.replace("-", "_") + "_" * iskeyword(name)
         command: Command = getattr(import_module(f"perfcli.commands.{module}"), module)
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
         alone.command(name)(_guarded(command))

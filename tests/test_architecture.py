@@ -35,6 +35,7 @@ LAYERS = (
     "worker",
     "fake interleave checks",
     "console",
+    "importing",
     "workflow",
     "bisect calibrate gate noise workbench ci",
     "reproduce",

@@ -30,6 +30,7 @@ from perfcli.storing import timings
 from perfcli.storing.runfile import cannot_write
 from perfcli.storing.whole import write_whole
 from perfcli.worker.roles import Progress
+from perfcli.workflow.context import Context
 from perfcli.workflow.obtain import load_stored
 
 _FEWEST = 50
@@ -106,7 +107,8 @@ def check_estimates(reference: str, json: Path | None, quiet: bool) -> None:
     Raises:
         PerfcliError: there is no such run, or no estimate or measurement of it.
     """
-    run = load_stored(reference, documents.Wanted(json=json).places).run
+    context = Context(Notes(quiet), written=documents.Wanted(json=json).places)
+    run = load_stored(reference, context).run
     measurement = timings.find_measurement_of(run.id)
     if measurement is None:
         raise PerfcliError(

@@ -93,7 +93,7 @@ def _alone(reference: str, context: Context) -> Pair:
     from perfcli.workflow.obtain import load_stored
     from perfcli.workflow.pair import Pair
 
-    stored = load_stored(reference, context.written)
+    stored = load_stored(reference, context)
     if not stored.run.kernels:
         raise PerfcliError(f"run {stored.run.id} has no kernels: there is nothing to report")
     comparison, fault = gather_evidence(stored.run, stored.run), ""

@@ -55,6 +55,7 @@ def match(base: Kernels, head: Kernels, nodes_agree: bool = True) -> tuple[Match
     here.take_absorbed(here.nodes if nodes_agree else here.pieces("operators"))
     for method in methods:
         here.take_only(here.pieces(method), method)
+    here.take(_same_looks(*here.sides()))
     here.take(_same_names(*here.sides()))
     here.take([Match((index,), (), "gone", "none", 1.0) for index in here.left])
     here.take([Match((), (index,), "new", "none", 1.0) for index in here.right])
@@ -203,6 +204,25 @@ def _work(kernel: KernelFacts, pieces: frozenset[Hashable]) -> Work:
 
 
 # --- names -----------------------------------------------------------------------------------
+
+
+def _same_looks(base: Kernels, head: Kernels, left: list[int], right: list[int]) -> list[Match]:
+    """Return matches of kernels that only traces tell of, by names up to their number, grid and
+    registers, in order. As far as a trace can tell they are the same."""
+    waiting: dict[Hashable, deque[int]] = defaultdict(deque)
+    for index in right:
+        if not head[index].source_hash:
+            waiting[_look(head[index])].append(index)
+    return [
+        Match((index,), (waiting[_look(base[index])].popleft(),), "same", "look", 0.6)
+        for index in left
+        if not base[index].source_hash and waiting[_look(base[index])]
+    ]
+
+
+def _look(kernel: KernelFacts) -> Hashable:
+    ran = [(c.num_warps, c.registers, c.shared_bytes) for c in kernel.candidates]
+    return (_stem(kernel), kernel.grid, tuple(ran))
 
 
 def _same_names(base: Kernels, head: Kernels, left: list[int], right: list[int]) -> list[Match]:

@@ -23,7 +23,7 @@ def _binary(kernel: KernelFacts) -> Hashable:
 
 
 def _source(kernel: KernelFacts) -> Hashable:
-    return (direction(kernel), kernel.source_hash)
+    return kernel.source_hash and (direction(kernel), kernel.source_hash)
 
 
 def _pair_identical(

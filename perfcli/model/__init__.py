@@ -91,6 +91,7 @@ from perfcli.model.measurement import (
     SideName,
     Turn,
 )
+from perfcli.model.observed import Observed, ObservedRank, ObservedStep, ObservedWork
 from perfcli.model.run import (
     BreakPlace,
     Bundle,
@@ -194,6 +195,10 @@ __all__ = [
     "Measurement",
     "MemoryUse",
     "Mode",
+    "Observed",
+    "ObservedRank",
+    "ObservedStep",
+    "ObservedWork",
     "OperatorCall",
     "OperatorFamily",
     "OperatorWork",

@@ -212,6 +212,10 @@ class KernelFacts:
     dynamic_sizes: tuple[str, ...] = ()
     """Which of the sizes are symbols in the generated code; ``sizes`` has their hints."""
     notes: tuple[str, ...] = ()
+    grid: tuple[int, ...] = ()
+    """The blocks of a launch, where a trace recorded one."""
+    traced_seconds: float | None = None
+    """Seconds per step of all its launches, where a trace recorded them: the median over steps."""
     estimate: TimeEstimate | None = None
     """How long a launch is estimated to take. Derived of ``Candidate.work`` whenever a run is shown
     or compared, and kept in committed baselines alone, which have no work."""

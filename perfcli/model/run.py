@@ -8,6 +8,7 @@ from typing import Literal
 
 from perfcli.model.estimate import OperatorWork, TimeEstimate
 from perfcli.model.kernel import Buffer, KernelFacts
+from perfcli.model.observed import Observed
 from perfcli.model.values import BlobId, Device, Mode, OptionValue, Scalar
 from perfcli.model.workload import Target, Variant
 
@@ -61,6 +62,8 @@ class ExternCall:
     """What it is called with; empty where that is not known, and in runs of earlier versions."""
     estimate: TimeEstimate | None = None
     """How long an average call is estimated to take; derived whenever a run is shown."""
+    traced_seconds: float | None = None
+    """Seconds per step of all its calls, where a trace recorded them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +151,8 @@ class Run:
     estimated_with: str = ""
     """Names the constants and formulas that the kernels' estimates follow from, or in a stored run
     those of the day that it was stored; empty where there are none."""
+    observed: Observed | None = None
+    """What a profiler's trace says of it, where one was imported."""
 
     @property
     def eager_notes(self) -> tuple[str, ...]:

@@ -124,6 +124,8 @@ class Timing:
     states: Mapping[str, DeviceState] = field(default_factory=dict)
     """``base`` and ``head``: means over the turns, throttle reasons united."""
     notes: tuple[str, ...] = ()
+    traced: bool = False
+    """Whether the times are those of two profilers' traces, which nobody took in turns."""
 
     def of(self, side: SideName) -> Prepared | None:
         """Return the side's first worker."""

@@ -44,7 +44,8 @@ class _KernelDoubt:
 
 
 def _without_code(kernel: KernelFacts) -> bool:
-    return kernel.language == "triton" and kernel.best is None and not _given_up(kernel)
+    known = kernel.language == "triton" and bool(kernel.source_hash)
+    return known and kernel.best is None and not _given_up(kernel)
 
 
 def _partly_failed(kernel: KernelFacts) -> bool:
@@ -57,10 +58,21 @@ def _given_up(kernel: KernelFacts) -> bool:
 
 
 def _without_bytes(kernel: KernelFacts) -> bool:
-    return kernel.bytes_moved is None
+    return kernel.bytes_moved is None and bool(kernel.source_hash)
+
+
+def _without_source(kernel: KernelFacts) -> bool:
+    return not kernel.source_hash
 
 
 KERNEL_DOUBTS = (
+    _KernelDoubt(
+        "no source",
+        "known from a trace alone: what they load, store and spill is not known",
+        _without_source,
+        "import their sources together with the trace: perfcli import TRACE FOLDER",
+        (*CODE_METRICS, *BYTE_METRICS),
+    ),
     _KernelDoubt(
         "no machine code",
         "without machine code: registers, spills and occupancy leave them out",

@@ -27,6 +27,7 @@ from perfcli import units
 from perfcli.diff import work
 from perfcli.model import Comparison, Finding, KernelFacts, Rule, Run
 
+MOST_NAMED = 12
 FAMILIES = (
     ("attention", ("attention", "sdpa")),
     ("matrix product", ("mm", "bmm", "addmm", "baddbmm", "matmul", "linear")),
@@ -73,10 +74,12 @@ def _finding(
     differ = [f"{op} {ours[op]} → {theirs[op]}" for op in moved if ours[op] != theirs[op]]
     lost = _lost(comparison, direction, ours, theirs)
     verb = f"{', '.join(lost)} became generated kernels" if lost else "calls other operators"
+    if len(differ) > MOST_NAMED:
+        differ[MOST_NAMED:] = [f"and {len(differ) - MOST_NAMED} more"]
     return Finding(
         code=RULE.code,
         severity="warning" if lost else "info",
-        headline=f"{direction} {verb}: {', '.join(differ)}",
+        headline=f"{direction or 'the step'} {verb}: {', '.join(differ)}",
         evidence=tuple(_evidence(comparison, direction)) if lost else (),
         advice="find out what it no longer accepts: dtype, size, mask, alignment" if lost else "",
         subject=direction,

@@ -319,7 +319,7 @@ PARTS: tuple[Callable[[Comparison, Timing], Iterator[Finding]], ...] = (
 
 def _check(comparison: Comparison) -> Iterator[Finding]:
     timing = comparison.timing
-    if timing is not None:
+    if timing is not None and not timing.traced:
         for part in PARTS:
             yield from part(comparison, timing)
 

@@ -7,6 +7,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 from perfcli.blobs import unpack
 from perfcli.console.notes import Notes, Reporter
 from perfcli.errors import Interrupted, PerfcliError
+from perfcli.importing.bringing import Wanted, bring_in, fingerprint, is_foreign
 from perfcli.loading import registry, userfile
 from perfcli.loading.userfile import FORWARD_ONLY
 from perfcli.machine import environment
@@ -68,10 +70,12 @@ class Obtained:
         return unpack(packed)
 
 
-def load_stored(reference: str, written: Mapping[Path, str] | None = None) -> Obtained:
-    """Load a run by its file, id, or beginning of its id. Raises PerfcliError where there is none,
-    and where its file is one of those that will be ``written``."""
-    path = store.locate(reference)
+def load_stored(reference: str, context: Context | None = None) -> Obtained:
+    """Load a run by its file, id, or beginning of its id; bring in what another program wrote.
+    Raises PerfcliError where there is none, and where its file is one of those that will be
+    written."""
+    context = context or Context(Notes(quiet=True))
+    path = _locate(reference)
     if path is None:
         if reference.endswith(".json"):
             raise PerfcliError(f"no stored run {reference!r}: there is no such file")
@@ -80,8 +84,27 @@ def load_stored(reference: str, written: Mapping[Path, str] | None = None) -> Ob
                 f"{reference} is a scenario, not a stored run: compare it alone, with -a and -b"
             )
         raise PerfcliError(f"no stored run {reference!r}: perfcli runs lists them")
-    spare(path, written or {})
+    spare(path, context.written)
+    if is_foreign(path):
+        return import_paths([path], Wanted(), context)
     return Obtained(store.read(path), path)
+
+
+def _locate(reference: str) -> Path | None:
+    """Return the file that a user means, or the folder of what other programs wrote."""
+    folder = Path(reference)
+    return folder if folder.is_dir() and is_foreign(folder) else store.locate(reference)
+
+
+def import_paths(paths: Sequence[Path], wanted: Wanted, context: Context) -> Obtained:
+    """Return the run that these paths tell of: reused where they were imported before."""
+    mark = fingerprint(paths, wanted)
+    known = None if context.fresh else store.find(mark)
+    if known is not None:
+        # Of a run that is damaged, or of an earlier version's, the file is read again.
+        with suppress(PerfcliError):
+            return Obtained(store.read(known.path, sealed=True), known.path)
+    return keep_run(bring_in(paths, wanted), mark, context.notes)
 
 
 def warn_of_oversights(run: Run, notes: Notes, shows_notes: bool = False) -> None:
@@ -261,10 +284,10 @@ def load_or_compile(question: Question, side: Side, context: Context) -> Obtaine
     reference = question.scenario
     known = public(reference) in registry.names("scenarios")
     if not known and not reference.endswith(".py"):
-        path = store.locate(reference)
+        path = _locate(reference)
         if path is not None or reference.endswith(".json") or reference[:1].isdigit():
             _check_stored_alone(question, side)
-            stored = load_stored(reference, context.written)
+            stored = load_stored(reference, context)
             tell_estimator(stored.run, context.notes)
             return stored
         if not registry.is_user_file(reference) and not Path(f"{reference}.py").is_file():

@@ -24,6 +24,7 @@ from perfcli.model import (
 )
 from perfcli.options.performance import acts_on_running
 from perfcli.stats.timing import derive
+from perfcli.stats.traced import derive_traced
 from perfcli.storing import timings
 from perfcli.workflow import bench
 from perfcli.workflow.context import Context
@@ -65,8 +66,8 @@ def load_pair(
     Raises PerfcliError where there are none, NotComparable where they are unlike.
     """
     asked.refuse("two stored runs are compared as they are, with their newest measurement")
-    ours = load_stored(base, context.written)
-    theirs = load_stored(head, context.written)
+    ours = load_stored(base, context)
+    theirs = load_stored(head, context)
     for side in (ours, theirs):
         tell_estimator(side.run, context.notes)
     comparison = gather_evidence(ours.run, theirs.run, allow)
@@ -76,12 +77,15 @@ def load_pair(
 
 
 def add_stored_times(comparison: Comparison, context: Context) -> Comparison:
-    """Return the comparison with the times of the newest measurement of both runs; as it is where
-    there is none."""
+    """Return the comparison with the times of the newest measurement of both runs, or of the traces
+    that they were imported from; as it is where there are none."""
     found = timings.find_measurement(comparison.base.id, comparison.head.id)
     for text in found.remarks:
         context.notes.warn(text)
-    return comparison if found.measurement is None else _add_times(comparison, found.measurement)
+    if found.measurement is not None:
+        return _add_times(comparison, found.measurement)
+    traced = derive_traced(comparison.base, comparison.head, comparison.groups)
+    return replace(comparison, timing=traced) if traced else comparison
 
 
 def _add_times(comparison: Comparison, measured: Measurement) -> Comparison:

@@ -85,10 +85,11 @@ def write_share(value: float | None) -> str:
     return f"{'−' if value < 0 else ''}{abs(value) * 100:,.0f} %"
 
 
-TIME, BOUND = "time", "bound"
+TIME, BOUND, TRACED = "time", "bound", "traced"
 
 # In order of importance: a narrow screen shows the first ones.
 ESTIMATED = (
+    Column(TRACED, "traced_seconds", lambda k: k.traced_seconds),
     Column(TIME, "estimated_seconds", lambda k: k.step_seconds),
     Column(BOUND, "bound", _largest_bound, max, _write_bound),
 )

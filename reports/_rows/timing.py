@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,8 +15,11 @@ from perfcli.model import (
     GroupEstimate,
     GroupTiming,
     MemoryUse,
+    Observed,
+    ObservedRank,
     OutputCheck,
     Prepared,
+    Run,
     StepEstimate,
     TimeChange,
     TimeEstimate,
@@ -209,8 +213,8 @@ LEAST_BUSY = 0.01
 def list_measured(timing: Timing) -> list[tuple[str, str]]:
     """Return the label and text of each line, safe to print."""
     lines = [
-        ("measured", _write_method(timing)),
-        ("floor", _write_floor(timing)),
+        ("traced" if timing.traced else "measured", _write_method(timing)),
+        ("allowance" if timing.traced else "floor", _write_floor(timing)),
         *_list_joined(timing),
     ]
     lines += _list_sides(timing, "device", _name_device)
@@ -224,6 +228,8 @@ def list_measured(timing: Timing) -> list[tuple[str, str]]:
 
 
 def _write_method(timing: Timing) -> str:
+    if timing.traced:
+        return f"{units.plural(timing.step.rounds, 'step')} of each side; {timing.method}"
     rounds = units.plural(timing.step.rounds, "round")
     parts = [f"{rounds} in {units.seconds(timing.seconds)}", timing.method]
     parts += [f"seed {timing.seed}", timing.stopped]
@@ -322,6 +328,57 @@ def _write_outputs(check: OutputCheck | None) -> str:
         return check.reference  # it says why, "not compared: …"
     within = "" if check.tolerance is None else f", tolerance {check.tolerance:.2g}"
     return f"off by {check.error:.2g} from {check.reference}{within}"
+
+
+# --- what a trace says of one run -----------------------------------------------------------------
+
+
+def list_observed(run: Run) -> list[tuple[str, str]]:
+    """Return the label and text of each line about the trace that a run was imported from, safe to
+    print."""
+    observed = run.observed
+    if observed is None:
+        return []
+    lines = [("step", _write_observed_step(observed)), ("traced", _write_trace(observed))]
+    lines += (
+        [("memory", units.size(observed.peak_memory_bytes) + " at most")]
+        if (observed.peak_memory_bytes)
+        else []
+    )
+    lines += [("rank", _write_rank(rank)) for rank in observed.ranks]
+    lines += [("trace", note) for note in observed.notes]
+    return [(label, units.printable(text)) for label, text in lines]
+
+
+def _write_observed_step(observed: Observed) -> str:
+    """Return ``5.68 ms, the device idle in 8 % of it, kernels together 5.24 ms``."""
+    known = observed.step_seconds
+    works = [sum(seconds) for seconds in zip(*(w.seconds for w in observed.works), strict=True)]
+    parts = [units.seconds(statistics.median(known))] if known else []
+    idle = observed.idle_share
+    parts += [f"the device idle in {units.percent(round(idle, 2))} of it"] if idle else []
+    parts += [f"kernels together {units.seconds(statistics.median(works))}"] if works else []
+    generated = [w.seconds for w in observed.works if w.generated]
+    if generated and works:
+        own = statistics.median(map(sum, zip(*generated, strict=True)))
+        share = units.percent(round(own / (statistics.median(works) or 1.0), 2))
+        parts.append(f"{share} of that in generated ones")
+    return ", ".join(parts)
+
+
+def _write_trace(observed: Observed) -> str:
+    """Return ``8 steps by ProfilerStep marks, NVIDIA H200, by torch.profiler``."""
+    rank = [] if observed.rank is None else [f"rank {observed.rank}"]
+    device = [observed.device] if observed.device else []
+    steps = f"{units.plural(len(observed.steps), 'step')} by {observed.marks}"
+    return ", ".join([steps, *device, *rank, f"by {observed.tool}"])
+
+
+def _write_rank(rank: ObservedRank) -> str:
+    """Return ``0: step 12.3 ms, busy 10.1 ms, communication 2.1 ms``."""
+    step = "" if rank.seconds is None else f"step {units.seconds(rank.seconds)}, "
+    collective = units.seconds(rank.communication)
+    return f"{rank.rank}: {step}busy {units.seconds(rank.busy)}, communication {collective}"
 
 
 # --- what the table of kernels leaves out ------------------------------------------------------

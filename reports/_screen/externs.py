@@ -47,9 +47,14 @@ def _list_externs(run: Run) -> list[RenderableType]:
 
 
 def _sum_seconds(run: Run) -> dict[str, float]:
-    """Return the estimated seconds per step of the calls of each operator that has an estimate for
-    all of them."""
+    """Return the seconds per step of the calls of each operator, as a trace recorded them, or as
+    they are estimated, where all have an estimate."""
     found: dict[str, float] = {}
+    traced = [extern for extern in run.externs if extern.traced_seconds is not None]
+    for extern in traced:
+        found[extern.op] = found.get(extern.op, 0.0) + (extern.traced_seconds or 0.0)
+    if traced:
+        return found
     without = {extern.op for extern in run.externs if extern.estimate is None}
     for extern in run.externs:
         if extern.estimate is not None and extern.op not in without:

@@ -17,6 +17,7 @@ from .._rows.totals import explain_emptiness, write_question, write_variant
 from .externs import _list_externs
 from .finding import STYLES, WORDS, Full, OneLine, Placed, _list_said_by, group_blocks
 from .tables import start_table
+from .timing import _draw_observed
 
 MOST_COMMANDS = 3
 
@@ -75,7 +76,7 @@ def show_explanation(
         return summary
     parts: list[RenderableType] = [summary]
     parts += [Text(nothing, style="bold yellow")] if nothing and findings else []
-    parts += [Text(write_question(run)), Text(write_variant(run))]
+    parts += [Text(write_question(run)), Text(write_variant(run)), *_draw_observed(run)]
     said = _Said()
     for block in group_blocks(findings):
         parts += [Text(""), *(Full(each, run, said.before(each.finding)) for each in block)]
@@ -164,7 +165,8 @@ def _find_largest(run: Run) -> list[int]:
 
 
 def _rank(kernel: KernelFacts) -> tuple[float, int]:
-    return -(kernel.step_seconds or 0.0), -(kernel.step_bytes or 0)
+    seconds = kernel.step_seconds if kernel.traced_seconds is None else kernel.traced_seconds
+    return -(seconds or 0.0), -(kernel.step_bytes or 0)
 
 
 def _is_timed(run: Run) -> bool:
@@ -183,7 +185,8 @@ class _Largest:
         yield Text(f"generated kernels: {', '.join(self._step())}")
         timed, kernels = _is_timed(self.run), self.run.kernels
         every = sum(self._known())
-        if not every and not timed:
+        traced = any(kernel.traced_seconds for kernel in kernels)
+        if not every and not timed and not traced:
             return
         shown = dict.fromkeys((*_find_largest(self.run), *self.besides))
         rows = [(n, self._cells(kernels[n], every)) for n in sorted(shown, key=self._order)]
@@ -191,7 +194,8 @@ class _Largest:
         table = start_table()
         table.add_column("", justify="right")
         table.add_column(
-            f"kernels that {'take most time' if timed else 'move most bytes'}", no_wrap=True
+            f"kernels that {'take most time' if timed or traced else 'move most bytes'}",
+            no_wrap=True,
         )
         for title in titles:
             table.add_column(title.strip(), justify="right", no_wrap=True)
@@ -209,8 +213,11 @@ class _Largest:
     def _cells(self, kernel: KernelFacts, every: int) -> dict[str, str]:
         """Return column title to text; the share is that of the column before it."""
         size, seconds = kernel.step_bytes, kernel.step_seconds
-        moved = {"bytes": units.size(size)}
-        share = units.percent(None if size is None or not every else size / every)
+        moved = {
+            "traced": "" if kernel.traced_seconds is None else units.seconds(kernel.traced_seconds),
+            "bytes": "" if size is None and not every else units.size(size),
+        }
+        share = units.percent(None if size is None else size / every) if every else ""
         if not _is_timed(self.run):
             return {**moved, "share": share}
         total = sum(each.step_seconds or 0.0 for each in self.run.kernels)

@@ -134,6 +134,10 @@ def _list_source_facts(kernel: KernelFacts) -> Iterator[tuple[str, str]]:
     if kernel.bytes_moved is not None:
         bytes_read, written = units.size(kernel.bytes_read), units.size(kernel.bytes_written)
         yield "bytes", f"{bytes_read} read, {written} written, per launch{_write_swept(kernel)}"
+    if kernel.grid:
+        yield "grid", " × ".join(map(str, kernel.grid))
+    if kernel.traced_seconds is not None:
+        yield "traced", f"{units.seconds(kernel.traced_seconds)} per step"
     if kernel.lower_bound_seconds is not None:
         bound = units.seconds(kernel.lower_bound_seconds)
         yield "lower bound", f"{bound} per launch, at the target's bandwidth"

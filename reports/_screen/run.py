@@ -15,6 +15,7 @@ from .._rows.kernels import (
     BOUND,
     RUN_COLUMNS,
     TIME,
+    TRACED,
     Column,
     choose_columns,
     name_places,
@@ -26,6 +27,7 @@ from .._rows.totals import explain_breaks, explain_emptiness, write_question, wr
 from .externs import _list_externs
 from .kernel import shorten_location
 from .tables import HANGING, Hanging, _draw_command, _KernelTable
+from .timing import _draw_observed
 
 SORTED_BY = "bytes"
 """Where no times are estimated."""
@@ -46,8 +48,7 @@ def show_run(
     column is the estimated time, or the bytes where there is none."""
     if brief:
         return Text(units.printable(reference))
-    timed = any(kernel.estimate is not None for kernel in run.kernels)
-    sort = sort or (TIME if timed else SORTED_BY)
+    sort = sort or _choose_order(run.kernels)
     ordered = _order(run.kernels, sort)
     return Group(
         *_draw_head(run),
@@ -55,6 +56,13 @@ def show_run(
         *_list_externs(run),
         *_draw_end(run, path, reference),
     )
+
+
+def _choose_order(kernels: Sequence[KernelFacts]) -> str:
+    """Return the column that says best what a kernel costs."""
+    if any(kernel.traced_seconds is not None for kernel in kernels):
+        return TRACED
+    return TIME if any(kernel.estimate is not None for kernel in kernels) else SORTED_BY
 
 
 def show_listing(run: Run) -> RenderableType:
@@ -89,7 +97,8 @@ def _draw_head(run: Run) -> list[RenderableType]:
         *([Text(nothing, style="bold yellow")] if nothing else []),
         Text(", ".join(facts), style="bold"),
         Text(write_question(run)),
-        Text(f"{write_variant(run)} · compiled in {units.seconds(seconds)}"),
+        Text(write_variant(run) + (f" · compiled in {units.seconds(seconds)}" if seconds else "")),
+        *_draw_observed(run),
         *_draw_breaks(run),
         *(Text(note, style="yellow") for note in notes),
         Text(""),
@@ -206,7 +215,10 @@ def _draw_end(run: Run, path: str, reference: str) -> list[RenderableType]:
     if reference and run.kernels:
         worst = max(
             range(len(run.kernels)),
-            key=lambda n: (run.kernels[n].spilled_words or 0, run.kernels[n].bytes_moved or 0),
+            key=lambda n: (
+                run.kernels[n].spilled_words or 0,
+                run.kernels[n].bytes_moved or run.kernels[n].traced_seconds or 0,
+            ),
         )
         parts.append(
             _draw_command(f"look closer: perfcli inspect-kernel {shlex.quote(reference)} {worst}")

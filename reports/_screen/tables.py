@@ -17,6 +17,7 @@ from .._rows.kernels import Column, shorten
 # A kernel's name needs this much; columns that leave it less are left out, the last ones first.
 LEAST_NAME = 30
 _WIDTHS = {
+    "traced": 12,
     "time": 14, "bound": 12,
     "loads": 5, "stores": 6, "vector": 6, "spilled": 7, "regs": 4, "bytes": 8, "shared": 10,
     "occup.": 7,

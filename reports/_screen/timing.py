@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
-from perfcli.model import Comparison, TimeVerdict
+from perfcli.model import Comparison, Run, TimeVerdict
 
 from .._rows.kernels import shorten
 from .._rows.timing import (
@@ -21,6 +21,7 @@ from .._rows.timing import (
     list_estimated_kernels,
     list_estimated_step,
     list_measured,
+    list_observed,
     list_step_times,
     name_doubt,
     order_by_change,
@@ -44,7 +45,7 @@ def _show_timing(comparison: Comparison) -> list[RenderableType]:
     timing = comparison.timing
     if timing is None:
         return []
-    parts: list[RenderableType] = [Text("Measured", style="bold")]
+    parts: list[RenderableType] = [Text("Traced" if timing.traced else "Measured", style="bold")]
     parts += [_Step(tuple(list_step_times(timing))), Text("")]
     shown = order_by_change(timing)[:MOST_KERNELS]
     if shown:
@@ -56,6 +57,14 @@ def _show_timing(comparison: Comparison) -> list[RenderableType]:
     parts += [Text("")] if timing.groups else []
     parts += [_draw_labelled((label, Text(text)) for label, text in list_measured(timing))]
     return [*parts, Text("")]
+
+
+def _draw_observed(run: Run) -> list[RenderableType]:
+    """Return what a trace says of a run's steps, or nothing where there is none."""
+    lines = list_observed(run)
+    if not lines:
+        return []
+    return [_draw_labelled((label, Text(text)) for label, text in lines)]
 
 
 def _show_estimate(comparison: Comparison) -> list[RenderableType]:

@@ -238,7 +238,7 @@ def test_help_lists_the_commands_in_groups(perfcli: Any) -> None:
 
 def test_every_command_is_in_one_group() -> None:
     folder = Path(commands.__file__).parent
-    modules = {path.stem.replace("_", "-") for path in folder.glob("[!_]*.py")}
+    modules = {path.stem.rstrip("_").replace("_", "-") for path in folder.glob("[!_]*.py")}
     assert sorted(cli.NAMES) == sorted(modules)
 
 

@@ -374,8 +374,9 @@ def _name_group(because: Because, comparison: Comparison, number: int) -> Becaus
 def _write_time(timing: Timing) -> str:
     """Write ``step 12.31 → 12.70 ms, +3.1 % [+2.6, +3.7], floor 1.5 %``."""
     step = timing.step
-    text = _write_seconds("step", step.base, step.head, step, _choose_decimals(timing))
-    return f"{text}, floor {units.percent(timing.floor.relative)}"
+    name, bound = ("traced step", "allowance") if timing.traced else ("step", "floor")
+    text = _write_seconds(name, step.base, step.head, step, _choose_decimals(timing))
+    return f"{text}, {bound} {units.percent(timing.floor.relative)}"
 
 
 def _write_seconds(
@@ -485,6 +486,9 @@ def advise(estimate: EstimatedChange) -> str:
 
 _BUDGETS = (30, 60, 120, 300, 600, 1200)
 """Seconds that are proposed; what needs more is no question of time."""
+_ADVICE_OF_TRACES = (
+    "record both in one session, with more steps; perfcli compare SCENARIO measures both in turns"
+)
 _ROUNDS = 8
 """The fewest rounds: of fewer, no rank test can be 99 % sure."""
 BUSY = 0.1
@@ -494,6 +498,8 @@ BUSY = 0.1
 def _advise(timing: Timing) -> str:
     """Return what may turn UNSURE into an answer: a longer or a quieter measurement, or a lower
     floor."""
+    if timing.traced:
+        return _ADVICE_OF_TRACES
     if timing.stopped == "interrupted":
         return "let it run to the end"
     if between := _advise_between(timing):

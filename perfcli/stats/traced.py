@@ -1,0 +1,372 @@
+"""Derives times from the traces of two sessions, which nobody interleaved.
+
+Two things differ between them: the code, and everything else that two sessions differ by: clocks,
+temperature, another GPU of the same kind, other processes, and the profiler's own cost. So a
+verdict asks for more than the steps of each trace can tell:
+
+* the interval of a ratio is that of two independent samples of steps: Hodges and Lehmann's shift
+  of the logarithms with the rank-sum interval (Hollander, Wolfe, Chicken, *Nonparametric
+  Statistical Methods*, 3rd edition, 4.2 and 4.3), and Welch's where there are too few steps for
+  ranks. More than twelve steps are taken as twelve stretches of neighbours, which are no
+  independent samples either;
+* both ends are moved apart by an *allowance* for the sessions. ``ASSUMED`` holds where nothing
+  better is known. Where enough kernels look the same on both sides (name, grid, block, registers
+  and shared memory), what they differ by is what the sessions differ by: twice the upper quartile
+  of their changes, and no less than ``LEAST``. Gaps between kernels differ more: ``OF_GAPS``.
+
+SLOWER and FASTER need the widened interval to exclude no change, SAME needs it within ``MARGIN``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TypeVar
+
+from perfcli.model import (
+    Floor,
+    GroupTiming,
+    KernelGroup,
+    Observed,
+    ObservedWork,
+    Run,
+    TimeChange,
+    Timing,
+)
+from perfcli.names import stem
+
+METHOD = "two traces, each recorded in a session of its own"
+ASSUMED = 0.03
+"""What two sessions of one program on one kind of GPU differ by."""
+LEAST = 0.01
+OF_GAPS = 0.25
+"""Part of the time between kernels that sessions differ by: the host makes it, and the profiler
+slows the host down."""
+MARGIN = 0.05
+"""SAME asks for an interval within this."""
+LEAST_LOOKALIKES = 8
+_STRETCHES = 12
+T = TypeVar("T", bound=Hashable)
+_SHOWN, _DECIDING = 0.95, 0.99
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Holds the seconds per step of one group of kernels, or of what an operator launches."""
+
+    group: int | None
+    name: str
+    base: tuple[float, ...]
+    head: tuple[float, ...]
+    launches: int
+    alike: bool
+    """Whether both sides look the same."""
+
+
+def derive_traced(base: Run, head: Run, groups: Sequence[KernelGroup]) -> Timing | None:
+    """Return the times of two runs that were each traced; None where one was not."""
+    ours, theirs = base.observed, head.observed
+    if ours is None or theirs is None:
+        return None
+    parts = [*_time_groups(base, head, ours, theirs, groups), *_time_others(ours, theirs)]
+    sessions, source = _find_allowance(parts)
+    idle = max(ours.idle_share or 0.0, theirs.idle_share or 0.0)
+    allowance = sessions + OF_GAPS * idle
+    resolution = max(ours.resolution, theirs.resolution)
+    changes = [_judge_part(part, sessions, resolution) for part in parts]
+    total = _judge(_sum_works(ours), _sum_works(theirs), sessions)
+    step = _judge(ours.step_seconds, theirs.step_seconds, allowance)
+    told = step.verdict in ("slower", "faster")
+    return Timing(
+        step=step,
+        floor=Floor(allowance, source, sessions, margin=MARGIN),
+        kernels_total=total,
+        groups=tuple(
+            GroupTiming(
+                part.group,
+                part.name,
+                change,
+                share_of_step=_over(change.base or change.head, total.base),
+                share_of_change=_over(_added(change), step.delta) if told else None,
+            )
+            for part, change in zip(parts, changes, strict=True)
+        ),
+        unexplained=_subtract(step, changes),
+        method=METHOD,
+        joined=_count_joined(base, head),
+        notes=tuple(_describe(ours, theirs)),
+        traced=True,
+    )
+
+
+# --- parts of a step ----------------------------------------------------------------------------
+
+
+def _time_groups(
+    base: Run, head: Run, ours: Observed, theirs: Observed, groups: Sequence[KernelGroup]
+) -> Iterator[_Part]:
+    """Yield each group of kernels with its times."""
+    sides = [{(w.graph, w.name): w for w in o.works if w.generated} for o in (ours, theirs)]
+    for number, group in enumerate(groups):
+        kernels = [
+            [run.kernels[n] for n in indices]
+            for run, indices in ((base, group.match.base), (head, group.match.head))
+        ]
+        works = [
+            [w for k in some if (w := known.get((k.graph, k.name))) is not None]
+            for some, known in zip(kernels, sides, strict=True)
+        ]
+        named = (kernels[1] or kernels[0])[0].name
+        yield _make_part(number, named, *works)
+
+
+def _make_part(
+    group: int | None, name: str, base: Sequence[ObservedWork], head: Sequence[ObservedWork]
+) -> _Part:
+    return _Part(
+        group,
+        name,
+        _sum_seconds(base),
+        _sum_seconds(head),
+        sum(work.launches for work in base or head),
+        sorted(map(_look, base)) == sorted(map(_look, head)),
+    )
+
+
+def _look(work: ObservedWork) -> tuple[str, str]:
+    return stem(work.label) if work.generated else work.label, repr(work.look)
+
+
+def _time_others(ours: Observed, theirs: Observed) -> Iterator[_Part]:
+    """Yield what library operators launch, and copies and fills: by kernel and shape where both
+    sides launch it, else all that an operator launches together, since it may take other kernels
+    on the other side."""
+    sides = [[work for work in o.works if not work.generated] for o in (ours, theirs)]
+    exact = [_sort(side, _identify) for side in sides]
+    for key in exact[0]:
+        if key in exact[1]:
+            yield _make_part(None, _name_exactly(exact[0][key][0]), exact[0][key], exact[1][key])
+    rest = [
+        _sort([work for work in side if _identify(work) not in exact[1 - n]], _name_broadly)
+        for n, side in enumerate(sides)
+    ]
+    for name in dict.fromkeys((*rest[0], *rest[1])):
+        yield _make_part(None, name, rest[0].get(name, []), rest[1].get(name, []))
+
+
+def _sort(
+    works: Sequence[ObservedWork], key: Callable[[ObservedWork], T]
+) -> dict[T, list[ObservedWork]]:
+    found: dict[T, list[ObservedWork]] = {}
+    for work in works:
+        found.setdefault(key(work), []).append(work)
+    return found
+
+
+def _identify(work: ObservedWork) -> tuple[object, ...]:
+    return (work.operator, work.label, work.graph.partition(" ")[0], *work.look)
+
+
+def _name_exactly(work: ObservedWork) -> str:
+    return f"{work.operator} {work.label}".strip()
+
+
+def _name_broadly(work: ObservedWork) -> str:
+    return work.operator or work.label
+
+
+def _sum_seconds(works: Sequence[ObservedWork]) -> tuple[float, ...]:
+    return tuple(map(sum, zip(*(work.seconds for work in works), strict=True)))
+
+
+def _sum_works(observed: Observed) -> tuple[float, ...]:
+    return _sum_seconds(observed.works)
+
+
+# --- changes ------------------------------------------------------------------------------------
+
+
+def _find_allowance(parts: Sequence[_Part]) -> tuple[float, str]:
+    """Return what the sessions may differ by, and where that is from."""
+    logs = [
+        abs(math.log(statistics.median(part.head) / statistics.median(part.base)))
+        for part in parts
+        if part.alike and _is_timed(part.base) and _is_timed(part.head)
+    ]
+    if len(logs) < LEAST_LOOKALIKES:
+        return ASSUMED, "assumed for traces of two sessions"
+    quartile = statistics.quantiles(logs, n=4)[2]
+    found = max(math.expm1(2 * quartile), LEAST)
+    return found, f"what {len(logs)} kernels that look the same on both sides differ by"
+
+
+def _is_timed(seconds: Sequence[float]) -> bool:
+    return bool(seconds) and statistics.median(seconds) > 0
+
+
+def _judge_part(part: _Part, sessions: float, resolution: float) -> TimeChange:
+    """Return the change of one part. A clock that counts in microseconds can't tell short launches
+    apart."""
+    if bool(part.base) != bool(part.head):
+        return _judge_alone(part)
+    typical = statistics.median(part.base) if part.base else 0.0
+    coarse = resolution * part.launches / typical if typical else 0.0
+    return _judge(part.base, part.head, sessions + coarse)
+
+
+def _judge_alone(part: _Part) -> TimeChange:
+    """Return the change of what only one side launches."""
+    base = statistics.median(part.base) if part.base else None
+    head = statistics.median(part.head) if part.head else None
+    side = "base" if part.base else "head"
+    return TimeChange(base, head, rounds=0, why=f"only {side} launches it")
+
+
+def _judge(base: Sequence[float], head: Sequence[float], allowance: float) -> TimeChange:
+    """Return the change between two samples of steps, with an interval for what the sessions differ
+    by as well."""
+    ours = [seconds for seconds in base if seconds > 0]
+    theirs = [seconds for seconds in head if seconds > 0]
+    if not ours or not theirs:
+        return TimeChange(None, None, why="a side has no step with a time")
+    rounds = min(len(ours), len(theirs))
+    logs = [[math.log(s) for s in _stretch(side)] for side in (ours, theirs)]
+    shift = _find_shift(logs[0], logs[1])
+    middle = (statistics.median(logs[0]) + statistics.median(logs[1])) / 2
+    change = TimeChange(
+        math.exp(middle - shift / 2), math.exp(middle + shift / 2), math.exp(shift), rounds=rounds
+    )
+    if rounds < 2:
+        return replace(change, why="one step is too few: there is nothing to tell noise by")
+    shown, deciding = (_find_interval(logs[0], logs[1], c) for c in (_SHOWN, _DECIDING))
+    widened = math.log1p(allowance)
+    low, high = math.exp(shown[0] - widened), math.exp(shown[1] + widened)
+    change = replace(change, low=low, high=high)
+    if deciding[0] - widened > 0:
+        return replace(change, verdict="slower")
+    if deciding[1] + widened < 0:
+        return replace(change, verdict="faster")
+    if low >= 1 / (1 + MARGIN) and high <= 1 + MARGIN:
+        return replace(change, verdict="same")
+    return replace(change, why=_say_why(shift, shown, allowance))
+
+
+def _say_why(shift: float, interval: tuple[float, float], allowance: float) -> str:
+    """Return what keeps a change from being told."""
+    if abs(shift) <= math.log1p(allowance):
+        return f"two sessions may differ by {allowance * 100:.2g} % without any change of code"
+    half = math.expm1((interval[1] - interval[0]) / 2) * 100
+    return f"the steps of the traces differ too much among themselves (± {half:.2g} %)"
+
+
+def _stretch(seconds: Sequence[float]) -> list[float]:
+    """Return the medians of stretches of neighbouring steps; the steps where they are few."""
+    count = len(seconds)
+    if count <= _STRETCHES:
+        return list(seconds)
+    bounds = [round(n * count / _STRETCHES) for n in range(_STRETCHES + 1)]
+    return [statistics.median(seconds[a:b]) for a, b in itertools.pairwise(bounds)]
+
+
+def _find_shift(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """Return Hodges and Lehmann's estimate: the median of all differences."""
+    return statistics.median(b - a for a in ours for b in theirs)
+
+
+def _find_interval(
+    ours: Sequence[float], theirs: Sequence[float], confidence: float
+) -> tuple[float, float]:
+    """Return the interval of the shift: that of the rank-sum test, or Welch's where no rank is far
+    enough out."""
+    rank = _find_rank(len(ours), len(theirs), confidence)
+    if rank is None:
+        return _find_welch(ours, theirs, confidence)
+    differences = sorted(b - a for a in ours for b in theirs)
+    return differences[rank], differences[-rank - 1]
+
+
+@lru_cache(maxsize=256)
+def _find_rank(m: int, n: int, confidence: float) -> int | None:
+    """Return how many of the differences lie outside of the interval on each side: the most that
+    the rank-sum distribution allows; None where it allows none."""
+    counts = _count_rank_sums(m, n)
+    left = (1 - confidence) / 2 * math.comb(m + n, m)
+    total = 0
+    for rank, count in enumerate(counts):
+        total += count
+        if total > left:
+            return rank - 1 if rank else None
+    return None
+
+
+def _count_rank_sums(m: int, n: int) -> list[int]:
+    """Return in how many orders of m and n values the statistic of Mann and Whitney is 0, 1, …"""
+    counts = [1] + [0] * (m * n)
+    for i in range(1, m + 1):
+        # The Gaussian binomial coefficient, one factor after the other.
+        for u in range(m * n, n + i - 1, -1):
+            counts[u] -= counts[u - n - i]
+        for u in range(i, m * n + 1):
+            counts[u] += counts[u - i]
+    return counts
+
+
+def _find_welch(
+    ours: Sequence[float], theirs: Sequence[float], confidence: float
+) -> tuple[float, float]:
+    """Return Welch's interval of the difference of two means."""
+    from scipy.special import stdtrit
+
+    parts = [statistics.variance(side) / len(side) for side in (ours, theirs)]
+    shift = statistics.fmean(theirs) - statistics.fmean(ours)
+    if not sum(parts):
+        return shift, shift
+    freedom = sum(parts) ** 2 / sum(
+        part**2 / (len(side) - 1) for part, side in zip(parts, (ours, theirs), strict=True)
+    )
+    half = float(stdtrit(freedom, (1 + confidence) / 2)) * math.sqrt(sum(parts))
+    return shift - half, shift + half
+
+
+# --- what is said of it -------------------------------------------------------------------------
+
+
+def _over(value: float | None, whole: float | None) -> float | None:
+    return None if value is None or not whole else value / whole
+
+
+def _added(change: TimeChange) -> float | None:
+    if change.delta is not None:
+        return change.delta
+    if change.base is None and change.head is None:
+        return None
+    return (change.head or 0.0) - (change.base or 0.0)
+
+
+def _subtract(step: TimeChange, changes: Sequence[TimeChange]) -> float | None:
+    """Return the step's change less that of its parts."""
+    if step.delta is None:
+        return None
+    return step.delta - sum(_added(change) or 0.0 for change in changes)
+
+
+def _count_joined(base: Run, head: Run) -> tuple[int, int]:
+    kernels = (*base.kernels, *head.kernels)
+    return sum(k.launches for k in kernels if k.source_hash), sum(k.launches for k in kernels)
+
+
+def _describe(ours: Observed, theirs: Observed) -> Iterator[str]:
+    """Yield what each trace says of itself."""
+    for side, observed in (("base", ours), ("head", theirs)):
+        idle = observed.idle_share
+        gaps = "" if idle is None else f", the device idle in {idle * 100:.2g} % of them"
+        ranks = "" if observed.rank is None else f", rank {observed.rank}"
+        yield (
+            f"{side}: {len(observed.steps)} steps by {observed.marks}{gaps}{ranks} "
+            f"({observed.tool}, {observed.file})"
+        )
+        yield from (f"{side}: {note}" for note in observed.notes)
