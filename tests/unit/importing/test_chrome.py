@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from handmade_trace import Traced, TraceWriter, training_step
 
 from perfcli.errors import PerfcliError
 from perfcli.importing.traces import events
 from perfcli.importing.traces.chrome import read_chrome_trace
 from perfcli.importing.traces.recording import Recording
-from tests.handmade_trace import Traced, TraceWriter, training_step
 
 STEP = training_step()
 
