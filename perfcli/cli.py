@@ -103,6 +103,11 @@ def _ended_like_an_interrupt() -> Iterator[None]:
             signal.signal(changed, signal.SIG_DFL if handler is None else handler)
 
 
+def name_module(command: str) -> str:
+    """Return what a command's module and function are called."""
+    return command.replace("-", "_") + "_" * iskeyword(command)
+
+
 class _Commands(Mapping[str, Any]):
     """Builds a command when it is asked for: typer needs longer for all of them than for the rest
     of a start."""
@@ -110,7 +115,7 @@ class _Commands(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name not in NAMES:
             raise KeyError(name)
-        module = name.replace("-", "_") + "_" * iskeyword(name)
+        module = name_module(name)
         command: Command = getattr(import_module(f"perfcli.commands.{module}"), module)
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
         alone.command(name)(_guarded(command))

@@ -334,7 +334,7 @@ def test_the_packages_are_the_folders() -> None:
 
 def test_the_command_line_starts_light() -> None:
     code = "import sys, perfcli.cli as c; c.application()\n"
-    code += "for name in c.NAMES: __import__('perfcli.commands.' + name.replace('-', '_'))\n"
+    code += "for name in c.NAMES: __import__('perfcli.commands.' + c.name_module(name))\n"
     code += "print(*sys.modules)"
     command = [sys.executable, "-P", "-c", code]
     loaded = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()

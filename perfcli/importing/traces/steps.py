@@ -29,6 +29,8 @@ _MOST_NAME = 2000
 """Characters of a name: C++ templates have names of thousands."""
 _LEAST_COMPLETE = 0.99
 """Part of a step's kernels that must have been recorded."""
+_LEAST_LAUNCHED = 0.5
+"""Part of what the device ran whose launch must be recorded, or launches were not recorded."""
 _LEAST_ALIKE = 0.9
 """Part of the steps without marks that must launch the same."""
 _LEAST_COVERED = 0.8
@@ -109,14 +111,18 @@ def _order(recording: Recording, notes: list[str]) -> tuple[_Ordered, Numbers]:
     known, called = np.array(launches.launch), np.array(launches.start)
     lost = called[np.array(launches.kernel, dtype=bool) & ~np.isin(known, number)]
     launched, thread = start.copy(), np.full(len(start), -1, dtype=np.int64)
+    whole = np.ones(len(start), dtype=bool)
     if len(known):
         order = np.argsort(known, kind="stable")
         place = order[np.minimum(np.searchsorted(known[order], number), len(known) - 1)]
         found = (known[place] == number) & (number >= 0)
         launched[found] = called[place[found]]
         thread[found] = np.array(launches.thread)[place[found]]
+        if found.mean() > _LEAST_LAUNCHED and not found.all():
+            whole = found  # the host runs ahead: the rest was launched before the recording began
     everything = _Ordered(start, seconds, name, shape, launched, thread)
-    return everything.take(np.lexsort((start, launched))), lost
+    everything = everything.take(whole)
+    return everything.take(np.lexsort((everything.start, everything.launched))), lost
 
 
 def _leave_out_repeated(columns: list[Numbers], notes: list[str]) -> list[Numbers]:
