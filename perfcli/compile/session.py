@@ -192,21 +192,8 @@ def import_torch(request: CompileRequest) -> tuple[Any, ...]:
     folder may still change after that."""
     keep: tuple[Any, ...] = ()
     if request.device == "cuda":
-        installation = shim.torch_installation()
-        library = shim.Shim(shim.build(installation, Path(request.cache_dir)))
-        _import_inductor()
-        from perfcli.compile.stand_in import device, folding, operators
-        from perfcli.compile.stand_in.attention import hooks
-
         assert request.target is not None, "a cuda request names its target"
-        device.install(request.target)
-        operators.register_missing()
-        folding.install()
-        operators.install()
-        chooser = hooks.Chooser(request.target)
-        library.install(chooser, chooser.cudnn_version)
-        hooks.install(chooser)
-        keep = (library, chooser)
+        keep = import_for_target(request.target, Path(request.cache_dir))
     else:
         if shim.compiler() is None:
             raise CompileFailed(
@@ -224,6 +211,25 @@ def import_torch(request: CompileRequest) -> tuple[Any, ...]:
     tracing.prepare()
     vectors.keep_probes(request.cache_dir)
     return keep
+
+
+def import_for_target(target: Target, cache_dir: Path) -> tuple[Any, ...]:
+    """Import torch with ``target`` stood in for. Return what has to be kept for as long as torch
+    lives."""
+    installation = shim.torch_installation()
+    library = shim.Shim(shim.build(installation, cache_dir))
+    _import_inductor()
+    from perfcli.compile.stand_in import device, folding, operators
+    from perfcli.compile.stand_in.attention import hooks
+
+    device.install(target)
+    operators.register_missing()
+    folding.install()
+    operators.install()
+    chooser = hooks.Chooser(target)
+    library.install(chooser, chooser.cudnn_version)
+    hooks.install(chooser)
+    return library, chooser
 
 
 def _import_inductor() -> None:
@@ -275,7 +281,7 @@ def _run(session: Session, capture: Capture, built: Any, kernels: tuple[KernelFa
     from perfcli.compile.capture import settings
 
     request = session.request
-    launches, externs = _externs(tuple(capture.launch_list()), capture)
+    launches, externs = number_calls(capture)
     return Run(
         id="",
         created="",
@@ -300,16 +306,14 @@ def _run(session: Session, capture: Capture, built: Any, kernels: tuple[KernelFa
     )
 
 
-def _externs(
-    launches: tuple[Launch, ...], capture: Capture
-) -> tuple[tuple[Launch, ...], tuple[ExternCall, ...]]:
-    """Return the launches, which now say which call they make, and what operators are called
-    with."""
+def number_calls(capture: Capture) -> tuple[tuple[Launch, ...], tuple[ExternCall, ...]]:
+    """Return the launches of a step, which now say which call they make, and what operators are
+    called with."""
     known = {graph.facts.name: graph.called for graph in capture.graphs}
     calls: dict[tuple[str, str], dict[str, OperatorCall]] = {}
     counted: Counter[tuple[str, str]] = Counter()
     placed: list[Launch] = []
-    for launch in launches:
+    for launch in capture.launch_list():
         if launch.extern and not launch.finishing:
             key = launch.name, launch.graph
             counted[key] += 1

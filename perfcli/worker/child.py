@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from perfcli.errors import PerfcliError
-from perfcli.model import Ask, CompileRequest, MeasureRequest
+from perfcli.model import Ask, CompileRequest, KernelsRequest, MeasureRequest
 from perfcli.model.kernel_work import (
     BenchAsk,
     BenchRequest,
@@ -89,6 +89,19 @@ def _compile_launches(request: object, _questions: BinaryIO, replies: BinaryIO) 
     _send(replies, {"type": "done"})
 
 
+def _compile_texts(request: object, _questions: BinaryIO, replies: BinaryIO) -> None:
+    from perfcli.compile.session import import_for_target
+
+    asked = protocol.decode_dataclass(KernelsRequest, request)
+    keep = import_for_target(asked.target, Path(asked.cache_dir))
+    from perfcli.compile.binaries.pool import compile_texts
+
+    for number, made in enumerate(compile_texts(asked)):
+        _send(replies, {"type": "compiled", "number": number, "found": made})
+    _send(replies, {"type": "done"})
+    del keep
+
+
 def _describe_launches(request: object, _questions: BinaryIO, replies: BinaryIO) -> None:
     from perfcli.handwritten.describing import describe
 
@@ -143,12 +156,13 @@ def _time_corpus(request: object, _questions: BinaryIO, replies: BinaryIO) -> No
 
 _OF_KERNELS = {
     "launches": _compile_launches,
+    "texts": _compile_texts,
     "describe": _describe_launches,
     "check": _check_kernels,
     "bench": _bench_kernels,
     "corpus": _time_corpus,
 }
-"""What is asked about hand-written kernels."""
+"""What is asked about kernels that nothing is compiled into here: hand-written ones, and texts."""
 
 
 def _serve_as_template(request: CompileRequest, questions: BinaryIO, replies: BinaryIO) -> None:

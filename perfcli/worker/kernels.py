@@ -1,10 +1,10 @@
 """Does the parent's side of hand-written kernels: processes that compile, check and time them.
 
 A worker is sent ``{"launches": LaunchesRequest}``, ``{"describe": DescribeRequest}``, ``{"check":
-CheckRequest}``, ``{"corpus": CorpusRequest}`` or ``{"bench": BenchRequest}``, the last then any
-number of ``BenchAsk``. It replies ``compiled``, ``described``, ``checked`` and ``timed``
-(number, found), ``compiling`` (number, total), ``checking``, ``preparing`` (name),
-``benched`` (found) or ``error``; then ``done``.
+CheckRequest}``, ``{"corpus": CorpusRequest}``, ``{"texts": KernelsRequest}`` (kernels that Inductor
+wrote) or ``{"bench": BenchRequest}``, the last then any number of ``BenchAsk``. It replies
+``compiled``, ``described``, ``checked`` and ``timed`` (number, found), ``compiling`` (number,
+total), ``checking``, ``preparing`` (name), ``benched`` (found) or ``error``; then ``done``.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from perfcli.compile.binaries.cache import Compiled
 from perfcli.errors import WorkerFailed
 from perfcli.machine.environment import clean_environment
 from perfcli.machine.scratch import make_scratch
-from perfcli.model import Candidate
+from perfcli.model import Candidate, KernelsRequest
 from perfcli.model.kernel_work import (
     BenchAsk,
     Benched,
@@ -191,6 +192,18 @@ class KernelProcess:
             worker.doing("compiling kernels")
             for reply in worker.ask({"launches": request}):
                 yield reply.number, worker.decoded(reply, Candidate)
+        finally:
+            worker.close()
+
+    def built(self, request: KernelsRequest) -> Iterator[tuple[int, Compiled]]:
+        """Yield each text's number and what it became, as they come. A text that Triton refuses has
+        an ``error``. Raises WorkerFailed where the worker died or hung, CompileFailed where its
+        torch can't compile for the target."""
+        worker = _Worker(self._python, self._timeout, {"CUDA_VISIBLE_DEVICES": ""})
+        try:
+            worker.doing("compiling kernels")
+            for reply in worker.ask({"texts": request}):
+                yield reply.number, worker.decoded(reply, Compiled)
         finally:
             worker.close()
 

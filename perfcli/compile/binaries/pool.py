@@ -10,7 +10,7 @@ import functools
 import multiprocessing
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
@@ -170,20 +170,28 @@ class _Binaries:
 
 def compile_binaries(request: KernelsRequest) -> list[_Binaries]:
     """Compile kernels, in order, in processes of their own. Raises as ``KernelPool.result``."""
-    definitions = [Definition(k.name, k.language, k.source, k.kind) for k in request.kernels]
-    pool = KernelPool(max(request.jobs, 1), request.target, Path(request.cache_dir))
-    try:
-        for definition in definitions:
-            pool.submit(definition)
-        found = [pool.result(definition).compiled for definition in definitions]
-    finally:
-        pool.close(wait=True)  # this process ends next, and its pool must not outlive it
     return [
         _Binaries(
             made.candidates, made.alternatives, made.error, made.blobs if request.texts else {}
         )
-        for made in found
+        for made in compile_texts(request)
     ]
+
+
+def compile_texts(
+    request: KernelsRequest, told: Callable[[str], None] = lambda text: None
+) -> Iterator[Compiled]:
+    """Yield what becomes of each kernel, in order; they are compiled in processes of their own.
+    ``told`` hears of those that take long. Raises as ``KernelPool.result``."""
+    definitions = [Definition(k.name, k.language, k.source, k.kind) for k in request.kernels]
+    pool = KernelPool(max(request.jobs, 1), request.target, Path(request.cache_dir), told)
+    try:
+        for definition in definitions:
+            pool.submit(definition)
+        for definition in definitions:
+            yield pool.result(definition).compiled
+    finally:
+        pool.close(wait=True)  # this process ends next, and its pool must not outlive it
 
 
 def _examine(

@@ -81,7 +81,12 @@ def parse_definition(body: str, cpp_definition: str | None = None) -> Definition
     except SyntaxError:
         # The C++ wrapper gets the bare C++ text.
         return Definition("kernel", "cpp", body.strip(), "cpp") if cpp_definition else None
-    call = tree.body
+    return read_definition(tree.body)
+
+
+def read_definition(call: ast.expr) -> Definition | None:
+    """Return the kernel that ``async_compile.triton('NAME', '''TEXT''', …)`` defines, or one in
+    C++; None for everything else."""
     if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)):
         return None
     texts = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]

@@ -10,13 +10,13 @@ from perfcli.compile.capture.buffers import NOTHING, Operands, correct_roles, re
 from perfcli.model import Buffer, SourceFacts
 
 # By the reduction that the kernel began: the operator that a method of a tensor calls.
-_OPERATORS = {
+FINISHING_OPERATORS = {
     "sum": "aten.sum.dim_IntList",
     "max": "aten.amax.default",
     "min": "aten.amin.default",
     "prod": "aten.prod.dim_int",
 }
-_CAST = "aten.to.dtype"
+CAST = "aten.to.dtype"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +46,12 @@ def _read_finishing(kernel: Any) -> Finishing:
     moved = int(hint(workspace.count)) * accumulated.itemsize
     for each in partial:
         dtype = V.graph.get_dtype(each.buffer_name)
-        operators.append(_OPERATORS.get(each.reduction_type, f"aten.{each.reduction_type}"))
+        operators.append(
+            FINISHING_OPERATORS.get(each.reduction_type, f"aten.{each.reduction_type}")
+        )
         moved += row * accumulated.itemsize
         if dtype != accumulated:
-            operators.append(_CAST)
+            operators.append(CAST)
             moved += row * (accumulated.itemsize + dtype.itemsize)
     return Finishing(tuple(operators), moved)
 
