@@ -391,10 +391,14 @@ def sample(rows: Sequence[Row], sms: int) -> Any:
 
 
 def read_corpus(path: Path, target: Any) -> Any:
+    from perfcli.calibrate.finished import read_finished
     from perfcli.calibrate.fit import _list_samples
-    from perfcli.calibrate.measuring import _read
+    from perfcli.calibrate.measuring import _TimedCase
+    from perfcli.predict.calibration import calibration_for
 
-    return _list_samples(list(_read(path)), target)
+    start = calibration_for(target)
+    assert start is not None
+    return _list_samples(list(read_finished(path, _TimedCase)), start)
 
 
 def show_pairs(variants: Sequence[Variant]) -> None:

@@ -17,10 +17,12 @@ from scipy.optimize import least_squares
 
 from perfcli.calibrate.corpus import _bytes_of
 from perfcli.calibrate.measuring import _TimedCase
+from perfcli.calibrate.steps import _TimedStep
 from perfcli.facts.occupancy import occupancy
-from perfcli.model import Buffer, Candidate, Target
+from perfcli.model import Buffer, Candidate
 from perfcli.predict.calibration import Calibration, Residuals
 from perfcli.predict.launch import Demand, bounds, combine, demand_of, stack
+from perfcli.predict.reuse import share_cold
 from perfcli.predict.step import class_of
 
 _FIXED = ("code_cached", "cache_bytes", "finishing", "finishing_bytes")
@@ -37,6 +39,9 @@ _FOLDS = 5
 _FEWEST = 30
 """Launches that a class has residuals of its own with."""
 _OUTPUTS = ("out", "part")
+_STEP = "step: "
+"""How the names of samples begin that are kernels of steps."""
+_STEP_WEIGHT = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +70,7 @@ def join_samples(*several: Samples) -> Samples:
     return Samples(Demand(**joined), np.concatenate([each.micros for each in several]), kernels)
 
 
-def _list_samples(timed: Sequence[_TimedCase], target: Target) -> Samples:
+def _list_samples(timed: Sequence[_TimedCase], start: Calibration) -> Samples:
     """Return the timed launches that say something about constants. Cold ones that move more than
     about a third of what memory can move in their time are left out: their output meets a cache
     full of what was flushed, which no launch of a step does."""
@@ -74,9 +79,9 @@ def _list_samples(timed: Sequence[_TimedCase], target: Target) -> Samples:
     kernels: list[str] = []
     for each in timed:
         for cold, times in zip((1.0, 0.0), each.times, strict=True):
-            demand = _demand(each, target, cold)
+            demand = _demand(each, start, cold)
             median = float(np.median(times))
-            moved = (demand.read + demand.written) / target.bandwidth * 1e6
+            moved = (demand.read + demand.written) / start.target.bandwidth * 1e6
             if median > _LEAST_MICROS and not (cold and moved > 0.35 * median):
                 demands.append(demand)
                 micros.append(median)
@@ -84,8 +89,8 @@ def _list_samples(timed: Sequence[_TimedCase], target: Target) -> Samples:
     return Samples(stack(demands), np.array(micros), tuple(kernels))
 
 
-def _demand(timed: _TimedCase, target: Target, cold: float) -> Demand:
-    case = timed.case
+def _demand(timed: _TimedCase, start: Calibration, cold: float) -> Demand:
+    case, target = timed.case, start.target
     fitting = occupancy(target, timed.registers, timed.shared_bytes, case.warps)
     candidate = Candidate(
         {},
@@ -99,8 +104,8 @@ def _demand(timed: _TimedCase, target: Target, cold: float) -> Demand:
     buffers = [_buffer(name, kind, n) for name, kind, n in case.tensors]
     demand = demand_of(timed.work, candidate, buffers, target.sm_count, cold)
     if not cold:  # what is larger than the L2 cache pushes itself out
-        moved = max(demand.read + demand.written, 1.0)
-        demand = replace(demand, cold=1 / (1 + (0.75 * target.l2_bytes / moved) ** 4))
+        moved = demand.read + demand.written
+        demand = replace(demand, cold=share_cold(moved, start.constants["cache_bytes"]))
     return demand
 
 
@@ -108,6 +113,25 @@ def _buffer(name: str, kind: str, elements: int) -> Buffer:
     is_output = name in _OUTPUTS
     size = _bytes_of(kind, elements)
     return Buffer(name, name, "output" if is_output else "input", kind, (elements,), (1,), size)
+
+
+def _list_step_samples(steps: Sequence[_TimedStep], start: Calibration) -> Samples | None:
+    """Return the kernels of steps that say something about constants; None where there are none.
+    Those of one scenario are held out together."""
+    sms = start.target.sm_count
+    found = [
+        (demand_of(each.candidate.work, each.candidate, each.buffers, sms, each.cold), each, step)
+        for step in steps
+        for each in step.kernels
+        if each.candidate.work is not None and each.seconds * 1e6 > _LEAST_MICROS
+    ]
+    if not found:
+        return None
+    return Samples(
+        stack([demand for demand, _, _ in found]),
+        np.array([each.seconds * 1e6 for _, each, _ in found]),
+        tuple(f"{_STEP}{step.scenario}" for _, _, step in found),
+    )
 
 
 # --- the fit ---------------------------------------------------------------------------------
@@ -153,16 +177,22 @@ def fit_constants(
     return {**start.constants, **fitted}
 
 
+def _weigh(samples: Samples) -> Any:
+    """Return the weight of each sample: a kernel of a step is what estimates are for, and there are
+    few of them."""
+    return np.array([_STEP_WEIGHT if k.startswith(_STEP) else 1.0 for k in samples.kernels])
+
+
 def _hold_out(samples: Samples, start: Calibration) -> tuple[Any, list[str]]:
     """Return for each sample the log ratio of estimated to measured time, by constants that were
-    fitted without any launch of its kernel, and its class."""
+    fitted without any launch of its kernel or scenario, and its class."""
     names = sorted(set(samples.kernels))
     folds = np.array([names.index(kernel) % _FOLDS for kernel in samples.kernels])
     errors, classes = np.zeros(len(folds)), np.full(len(folds), "", object)
     for fold in sorted(set(folds)):
         out = folds == fold
         training = samples.take(~out) if (~out).any() else samples
-        constants = fit_constants(training, start)
+        constants = fit_constants(training, start, _weigh(training))
         found, micros = estimate_micros(samples.take(out), constants, start)
         errors[out] = np.log(micros / samples.micros[out])
         classes[out] = _classify(found, micros)
@@ -195,25 +225,40 @@ def _round(value: Any) -> float:
 
 
 def _fit_calibration(
-    timed: Sequence[_TimedCase], start: Calibration, torch: str, triton: str, date: str
+    timed: Sequence[_TimedCase],
+    steps: Sequence[_TimedStep],
+    start: Calibration,
+    torch: str,
+    triton: str,
+    date: str,
 ) -> Calibration:
     """Return the calibration of ``start.target`` that these times make."""
-    samples = _list_samples(timed, start.target)
+    samples = _list_samples(timed, start)
+    real = _list_step_samples(steps, start)
+    count = len(samples.micros)
+    if real is not None:
+        samples = join_samples(samples, real)
     errors, classes = _hold_out(samples, start)
+    residuals = _sum_up_residuals(errors, classes)
+    if real is not None:
+        residuals["steps"] = _sum_up_residuals(errors[count:], classes[count:])["all"]
     origin = start.derived or f"{start.target.name} of {start.date}"
+    scenarios = ", ".join(step.scenario for step in steps)
     return Calibration(
         target=start.target,
         clock_mhz=start.clock_mhz,
         torch=torch,
         triton=triton,
         date=date,
-        constants=fit_constants(samples, start),
-        residuals=_sum_up_residuals(errors, classes),
+        constants=fit_constants(samples, start, _weigh(samples)),
+        residuals=residuals,
         pair=start.pair,
         notes=(
-            f"constants: {len(samples.micros)} launches of {len(timed)} generated kernels, drawn "
-            f"towards those of {origin}",
-            "residuals: each kernel by constants that were fitted without it",
+            f"constants: {count} launches of {len(timed)} generated kernels"
+            + (f", {len(real.micros)} kernels of steps ({scenarios})" if real else "")
+            + f", drawn towards those of {origin}",
+            "residuals: each kernel by constants that were fitted without it, those of a scenario "
+            "without all of it",
             f"pair: no pairs of options were measured; k80 and k90 are those of {origin}",
         ),
     )

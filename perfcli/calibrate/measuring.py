@@ -1,34 +1,33 @@
-"""Has the corpus timed, and keeps what is finished: a calibration that was broken off goes on.
-
-``CACHE/calibrate/TARGET-KEY.jsonl`` has one line for each case that was timed; the key is made of
-the target, torch, triton, the kernels' text and the version of counting. As everything in the cache
-folder, it may be deleted.
-"""
+"""Has generated kernels of the corpus compiled, counted and timed, and library operators timed."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import multiprocessing
+import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 
 import msgspec
 
-from perfcli.errors import PerfcliError
+from perfcli.calibrate.finished import append_finished, find_finished, read_finished
 from perfcli.facts.work import COUNTING
-from perfcli.machine.environment import Interpreter, cache_dir
+from perfcli.machine.environment import Interpreter
 from perfcli.model import LaunchWork, Target
-from perfcli.model.kernel_work import ColdAndHot, CorpusCase, CorpusCode, CorpusRequest
-from perfcli.storing.runfile import cannot_write
+from perfcli.model.kernel_work import (
+    ColdAndHot,
+    CorpusCase,
+    CorpusCode,
+    CorpusRequest,
+    OperatorCase,
+    OperatorsRequest,
+    TimedOperator,
+)
 from perfcli.worker import kernels
 
-_FORMAT = 1
-"""The format of the lines."""
 _FILE = "_corpus.py"
 """The kernels, in ``kernels/``."""
 
@@ -62,8 +61,8 @@ def _time_cases(
     Raises:
         PerfcliError: the file with finished cases can't be written, or the worker failed.
     """
-    path = _find_finished(target, interpreter)
-    finished = {_name(each.case): each for each in _read(path)}
+    path = _find_times(target, interpreter)
+    finished = {_name(each.case): each for each in read_finished(path, _TimedCase)}
     left = tuple(case for case in cases if _name(case) not in finished)
     uncounted = 0
     if left:
@@ -73,23 +72,25 @@ def _time_cases(
                     uncounted += 1
                     continue
                 finished[_name(timed.case)] = timed
-                _append(path, timed)
+                append_finished(path, timed)
     return [finished[name] for case in cases if (name := _name(case)) in finished], uncounted
 
 
 def _start_pool(jobs: int) -> Executor:
     """Return processes that count work while the worker compiles and times."""
     context = multiprocessing.get_context("spawn")
-    ignore = (signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
-    return ProcessPoolExecutor(jobs, context, initializer=signal.signal, initargs=ignore)
+    return ProcessPoolExecutor(jobs, context, initializer=_start_process)
 
 
-def _find_finished(target: Target, interpreter: Interpreter) -> Path:
-    """Return the file that keeps what is finished."""
+def _start_process() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
+    os.environ["OMP_NUM_THREADS"] = "1"  # there are as many processes as cores
+
+
+def _find_times(target: Target, interpreter: Interpreter) -> Path:
+    """Return the file that keeps the times of finished cases."""
     text = (files("perfcli.kernels") / _FILE).read_text(encoding="utf-8")
-    parts = [_FORMAT, COUNTING, target.name, interpreter.torch, interpreter.triton, text]
-    key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
-    return cache_dir() / "calibrate" / f"{target.name}-{key}.jsonl"
+    return find_finished("kernels", target, interpreter, COUNTING, text)
 
 
 _Counting = dict[int, tuple[CorpusCode, "Future[LaunchWork | None]"]]
@@ -130,39 +131,48 @@ def _count(ttgir: str, sass: str, case: CorpusCase) -> LaunchWork | None:
         return None
 
 
-def _name(case: CorpusCase) -> str:
+def _name(case: CorpusCase | OperatorCase) -> str:
     return msgspec.json.encode(case, order="sorted").decode()
 
 
-def _read(path: Path) -> Iterator[_TimedCase]:
-    """Yield what is finished. A line that was broken off, the last one, is left out."""
-    try:
-        lines = path.read_bytes().splitlines()
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise PerfcliError(f"can't read {path}: {error.strerror}") from error
-    decoder = msgspec.json.Decoder(_TimedCase)
-    for line in lines:
-        try:
-            yield decoder.decode(line)
-        except msgspec.MsgspecError:
-            continue
+# --- library operators -----------------------------------------------------------------------
 
 
-def _append(path: Path, timed: _TimedCase) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab") as file:
-            # A line that was broken off must not take this one with it.
-            file.write(b"" if _ends_with_newline(path) else b"\n")
-            file.write(msgspec.json.encode(timed) + b"\n")
-    except OSError as error:
-        raise PerfcliError(cannot_write(path, error)) from error
+@dataclass(frozen=True, slots=True)
+class _OperatorTimes:
+    """Holds the calls of one case, or what the host needs of calls, in microseconds by kind."""
+
+    case: OperatorCase | None
+    timed: tuple[TimedOperator, ...] = ()
+    host: Mapping[str, float] = field(default_factory=dict)
 
 
-def _ends_with_newline(path: Path) -> bool:
-    with path.open("rb") as file:
-        size = file.seek(0, 2)
-        file.seek(max(size - 1, 0))
-        return file.read() in (b"", b"\n")
+def _time_operators(
+    cases: Sequence[OperatorCase], target: Target, interpreter: Interpreter, report: _Report
+) -> tuple[list[TimedOperator], Mapping[str, float]]:
+    """Return the calls of all cases with their times, those of an earlier try included, and what
+    the host needs of calls.
+
+    Raises:
+        PerfcliError: the file with finished cases can't be written, or the worker failed.
+    """
+    path = find_finished("operators", target, interpreter, COUNTING)
+    finished: dict[str, _OperatorTimes] = {}
+    host: Mapping[str, float] = {}
+    for known in read_finished(path, _OperatorTimes):
+        if known.case is None:
+            host = known.host
+        else:
+            finished[_name(known.case)] = known
+    left = tuple(case for case in cases if _name(case) not in finished)
+    for found in kernels.time_operators(OperatorsRequest(left), interpreter.path) if left else ():
+        if isinstance(found, dict):
+            host, made = found, _OperatorTimes(None, host=found)
+        else:
+            number, timed = found
+            made = _OperatorTimes(left[number], timed)
+            finished[_name(left[number])] = made
+            report("timing library operators", len(finished), len(cases))
+        append_finished(path, made)
+    known_cases = (finished[name] for case in cases if (name := _name(case)) in finished)
+    return [timed for each in known_cases for timed in each.timed], host

@@ -2,78 +2,115 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-
-import msgspec
 
 from perfcli import units
 from perfcli.calibrate import view
 from perfcli.calibrate.accuracy import _check_run
 from perfcli.calibrate.corpus import _list_cases
+from perfcli.calibrate.finished import find_finished
 from perfcli.calibrate.fit import _fit_calibration
-from perfcli.calibrate.measuring import _find_finished, _time_cases, _TimedCase
-from perfcli.console import documents, output, table
+from perfcli.calibrate.measuring import _start_pool, _time_cases, _time_operators, _TimedCase
+from perfcli.calibrate.operator_cases import _list_operator_cases
+from perfcli.calibrate.operator_fit import fit_operators, list_residuals, write_operators
+from perfcli.calibrate.steps import _make_step_jobs, _time_steps, _TimedStep
+from perfcli.console import documents, output
+from perfcli.console import table as tables
 from perfcli.console.notes import Notes, Reporter
 from perfcli.errors import Interrupted, PerfcliError
 from perfcli.machine import environment, targets
-from perfcli.machine.environment import Interpreter
-from perfcli.model import Target
+from perfcli.machine.environment import Interpreter, cache_dir
+from perfcli.model.kernel_work import TimedOperator
 from perfcli.predict.calibration import (
     Calibration,
     calibration_for,
     derive_calibration,
-    own_folder,
+    encode_calibration,
     shipped,
 )
+from perfcli.predict.calibration_files import own_folder
+from perfcli.predict.operators import OperatorTable, shipped_table_for
 from perfcli.storing import timings
 from perfcli.storing.runfile import cannot_write
 from perfcli.storing.whole import write_whole
 from perfcli.worker.roles import Progress
 from perfcli.workflow.context import Context
+from perfcli.workflow.fingerprint import Job
 from perfcli.workflow.obtain import load_stored
 
 _FEWEST = 50
 """Timed launches without which nothing is fitted."""
 
 
-def calibrate_gpu(
-    file: Path | None, python: str | None, jobs: int, json: Path | None, notes: Notes, smoke: bool
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Calibrating:
+    """Says what is calibrated and how."""
+
+    file: Path | None = None
+    """Where to write; None: where perfcli finds it."""
+    also: tuple[str, ...] = ()
+    """The user's own scenarios, ``FILE.py:name``, that are timed beside the shipped ones."""
+    smoke: bool = False
+    python: str | None = None
+    jobs: int = 1
+
+
+def calibrate_gpu(asked: Calibrating, json: Path | None, notes: Notes) -> None:
     """Calibrate the first visible GPU and write the file.
 
     Raises:
-        PerfcliError: there is no GPU, too few kernels could be timed, or a file can't be written.
-        Interrupted: by Ctrl-C; the message says what is kept.
+        PerfcliError: there is no GPU, a scenario can't be compiled, too few kernels could be timed,
+            or a file can't be written.
+        Interrupted: by Ctrl-C; the message says that what is finished is kept.
     """
     if not targets.has_gpu():
         raise PerfcliError("no NVIDIA GPU found here to calibrate: it takes one to time kernels")
     target = targets.this_gpu()
-    start = derive_calibration(target, shipped())
-    if start is None:
+    start, table = derive_calibration(target, shipped()), shipped_table_for(target)
+    if start is None or table is None:
         raise PerfcliError(f"there are no constants to start from for {target.description}")
-    interpreter = environment.probe(python)
-    timed, uncounted = _time(target, interpreter, smoke, jobs, notes)
-    if uncounted:
-        notes.say(
-            f"{units.plural(uncounted, 'kernel')} left out: perfcli could not count what they "
-            "ask of the GPU"
+    interpreter = environment.probe(asked.python)
+    jobs = _make_step_jobs(asked.also, asked.python, asked.jobs, Context(notes), asked.smoke)
+    timed = _time_all(asked, jobs, start, interpreter, notes)
+    if len(timed.cases) < _FEWEST:
+        raise PerfcliError(
+            f"only {len(timed.cases)} kernels could be timed: too few to fit anything"
         )
-    if len(timed) < _FEWEST:
-        raise PerfcliError(f"only {len(timed)} kernels could be timed: too few to fit anything")
-    today = datetime.now(UTC).date().isoformat()
-    found = _fit_calibration(timed, start, interpreter.torch, interpreter.triton or "", today)
-    path = file or own_folder() / f"{target.name}.json"
-    _write(found, path)
-    output.write_document("calibration", {"path": str(path), "calibration": found}, json)
+    found = _fit(timed, start, table, interpreter, asked.jobs)
+    path = asked.file or own_folder() / f"{target.name}.json"
+    try:
+        write_whole(path, encode_calibration(found))
+    except OSError as error:
+        raise PerfcliError(cannot_write(path, error)) from error
+    document = {"path": str(path), "calibration": replace(found, operators=b"")}
+    output.write_document("calibration", document, json)
     if not notes.quiet:
         output.print_text(view._describe_calibration(found, path), json)
 
 
-def _time(
-    target: Target, interpreter: Interpreter, smoke: bool, jobs: int, notes: Notes
-) -> tuple[list[_TimedCase], int]:
-    cases = _list_cases(smoke)
+@dataclass(frozen=True, slots=True)
+class _Timed:
+    """Holds all that was timed."""
+
+    cases: list[_TimedCase]
+    operators: list[TimedOperator]
+    host: Mapping[str, float]
+    steps: list[_TimedStep]
+
+
+def _time_all(
+    asked: Calibrating,
+    jobs: Sequence[Job],
+    start: Calibration,
+    interpreter: Interpreter,
+    notes: Notes,
+) -> _Timed:
+    target = start.target
+    cases, calls = _list_cases(asked.smoke), _list_operator_cases(asked.smoke)
     done = 0
     with Reporter([target.name], notes) as reporter:
 
@@ -84,21 +121,45 @@ def _time(
             reporter(Progress(0, "check" if is_timing else "kernels", count, total, text))
 
         try:
-            return _time_cases(cases, target, interpreter, jobs, report)
+            timed, uncounted = _time_cases(cases, target, interpreter, asked.jobs, report)
+            if uncounted:
+                notes.say(
+                    f"{units.plural(uncounted, 'kernel')} left out: perfcli could not count what "
+                    "they ask of the GPU"
+                )
+            operators, host = _time_operators(calls, target, interpreter, report)
+            path = find_finished("steps", target, interpreter)
+            cache = start.constants["cache_bytes"]
+            steps = _time_steps(jobs, path, cache, notes, partial(report, "timing steps of models"))
         except KeyboardInterrupt as error:
-            path = _find_finished(target, interpreter)
             raise Interrupted(
-                f"interrupted after {done} of {len(cases)} kernels; {path} keeps what is "
-                "finished, and the same command goes on from there"
+                f"interrupted after {done} of {len(cases)} kernels; {cache_dir() / 'calibrate'} "
+                "keeps what is finished, and the same command goes on from there"
             ) from error
+    return _Timed(timed, operators, host, steps)
 
 
-def _write(found: Calibration, path: Path) -> None:
-    text = msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n"
-    try:
-        write_whole(path, text)
-    except OSError as error:
-        raise PerfcliError(cannot_write(path, error)) from error
+def _fit(
+    timed: _Timed, start: Calibration, table: OperatorTable, interpreter: Interpreter, jobs: int
+) -> Calibration:
+    today = datetime.now(UTC).date().isoformat()
+    found = _fit_calibration(
+        timed.cases, timed.steps, start, interpreter.torch, interpreter.triton or "", today
+    )
+    with _start_pool(jobs) as pool:
+        classes = fit_operators(timed.operators, table, start.target, pool)
+    calls = sum(len(each.errors) for each in classes.values())
+    known = f"; {table.gpu['description']} had told how far others are from their formulas"
+    return replace(
+        found,
+        residuals={**found.residuals, **list_residuals(classes)},
+        notes=(
+            *found.notes,
+            f"operators: {calls:,} calls in {len(classes)} classes, each left out for its "
+            f"residual{known}",
+        ),
+        operators=write_operators(classes, table, start.target, timed.host),
+    )
 
 
 def check_estimates(reference: str, json: Path | None, quiet: bool) -> None:
@@ -123,4 +184,4 @@ def check_estimates(reference: str, json: Path | None, quiet: bool) -> None:
     output.write_document("calibration-check", fields, json)
     headers, rows = view._list_checked(kernels)
     text = "\n".join(view._describe_check(kernels, source)) + "\n"
-    output.print_text(("" if quiet else table.plain(headers, rows)) + text, json)
+    output.print_text(("" if quiet else tables.plain(headers, rows)) + text, json)

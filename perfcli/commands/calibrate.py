@@ -14,7 +14,7 @@ from perfcli.errors import PerfcliError
 
 def calibrate(
     smoke: Annotated[
-        bool, typer.Option("--smoke", help="Time a twelfth of the kernels, to see that it works.")
+        bool, typer.Option("--smoke", help="Time a small part of all, to see that it works.")
     ] = False,
     file: Annotated[
         Path | None,
@@ -23,6 +23,13 @@ def calibrate(
             "-o",
             metavar="FILE",
             help="Write the calibration here. [default: where perfcli finds it]",
+        ),
+    ] = None,
+    also: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE.py:NAME",
+            help="Time a step of this model beside those of the shipped scenarios. Repeatable.",
         ),
     ] = None,
     check: Annotated[
@@ -37,19 +44,19 @@ def calibrate(
 ) -> int:
     """Fit the constants of estimated times to this GPU.
 
-    Times some thousand launches of generated kernels, and writes a calibration file that estimates
-    for this GPU use from then on. Takes a few minutes; started again, it goes on where it was
-    interrupted.
+    Times generated kernels, library operators and steps of models, and writes a calibration file
+    that estimates for this GPU use from then on. Takes some six minutes; started again, it goes on
+    where it was interrupted.
 
     Exit code: 0, 2 error.
     """
-    from perfcli.calibrate.run import calibrate_gpu, check_estimates
+    from perfcli.calibrate.run import Calibrating, calibrate_gpu, check_estimates
     from perfcli.console import output
     from perfcli.console.notes import Notes
 
     output.check_writable(json)
     if check is not None:
-        if smoke or file or python or jobs:
+        if smoke or file or python or jobs or also:
             raise PerfcliError("--check measures and writes nothing: give it alone, or with --json")
         args.use_calibration(calibration)
         check_estimates(check, json, quiet)
@@ -61,5 +68,6 @@ def calibrate(
             "--smoke is only a trial, which must not replace a calibration: give -o FILE"
         )
     output.check_writable(file)
-    calibrate_gpu(file, python, jobs or os.cpu_count() or 1, json, Notes(quiet), smoke)
+    asked = Calibrating(file, tuple(also or ()), smoke, python, jobs or os.cpu_count() or 1)
+    calibrate_gpu(asked, json, Notes(quiet))
     return 0

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from perfcli.model.estimate import Grid
+from perfcli.model.estimate import Grid, OperatorWork
 from perfcli.model.handwritten import Case, KernelLaunch, LaunchPlan
 from perfcli.model.measurement import Machine
 from perfcli.model.workload import Problem, Target
@@ -232,3 +232,27 @@ class CorpusCode:
 ColdAndHot = tuple[tuple[float, ...], tuple[float, ...]]
 """Microseconds of a case's launches: where the L2 cache had none of its input, and where the launch
 before was the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorCase:
+    """Describes a call of a library operator, with its gradients where it has any."""
+
+    family: Literal["product", "attention", "convolution", "other"]
+    settings: Mapping[str, int | float | str]
+    """Its sizes, and what else decides its kernels (``measure.operators``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorsRequest:
+    """Asks for calls of library operators to be timed."""
+
+    cases: tuple[OperatorCase, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOperator:
+    """Holds one call with what it computes and moves, and its times on the device."""
+
+    work: OperatorWork
+    times: ColdAndHot

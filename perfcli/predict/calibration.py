@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import resources
 from pathlib import Path
 
 import msgspec
 
 from perfcli.errors import PerfcliError
 from perfcli.model import Target
-from perfcli.predict.operators import _DERIVED_SPREAD, _find_nearest
-
-FORMAT = 1
-_SHIPPED = resources.files("perfcli") / "data" / "calibrations"
+from perfcli.predict.calibration_files import (
+    DERIVED_SPREAD,
+    FORMAT,
+    VARIABLE,
+    _choose_gpu,
+    _last_change,
+    _list_own,
+    _list_shipped,
+    _sheet_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,9 @@ class Calibration:
     """The target whose constants were scaled by data sheets; empty where they were measured."""
     notes: tuple[str, ...] = ()
     """What its numbers rest on, and what was carried over from another calibration."""
+    operators: bytes = b""
+    """The table of library operators as JSON, which ``predict.operators`` reads; empty where there
+    is none."""
 
     def residuals_of(self, kind: str) -> Residuals:
         """Return the residuals of a class of launches, those of all where it has none."""
@@ -77,6 +86,14 @@ def read_calibration(path: Path) -> Calibration:
     return found
 
 
+def encode_calibration(found: Calibration) -> bytes:
+    """Return the text of a calibration file: JSON for people to read, too."""
+    plain = msgspec.to_builtins(replace(found, operators=b""))
+    del plain["operators"]
+    head = msgspec.json.format(msgspec.json.encode(plain), indent=1).rstrip(b"}\n")
+    return head + (b',\n "operators": ' + found.operators if found.operators else b"") + b"\n}\n"
+
+
 def _check_complete(found: Calibration, path: Path) -> None:
     """Raise PerfcliError where a number is missing that an estimate needs, or is none."""
     model = next(iter(shipped().values()))
@@ -94,9 +111,48 @@ def _check_complete(found: Calibration, path: Path) -> None:
         for name in ("median", "q80", "q90")
         if not 0 <= getattr(each, name) < math.inf
     ]
+    try:
+        wrong += _list_wrong_operators(found.operators) if found.operators else []
+    except msgspec.MsgspecError as error:
+        raise PerfcliError(f"calibration {path}: its operators are damaged: {error}") from error
     if missing or wrong:
         what = f"lacks {', '.join(sorted(missing))}" if missing else f"has no number {wrong[0]}"
         raise PerfcliError(f"calibration {path} {what}: run perfcli calibrate again")
+
+
+class _OperatorClass(msgspec.Struct):
+    """Describes a class of library operators as it is in the file."""
+
+    family: str
+    variant: str
+    constants: dict[str, float]
+    length: float
+    spread: list[tuple[float, float]]
+    precisions: list[str]
+    columns: list[str]
+    fixed: dict[str, float]
+    rows: list[list[float]]
+
+
+class _Operators(msgspec.Struct):
+    host_micros: dict[str, float]
+    classes: dict[str, _OperatorClass]
+
+
+_HOST = ("step", "launch", "operator")
+
+
+def _list_wrong_operators(operators: bytes) -> Iterator[str]:
+    """Yield what is expected of a table of library operators, where it is not so."""
+    found = msgspec.json.decode(operators, type=_Operators)
+    for name in _HOST:
+        if name not in found.host_micros:
+            yield f"operators.host_micros.{name}"
+    for name, each in found.classes.items():
+        if not (each.length > 0 and each.spread):
+            yield f"operators.classes.{name}.length > 0 with spread"
+        if any(len(row) != len(each.columns) + 2 for row in each.rows):
+            yield f"operators.classes.{name}.rows of {len(each.columns) + 2} numbers"
 
 
 def _decode(data: bytes, name: str) -> Calibration:
@@ -113,7 +169,9 @@ def _decode(data: bytes, name: str) -> Calibration:
                 f"calibration {name} has format {found}, this perfcli reads {FORMAT}: "
                 "run perfcli calibrate again"
             )
-        return msgspec.json.decode(data, type=Calibration)
+        operators = bytes(head.pop("operators", b""))
+        known = msgspec.json.decode(msgspec.json.encode(head), type=Calibration)
+        return replace(known, operators=b"" if operators in (b"null", b"{}") else operators)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise PerfcliError(f"{name} is no calibration file: {error}") from error
 
@@ -121,25 +179,13 @@ def _decode(data: bytes, name: str) -> Calibration:
 @functools.cache
 def shipped() -> Mapping[str, Calibration]:
     """Return the calibrations that come with perfcli, by target."""
-    if not _SHIPPED.is_dir():
-        return {}
-    found = [_decode(entry.read_bytes(), entry.name) for entry in _SHIPPED.iterdir()]
+    found = [_decode(path.read_bytes(), path.name) for path in _list_shipped()]
     return {calibration.target.name: calibration for calibration in found}
 
 
-VARIABLE = "PERFCLI_CALIBRATION"
-"""Names the calibration file to use instead of all others; ``--calibration`` sets it."""
-
-
-def own_folder() -> Path:
-    """Return where the user's own calibrations are, ``TARGET.json`` each:
-    ``$PERFCLI_CONFIG_DIR/calibrations``, else ``$XDG_CONFIG_HOME/perfcli/calibrations``, else
-    ``~/.config/perfcli/calibrations``."""
-    if own := os.environ.get("PERFCLI_CONFIG_DIR"):
-        return Path(own).expanduser() / "calibrations"
-    xdg = os.environ.get("XDG_CONFIG_HOME", "")
-    base = Path(xdg) if os.path.isabs(xdg) else Path.home() / ".config"
-    return base / "perfcli" / "calibrations"
+def _read_all(paths: Sequence[Path]) -> dict[str, Calibration]:
+    found = [_read_once(str(path), _last_change(path)) for path in paths]
+    return {calibration.target.name: calibration for calibration in found}
 
 
 def choose_calibration(path: Path) -> None:
@@ -173,27 +219,27 @@ def calibration_for(target: Target) -> Calibration | None:
                 f"nothing of {target.description} can be derived from it: use another, or none"
             )
         return found if found.target.name == target.name else _derive(found, target)
-    return derive_calibration(target, {**shipped(), **_list_own()})
+    return derive_calibration(target, {**shipped(), **_read_all(_list_own())})
 
 
 def derive_calibration(target: Target, known: Mapping[str, Calibration]) -> Calibration | None:
     """Return the calibration of a target among these, or one that is derived from the nearest; None
     where no target of its vendor is among them."""
-    if target.name in known:
-        return known[target.name]
-    near = {
-        name: (calibration.target.capability[0], calibration.target.bandwidth)
-        for name, calibration in known.items()
-        if calibration.target.vendor == target.vendor
-    }
-    return _derive(known[_find_nearest(target, near)], target) if near else None
+    name = _choose_gpu(target, {name: _sheet_of(each.target) for name, each in known.items()})
+    if name is None:
+        return None
+    return known[name] if name == target.name else _derive(known[name], target)
 
 
-def _list_own() -> Mapping[str, Calibration]:
-    folder = own_folder()
-    paths = sorted(folder.glob("*.json")) if folder.is_dir() else []
-    found = [_read_once(str(path), _last_change(path)) for path in paths]
-    return {calibration.target.name: calibration for calibration in found}
+def name_operators(target: Target) -> str:
+    """Return a name that no other table of library operators has than the one that stands for a
+    target; empty where there is none. Raises PerfcliError as ``calibration_for``."""
+    chosen = read_chosen()
+    known = [chosen] if chosen is not None and chosen.operators else []
+    known = known or [*shipped().values(), *_read_all(_list_own()).values()]
+    tables = {each.target.name: each for each in known if each.operators}
+    name = _choose_gpu(target, {name: _sheet_of(each.target) for name, each in tables.items()})
+    return "" if name is None else hashlib.sha256(tables[name].operators).hexdigest()[:12]
 
 
 @functools.lru_cache(maxsize=16)
@@ -202,20 +248,13 @@ def _read_once(path: str, _changed: int) -> Calibration:
     return read_calibration(Path(path))
 
 
-def _last_change(path: Path) -> int:
-    try:
-        return path.stat().st_mtime_ns
-    except OSError:
-        return 0
-
-
 _BY_BANDWIDTH = ("dram",)
 _BY_L2 = ("l2", "l2_hit", "local", "finishing_bytes")
 """Bytes per second of the L2 cache, which grow with multiprocessors and their clock."""
 
 
 def _widen(pair: Mapping[str, float]) -> dict[str, float]:
-    return {name: pair[name] * _DERIVED_SPREAD for name in ("k80", "k90")}
+    return {name: pair[name] * DERIVED_SPREAD for name in ("k80", "k90")}
 
 
 def _derive(calibration: Calibration, target: Target) -> Calibration:
@@ -230,7 +269,7 @@ def _derive(calibration: Calibration, target: Target) -> Calibration:
             constants[name] *= factor
     constants["cache_bytes"] *= target.l2_bytes / own.l2_bytes
     wider = {
-        name: Residuals(r.kernels, *(v * _DERIVED_SPREAD for v in (r.median, r.q80, r.q90)))
+        name: Residuals(r.kernels, *(v * DERIVED_SPREAD for v in (r.median, r.q80, r.q90)))
         for name, r in calibration.residuals.items()
     }
     return replace(

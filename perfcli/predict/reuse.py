@@ -72,6 +72,12 @@ def _cold_share(
         return None
     cold = 0.0
     for size, last in read:
-        distance = float("inf") if last is None else max(behind - last, 1.0)
-        cold += size / (1 + (cache_bytes / distance) ** _SHARPNESS)
+        distance = float("inf") if last is None else behind - last
+        cold += size * share_cold(distance, cache_bytes)
     return cold / total
+
+
+def share_cold(distance: float, cache_bytes: float) -> float:
+    """Return the part of a buffer that is gone from a cache of ``cache_bytes`` when so many bytes
+    were touched since it was."""
+    return float(1 / (1 + (cache_bytes / max(distance, 1.0)) ** _SHARPNESS))

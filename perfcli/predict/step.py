@@ -23,8 +23,8 @@ from perfcli.model import (
     TimeEstimate,
     TimeVerdict,
 )
-from perfcli.predict.calibration import Calibration, calibration_for
-from perfcli.predict.operators import _hash_tables, estimate_call, estimate_host
+from perfcli.predict.calibration import Calibration, calibration_for, name_operators
+from perfcli.predict.operators import estimate_call, estimate_host
 from perfcli.predict.reuse import find_cold_shares
 
 
@@ -192,7 +192,7 @@ def _name_constants(calibration: Calibration) -> str:
     """Return a name that other constants, or other formulas, do not have."""
     known = calibration
     fitted = [known.clock_mhz, known.constants, known.residuals, known.pair]
-    numbers = [_FORMULAS, *fitted, _hash_tables()]
+    numbers = [_FORMULAS, *fitted, name_operators(known.target)]
     return hashlib.sha256(msgspec.json.encode(numbers, order="sorted")).hexdigest()[:12]
 
 

@@ -22,6 +22,7 @@ from perfcli.model.kernel_work import (
     CorpusRequest,
     DescribeRequest,
     LaunchesRequest,
+    OperatorsRequest,
 )
 from perfcli.worker import protocol
 from perfcli.worker import replies as child_replies
@@ -154,6 +155,17 @@ def _time_corpus(request: object, _questions: BinaryIO, replies: BinaryIO) -> No
     _send(replies, {"type": "done"})
 
 
+def _time_operators(request: object, _questions: BinaryIO, replies: BinaryIO) -> None:
+    from perfcli.measure.operators import time_host, time_operators
+
+    asked = protocol.decode_dataclass(OperatorsRequest, request)
+    _send(replies, {"type": "host", "found": time_host()})
+    for batch in time_operators(asked.cases):
+        for number, timed in batch:
+            _send(replies, {"type": "timed", "number": number, "found": timed})
+    _send(replies, {"type": "done"})
+
+
 _OF_KERNELS = {
     "launches": _compile_launches,
     "texts": _compile_texts,
@@ -161,8 +173,10 @@ _OF_KERNELS = {
     "check": _check_kernels,
     "bench": _bench_kernels,
     "corpus": _time_corpus,
+    "operators": _time_operators,
 }
-"""What is asked about kernels that nothing is compiled into here: hand-written ones, and texts."""
+"""What is asked about kernels that nothing is compiled into here: hand-written ones, texts, and what a
+calibration times."""
 
 
 def _serve_as_template(request: CompileRequest, questions: BinaryIO, replies: BinaryIO) -> None:

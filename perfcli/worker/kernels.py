@@ -1,10 +1,11 @@
 """Does the parent's side of hand-written kernels: processes that compile, check and time them.
 
 A worker is sent ``{"launches": LaunchesRequest}``, ``{"describe": DescribeRequest}``, ``{"check":
-CheckRequest}``, ``{"corpus": CorpusRequest}``, ``{"texts": KernelsRequest}`` (kernels that Inductor
-wrote) or ``{"bench": BenchRequest}``, the last then any number of ``BenchAsk``. It replies
-``compiled``, ``described``, ``checked`` and ``timed`` (number, found), ``compiling`` (number,
-total), ``checking``, ``preparing`` (name), ``benched`` (found) or ``error``; then ``done``.
+CheckRequest}``, ``{"corpus": CorpusRequest}``, ``{"operators": OperatorsRequest}``, ``{"texts":
+KernelsRequest}`` (kernels that Inductor wrote) or ``{"bench": BenchRequest}``, the last then any
+number of ``BenchAsk``. It replies ``compiled``, ``described``, ``checked`` and ``timed`` (number,
+found), ``compiling`` (number, total), ``checking``, ``preparing`` (name), ``host`` and ``benched``
+(found) or ``error``; then ``done``.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ from perfcli.model.kernel_work import (
     DescribedLaunch,
     DescribeRequest,
     LaunchesRequest,
+    OperatorsRequest,
     Runner,
+    TimedOperator,
 )
 from perfcli.worker import protocol
 from perfcli.worker.channel import Channel
@@ -282,6 +285,27 @@ def time_corpus(
                 worker.doing("timing kernels")
                 cold, hot = worker.decoded(reply, list)
                 yield reply.number, (tuple(cold), tuple(hot))
+    finally:
+        worker.close()
+
+
+def time_operators(
+    request: OperatorsRequest, python: str | None = None, timeout_seconds: float | None = None
+) -> Iterator[dict[str, float] | tuple[int, tuple[TimedOperator, ...]]]:
+    """Yield what the host needs for calls, in microseconds by kind, then the calls of each case by
+    its number, as they come. A case whose times were lost is left out.
+
+    Raises:
+        WorkerFailed: the worker died or hung.
+    """
+    worker = _Worker(python, timeout_seconds or SILENT_SECONDS, {})
+    try:
+        worker.doing("timing library operators")
+        for reply in worker.ask({"operators": request}):
+            if reply.type == "host":
+                yield worker.decoded(reply, dict[str, float])
+            else:
+                yield reply.number, worker.decoded(reply, tuple[TimedOperator, ...])
     finally:
         worker.close()
 

@@ -16,6 +16,7 @@ from perfcli.loading import registry, userfile
 from perfcli.machine import environment
 from perfcli.machine.environment import Interpreter
 from perfcli.model import CompileRequest
+from perfcli.predict.calibration import name_operators
 
 # Parts of perfcli that can't change what a run holds.
 _HARMLESS = (
@@ -76,6 +77,8 @@ def identify(request: CompileRequest, interpreter: Interpreter) -> dict[str, Any
         "preset": request.preset,
         "device": request.device,
         "target": asdict(request.target) if request.target else None,
+        # A worker decides by the times of library operators what it pads.
+        "operators": name_operators(request.target) if request.target else "",
         "dynamic": request.dynamic,
         "threads": request.threads,
         "python": interpreter.version,
@@ -122,8 +125,5 @@ def _code_files() -> Iterator[Path]:
     for folder in folders:
         for path in folder.rglob("*"):
             inside = path.relative_to(folder).parts
-            if inside[:2] == ("data", "operators"):  # a worker decides by them what it pads
-                if path.suffix == ".json":
-                    yield path
-            elif path.suffix in (".py", ".cpp") and inside[0] not in _HARMLESS:
+            if path.suffix in (".py", ".cpp") and inside[0] not in _HARMLESS:
                 yield path

@@ -1,23 +1,34 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
-from handmade_estimate import work
+from handmade_estimate import weighed_kernel, work
 
-from perfcli.calibrate import measuring
+from perfcli.calibrate import measuring, steps
 from perfcli.calibrate.corpus import _list_cases
+from perfcli.calibrate.steps import _TimedKernel, _TimedStep
 from perfcli.machine import environment, targets
 from perfcli.machine.environment import Interpreter
-from perfcli.model import LaunchWork
-from perfcli.model.kernel_work import ColdAndHot, CorpusCase, CorpusCode, CorpusRequest
-from perfcli.predict.calibration import VARIABLE, own_folder, read_calibration, shipped
+from perfcli.model import LaunchWork, OperatorWork, Target
+from perfcli.model.kernel_work import (
+    ColdAndHot,
+    CorpusCase,
+    CorpusCode,
+    CorpusRequest,
+    OperatorCase,
+    OperatorsRequest,
+    TimedOperator,
+)
+from perfcli.predict.calibration import encode_calibration, read_calibration, shipped
+from perfcli.predict.calibration_files import VARIABLE, own_folder
+from perfcli.predict.operators import OperatorTable, shipped_table_for
+from perfcli.workflow.fingerprint import Job
 
 H200 = targets.get("h200")
 
@@ -31,7 +42,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(targets, "has_gpu", lambda: True)
     monkeypatch.setattr(targets, "this_gpu", lambda: H200)
     python = Interpreter("/x", "3.12.3", "2.11.0", tmp_path, "3.6.0", tmp_path, None, "0" * 64)
-    monkeypatch.setattr(environment, "probe", lambda python_: python)
+    monkeypatch.setattr(environment, "probe", lambda python_, **_: python)
 
 
 def count(ttgir: str, sass: str, case: CorpusCase) -> LaunchWork:
@@ -53,11 +64,67 @@ class Worker:
             micros = 2 + case.grid[0] * case.grid[1] * 0.01
             yield number, ((micros * 1.2,), (micros,))
 
+    def time_operators(
+        self, request: OperatorsRequest, python: str
+    ) -> Iterator[dict[str, float] | tuple[int, tuple[TimedOperator, ...]]]:
+        """Products take a picosecond for each multiplication, and two microseconds."""
+        yield {"operator": 11.0, "convolution": 22.0, "attention": 33.0}
+        for number, case in enumerate(request.cases):
+            if case.family == "product" and case.settings["dtype"] == "bf16":
+                self.products += 1
+                yield number, (timed_product(case),)
+            else:
+                yield number, ()
+
+    products = 0
+
+    def time_steps(self, jobs: Sequence[Job], cache_bytes: float) -> list[_TimedStep | None]:
+        self.steps += [job.request.scenario for job in jobs]
+        return [
+            _TimedStep(
+                job.request.scenario,
+                job.fingerprint,
+                {},
+                tuple(
+                    _TimedKernel("triton_a", kernel.candidates[0], kernel.buffers, 1.0, 1e-5)
+                    for kernel in [weighed_kernel("triton_a", "mul")] * 3
+                ),
+                0,
+            )
+            for job in jobs
+        ]
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+
+
+def thin_table(target: Target) -> OperatorTable:
+    """The table that comes with perfcli, with a few calls of each class."""
+    table = shipped_table_for(target)
+    assert table is not None
+    given = {name: {**each, "rows": each["rows"][::40]} for name, each in table.given.items()}
+    return replace(table, given=given)
+
+
+def timed_product(case: OperatorCase) -> TimedOperator:
+    m, n, k, b = (int(case.settings[name]) for name in "mnkb")
+    sizes = {"m": m, "n": n, "k": k, "batch": b, "left": 0, "right": 1, "align": 8,
+             "batched": b > 1, "bias": 0, "added": 0}  # fmt: skip
+    work = OperatorWork(
+        "product", "bf16", 2.0 * b * m * n * k, 0.0, 0.0, {n: float(v) for n, v in sizes.items()}
+    )
+    micros = 2 + b * m * n * k * 3e-9
+    return TimedOperator(work, ((micros,), (micros,)))
+
 
 @pytest.fixture(autouse=True)
 def worker(monkeypatch: pytest.MonkeyPatch) -> Worker:
     made = Worker()
     monkeypatch.setattr("perfcli.worker.kernels.time_corpus", made.answer)
+    monkeypatch.setattr("perfcli.worker.kernels.time_operators", made.time_operators)
+    monkeypatch.setattr(steps, "_time_batch", made.time_steps)
+    monkeypatch.setattr("perfcli.calibrate.run._start_pool", lambda jobs: ThreadPoolExecutor(1))
+    monkeypatch.setattr("perfcli.calibrate.run.shipped_table_for", thin_table)
     monkeypatch.setattr(measuring, "_start_pool", lambda jobs: ThreadPoolExecutor(1))
     monkeypatch.setattr(measuring, "_count", count)
     return made
@@ -123,7 +190,7 @@ def test_check_and_what_measures_do_not_go_together(perfcli: Any) -> None:
 
 
 def plain(**changes: Any) -> str:
-    return json.dumps({**json.loads(msgspec.json.encode(shipped()["h200"])), **changes})
+    return json.dumps({**json.loads(encode_calibration(shipped()["h200"])), **changes})
 
 
 def test_a_run_uses_the_file_that_is_given(perfcli: Any, monkeypatch: pytest.MonkeyPatch) -> None:

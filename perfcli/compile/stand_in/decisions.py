@@ -13,7 +13,7 @@ from typing import Any
 
 from perfcli.compile.stand_in.device import replace
 from perfcli.model import Target
-from perfcli.predict.operators import PaddedMatrix, predict_padding
+from perfcli.predict.padding import PaddedMatrix, predict_padding
 
 PADDING = "padding of matrix products, timed on the device: taken as not padded (×{})"
 PADDED = "padding of matrix products, timed on the device: taken as estimated (×{})"

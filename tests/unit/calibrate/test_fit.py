@@ -45,7 +45,7 @@ def timed_with(constants: dict[str, float]) -> list[_TimedCase]:
     for each in made:
         times = []
         for cold in (1.0, 0.0):
-            one = fit.Samples(stack([fit._demand(each, H200, cold)]), np.ones(1), ("",))
+            one = fit.Samples(stack([fit._demand(each, START, cold)]), np.ones(1), ("",))
             micros = float(fit.estimate_micros(one, constants, START)[1][0])
             times.append(tuple(micros * math.exp(0.02 * n) for n in noise.normal(size=5)))
         found.append(replace(each, times=(times[0], times[1])))
@@ -55,13 +55,13 @@ def timed_with(constants: dict[str, float]) -> list[_TimedCase]:
 def test_constants_that_differ_from_the_start_are_found() -> None:
     true = {**START.constants, "dram": START.constants["dram"] * 0.7, "launch": 1.6}
     start = unknown_gpu()
-    samples = fit._list_samples(timed_with(true), H200)
+    samples = fit._list_samples(timed_with(true), START)
     found = fit.fit_constants(samples, start)
     assert found["launch"] == pytest.approx(1.6, rel=0.03)
     # Other bounds come close to that of the memory, so that it is not told from them exactly …
     assert found["dram"] < START.constants["dram"] * 0.85
     # … but a launch that was not timed is estimated as the true constants do.
-    untimed = fit.Samples(stack([fit._demand(case(70_000, 512), H200, 1.0)]), np.ones(1), ("",))
+    untimed = fit.Samples(stack([fit._demand(case(70_000, 512), START, 1.0)]), np.ones(1), ("",))
     times = [fit.estimate_micros(untimed, each, start)[1][0] for each in (found, true)]
     assert times[0] == pytest.approx(times[1], rel=0.05)
     assert found["cache_bytes"] == start.constants["cache_bytes"]  # nothing says anything of it
@@ -71,7 +71,7 @@ def test_constants_that_differ_from_the_start_are_found() -> None:
 
 def test_constants_of_this_gpu_are_left_more_slowly_than_derived_ones() -> None:
     true = {**START.constants, "launch": 1.6}
-    samples = fit._list_samples(timed_with(true), H200)
+    samples = fit._list_samples(timed_with(true), START)
     own, derived = fit.fit_constants(samples, START), fit.fit_constants(samples, unknown_gpu())
     before = START.constants["launch"]
     assert before < own["launch"] < derived["launch"] <= 1.6 * 1.03
@@ -80,14 +80,14 @@ def test_constants_of_this_gpu_are_left_more_slowly_than_derived_ones() -> None:
 def test_a_cold_launch_that_memory_holds_up_is_left_out() -> None:
     # 20,000 blocks move 32 kB each way: 1.3 GB, 273 µs at 4.8 TB/s.
     large = replace(case(20_000, 1024), times=((300.0,), (300.0,)))
-    assert fit._list_samples([large], H200).micros.tolist() == [300.0]  # the warm one
+    assert fit._list_samples([large], START).micros.tolist() == [300.0]  # the warm one
     slow = replace(large, times=((800.0,), (300.0,)))
-    assert fit._list_samples([slow], H200).micros.tolist() == [800.0, 300.0]
+    assert fit._list_samples([slow], START).micros.tolist() == [800.0, 300.0]
 
 
 def test_a_launch_that_is_all_overhead_is_left_out() -> None:
     short = replace(case(1, 4), times=((1.1,), (1.3,)))
-    assert fit._list_samples([short], H200).micros.tolist() == [1.3]
+    assert fit._list_samples([short], START).micros.tolist() == [1.3]
 
 
 def test_residuals_are_quantiles_by_class() -> None:
@@ -104,7 +104,7 @@ def test_residuals_are_quantiles_by_class() -> None:
 
 def test_a_calibration_says_what_it_rests_on() -> None:
     made = fit._fit_calibration(
-        timed_with(dict(START.constants)), START, "2.12.0", "3.7.0", "2027-01-01"
+        timed_with(dict(START.constants)), [], START, "2.12.0", "3.7.0", "2027-01-01"
     )
     assert (made.target, made.torch, made.date) == (START.target, "2.12.0", "2027-01-01")
     assert made.pair == START.pair

@@ -80,7 +80,7 @@ def test_what_was_finished_before_an_interrupt_is_not_timed_again(
 def test_a_line_that_was_broken_off_is_timed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     worker = Worker(monkeypatch)
     timed()
-    path = measuring._find_finished(H200, PYTHON)
+    path = measuring._find_times(H200, PYTHON)
     path.write_bytes(path.read_bytes()[:-30])
     assert len(timed()) == 6
     assert [len(request.cases) for request in worker.asked] == [6, 1]

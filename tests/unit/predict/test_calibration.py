@@ -14,14 +14,14 @@ import pytest
 from perfcli.errors import PerfcliError
 from perfcli.machine import targets
 from perfcli.predict.calibration import (
-    VARIABLE,
     calibration_for,
     choose_calibration,
     derive_calibration,
-    own_folder,
+    encode_calibration,
     read_calibration,
     shipped,
 )
+from perfcli.predict.calibration_files import VARIABLE, own_folder
 
 H200, H100 = targets.get("h200"), targets.get("h100")
 
@@ -33,7 +33,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def write(path: Path, **changes: Any) -> Path:
-    plain = json.loads(msgspec.json.encode(shipped()["h200"]))
+    plain = json.loads(encode_calibration(shipped()["h200"]))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({**plain, **changes}))
     return path
@@ -143,7 +143,9 @@ def test_a_number_that_can_not_be_is_refused(
 
 
 def test_a_file_that_an_older_perfcli_wrote_is_read(tmp_path: Path) -> None:
-    assert read_calibration(write(tmp_path / "x.json", operators={})) == shipped()["h200"]
+    found = read_calibration(write(tmp_path / "x.json", operators={}))
+    assert found.operators == b""
+    assert replace(found, operators=shipped()["h200"].operators) == shipped()["h200"]
 
 
 @pytest.mark.parametrize("unknown", ["ours", "theirs", "both"])

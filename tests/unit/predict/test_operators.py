@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 
 from perfcli.machine import targets
 from perfcli.model import OperatorWork
+from perfcli.predict import operator_formulas as formulas
 from perfcli.predict import operators
 
 H200 = targets.get("h200")
@@ -172,12 +172,12 @@ def test_the_host_pays_for_each_launch() -> None:
 def test_measured_calls_are_estimated_as_they_were_measured(name: str, error: float) -> None:
     """The mean |log ratio| of a dozen calls of the shipped table. (It has seen them;
     bench/operator_fit.py says how good it is for those that it has not.)"""
-    data = json.loads((operators._SHIPPED / "h200.json").read_bytes())
-    given = data["classes"][name]
-    table = operators._shipped_tables()["h200"]
+    table = operators.table_for(H200)
+    assert table is not None
+    given = table.given[name]
     errors = []
     for row in given["rows"][:: max(1, len(given["rows"]) // 12)]:
-        part = operators._part_named(operators._work_of_row(given, row), name)
+        part = operators._part_named(operators.work_of_row(given, row), name)
         found = operators._estimate_part(part, table, H200)
         assert found is not None
         errors.append(abs(math.log(found[0] / row[-2])))
@@ -214,32 +214,37 @@ def test_a_tiled_product_by_hand(
 ) -> None:
     """Tiles of 64 by 8 on four multiprocessors: 100 by 10 takes two by two of them."""
     sizes = {"m": 100.0, "n": 10.0, "k": 70.0, "b": 2.0, "s": 2.0, **changes}
-    found = operators._tiled(sizes, PLAIN, [(64, 8)], [split], 0.0, l2)
+    found = formulas._tiled(sizes, PLAIN, [(64, 8)], [split], 0.0, l2)
     assert found == pytest.approx(micros)
-    memory = operators._tiled(sizes, PLAIN, [(64, 8)], [split], 9.0, l2)
+    memory = formulas._tiled(sizes, PLAIN, [(64, 8)], [split], 9.0, l2)
     assert memory == pytest.approx(micros + 9)
 
 
 def test_the_best_of_some_tiles_is_taken_and_bounds_are_joined_by_a_norm() -> None:
-    assert operators._least([3.0, 30.0, 300.0]) == pytest.approx(3)
-    assert operators._least([4.0, 4.0]) == pytest.approx(4 / 2 ** (1 / 30))
-    assert operators._join({"norm": 2.0}, [3.0, 4.0, 12.0]) == pytest.approx(13)
-    assert operators._up(65.0, 64) == 128
-    assert operators._up(64.0, 64) == 64
-    assert operators._up(1.2) == 2
+    assert formulas._least([3.0, 30.0, 300.0]) == pytest.approx(3)
+    assert formulas._least([4.0, 4.0]) == pytest.approx(4 / 2 ** (1 / 30))
+    assert formulas._join({"norm": 2.0}, [3.0, 4.0, 12.0]) == pytest.approx(13)
+    assert formulas._up(65.0, 64) == 128
+    assert formulas._up(64.0, 64) == 64
+    assert formulas._up(1.2) == 2
 
 
 @pytest.mark.parametrize(("bias", "added"), [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0)])
 def test_what_is_added_to_a_product_by_hand(bias: float, added: float) -> None:
     work = product(64, 64, 64, bias=bias, added=added)
-    (part,) = operators._parts_of(work) or ()
+    (part,) = formulas.parts_of(work) or ()
     bytes_ = 2 * (2 * 64 * 64 + (1 + 2 * added) * 64 * 64)
     assert part.sizes["bytes"] == bytes_
-    tiled = operators._tiled(
-        part.sizes, PLAIN, operators._TILES, operators._SPLITS, bytes_ / 1000, l2=True
+    tiled = formulas._tiled(
+        part.sizes,
+        PLAIN,
+        formulas._TILES,
+        formulas._SPLITS,
+        bytes_ / 1000,
+        l2=True,
     )
     expected = (2 + tiled) * (1 + 0.25 * bias) + 7 * added
-    assert operators._product_micros(part.sizes, PLAIN) == pytest.approx(expected)
+    assert formulas._product_micros(part.sizes, PLAIN) == pytest.approx(expected)
 
 
 ATTENTION = {
@@ -266,23 +271,23 @@ def test_attention_by_hand(changes: dict[str, float], seen: float, pair: float) 
     keys = 320 if sizes["keys"] == 300 else 128
     busy = 6 / 4 * (128 * seen * pair + 3) + 0.5 * (128 * keys * pair + 3)
     expected = 2 + (busy + 4) + 10
-    assert operators._attention_micros(sizes, PLAIN) == pytest.approx(expected)
+    assert formulas._attention_micros(sizes, PLAIN) == pytest.approx(expected)
 
 
 def test_what_moves_bytes_by_hand() -> None:
     sizes = {"bytes": 3000.0, "flops": 8192.0, "copies": 2.0}
-    assert operators._moving_micros(sizes, PLAIN) == pytest.approx(2 + 3 + 2 + 12)
+    assert formulas._moving_micros(sizes, PLAIN) == pytest.approx(2 + 3 + 2 + 12)
 
 
 def test_a_convolution_by_hand() -> None:
     sizes = {"m": 64.0, "n": 64.0, "k": 64.0, "b": 1.0, "s": 2.0, "bytes": 3000.0, "copies": 1.0}
-    splits = {"weight": operators._WEIGHT_SPLITS, "other": (1,)}
+    splits = {"weight": formulas._WEIGHT_SPLITS, "other": (1,)}
     for kind, constants in (
         ("weight", PLAIN),
         ("other", {name: c for name, c in PLAIN.items() if name != "split"}),
     ):
-        tiled = operators._tiled(sizes, constants, operators._CONVOLUTION_TILES, splits[kind], 3.0)
-        found = operators._convolution_micros(sizes, constants)
+        tiled = formulas._tiled(sizes, constants, formulas._CONVOLUTION_TILES, splits[kind], 3.0)
+        found = formulas._convolution_micros(sizes, constants)
         assert found == pytest.approx(2 + tiled + 11 + 6)
 
 
@@ -315,7 +320,7 @@ def test_a_convolution_by_hand() -> None:
 def test_sizes_of_a_product_and_of_attention(
     work: OperatorWork, name: str, sizes: dict[str, float]
 ) -> None:
-    (part,) = operators._parts_of(work) or ()
+    (part,) = formulas.parts_of(work) or ()
     assert part.name == name
     assert {key: part.sizes[key] for key in sizes} == sizes
 
@@ -356,7 +361,7 @@ def test_a_convolution_is_a_product(
     """Of 2 images of 100 pixels with 16 channels it makes 25 with 32, from 9 taps each."""
     given = convolution(f"convolution{family}")
     work = replace(given, sizes={**given.sizes, **SMALL, **changes})
-    (part,) = operators._parts_of(work) or ()
+    (part,) = formulas.parts_of(work) or ()
     assert part.name == f"convolution {name} half"
     assert {key: part.sizes[key] for key in sizes} == pytest.approx(sizes)
 
@@ -432,7 +437,7 @@ def test_places_are_those_that_the_shipped_weights_were_fitted_to(
     work: OperatorWork, place: tuple[float, ...]
 ) -> None:
     """Mostly logarithms of sizes, and how much each matters."""
-    (part,) = operators._parts_of(work) or ()
+    (part,) = formulas.parts_of(work) or ()
     assert part.place == pytest.approx(place)
 
 
@@ -451,7 +456,7 @@ def test_channels_that_fill_no_vector_are_thin(
     """A vector of sixteen bytes is eight numbers of two, four of four."""
     given = convolution(precision=precision)
     work = replace(given, sizes={**given.sizes, "in": channels})
-    (part,) = operators._parts_of(work) or ()
+    (part,) = formulas.parts_of(work) or ()
     assert part.name.startswith(f"convolution forward {kind} ")
     assert part.sizes["s"] == (4 if precision == "tf32" else 2)
     assert part.sizes["k"] == 9 * filled
@@ -460,9 +465,18 @@ def test_channels_that_fill_no_vector_are_thin(
 def test_another_gpu_takes_the_table_of_the_nearest_bandwidth_of_its_architecture(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    own = operators._shipped_tables()["h200"]
+    own = operators.table_for(H200)
+    assert own is not None
     tables = {
-        name: replace(own, gpu={"name": name, "capability": [major, 0], "bandwidth": bandwidth})
+        name: replace(
+            own,
+            gpu={
+                "name": name,
+                "vendor": "nvidia",
+                "capability": [major, 0],
+                "bandwidth": bandwidth,
+            },
+        )
         for name, bandwidth, major in (
             ("slow", 1e12, 9),
             ("middle", 2e12, 9),
@@ -470,36 +484,36 @@ def test_another_gpu_takes_the_table_of_the_nearest_bandwidth_of_its_architectur
             ("older", 1.1e12, 8),
         )
     }
-    monkeypatch.setattr(operators, "_shipped_tables", lambda: tables)
+    monkeypatch.setattr(operators, "_list_tables", lambda: tables)
 
     def nearest(bandwidth: float) -> Any:
-        table = operators._table_for(replace(H200, name="new", bandwidth=bandwidth))
+        table = operators.table_for(replace(H200, name="new", bandwidth=bandwidth))
         return table and table.gpu["name"]
 
     assert [nearest(each) for each in (1.1e12, 1.9e12, 2.1e12, 3.9e12)] == [
         *("slow", "middle", "middle", "fast"),
     ]
-    assert operators._table_for(replace(H200, name="slow", vendor="amd")) is tables["slow"]
-    monkeypatch.setattr(operators, "_shipped_tables", dict)
-    assert operators._table_for(H200) is None
+    assert operators.table_for(replace(H200, name="slow", vendor="amd")) is tables["slow"]
+    monkeypatch.setattr(operators, "_list_tables", dict)
+    assert operators.table_for(H200) is None
 
 
 def test_other_operators_are_known_by_bytes_and_rows() -> None:
     work = OperatorWork("other", "bf16", 0.0, 300.0, 200.0, {"row": 8.0}, "sort")
-    (part,) = operators._parts_of(work) or ()
+    (part,) = formulas.parts_of(work) or ()
     assert (part.name, dict(part.sizes)) == (
         "other sort",
         {"bytes": 500.0, "flops": 0.0, "copies": 0.0},
     )
     assert part.place == pytest.approx((math.log(500), math.log(8)))
-    (bare,) = operators._parts_of(OperatorWork("other", "", 0.0, 0.0, 0.0, {}, "fill")) or ()
+    (bare,) = formulas.parts_of(OperatorWork("other", "", 0.0, 0.0, 0.0, {}, "fill")) or ()
     assert bare.place == (0.0, 0.0)
 
 
 def test_what_is_like_a_measured_call_is_corrected_by_it() -> None:
     """Two calls that took e^0.2 and e^-0.1 of the formula, four lengths apart; half a length from
     the first (1 + √3 / 2) · e^(-√3 / 2) of its correction is left."""
-    of = operators._OperatorClass(
+    of = operators.OperatorClass(
         {}, 2.0, ((0.0, 0.0), (8.0, 0.0)), (0.2, -0.1), ((1.0, 0.1), (3.0, 0.3))
     )
 
@@ -521,14 +535,14 @@ def test_what_is_like_a_measured_call_is_corrected_by_it() -> None:
 def test_constants_of_another_gpu_by_hand() -> None:
     """Half the peak on half the multiprocessors, at a third of the bandwidth; and twice the peak
     of each multiprocessor."""
-    gpu = {"peak_flops": 800.0, "sm_count": 100, "bandwidth": 3000.0}
+    gpu = {"peak_flops": {"bf16": 800.0}, "sm_count": 100, "bandwidth": 3000.0}
     names = ("rate", "feed", "step", "tile", "pair", "exponential", "mask", "dram", "around",
              "partial", "copy_dram", "l2", "launch", "norm")  # fmt: skip
     known = dict.fromkeys(names, 12.0)
 
     def scaled(peak: float, sms: int) -> dict[str, float]:
         target = replace(H200, peak_flops={"bf16": peak}, sm_count=sms, bandwidth=1000.0)
-        return dict(operators._scale(known, gpu, target))
+        return dict(operators.scale_constants(known, gpu, target))
 
     third = dict.fromkeys(("dram", "around", "partial", "copy_dram"), 4.0)
     assert scaled(400.0, 50) == pytest.approx({**known, **third, "l2": 6.0})
@@ -537,11 +551,13 @@ def test_constants_of_another_gpu_by_hand() -> None:
         {**known, **third, **slower, "rate": 24.0, "l2": 12.0}
     )
     assert scaled(0.0, 50) == pytest.approx({**known, **third, "l2": 6.0})
-    assert operators._scale({"launch": 1.0}, gpu, H200) == {"launch": 1.0}
+    assert operators.scale_constants({"launch": 1.0}, gpu, H200) == {"launch": 1.0}
 
 
 def test_the_host_by_hand() -> None:
-    of = operators._shipped_tables()["h200"].host_micros
+    table = operators.table_for(H200)
+    assert table is not None
+    of = table.host_micros
     calls = [
         ("aten.mm.out", 2), ("aten.convolution", 3), ("aten.convolution_backward", 5),
         ("aten._flash_attention", 7), ("aten._flash_attention_backward", 11),

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from perfcli.machine import targets
-from perfcli.predict.operators import PaddedMatrix, predict_padding
+from perfcli.predict.padding import PaddedMatrix, predict_padding
 
 H200 = targets.get("h200")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +15,8 @@ from handmade_estimate import weighed_kernel, weighed_run, work
 from perfcli.diff.compare import compare
 from perfcli.machine import targets
 from perfcli.model import ExternCall, KernelFacts, Launch, Run, Target
-from perfcli.predict import operators
-from perfcli.predict.calibration import calibration_for, shipped
+from perfcli.predict.calibration import calibration_for, encode_calibration, shipped
+from perfcli.predict.calibration_files import VARIABLE
 from perfcli.predict.step import (
     _count_finishing,
     _half_width,
@@ -470,10 +471,17 @@ def test_other_tables_of_operators_make_other_estimates(
 ) -> None:
     known = shipped()["h200"]
     names = {_name_constants(known)}
-    monkeypatch.setattr(operators, "_SHIPPED", tmp_path)
-    for text in ("{}", "{ }"):
-        (tmp_path / "h200.json").write_text(text)
-        operators._hash_tables.cache_clear()
+    plain = json.loads(encode_calibration(known))
+    for micros in (1.0, 2.0):
+        host = {**plain["operators"]["host_micros"], "step": micros}
+        file = tmp_path / f"{micros}.json"
+        file.write_text(
+            json.dumps(plain | {"operators": {**plain["operators"], "host_micros": host}})
+        )
+        monkeypatch.setenv(VARIABLE, str(file))
         names.add(_name_constants(known))
-    operators._hash_tables.cache_clear()
     assert len(names) == 3
+    without = tmp_path / "without.json"
+    without.write_text(json.dumps({**plain, "operators": None}))
+    monkeypatch.setenv(VARIABLE, str(without))
+    assert _name_constants(known) in names  # those that come with perfcli

@@ -1,0 +1,284 @@
+"""Says how often the expected winner among launch configurations is as fast as the fastest one.
+
+    python bench/winners.py OUT.json [--scenarios NAME …] [--files FILE.py …] [--limit SECONDS]
+
+Needs a GPU that nothing else uses. Every scenario is compiled as if the GPU were not there (which
+gives the expectation) and on it, all at once. Then one after the other times its kernels: all
+configurations that Inductor's autotuner would time, interleaved in a random order, fifteen times,
+with the L2 cache flushed, by CUPTI.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parent)]
+
+from estimate import MODELS, ROOT, call, list_architectures  # noqa: E402
+
+ROUNDS = 15
+FLUSHED = 256 << 20
+CLOSE = (1.03, 1.10)
+LEAST = 3.0
+"""Microseconds: of shorter kernels it does not matter much."""
+
+
+# --- on the GPU ------------------------------------------------------------------------------
+
+
+def time_scenario(scenario: str) -> None:
+    """Compile on the GPU, say so, wait for a line, and print the times of all configurations."""
+    from torch._inductor.runtime.triton_heuristics import CachingAutotuner
+
+    from perfcli.console.notes import Notes
+    from perfcli.measure import loaded_kernels
+    from perfcli.measure import step as steps
+    from perfcli.model import MeasureRequest
+    from perfcli.workflow.context import Context
+    from perfcli.workflow.request import Question, Side, make_jobs
+
+    seen: dict[int, tuple[Any, list[Any], tuple[Any, ...]]] = {}
+
+    def take_first(self: Any, *args: Any, **kwargs: Any) -> dict[Any, float]:
+        if not kwargs:
+            seen[id(self)] = self, list(self.launchers), tuple(map(describe, args))
+        return {launcher: float(n) for n, launcher in enumerate(self.launchers)}
+
+    CachingAutotuner.benchmark_all_configs = take_first
+    (job,) = make_jobs(
+        Question(scenario, device="cuda"), [Side()], Context(Notes(quiet=True)).choose_probe("cuda")
+    )
+    step = steps.prepare(MeasureRequest(job.request, "base", seed=1, check=False))
+    hashes = {
+        id(loaded_kernels._globals(graph).get(kernel.name)): kernel.definition.source_hash
+        for graph in step.capture.graphs
+        for kernel in graph.kernels.values()
+    }
+    print("ready", flush=True)
+    sys.stdin.readline()
+    limit = time.monotonic() + float(os.environ.get("LIMIT", "60"))
+    found = []
+    for number, (tuner, launchers, given) in seen.items():
+        if time.monotonic() > limit:
+            break
+        if number in hashes and len(launchers) > 1:
+            times = time_launchers(tuner, launchers, given)
+            configs = [loaded_kernels._config(launcher.config) for launcher in launchers]
+            found.append({"hash": hashes[number], "name": tuner.fn.__name__, "configs": configs,
+                          "micros": times})  # fmt: skip
+    print(json.dumps(found), flush=True)
+
+
+def describe(value: Any) -> Any:
+    """Return an argument so that it can be made again: integers keep their values, which may be
+    indices."""
+    import torch
+
+    if not isinstance(value, torch.Tensor):
+        return value
+    if value.dtype.is_floating_point:
+        return value.dtype, tuple(value.shape), value.stride()
+    return value.clone()
+
+
+def make(described: Any) -> Any:
+    import torch
+
+    if isinstance(described, tuple):
+        dtype, shape, stride = described
+        made = torch.empty_strided(shape, stride, dtype=dtype, device="cuda")
+        return made.normal_() if made.numel() else made
+    return described
+
+
+def time_launchers(
+    tuner: Any, launchers: Sequence[Any], given: tuple[Any, ...]
+) -> list[list[float]]:
+    """Return microseconds of each configuration, by round; none of those that spill too much to be
+    timed by the autotuner, and none where the profiler lost events."""
+    import torch
+
+    most = tuner.inductor_meta.get("spill_threshold", 16)
+    timed = [n for n, each in enumerate(launchers) if (each.n_spills or 0) <= most]
+    try:
+        args = [make(each) for each in given]
+        flushed = torch.zeros(FLUSHED, dtype=torch.int8, device="cuda")
+        stream = torch.cuda.current_stream().cuda_stream
+        for number in timed:
+            launchers[number](*args, stream=stream)
+        torch.cuda.synchronize()
+        order = [n for _ in range(ROUNDS) for n in random.sample(timed, len(timed))]
+        with torch.autograd.profiler.profile(use_cpu=False, use_device="cuda") as profile:
+            for number in order:
+                tuner.reset_to_zero_args(*args)
+                flushed.max()
+                launchers[number](*args, stream=stream)
+            torch.cuda.synchronize()
+    except RuntimeError as error:
+        print(f"{tuner.fn.__name__}: {error}", file=sys.stderr)
+        return [[] for _ in launchers]
+    name = tuner.fn.__name__
+    events = [e for e in profile.kineto_results.events() if e.name() == name]
+    events.sort(key=lambda each: each.start_ns())
+    micros: list[list[float]] = [[] for _ in launchers]
+    if len(events) == len(order):
+        for number, event in zip(order, events, strict=True):
+            micros[number].append(round(event.duration_ns() / 1e3, 3))
+    return micros
+
+
+# --- the parent ------------------------------------------------------------------------------
+
+
+def measure(out: Path, scenarios: Sequence[str], limit: float) -> None:
+    """Compile all, time one after the other, and write what came of it."""
+    from perfcli.machine import targets
+
+    target = targets.this_gpu().name
+    with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(8) as pool:
+        folders = [Path(scratch) / str(number) for number in range(len(scenarios))]
+        workers = [start(*each, limit) for each in zip(folders, scenarios, strict=True)]
+        runs = [
+            pool.submit(compile_offline, *each, target)
+            for each in zip(folders, scenarios, strict=True)
+        ]
+        found = []
+        ready = ["ready\n" in iter(worker.stdout.readline, "") for worker in workers]
+        for run in runs:  # nothing else uses the machine from here on
+            run.exception()
+        for scenario, worker, run, is_ready in zip(scenarios, workers, runs, ready, strict=True):
+            said, _ = worker.communicate("go\n")
+            if not is_ready or worker.returncode or run.exception():
+                print(f"{scenario} failed: {run.exception() or worker.returncode}", flush=True)
+                continue
+            kernels = list(join(run.result(), json.loads(said.splitlines()[-1])))
+            found += [{"scenario": scenario, **each} for each in kernels]
+            out.write_text(json.dumps(found))
+    report(found)
+
+
+def prepare_environment(folder: Path, limit: float) -> dict[str, str]:
+    return {
+        **os.environ,
+        "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}",
+        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
+        "TRITON_CACHE_DIR": str(folder / "triton"),
+        "TORCHINDUCTOR_COMPILE_THREADS": "4",
+        "LIMIT": str(limit),
+    }
+
+
+def start(folder: Path, scenario: str, limit: float) -> Any:
+    folder.mkdir()
+    command = [sys.executable, str(Path(__file__).resolve()), "-", "--time", scenario]
+    return subprocess.Popen(
+        command, cwd=folder, env=prepare_environment(folder, limit), text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=(folder / "log").open("w"),
+    )  # fmt: skip
+
+
+def compile_offline(folder: Path, scenario: str, target: str) -> Any:
+    """Return the run with its estimates."""
+    from perfcli.predict.step import estimate_run
+    from perfcli.storing import store
+
+    environment = {**prepare_environment(folder, 0), "CUDA_VISIBLE_DEVICES": ""}
+    call(
+        ["-m", "perfcli", "run", scenario, "--target", target, "-j", "3", "-q"], folder, environment
+    )
+    (path,) = (folder / ".perfcli" / "runs").glob("*.json")
+    return estimate_run(store.read(path))
+
+
+def join(run: Any, timed: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield each kernel that was timed and has an estimate, with the microseconds that are expected
+    of each configuration, in the order in which they were timed."""
+    kernels = {kernel.source_hash: kernel for kernel in run.kernels if kernel.estimate}
+    for each in timed:
+        kernel = kernels.get(each["hash"])
+        if kernel is None:
+            continue
+        texts = {
+            " ".join(
+                f"{name}={value}"
+                for name, value in {
+                    **c.config, "num_warps": c.num_warps, "num_stages": c.num_stages
+                }.items()
+            ): number
+            for number, c in enumerate(kernel.candidates)
+        }  # fmt: skip
+        numbers = [texts.get(text) for text in each["configs"]]
+        expected = kernel.estimate.candidates
+        if kernel.estimate.candidate in numbers:
+            yield {
+                **each,
+                "kind": kernel.estimate.kind,
+                "winner": numbers.index(kernel.estimate.candidate),
+                "expected": [expected[n] * 1e6 if n in expected else None for n in numbers],
+            }
+
+
+def report(kernels: Sequence[dict[str, Any]]) -> None:
+    """Print how far the expected winner, and the first configuration, are from the fastest."""
+    rows: list[tuple[dict[str, Any], float, float, float]] = []
+    for each in kernels:
+        medians = [statistics.median(times) if times else None for times in each["micros"]]
+        known = [median for median in medians if median is not None]
+        if len(known) > 1 and medians[each["winner"]] is not None:
+            fastest = min(known)
+            first = next(median for median in medians if median is not None)
+            rows.append((each, fastest, medians[each["winner"]] / fastest, first / fastest))
+    columns = [
+        f"{who} within {round((close - 1) * 100)} %"
+        for close in CLOSE
+        for who in ("expected winner", "first configuration")
+    ]
+    print(f"| kernels | n | {' | '.join(columns)} |")
+    print("| --- | --- |" + " --- |" * 2 * len(CLOSE))
+    for name, least in (("all", 0.0), (f"≥ {LEAST:g} µs", LEAST)):
+        some = [row for row in rows if row[1] >= least]
+        shares = [
+            f"{statistics.fmean((row[2], row[3])[which] <= close for row in some):.1%}"
+            if some
+            else "–"
+            for close in CLOSE
+            for which in (0, 1)
+        ]
+        print(f"| {name} | {len(some)} | {' | '.join(shares)} |")
+    for each, fastest, ratio, _ in sorted(rows, key=lambda row: -row[2])[:5]:
+        print(f"  {each['name']} ({each['scenario']}): {ratio:.2f} × {fastest:.1f} µs")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--scenarios", nargs="*")
+    parser.add_argument("--files", type=Path, nargs="*", default=[MODELS])
+    parser.add_argument("--limit", type=float, default=20.0)
+    parser.add_argument("--time")
+    given = parser.parse_args()
+    if given.time:
+        time_scenario(given.time)
+        return
+    from perfcli.loading import registry
+
+    names = list(registry.names("scenarios") if given.scenarios is None else given.scenarios)
+    for file in given.files:
+        names += [f"{file.resolve()}:{name}" for name in list_architectures(file)]
+    measure(given.out.resolve(), names, given.limit)
+
+
+if __name__ == "__main__":
+    main()
