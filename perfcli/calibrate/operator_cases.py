@@ -14,7 +14,7 @@ from perfcli.model.kernel_work import OperatorCase
 _BYTES = {"bf16": 2, "fp16": 2, "fp32": 4, "tf32": 4}
 _MOST_FLOPS = {"bf16": 3e12, "fp16": 3e12, "tf32": 1.2e12, "fp32": 2.5e11}
 """Of one call: none takes more than a few milliseconds."""
-_COUNTS = {"product": 700, "attention": 110, "convolution": 260}
+_COUNTS = {"product": 560, "attention": 90, "convolution": 210}
 _SEED = 20261123
 _SMOKE = 20
 """One case of so many is taken for a smoke test."""
