@@ -175,8 +175,8 @@ _OF_KERNELS = {
     "corpus": _time_corpus,
     "operators": _time_operators,
 }
-"""What is asked about kernels that nothing is compiled into here: hand-written ones, texts, and what a
-calibration times."""
+"""What is asked about kernels that nothing is compiled into here: hand-written ones, texts, and
+those that a calibration times, with library operators."""
 
 
 def _serve_as_template(request: CompileRequest, questions: BinaryIO, replies: BinaryIO) -> None:
