@@ -115,6 +115,25 @@ _LISTED = (
         unit="softmax reduction",
         counter="patch.split_online_softmax",
     ),
+    Patch(
+        name="patch.accumulated_reads_size",
+        type="int | None",
+        off=None,
+        does="Keeps fusions from reading more than this many bytes at once, which all take memory.",
+        doc="A kernel then needs less memory at its peak, and more of them run. Four times the size"
+        "\nof a tensor lets three terms and their running sum be added at once. none: no limit.",
+        origin="torch 2.9, PR #157563",
+        sources=("https://github.com/pytorch/pytorch/pull/157563",),
+        first=(2, 10),
+        last=(2, 15),
+        in_later=False,
+        needs=("realize_acc_reads_size_threshold",),
+        values=(1 << 30, 1 << 28),
+        verb="refused",
+        unit="fusion",
+        counter="patch.accumulated_reads_size",
+        cpu=True,
+    ),
 )
 
 PATCHES: Mapping[str, Patch] = {patch.name: patch for patch in _LISTED}

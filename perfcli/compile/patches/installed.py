@@ -15,6 +15,7 @@ from perfcli.options.patches import PATCHES, explain_refusal
 _FILES = {
     "triton.mix_order_reduction_max_reads": "mix_order_reads",
     "patch.split_online_softmax": "split_online_softmax",
+    "patch.accumulated_reads_size": "accumulated_reads",
 }
 """The module of each patch. Its function ``apply`` takes a ``Patching`` and the value."""
 
