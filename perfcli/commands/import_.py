@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -27,6 +28,9 @@ def import_(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Import again, even if a stored run is up to date.")
     ] = False,
+    python: args.Python = None,
+    jobs: args.Jobs = None,
+    timeout: args.Timeout = None,
     top: Annotated[int, typer.Option(metavar="N", min=0, help="Kernels to list; 0: all.")] = 10,
     json: args.Json = None,
     quiet: args.Quiet = False,
@@ -39,7 +43,7 @@ def import_(
     """
     from perfcli.console import documents, output
     from perfcli.console.notes import Notes
-    from perfcli.importing.bringing import Wanted
+    from perfcli.importing.bringing import ImportOptions
     from perfcli.machine import targets
     from perfcli.predict.step import estimate_run
     from perfcli.workflow.context import Context
@@ -47,8 +51,10 @@ def import_(
 
     output.check_writable(json)
     context = Context(Notes(quiet), fresh, written=documents.Wanted(json=json).places)
-    wanted = Wanted(targets.get(target) if target else None, rank)
-    found = import_paths(paths, wanted, context)
+    options = ImportOptions(
+        targets.get(target) if target else None, rank, python, jobs or os.cpu_count() or 1, timeout
+    )
+    (found,) = import_paths([paths], options, context)
     shown = estimate_run(found.run)
     try:
         output.write_document("run", {"run": shown}, json)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from perfcli import __version__
@@ -39,14 +41,13 @@ _KINDS: dict[str, KernelKind] = {
 
 def make_run(observed: Observed, target: Target | None, name: str) -> Bundle:
     """Return a run of what a trace alone tells. ``name`` says where it is from."""
-    kernels = _make_kernels(observed.works, target)
-    names = dict.fromkeys(work.graph for work in observed.works if work.graph)
+    graphs = _list_graphs(observed)
     run = Run(
         id="",
         created="",
         scenario=SCENARIO,
         params={},
-        mode="training" if any(n.startswith("backward") for n in names) else "forward",
+        mode="training" if any(g.direction == "backward" for g in graphs) else "forward",
         dynamic=False,
         device="cuda",
         target=target,
@@ -61,17 +62,133 @@ def make_run(observed: Observed, target: Target | None, name: str) -> Bundle:
             gpu=observed.device or None,
             driver=observed.facts.get("driver"),
         ),
-        kernels=tuple(kernels),
+        kernels=tuple(_make_kernel(work, target) for work in observed.works if work.generated),
         launches=tuple(_list_launches(observed)),
-        graphs=tuple(_describe_graph(name) for name in names),
+        graphs=graphs,
         externs=tuple(_count_externs(observed.works)),
         observed=observed,
     )
     return Bundle(run, {})
 
 
-def _make_kernels(works: Sequence[ObservedWork], target: Target | None) -> list[KernelFacts]:
-    return [_make_kernel(work, target) for work in works if work.generated]
+def join_sources(sources: Bundle, observed: Observed, name: str) -> Bundle:
+    """Return the run of sources with what a trace observed of it: of their kernels those that the
+    trace launched, each with the configuration that ran, and those whose source is not there."""
+    run = sources.run
+    pairs = _pair(observed.works, run.kernels)
+    graphs = _name_graphs(observed.works, pairs, run.kernels)
+    works = tuple(
+        replace(work, graph=run.kernels[pairs[place]].graph)
+        if place in pairs
+        else replace(work, graph=graphs.get(work.graph, work.graph))
+        for place, work in enumerate(observed.works)
+    )
+    observed = replace(observed, works=works)
+    kernels = [
+        _join_kernel(run.kernels[pairs[place]], work)
+        if place in pairs
+        else _make_kernel(work, run.target)
+        for place, work in enumerate(works)
+        if work.generated
+    ]
+    mine = [work for work in works if work.generated]
+    order = {kernel.name: place for place, kernel in enumerate(run.kernels)}
+    kernels.sort(key=lambda kernel: order.get(kernel.name, len(order)))
+    joined = replace(
+        run,
+        variant=Variant(name),
+        environment=replace(run.environment, gpu=observed.device or run.environment.gpu),
+        kernels=tuple(kernels),
+        launches=tuple(_list_launches(observed)) if len(pairs) < len(mine) else run.launches,
+        externs=tuple(_join_externs(run.externs, works)),
+        notes=(*run.notes, *_describe_join(pairs, mine, run.kernels)),
+        observed=observed,
+    )
+    return Bundle(joined, sources.blobs)
+
+
+# --- kernels whose sources are known --------------------------------------------------------------
+
+
+def _pair(works: Sequence[ObservedWork], kernels: Sequence[KernelFacts]) -> dict[int, int]:
+    """Return for works of generated kernels the kernel that each is, as indices: by name and
+    direction, and in order where several have that name."""
+    waiting: dict[tuple[str, str], list[int]] = {}
+    for number, kernel in reversed(list(enumerate(kernels))):
+        waiting.setdefault((kernel.name, _direction(kernel.graph)), []).append(number)
+    pairs: dict[int, int] = {}
+    for strict in (True, False):
+        for place, work in enumerate(works):
+            if not work.generated or place in pairs:
+                continue
+            keys = [k for k in waiting if k[0] == work.name and waiting[k]]
+            if strict:
+                keys = [k for k in keys if k[1] == _direction(work.graph)]
+            if keys:
+                pairs[place] = waiting[keys[0]].pop()
+    return pairs
+
+
+def _direction(graph: str) -> str:
+    """Return ``backward`` of ``backward 0``; a graph for inference runs forward."""
+    word = graph.partition(" ")[0]
+    return "forward" if word == "inference" else word
+
+
+def _name_graphs(
+    works: Sequence[ObservedWork], pairs: Mapping[int, int], kernels: Sequence[KernelFacts]
+) -> dict[str, str]:
+    """Return what the trace's graphs are called in the sources: as most of their kernels are."""
+    votes: dict[str, Counter[str]] = {}
+    for place, number in pairs.items():
+        votes.setdefault(works[place].graph, Counter())[kernels[number].graph] += 1
+    return {graph: counts.most_common(1)[0][0] for graph, counts in votes.items() if graph}
+
+
+def _join_kernel(kernel: KernelFacts, work: ObservedWork) -> KernelFacts:
+    """Return a kernel with what was observed of it. Of its configurations only the one that ran is
+    kept, where it can be told."""
+    ran = [c for c in kernel.candidates if _has_run(c, work)]
+    notes = kernel.notes
+    if kernel.candidates and not ran and work.registers is not None:
+        notes = (
+            *notes,
+            f"none of the configurations compiled here has the {work.registers} registers that ran",
+        )
+    return replace(
+        kernel,
+        launches=work.launches,
+        candidates=tuple(ran[:1]) or kernel.candidates,
+        alternatives=() if ran else kernel.alternatives,
+        grid=work.grid,
+        traced_seconds=work.typical_seconds,
+        notes=notes,
+    )
+
+
+def _has_run(candidate: Candidate, work: ObservedWork) -> bool:
+    """Return whether a configuration looks as what ran: as many warps and registers, and as much
+    shared memory."""
+    return (
+        candidate.registers == work.registers
+        and candidate.num_warps * 32 == math.prod(work.block)
+        and (work.shared_bytes is None or candidate.shared_bytes == work.shared_bytes)
+    )
+
+
+def _describe_join(
+    pairs: Mapping[int, int], works: Sequence[ObservedWork], kernels: Sequence[KernelFacts]
+) -> Iterator[str]:
+    """Yield what the trace and the sources do not have in common."""
+    if len(pairs) < len(works):
+        missing = len(works) - len(pairs)
+        yield f"{missing} of the {len(works)} generated kernels of the trace have no source here"
+    if len(pairs) < len(kernels):
+        idle = len(kernels) - len(pairs)
+        yield f"{idle} of the {len(kernels)} kernels of the sources do not run in the trace"
+
+
+# --- kernels that only a trace tells of -----------------------------------------------------------
 
 
 def _make_kernel(work: ObservedWork, target: Target | None) -> KernelFacts:
@@ -96,9 +213,7 @@ def _make_kernel(work: ObservedWork, target: Target | None) -> KernelFacts:
 
 def _make_candidates(work: ObservedWork, target: Target | None) -> list[Candidate]:
     """Return the launch configuration that ran, as far as the trace knows it."""
-    threads = 1
-    for size in work.block:
-        threads *= size
+    threads = math.prod(work.block)
     if work.registers is None or not work.block or not threads:
         return []
     warps = -(-threads // (target.warp_size if target else 32))
@@ -132,6 +247,23 @@ def _name_operator(work: ObservedWork) -> str:
     return work.operator.replace("::", ".") if work.operator else work.label
 
 
+def _join_externs(externs: Sequence[ExternCall], works: Sequence[ObservedWork]) -> list[ExternCall]:
+    """Return the library operators that sources name, with their times, and those that only the
+    trace has."""
+    found = {(extern.op, _direction(extern.graph)): extern for extern in _count_externs(works)}
+    joined = []
+    for extern in externs:
+        seen = found.pop((_plain_operator(extern.op), _direction(extern.graph)), None)
+        joined.append(replace(extern, traced_seconds=seen.traced_seconds) if seen else extern)
+    return [*joined, *found.values()]
+
+
+def _plain_operator(op: str) -> str:
+    """Return ``aten.mm`` of ``extern_kernels.mm`` and of ``torch.ops.aten.mm.default``."""
+    parts = op.removeprefix("torch.ops.").replace("::", ".").split(".")
+    return ".".join(["aten" if parts[0] == "extern_kernels" else parts[0], *parts[1:2]])
+
+
 def _count_externs(works: Sequence[ObservedWork]) -> list[ExternCall]:
     sorts: dict[tuple[str, str], list[ObservedWork]] = {}
     for work in works:
@@ -148,6 +280,9 @@ def _count_externs(works: Sequence[ObservedWork]) -> list[ExternCall]:
     ]
 
 
-def _describe_graph(name: str) -> GraphFacts:
-    word, _, number = name.partition(" ")
-    return GraphFacts(name, "backward" if word == "backward" else "forward", int(number), 0)
+def _list_graphs(observed: Observed) -> tuple[GraphFacts, ...]:
+    names = dict.fromkeys(work.graph for work in observed.works if work.graph)
+    return tuple(
+        GraphFacts(name, "backward" if _direction(name) == "backward" else "forward", number, 0)
+        for number, name in enumerate(names)
+    )

@@ -89,10 +89,13 @@ class Observed:
     resolution: float = 0.0
     """Seconds that its clock counts in."""
     rank: int | None = None
+    world_size: int | None = None
     ranks: tuple[ObservedRank, ...] = ()
     """All ranks whose traces were found beside it; empty where it is the only process."""
     peak_memory_bytes: int | None = None
     """The most that the allocator had handed out while it was recorded."""
+    held: tuple[tuple[str, int], ...] = ()
+    """What was allocated then, by the line that asked for it: bytes, the most first."""
     facts: Mapping[str, str] = field(default_factory=dict)
     """What else the trace says of where it was recorded: ``cuda``, ``driver``."""
     notes: tuple[str, ...] = ()

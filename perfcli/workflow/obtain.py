@@ -15,7 +15,7 @@ from pathlib import Path
 from perfcli.blobs import unpack
 from perfcli.console.notes import Notes, Reporter
 from perfcli.errors import Interrupted, PerfcliError
-from perfcli.importing.bringing import Wanted, bring_in, fingerprint, is_foreign
+from perfcli.importing.bringing import ImportOptions, bring_in_all, fingerprint, is_foreign
 from perfcli.loading import registry, userfile
 from perfcli.loading.userfile import FORWARD_ONLY
 from perfcli.machine import environment
@@ -86,7 +86,7 @@ def load_stored(reference: str, context: Context | None = None) -> Obtained:
         raise PerfcliError(f"no stored run {reference!r}: perfcli runs lists them")
     spare(path, context.written)
     if is_foreign(path):
-        return import_paths([path], Wanted(), context)
+        return import_paths([[path]], ImportOptions(), context)[0]
     return Obtained(store.read(path), path)
 
 
@@ -96,15 +96,36 @@ def _locate(reference: str) -> Path | None:
     return folder if folder.is_dir() and is_foreign(folder) else store.locate(reference)
 
 
-def import_paths(paths: Sequence[Path], wanted: Wanted, context: Context) -> Obtained:
-    """Return the run that these paths tell of: reused where they were imported before."""
-    mark = fingerprint(paths, wanted)
-    known = None if context.fresh else store.find(mark)
-    if known is not None:
-        # Of a run that is damaged, or of an earlier version's, the file is read again.
-        with suppress(PerfcliError):
-            return Obtained(store.read(known.path, sealed=True), known.path)
-    return keep_run(bring_in(paths, wanted), mark, context.notes)
+def load_both(base: str, head: str, context: Context) -> tuple[Obtained, Obtained]:
+    """Load two runs as ``load_stored``; traces of both are read at once."""
+    paths = [_locate(reference) for reference in (base, head)]
+    foreign = [path for path in paths if path is not None and is_foreign(path)]
+    if len(foreign) == 2:
+        ours, theirs = import_paths([[path] for path in foreign], ImportOptions(), context)
+        return ours, theirs
+    return load_stored(base, context), load_stored(head, context)
+
+
+def import_paths(
+    imports: Sequence[Sequence[Path]], options: ImportOptions, context: Context
+) -> list[Obtained]:
+    """Return the run of each of several imports: reused where the same was imported before."""
+    marks = [fingerprint(paths, options) for paths in imports]
+    found = [None if context.fresh else _find_imported(mark) for mark in marks]
+    missing = [number for number, known in enumerate(found) if known is None]
+    made = bring_in_all([imports[number] for number in missing], options, context.notes)
+    for number, bundle in zip(missing, made, strict=True):
+        found[number] = keep_run(bundle, marks[number], context.notes)
+    return [each for each in found if each is not None]
+
+
+def _find_imported(mark: str) -> Obtained | None:
+    """Return the stored run of what was imported; of one that is damaged, or of an earlier
+    version's, the files are read again."""
+    known = store.find(mark)
+    with suppress(PerfcliError):
+        return Obtained(store.read(known.path, sealed=True), known.path) if known else None
+    return None
 
 
 def warn_of_oversights(run: Run, notes: Notes, shows_notes: bool = False) -> None:
@@ -283,7 +304,8 @@ def load_or_compile(question: Question, side: Side, context: Context) -> Obtaine
     name."""
     reference = question.scenario
     known = public(reference) in registry.names("scenarios")
-    if not known and not reference.endswith(".py"):
+    generated = Path(reference).is_file() and is_foreign(Path(reference))
+    if not known and (generated or not reference.endswith(".py")):
         path = _locate(reference)
         if path is not None or reference.endswith(".json") or reference[:1].isdigit():
             _check_stored_alone(question, side)

@@ -32,7 +32,7 @@ from perfcli.workflow.fingerprint import Job
 from perfcli.workflow.obtain import (
     Obtained,
     StoredTexts,
-    load_stored,
+    load_both,
     obtain,
     tell_estimator,
     warn_of_oversights,
@@ -66,8 +66,7 @@ def load_pair(
     Raises PerfcliError where there are none, NotComparable where they are unlike.
     """
     asked.refuse("two stored runs are compared as they are, with their newest measurement")
-    ours = load_stored(base, context)
-    theirs = load_stored(head, context)
+    ours, theirs = load_both(base, head, context)
     for side in (ours, theirs):
         tell_estimator(side.run, context.notes)
     comparison = gather_evidence(ours.run, theirs.run, allow)

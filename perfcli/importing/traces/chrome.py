@@ -139,7 +139,7 @@ class _Reader:
             launches.launch.append(number)
             launches.start.append(self._time(event))
             launches.thread.append(self._thread(event))
-            launches.kernel.append(_starts_kernel(event.name))
+            launches.kernel.append(starts_kernel(event.name))
 
     def _take_operator(self, event: Event) -> None:
         name = event.name
@@ -195,7 +195,7 @@ class _Reader:
         return found
 
 
-def _starts_kernel(call: str) -> bool:
+def starts_kernel(call: str) -> bool:
     """Return whether a call of the driver starts one kernel: ``cudaLaunchKernel``,
     ``cuLaunchKernelEx``, ``hipModuleLaunchKernel``."""
     return "LaunchKernel" in call or "LaunchCooperativeKernel" in call

@@ -88,6 +88,7 @@ def observe(recording: Recording) -> Observed:
         marks=marks,
         resolution=recording.resolution,
         rank=recording.rank,
+        world_size=recording.world_size,
         peak_memory_bytes=recording.peak_memory_bytes,
         facts=recording.facts,
         notes=tuple(notes),

@@ -1,0 +1,185 @@
+"""Reads what Nsight Systems recorded, exported to SQLite (``nsys export --type sqlite``).
+
+Kernels are rows of ``CUPTI_ACTIVITY_KIND_KERNEL``, their names numbers of ``StringIds``, and the
+host's calls that launched them rows of ``CUPTI_ACTIVITY_KIND_RUNTIME`` with the same
+``correlationId``; NVTX ranges mark steps. Tables and columns are those of Nsight Systems 2023.1 to
+2025.3, from its documentation of the export format; columns that an export lacks are left out.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from perfcli.errors import PerfcliError
+from perfcli.importing.traces.chrome import STEP, starts_kernel
+from perfcli.importing.traces.recording import NO_SHAPE, Recording, Shape
+
+_KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
+_NANO = 1e-9
+_COPIES = {
+    1: "Memcpy HtoD", 2: "Memcpy DtoH", 8: "Memcpy DtoD", 10: "Memcpy PtoP",
+}  # fmt: skip
+_MARKS = (STEP, "perfcli step", "step")
+"""How NVTX ranges around steps are called."""
+
+
+def read_nsight(path: Path) -> Recording:
+    """Return what an export holds.
+
+    Raises PerfcliError for a database that is none, and for one without kernels.
+    """
+    found = Recording("Nsight Systems", path.name, resolution=_NANO)
+    try:
+        address = f"file:{path.resolve().as_posix().replace('?', '%3f').replace('#', '%23')}"
+        with closing(sqlite3.connect(f"{address}?mode=ro&immutable=1", uri=True)) as base:
+            base.execute("PRAGMA trusted_schema = OFF")
+            _read(base, path, found)
+    except sqlite3.Error as error:
+        raise PerfcliError(f"{path} can't be read as a database: {error}") from error
+    return found
+
+
+def _read(base: sqlite3.Connection, path: Path, found: Recording) -> None:
+    tables = {name for (name,) in base.execute("SELECT name FROM sqlite_master WHERE type='table'")}
+    if _KERNELS not in tables:
+        if "StringIds" in tables or "CUPTI_ACTIVITY_KIND_RUNTIME" in tables:
+            raise PerfcliError(f"{path} is an export of Nsight Systems without kernels")
+        raise PerfcliError(
+            f"{path} is a database of something else than Nsight Systems: it has no {_KERNELS}"
+        )
+    names = dict(_select(base, "StringIds", ("id", "value")))
+    epoch = base.execute(f"SELECT MIN(start) FROM {_KERNELS}").fetchone()[0]
+    if epoch is None:
+        raise PerfcliError(f"{path} is an export of Nsight Systems without kernels")
+    _read_kernels(base, names, epoch, found)
+    _read_copies(base, tables, epoch, found)
+    _read_launches(base, tables, names, epoch, found)
+    _read_marks(base, tables, names, epoch, found)
+    _describe_device(base, tables, found)
+
+
+def _columns(base: sqlite3.Connection, table: str) -> set[str]:
+    return {str(row[1]) for row in base.execute(f"PRAGMA table_info({table})")}
+
+
+def _select(
+    base: sqlite3.Connection, table: str, wanted: Sequence[str]
+) -> Iterator[tuple[Any, ...]]:
+    """Yield these columns of a table; None where it lacks one."""
+    known = _columns(base, table)
+    parts = ", ".join(f'"{name}"' if name in known else "NULL" for name in wanted)
+    return iter(base.execute(f"SELECT {parts} FROM {table}"))
+
+
+def _read_kernels(
+    base: sqlite3.Connection, names: dict[Any, Any], epoch: int, found: Recording
+) -> None:
+    grid, block = (tuple(f"{word}{axis}" for axis in "XYZ") for word in ("grid", "block"))
+    wanted = (
+        "start", "end", "demangledName", "shortName", "correlationId", "deviceId",
+        "registersPerThread", "staticSharedMemory", "dynamicSharedMemory", *grid, *block,
+    )  # fmt: skip
+    wrong = 0
+    for row in _select(base, _KERNELS, wanted):
+        start, end, demangled, short, number, device, registers, static, dynamic = row[:9]
+        if not _is_span(start, end):
+            wrong += 1
+            continue
+        name = names.get(demangled) or names.get(short) or "unknown"
+        shared = None if static is None and dynamic is None else (static or 0) + (dynamic or 0)
+        shape = (registers, shared, _make_triple(row[9:12]), _make_triple(row[12:15]))
+        _add(found, str(name), (start - epoch, end - start), number, device, shape)
+    if wrong:
+        found.notes.append(f"{wrong:,} kernels have no or an impossible time and are left out")
+
+
+def _read_copies(base: sqlite3.Connection, tables: set[str], epoch: int, found: Recording) -> None:
+    for table in ("CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"):
+        if table not in tables:
+            continue
+        wanted = ("start", "end", "correlationId", "deviceId", "copyKind")
+        for start, end, number, device, kind in _select(base, table, wanted):
+            if _is_span(start, end):
+                name = _COPIES.get(kind, "Memcpy") if table.endswith("MEMCPY") else "Memset"
+                _add(found, name, (start - epoch, end - start), number, device, NO_SHAPE)
+
+
+def _add(
+    found: Recording,
+    name: str,
+    span: tuple[int, int],
+    number: int | None,
+    device: int | None,
+    shape: Shape,
+) -> None:
+    works = found.works
+    works.start.append(span[0] * _NANO)
+    works.seconds.append(span[1] * _NANO)
+    works.name.append(found.names.number(name))
+    works.shape.append(found.shapes.number(shape))
+    works.device.append(device or 0)
+    works.launch.append(-1 if number is None else number)
+
+
+def _read_launches(
+    base: sqlite3.Connection,
+    tables: set[str],
+    names: dict[Any, Any],
+    epoch: int,
+    found: Recording,
+) -> None:
+    if "CUPTI_ACTIVITY_KIND_RUNTIME" not in tables:
+        return
+    wanted = ("start", "end", "correlationId", "nameId", "globalTid")
+    threads: dict[Any, int] = {}
+    launches = found.launches
+    for start, end, number, name, thread in _select(base, "CUPTI_ACTIVITY_KIND_RUNTIME", wanted):
+        if number is not None and _is_span(start, end):
+            launches.launch.append(number)
+            launches.start.append((start - epoch) * _NANO)
+            launches.thread.append(threads.setdefault(thread, len(threads)))
+            launches.kernel.append(starts_kernel(str(names.get(name, ""))))
+
+
+def _read_marks(
+    base: sqlite3.Connection,
+    tables: set[str],
+    names: dict[Any, Any],
+    epoch: int,
+    found: Recording,
+) -> None:
+    if "NVTX_EVENTS" not in tables:
+        return
+    ranges = _select(base, "NVTX_EVENTS", ("start", "end", "text", "textId"))
+    marks = [
+        (start, end, str(text or names.get(number) or ""))
+        for start, end, text, number in ranges
+        if _is_span(start, end)
+    ]
+    for word in _MARKS:
+        chosen = sorted(mark for mark in marks if mark[2].lower().startswith(word.lower()))
+        for number, (start, end, text) in enumerate(chosen):
+            # Ranges of one name are told apart by their order.
+            name = found.names.number(text if word == STEP else f"{text} {number + 1}")
+            found.steps.add((start - epoch) * _NANO, (end - epoch) * _NANO, name, 0)
+        if chosen:
+            return
+
+
+def _describe_device(base: sqlite3.Connection, tables: set[str], found: Recording) -> None:
+    if "TARGET_INFO_GPU" in tables:
+        gpus = {n: str(name) for n, name in _select(base, "TARGET_INFO_GPU", ("id", "name"))}
+        most = max(set(found.works.device), key=found.works.device.count)
+        found.device = gpus.get(most, next(iter(gpus.values()), ""))[:100]
+
+
+def _is_span(start: object, end: object) -> bool:
+    return isinstance(start, int) and isinstance(end, int) and end >= start
+
+
+def _make_triple(values: Sequence[object]) -> tuple[int, ...]:
+    return tuple(v for v in values if isinstance(v, int)) if None not in values else ()
