@@ -339,12 +339,12 @@ def list_observed(run: Run) -> list[tuple[str, str]]:
     observed = run.observed
     if observed is None:
         return []
-    lines = [("step", _write_observed_step(observed)), ("traced", _write_trace(observed))]
-    lines += (
-        [("memory", units.size(observed.peak_memory_bytes) + " at most")]
-        if (observed.peak_memory_bytes)
-        else []
-    )
+    lines: list[tuple[str, str]] = []
+    if observed.steps:
+        lines = [("step", _write_observed_step(observed)), ("traced", _write_trace(observed))]
+    if observed.peak_memory_bytes is not None:
+        lines.append(("memory", f"{units.size(observed.peak_memory_bytes)} at most"))
+    lines += [("", f"{units.size(size)} {owner}") for owner, size in observed.held]
     lines += [("rank", _write_rank(rank)) for rank in observed.ranks]
     lines += [("trace", note) for note in observed.notes]
     return [(label, units.printable(text)) for label, text in lines]
