@@ -3,8 +3,9 @@ read: what came before can't depend on that option, so a process forked there is
 compiled the variant from the start.
 
 A variant does not part but is *missed*, to be compiled from the start, where that can't be held:
-its options are not torch's own or take effect in a module that isn't watched, one of them was set
-in the meantime without being read (a patch is active), threads run, or autograd is at work.
+its options are not torch's own (a patch acts without being read) or take effect in a module that
+isn't watched, one of them was set in the meantime without being read (for a while, by
+``config.patch``), threads run, or autograd is at work.
 """
 
 from __future__ import annotations

@@ -93,6 +93,7 @@ from perfcli.model.measurement import (
 )
 from perfcli.model.observed import Observed, ObservedRank, ObservedStep, ObservedWork
 from perfcli.model.run import (
+    PATCHED,
     BreakPlace,
     Bundle,
     Environment,
@@ -135,6 +136,7 @@ __all__ = [
     "BUDGET_SPENT",
     "GRAVEST_FIRST",
     "OUTCOME_OF",
+    "PATCHED",
     "PRECISE",
     "TOO_SLOW",
     "Access",

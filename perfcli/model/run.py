@@ -155,11 +155,19 @@ class Run:
     """What a profiler's trace says of it, where one was imported."""
 
     @property
+    def patch_notes(self) -> tuple[str, ...]:
+        """Return which patches of torch were active, with their values, and how often each
+        acted."""
+        return tuple(note.removeprefix(PATCHED) for note in self.notes if note.startswith(PATCHED))
+
+    @property
     def eager_notes(self) -> tuple[str, ...]:
         """Return the notes about what of the model runs outside of all graphs."""
         return tuple(note for note in self.notes if note.startswith(_EAGER))
 
 
+PATCHED = "patched: "
+"""How a note about a patch begins."""
 _EAGER = ("Dynamo left", "recurrent layers")
 """How such notes begin."""
 

@@ -53,6 +53,9 @@ def search(entries: Iterable[InductorOption], pattern: str) -> list[InductorOpti
     if not found:
         near = releases.nearest(pattern, (entry.name for entry in entries))
         hint = f"; the nearest are {', '.join(near)}" if near else ""
+        unfit = [name for name in PATCHES if matches(name, pattern)]
+        if unfit:
+            hint = f"; perfcli knobs --patches says why {unfit[0]} does not fit"
         raise PerfcliError(f"no option matches {pattern!r}{hint}")
     return found
 

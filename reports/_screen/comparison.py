@@ -121,6 +121,8 @@ def _say_without_kernels(comparison: Comparison) -> list[RenderableType]:
 def _draw_sides(comparison: Comparison) -> RenderableType:
     sides = [("base", Text(write_variant(comparison.base)))]
     sides += [("head", Text(write_variant(comparison.head)))]
+    notes = dict.fromkeys((*comparison.base.patch_notes, *comparison.head.patch_notes))
+    sides += [("patched", Text(units.printable(note))) for note in notes]
     if comparison.differences:
         differences = units.printable("; ".join(comparison.differences))
         sides += [("apart", Text(differences, style="yellow"))]

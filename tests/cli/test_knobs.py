@@ -290,6 +290,11 @@ def test_a_patch_that_does_not_fit_says_why(
     load_catalogue.cache_clear()
     assert main(["knobs", "max_reads", "--patches"]) == 0
     assert "  here     torch 2.9.1 is too old\n" in capsys.readouterr().out
+    assert main(["knobs", "split_online"]) == 2
+    assert capsys.readouterr().err == (
+        "perfcli: no option matches 'split_online'; perfcli knobs --patches says why "
+        "patch.split_online_softmax does not fit\n"
+    )
 
 
 def test_there_is_no_such_patch(torch_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:

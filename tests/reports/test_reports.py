@@ -183,6 +183,15 @@ def test_unchanged_kernels_take_one_line() -> None:
     assert "Kernels that changed" not in text
 
 
+def test_patches_stand_below_the_sides() -> None:
+    notes = ("patched: patch.a=true split 2 rows", "another note")
+    head = run([kernel("triton_a")], notes=notes)
+    text = shown(screen().comparison(conclude(compare(run([kernel("triton_a")]), head))), 100)
+    lines = [line.split(maxsplit=1) for line in text.splitlines() if line]
+    assert ["patched", "patch.a=true split 2 rows"] in lines
+    assert "another note" not in text
+
+
 def test_brief_is_the_verdict() -> None:
     assert shown(screen().comparison(worse(), PLACES, brief=True), 300).count("\n") == 1
 

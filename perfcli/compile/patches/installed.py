@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
 
 from perfcli import units
 from perfcli.compile.patches.patching import Patching
 from perfcli.errors import CompileFailed
-from perfcli.model import OptionValue
+from perfcli.model import PATCHED, OptionValue
 from perfcli.options.patches import PATCHES, explain_refusal
 
 _FILES = {
@@ -86,12 +85,7 @@ def notes() -> tuple[str, ...]:
     return tuple(_write_note(value, patching) for value, patching in _active.values())
 
 
-def _write_note(value: Any, patching: Patching) -> str:
-    import torch
-
+def _write_note(value: OptionValue, patching: Patching) -> str:
     patch, acted = patching.patch, patching.acted
     did = f"{patch.verb} {units.plural(acted, patch.unit)}" if acted else "acted nowhere"
-    return (
-        f"{patch.name}={units.setting(value)} is perfcli's, torch {torch.__version__} has no such "
-        f"option: it {did}"
-    )
+    return f"{PATCHED}{patch.name}={units.setting(value)} {did}"

@@ -183,7 +183,7 @@ def test_a_torch_without_the_option_gets_it(compile_run: Compile) -> None:
     assert (without.notes, without.settings.get(MAX_READS)) == ((), None)
     assert limited.settings[MAX_READS] == 5
     assert limited.counters[PATCHES[MAX_READS].counter] > 0
-    assert any(note.startswith(f"{MAX_READS}=5 is perfcli's") for note in limited.notes)
+    assert any(note.startswith(f"{MAX_READS}=5 refused ") for note in limited.patch_notes)
     assert most_loads(limited) < most_loads(without)
 
 
