@@ -96,9 +96,16 @@ def attach_texts(
         "ptx": _strip_folders(asm["ptx"], folder),
         "sass": sass,
     }
-    names = {kind: blob_id(text) for kind, text in texts.items()}
-    blobs.update({names[kind]: pack(text) for kind, text in texts.items()})
-    return replace(candidate, ttgir=names["ttgir"], ptx=names["ptx"], sass=names["sass"])
+    return name_texts(candidate, texts, blobs)
+
+
+def name_texts(candidate: Candidate, texts: Mapping[str, str], blobs: dict[str, str]) -> Candidate:
+    """Return the candidate with the names of those texts that there are, and pack these into
+    ``blobs``."""
+    names = {kind: blob_id(text) for kind, text in texts.items() if text}
+    blobs.update({names[kind]: pack(texts[kind]) for kind in names})
+    ttgir, ptx, sass = (names.get(kind) for kind in ("ttgir", "ptx", "sass"))
+    return replace(candidate, ttgir=ttgir, ptx=ptx, sass=sass)
 
 
 def _strip_folders(text: str, folder: Path) -> str:

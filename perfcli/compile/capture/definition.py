@@ -12,6 +12,9 @@ from typing import Literal
 
 from perfcli.model import KernelKind
 
+_UNPARSABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
+"""What ``ast.parse`` raises for text that is no Python, or that is nested too deeply."""
+
 # The decorator of a generated kernel names its heuristic (runtime/triton_heuristics.py).
 _KINDS: dict[str, KernelKind] = {
     "pointwise": "pointwise",
@@ -98,11 +101,24 @@ def read_definition(call: ast.expr) -> Definition | None:
     return None
 
 
+def read_module(source: str) -> Definition | None:
+    """Return the kernel in a module that Inductor wrote for it alone, as it lies in its cache; None
+    for everything else."""
+    try:
+        tree = ast.parse(source)
+    except _UNPARSABLE:
+        return None
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and len(node.decorator_list) > 1:
+            return Definition(node.name, "triton", source, _triton_kind(source, node.name))
+    return None
+
+
 def _triton_kind(source: str, name: str) -> KernelKind:
     """Return the kind of kernel, by its decorator and arguments."""
     try:
         tree = ast.parse(source)
-    except SyntaxError:
+    except _UNPARSABLE:
         return "other"
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and node.name == name:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,11 +23,15 @@ class Declared:
     """Dtypes behind the parameters that are pointers."""
     device: Mapping[str, Any] = field(default_factory=dict)
     """Fields of ``DeviceProperties``: ``cc``, ``multi_processor_count`` …"""
+    numels: Mapping[str, int] = field(default_factory=dict)
+    """The iteration space by its prefixes, ``x`` and ``r0_``, as far as the text has it."""
     places: Mapping[str, int] = field(default_factory=dict)
     """How many different index expressions each pointer is used with."""
 
 
 NOTHING = Declared()
+NUMEL = re.compile(r"^(x|y|z|r\d_)numel$")
+"""The names of the parameters that have the sizes of the iteration space."""
 
 _DTYPES = {
     "bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp64": "float64", "i1": "bool",
@@ -86,8 +90,9 @@ def read_declared(definition: Definition) -> Declared:
             parameters=tuple(
                 each.arg for each in function.args.args if not _is_constant(each.annotation)
             ),
-            dtypes=_dtypes(triton.get("signature")),
+            dtypes=_dtypes(triton.get("signature"), [each.arg for each in function.args.args]),
             device=_fields(triton.get("device")),
+            numels=_read_numels(function),
             places=_count_places(function),
         )
     except (*UNPARSABLE, StopIteration):
@@ -109,16 +114,28 @@ def _entries(node: ast.expr | None) -> dict[str, ast.expr]:
     }
 
 
-def _dtypes(node: ast.expr | None) -> dict[str, str]:
-    """Return the dtypes of pointers in a signature, ``{'in_ptr0': '*bf16', 'xnumel': 'i32'}``."""
-    kinds = {
-        name: each.value for name, each in _entries(node).items() if isinstance(each, ast.Constant)
-    }
-    return {
-        name: _DTYPES.get(kind[1:], "")
-        for name, kind in kinds.items()
-        if isinstance(kind, str) and kind.startswith("*")
-    }
+def _dtypes(node: ast.expr | None, parameters: Sequence[str]) -> dict[str, str]:
+    """Return the dtypes of pointers in a signature, ``{'in_ptr0': '*bf16', 'xnumel': 'i32'}``;
+    torch 2.5 and earlier write numbers of parameters instead of names."""
+    found: dict[str, str] = {}
+    for name, each in _entries(node).items():
+        kind = each.value if isinstance(each, ast.Constant) else None
+        if isinstance(kind, str) and kind.startswith("*"):
+            number = int(name) if name.isdecimal() and len(name) < 5 else -1
+            parameter = parameters[number] if 0 <= number < len(parameters) else name
+            found[parameter] = _DTYPES.get(kind[1:], "")
+    return found
+
+
+def _read_numels(function: ast.FunctionDef) -> dict[str, int]:
+    """Return what ``xnumel = 128`` says at the beginning of the function."""
+    found: dict[str, int] = {}
+    for statement in function.body:
+        match statement:
+            case ast.Assign([ast.Name(name)], ast.Constant(int(value))):
+                if size := NUMEL.match(name):
+                    found[size[1]] = value
+    return found
 
 
 def _fields(node: ast.expr | None) -> dict[str, Any]:

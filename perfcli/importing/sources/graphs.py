@@ -5,7 +5,6 @@ is generated: kernels with their buffers, launches, and calls of library operato
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -13,47 +12,42 @@ from typing import Literal
 from perfcli.compile.capture.buffers import Operands
 from perfcli.compile.capture.captured import CapturedGraph, CapturedKernel
 from perfcli.compile.capture.traffic import CAST, FINISHING_OPERATORS, Finishing, Use
-from perfcli.importing.sources.calls import Followed, Tensor, WrittenCall
-from perfcli.importing.sources.comments import read_origins
+from perfcli.importing.sources.calls import Tensor, WrittenCall
+from perfcli.importing.sources.comments import find_origins, read_origins
 from perfcli.importing.sources.declared import (
     NOTHING,
+    NUMEL,
     Declared,
     item_size,
     read_declared,
     read_declared_cpp,
 )
 from perfcli.importing.sources.operators import describe_call, name_operator
-from perfcli.importing.sources.wrapper import Wrapper
-from perfcli.model import Buffer, GraphFacts, Launch, SourceFacts
-
-_NUMEL = re.compile(r"^(x|y|z|r\d_)numel$")
+from perfcli.importing.sources.step import ReadGraph
+from perfcli.model import Buffer, Launch, SourceFacts
 
 Role = Literal["input", "output", "inplace", "workspace"]
 
 
-def capture_graph(
-    wrapper: Wrapper,
-    followed: Followed,
-    facts: GraphFacts,
-    counted: Mapping[str, SourceFacts | None],
-) -> CapturedGraph:
+def capture_graph(read: ReadGraph, counted: Mapping[str, SourceFacts | None]) -> CapturedGraph:
     """Return the graph with all that its wrapper's call launches. ``counted`` has, by a kernel's
     text, what stands in it."""
-    graph = CapturedGraph(facts, calls=1, choices=dict(wrapper.choices))
+    wrapper, calls = read.wrapper, read.followed.calls
+    graph = CapturedGraph(read.facts, calls=1, choices=dict(wrapper.choices))
     declared: dict[str, Declared] = {}
     for written in wrapper.kernels:
         definition = written.definition
-        graph.kernels[written.name] = CapturedKernel(
-            written.name, definition, read_origins(written.comment)
-        )
+        origins = read_origins(written.comment, read.listed)
+        origins = origins or find_origins(read.nodes.get(written.name, ()), read.listed)
+        graph.kernels[written.name] = CapturedKernel(written.name, definition, origins)
         declared[written.name] = (
             read_declared(definition)
             if definition.language == "triton"
             else read_declared_cpp(definition.source)
         )
-    known = _learn_dtypes(followed.calls, declared, wrapper.choices)
-    capturing = _Capturing(graph, declared, known, frozenset(followed.inputs), counted)
-    for call in followed.calls:
+    known = _learn_dtypes(calls, declared, wrapper.choices)
+    capturing = _Capturing(graph, declared, known, frozenset(read.followed.inputs), counted)
+    for call in calls:
         if call.extern:
             capturing.add_operator(call)
         else:
@@ -116,10 +110,10 @@ class _Capturing:
         """Return what a kernel works on at one of its launches."""
         declared, kind = self.declared[kernel.name], kernel.definition.kind
         given = list(zip(declared.parameters, call.arguments, strict=False))
-        sizes: dict[str, int] = {}
+        sizes = {} if given else dict(declared.numels)
         dynamic: list[str] = []
         for place, (parameter, value) in enumerate(given):
-            size = _NUMEL.match(parameter)
+            size = NUMEL.match(parameter)
             if size and isinstance(value, int):
                 sizes[size[1]] = value
                 dynamic += [size[1]] * (place in call.symbols)
@@ -133,7 +127,7 @@ class _Capturing:
         )
         operands = Operands(buffers, sizes, tuple(dynamic))
         is_estimated = kind not in ("user", "other") and kernel.definition.language == "triton"
-        if not is_estimated or len(buffers) < len(tensors):
+        if not is_estimated or not given or len(buffers) < len(tensors):
             return Use(operands)
         touched = sum(_count_touched(buffer, declared, points) for buffer in buffers)
         return Use(operands, touched, _read_finishing(call, buffers))

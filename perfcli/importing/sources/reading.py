@@ -5,21 +5,20 @@ what each graph launches.
 from __future__ import annotations
 
 import platform
-import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TypeVar
 
 from perfcli import __version__, units
 from perfcli.compile.capture.captured import Capture
 from perfcli.compile.capture.collecting import collect
+from perfcli.compile.capture.definition import Definition
 from perfcli.compile.session import number_calls
 from perfcli.console.notes import Notes
 from perfcli.errors import PerfcliError
-from perfcli.importing.sources.calls import Followed, follow
-from perfcli.importing.sources.comments import read_origins
+from perfcli.facts.binary.cubin import find_tools
 from perfcli.importing.sources.compiling import (
     Compiler,
     Results,
@@ -27,18 +26,21 @@ from perfcli.importing.sources.compiling import (
     read_sources_of,
 )
 from perfcli.importing.sources.declared import read_declared
-from perfcli.importing.sources.device import choose_target, retarget
+from perfcli.importing.sources.device import choose_target
 from perfcli.importing.sources.graphs import capture_graph
-from perfcli.importing.sources.leftovers import Leftovers, WrittenGraph
+from perfcli.importing.sources.leftovers import Leftovers
 from perfcli.importing.sources.recognizing import read_leftovers
-from perfcli.importing.sources.wrapper import Wrapper, read_wrapper
+from perfcli.importing.sources.step import ReadGraph, gather_kernels, number_graphs, order_graphs
+from perfcli.importing.sources.triton_cache import describe_binaries, list_devices
 from perfcli.machine import environment
 from perfcli.machine.environment import Interpreter, probe
 from perfcli.model import (
+    BreakPlace,
     Bundle,
     Environment,
     GraphFacts,
     KernelsRequest,
+    Launch,
     Run,
     Target,
     Variant,
@@ -47,9 +49,9 @@ from perfcli.worker.kernels import KernelProcess
 from perfcli.worker.weighing import weigh
 
 UNKNOWN = "unknown"
-Direction: TypeAlias = Literal["forward", "backward", "inference"]
-_LABEL = re.compile(r"(\d+)_(forward|backward|inference)")
-MOST_GRAPHS = 5000
+_MOST_GRAPHS = 5000
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,130 +71,103 @@ class SourceOptions:
     """What compiles in the place of a worker."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Graph:
-    """Holds one graph, read and followed."""
-
-    written: WrittenGraph
-    wrapper: Wrapper
-    followed: Followed
-    facts: GraphFacts
-
-
 def read_sources(paths: Sequence[Path], options: SourceOptions, notes: Notes) -> Bundle:
     """Return a run of what these sources generate.
 
     Raises PerfcliError where none of them has a kernel, or no torch is there to compile with.
     """
     found = [read_leftovers(path) for path in paths]
-    written = [graph for each in found for graph in each.graphs][:MOST_GRAPHS]
-    graphs = _name_graphs(written)
-    kernels = [kernel for graph in graphs for kernel in graph.wrapper.kernels]
-    if not kernels and not any(graph.followed.calls for graph in graphs):
-        raise PerfcliError(_describe_nothing(paths, found, graphs))
-    definitions = [kernel.definition for kernel in kernels]
-    chosen = choose_target(
-        (read_declared(each).device for each in definitions if each.language == "triton"),
-        options.target,
-    )
-    if chosen.target is not None:
-        graphs = [_retarget(graph, chosen.target) for graph in graphs]
-        definitions = [k.definition for graph in graphs for k in graph.wrapper.kernels]
-    counted, unread = read_sources_of(definitions)
-    results = Results(counted, unread, {})
-    said = [chosen.note, *(note for each in found for note in each.notes), *_list_missing(graphs)]
-    interpreter = None
-    if chosen.target is not None and any(each.language == "triton" for each in definitions):
-        interpreter = probe(options.python)
-        cache_dir = options.cache_dir or str(environment.cache_dir())
-        request = KernelsRequest((), chosen.target, options.jobs, cache_dir, texts=True)
-        compiler = options.compiler or KernelProcess(interpreter.path, options.timeout)
-        wanted = [
-            each.definition
-            for graph in graphs
-            for each in graph.wrapper.kernels
-            if not options.wanted or each.name in options.wanted
+    graphs = number_graphs(
+        [
+            *order_graphs([graph for each in found for graph in each.graphs][:_MOST_GRAPHS]),
+            *gather_kernels([kernel for each in found for kernel in each.kernels]),
         ]
+    )
+    binaries = [binary for each in found for binary in each.binaries]
+    if not binaries and not any(graph.followed.calls for graph in graphs):
+        raise PerfcliError(_describe_nothing(paths, found, graphs))
+    devices = [read_declared(each).device for each in _definitions(graphs, "triton")]
+    chosen = choose_target([*devices, *list_devices(binaries)], options.target)
+    target = chosen.target
+    said = [chosen.note, *(note for each in found for note in each.notes)]
+    said += [missing for graph in graphs for missing in graph.list_missing()]
+    interpreter = None
+    if target is not None:
+        graphs = [graph.for_target(target) for graph in graphs]
+        interpreter = probe(options.python)
+    counted, unread = read_sources_of(_definitions(graphs))
+    results = Results(counted, unread, {})
+    if target is not None and interpreter is not None:
+        cache_dir = options.cache_dir or str(environment.cache_dir())
+        request = KernelsRequest((), target, options.jobs, cache_dir, texts=True)
+        compiler = options.compiler or KernelProcess(interpreter.path, options.timeout)
+        wanted = _definitions(graphs, "triton", options.wanted)
         results.compiled = compile_sources(wanted, request, compiler, notes)
+        if wanted:
+            said.append(_compare_versions(found, interpreter))
     capture = Capture(branches=sum(graph.followed.branches for graph in graphs))
-    for graph in graphs:
-        capture.graphs.append(capture_graph(graph.wrapper, graph.followed, graph.facts, counted))
-    capture.call_order = list(capture.graphs)
-    facts, blobs = collect(capture, results, chosen.target, lambda phase, done, total: None)
+    capture.graphs += [capture_graph(graph, counted) for graph in graphs]
+    capture.call_order += capture.graphs
+    kernels, blobs = collect(capture, results, target, lambda phase, done, total: None)
     launches, externs = number_calls(capture)
-    said += [_compare_versions(found, interpreter), *capture.notes(), *_list_failed(results)]
-    is_training = any(graph.facts.direction == "backward" for graph in graphs)
+    said += [*capture.notes(), *_list_failed(results)]
     run = Run(
         id="",
         created="",
         scenario="imported",
         params={},
-        mode="training" if is_training else "forward",
-        dynamic=any(kernel.dynamic_sizes for kernel in facts),
-        device="cpu" if chosen.target is None else "cuda",
-        target=chosen.target,
+        mode="training" if any(g.facts.direction == "backward" for g in graphs) else "forward",
+        dynamic=any(kernel.dynamic_sizes for kernel in kernels),
+        device="cpu" if target is None else "cuda",
+        target=target,
         variant=Variant(" ".join(path.resolve().name for path in paths)),
         environment=_describe_environment(found, interpreter),
-        kernels=facts,
+        kernels=kernels,
         launches=launches,
         graphs=tuple(graph.facts for graph in graphs),
         externs=externs,
-        graph_breaks=dict(sum((Counter(each.graph_breaks) for each in found), Counter())),
+        graph_breaks=_sum_breaks(found),
+        break_places=_join_places(found),
         notes=tuple(note for note in dict.fromkeys(said) if note),
+        settings=_first(each.settings for each in found) or {},
     )
-    return weigh(Bundle(run, blobs), Path(options.cache_dir or environment.cache_dir()))
+    bundle = Bundle(run, blobs)
+    if binaries and interpreter is not None:
+        bundle = _add_binaries(bundle, found, interpreter)
+    return weigh(bundle, Path(options.cache_dir or environment.cache_dir()))
 
 
-def _name_graphs(written: Sequence[WrittenGraph]) -> list[_Graph]:
-    """Read each graph and give it perfcli's name, ``forward 0``. Graphs of a step come in torch's
-    order, backward ones behind all others and in reverse, as autograd calls them."""
-    read: list[tuple[Direction, int, WrittenGraph, Wrapper]] = []
-    for place, graph in enumerate(written):
-        wrapper = read_wrapper(graph.text)
-        label = _LABEL.search(wrapper.label) or _LABEL.search(graph.label)
-        direction: Direction = "inference"
-        if label:
-            direction = label[2]  # type: ignore[assignment]
-        read.append((direction, int(label[1]) if label else place, graph, wrapper))
-    ahead = sorted((each for each in read if each[0] != "backward"), key=lambda each: each[1])
-    behind = sorted((each for each in read if each[0] == "backward"), key=lambda each: -each[1])
-    numbers = Counter[str]()
-    named: list[_Graph] = []
-    for direction, _, graph, wrapper in (*ahead, *behind):
-        number = numbers[direction]
-        numbers[direction] += 1
-        facts = GraphFacts(f"{direction} {number}", direction, number, _count_nodes(wrapper))
-        named.append(_Graph(graph, wrapper, follow(wrapper), facts))
-    return named
-
-
-def _count_nodes(wrapper: Wrapper) -> int:
-    """Return the number of nodes of the graph that the comments of kernels name."""
-    nodes = {node.node for each in wrapper.kernels for node in read_origins(each.comment)}
-    return len(nodes)
-
-
-def _retarget(graph: _Graph, target: Target) -> _Graph:
-    kernels = tuple(
-        replace(
-            kernel,
-            definition=replace(
-                kernel.definition, source=retarget(kernel.definition.source, target)
-            ),
-        )
-        if kernel.definition.language == "triton"
-        else kernel
+def _definitions(
+    graphs: Iterable[ReadGraph], language: str = "", wanted: frozenset[str] = frozenset()
+) -> list[Definition]:
+    return [
+        kernel.definition
+        for graph in graphs
         for kernel in graph.wrapper.kernels
+        if language in ("", kernel.definition.language) and (not wanted or kernel.name in wanted)
+    ]
+
+
+def _add_binaries(bundle: Bundle, found: Sequence[Leftovers], interpreter: Interpreter) -> Bundle:
+    """Add the kernels of Triton's caches, each launched once, in a graph of their own."""
+    run = bundle.run
+    assert run.target is not None, "binaries name their device"
+    assert interpreter.triton_dir is not None, "the interpreter was asked for triton"
+    number = sum(graph.direction == "inference" for graph in run.graphs)
+    graph = GraphFacts(f"inference {number}", "inference", number, 0)
+    binaries = [binary for each in found for binary in each.binaries]
+    tools = find_tools(interpreter.triton_dir)
+    kernels, blobs, notes = describe_binaries(binaries, graph.name, run.target, tools)
+    if not kernels and not run.kernels:
+        raise PerfcliError(notes[0] if notes else "no binary of the cache can be read")
+    run = replace(
+        run,
+        kernels=(*run.kernels, *kernels),
+        launches=(*run.launches, *(Launch(graph.name, each.name) for each in kernels)),
+        graphs=(*run.graphs, graph),
+        notes=(*run.notes, *notes),
     )
-    return replace(graph, wrapper=replace(graph.wrapper, kernels=kernels))
-
-
-def _list_missing(graphs: Sequence[_Graph]) -> Iterator[str]:
-    for graph in graphs:
-        for missing in graph.wrapper.missing:
-            yield f"{graph.written.place}: {missing}"
-        if not graph.followed.is_whole:
-            yield f"{graph.written.place}: it is too long, not all of its launches are counted"
+    return Bundle(run, {**bundle.blobs, **blobs})
 
 
 def _list_failed(results: Results) -> Iterator[str]:
@@ -208,42 +183,59 @@ def _list_failed(results: Results) -> Iterator[str]:
 
 
 def _describe_nothing(
-    paths: Sequence[Path], found: Sequence[Leftovers], graphs: Sequence[_Graph]
+    paths: Sequence[Path], found: Sequence[Leftovers], graphs: Sequence[ReadGraph]
 ) -> str:
     names = ", ".join(str(path) for path in paths)
-    why = next((note for each in found for note in each.notes), "")
-    why = why or next((text for graph in graphs for text in graph.wrapper.missing), "")
-    return f"{names} holds no kernel that torch.compile generated" + (f": {why}" if why else "")
+    said = [note for each in found for note in each.notes]
+    said += [missing for graph in graphs for missing in graph.list_missing()]
+    why = f": {said[0]}" if said else ""
+    return f"{names} holds no kernel that torch.compile generated{why}"
 
 
-def _compare_versions(found: Sequence[Leftovers], interpreter: Interpreter | None) -> str:
-    if interpreter is None:
-        return ""
+def _compare_versions(found: Sequence[Leftovers], interpreter: Interpreter) -> str:
+    """Return what to say where another torch wrote the sources than the one that compiles them."""
     written = sorted({each.torch for each in found if each.torch})
+    own = f"torch {interpreter.torch} and triton {interpreter.triton}"
     if not written:
-        return (
-            f"nothing tells which torch wrote the sources: torch {interpreter.torch} and triton "
-            f"{interpreter.triton} compiled them again"
-        )
+        return f"nothing tells which torch wrote the sources: {own} compiled them again"
     if written == [interpreter.torch]:
         return ""
     return (
-        f"written by torch {', '.join(written)}, compiled again by torch {interpreter.torch} and "
-        f"triton {interpreter.triton}: registers and spills can differ from those of the run "
-        "(--python names an interpreter with the other torch)"
+        f"written by torch {', '.join(written)}, compiled again by {own}: registers and spills can "
+        "differ from those of the run (--python names an interpreter with the other torch)"
     )
 
 
 def _describe_environment(
     found: Sequence[Leftovers], interpreter: Interpreter | None
 ) -> Environment:
-    torch = next((each.torch for each in found if each.torch), UNKNOWN)
+    compiled_by = (interpreter.triton or "") if interpreter else ""
     return Environment(
-        torch=torch,
-        triton=interpreter.triton if interpreter else None,
-        python=interpreter.version if interpreter else UNKNOWN,
+        torch=_first(each.torch for each in found) or UNKNOWN,
+        triton=_first(each.triton for each in found) or compiled_by or None,
+        python=_first(each.python for each in found) or UNKNOWN,
         ptxas=None,
         platform=f"{platform.system()} {platform.machine()}",
         perfcli=__version__,
-        gpu=next((each.gpu for each in found if each.gpu), None),
+        gpu=_first(each.gpu for each in found),
     )
+
+
+def _first(values: Iterable[T]) -> T | None:
+    """Return the first value that is there."""
+    return next((value for value in values if value), None)
+
+
+def _sum_breaks(found: Iterable[Leftovers]) -> Mapping[str, int]:
+    total = Counter[str]()
+    for each in found:
+        total.update(each.graph_breaks)
+    return dict(total)
+
+
+def _join_places(found: Iterable[Leftovers]) -> Mapping[str, tuple[BreakPlace, ...]]:
+    places: dict[str, tuple[BreakPlace, ...]] = {}
+    for each in found:
+        for reason, more in each.break_places.items():
+            places[reason] = tuple(dict.fromkeys((*places.get(reason, ()), *more)))
+    return places

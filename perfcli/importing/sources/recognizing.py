@@ -2,47 +2,78 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 from perfcli.errors import PerfcliError
-from perfcli.importing.sources.leftovers import Leftovers, WrittenGraph, read_text
-
-_HEAD = 1 << 16
-_WRAPPER = (
-    "from torch._inductor.async_compile import AsyncCompile",
-    "async_compile = AsyncCompile()",
+from perfcli.importing.sources.folders import (
+    find_code,
+    is_kernel,
+    is_wrapper,
+    name_folder,
+    read_file,
+    read_folder,
+    read_kernels,
 )
+from perfcli.importing.sources.leftovers import Leftovers, is_plain
+from perfcli.importing.sources.structured_log import is_log, read_logs
+from perfcli.importing.sources.triton_cache import find_cubins, read_triton_cache
+
+_MOST_LOGS = 200
 
 
 def recognize_sources(path: Path) -> str:
-    """Return what of torch a file or folder is, ``an output_code.py``; empty for all else."""
-    try:
-        if path.is_file() and _is_wrapper(path):
-            return "an output_code.py"
-    except OSError:
-        return ""
-    return ""
+    """Return what of torch a file or folder is, ``an output_code.py``, ``a TORCH_TRACE folder``;
+    empty for all else. No file is read further than its head."""
+    kind, _ = _recognize(path)
+    return kind
 
 
 def read_leftovers(path: Path) -> Leftovers:
-    """Return what was left behind at this path. Raises PerfcliError where it is nothing
-    of torch."""
-    if not path.exists():
-        raise PerfcliError(f"no such file or folder: {path}")
-    kind = recognize_sources(path)
-    if kind == "an output_code.py":
-        return _read_file(path)
-    raise PerfcliError(f"{path} is nothing that torch.compile leaves behind")
+    """Return what was left behind at this path. Raises PerfcliError where it is nothing of torch,
+    or can't be read."""
+    try:
+        if not path.exists():
+            raise PerfcliError(f"no such file or folder: {path}")
+        _, read = _recognize(path)
+        if read is None:
+            raise PerfcliError(
+                f"{path} is nothing that torch.compile leaves behind: expected a TORCH_TRACE or "
+                "torch_compile_debug folder, an output_code.py, or a cache of Inductor or Triton"
+            )
+        return read()
+    except OSError as error:
+        raise PerfcliError(f"can't read {path}: {error.strerror or error}") from error
 
 
-def _is_wrapper(path: Path) -> bool:
-    with path.open("rb") as file:
-        head = file.read(_HEAD).decode("utf-8", errors="replace")
-    return any(line in head for line in _WRAPPER)
+def _recognize(path: Path) -> tuple[str, Callable[[], Leftovers] | None]:
+    """Return what a path is, and what reads it."""
+    try:
+        if path.is_dir():
+            return _recognize_folder(path)
+        if not is_plain(path):
+            return "", None
+    except OSError:
+        return "", None
+    if is_wrapper(path):
+        return "an output_code.py", lambda: read_file(path)
+    if is_log(path):
+        return "a log of TORCH_TRACE", lambda: read_logs([path])
+    if is_kernel(path):
+        return "a generated kernel", lambda: read_kernels([path])
+    return "", None
 
 
-def _read_file(path: Path) -> Leftovers:
-    text = read_text(path)
-    if text is None:
-        raise PerfcliError(f"{path} is too large to be the code of one graph")
-    return Leftovers((WrittenGraph(text, path.name),))
+def _recognize_folder(folder: Path) -> tuple[str, Callable[[], Leftovers] | None]:
+    with os.scandir(folder) as entries:
+        files = sorted(entry.path for entry in entries if entry.is_file())[:_MOST_LOGS]
+    logs = [path for path in map(Path, files) if is_log(path)]
+    if logs:
+        return "a TORCH_TRACE folder", lambda: read_logs(logs)
+    code = next(find_code(folder), None)
+    if code is not None:
+        return name_folder(code), lambda: read_folder(folder)
+    if next(find_cubins(folder), None) is not None:
+        return "a Triton cache folder", lambda: read_triton_cache(folder)
+    return "", None
