@@ -84,10 +84,11 @@ def row_problems(
     operation: str,
     settings: Mapping[str, Scalar] | None = None,
     left_out: str = "",
+    row_stride: int | None = None,
 ) -> tuple[ScenarioProblem, ...]:
     """Return what a family of hand-written kernels computes of the matrix, and when training its
     gradient, ``<operation>-backward``."""
-    size = (params["rows"], params["columns"], params["dtype"], None, settings or {})
+    size = (params["rows"], params["columns"], params["dtype"], row_stride, settings or {})
     forward = ScenarioProblem(family, Problem(operation, *size), left_out=left_out)
     if params["mode"] != "training":
         return (forward,)

@@ -33,6 +33,9 @@ def reproduce(
             metavar="SECONDS", min=0.1, help="Measure each pair for at most this long. [default: 5]"
         ),
     ] = None,
+    no_time: Annotated[
+        bool, typer.Option("--no-time", help="Compile only; measure nothing.")
+    ] = False,
     no_search: Annotated[
         bool, typer.Option("--no-search", help="Do not search for the option to blame.")
     ] = False,
@@ -72,6 +75,6 @@ def reproduce(
             "--target to compile for a GPU that is not here"
         )
     args.use_calibration(calibration)
-    how = Conditions(target, device, python, smoke, budget or 5.0, not no_search)
+    how = Conditions(target, device, python, smoke, budget or 5.0, not no_search, not no_time)
     context = Context(Notes(quiet), fresh, timeout, fake, jobs)
     return carry_out(tuple(names or ()), how, context, Written(json, markdown, quiet))

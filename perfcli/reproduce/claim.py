@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from perfcli.model import Problem, Scalar
+from perfcli.model import Problem, Scalar, Target
+from perfcli.reproduce.condition import Facts
 
 Release = tuple[int, int]
 
@@ -30,6 +31,8 @@ class Setup:
     params: Mapping[str, Scalar] = field(default_factory=dict)
     smoke: Mapping[str, Scalar] | None = None
     """Parameters of ``--smoke`` in place of ``params``; None: the same."""
+    smoke_options: tuple[str, ...] | None = None
+    """Options of ``--smoke`` in place of ``options``; None: the same."""
     dynamic: bool = False
 
 
@@ -39,6 +42,8 @@ class Way:
 
     good: Setup
     bad: Setup
+    until: Release | None = None
+    """The last release that is to go this way; None: any."""
     imitates: bool = False
     """The bad side imitates an older release, and the good side is this torch as it is: the claim
     holds of this torch only if the good side shows the symptom as well."""
@@ -72,14 +77,16 @@ class TwoVariants:
 
 
 @dataclass(frozen=True, slots=True)
-class OneLaunch:
-    """Says which launch of hand-written kernels shows a claim, and what it is held against."""
+class Launches:
+    """Says which launches of hand-written kernels show a claim, and what they are held against."""
 
     family: str
     variant: str
-    problem: Problem
-    theirs: Mapping[str, float] = field(default_factory=dict)
-    """Facts of the bad side, which is not compiled here: computed from its published formulas."""
+    problems: tuple[Problem, ...]
+    theirs: Callable[[Problem, Target], Facts] | None = None
+    """Computes the bad side's facts of one problem, by published formulas."""
+    against: str = ""
+    """What the kernels race on a device, ``inductor-max-autotune``: the bad side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +125,7 @@ class Claim:
     source: Source
     holds: str
     """The releases of which it is said: ``torch 2.8 to 2.12``."""
-    shown_by: TwoVariants | OneLaunch
+    shown_by: TwoVariants | Launches
     symptom: str = ""
     """A condition on one ``side``. It holds of the bad side, and not of the good one."""
     expects: tuple[str, ...] = ()

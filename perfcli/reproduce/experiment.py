@@ -3,6 +3,7 @@ a device, searches for the option to blame, and tries the cures."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from perfcli import units
@@ -13,17 +14,17 @@ from perfcli.diff.compare import gather_evidence
 from perfcli.errors import Interrupted, PerfcliError
 from perfcli.model import Comparison, EstimatedChange, TimeChange, Timing
 from perfcli.options import assignments
-from perfcli.reproduce.claim import Claim, Setup, TwoVariants, Way
+from perfcli.reproduce.claim import Claim, Release, Setup, TwoVariants, Way
 from perfcli.reproduce.condition import FactMissing, Facts
 from perfcli.reproduce.facts import read_facts, read_pair
 from perfcli.reproduce.observation import CureResult, Observation, TimeRatio
-from perfcli.reproduce.verdict import has_symptom
+from perfcli.reproduce.verdict import has_symptom, parse_release
 from perfcli.workflow.context import Context
 from perfcli.workflow.fingerprint import Job
 from perfcli.workflow.obtain import Obtained, obtain
 from perfcli.workflow.pair import add_stored_times, measure_times
 from perfcli.workflow.request import Question, Side, order_jobs
-from perfcli.workflow.setting import MeasuringOptions, settle
+from perfcli.workflow.setting import MeasuringOptions, Setting, settle
 
 DIFFERING = ("params", "dynamic")
 """What the sides of a claim may differ in besides options."""
@@ -39,8 +40,10 @@ class Conditions:
     smoke: bool
     budget: float
     """Seconds for which each pair is measured, where there is a device."""
-    searches: bool
+    searches: bool = True
     """Whether the option to blame is searched for."""
+    times: bool = True
+    """Whether anything is measured, where there is a device."""
 
 
 class _Bench:
@@ -62,26 +65,42 @@ class _Bench:
         )
 
     def job(self, setup: Setup) -> Job:
-        side = Side(setup.options, self.how.python)
+        small = setup.smoke_options if self.how.smoke else None
+        side = Side(setup.options if small is None else small, self.how.python)
         (job,) = order_jobs(self.question(setup), [side], self.context)
         return job
 
-    def compare(self, setups: tuple[Setup, Setup]) -> tuple[Comparison, list[Obtained]]:
+    def compare(self, good: Setup, bad: Setup) -> tuple[Comparison, list[Obtained]]:
         """Return both variants held together, with their times where there is a device. What is
         stored is not compiled or measured again."""
-        jobs = [self.job(setup) for setup in setups]
+        jobs = [self.job(good), self.job(bad)]
         made = obtain(jobs, self.context, again="")
         comparison = gather_evidence(made[0].run, made[1].run, DIFFERING)
-        asked = MeasuringOptions(self.how.budget, flush_l2=True)
-        setting = None
-        if self.claim.effect is not None and not self.how.smoke and not self.how.target:
-            setting = settle(self.question(setups[0]), asked, self.context)
+        setting = self._settle(good)
         if setting is not None:
             if not self.context.fresh:
                 comparison = add_stored_times(comparison, self.context)
             if comparison.timing is None:
                 comparison = measure_times(comparison, setting, jobs, self.context)
         return diagnose(comparison), made
+
+    def hold_against(self, before: Obtained, cured: Setup) -> Comparison:
+        """Return what a cure does to a run, by code and estimate."""
+        (after,) = obtain([self.job(cured)], self.context, again="")
+        return gather_evidence(before.run, after.run)
+
+    def _settle(self, setup: Setup) -> Setting | None:
+        """Return how both are measured; None without a device, and where times say nothing: of
+        small sizes, and of claims about code alone."""
+        how, claim = self.how, self.claim
+        if how.target or how.smoke or (claim.effect is None and not claim.is_control):
+            return None
+        asked = (
+            MeasuringOptions(no_time=True)
+            if not how.times
+            else MeasuringOptions(how.budget, flush_l2=True)
+        )
+        return settle(self.question(setup), asked, self.context)
 
 
 def carry_out(claim: Claim, asked: TwoVariants, how: Conditions, context: Context) -> Observation:
@@ -91,11 +110,11 @@ def carry_out(claim: Claim, asked: TwoVariants, how: Conditions, context: Contex
     """
     interpreter = context.choose_probe(how.device)(how.python)
     catalogue = assignments.load_catalogue(interpreter.torch_dir)
-    way, lacking = _choose_way(asked.ways, catalogue)
+    way, lacking = _choose_way(asked.ways, catalogue, parse_release(interpreter.torch))
     if way is None:
         return Observation(torch=interpreter.torch, smoke=how.smoke, failure=lacking)
     bench = _Bench(claim, asked, how, context)
-    comparison, made = bench.compare((way.good, way.bad))
+    comparison, made = bench.compare(way.good, way.bad)
     good, bad = comparison.base, comparison.head
     if comparison.wrong is not None:
         raise PerfcliError(f"not timed: {comparison.wrong.what}")
@@ -114,14 +133,18 @@ def carry_out(claim: Claim, asked: TwoVariants, how: Conditions, context: Contex
     # What an option imitates needs no cure, and the option is to blame for it.
     if claim.is_control or way.imitates or not _symptom(claim, found.sides["bad"]):
         return found
-    found = replace(found, cures=tuple(_try_cures(bench, way, found)))
+    found = replace(found, cures=tuple(_try_cures(bench, way, found, made[1])))
     return _add_blame(bench, way, found) if asked.blame and how.searches else found
 
 
-def _choose_way(ways: tuple[Way, ...], catalogue: assignments.Catalogue) -> tuple[Way | None, str]:
+def _choose_way(
+    ways: tuple[Way, ...], catalogue: assignments.Catalogue, release: Release
+) -> tuple[Way | None, str]:
     """Return the first way whose options this torch has, or why there is none."""
     lacking = ""
     for way in ways:
+        if way.until is not None and release > way.until:
+            continue
         try:
             for text in (*way.good.options, *way.bad.options):
                 assignments.find(catalogue, text.partition("=")[0])
@@ -184,35 +207,22 @@ def _peaks(timing: Timing | None) -> tuple[int, int] | None:
 # --- cures and blame -----------------------------------------------------------------------------
 
 
-def _try_cures(bench: _Bench, way: Way, found: Observation) -> list[CureResult]:
-    """Return what becomes of the bad side with each cure. The good side is the first where both
-    differ in options alone."""
-    results = []
-    if (
-        way.good.params == way.bad.params
-        and way.good.dynamic == way.bad.dynamic
-        and not way.imitates
-    ):
-        results.append(_describe_good(bench.claim, way, found))
+def _try_cures(bench: _Bench, way: Way, found: Observation, bad: Obtained) -> Iterator[CureResult]:
+    """Yield what becomes of the bad side with each cure. The good side is the first where both
+    differ in options alone; the others are not measured."""
+    if way.good.params == way.bad.params and way.good.dynamic == way.bad.dynamic:
+        yield _describe_good(bench.claim, way, found)
     for options in bench.asked.cures:
         setup = replace(way.bad, options=(*way.bad.options, *options))
         try:
-            comparison, _ = bench.compare((way.bad, setup))
+            comparison = bench.hold_against(bad, setup)
         except Interrupted:
             raise
         except PerfcliError as error:
-            results.append(CureResult(options, None, failure=str(error)))
+            yield CureResult(options, None, failure=str(error))
             continue
-        facts = read_facts(comparison.head)
-        results.append(
-            CureResult(
-                options,
-                _symptom(bench.claim, facts),
-                _estimated(comparison.estimate),
-                _measured(comparison.timing),
-            )
-        )
-    return results
+        symptom = _symptom(bench.claim, read_facts(comparison.head))
+        yield CureResult(options, symptom, _estimated(comparison.estimate))
 
 
 def _describe_good(claim: Claim, way: Way, found: Observation) -> CureResult:

@@ -18,9 +18,10 @@ from perfcli.errors import (
 )
 from perfcli.names import public, suggestion
 from perfcli.reproduce import view
-from perfcli.reproduce.claim import Claim, OneLaunch
+from perfcli.reproduce.claim import Claim, Launches
 from perfcli.reproduce.claims import list_claims
 from perfcli.reproduce.experiment import Conditions, carry_out
+from perfcli.reproduce.launches import carry_out_launches
 from perfcli.reproduce.observation import Observation
 from perfcli.reproduce.result import Result
 from perfcli.reproduce.verdict import judge
@@ -111,8 +112,8 @@ def _carry_all(claims: Sequence[Claim], how: Conditions, context: Context) -> It
 
 
 def _carry_one(claim: Claim, how: Conditions, context: Context) -> Observation:
-    if isinstance(claim.shown_by, OneLaunch):
-        raise PerfcliError("not yet")
+    if isinstance(claim.shown_by, Launches):
+        return carry_out_launches(claim, claim.shown_by, how, context)
     return carry_out(claim, claim.shown_by, how, context)
 
 

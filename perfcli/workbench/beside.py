@@ -31,7 +31,7 @@ from perfcli.workbench.as_run import CompiledProblem, _make_run
 from perfcli.workbench.bench import BUDGET_SECONDS, OURS, ROUNDS
 from perfcli.workbench.facts import Planned, compile_plans, plan_problems
 from perfcli.workbench.problems import write_problem
-from perfcli.workbench.request import KernelsOptions, _open_worker
+from perfcli.workbench.request import KernelsOptions, open_worker
 from perfcli.worker.roles import KernelWorker, Progress
 from perfcli.workflow.context import Context
 from perfcli.workflow.obtain import Obtained, keep_run, obtain
@@ -170,7 +170,7 @@ def compile_pair(question: Question, side: Side, asked: MeasuringOptions, contex
     planned = _plan_all(scenario, request.params, request.target)
     (base,) = obtain([job], context)
     options = KernelsOptions(python=side.python, timeout=context.timeout, fake=context.fake)
-    with _open_worker(options) as worker:
+    with open_worker(options) as worker:
         answers = [_compile_problem(each, worker, context) for each in planned]
         head = _store(base, answers, notes)
         raced = _race(answers, measured, worker, notes)

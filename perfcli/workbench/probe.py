@@ -21,7 +21,7 @@ from perfcli.workbench.request import (
     _choose_targets,
     _find_families,
     _has_gpu,
-    _open_worker,
+    open_worker,
 )
 from perfcli.worker.roles import KernelWorker, Progress
 
@@ -72,7 +72,7 @@ def run(name: str | None, asked: KernelsOptions) -> int:
     code = cast(_ProbeCode, import_module(family.probe))
     problems = code.settings(**_choose_settings(code, asked.params))
     target, timed = _choose_device(asked)
-    with _open_worker(asked) as worker:
+    with open_worker(asked) as worker:
         rows = _count_rows(code, reference, family, problems, target, asked, worker, timed)
     _show(code, rows, problems[0], target, asked)
     return 0

@@ -78,7 +78,7 @@ def _has_gpu(asked: KernelsOptions) -> bool:
 
 
 @contextmanager
-def _open_worker(asked: KernelsOptions) -> Iterator[KernelWorker]:
+def open_worker(asked: KernelsOptions) -> Iterator[KernelWorker]:
     """Open a worker, a made-up one where ``--fake`` says so.
 
     Raises PerfcliError where the interpreter has no torch.

@@ -22,7 +22,7 @@ from perfcli.workbench.request import (
     _choose_targets,
     _find_families,
     _has_gpu,
-    _open_worker,
+    open_worker,
 )
 from perfcli.worker.roles import KernelWorker, Progress
 from perfcli.workflow.request import DEFAULT_TARGET
@@ -50,7 +50,7 @@ def show(first: str | None, second: str | None, asked: KernelsOptions) -> int:
         asked.refuse("all families", "params", "variant", "all_variants")
     chosen = _choose_targets(asked)
     notes, faults, document = Notes(asked.quiet), 0, []
-    with _open_worker(asked) as worker:
+    with open_worker(asked) as worker:
         for reference, family in found.items():
             planned = _compile_launches(reference, family, chosen, asked, worker, notes)
             faults += sum(len(each.faults) for each in planned)
@@ -103,7 +103,7 @@ def check(name: str | None, asked: KernelsOptions) -> int:
     notes, done = Notes(asked.quiet), []
     if runner == "interpreter":
         notes.say(_WHY_INTERPRETED if asked.device is None else "through Triton's interpreter")
-    with _open_worker(asked) as worker:
+    with open_worker(asked) as worker:
         for reference, family in _find_families(name).items():
             variant = _find_variant(family, asked.variant)
             cases = check_cases._choose_cases(family, asked.params, variant, asked.cases)
@@ -190,7 +190,7 @@ def bench(name: str | None, asked: KernelsOptions) -> int:
         raise PerfcliError(f"bench needs a GPU, and there is none here: {_OFFERED}")
     target = targets.get(DEFAULT_TARGET) if asked.plan_of_fake else targets.this_gpu()
     seed = random.randrange(2**31) if asked.seed is None else asked.seed
-    with _open_worker(asked) as worker:
+    with open_worker(asked) as worker:
         return _run(_find_families(name), target, asked, seed, worker)
 
 

@@ -8,9 +8,11 @@ file of its subject; ``tests/unit/reproduce/`` checks that its conditions can be
 from __future__ import annotations
 
 from perfcli.reproduce.claim import Claim
-from perfcli.reproduce.claims import softmax
+from perfcli.reproduce.claims import column_sum, controls, memory, mix_order, rows, softmax
+
+_SUBJECTS = (softmax, memory, rows, column_sum, mix_order, controls)
 
 
 def list_claims() -> tuple[Claim, ...]:
     """Return all claims, in the order in which they are carried out."""
-    return softmax.CLAIMS
+    return tuple(claim for subject in _SUBJECTS for claim in subject.CLAIMS)

@@ -13,44 +13,42 @@ from perfcli.reproduce.claim import (
     Way,
 )
 
-ONLINE = Source("PR #127011", "https://github.com/pytorch/pytorch/pull/127011", seed=1)
-SPLIT = Source(
-    "issue #153241, PR #184069", "https://github.com/pytorch/pytorch/pull/184069", seed=0
+_ONLINE = Source("PR #127011", "https://github.com/pytorch/pytorch/pull/127011", seed=1)
+_SPLIT = Source("issue #153241", "https://github.com/pytorch/pytorch/issues/153241", seed=0)
+_RULE = Source("the split rule of #153241", "https://github.com/pytorch/pytorch/issues/153241", 0)
+_DYNAMIC = Source(
+    "choices of torch 2.10, PC202",
+    "https://github.com/pytorch/pytorch/blob/v2.10.0/torch/_inductor/lowering.py",
 )
-SPLIT_PATCH = ("patch.split_online_softmax=true",)
-OFF = ("online_softmax=false",)
-TWO_SWEEPS = "side.online == 0 and side.passes >= 3"
+_OFF = ("online_softmax=false",)
+_APART = "side.online == 0 and side.passes >= 3"
 """No kernel takes maximum and sum together, and the input is read three times."""
-SUSPECTS = ("triton.persistent_reductions=false", "triton.coalesce_tiling_analysis=false")
-
-_SPLIT_WAYS = (Way(Setup(SPLIT_PATCH), Setup()), Way(Setup(), Setup(OFF), imitates=True))
+_SUSPECTS = ("triton.persistent_reductions=false", "triton.coalesce_tiling_analysis=false")
 
 
 def _split(
-    name: str,
-    rows: int,
-    columns: int,
-    dtype: str,
-    says: str,
-    effect: ClaimedEffect | None,
+    rows: int, columns: int, dtype: str, says: str, effect: ClaimedEffect | None = None
 ) -> Claim:
     full: dict[str, Scalar] = {"rows": rows, "columns": columns, "dtype": dtype}
     return Claim(
-        name=f"split-softmax-{name}",
+        name=f"split-softmax-{rows}x{columns}",
         says=says,
-        source=SPLIT,
+        source=_SPLIT,
         holds="torch 2.8 to 2.12",
         shown_by=TwoVariants(
             "softmax",
-            _SPLIT_WAYS,
+            (
+                Way(Setup(("patch.split_online_softmax=true",)), Setup()),
+                Way(Setup(), Setup(_OFF), imitates=True),
+            ),
             params=full,
-            smoke={**full, "rows": min(rows, 4), "columns": 65536},
+            smoke={**full, "columns": min(columns, 65536)},
             finding="PC201",
-            blame=Blame("swept", SUSPECTS),
+            blame=Blame("swept", _SUSPECTS),
             cures=(("split_reductions=false",),),
         ),
-        symptom=TWO_SWEEPS,
-        expects=("bad.kernels > good.kernels",),
+        symptom=_APART,
+        expects=("bad.kernels > good.kernels", "bad.bytes_swept > good.bytes_swept"),
         effect=effect,
         fixed_in=(2, 13),
     )
@@ -59,28 +57,89 @@ def _split(
 CLAIMS = (
     Claim(
         name="online-softmax",
-        says="softmax of 32768 × 50304 bf16 takes 8.07 ms in three sweeps, 6.23 ms with maximum "
-        "and sum taken together",
-        source=ONLINE,
+        says="softmax of 32768 × 50304 bf16 takes 8.07 ms in three sweeps, and 6.23 ms with "
+        "maximum and sum taken in one",
+        source=_ONLINE,
         holds="torch 2.8 to 2.15",
         shown_by=TwoVariants(
             "softmax",
-            (Way(Setup(("online_softmax=true",)), Setup(OFF)),),
+            (Way(Setup(("online_softmax=true",)), Setup(_OFF)),),
             params={"rows": 32768, "columns": 50304},
             smoke={"rows": 512, "columns": 8192},
             finding="PC203",
-            blame=Blame("swept", SUSPECTS),
+            blame=Blame("swept", _SUSPECTS),
         ),
-        symptom=TWO_SWEEPS,
+        symptom=_APART,
         expects=("bad.bytes_swept >= 1.3 * good.bytes_swept",),
         effect=ClaimedEffect(6.2306, 8.0693, "ms", ""),
     ),
     _split(
-        "4x1048576",
+        1,
+        2**20 + 13,
+        "bfloat16",
+        "a split softmax falls back to plain maximum and sum: one row more is read",
+    ),
+    _split(
         4,
         2**20,
         "bfloat16",
-        "a split softmax has 5 kernels where online would have 3, 1.16× slower",
-        ClaimedEffect(0.0549, 0.0635, "ms", "B200"),
+        "split, a softmax has 5 kernels instead of 3 and takes 63.5 µs instead of 54.9 (4 × "
+        "1048589, PR #184069)",
+        ClaimedEffect(54.9, 63.5, "µs", "a B200"),
+    ),
+    _split(
+        8,
+        2**20,
+        "float32",
+        "the same in float32: log_softmax of 4 × 2^20 takes 56.8 µs instead of 51.9 (PR #184069)",
+        ClaimedEffect(51.9, 56.8, "µs", "a B200"),
+    ),
+    _split(
+        263,
+        50304,
+        "bfloat16",
+        "rows are split from 263 of them downwards on 132 multiprocessors, and lose online softmax",
+    ),
+    Claim(
+        name="split-cliff",
+        says="one row less and the reduction is split: 263 rows of 50304 take 47.3 µs, 264 rows "
+        "39.3",
+        source=_RULE,
+        holds="torch 2.8 and later",
+        shown_by=TwoVariants(
+            "softmax",
+            (
+                Way(
+                    Setup(params={"rows": 264, "columns": 50304}, smoke={"rows": 264}),
+                    Setup(params={"rows": 263, "columns": 50304}, smoke={"rows": 263}),
+                ),
+            ),
+            smoke={"columns": 16384},
+            cures=(("split_reductions=false",),),
+        ),
+        symptom="side.kernels >= 3",
+        effect=ClaimedEffect(39.3, 47.3, "µs", "an H200, torch 2.11"),
+    ),
+    Claim(
+        name="dynamic-softmax",
+        says="softmax of rows whose length is dynamic is not online: 8192 × 50304 bf16 takes 1.43 "
+        "ms, and 1.32 where it is",
+        source=_DYNAMIC,
+        holds="torch 2.10 and later",
+        shown_by=TwoVariants(
+            "softmax",
+            (
+                Way(
+                    Setup(("unroll_reductions_threshold=2",), dynamic=True),
+                    Setup(dynamic=True),
+                ),
+            ),
+            params={"rows": 8192, "columns": 50304},
+            smoke={"rows": 512, "columns": 8192},
+            finding="PC202",
+            blame=Blame("swept", _SUSPECTS),
+        ),
+        symptom=_APART,
+        effect=ClaimedEffect(1.32, 1.43, "ms", "an H100, torch 2.11"),
     ),
 )
