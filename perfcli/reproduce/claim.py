@@ -130,6 +130,8 @@ class Claim:
     """A condition on one ``side``. It holds of the bad side, and not of the good one."""
     expects: tuple[str, ...] = ()
     """Conditions on both sides that have to hold as well."""
+    shows: tuple[str, ...] = ()
+    """Facts that are told with the verdict and decide nothing: ``good.registers``."""
     effect: ClaimedEffect | None = None
     """On the time of a step; None: the claim is about code or memory alone."""
     fixed_in: Release | None = None

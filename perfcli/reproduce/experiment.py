@@ -14,7 +14,7 @@ from perfcli.diff.compare import gather_evidence
 from perfcli.errors import Interrupted, PerfcliError
 from perfcli.model import Comparison, EstimatedChange, TimeChange, Timing
 from perfcli.options import assignments
-from perfcli.reproduce.claim import Claim, Release, Setup, TwoVariants, Way
+from perfcli.reproduce.claim import Blame, Claim, Release, Setup, TwoVariants, Way
 from perfcli.reproduce.condition import FactMissing, Facts
 from perfcli.reproduce.facts import read_facts, read_pair
 from perfcli.reproduce.observation import CureResult, Observation, TimeRatio
@@ -64,9 +64,12 @@ class _Bench:
             self.asked.scenario, params, None, self.how.target, self.how.device, setup.dynamic
         )
 
-    def job(self, setup: Setup) -> Job:
+    def options(self, setup: Setup) -> tuple[str, ...]:
         small = setup.smoke_options if self.how.smoke else None
-        side = Side(setup.options if small is None else small, self.how.python)
+        return setup.options if small is None else small
+
+    def job(self, setup: Setup) -> Job:
+        side = Side(self.options(setup), self.how.python)
         (job,) = order_jobs(self.question(setup), [side], self.context)
         return job
 
@@ -134,7 +137,10 @@ def carry_out(claim: Claim, asked: TwoVariants, how: Conditions, context: Contex
     if claim.is_control or way.imitates or not _symptom(claim, found.sides["bad"]):
         return found
     found = replace(found, cures=tuple(_try_cures(bench, way, found, made[1])))
-    return _add_blame(bench, way, found) if asked.blame and how.searches else found
+    unhealed = bool(claim.symptom) and _symptom(claim, found.sides["good"])
+    if asked.blame is None or not how.searches or unhealed:
+        return found
+    return _add_blame(bench, way, found, asked.blame)
 
 
 def _choose_way(
@@ -211,9 +217,9 @@ def _try_cures(bench: _Bench, way: Way, found: Observation, bad: Obtained) -> It
     """Yield what becomes of the bad side with each cure. The good side is the first where both
     differ in options alone; the others are not measured."""
     if way.good.params == way.bad.params and way.good.dynamic == way.bad.dynamic:
-        yield _describe_good(bench.claim, way, found)
+        yield _describe_good(bench, way, found)
     for options in bench.asked.cures:
-        setup = replace(way.bad, options=(*way.bad.options, *options))
+        setup = replace(way.bad, options=(*bench.options(way.bad), *options), smoke_options=None)
         try:
             comparison = bench.hold_against(bad, setup)
         except Interrupted:
@@ -222,13 +228,18 @@ def _try_cures(bench: _Bench, way: Way, found: Observation, bad: Obtained) -> It
             yield CureResult(options, None, failure=str(error))
             continue
         symptom = _symptom(bench.claim, read_facts(comparison.head))
-        yield CureResult(options, symptom, _estimated(comparison.estimate))
+        time = None if found.smoke else _estimated(comparison.estimate)
+        yield CureResult(options, symptom, time)
 
 
-def _describe_good(claim: Claim, way: Way, found: Observation) -> CureResult:
-    """Return the good side as a cure of the bad one."""
-    options = way.good.options or tuple(f"no {text}" for text in way.bad.options)
-    symptom = _symptom(claim, found.sides["good"])
+def _describe_good(bench: _Bench, way: Way, found: Observation) -> CureResult:
+    """Return what the good side sets, or unsets, as a cure of the bad one."""
+    good, bad = bench.options(way.good), bench.options(way.bad)
+    added = tuple(text for text in good if text not in bad)
+    options = added or tuple(f"without {text}" for text in bad if text not in good)
+    symptom = _symptom(bench.claim, found.sides["good"])
+    if found.smoke:
+        return CureResult(options, symptom)
     return CureResult(options, symptom, _turn(found.estimated), _turn(found.measured))
 
 
@@ -242,16 +253,15 @@ def _turn(ratio: TimeRatio | None) -> TimeRatio | None:
     )  # fmt: skip
 
 
-def _add_blame(bench: _Bench, way: Way, found: Observation) -> Observation:
+def _add_blame(bench: _Bench, way: Way, found: Observation, blame: Blame) -> Observation:
     """Return the observation with what a search over options of both sides, and the suspects,
     blames."""
-    blame = bench.asked.blame
-    if blame is None or way.good.params != way.bad.params or way.good.dynamic != way.bad.dynamic:
+    if way.good.params != way.bad.params or way.good.dynamic != way.bad.dynamic:
         return found
     options = BisectOptions(
         blame.metric,
-        good=way.good.options,
-        bad=(*way.bad.options, *blame.suspects),
+        good=bench.options(way.good),
+        bad=(*bench.options(way.bad), *blame.suspects),
         good_python=bench.how.python,
         flip=False,
     )

@@ -34,7 +34,7 @@ def write_source(claim: Claim) -> str:
 
 def write_verdict(verdict: ClaimVerdict) -> str:
     """Return ``reproduced, measured``."""
-    basis = {"measured": ", measured", "estimated": ", by estimate", "code": "", "": ""}
+    basis = {"measured": ", measured", "estimated": ", by estimate", "code": ", in code", "": ""}
     return f"{verdict.verdict}{basis[verdict.basis]}"
 
 

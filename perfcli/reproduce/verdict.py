@@ -3,26 +3,28 @@
 The rules, in this order:
 
 1. What could not be carried out, or rests on a fact that is not known, *cannot be shown here*.
-2. The symptom has to be on the bad side. Where the bad side imitates an older release it must not
-   be on the good side, which is this torch: there it is *fixed in this version*, if the author says
-   so of this release, else *not reproduced*. The same holds where the bad side lacks the symptom.
+2. The symptom has to be on the bad side, and not on the good one. Where the bad side imitates an
+   older release, the good side is this torch as it is, and has to have it as well. Where it is not,
+   it is *fixed in this version* if that is said of this release and an imitation has it, else *not
+   reproduced*.
 3. What the claim expects of both sides has to hold, else it is *not reproduced*.
 4. A claim about time is decided by the measured ratio: at least half of the claimed change, and
    more than noise. Without a device the estimated interval decides if all of it lies on one side
-   of that; else the claim *needs a GPU*. ``--smoke`` decides by code alone.
+   of that; else the claim *needs a GPU*. ``--smoke`` judges no times: a symptom has to do, and a
+   claim that has none needs a GPU.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from perfcli import units
-from perfcli.reproduce.claim import Claim, ClaimedEffect
+from perfcli.reproduce.claim import Claim, ClaimedEffect, Launches
 from perfcli.reproduce.condition import FactMissing, Facts, holds, list_facts
-from perfcli.reproduce.observation import CureResult, Observation, TimeRatio
+from perfcli.reproduce.observation import CureResult, Observation
 
 _Word = Literal[
     "reproduced",
@@ -32,7 +34,6 @@ _Word = Literal[
     "cannot be shown here",
 ]
 _Basis = Literal["measured", "estimated", "code", ""]
-_UNITS = {"bytes_moved": units.size, "bytes_swept": units.size, "peak_bytes": units.size}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,41 +47,47 @@ class ClaimVerdict:
 
 
 def judge(claim: Claim, found: Observation) -> ClaimVerdict:
-    """Return the verdict on a claim. Pure: the same evidence gives the same verdict."""
+    """Return the verdict on a claim. Pure: the same observation gives the same verdict."""
     if found.failure:
         return ClaimVerdict("cannot be shown here", found.failure)
     try:
         ruling = _judge_code(claim, found)
     except FactMissing as error:
         return ClaimVerdict("cannot be shown here", f"{error} is not known")
-    if ruling.verdict != "reproduced" or claim.effect is None or found.smoke:
+    if ruling.verdict != "reproduced" or claim.effect is None:
         return ruling
+    if found.smoke:
+        return ruling if claim.symptom else replace(ruling, verdict="needs a GPU", basis="")
     return _judge_time(claim.effect, found, ruling)
 
 
 def _judge_code(claim: Claim, found: Observation) -> ClaimVerdict:
-    sides = found.sides
-    if claim.symptom:
-        on_bad = has_symptom(claim, sides["bad"])
-        on_good = has_symptom(claim, sides["good"])
-        imitated = found.way is not None and found.way.imitates
-        here = on_good if imitated else on_bad
-        if not here:
-            shown = write_facts(
-                claim.symptom, {**sides, "side": sides["good" if imitated else "bad"]}
-            )
-            if claim.fixed_in and parse_release(found.torch) >= claim.fixed_in:
-                return ClaimVerdict("fixed in this version", shown, "code")
-            return ClaimVerdict("not reproduced", shown, "code")
-        if on_good and not imitated:
-            shown = write_facts(claim.symptom, {**sides, "side": sides["good"]})
-            return ClaimVerdict("not reproduced", f"the good side has it as well: {shown}", "code")
+    if claim.symptom and (without := _judge_symptom(claim, found)):
+        return without
     for condition in claim.expects:
-        if not holds(condition, sides):
-            return ClaimVerdict("not reproduced", write_facts(condition, sides), "code")
-    parts = [claim.symptom.replace("side.", "bad."), *claim.expects]
-    shown = "; ".join(write_facts(part, sides) for part in parts if part)
-    return ClaimVerdict("reproduced", shown, "code")
+        if not holds(condition, found.sides):
+            numbers = write_numbers(claim, found, [condition])
+            return ClaimVerdict("not reproduced", f"{numbers}, not {condition}", "code")
+    conditions = [claim.symptom.replace("side.", "bad."), *claim.expects, *claim.shows]
+    return ClaimVerdict("reproduced", write_numbers(claim, found, conditions), "code")
+
+
+def _judge_symptom(claim: Claim, found: Observation) -> ClaimVerdict | None:
+    """Return the verdict where the symptom is not where it should be."""
+    good, bad = (has_symptom(claim, found.sides[side]) for side in ("good", "bad"))
+    imitated = found.way is not None and found.way.imitates
+    here, side = (good, "good") if imitated and bad else (bad, "bad")
+    seen = claim.symptom.replace("side.", f"{side}.")
+    if not here:
+        fixed = claim.fixed_in is not None and parse_release(found.torch) >= claim.fixed_in
+        fixed = fixed and (bad or not imitated)
+        numbers = write_numbers(claim, found, [seen])
+        verdict: _Word = "fixed in this version" if fixed else "not reproduced"
+        return ClaimVerdict(verdict, f"{numbers}, not {seen}", "code")
+    if good and not imitated:
+        numbers = write_numbers(claim, found, [claim.symptom.replace("side.", "good.")])
+        return ClaimVerdict("not reproduced", f"the good side has it as well: {numbers}", "code")
+    return None
 
 
 def has_symptom(claim: Claim, facts: Facts) -> bool:
@@ -136,23 +143,53 @@ def parse_release(version: str) -> tuple[int, int]:
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
-def write_facts(condition: str, sides: Mapping[str, Facts]) -> str:
-    """Return the numbers that a condition is about, ``bytes swept 9.9 → 13.2 GB``: from the good
-    side to the bad one where it is about both."""
-    named = list_facts(condition)
-    words: dict[str, str] = {}
-    for side, name in named:
-        write = _UNITS.get(name, _write_number)
-        if {("good", name), ("bad", name)} <= set(named):
-            text = f"{write(sides['good'][name])} → {write(sides['bad'][name])}"
-        else:
-            text = write(sides[side][name])
-        words[name] = f"{name.replace('_', ' ')} {text}"
-    return ", ".join(words.values())
+def write_numbers(claim: Claim, found: Observation, conditions: Sequence[str]) -> str:
+    """Return the numbers that conditions are about, each once: ``bytes swept 9.9 → 13.2 GB`` from
+    the good side to the bad one."""
+    ours, theirs = "the good side", ""
+    if isinstance(claim.shown_by, Launches):
+        ours, theirs = "ours", "theirs"
+    named: dict[str, list[str]] = {}
+    for side, name in (fact for text in conditions if text for fact in list_facts(text)):
+        sides = named.setdefault(name, [])
+        if side not in sides:
+            sides.append(side)
+    words = []
+    for name, sides in named.items():
+        write = _WRITERS.get(name, _write_number)
+        values = {side: write(found.sides[side][name]) for side in sides}
+        match sorted(sides):
+            case ["bad", "good"] if not theirs:
+                text = f"{values['good']} → {values['bad']}"
+            case ["bad", "good"]:
+                text = f"{values['good']} ({ours}), {values['bad']} ({theirs})"
+            case ["good"]:
+                text = f"{values['good']} ({ours})"
+            case ["bad"] if theirs:
+                text = f"{values['bad']} ({theirs})"
+            case _:
+                text = values[sides[0]]
+        words.append(f"{name.replace('_', ' ')} {text}")
+    return "; ".join(words)
 
 
 def _write_number(value: float | None) -> str:
-    return units.NOT_KNOWN if value is None else f"{value:,.4g}"
+    return (
+        units.NOT_KNOWN if value is None else f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
+    )
 
 
-__all__ = ["ClaimVerdict", "TimeRatio", "has_symptom", "judge", "judge_cure", "write_facts"]
+def _write_truth(value: float | None) -> str:
+    return units.NOT_KNOWN if value is None else "yes" if value else "no"
+
+
+_WRITERS: Mapping[str, Callable[[float | None], str]] = {
+    "bytes_moved": units.size,
+    "bytes_swept": units.size,
+    "peak_bytes": units.size,
+    "needed_bytes": units.exact_bytes,
+    "limit_bytes": units.exact_bytes,
+    "wide_share": units.percent,
+    "same_code": _write_truth,
+    "worse": _write_truth,
+}

@@ -20,7 +20,7 @@ def test_it_lists_the_claims(perfcli: Any) -> None:
 def test_a_bad_name_is_refused_with_the_nearest(perfcli: Any) -> None:
     result = perfcli("reproduce", "onlin-softmax")
     assert result.code == 2
-    assert "did you mean online-softmax?" in result.complaint
+    assert "did you mean online-softmax" in result.complaint
     assert not Path(".perfcli").exists()
 
 
@@ -41,7 +41,7 @@ def test_every_claim_gets_a_verdict_and_a_row(perfcli: Any) -> None:
     assert claims[0]["name"] == "online-softmax"
     assert len(claims) > 1
     # What the fake executor makes up has no softmax that is read three times.
-    assert {claim["verdict"] for claim in claims} == {"not reproduced", "fixed in this version"}
+    assert {claim["verdict"] for claim in claims} == {"not reproduced"}
     rows = [line for line in Path("r.md").read_text().splitlines() if line.startswith("| `")]
     assert len(rows) == len(claims)
     assert result.code == 0

@@ -75,12 +75,13 @@ def _budget(inputs: int) -> Claim:
     return Claim(
         name=f"outer-{inputs}-inputs",
         says=f"the tiles of {inputs} inputs leave no room for the reduction's workspace, and the "
-        "launch fails, in float or in half",
+        "launch fails, in float or in half (by its formulas)",
         source=_SOURCE,
         holds="nvFuser, PR head 2f60a736",
         shown_by=Launches("column-sum", "tma", problems, _nvfuser),
         symptom="side.fitting < side.cases",
-        expects=("good.spilled_words == 0", "bad.needed_bytes > bad.limit_bytes"),
+        expects=("good.fitting == good.cases", "good.spilled_words == 0"),
+        shows=("bad.needed_bytes", "bad.limit_bytes", "good.needed_bytes"),
     )
 
 

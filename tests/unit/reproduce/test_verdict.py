@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from perfcli.reproduce.claim import Claim, ClaimedEffect, Setup, Source, TwoVariants, Way
+from perfcli.model import Problem
+from perfcli.reproduce.claim import (
+    Claim,
+    ClaimedEffect,
+    Launches,
+    Setup,
+    Source,
+    TwoVariants,
+    Way,
+)
 from perfcli.reproduce.observation import CureResult, Observation, TimeRatio
 from perfcli.reproduce.verdict import judge, judge_cure
 
@@ -21,12 +30,13 @@ CLAIM = Claim(
     shown_by=TwoVariants("softmax", (WAY,)),
     symptom="side.online == 0",
     expects=("bad.kernels > good.kernels",),
+    shows=("bad.registers",),
     effect=ClaimedEffect(1.0, 1.4, "ms", "H100"),
     fixed_in=(2, 13),
 )
 CODE = replace(CLAIM, effect=None)
-GOOD: dict[str, float | None] = {"online": 1.0, "kernels": 3.0}
-BAD: dict[str, float | None] = {"online": 0.0, "kernels": 5.0}
+GOOD: dict[str, float | None] = {"online": 1.0, "kernels": 3.0, "registers": 30.0}
+BAD: dict[str, float | None] = {"online": 0.0, "kernels": 5.0, "registers": 40.0}
 
 
 def found(**changes: Any) -> Observation:
@@ -41,7 +51,7 @@ def ratio(middle: float, low: float, high: float, verdict: Any = "slower") -> Ti
 def test_code_as_claimed_is_reproduced() -> None:
     ruling = judge(CODE, found())
     assert (ruling.verdict, ruling.basis) == ("reproduced", "code")
-    assert ruling.reason == "online 0; kernels 3 → 5"
+    assert ruling.reason == "online 0; kernels 3 → 5; registers 40"
 
 
 def test_a_failure_cannot_be_shown() -> None:
@@ -53,7 +63,7 @@ def test_a_failure_cannot_be_shown() -> None:
 
 
 def test_a_fact_that_is_not_known_cannot_be_shown() -> None:
-    ruling = judge(CODE, found(sides={"bad": {"online": None, "kernels": 5.0}}))
+    ruling = judge(CODE, found(sides={"bad": {**BAD, "online": None}}))
     assert ruling.verdict == "cannot be shown here"
     assert "side.online is not known" in ruling.reason
 
@@ -80,13 +90,18 @@ def test_the_good_side_must_not_have_the_symptom() -> None:
 def test_an_imitated_claim_is_about_the_good_side() -> None:
     seen = replace(found(), way=IMITATED, torch="2.13.0")
     assert judge(CLAIM, seen).verdict == "fixed in this version"
+    neither = replace(found(sides={"bad": GOOD}), way=IMITATED, torch="2.13.0")
+    assert judge(CLAIM, neither).verdict == "not reproduced"
     old = replace(found(sides={"good": BAD}), way=IMITATED, torch="2.13.0")
     assert judge(replace(CODE, expects=()), old).verdict == "reproduced"
 
 
 def test_what_it_expects_has_to_hold() -> None:
-    ruling = judge(CODE, found(sides={"good": {"online": 1.0, "kernels": 5.0}}))
-    assert (ruling.verdict, ruling.reason) == ("not reproduced", "kernels 5 → 5")
+    ruling = judge(CODE, found(sides={"good": {**GOOD, "kernels": 5.0}}))
+    assert (ruling.verdict, ruling.reason) == (
+        "not reproduced",
+        "kernels 5 → 5, not bad.kernels > good.kernels",
+    )
 
 
 @pytest.mark.parametrize(
@@ -134,6 +149,24 @@ def test_a_claim_of_no_gain_is_shown_by_none() -> None:
 def test_smoke_judges_by_code_alone() -> None:
     ruling = judge(CLAIM, found(smoke=True, measured=ratio(0.5, 0.4, 0.6, "faster")))
     assert (ruling.verdict, ruling.basis) == ("reproduced", "code")
+
+
+def test_smoke_says_nothing_of_a_claim_about_time_alone() -> None:
+    claim = replace(CLAIM, symptom="", expects=())
+    assert judge(claim, found(smoke=True)).verdict == "needs a GPU"
+    assert judge(replace(claim, effect=None), found(smoke=True)).verdict == "reproduced"
+
+
+def test_numbers_name_the_side_that_they_are_of() -> None:
+    problem = Problem("column-sum", 4096, 1024)
+    claim = replace(
+        CODE, shown_by=Launches("column-sum", "tma", (problem,)), symptom="", shows=(),
+        expects=("bad.needed_bytes > bad.limit_bytes", "good.needed_bytes <= 9"),
+    )  # fmt: skip
+    sides = {"bad": {"needed_bytes": 2e5, "limit_bytes": 1e5}, "good": {"needed_bytes": 7.0}}
+    assert judge(claim, found(sides=sides)).reason == (
+        "needed bytes 7 B (ours), 200,000 B (theirs); limit bytes 100,000 B (theirs)"
+    )
 
 
 @pytest.mark.parametrize(
