@@ -211,6 +211,8 @@ class KernelFacts:
     """The iteration space: ``x``, ``y``, ``z``, and ``r0_``, ``r1_`` that are reduced over."""
     dynamic_sizes: tuple[str, ...] = ()
     """Which of the sizes are symbols in the generated code; ``sizes`` has their hints."""
+    scalars: Mapping[str, int] = field(default_factory=dict)
+    """What else the kernel is given as a number: ``ks0`` …, with hints where sizes are dynamic."""
     notes: tuple[str, ...] = ()
     grid: tuple[int, ...] = ()
     """The blocks of a launch, where a trace recorded one."""

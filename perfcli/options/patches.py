@@ -134,6 +134,26 @@ _LISTED = (
         counter="patch.accumulated_reads_size",
         cpu=True,
     ),
+    Patch(
+        name="patch.loop_peeling",
+        type="bool",
+        off=False,
+        does="Reads the whole tiles of a reduction without a mask, and from 16-byte boundaries on.",
+        doc="Rows whose length is no multiple of the tile; static and dynamic sizes.",
+        origin="PR #179941, which was closed",
+        sources=(
+            "https://github.com/pytorch/pytorch/pull/179941",
+            "https://github.com/pytorch/pytorch/issues/148402",
+        ),
+        first=(2, 11),
+        last=(2, 13),
+        in_later=False,
+        needs=(),
+        values=(True,),
+        verb="peeled",
+        unit="kernel",
+        counter="patch.loop_peeling",
+    ),
 )
 
 PATCHES: Mapping[str, Patch] = {patch.name: patch for patch in _LISTED}

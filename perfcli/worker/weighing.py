@@ -39,7 +39,7 @@ def _add_work(kernel: KernelFacts, blobs: Mapping[str, str], cache_dir: Path) ->
     found = _read(path)
     if found is None or len(found) != len(candidates):
         source = unpack(blobs[kernel.source])
-        found = tuple(_count(source, candidate, blobs, kernel.sizes) for candidate in candidates)
+        found = tuple(_count(source, candidate, blobs, kernel) for candidate in candidates)
         with suppress(OSError):
             write_whole(path, msgspec.json.encode(found))
     pairs = zip(candidates, found, strict=True)
@@ -48,7 +48,8 @@ def _add_work(kernel: KernelFacts, blobs: Mapping[str, str], cache_dir: Path) ->
 
 def _entry(kernel: KernelFacts, cache_dir: Path) -> Path:
     configs = [(c.ttgir, c.sass, sorted(c.config.items())) for c in kernel.candidates]
-    content = json.dumps([COUNTING, kernel.source, sorted(kernel.sizes.items()), configs])
+    numbers = sorted({**kernel.sizes, **kernel.scalars}.items())
+    content = json.dumps([COUNTING, kernel.source, numbers, configs])
     key = hashlib.sha256(content.encode()).hexdigest()
     return cache_dir / "work" / key[:2] / f"{key}.json"
 
@@ -66,7 +67,7 @@ Python and numpy raise for parts that are missing or of another shape."""
 
 
 def _count(
-    source: str, candidate: Candidate, blobs: Mapping[str, str], sizes: Mapping[str, int]
+    source: str, candidate: Candidate, blobs: Mapping[str, str], kernel: KernelFacts
 ) -> LaunchWork | None:
     if candidate.ttgir is None or candidate.sass is None:
         return None
@@ -76,13 +77,14 @@ def _count(
     from perfcli.facts.work.ttgir import parse_module
 
     try:
-        grid = grid_of(source, candidate.config, sizes)
+        grid = grid_of(source, candidate.config, kernel.sizes)
         if grid is None:
             return None
         ttgir = unpack(blobs[candidate.ttgir])
         place = re.search(r'#loc = loc\("([^"]*)"', ttgir)
         file = Path(place[1]).name if place else ""
-        arguments = {f"{axis}numel": size for axis, size in sizes.items()}
+        arguments = {f"{axis}numel": size for axis, size in kernel.sizes.items()}
+        arguments |= kernel.scalars
         listing = parse_annotated(unpack(blobs[candidate.sass]))
         return _round(work_of(parse_module(ttgir), listing, file, grid, arguments))
     except _UNCOUNTABLE:  # whatever the arithmetic stumbles over, the kernel itself is fine

@@ -17,6 +17,7 @@ class Operands:
     buffers: tuple[Buffer, ...] = ()
     sizes: Mapping[str, int] = field(default_factory=dict)
     dynamic_sizes: tuple[str, ...] = ()
+    scalars: Mapping[str, int] = field(default_factory=dict)
 
 
 NOTHING = Operands()
@@ -31,6 +32,7 @@ def read_operands(kernel: Any) -> Operands:
             tuple(_buffers(kernel)),
             {prefix: _hint(numel) for prefix, numel in numels.items()},
             tuple(prefix for prefix, numel in numels.items() if not _is_constant(numel)),
+            dict(_scalars(kernel)),
         )
     except Exception:  # facts about a kernel: whatever they stumble over, the kernel is fine
         return NOTHING
@@ -76,6 +78,12 @@ def _numels(kernel: Any) -> dict[str, Any]:
     reduces = getattr(kernel, "inside_reduction", False)
     numels = getattr(kernel, "numels", {}) or {}
     return {k: v for k, v in numels.items() if reduces or not k.startswith("r") or v != 1}
+
+
+def _scalars(kernel: Any) -> Iterator[tuple[str, int]]:
+    """Yield name and value of the sizes that the kernel gets as arguments."""
+    for size, argument in getattr(kernel, "args", kernel).sizevars.items():
+        yield argument, _hint(size)
 
 
 def _points(kernel: Any, name: str) -> int | None:

@@ -88,6 +88,7 @@ def _facts(
         buffers=correct_roles(kernel.operands.buffers, result.source_facts),
         sizes=kernel.operands.sizes,
         dynamic_sizes=kernel.operands.dynamic_sizes,
+        scalars=kernel.operands.scalars,
         notes=tuple(
             filter(
                 None,

@@ -15,6 +15,7 @@ _FILES = {
     "triton.mix_order_reduction_max_reads": "mix_order_reads",
     "patch.split_online_softmax": "split_online_softmax",
     "patch.accumulated_reads_size": "accumulated_reads",
+    "patch.loop_peeling": "loop_peeling",
 }
 """The module of each patch. Its function ``apply`` takes a ``Patching`` and the value."""
 
@@ -77,7 +78,7 @@ def counters() -> dict[str, int]:
 
 def reset_counters() -> None:
     for _, patching in _active.values():
-        patching.acted = 0
+        patching.acted = patching.left = 0
 
 
 def notes() -> tuple[str, ...]:
@@ -88,4 +89,6 @@ def notes() -> tuple[str, ...]:
 def _write_note(value: OptionValue, patching: Patching) -> str:
     patch, acted = patching.patch, patching.acted
     did = f"{patch.verb} {units.plural(acted, patch.unit)}" if acted else "acted nowhere"
+    if patching.left:
+        did += f" and left {units.plural(patching.left, patch.unit)} as torch has it"
     return f"{PATCHED}{patch.name}={units.setting(value)} {did}"

@@ -18,6 +18,8 @@ class Patching:
         self.patch = patch
         self.acted = 0
         """How often what was put in place did something else than torch."""
+        self.left = 0
+        """How often it met what it is for and left it as torch has it, not understanding it."""
         self._undo: list[Callable[[], None]] = []
 
     def find(self, owner: Any, name: str, *parameters: str) -> Any:
@@ -60,6 +62,10 @@ class Patching:
     def count(self) -> None:
         """Remember that it acted once more."""
         self.acted += 1
+
+    def leave(self) -> None:
+        """Remember that it left something alone once more."""
+        self.left += 1
 
     def undo(self) -> None:
         """Put everything back, the last first."""

@@ -27,6 +27,7 @@ from __future__ import annotations
 import ast
 import copy
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -86,6 +87,8 @@ class _Softmax:
     """Holds one online softmax: the statements in the loop, and the variables."""
 
     combine: ast.Assign
+    targets: ast.expr
+    """The next maximum and sum."""
     keeps: tuple[ast.stmt, ...]
     starts: tuple[ast.Assign, ...]
     maximum: str
@@ -93,6 +96,11 @@ class _Softmax:
     value: str
     mask: str
     fast: str
+
+
+def has_masked_loops(source: str) -> bool:
+    """Return whether this is a reduction that masks the tiles of a loop."""
+    return "@triton_heuristics.reduction(" in source and _MASK in source
 
 
 def peel_loops(source: str) -> str | None:
@@ -110,7 +118,7 @@ class _Kernel:
         if not source.isascii():
             raise _Unfit  # columns of the syntax tree count bytes
         self.lines = source.splitlines()
-        self.function, given = _find_reduction(ast.parse(source))
+        self.function, given = _find_reduction(_parse(source))
         meta = given.get("inductor_meta")
         if not isinstance(meta, ast.Dict) or any(n.id in _OURS for n in _names(self.function)):
             raise _Unfit
@@ -176,7 +184,9 @@ class _Kernel:
 
     def rewrite(self) -> str:
         softmaxes = [s for loop in self.loops for s in self._read_softmaxes(loop)]
-        edits = [(loop.node, self._peel(loop, softmaxes)) for loop in self.loops]
+        edits: list[tuple[ast.stmt, list[str]]] = [
+            (loop.node, self._peel(loop, softmaxes)) for loop in self.loops
+        ]
         edits += [(start, [_narrow(start)]) for each in softmaxes for start in each.starts]
         lines = list(self.lines)
         for node, text in sorted(edits, key=lambda edit: -edit[0].lineno):
@@ -213,8 +223,8 @@ class _Kernel:
         ]
 
     def _write_head(self, row: str) -> list[str]:
-        """Return what sets ``r0_head``, the elements in front of a row's first multiple of 16 bytes,
-        and ``r0_full``, the elements of whole tiles wherever the row begins."""
+        """Return what sets ``r0_head``, the elements in front of a row's first multiple of 16
+        bytes, and ``r0_full``, the elements of whole tiles wherever the row begins."""
         most = self.vector - 1
         columns = "r0_numel" if self._columns() >= most else f"tl.maximum(r0_numel, {most})"
         return [
@@ -245,24 +255,22 @@ class _Kernel:
     # --- online softmax
 
     def _read_softmaxes(self, loop: _Loop) -> Iterator[_Softmax]:
+        names = Counter(n.id for n in _names(self.function))
         for at, statement in enumerate(loop.node.body):
             softmax = _read_combination(statement, loop.node.body[at + 1 : at + 3])
             if softmax is None:
                 continue
+            variables = (softmax.maximum, softmax.total)
             starts = tuple(
                 s
                 for s in self.function.body
-                if isinstance(s, ast.Assign)
-                and ast.unparse(s.targets[0]) in (softmax.maximum, softmax.total)
+                if isinstance(s, ast.Assign) and ast.unparse(s.targets[0]) in variables
             )
-            # The variables themselves: set, then three times each in the loop, then reduced.
-            names = [n.id for n in _names(self.function)]
-            counts = {names.count(name) for name in (softmax.maximum, softmax.total)}
-            if (
-                len(starts) == 2
-                and counts == {5}
-                and all(self.shape in ast.unparse(s) for s in starts)
-            ):
+            # A variable is set, then named three times in the loop, then reduced; its next value
+            # is named twice.
+            counts = [names[n] for n in (*variables, *(t.id for t in _names(softmax.targets)))]
+            shaped = all(self.shape in ast.unparse(s) for s in starts)
+            if len(starts) == 2 and counts == [5, 5, 2, 2] and shaped:
                 yield replace(softmax, starts=starts)
 
     def _write_group(self, softmax: _Softmax) -> list[str]:
@@ -316,7 +324,9 @@ def _read_combination(statement: ast.stmt, keeps: Sequence[ast.stmt]) -> _Softma
         f"{total} = tl.where({mask[1]}, {next_total}, {total})",
     ]:
         return None
-    return _Softmax(statement, tuple(keeps), (), maximum, total, value, mask[1], fast)
+    return _Softmax(
+        statement, statement.targets[0], tuple(keeps), (), maximum, total, value, mask[1], fast
+    )
 
 
 _COMBINE = re.compile(
@@ -330,6 +340,15 @@ def _narrow(start: ast.Assign) -> str:
 
 
 # --- reading -------------------------------------------------------------------------------------
+
+
+def _parse(source: str) -> ast.Module:
+    """Return the syntax tree, with columns as in the text: a kernel has a placeholder for a name,
+    ``Placeholder.KERNEL_NAME``, until it is known whether there is an equal one."""
+    try:
+        return ast.parse(re.sub(r"(?m)^def (\w+)\.(\w+)", r"def \1_\2", source))
+    except SyntaxError:
+        raise _Unfit from None
 
 
 def _find_reduction(module: ast.Module) -> tuple[ast.FunctionDef, dict[str | None, ast.expr]]:

@@ -12,6 +12,8 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 
+from perfcli.facts.source.sweeps import name_bounds
+
 Axes = frozenset[str]
 
 _NONE: Axes = frozenset()
@@ -58,14 +60,23 @@ class _Counter:
         self._sizes = sizes
         self._x_is_an_axis = "XBLOCK" in arguments
         self._axes: dict[str, Axes] = {}
+        self._stops: set[str] = set()
 
     def body(self, statements: Iterable[ast.stmt]) -> None:
         for statement in statements:
             if isinstance(statement, ast.Assign):
                 self._assign(statement)
+            elif isinstance(statement, ast.For) and self._continues(statement):
+                continue
             elif isinstance(statement, ast.For | ast.If | ast.With | ast.While):
                 self.body(statement.body)
                 self.body(getattr(statement, "orelse", ()))
+
+    def _continues(self, loop: ast.For) -> bool:
+        """Return whether the loop does what an earlier one has left over, of the same size."""
+        start, stop = name_bounds(loop)
+        self._stops.add(stop)
+        return bool(start) and start in self._stops
 
     def _assign(self, statement: ast.Assign) -> None:
         targets = [n.id for t in statement.targets for n in ast.walk(t) if isinstance(n, ast.Name)]

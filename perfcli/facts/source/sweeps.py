@@ -53,6 +53,13 @@ def _continues(first: ast.stmt, second: ast.stmt) -> bool:
     )
 
 
+def name_bounds(loop: ast.For) -> tuple[str, str]:
+    """Return the variables that a loop over a range starts and stops at; empty for what is none. A
+    loop that starts where an earlier one stops goes on with its sweep."""
+    bounds = _bounds(loop) or (None, None)
+    return _name_of(bounds[0]), _name_of(bounds[1])
+
+
 def _bounds(loop: ast.For) -> tuple[ast.expr, ast.expr] | None:
     """Return start and stop of a loop over a range."""
     call = loop.iter
@@ -61,7 +68,7 @@ def _bounds(loop: ast.For) -> tuple[ast.expr, ast.expr] | None:
     return (call.args[0], call.args[1]) if len(call.args) > 1 else None
 
 
-def _name_of(node: ast.expr) -> str:
+def _name_of(node: ast.expr | None) -> str:
     """Return a name; empty for anything else."""
     return node.id if isinstance(node, ast.Name) else ""
 

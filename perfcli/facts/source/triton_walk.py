@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from perfcli.facts.source import triton_names
+from perfcli.facts.source.sweeps import name_bounds
 from perfcli.facts.source.triton_names import HelperAccess, Kind
 from perfcli.model import Access
 
@@ -78,6 +79,8 @@ class TritonWalk:
     """The innermost loop around; 0 outside loops."""
     sweeps: dict[str, set[int]] = field(default_factory=dict)
     """Kernel argument to the sweeps that load it."""
+    stops: dict[str, int] = field(default_factory=dict)
+    """The variable at which a loop stops to the loop's sweep."""
     call_line: int | None = None
     """Line of the outermost call that is being inlined."""
     inlining: list[str] = field(default_factory=list)
@@ -100,7 +103,7 @@ class TritonWalk:
         match node:
             case ast.For():
                 _assign(node.target, self.evaluate(node.iter, env), env)
-                self.loop(node.body, env, ())
+                self.loop(node.body, env, (), self.continued(node))
                 self.block(node.orelse, env)
             case ast.While():
                 self.loop(node.body, env, (node.test,))
@@ -137,9 +140,26 @@ class TritonWalk:
                     if isinstance(child, ast.expr):
                         self.evaluate(child, env)
 
-    def loop(self, body: Sequence[ast.stmt], env: Environment, tests: Sequence[ast.expr]) -> None:
-        """Walk a loop's body once. A ``while``'s condition runs as often as the body does."""
+    def continued(self, loop: ast.For) -> int:
+        """Return the sweep that a loop goes on with, because it starts at the variable that an
+        earlier one stops at; 0 where it begins one."""
+        start, stop = name_bounds(loop)
+        sweep = self.stops.get(start, 0)
+        if stop:
+            self.stops[stop] = sweep or self.loops + 1
+        return sweep
+
+    def loop(
+        self,
+        body: Sequence[ast.stmt],
+        env: Environment,
+        tests: Sequence[ast.expr],
+        sweep: int = 0,
+    ) -> None:
+        """Walk a loop's body once, as part of ``sweep`` if there is one. A ``while``'s condition
+        runs as often as the body does."""
         outer = self.enter_loop()
+        self.sweep = sweep or self.sweep
         for test in tests:
             self.evaluate(test, env)
         before = dict(env)

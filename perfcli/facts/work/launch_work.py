@@ -145,11 +145,15 @@ def _count(module: Module, run: Execution, widths: Mapping[tuple[int, str], int]
             traffic.atomic_addresses += weight * _mean_size(counts)
             traffic.atomic_updates += weight * counts.useful_bytes / event.element_bytes
             counted.atomics += counts.sector_sets
+    largest: dict[str, float] = {}
     for (base, _), accesses in loads.items():
         distinct = _distinct(accesses)
+        largest[base] = max(largest.get(base, 0.0), distinct)
         traffic.new_sectors += distinct
         traffic.touched[base] = traffic.touched.get(base, 0.0) + distinct
-        traffic.swept[base] = traffic.swept.get(base, 0.0) + 1
+    # A loop over what another has left over is no sweep of its own.
+    for base, touched in traffic.touched.items():
+        traffic.swept[base] = touched / largest[base] if largest[base] else 1.0
     traffic.block_store_sectors = sum(
         weight * float(np.mean([len(s) for s in sets])) for weight, sets in stores
     )

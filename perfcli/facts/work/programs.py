@@ -189,12 +189,15 @@ class _Batch:
 
     def _simple(self, operation: Operation) -> None:
         values = [self._values.get(name) for name in operation.operands]
+        depends = any(name in self._loaded for name in operation.operands)
+        # Names are unique within a region only: another loop's load may have had this one.
+        self._loaded.difference_update(operation.results)
         compute = _COMPUTE.get(operation.name)
         if compute is not None:
             self._set(operation, [compute(self, operation, values)])
         else:
             self._skip(operation)
-        if any(name in self._loaded for name in operation.operands):
+        if depends:
             self._loaded.update(operation.results)
 
     def _set(self, operation: Operation, values: Sequence[Value]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from handmade import candidate
+from handmade import candidate, kernel
 
 from perfcli.blobs import pack
 from perfcli.facts.work import launch_work
@@ -19,7 +19,7 @@ SOURCE = "@h.pointwise(inductor_meta={'grid_type': 'Grid1D'})\ndef k(): pass\n"
 def count(source: str, ttgir: str) -> Any:
     made = replace(candidate(), ttgir="t", sass="s", config={"XBLOCK": 32})
     blobs = {"t": pack(ttgir), "s": pack("")}
-    return _count(source, made, blobs, {"x": 64})
+    return _count(source, made, blobs, kernel("triton_x", sizes={"x": 64}))
 
 
 @pytest.mark.parametrize("source", [SOURCE, "def k(:\n"], ids=["no TTGIR", "no Python"])
