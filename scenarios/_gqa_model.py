@@ -25,22 +25,36 @@ def written_out_rms_norm(x: Any, _shape: tuple[int], weight: Any = None) -> Any:
 class Additions:
     """Holds what the listing has not, or has differently."""
 
-    learned: bool
-    """Norms with a weight, and a scale per channel for both branches of a block."""
+    norm_weights: bool
+    """Norms have a learned weight."""
+    scales: bool
+    """Both branches of a block have a learned scale per channel."""
     residual_mix: bool
     """Each block mixes its input with the embedding, per channel."""
+    skips: bool
+    """The blocks of the second half add the outputs of those of the first, the last one first,
+    each with a learned scale per channel."""
+    controls: Any
+    """The type of all these scales, weights and mixes, which are cast to that of the residual
+    stream where they are used. None: of the other parameters."""
+    residual: Any
+    """The type of the embedding, and so of the residual stream. None: of the other parameters."""
     rms_norm: Callable[..., Any]
     """``F.rms_norm``, or the same written out."""
+
+    def control(self, values: Any) -> nn.Parameter:
+        return nn.Parameter(values.to(self.controls))
 
 
 class _RMSNorm(nn.Module):
     def __init__(self, dim: int, additions: Additions) -> None:
         super().__init__()
         self.rms_norm = additions.rms_norm
-        self.weight = nn.Parameter(torch.ones(dim)) if additions.learned else None
+        self.weight = additions.control(torch.ones(dim)) if additions.norm_weights else None
 
     def forward(self, x: Any) -> Any:
-        return self.rms_norm(x, (x.size(-1),), self.weight)
+        weight = None if self.weight is None else self.weight.to(x.dtype)
+        return self.rms_norm(x, (x.size(-1),), weight)
 
 
 class _MLP(nn.Module):
@@ -89,20 +103,21 @@ class _Block(nn.Module):
         self.mlp_norm = _RMSNorm(dim, additions)
         self.attn = _Attention(dim, heads, kv_heads, additions.rms_norm)
         self.mlp = _MLP(dim)
-        self.attn_scale = nn.Parameter(torch.ones(dim)) if additions.learned else None
-        self.mlp_scale = nn.Parameter(torch.ones(dim)) if additions.learned else None
+        self.attn_scale = additions.control(torch.ones(dim)) if additions.scales else None
+        self.mlp_scale = additions.control(torch.ones(dim)) if additions.scales else None
         mix = torch.stack((torch.ones(dim), torch.zeros(dim)))
-        self.resid_mix = nn.Parameter(mix) if additions.residual_mix else None
+        self.resid_mix = additions.control(mix) if additions.residual_mix else None
 
     def forward(self, x: Any, x0: Any) -> Any:
         if self.resid_mix is not None:
-            x = self.resid_mix[0] * x + self.resid_mix[1] * x0
-        x = x + _scaled(self.attn(self.attn_norm(x)), self.attn_scale)
-        return x + _scaled(self.mlp(self.mlp_norm(x)), self.mlp_scale)
+            mix = self.resid_mix.to(x.dtype)
+            x = mix[0] * x + mix[1] * x0
+        x = _add_scaled(x, self.attn(self.attn_norm(x)), self.attn_scale)
+        return _add_scaled(x, self.mlp(self.mlp_norm(x)), self.mlp_scale)
 
 
-def _scaled(x: Any, scale: Any) -> Any:
-    return x if scale is None else scale * x
+def _add_scaled(x: Any, branch: Any, scale: Any) -> Any:
+    return x + (branch if scale is None else scale.to(x.dtype) * branch)
 
 
 class Model(nn.Module):
@@ -117,19 +132,28 @@ class Model(nn.Module):
     ) -> None:
         super().__init__()
         self.rms_norm = additions.rms_norm
-        self.tok_emb = nn.Embedding(vocab_size, dim)
+        self.tok_emb = nn.Embedding(vocab_size, dim, dtype=additions.residual)
         self.blocks = nn.ModuleList(
             [_Block(dim, heads, kv_heads, additions) for _ in range(num_layers)]
         )
         self.norm = _RMSNorm(dim, additions)
         self.head = nn.Linear(dim, vocab_size, bias=False)
+        self.early = num_layers // 2 if additions.skips else 0
+        skips = torch.ones(self.early, dim)
+        self.skip_weights = additions.control(skips) if self.early else None
 
     def forward(self, x: Any, y: Any) -> Any:
         h = self.tok_emb(x)
         h = self.rms_norm(h, (h.size(-1),))
         h0 = h
-        for block in self.blocks:
+        early: list[Any] = []
+        for number, block in enumerate(self.blocks):
+            place = number - len(self.blocks) + self.early
+            if self.skip_weights is not None and place >= 0:
+                h = _add_scaled(h, early.pop(), self.skip_weights[place])
             h = block(h, h0)
+            if number < self.early:
+                early.append(h)
         h = self.norm(h)
         logits = self.head(h)
         return F.cross_entropy(logits.view(-1, logits.size(-1)), y.view(-1))

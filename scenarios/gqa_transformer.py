@@ -22,7 +22,7 @@ from typing import Any
 from perfcli.errors import PerfcliError
 from perfcli.model import Expectation, Parameter, Scenario, Workload
 
-from ._rows import FLOATS, default_dtype
+from ._rows import FLOATS, default_dtype, torch_dtype
 
 
 def build(params: Mapping[str, Any]) -> Workload:
@@ -32,11 +32,22 @@ def build(params: Mapping[str, Any]) -> Workload:
     _check(params)
     from ._gqa_model import Additions, Model, written_out_rms_norm
 
-    learned, mix, norms = params["learned"], params["residual_mix"], params["norms"]
+    learned, norms = params["learned"], params["norms"]
+
+    def wanted(name: str) -> bool:
+        return bool(learned if params[name] == "auto" else params[name] == "true")
+
+    def type_of(name: str) -> Any:
+        return None if params[name] == "auto" else torch_dtype(params[name])
+
     written_out = learned if norms == "auto" else norms == "written-out"
     additions = Additions(
-        learned=learned,
-        residual_mix=learned if mix == "auto" else mix == "true",
+        norm_weights=wanted("norm_weights"),
+        scales=wanted("scales"),
+        residual_mix=wanted("residual_mix"),
+        skips=params["skips"],
+        controls=type_of("controls"),
+        residual=type_of("residual"),
         rms_norm=written_out_rms_norm if written_out else F.rms_norm,
     )
     with default_dtype(params["dtype"]):
@@ -71,6 +82,8 @@ def _check(params: Mapping[str, Any]) -> None:
         )
 
 
+_CHOICE = ("auto", "true", "false")
+
 REPORTED = {"layers": 3, "batch": 48, "learned": True}
 """Three layers of the model of pytorch #179423, in the batch of its profile."""
 
@@ -87,10 +100,27 @@ SCENARIO = Scenario(
         "sequence": Parameter(2048, "tokens of one sequence"),
         "dtype": Parameter("bfloat16", "type of the parameters", FLOATS),
         "learned": Parameter(False, "learned norm weights and per-channel scales"),
+        "norm_weights": Parameter("auto", "norms have a weight; auto: as learned", _CHOICE),
+        "scales": Parameter(
+            "auto", "both branches of a block have a scale per channel; auto: as learned", _CHOICE
+        ),
         "residual_mix": Parameter(
             "auto",
             "each block mixes its input with the embedding, per channel; auto: as learned",
-            ("auto", "true", "false"),
+            _CHOICE,
+        ),
+        "skips": Parameter(
+            False, "the second half of the blocks adds what the first half returned, scaled"
+        ),
+        "controls": Parameter(
+            "auto",
+            "type of the weights and scales named so far; auto: as dtype",
+            ("auto", "float32"),
+        ),
+        "residual": Parameter(
+            "auto",
+            "type of the embedding, and so of the residual stream; auto: as dtype",
+            ("auto", "float32"),
         ),
         "norms": Parameter(
             "auto",
