@@ -1,5 +1,5 @@
-"""What ``mix_order_reads.py`` compiles and times: a ladder of mix-order reductions with more and more
-reads, and models whose backward has some with many."""
+"""What ``mix_order_reads.py`` compiles and times: a ladder of mix-order reductions with more and
+more reads, and models whose backward has some with many."""
 
 from __future__ import annotations
 
@@ -55,9 +55,7 @@ MODELS = (
     _model(*AT_MOST, learned=True, dtype="float32", norms="operator"),
     _model(*AT_MOST[1:2], *_LAUNCHES, scales="true", residual_mix="true", dtype="float32"),
     _model(*AT_MOST[1:2], learned=True),
-    _model(
-        *AT_MOST[1:2], scales="true", residual_mix="true", skips=True, controls="float32"
-    ),
+    _model(*AT_MOST[1:2], scales="true", residual_mix="true", skips=True, controls="float32"),
     _model(*AT_MOST[1:2], learned=True, dtype="float32", layers=11),
 )
 

@@ -13,6 +13,7 @@ the GPU for itself while the variants of its cases take turns in random order, w
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import json
 import multiprocessing
@@ -21,14 +22,14 @@ import queue
 import random
 import statistics
 import sys
+import threading
 import time
-import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from cures_cases import Case, Side
-from mix_order_cases import LADDER, MODELS, name_of
+from mix_order_cases import LADDER, MODELS, ON, name_of
 
 SEED = 20261123
 ROUNDS = {True: 24, False: 12}
@@ -101,7 +102,7 @@ def _estimate(case: Case, side: Side, python: str, target: str) -> dict[str, Any
     step = estimate_step(run)
     if step is None:
         return {**row, "error": "no estimate"}
-    kernels = {}
+    kernels: dict[str, dict[str, Any]] = {}
     for kernel, found in zip(run.kernels, step.kernels, strict=True):
         number = found.candidate if found else None
         best = kernel.best if number is None else kernel.candidates[number]
@@ -140,7 +141,7 @@ def measure_all(cases: Sequence[Case], given: argparse.Namespace) -> int:
     ready = context.Barrier(len(share))
     gpu, results = context.Lock(), context.Queue()
     workers = [
-        context.Process(target=_work, args=(part, ready, gpu, results, begin + given.seconds))
+        context.Process(target=_work, args=(part, ready, gpu, results, begin, given.seconds))
         for part in share
     ]
     for worker in workers:
@@ -168,43 +169,48 @@ def _share(cases: Sequence[Case], processes: int) -> list[list[Case]]:
     return [*models, *(part for n in range(rest) if (part := steps[n::rest]))]
 
 
-def _work(cases: Sequence[Case], ready: Any, gpu: Any, results: Any, end: float) -> None:
+def _work(
+    cases: Sequence[Case], ready: Any, gpu: Any, results: Any, begin: float, seconds: float
+) -> None:
+    """Compile for at most 55 % of the seconds, then measure what there is when all are done."""
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+    compiled = begin + 0.55 * seconds
+    made = [(case, _compile_sides(case, results, compiled)) for case in cases]
+    # A process that is late still compiles while others measure.
+    with contextlib.suppress(threading.BrokenBarrierError):
+        ready.wait(timeout=max(1, compiled + 0.1 * seconds - time.monotonic()))
+    with gpu:
+        for case, sides in made:
+            if time.monotonic() > begin + seconds:
+                break
+            try:
+                for row in _measure(case, sides):
+                    results.put(row)
+            except Exception as error:
+                results.put(_failed(case, ON, error))
+
+
+def _compile_sides(case: Case, results: Any, end: float) -> list[tuple[Any, dict[str, Any]]]:
+    """Return the variants of a case that could be compiled until then, ready to run, each with what
+    its mix-order kernels are made of."""
     import torch
     from cures_on_device import prepare
 
-    made: list[tuple[Case, list[Any]]] = []
-    defined = _record()
-    try:
-        for case in cases:
-            made.append((case, []))
-            for side in case.sides:
-                if time.monotonic() > end:
-                    break
-                try:
-                    one = prepare(case, side)
-                    made[-1][1].append((one, _facts(defined)))
-                    defined.clear()
-                    if case not in MODELS:
-                        one.inputs = ()  # those of all cases would not fit
-                except Exception as error:
-                    results.put(_failed(case, side, error))
-                gc.collect()
-                torch.cuda.empty_cache()
-    finally:
-        try:
-            ready.wait(timeout=max(1, end - time.monotonic()))
-        except Exception:
-            traceback.print_exc()
-    with gpu:
-        for case, sides in made:
-            if time.monotonic() < end and sides:
-                try:
-                    for row in _measure(case, sides):
-                        results.put(row)
-                except Exception as error:
-                    results.put(_failed(case, sides[0][0].side, error))
-            torch.cuda.empty_cache()
+    made = []
+    for side in case.sides:
+        if time.monotonic() > end:
+            break
+        with _record() as defined:
+            try:
+                made.append((prepare(case, side), _facts(defined)))
+            except Exception as error:
+                results.put(_failed(case, side, error))
+        gc.collect()
+    if case not in MODELS:
+        for one, _ in made:
+            one.inputs = ()  # those of all cases would not fit
+    torch.cuda.empty_cache()
+    return made
 
 
 def _failed(case: Case, side: Side, error: Exception) -> dict[str, Any]:
@@ -215,8 +221,9 @@ def _failed(case: Case, side: Side, error: Exception) -> dict[str, Any]:
     }
 
 
-def _record() -> list[Any]:
-    """Return a list that every kernel joins which this process defines from now on."""
+@contextlib.contextmanager
+def _record() -> Iterator[list[Any]]:
+    """Collect the kernels that are defined meanwhile."""
     from torch._inductor.runtime import triton_heuristics
 
     defined: list[Any] = []
@@ -227,7 +234,10 @@ def _record() -> list[Any]:
         defined.append(self)
 
     triton_heuristics.CachingAutotuner.__init__ = init
-    return defined
+    try:
+        yield defined
+    finally:
+        triton_heuristics.CachingAutotuner.__init__ = original
 
 
 def _facts(defined: Sequence[Any]) -> dict[str, dict[str, Any]]:
@@ -282,8 +292,10 @@ def _measure(case: Case, made: Sequence[tuple[Any, Any]]) -> Iterator[dict[str, 
             "kernels": kernels,
             "launched": facts,
         }
-    for one in sides:
-        one.inputs = ()
+    if case not in MODELS:
+        for one in sides:
+            one.inputs = ()
+    torch.cuda.empty_cache()
 
 
 def _inputs(case: Case) -> tuple[Any, ...]:
@@ -313,7 +325,113 @@ def _profile(step: Any, flush: Any, steps: int = 5) -> dict[str, float]:
 
 
 def show(files: Sequence[Path]) -> int:
-    raise NotImplementedError
+    """Print the ladder and the models as Markdown, with what the files know."""
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    measured: dict[tuple[str, str], dict[str, Any]] = {}
+    for path in files:
+        content = json.loads(path.read_text())
+        place = measured if "device" in content else rows
+        for row in content["rows"]:
+            place[row["case"], row["side"]] = row
+    print("\n".join([*_ladder(rows, measured), "", *_models(rows, measured)]))
+    print("\n".join(["", *_kernels(rows, measured)]))
+    return 0
+
+
+Rows = Mapping[tuple[str, str], Mapping[str, Any]]
+
+
+def _ladder(rows: Rows, measured: Rows) -> Iterator[str]:
+    yield (
+        "| dtype | columns | sums | reads | registers | spilled words | kernel, estimated µs "
+        "| measured | all, estimated µs | measured | apart, estimated µs | measured | apart |"
+    )
+    yield "| --- " * 13 + "|"
+    for case in LADDER:
+        p = case.params
+        on, off = (rows.get((name_of(case), side.name), {}) for side in case.sides)
+        real, apart = (measured.get((name_of(case), side.name), {}) for side in case.sides)
+        mixed = [(n, k) for n, k in on.get("kernels", {}).items() if k["mix_order"]]
+        name, kernel = mixed[0] if mixed else ("", {})
+        timed = real.get("kernels", {}).get(name.split(" ")[-1])
+        yield _cells(
+            *(p["dtype"], p["columns"], p["sums"], p["reads"]),
+            *(kernel.get("registers"), kernel.get("spilled")),
+            *(kernel.get("us"), timed),
+            *(on.get("generated_us"), real.get("device_us")),
+            *(off.get("generated_us"), apart.get("device_us")),
+            _change(real.get("device_us"), apart.get("device_us")),
+        )
+
+
+def _models(rows: Rows, measured: Rows) -> Iterator[str]:
+    yield (
+        "| model | variant | mix-order kernels | most loads | spilled words "
+        "| generated, estimated ms | measured | step, estimated ms | measured | IQR "
+        "| change, estimated | measured |"
+    )
+    yield "| --- " * 12 + "|"
+    for case in MODELS:
+        base = rows.get((name_of(case), ON.name), {})
+        real_base = measured.get((name_of(case), ON.name), {})
+        for side in case.sides:
+            row = rows.get((name_of(case), side.name), {})
+            real = measured.get((name_of(case), side.name), {})
+            every = row.get("kernels", {}).values()
+            mixed = [kernel for kernel in every if kernel["mix_order"]]
+            low, high = real.get("step_low_us"), real.get("step_high_us")
+            yield _cells(
+                *(name_of(case), side.name),
+                sum(k["launches"] for k in mixed) if row.get("kernels") else None,
+                max((k["loads"] for k in mixed), default=None),
+                sum(k["spilled"] or 0 for k in every) if every else None,
+                *(_milli(row.get("generated_us")), _milli(real.get("generated_us"))),
+                *(_milli(row.get("step_us")), _milli(real.get("step_us"))),
+                _milli(high - low) if low and high else None,
+                _change(base.get("step_us"), row.get("step_us")),
+                _change(real_base.get("step_us"), real.get("step_us")),
+            )
+
+
+def _kernels(rows: Rows, measured: Rows) -> Iterator[str]:
+    yield (
+        "| model | variant | mix-order kernel | launches | loads | registers | spilled words "
+        "| warps | estimated µs | measured |"
+    )
+    yield "| --- " * 10 + "|"
+    for case in MODELS:
+        for side in case.sides:
+            times = measured.get((name_of(case), side.name), {}).get("kernels", {})
+            found = measured.get((name_of(case), side.name), {}).get("launched", {})
+            known = rows.get((name_of(case), side.name), {}).get("kernels", {})
+            names = {n.split(" ")[-1]: k for n, k in known.items() if k["mix_order"]}
+            for name in names or found:
+                kernel = {**names.get(name, {}), **found.get(name, {})}
+                launches = kernel.get("launches", 1)
+                yield _cells(
+                    *(name_of(case), side.name, name, launches),
+                    *(kernel.get(n) for n in ("loads", "registers", "spilled", "warps", "us")),
+                    times[name] / launches if name in times else None,
+                )
+
+
+def _milli(micros: float | None) -> float | None:
+    return None if micros is None else micros / 1e3
+
+
+def _change(base: float | None, head: float | None) -> str | None:
+    return None if not base or not head else f"{head / base - 1:+.1%}"
+
+
+def _cells(*values: Any) -> str:
+    def cell(value: Any) -> str:
+        if value is None:
+            return "–"
+        if not isinstance(value, float):
+            return str(value)
+        return f"{value:.3g}" if value < 100 else f"{value:.0f}"
+
+    return "| " + " | ".join(cell(value) for value in values) + " |"
 
 
 if __name__ == "__main__":

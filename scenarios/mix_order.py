@@ -27,8 +27,9 @@ def build(params: Mapping[str, Any]) -> Workload:
     wide = torch.promote_types(stored, torch.float32)
 
     def backward(y_grad: Any, x: Any, scale: Any, weights: Any, *others: Any) -> tuple[Any, ...]:
-        y_grad, x, *read = (matrix.to(torch.promote_types(wide, scale.dtype))
-                            for matrix in (y_grad, x, *others))
+        y_grad, x, *read = (
+            matrix.to(torch.promote_types(wide, scale.dtype)) for matrix in (y_grad, x, *others)
+        )
         normalized = x * scale
         weighted = y_grad * weights[0]
         mean = (weighted * normalized).mean(-1, keepdim=True)
