@@ -27,26 +27,41 @@ def build(params: Mapping[str, Any]) -> Workload:
     wide = torch.promote_types(stored, torch.float32)
 
     def backward(y_grad: Any, x: Any, scale: Any, weights: Any, *others: Any) -> tuple[Any, ...]:
-        y_grad, x, *read = (
-            matrix.to(torch.promote_types(wide, scale.dtype)) for matrix in (y_grad, x, *others)
-        )
+        y_grad, x, *grads = (matrix.to(scale.dtype) for matrix in (y_grad, x, *others))
         normalized = x * scale
         weighted = y_grad * weights[0]
         mean = (weighted * normalized).mean(-1, keepdim=True)
         x_grad = (weighted - normalized * mean) * scale
-        sums_of_columns = [(y_grad * normalized).sum(0)]
-        for number, other in enumerate(read, start=1):
-            if number < sums:
-                sums_of_columns.append((other * x).sum(0))
-                other = other * weights[number]
-            x_grad = x_grad + other
-        return x_grad.to(stored), *sums_of_columns
+        weight_grads = [(y_grad * normalized).sum(0)]
+        for weight, grad in zip(weights[1:], grads, strict=False):
+            weight_grads.append((grad * x).sum(0))
+            x_grad = x_grad + grad * weight
+        for grad in grads[sums - 1 :]:
+            x_grad = x_grad + grad
+        return x_grad.to(stored), *weight_grads
 
     matrices = [torch.randn(rows, columns, dtype=stored) for _ in range(reads)]
-    y_grad, x, *others = matrices
-    scale = torch.rand(rows, 1, dtype=wide) + 0.5
+    x = matrices[1].to(wide)
+    scale = x.square().mean(-1, keepdim=True).rsqrt()
     weights = torch.randn(sums, columns, dtype=wide)
-    return Workload(backward, (y_grad, x, scale, weights, *others), reference=backward)
+    inputs = (*matrices[:2], scale, weights, *matrices[2:])
+    return Workload(backward, inputs, reference=reference)
+
+
+def reference(y_grad: Any, x: Any, _scale: Any, weights: Any, *others: Any) -> tuple[Any, ...]:
+    """Let autograd find the gradients of what reads the stream: a norm, and products with weights
+    or without."""
+    import torch
+
+    with torch.enable_grad():
+        x = x.detach().to(weights.dtype).requires_grad_()
+        leaves = [weight.detach().requires_grad_() for weight in weights]
+        total = (x * x.square().mean(-1, keepdim=True).rsqrt() * leaves[0] * y_grad).sum()
+        for number, grad in enumerate(others, start=1):
+            weighted = x * leaves[number] if number < len(leaves) else x
+            total = total + (weighted * grad).sum()
+        x_grad, *weight_grads = torch.autograd.grad(total, [x, *leaves])
+    return x_grad, *weight_grads
 
 
 def _check(params: Mapping[str, Any]) -> tuple[int, int, int, int]:

@@ -129,6 +129,66 @@ def test_the_residual_mix_follows_learned_unless_told(
     assert (model.blocks[0].resid_mix is not None) is expected
 
 
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("asked", "kinds"),
+    [
+        ({"norm_weights": "true"}, {"attn_norm.weight", "mlp_norm.weight"}),
+        ({"scales": "true"}, {"attn_scale", "mlp_scale"}),
+        ({"residual_mix": "true"}, {"resid_mix"}),
+        ({"learned": True, "norm_weights": "false"}, {"attn_scale", "mlp_scale", "resid_mix"}),
+    ],
+)
+def test_each_addition_can_be_had_alone(asked: dict[str, Scalar], kinds: set[str]) -> None:
+    plain, model = build(**SMALL).call.state_dict(), build(**SMALL, **asked).call.state_dict()
+    added = {f"blocks.{i}.{kind}" for i in range(3) for kind in kinds}
+    assert set(model) - set(plain) == added | (
+        {"norm.weight"} if "norm_weights" in asked and "learned" not in asked else set()
+    )
+
+
+@pytest.mark.torch
+def test_skips_add_the_first_half_in_reverse() -> None:
+    import torch
+
+    model = build(**{**SMALL, "layers": 5}, dtype="float64", skips=True).call
+    x, y = build(**SMALL).inputs
+    seen: list[Any] = []
+    for block in model.blocks:
+        block.register_forward_hook(lambda _, given, out: seen.append((given[0], out)))
+    with torch.no_grad():
+        model.skip_weights.copy_(torch.tensor([2.0, 3.0])[:, None].expand(2, 32))
+        model(x, y)
+    (_, first), (_, second), (_, third), (fourth_in, fourth), (fifth_in, _) = seen
+    torch.testing.assert_close(fourth_in, third + 2 * second)
+    torch.testing.assert_close(fifth_in, fourth + 3 * first)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("asked", "stream"),
+    [
+        ({}, "bfloat16"),
+        ({"controls": "float32"}, "bfloat16"),
+        ({"residual": "float32"}, "float32"),
+        ({"dtype": "float32"}, "float32"),
+    ],
+)
+def test_types_of_the_stream_and_of_what_scales_it(asked: dict[str, Scalar], stream: str) -> None:
+    import torch
+
+    workload = build(**SMALL, learned=True, skips=True, **asked)
+    model, seen = workload.call, []
+    model.blocks[2].register_forward_hook(lambda _, given, out: seen.extend([given[0], out]))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        model(*workload.inputs)
+    assert {each.dtype for each in seen} == {getattr(torch, stream)}
+    controls = {model.skip_weights, model.blocks[0].attn_scale, model.blocks[0].resid_mix}
+    wide = "controls" in asked or "dtype" in asked
+    assert {each.dtype for each in controls} == {torch.float32 if wide else torch.bfloat16}
+    assert model.head.weight.dtype == (torch.float32 if "dtype" in asked else torch.bfloat16)
+
+
 @pytest.mark.parametrize(
     ("override", "told"),
     [
