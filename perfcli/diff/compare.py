@@ -117,7 +117,9 @@ def _aspect(aspect: str, run: Run) -> object:
         # A user's file is the same scenario wherever it is checked out.
         return PurePath(run.scenario).name
     if aspect == "target":
-        return run.target and f"{run.target.name} ({run.target.arch}, {run.target.sm_count} SMs)"
+        if run.target is None:  # a trace names its GPU, of which there may be no table
+            return (run.observed and run.observed.device) or None
+        return f"{run.target.name} ({run.target.arch}, {run.target.sm_count} SMs)"
     return getattr(run, aspect)
 
 

@@ -57,6 +57,7 @@ def match(base: Kernels, head: Kernels, nodes_agree: bool = True) -> tuple[Match
         here.take_only(here.pieces(method), method)
     here.take(_same_looks(*here.sides()))
     here.take(_same_names(*here.sides()))
+    here.take(_same_operators(*here.sides()))
     here.take([Match((index,), (), "gone", "none", 1.0) for index in here.left])
     here.take([Match((), (index,), "new", "none", 1.0) for index in here.right])
     return tuple(sorted(map(here.surely, here.found), key=_order))
@@ -207,8 +208,8 @@ def _work(kernel: KernelFacts, pieces: frozenset[Hashable]) -> Work:
 
 
 def _same_looks(base: Kernels, head: Kernels, left: list[int], right: list[int]) -> list[Match]:
-    """Return matches of kernels that only traces tell of, by names up to their number, grid and
-    registers, in order. As far as a trace can tell they are the same."""
+    """Return matches of kernels that only traces tell of, by names up to their number,
+    launches, grid and registers, in order. As far as a trace can tell they are the same."""
     waiting: dict[Hashable, deque[int]] = defaultdict(deque)
     for index in right:
         if not head[index].source_hash:
@@ -222,7 +223,7 @@ def _same_looks(base: Kernels, head: Kernels, left: list[int], right: list[int])
 
 def _look(kernel: KernelFacts) -> Hashable:
     ran = [(c.num_warps, c.registers, c.shared_bytes) for c in kernel.candidates]
-    return (_stem(kernel), kernel.grid, tuple(ran))
+    return (_stem(kernel), kernel.launches, kernel.grid, tuple(ran))
 
 
 def _same_names(base: Kernels, head: Kernels, left: list[int], right: list[int]) -> list[Match]:
@@ -239,6 +240,25 @@ def _same_names(base: Kernels, head: Kernels, left: list[int], right: list[int])
             partner = min(queues, key=lambda queue: queue[0]).popleft()
             found.append(Match((index,), (partner,), "changed", "name", 0.3))
     return found
+
+
+def _same_operators(base: Kernels, head: Kernels, left: list[int], right: list[int]) -> list[Match]:
+    """Return matches of kernels that only traces tell of, by the operators in their names, in
+    order: a persistent reduction and a looped one of the same are called ``triton_per_fused_sum``
+    and ``triton_red_fused_sum``."""
+    waiting: dict[Hashable, deque[int]] = defaultdict(deque)
+    for index in right:
+        if not head[index].source_hash:
+            waiting[_operators(head[index])].append(index)
+    return [
+        Match((index,), (waiting[_operators(base[index])].popleft(),), "changed", "name", 0.2)
+        for index in left
+        if not base[index].source_hash and waiting[_operators(base[index])]
+    ]
+
+
+def _operators(kernel: KernelFacts) -> Hashable:
+    return (direction(kernel), stem(kernel.name).partition("_fused_")[2] or kernel.name)
 
 
 def _stem(kernel: KernelFacts) -> Hashable:

@@ -182,18 +182,26 @@ def _graph_breaks(run: Run) -> int:
 
 
 def _compare_peaks(base: Run, head: Run) -> Change:
-    """Return the change of Inductor's estimate of peak memory, which is that of the largest graph:
-    of a model in several pieces it leaves out what the others hold.
+    """Return the change of the peak memory that was recorded on both sides, else of Inductor's
+    estimate, which is that of the largest graph: of a model in several pieces it leaves out what
+    the others hold.
 
     A base in more pieces than the head therefore needs at least what its estimate says. If the
     head is one whole graph and needs no more than that, memory certainly did not grow.
     """
-    name, ours, theirs = "peak_memory_bytes", _peak_memory(base), _peak_memory(head)
+    name, ours, theirs = "peak_memory_bytes", _observed_peak(base), _observed_peak(head)
+    if ours is not None and theirs is not None:
+        return _change(name, ours, theirs)
+    ours, theirs = _peak_memory(base), _peak_memory(head)
     alike = base.environment.torch == head.environment.torch  # releases count differently
     sure = alike and len(base.graphs) == len(head.graphs)
     if alike and len(base.graphs) > len(head.graphs) and _is_whole(head):
         sure = _outcome(name, ours, theirs, higher_is_better=False, sure=True) != "worse"
     return _change(name, ours, theirs, sure=sure)
+
+
+def _observed_peak(run: Run) -> Value:
+    return None if run.observed is None else run.observed.peak_memory_bytes
 
 
 def _is_whole(run: Run) -> bool:

@@ -96,7 +96,7 @@ def _join(
     observed = choose_rank(traced, options.rank) if traced else None
     for memory in map(read_snapshot, found.snapshots):
         observed = _add_memory(observed, memory)
-    target = options.target or (find_target(observed) if observed else None)
+    target = options.target or (_find_target(observed) if observed else None)
     if not found.sources:
         assert observed is not None
         return make_run(observed, target, name)
@@ -119,7 +119,7 @@ def _add_memory(observed: Observed | None, memory: MemorySeen) -> Observed:
     """Return what was observed with what a snapshot of the allocator says."""
     if observed is None:
         observed = Observed(
-            "memory snapshot", memory.file, "", (), (), (), "the whole snapshot", notes=()
+            "memory snapshot", memory.file, "", None, (), (), (), "the whole snapshot"
         )
     return replace(
         observed,
@@ -214,10 +214,12 @@ def _observe_file(path: Path) -> Observed:
     return observe(recording)
 
 
-def find_target(observed: Observed) -> Target | None:
-    """Return the device of the table that a trace names, or None where it has none such."""
+def _find_target(observed: Observed) -> Target | None:
+    """Return the device of the table that a trace names, or None where it has none such: a device
+    of another number of multiprocessors is another one, whatever its name."""
+    words = observed.device.lower().replace("-", " ").split()
     for target in targets.TARGETS.values():
-        if target.description == observed.device:
+        if target.name in words and observed.sm_count in (None, target.sm_count):
             return target
     return None
 

@@ -80,6 +80,7 @@ class Observed:
     """The trace's own name, without its folder."""
     device: str
     """``NVIDIA H200``; empty where the trace does not say."""
+    sm_count: int | None
     steps: tuple[ObservedStep, ...]
     works: tuple[ObservedWork, ...]
     order: tuple[int, ...]

@@ -60,7 +60,7 @@ def _equal_kernels(comparison: Comparison) -> Iterator[tuple[int, int]]:
 
 def _same_code(ours: KernelFacts, theirs: KernelFacts) -> bool:
     if ours.source_hash == theirs.source_hash:
-        return True
+        return bool(ours.source_hash)
     known = ours.source_facts is not None and bool(ours.source_facts.accesses)
     facts = ours.kind == theirs.kind and ours.source_facts == theirs.source_facts
     return known and facts and ours.sizes == theirs.sizes and ours.bytes_moved == theirs.bytes_moved

@@ -182,7 +182,7 @@ def _changed_kernels(comparison: Comparison) -> tuple[list[KernelFacts], list[Ke
 
 def _matches(comparison: Comparison) -> Iterator[Finding]:
     pairs = [g.match for g in comparison.groups if g.match.base and g.match.head]
-    weak = [m for m in pairs if m.method == "name" or m.confidence < LOW_CONFIDENCE]
+    weak = [m for m in pairs if _is_weak(m, comparison)]
     if weak:
         by_name = sum(match.method == "name" for match in weak)
         how = f", {by_name} by name alone" if by_name else ""
@@ -195,6 +195,14 @@ def _matches(comparison: Comparison) -> Iterator[Finding]:
         )
 
 
+def _is_weak(match: Match, comparison: Comparison) -> bool:
+    """Return whether a match may be wrong. That kernels of traces are matched by their names is
+    said of each side already."""
+    if all(not comparison.base.kernels[index].source_hash for index in match.base):
+        return False
+    return match.method == "name" or match.confidence < LOW_CONFIDENCE
+
+
 def _match(match: Match, comparison: Comparison) -> str:
     ours = _name_some([comparison.base.kernels[index] for index in match.base])
     theirs = _name_some([comparison.head.kernels[index] for index in match.head])
@@ -203,7 +211,7 @@ def _match(match: Match, comparison: Comparison) -> str:
 
 def _provenance(comparison: Comparison) -> Iterator[Finding]:
     base, head = _changed_kernels(comparison)
-    lost = [kernel for kernel in (*base, *head) if not kernel.origins]
+    lost = [k for k in (*base, *head) if not k.origins and not _without_source(k)]
     if lost:
         yield doubt(
             "no provenance",

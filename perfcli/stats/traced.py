@@ -76,7 +76,7 @@ class _Part:
 def derive_traced(base: Run, head: Run, groups: Sequence[KernelGroup]) -> Timing | None:
     """Return the times of two runs that were each traced; None where one was not."""
     ours, theirs = base.observed, head.observed
-    if ours is None or theirs is None:
+    if ours is None or theirs is None or not ours.steps or not theirs.steps:
         return None
     parts = [*_time_groups(base, head, ours, theirs, groups), *_time_others(ours, theirs)]
     sessions = _compare_sessions(parts)

@@ -138,7 +138,7 @@ def _name_unseen(
         return f"{ours.launches} → {units.plural(theirs.launches, 'launch', 'launches')}"
     if group.match.relation == "same":
         return ""
-    if ours.source_hash == theirs.source_hash:
+    if ours.source_hash and ours.source_hash == theirs.source_hash:
         return "same source, other machine code"
     if ours.kind != theirs.kind:
         return f"{ours.kind} → {theirs.kind}"

@@ -165,11 +165,19 @@ def _write_estimated(group: GroupTiming, comparison: Comparison) -> str:
 
 
 def order_by_change(timing: Timing) -> list[GroupTiming]:
-    """Return the largest changes first; controls, whose code is the same, only where their time is
-    not."""
+    """Return the largest changes first, of traces those that are sure before all others; controls,
+    whose code is the same, only where their time is not."""
     told = [g for g in timing.groups if not g.control or g.change.verdict in ("slower", "faster")]
     timed = [group for group in told if _is_timed(group)]
-    return sorted(timed, key=lambda group: -abs(group.delta or 0.0))
+    by_size = sorted(timed, key=lambda group: -abs(group.delta or 0.0))
+    if timing.traced:
+        return sorted(
+            by_size,
+            key=lambda group: (
+                group.change.verdict not in ("slower", "faster") and bool(group.change.ratio)
+            ),
+        )
+    return by_size
 
 
 def _is_timed(group: GroupTiming) -> bool:

@@ -296,7 +296,9 @@ def judge_counts(comparison: Comparison) -> _Counted:
     """
     base, head = comparison.base, comparison.head
     totals, groups = comparison.totals, comparison.groups
-    if not base.kernels or not head.kernels:
+    empty = [not run.kernels for run in (base, head)]
+    traced = base.observed is not None and head.observed is not None
+    if any(empty) and not (all(empty) and traced):
         return _Counted("unknown", "no kernels")
     deciding = _list_deciding(totals)
     worse = [c for c in deciding if c.outcome == "worse"]

@@ -155,9 +155,12 @@ def _ratio(group: KernelGroup) -> str:
 
 
 def _describe_kernels(group: KernelGroup, base: Run, head: Run) -> str:
-    """Write ``3 kernels, 14 loads → 1 kernel, 17 loads``."""
+    """Write ``3 kernels, 14 loads → 1 kernel, 17 loads``; nothing of a kernel that stayed one and
+    of which only a trace tells."""
     ours = [base.kernels[index] for index in group.match.base]
     theirs = [head.kernels[index] for index in group.match.head]
+    if len(ours) == len(theirs) == 1 and not (ours[0].source_hash or theirs[0].source_hash):
+        return ""
     return f"{_describe_side(ours)} → {_describe_side(theirs)}"
 
 
@@ -229,6 +232,8 @@ def _say_empty(base: Run, head: Run) -> str:
 
 def _say_identical(head: Run) -> str:
     number = len(head.kernels)
+    if not number:
+        return "nothing that was recorded differs"
     return "the only kernel is identical" if number == 1 else f"all {number} kernels are identical"
 
 
@@ -367,7 +372,7 @@ def _name_group(because: Because, comparison: Comparison, number: int) -> Becaus
         group=number,
         kernel=pick_kernel(group, base, head),
         how=describe_change(group, base, head),
-        sums=f"{_describe_kernels(group, base, head)}{_write_gain(group)}",
+        sums=f"{_describe_kernels(group, base, head)}{_write_gain(group)}".removeprefix(", "),
     )
 
 

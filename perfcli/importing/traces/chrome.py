@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from perfcli import units
 from perfcli.errors import PerfcliError
 from perfcli.importing.traces.events import Event, TraceFile, decode_arguments
 from perfcli.importing.traces.recording import NO_SHAPE, Recording, Shape
@@ -181,10 +182,10 @@ class _Reader:
         _describe_device(found, file.metadata)
         _describe_rank(found, file.metadata)
         if file.unreadable:
-            found.notes.append(f"{file.unreadable:,} events can't be read and are left out")
+            found.notes.append(f"{units.plural(file.unreadable, 'event')} left out: unreadable")
         if self._impossible:
             found.notes.append(
-                f"{self._impossible:,} events have no or an impossible time and are left out"
+                f"{units.plural(self._impossible, 'event')} left out: no or an impossible time"
             )
         if file.cut_off:
             found.notes.append(

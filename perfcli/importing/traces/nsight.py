@@ -14,6 +14,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from perfcli import units
 from perfcli.errors import PerfcliError
 from perfcli.importing.traces.chrome import STEP, starts_kernel
 from perfcli.importing.traces.recording import NO_SHAPE, Recording, Shape
@@ -94,7 +95,7 @@ def _read_kernels(
         shape = (registers, shared, _make_triple(row[9:12]), _make_triple(row[12:15]))
         _add(found, str(name), (start - epoch, end - start), number, device, shape)
     if wrong:
-        found.notes.append(f"{wrong:,} kernels have no or an impossible time and are left out")
+        found.notes.append(f"{units.plural(wrong, 'kernel')} left out: no or an impossible time")
 
 
 def _read_copies(base: sqlite3.Connection, tables: set[str], epoch: int, found: Recording) -> None:

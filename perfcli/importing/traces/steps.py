@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from perfcli import units
 from perfcli.importing.traces.labels import label_kernel
 from perfcli.importing.traces.recording import Recording, Shape, Spans
 from perfcli.model import Observed, ObservedStep, ObservedWork
@@ -82,6 +83,7 @@ def observe(recording: Recording) -> Observed:
         tool=recording.tool,
         file=recording.file,
         device=recording.device,
+        sm_count=recording.sm_count,
         steps=tuple(_join_steps(steps, each)),
         works=tuple(works),
         order=order,
@@ -138,7 +140,7 @@ def _leave_out_repeated(columns: list[Numbers], notes: list[str]) -> list[Number
         same &= column[1:] == column[:-1]
     if not same.any():
         return columns
-    notes.append(f"{same.sum():,} events stand there twice and count once")
+    notes.append(f"{units.plural(int(same.sum()), 'event')} repeated, and counted once")
     once = np.concatenate(([True], ~same))
     return [column[once] for column in ordered]
 
@@ -222,8 +224,18 @@ def _find_period(names: Numbers) -> Numbers | None:
             whole = len(contents) - (contents[-1] != usual)
             inside = bounds[whole] - bounds[0]
             if alike >= _LEAST_ALIKE and inside >= _LEAST_COVERED * len(names) and whole > 1:
-                return bounds[: whole + 1]
+                return _begin_early(names, bounds[: whole + 1])
     return None
+
+
+def _begin_early(names: Numbers, bounds: Numbers) -> Numbers:
+    """Return the bounds of steps from the first launch on, where what stands before the first
+    anchor is the beginning of the first step."""
+    import numpy as np
+
+    early = np.append(bounds - bounds[0], len(names))
+    contents = {np.sort(names[a:b]).tobytes() for a, b in itertools.pairwise(early)}
+    return early if len(contents) == 1 else bounds
 
 
 def _leave_out_incomplete(
