@@ -154,6 +154,8 @@ def _choose(kernels: Sequence[KernelFacts], wanted: str) -> int:
 
 
 def _blob(facts: KernelFacts, form: str, candidate: int | None) -> BlobId:
+    if not facts.source:
+        raise PerfcliError(f"{facts.name} has no {form}: it was imported from a trace alone")
     if form == "source":
         return facts.source
     chosen: Candidate | None = facts.shown if candidate is None else facts.candidates[candidate]
@@ -165,6 +167,8 @@ def _blob(facts: KernelFacts, form: str, candidate: int | None) -> BlobId:
 
 
 def _source(found: Obtained, facts: KernelFacts, notes: Notes) -> str | None:
+    if not facts.source:  # imported from a trace alone, as its notes say
+        return None
     try:
         return found.text(facts.source)
     except PerfcliError as error:

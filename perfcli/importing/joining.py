@@ -182,10 +182,10 @@ def _describe_join(
     """Yield what the trace and the sources do not have in common."""
     if len(pairs) < len(works):
         missing = len(works) - len(pairs)
-        yield f"{missing} of the {len(works)} generated kernels of the trace have no source here"
+        yield f"generated kernels of the trace without a source here: {missing} of {len(works)}"
     if len(pairs) < len(kernels):
         idle = len(kernels) - len(pairs)
-        yield f"{idle} of the {len(kernels)} kernels of the sources do not run in the trace"
+        yield f"kernels of the sources that the trace does not launch: {idle} of {len(kernels)}"
 
 
 # --- kernels that only a trace tells of -----------------------------------------------------------
@@ -253,7 +253,8 @@ def _join_externs(externs: Sequence[ExternCall], works: Sequence[ObservedWork]) 
     found = {(extern.op, _direction(extern.graph)): extern for extern in _count_externs(works)}
     joined = []
     for extern in externs:
-        seen = found.pop((_plain_operator(extern.op), _direction(extern.graph)), None)
+        op = _plain_operator(extern.op)
+        seen = found.pop((op, _direction(extern.graph)), None) or found.pop((op, ""), None)
         joined.append(replace(extern, traced_seconds=seen.traced_seconds) if seen else extern)
     return [*joined, *found.values()]
 

@@ -66,6 +66,8 @@ def _find_delta(group: KernelGroup, metric: str) -> float:
 def count_unchanged(comparison: Comparison) -> str:
     """Return one line for all that stayed: ``17 kernels did not change``."""
     number = sum(len(g.match.head) for g in comparison.groups if not _has_changed(g))
+    if any(g.match.method == "look" for g in comparison.groups):
+        return f"{units.plural(number, 'kernel')} look the same on both sides" if number else ""
     return f"{units.plural(number, 'kernel')} did not change" if number else ""
 
 
@@ -75,7 +77,10 @@ def count_unprovenanced(comparison: Comparison) -> str:
     number = sum(not k.origins for run in (comparison.base, comparison.head) for k in run.kernels)
     if not number:
         return ""
-    how = "matched by name" if named else "matched by their code alone"
+    looked = any(g.match.method == "look" for g in comparison.groups)
+    how = "matched by their code alone"
+    if named or looked:
+        how = "matched by name, grid and registers" if looked else "matched by name"
     has = "has" if number == 1 else "have"
     return f"{units.plural(number, 'kernel')} {has} no provenance: {how}"
 
@@ -104,7 +109,7 @@ def _write_headline(group: KernelGroup, kernels: Sequence[KernelFacts]) -> str:
     match = group.match
     words = {
         "changed": "changed",
-        "same": "same code",
+        "same": "looks the same" if match.method == "look" else "same code",
         "new": "new",
         "gone": "gone",
         "split": f"split 1 → {len(match.head)}",
