@@ -43,6 +43,7 @@ _DECORATORS = {
 _SUBMODULES = {
     "core", "standard", "semantic", "random", "target_info", "extra", "math", "pymath", "warnings",
     "libdevice", "tl", "triton", "knobs", "builtins", "inspect", "typing", "numbers", "driver",
+    "utils", "cuda", "hip", "gdc", "language", "runtime",
 }  # fmt: skip
 """Names of modules inside Triton's and Inductor's: none of these is a value in a kernel."""
 _TRITON = {"jit", "cdiv", "next_power_of_2"}
@@ -53,8 +54,8 @@ _METHODS = {
     "permute", "reshape", "view", "broadcast_to", "expand_dims", "cast", "split", "join", "sum",
     "max", "min", "argmax", "argmin", "reduce", "associative_scan", "cumsum", "cumprod", "sort",
     "gather", "flip", "ravel", "item", "load", "store", "atomic_add", "abs", "exp", "log", "sqrt",
-    "sigmoid", "softmax", "logical_and", "logical_or", "handle", "xor_sum", "num_bits", "ndim",
-    "int_bitwidth", "fp_mantissa_width", "itemsize",
+    "sigmoid", "softmax", "transpose", "unsqueeze", "stride", "logical_and", "logical_or",
+    "xor_sum", "num_bits", "ndim", "int_bitwidth", "fp_mantissa_width", "itemsize",
 }  # fmt: skip
 """What is asked of tensors, dtypes and constants in a kernel."""
 _STATEMENTS = (
@@ -319,21 +320,22 @@ class _Body:
             raise _Refused(f"it uses {_text(node)[:80]!r}, which no kernel has")
 
 
-def _is_known_path(kind: str, path: Sequence[str]) -> bool:
+def _is_known_path(kind: str, path: list[str]) -> bool:
     """Return whether a kernel may use this path of attributes of a name."""
     first, *rest = path
     if kind in ("", "constant"):
         return all(name in _METHODS for name in path)
     if kind == "triton":
-        return first in _TRITON and not rest
+        is_language = first == "language" and len(rest) == 1 and rest[0] not in _SUBMODULES
+        return is_language or path == ["language"] or (first in _TRITON and not rest)
     if kind == "tl":
         library = ["extra", "cuda", "libdevice"]
         if path == ["math"] or path == library[: len(path)]:
             return True  # the beginning of a longer path, which is looked at as well
-        if first == "math":
-            return len(rest) == 1 and rest[0] not in _SUBMODULES
-        if list(path[:3]) == library:
-            return len(path) == 4
+        if first in ("math", "extra"):
+            known = path[:1] == ["math"] or path[:2] == library[:2]
+            is_last = len(path) == (2 if first == "math" else 4 if path[:3] == library else 3)
+            return known and is_last and path[-1] not in _SUBMODULES
     if kind in ("tl", "library", "helpers"):
         return first not in _SUBMODULES and all(name in _METHODS for name in rest)
     return False

@@ -103,6 +103,7 @@ class _Walk:
         self.is_full = False
         self._functions = wrapper.functions
         self._kernels = {kernel.name for kernel in wrapper.kernels} | set(wrapper.choices)
+        self._opaque = wrapper.opaque
         self._makers: dict[str, WrittenCall] = {}
         self._depth = self._steps = 0
 
@@ -198,25 +199,19 @@ class _Walk:
         name = path.removesuffix(".run")
         if name in self._kernels:
             self.calls.append(WrittenCall(name, False, given, named, _symbols(node, given)))
-        elif path in _ALLOCATORS:
-            return _allocate(given, named)
-        elif path == "reinterpret_tensor" and len(given) > 2 and isinstance(given[0], Tensor):
-            return replace(given[0], shape=_sizes(given[1]), stride=_sizes(given[2]))
-        elif path == "copy_if_misaligned" and given:
-            return given[0]
-        elif path == "assert_size_stride" and len(given) > 2:
-            if isinstance(node.args[0], ast.Name):
-                self._learn(node.args[0].id, given)
+        elif name in self._opaque:
+            self.calls.append(WrittenCall(name, True, [], {}))
         elif path in self._functions or path.startswith("self.partitions"):
             return self._enter(path, node, given)
         elif path.startswith(_OPERATORS) and not path.startswith(_PLUMBING):
             return self._operate(path, given, named)
         elif path.endswith(".copy_") and isinstance(node.func, ast.Attribute):
-            return self._operate(
-                "aten.copy_.default", [self._evaluate(node.func.value), *given], {}
-            )
+            target = self._evaluate(node.func.value)
+            return self._operate("aten.copy_.default", [target, *given], {})
+        elif path == "assert_size_stride" and len(given) > 2:
+            self._learn(node.args[0], given)
         else:
-            return _compute(path.rpartition(".")[2], given)
+            return _make(path, given, named)
         return None
 
     def _operate(self, path: str, given: list[Value], named: dict[str, Value]) -> Value:
@@ -228,8 +223,11 @@ class _Walk:
         call.results[out.name] = out
         return out
 
-    def _learn(self, name: str, given: Sequence[Value]) -> None:
+    def _learn(self, node: ast.expr, given: Sequence[Value]) -> None:
         """Take sizes from ``assert_size_stride(arg0_1, (64, 64), (64, 1))``."""
+        if not isinstance(node, ast.Name):
+            return
+        name = node.id
         known = self.names.get(name)
         tensor = known if isinstance(known, Tensor) else Tensor(name)
         learnt = replace(tensor, shape=_sizes(given[1]), stride=_sizes(given[2]))
@@ -306,6 +304,17 @@ def _symbols(node: ast.Call, given: Sequence[Value]) -> frozenset[int]:
         for place, (written, value) in enumerate(zip(node.args, given, strict=True))
         if not isinstance(value, Tensor) and not isinstance(written, ast.Constant)
     )
+
+
+def _make(path: str, given: Sequence[Value], named: Mapping[str, Value]) -> Value:
+    """Return a tensor that is made, or made of another one; a number that is computed."""
+    if path in _ALLOCATORS:
+        return _allocate(given, named)
+    if path == "reinterpret_tensor" and len(given) > 2 and isinstance(given[0], Tensor):
+        return replace(given[0], shape=_sizes(given[1]), stride=_sizes(given[2]))
+    if path == "copy_if_misaligned" and given:
+        return given[0]
+    return _compute(path.rpartition(".")[2], given)
 
 
 def _allocate(given: Sequence[Value], named: Mapping[str, Value]) -> Tensor:

@@ -94,13 +94,15 @@ def read_sources(paths: Sequence[Path], options: SourceOptions, notes: Notes) ->
     interpreter = None
     if target is not None:
         graphs = [graph.for_target(target) for graph in graphs]
-        interpreter = probe(options.python)
+        interpreter = _find_interpreter(options, notes)
     counted, unread = read_sources_of(_definitions(graphs))
     results = Results(counted, unread, {})
     if target is not None and interpreter is not None:
         cache_dir = options.cache_dir or str(environment.cache_dir())
         request = KernelsRequest((), target, options.jobs, cache_dir, texts=True)
-        compiler = options.compiler or KernelProcess(interpreter.path, options.timeout)
+        compiler = options.compiler or KernelProcess(
+            interpreter.path if options.python else None, options.timeout
+        )
         wanted = _definitions(graphs, "triton", options.wanted)
         results.compiled = compile_sources(wanted, request, compiler, notes)
         if wanted:
@@ -135,6 +137,17 @@ def read_sources(paths: Sequence[Path], options: SourceOptions, notes: Notes) ->
     if binaries and interpreter is not None:
         bundle = _add_binaries(bundle, found, interpreter)
     return weigh(bundle, Path(options.cache_dir or environment.cache_dir()))
+
+
+def _find_interpreter(options: SourceOptions, notes: Notes) -> Interpreter | None:
+    """Return the Python whose torch compiles; None where this one has no torch, which is said."""
+    try:
+        return probe(options.python)
+    except PerfcliError as error:
+        if options.python is not None:
+            raise
+        notes.warn(f"kernels are not compiled again: {error}")
+        return None
 
 
 def _definitions(

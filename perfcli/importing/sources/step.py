@@ -96,7 +96,7 @@ def gather_kernels(kernels: Sequence[WrittenKernel]) -> list[ReadGraph]:
     graphs: list[ReadGraph] = []
     for group in groups:
         calls = tuple(WrittenCall(kernel.name, False, [], {}) for kernel in group)
-        wrapper = Wrapper("", tuple(group), {}, {})
+        wrapper = Wrapper("", tuple(group), {}, frozenset(), {})
         facts = GraphFacts("", "inference", 0, 0)
         graphs.append(ReadGraph(facts, "", wrapper, Followed((), calls), {}, {}))
     return graphs

@@ -46,6 +46,8 @@ class Wrapper:
     kernels: tuple[WrittenKernel, ...]
     choices: Mapping[str, tuple[str, ...]]
     """Kernels that are timed on the device so that the fastest is launched."""
+    opaque: frozenset[str]
+    """Kernels of another kind (CUTLASS, CuTe …), of which only the launches are known."""
     functions: Mapping[str, Sequence[ast.stmt]]
     """Statements by the name of their function: ``call``, and the parts that it calls."""
     examples: Sequence[ast.stmt] = ()
@@ -60,6 +62,7 @@ class _Found:
 
     kernels: dict[str, WrittenKernel] = field(default_factory=dict)
     choices: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    opaque: set[str] = field(default_factory=set)
     functions: dict[str, Sequence[ast.stmt]] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
 
@@ -86,6 +89,7 @@ def read_wrapper(text: str) -> Wrapper:
         label=label[1] if label else "",
         kernels=tuple(found.kernels.values()),
         choices=found.choices,
+        opaque=frozenset(found.opaque),
         examples=[statement for each in examples for statement in each],
         functions=found.functions,
         missing=tuple(found.missing),
@@ -122,7 +126,7 @@ def _read_assignment(name: str, call: ast.Call, comment: tuple[str, ...], found:
         case ast.Attribute(ast.Name(owner), kind) if owner == _COMPILER and kind != "wait":
             definition = read_definition(call)
             if definition is None:
-                found.missing.append(f"{name} is a kernel of a kind that perfcli does not know")
+                found.opaque.add(name)
             else:
                 found.kernels[name] = WrittenKernel(name, definition, comment)
 

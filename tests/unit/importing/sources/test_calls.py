@@ -22,7 +22,9 @@ def follow_body(body: str, **functions: str) -> Followed:
     """Follow statements of a call that gets ``arg0_1``, and those of other functions."""
     bodies = {"call": f"arg0_1, = args\n{body}", **functions}
     return follow(
-        Wrapper("", (), {}, {name: ast.parse(text).body for name, text in bodies.items()})
+        Wrapper(
+            "", (), {}, frozenset(), {name: ast.parse(text).body for name, text in bodies.items()}
+        )
     )
 
 
