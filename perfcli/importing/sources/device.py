@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,9 +27,12 @@ class Chosen:
     note: str = ""
 
 
-def choose_target(devices: Iterable[Mapping[str, Any]], asked: Target | None) -> Chosen:
+def choose_target(
+    devices: Iterable[Mapping[str, Any]], asked: Target | None, names: Collection[str] = ()
+) -> Chosen:
     """Return the target: the one asked for, else the one that the kernels name. ``devices`` has the
-    properties in each kernel; none where all kernels are for the CPU."""
+    properties in each kernel, and is empty where all kernels are for the CPU; ``names`` are GPUs
+    that were there."""
     counted = Counter(tuple(sorted(device.items())) for device in devices if device)
     if not counted:
         return Chosen(asked)
@@ -38,6 +41,7 @@ def choose_target(devices: Iterable[Mapping[str, Any]], asked: Target | None) ->
     if asked is not None:
         fits = _fits(device, asked)
         return Chosen(asked, "" if fits else f"{_describe(device)}, compiled for {asked.name}")
+    fitting = [each for each in fitting if each.description in names] or fitting
     if len(fitting) == 1:
         return Chosen(fitting[0])
     if fitting:

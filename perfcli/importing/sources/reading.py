@@ -87,7 +87,8 @@ def read_sources(paths: Sequence[Path], options: SourceOptions, notes: Notes) ->
     if not binaries and not any(graph.followed.calls for graph in graphs):
         raise PerfcliError(_describe_nothing(paths, found, graphs))
     devices = [read_declared(each).device for each in _definitions(graphs, "triton")]
-    chosen = choose_target([*devices, *list_devices(binaries)], options.target)
+    gpus = [each.gpu for each in found]
+    chosen = choose_target([*devices, *list_devices(binaries)], options.target, gpus)
     target = chosen.target
     said = [chosen.note, *(note for each in found for note in each.notes)]
     said += [missing for graph in graphs for missing in graph.list_missing()]
