@@ -353,7 +353,8 @@ def _explain(
         also = ", ".join(part for part in (because.also, _write_together(timing)) if part)
         return replace(because, why=timing.step.why, help=_advise(timing), also=also)
     if timing.step.verdict == "same":
-        return because
+        also = ", ".join(part for part in (because.also, _name_slower(timing)) if part)
+        return replace(because, also=also)
     if cause is None:
         timed = any(group.delta is not None for group in timing.groups)
         return replace(because, share="no kernel's time explains it" if timed else "")
@@ -399,6 +400,18 @@ def _write_seconds(
     if change.ratio is None:
         return text
     return f"{text}, {units.interval(change.ratio, change.low, change.high, least=least)}"
+
+
+def _name_slower(timing: Timing) -> str:
+    """Write which kernels of a traced step got slower though the step did not:
+    ``triton_poi_fused_add_17 25.2 → 50.5 µs and 1 more are slower``."""
+    slower = [g for g in timing.groups if timing.traced and g.change.verdict == "slower"]
+    if not slower:
+        return ""
+    worst = max(slower, key=lambda group: group.delta or 0.0)
+    more = f" and {len(slower) - 1} more" if slower[1:] else ""
+    times = units.from_to(worst.change.base, worst.change.head)
+    return f"{worst.name} {times}{more} {'are' if slower[1:] else 'is'} slower"
 
 
 def _write_together(timing: Timing) -> str:

@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -35,8 +35,24 @@ _MICRO = 1e-6
 _NANOSECONDS = 1e-9
 
 
+_Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 40)]
+_Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+"""What a column of 64 bits holds."""
+
+
+class _PlainArguments(msgspec.Struct, gc=False):
+    """Arguments of what the device ran, as Kineto writes them."""
+
+    device: _Count
+    correlation: _Number
+    registers: _Count = msgspec.field(name="registers per thread")
+    shared: _Count = msgspec.field(name="shared memory")
+    grid: tuple[_Count, _Count, _Count]
+    block: tuple[_Count, _Count, _Count]
+
+
 class _WorkArguments(msgspec.Struct, gc=False):
-    """Arguments of what the device ran."""
+    """Arguments of what the device ran, whatever they are."""
 
     device: int | str | None = None
     correlation: int | str | None = None
@@ -65,6 +81,7 @@ class _MemoryArguments(msgspec.Struct, gc=False):
     total: float | None = msgspec.field(default=None, name="Total Allocated")
 
 
+_PLAIN_WORK = msgspec.json.Decoder(_PlainArguments)
 _WORK = msgspec.json.Decoder(_WorkArguments)
 _LAUNCH = msgspec.json.Decoder(_LaunchArguments)
 _TRITON = msgspec.json.Decoder(_TritonArguments)
@@ -122,14 +139,21 @@ class _Reader:
         return self._threads.setdefault(event.tid, len(self._threads))
 
     def _take_work(self, event: Event) -> None:
-        given = decode_arguments(event, _WORK, _WorkArguments())
+        plain = decode_arguments(event, _PLAIN_WORK, None)
+        if plain is not None:
+            device, number = plain.device, plain.correlation
+            shape: Shape = (plain.registers, plain.shared, plain.grid, plain.block)
+        else:
+            given = decode_arguments(event, _WORK, _WorkArguments())
+            device, number = _make_number(given.device, 0), _make_number(given.correlation, -1)
+            shape = _make_shape(given)
         works = self.found.works
         works.start.append(self._time(event))
         works.seconds.append(event.dur * _MICRO)
         works.name.append(self.found.names.number(event.name))
-        works.shape.append(self.found.shapes.number(_make_shape(given)))
-        works.device.append(_make_number(given.device, 0))
-        works.launch.append(_make_number(given.correlation, -1))
+        works.shape.append(self.found.shapes.number(shape))
+        works.device.append(device)
+        works.launch.append(number)
         if self._whole_microseconds and event.dur != int(event.dur):
             self._whole_microseconds = False
 
@@ -235,7 +259,7 @@ def _make_count(value: object) -> int | None:
 
 
 def _make_triple(value: object) -> tuple[int, ...]:
-    if not isinstance(value, list) or len(value) > 3:
+    if not isinstance(value, list) or len(value) != 3:
         return ()
     found = tuple(each for each in map(_make_count, value) if each is not None)
     return found if len(found) == len(value) else ()

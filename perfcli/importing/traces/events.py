@@ -39,6 +39,7 @@ _NEXT = re.compile(r'\}\s*,\s*(?=\{\s*"(?:ph|name|cat|ts|pid|tid|id|dur|s|bp|arg
 _BLANKS = b" \t\r\n,"
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 class Event(msgspec.Struct, gc=False):
@@ -58,7 +59,7 @@ _DECODER = msgspec.json.Decoder(list[Event])
 _PATIENT = json.JSONDecoder(strict=False)
 
 
-def decode_arguments(event: Event, decoder: msgspec.json.Decoder[T], empty: T) -> T:
+def decode_arguments(event: Event, decoder: msgspec.json.Decoder[T], empty: U) -> T | U:
     """Return an event's arguments as the decoder's type, or ``empty`` where they are of no such
     form."""
     try:

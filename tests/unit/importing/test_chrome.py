@@ -124,6 +124,22 @@ def test_huge_and_odd_arguments_do_no_harm(tmp_path: Path, given: dict[str, Any]
     assert found.notes == []
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"grid": [1, 2], "block": "x", "registers per thread": -7, "correlation": 2**70},
+        {"grid": [-1, 2, 3], "device": -2, "shared memory": 1e300},
+        {"grid": [[1], 2, 3], "correlation": "12", "device": "x"},
+        {},
+    ],
+)
+def test_odd_arguments_of_a_kernel_are_left_out(tmp_path: Path, given: dict[str, Any]) -> None:
+    odd = {"ph": "X", "cat": "kernel", "name": "odd", "ts": 1.0, "dur": 1.0, "args": given}
+    found = read_chrome_trace(TraceWriter([], steps=0, extra=[odd]).write(tmp_path / "a.json"))
+    assert found.shapes.values[found.works.shape[0]] == (None, None, (), ())
+    assert found.works.device[0] == 0
+
+
 def test_arguments_that_are_nested_too_deeply_cost_their_event(tmp_path: Path) -> None:
     deep = f'{{"ph": "X", "cat": "cpu_op", "name": "deep", "args": {"[" * 9999}{"]" * 9999}}}'
     first, mark, rest = TraceWriter(STEP).text().partition('"traceEvents": [\n')
