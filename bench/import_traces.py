@@ -65,7 +65,8 @@ def write_trace(file: TextIO, seed: int, slower: dict[int, float]) -> dict[str, 
     device = '{"id": 0, "name": "NVIDIA H200", "numSms": 132}'
     file.write(f'{{\n  "schemaVersion": 1,\n  "deviceProperties": [{device}],\n')
     file.write('  "traceEvents": [\n')
-    moment, number, truth = 4545587604379.761, 0, {}
+    moment, number = 4545587604379.761, 0
+    truth: dict[str, list[float]] = {}
     for step in range(STEPS):
         began = moment
         for kernel in range(KERNELS):

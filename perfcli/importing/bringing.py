@@ -32,6 +32,8 @@ _EVENTS = re.compile(rb'"traceEvents"|"ph"\s*:|"schemaVersion"|"deviceProperties
 _WORTH_A_PROCESS = 32 << 20
 """Bytes of several files, from which on they are read by processes of their own."""
 _MOST_FILES = 4096
+_MOST_NAMED = 2
+"""Paths that a run is called by."""
 
 _Kind = Literal["trace", "nsight", "snapshot", "sources"]
 
@@ -92,7 +94,8 @@ def _join(
     options: ImportOptions,
     notes: Notes,
 ) -> Bundle:
-    name = " ".join(map(_name, paths))
+    name = " ".join(map(_name, paths[:_MOST_NAMED]))
+    name += f" and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else ""
     observed = choose_rank(traced, options.rank) if traced else None
     for memory in map(read_snapshot, found.snapshots):
         observed = _add_memory(observed, memory)
