@@ -52,6 +52,9 @@ def capture_graph(read: ReadGraph, counted: Mapping[str, SourceFacts | None]) ->
             capturing.add_operator(call)
         else:
             capturing.add_launch(call)
+    for kernel in graph.kernels.values():
+        if not kernel.uses:  # its launch is missing
+            kernel.uses.append(Use(Operands(sizes=dict(declared[kernel.name].numels))))
     return graph
 
 

@@ -67,8 +67,8 @@ def _recognize(path: Path) -> tuple[str, Callable[[], Leftovers] | None]:
 
 def _recognize_folder(folder: Path) -> tuple[str, Callable[[], Leftovers] | None]:
     with os.scandir(folder) as entries:
-        files = sorted(entry.path for entry in entries if entry.is_file())[:_MOST_LOGS]
-    logs = [path for path in map(Path, files) if is_log(path)]
+        names = sorted(entry.name for entry in entries)[:_MOST_LOGS]
+    logs = [folder / name for name in names if is_log(folder / name)]
     if logs:
         return "a TORCH_TRACE folder", lambda: read_logs(logs)
     code = next(find_code(folder), None)

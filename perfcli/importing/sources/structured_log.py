@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeAlias
 
 import msgspec
 
@@ -34,6 +34,11 @@ _LISTING = "inductor_post_grad_graph"
 _MAPPING = "inductor_provenance_tracking_node_mappings"
 _BROKEN = "dynamo_graph_break_reason"
 _RUNNABLE, _TORCH = "fx_graph_runnable", "torch_version"
+_WANTED = (_OUTPUT, _LISTING, _MAPPING, _BROKEN, _RUNNABLE, _TORCH)
+
+
+_CompileId: TypeAlias = "tuple[int | None, int | None, int | None]"
+"""Numbers of the compiled autograd graph, the function and its compilation."""
 
 
 @dataclass(slots=True)
@@ -45,9 +50,11 @@ class _Event:
     size: int = 0
 
     @property
-    def compile_id(self) -> tuple[object, object, object]:
+    def compile_id(self) -> _CompileId:
         keys = ("compiled_autograd_id", "frame_id", "frame_compile_id")
-        return tuple(self.data.get(key) for key in keys)  # type: ignore[return-value]
+        found = (self.data.get(key) for key in keys)
+        first, second, third = (each if isinstance(each, int) else None for each in found)
+        return first, second, third
 
     def payload(self) -> str | None:
         """Return what belongs to the event; None where it is not what was written."""
@@ -64,9 +71,9 @@ class _Log:
 
     when: bytes = b""
     rank: int | None = None
-    codes: list[tuple[Any, WrittenGraph]] = field(default_factory=list)
+    codes: list[tuple[_CompileId, WrittenGraph]] = field(default_factory=list)
     """Each graph with the id of its compilation."""
-    listings: dict[Any, str] = field(default_factory=dict)
+    listings: dict[_CompileId, str] = field(default_factory=dict)
     torch: str = ""
     triton: str = ""
     python: str = ""
@@ -107,14 +114,14 @@ def read_logs(paths: Sequence[Path]) -> Leftovers:
 
 
 def _conclude(log: _Log, path: Path, notes: list[str]) -> Leftovers:
-    latest: dict[object, int] = {}
+    latest: dict[int | None, int] = {}
     for (_, frame, number), _graph in log.codes:
-        if isinstance(number, int):
+        if number is not None:
             latest[frame] = max(latest.get(frame, 0), number)
     graphs = [
         graph
         for (_, frame, number), graph in log.codes
-        if not isinstance(number, int) or number == latest[frame]
+        if number is None or number == latest[frame]
     ]
     if dropped := len(log.codes) - len(graphs):
         notes.append(
@@ -178,15 +185,14 @@ def _parse(line: bytes, log: _Log) -> _Event | None:
     log.when = log.when or found[1]
     if isinstance(data.get("rank"), int):
         log.rank = data["rank"]
+    if "compilation_metrics" in data:
+        _take_metrics(data["compilation_metrics"], log)
     artifact = data.get("artifact")
-    kind = next(iter(data), "")
-    if isinstance(artifact, dict):
-        kind = str(artifact.get("name"))
-    wanted = (_OUTPUT, _BROKEN, _LISTING, _MAPPING, _RUNNABLE, _TORCH)
-    if kind in ("compilation_metrics", "bwd_compilation_metrics"):
-        _take_metrics(data[kind], log)
+    kind = artifact.get("name") if isinstance(artifact, dict) else None
+    kind = _OUTPUT if _OUTPUT in data else kind
+    if not isinstance(kind, str) or kind not in _WANTED or "has_payload" not in data:
         return None
-    return _Event(kind, data) if kind in wanted and data.get("has_payload") else None
+    return _Event(kind, data)
 
 
 def _take(event: _Event, log: _Log, file: str) -> None:
