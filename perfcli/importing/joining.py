@@ -145,35 +145,49 @@ def _name_graphs(
     return {graph: counts.most_common(1)[0][0] for graph, counts in votes.items() if graph}
 
 
+_LEAST_REGISTERS = 16
+"""What the driver reports for a kernel that needs fewer (H200, CUDA 13.0)."""
+
+
 def _join_kernel(kernel: KernelFacts, work: ObservedWork) -> KernelFacts:
     """Return a kernel with what was observed of it. Of its configurations only the one that ran is
     kept, where it can be told."""
-    ran = [c for c in kernel.candidates if _has_run(c, work)]
-    notes = kernel.notes
-    if kernel.candidates and not ran and work.registers is not None:
-        notes = (
-            *notes,
-            f"none of the configurations compiled here has the {work.registers} registers that ran",
-        )
+    shaped = [c for c in kernel.candidates if _has_shape(c, work)]
+    ran = [c for c in shaped if _count_registers(c) == work.registers]
+    # Another compiler gives it other registers: the only one of its shape is still the one.
+    found = ran[:1] or (shaped if len(shaped) == 1 else [])
     return replace(
         kernel,
         launches=work.launches,
-        candidates=tuple(ran[:1]) or kernel.candidates,
-        alternatives=() if ran else kernel.alternatives,
+        candidates=tuple(found) or kernel.candidates,
+        alternatives=() if found else kernel.alternatives,
         grid=work.grid,
         traced_seconds=work.typical_seconds,
-        notes=notes,
+        notes=(*kernel.notes, *_describe_registers(kernel, found, work)),
     )
 
 
-def _has_run(candidate: Candidate, work: ObservedWork) -> bool:
-    """Return whether a configuration looks as what ran: as many warps and registers, and as much
-    shared memory."""
-    return (
-        candidate.registers == work.registers
-        and candidate.num_warps * 32 == math.prod(work.block)
-        and (work.shared_bytes is None or candidate.shared_bytes == work.shared_bytes)
-    )
+def _has_shape(candidate: Candidate, work: ObservedWork) -> bool:
+    """Return whether a configuration has as many threads and as much shared memory as what ran."""
+    threads = candidate.num_warps * 32 == math.prod(work.block)
+    return threads and work.shared_bytes in (None, candidate.shared_bytes)
+
+
+def _count_registers(candidate: Candidate) -> int | None:
+    registers = candidate.registers
+    return None if registers is None else max(registers, _LEAST_REGISTERS)
+
+
+def _describe_registers(
+    kernel: KernelFacts, found: Sequence[Candidate], work: ObservedWork
+) -> Iterator[str]:
+    """Yield what ran that was not compiled here."""
+    if not kernel.candidates or work.registers is None:
+        return
+    if not found:
+        yield f"which configuration ran can't be told: it had {work.registers} registers"
+    elif _count_registers(found[0]) != work.registers:
+        yield (f"it ran with {work.registers} registers; compiled here it has {found[0].registers}")
 
 
 def _describe_join(

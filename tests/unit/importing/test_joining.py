@@ -42,13 +42,27 @@ def test_a_kernel_gets_its_times_and_the_configuration_that_ran(observed: Observ
 
 
 def test_what_ran_may_be_none_of_the_configurations(observed: Observed) -> None:
-    ways = (candidate(4, registers=40), candidate(8, registers=40))
+    ways = (candidate(2, registers=40), candidate(8, registers=40))
     joined = join(observed, [kernel("triton_red_fused_sum_4", candidates=ways)])
     found = joined.kernels[0]
     assert found.candidates == ways
-    assert found.notes == (
-        "none of the configurations compiled here has the 64 registers that ran",
-    )
+    assert found.notes == ("which configuration ran can't be told: it had 64 registers",)
+
+
+def test_another_compiler_gives_what_ran_other_registers(observed: Observed) -> None:
+    ways = (candidate(4, registers=40), candidate(8, registers=64))
+    joined = join(observed, [kernel("triton_red_fused_sum_4", candidates=ways)])
+    assert joined.kernels[0].candidates == ways[:1]
+    assert joined.kernels[0].notes == ("it ran with 64 registers; compiled here it has 40",)
+
+
+def test_fewer_than_sixteen_registers_are_reported_as_sixteen(tmp_path: Path) -> None:
+    step = [replace(STEP[4], registers=16)]
+    observed = observe(read_chrome_trace(TraceWriter(step).write(tmp_path / "a.json")))
+    ways = (candidate(4, registers=10), candidate(4, registers=40))
+    joined = join(observed, [kernel("triton_red_fused_sum_4", candidates=ways)])
+    assert joined.kernels[0].candidates == ways[:1]
+    assert joined.kernels[0].notes == ()
 
 
 def test_kernels_of_one_name_are_told_apart_by_their_direction(tmp_path: Path) -> None:
