@@ -31,8 +31,6 @@ class Ready:
 
     side: Side
     step: Callable[[], None]
-    inputs: tuple[Any, ...]
-    """What each step is called with."""
     seconds: list[float] = field(default_factory=list)
     peak_bytes: int = 0
     """Above what was allocated before the step."""
@@ -60,7 +58,7 @@ def prepare(case: Case, side: Side) -> Ready:
             kind = workload.autocast and getattr(torch, workload.autocast)
             scope = torch.autocast("cuda", dtype=kind) if kind else contextlib.nullcontext()
             with scope, torch.set_grad_enabled(training):
-                out = call(*ready.inputs, **workload.kwargs)
+                out = call(*workload.inputs, **workload.kwargs)
             if training:
                 out.backward(torch.ones_like(out))
                 forget_gradients(workload)
@@ -72,12 +70,11 @@ def prepare(case: Case, side: Side) -> Ready:
         return compile_fx(graph, inputs)
 
     step = compiled_step(torch.compile(workload.call, backend=backend, dynamic=side.dynamic))
-    ready = Ready(side, step, workload.inputs)
     with chosen(side):
         for _ in range(3):
             step()
         torch.cuda.synchronize()
-    return ready
+    return Ready(side, step)
 
 
 def forget_gradients(workload: Any) -> None:

@@ -5,8 +5,8 @@
     python bench/mix_order_reads.py table estimated.json measured.json
 
 ``estimate`` compiles every case with another torch for a GPU that need not be here. ``time`` needs
-one, torch with CUDA, and some cores: processes compile the cases at the same time, then each has
-the GPU for itself while the variants of its cases take turns in random order, with a flushed L2.
+one, torch with CUDA, and some cores: processes compile at the same time, and one of them at a time
+has the GPU, where the variants of a case take turns in random order, with a flushed L2.
 ``table`` puts both side by side, kernel by kernel. The cases are in ``mix_order_cases.py``.
 """
 
@@ -22,7 +22,6 @@ import queue
 import random
 import statistics
 import sys
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -32,7 +31,7 @@ from cures_cases import Case, Side
 from mix_order_cases import LADDER, MODELS, ON, name_of
 
 SEED = 20261123
-ROUNDS = {True: 24, False: 12}
+ROUNDS = {True: 20, False: 12}
 """Of a model, of a step of the ladder."""
 
 
@@ -47,8 +46,8 @@ def main() -> int:
             added.add_argument("--python", default=sys.executable)
             added.add_argument("--target", default="h200")
         else:
-            added.add_argument("--processes", type=int, default=15)
-            added.add_argument("--seconds", type=int, default=270, help="stop starting cases then")
+            added.add_argument("--processes", type=int, default=14)
+            added.add_argument("--seconds", type=int, default=180, help="stop starting cases then")
     added = commands.add_parser("table")
     added.add_argument("files", type=Path, nargs="+")
     given = parser.parse_args()
@@ -132,17 +131,15 @@ def _estimate(case: Case, side: Side, python: str, target: str) -> dict[str, Any
 
 
 def measure_all(cases: Sequence[Case], given: argparse.Namespace) -> int:
-    """Compile in all processes at once, then let one after the other have the GPU."""
+    """Compile in many processes at once, and let one at a time use the GPU."""
     import torch
 
     begin = time.monotonic()
     context = multiprocessing.get_context("spawn")
-    share = _share(cases, given.processes)
-    ready = context.Barrier(len(share))
     gpu, results = context.Lock(), context.Queue()
     workers = [
-        context.Process(target=_work, args=(part, ready, gpu, results, begin, given.seconds))
-        for part in share
+        context.Process(target=_work, args=(part, gpu, results, begin + given.seconds))
+        for part in _share(cases, given.processes)
     ]
     for worker in workers:
         worker.start()
@@ -152,6 +149,9 @@ def measure_all(cases: Sequence[Case], given: argparse.Namespace) -> int:
         try:
             rows.append(results.get(timeout=1))
         except queue.Empty:
+            if time.monotonic() > begin + given.seconds + 15:
+                for worker in workers:
+                    worker.kill()
             continue
         row = rows[-1]
         given.out.write_text(json.dumps({"device": device, "rows": rows}))
@@ -169,48 +169,124 @@ def _share(cases: Sequence[Case], processes: int) -> list[list[Case]]:
     return [*models, *(part for n in range(rest) if (part := steps[n::rest]))]
 
 
-def _work(
-    cases: Sequence[Case], ready: Any, gpu: Any, results: Any, begin: float, seconds: float
-) -> None:
-    """Compile for at most 55 % of the seconds, then measure what there is when all are done."""
-    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
-    compiled = begin + 0.55 * seconds
-    made = [(case, _compile_sides(case, results, compiled)) for case in cases]
-    # A process that is late still compiles while others measure.
-    with contextlib.suppress(threading.BrokenBarrierError):
-        ready.wait(timeout=max(1, compiled + 0.1 * seconds - time.monotonic()))
-    with gpu:
-        for case, sides in made:
-            if time.monotonic() > begin + seconds:
-                break
-            try:
-                for row in _measure(case, sides):
-                    results.put(row)
-            except Exception as error:
-                results.put(_failed(case, ON, error))
+def _work(cases: Sequence[Case], gpu: Any, results: Any, end: float) -> None:
+    """Compile and measure one case after the other. Compiling holds next to no memory of the GPU
+    and runs nothing there; it makes way for the process that measures."""
+    model = cases[0] in MODELS
+    # Warps and blocks are changed where kernels are made: in this process alone.
+    alone = not model or any(side.warps or side.xblock for side in cases[0].sides)
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1" if alone else "3"
+    for case in cases:
+        os.setpriority(os.PRIO_PROCESS, 0, 10)
+        sides = []
+        for side in case.sides:
+            if time.monotonic() < end:
+                try:
+                    sides.append(_Compiled(case, side))
+                except Exception as error:
+                    results.put(_failed(case, side, error))
+        with gpu:
+            os.setpriority(os.PRIO_PROCESS, 0, 0)
+            if time.monotonic() < end:
+                try:
+                    for row in _measure(case, sides):
+                        results.put(row)
+                except Exception as error:
+                    results.put(_failed(case, ON, error))
+            sides.clear()
+            _free()
 
 
-def _compile_sides(case: Case, results: Any, end: float) -> list[tuple[Any, dict[str, Any]]]:
-    """Return the variants of a case that could be compiled until then, ready to run, each with what
-    its mix-order kernels are made of."""
+class _NotYet(Exception):
+    """Stops a step that is only to be compiled, before it runs."""
+
+
+class _Compiled:
+    """Holds one variant of a case, compiled and not run yet."""
+
+    def __init__(self, case: Case, side: Side) -> None:
+        import torch
+        import torch._functorch.config as functorch
+        from cures_on_device import chosen
+        from torch._inductor.compile_fx import compile_fx
+
+        self.side, self.kernels = side, list[Any]()
+        self._workload, self.inputs = _build(case, side)
+        self._may_run = False
+
+        def backend(graph: Any, inputs: Any) -> Any:
+            if self._may_run:
+                raise RuntimeError("compiled again, without the variant's options")
+            compiled = compile_fx(graph, inputs)
+
+            def run(*given: Any) -> Any:
+                if not self._may_run:
+                    raise _NotYet
+                return compiled(*given)
+
+            return run
+
+        self._call = torch.compile(self._workload.call, backend=backend, dynamic=False)
+        with (
+            chosen(side),
+            _record(self.kernels),
+            functorch.patch(force_non_lazy_backward_lowering=True),
+            contextlib.suppress(_NotYet),
+        ):
+            self.step()
+        self._may_run = True
+        _free()
+
+    def step(self) -> None:
+        import torch
+        from cures_on_device import forget_gradients
+
+        training = self._workload.mode == "training"
+        kind = self._workload.autocast and getattr(torch, self._workload.autocast)
+        scope = torch.autocast("cuda", dtype=kind) if kind else contextlib.nullcontext()
+        with scope, torch.set_grad_enabled(training):
+            out = self._call(*self.inputs)
+        if training:
+            out.backward()
+            forget_gradients(self._workload)
+
+
+def _build(case: Case, side: Side) -> tuple[Any, tuple[Any, ...]]:
+    """Return the workload, and inputs to compile it with: a model's are its own; those of the
+    ladder share their memory, since only their sizes count."""
     import torch
-    from cures_on_device import prepare
 
-    made = []
-    for side in case.sides:
-        if time.monotonic() > end:
-            break
-        with _record() as defined:
-            try:
-                made.append((prepare(case, side), _facts(defined)))
-            except Exception as error:
-                results.put(_failed(case, side, error))
-        gc.collect()
-    if case not in MODELS:
-        for one, _ in made:
-            one.inputs = ()  # those of all cases would not fit
+    from perfcli.loading import registry
+
+    scenario = registry.scenario(case.scenario)
+    params = registry.resolve_params(scenario, None, {**case.params, **side.params})
+    torch.manual_seed(SEED)
+    with torch.device("cuda" if case in MODELS else "meta"):
+        workload = registry.build(scenario, params)
+    if case in MODELS:
+        return workload, workload.inputs
+    shared = torch.zeros(max(each.nbytes for each in workload.inputs), dtype=torch.int8)
+    shared = shared.to("cuda")
+    views = (shared[: each.nbytes].view(each.dtype).view(each.shape) for each in workload.inputs)
+    return workload, tuple(views)
+
+
+def _real_inputs(case: Case) -> tuple[Any, ...]:
+    import torch
+
+    from perfcli.loading import registry
+
+    scenario = registry.scenario(case.scenario)
+    with torch.device("cuda"):
+        workload = registry.build(scenario, registry.resolve_params(scenario, None, case.params))
+    return tuple(workload.inputs)
+
+
+def _free() -> None:
+    import torch
+
+    gc.collect()
     torch.cuda.empty_cache()
-    return made
 
 
 def _failed(case: Case, side: Side, error: Exception) -> dict[str, Any]:
@@ -222,22 +298,21 @@ def _failed(case: Case, side: Side, error: Exception) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _record() -> Iterator[list[Any]]:
-    """Collect the kernels that are defined meanwhile."""
-    from torch._inductor.runtime import triton_heuristics
+def _record(kernels: list[Any]) -> Iterator[None]:
+    """Collect the kernels that are compiled meanwhile."""
+    from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 
-    defined: list[Any] = []
-    original = triton_heuristics.CachingAutotuner.__init__
+    original = CachingAutotuner.precompile
 
-    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+    def precompile(self: Any, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
-        defined.append(self)
+        kernels.append(self)
 
-    triton_heuristics.CachingAutotuner.__init__ = init
+    CachingAutotuner.precompile = precompile
     try:
-        yield defined
+        yield
     finally:
-        triton_heuristics.CachingAutotuner.__init__ = original
+        CachingAutotuner.precompile = original
 
 
 def _facts(defined: Sequence[Any]) -> dict[str, dict[str, Any]]:
@@ -255,20 +330,21 @@ def _facts(defined: Sequence[Any]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _measure(case: Case, made: Sequence[tuple[Any, Any]]) -> Iterator[dict[str, Any]]:
+def _measure(case: Case, sides: Sequence[_Compiled]) -> Iterator[dict[str, Any]]:
     import torch
 
-    sides = [one for one, _ in made]
     if case not in MODELS:
-        inputs = _inputs(case)
+        inputs = _real_inputs(case)
         for one in sides:
             one.inputs = inputs
+    for one in sides:
+        for _ in range(2):  # the first one chooses launch configurations
+            one.step()
     flush = torch.empty(256 << 20, dtype=torch.int8, device="cuda")
     order = random.Random(SEED)
-    for one in sides:
-        one.step()
+    seconds: dict[str, list[float]] = {one.side.name: [] for one in sides}
     for _ in range(ROUNDS[case in MODELS]):
-        for one in order.sample(sides, len(sides)):
+        for one in order.sample(list(sides), len(sides)):
             flush.zero_()
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             torch.cuda.synchronize()
@@ -276,37 +352,22 @@ def _measure(case: Case, made: Sequence[tuple[Any, Any]]) -> Iterator[dict[str, 
             one.step()
             end.record()
             torch.cuda.synchronize()
-            one.seconds.append(start.elapsed_time(end) / 1e3)
-    for one, facts in made:
+            seconds[one.side.name].append(start.elapsed_time(end) / 1e3)
+    for one in sides:
         kernels = _profile(one.step, flush)
-        low, middle, high = statistics.quantiles(one.seconds, n=4)
+        low, middle, high = statistics.quantiles(seconds[one.side.name], n=4)
         yield {
             "case": name_of(case),
             "side": one.side.name,
             "step_us": middle * 1e6,
             "step_low_us": low * 1e6,
             "step_high_us": high * 1e6,
-            "seconds": one.seconds,
+            "seconds": seconds[one.side.name],
             "device_us": sum(kernels.values()),
             "generated_us": sum(t for name, t in kernels.items() if name.startswith("triton_")),
             "kernels": kernels,
-            "launched": facts,
+            "launched": _facts(one.kernels),
         }
-    if case not in MODELS:
-        for one in sides:
-            one.inputs = ()
-    torch.cuda.empty_cache()
-
-
-def _inputs(case: Case) -> tuple[Any, ...]:
-    import torch
-
-    from perfcli.loading import registry
-
-    scenario = registry.scenario(case.scenario)
-    with torch.device("cuda"):
-        workload = registry.build(scenario, registry.resolve_params(scenario, None, case.params))
-    return tuple(workload.inputs)
 
 
 def _profile(step: Any, flush: Any, steps: int = 5) -> dict[str, float]:
