@@ -7,7 +7,6 @@ and the throughput table of the CUDA C++ Programming Guide (compute capability 9
 from __future__ import annotations
 
 import re
-from collections import Counter
 from typing import Literal
 
 from perfcli.facts.binary.sass import Instruction
@@ -80,15 +79,16 @@ def _registers_of(instruction: Instruction) -> tuple[list[Register], list[Regist
     if pipe not in _NO_RESULT and instruction.name not in ("RED", "REDG"):
         written = _written(instruction, pipe, words)
     read: list[Register] = []
-    named = [(kind, int(number), pair) for kind, number, pair in _REGISTER.findall(operands)]
-    times = Counter((kind, number) for kind, number, _ in named)
-    pairs = {(kind, number) for kind, number, pair in named if pair}
-    for kind, number, _ in named:
-        register = (kind, number)
-        if register not in written or times[register] > 1:
-            read.append(register)
-        if kind == "R" and register in pairs:
-            read.append(("R", number + 1))
+    for place, part in enumerate(operands.split(",")):
+        if place == 0 and written:
+            continue  # the result, which may be named again among the sources
+        for kind, number, pair in _REGISTER.findall(part):
+            register = (kind, int(number))
+            sets = place < 3 and instruction.name in _SETS_PREDICATE and kind in ("P", "UP")
+            if not (sets and register in written):
+                read.append(register)
+            if kind == "R" and (pair or _is_wide_addend(instruction, place)):
+                read.append(("R", int(number) + 1))
     if pipe in ("global-store", "shared-store", "local-store"):
         last = re.findall(r"\bR(\d+)\b", operands)
         if last:
@@ -119,6 +119,11 @@ def _written(instruction: Instruction, pipe: Pipe, words: int) -> list[Register]
             if predicate:
                 written.append((predicate[1], int(predicate[2])))
     return written
+
+
+def _is_wide_addend(instruction: Instruction, place: int) -> bool:
+    """Return whether the operand at a place is what a wide multiplication adds to: 64 bits."""
+    return instruction.opcode.startswith("IMAD.WIDE") and place == 3
 
 
 def _is_wide_move(instruction: Instruction) -> bool:

@@ -284,11 +284,12 @@ def _loop_runs(
         for line in telling
         if memory[line] and accesses.get(line)
     ]
-    factor = _unrolled_by_counter(code, loop, counters) or 1
-    if told and factor == 1:
+    factor = _unrolled_by_counter(code, loop, counters)
+    if factor is None and told:
         least, most_ = max(low for low, _ in told), min(high for _, high in told)
         agreed = least if least <= most_ else sorted(low for low, _ in told)[len(told) // 2]
         factor = max(1, round(agreed))
+    factor = factor or 1
     return _LoopRuns(line_runs[most] / factor, factor, most)
 
 

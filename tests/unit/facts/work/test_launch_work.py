@@ -197,6 +197,30 @@ def test_a_loop_without_memory_tells_by_its_counter_how_far_it_was_unrolled() ->
     assert warp.issued["float"] == pytest.approx(2 * 25 / 12)
 
 
+def test_a_counter_that_proves_one_iteration_outweighs_the_number_of_loads() -> None:
+    """The counter grows by 4 as in the source, 16 times. That the machine code loads twice where
+    the index arithmetic needs one load says nothing of unrolling: the mask split it in two."""
+    text = """
+.L_x_0:
+  // k.py:7
+        /*0010*/                   IADD3 R6, R6, 0x4, RZ ;
+        /*0020*/                   ISETP.GE.U32.AND P0, PT, R6, 0x40, PT ;
+  // k.py:8
+        /*0030*/                   LDG.E R4, desc[UR4][R2.64] ;
+        /*0040*/                   LDG.E R5, desc[UR4][R2.64+0x4] ;
+  // k.py:7
+        /*0050*/              @!P0 BRA `(.L_x_0) ;
+  // k.py:1
+        /*0060*/                   EXIT ;
+"""
+    code, runs = _Code(parse_annotated(text), "k.py"), {7: 1.0, 8: 16.0}
+    accesses = {8: (1.0, 1.0)}
+    warp = trace_warp(code, runs, accesses, counters={7: (16, 4)})
+    assert warp.global_loads == 16 * 2
+    # Without a counter the loads decide: two of them are two iterations.
+    assert trace_warp(code, runs, accesses).global_loads == 8 * 2
+
+
 def test_a_register_that_counts_bytes_tells_no_unrolling() -> None:
     """It grows by 32 where the source's counter grows by 4, but it is compared with 32 × 16: the
     loop runs 16 times, not twice."""
