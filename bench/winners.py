@@ -120,7 +120,9 @@ def time_launchers(
             launchers[number](*args, stream=stream)
         torch.cuda.synchronize()
         order = [n for _ in range(ROUNDS) for n in random.sample(timed, len(timed))]
-        with torch.autograd.profiler.profile(use_cpu=False, use_device="cuda") as profile:
+        with torch.autograd.profiler.profile(
+            use_cpu=False, use_device="cuda", use_kineto=True
+        ) as profile:
             for number in order:
                 tuner.reset_to_zero_args(*args)
                 flushed.max()

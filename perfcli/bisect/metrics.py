@@ -118,15 +118,16 @@ def _value_of(metric: SearchMetric, run: Run) -> float:
 
 
 def _estimate(run: Run) -> float:
-    """Raise PerfcliError where a kernel has no estimate, or there are no constants."""
+    """Raise PerfcliError where a kernel has no estimate, or one from its bytes alone, or there are
+    no constants."""
     step = estimate_step(run)
     if step is None:
         target = run.target.name if run.target else run.device
         raise PerfcliError(
             f"estimated-time is not known on {target}: no GPU like it was calibrated"
         )
-    if step.missing:
-        raise PerfcliError(f"estimated-time is not known: {step.missing[0]}")
+    if vague := (*step.missing, *step.rough):
+        raise PerfcliError(f"estimated-time is not known: {vague[0]}")
     return step.seconds
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -183,20 +184,23 @@ def _weigh(samples: Samples) -> Any:
     return np.array([_STEP_WEIGHT if k.startswith(_STEP) else 1.0 for k in samples.kernels])
 
 
-def _hold_out(samples: Samples, start: Calibration) -> tuple[Any, list[str]]:
+def _hold_out(
+    samples: Samples, start: Calibration, pool: Executor
+) -> tuple[Any, list[str], dict[str, float]]:
     """Return for each sample the log ratio of estimated to measured time, by constants that were
-    fitted without any launch of its kernel or scenario, and its class."""
+    fitted without any launch of its kernel or scenario, and its class; and the constants that are
+    fitted to all. ``pool`` fits several at once."""
     names = sorted(set(samples.kernels))
     folds = np.array([names.index(kernel) % _FOLDS for kernel in samples.kernels])
+    chosen = [folds == fold for fold in sorted(set(folds))]
+    training = [samples.take(~out) if (~out).any() else samples for out in chosen]
+    fits = [pool.submit(fit_constants, s, start, _weigh(s)) for s in (*training, samples)]
     errors, classes = np.zeros(len(folds)), np.full(len(folds), "", object)
-    for fold in sorted(set(folds)):
-        out = folds == fold
-        training = samples.take(~out) if (~out).any() else samples
-        constants = fit_constants(training, start, _weigh(training))
-        found, micros = estimate_micros(samples.take(out), constants, start)
+    for out, fit in zip(chosen, fits[:-1], strict=True):
+        found, micros = estimate_micros(samples.take(out), fit.result(), start)
         errors[out] = np.log(micros / samples.micros[out])
         classes[out] = _classify(found, micros)
-    return errors, list(classes)
+    return errors, list(classes), fits[-1].result()
 
 
 def _classify(found: Mapping[str, Any], micros: Any) -> list[str]:
@@ -228,17 +232,18 @@ def _fit_calibration(
     timed: Sequence[_TimedCase],
     steps: Sequence[_TimedStep],
     start: Calibration,
-    torch: str,
-    triton: str,
-    date: str,
+    versions: tuple[str, str, str],
+    pool: Executor,
 ) -> Calibration:
-    """Return the calibration of ``start.target`` that these times make."""
+    """Return the calibration of ``start.target`` that these times make. ``versions`` are those of
+    torch and triton, and the date."""
+    torch, triton, date = versions
     samples = _list_samples(timed, start)
     real = _list_step_samples(steps, start)
     count = len(samples.micros)
     if real is not None:
         samples = join_samples(samples, real)
-    errors, classes = _hold_out(samples, start)
+    errors, classes, constants = _hold_out(samples, start, pool)
     residuals = _sum_up_residuals(errors, classes)
     if real is not None:
         residuals["steps"] = _sum_up_residuals(errors[count:], classes[count:])["all"]
@@ -250,7 +255,7 @@ def _fit_calibration(
         torch=torch,
         triton=triton,
         date=date,
-        constants=fit_constants(samples, start, _weigh(samples)),
+        constants=constants,
         residuals=residuals,
         pair=start.pair,
         notes=(

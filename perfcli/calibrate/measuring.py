@@ -13,11 +13,15 @@ from pathlib import Path
 
 import msgspec
 
+from perfcli import units
 from perfcli.calibrate.finished import append_finished, find_finished, read_finished
+from perfcli.console.notes import Notes
+from perfcli.errors import WorkerFailed
 from perfcli.facts.work import COUNTING
 from perfcli.machine.environment import Interpreter
 from perfcli.model import LaunchWork, Target
 from perfcli.model.kernel_work import (
+    OPERATOR_BATCH,
     ColdAndHot,
     CorpusCase,
     CorpusCode,
@@ -147,14 +151,21 @@ class _OperatorTimes:
     host: Mapping[str, float] = field(default_factory=dict)
 
 
+_TRIES = 4
+"""Workers that may die before the calls that are left are given up."""
+
+
 def _time_operators(
-    cases: Sequence[OperatorCase], target: Target, interpreter: Interpreter, report: _Report
+    cases: Sequence[OperatorCase],
+    target: Target,
+    interpreter: Interpreter,
+    notes: Notes,
+    report: _Report,
 ) -> tuple[list[TimedOperator], Mapping[str, float]]:
     """Return the calls of all cases with their times, those of an earlier try included, and what
-    the host needs of calls.
+    the host needs of calls. What a worker dies of is left out.
 
-    Raises:
-        PerfcliError: the file with finished cases can't be written, or the worker failed.
+    Raises PerfcliError where the file with finished cases can't be written.
     """
     path = find_finished("operators", target, interpreter, COUNTING)
     finished: dict[str, _OperatorTimes] = {}
@@ -164,15 +175,29 @@ def _time_operators(
             host = known.host
         else:
             finished[_name(known.case)] = known
-    left = tuple(case for case in cases if _name(case) not in finished)
-    for found in kernels.time_operators(OperatorsRequest(left), interpreter.path) if left else ():
-        if isinstance(found, dict):
-            host, made = found, _OperatorTimes(None, host=found)
-        else:
-            number, timed = found
-            made = _OperatorTimes(left[number], timed)
-            finished[_name(left[number])] = made
-            report("timing library operators", len(finished), len(cases))
-        append_finished(path, made)
-    known_cases = (finished[name] for case in cases if (name := _name(case)) in finished)
+    left = [case for case in cases if _name(case) not in finished]
+    for _ in range(_TRIES if left else 0):
+        asked = tuple(left)
+        try:
+            for found in kernels.time_operators(OperatorsRequest(asked), interpreter.path):
+                if isinstance(found, dict):
+                    host, made = found, _OperatorTimes(None, host=found)
+                else:
+                    number, timed = found
+                    made = _OperatorTimes(asked[number], timed)
+                    left.remove(asked[number])
+                    finished[_name(asked[number])] = made
+                    report("timing library operators", len(finished), len(cases))
+                append_finished(path, made)
+        except WorkerFailed as error:
+            notes.warn(f"calls of library operators are left out: {error}")
+            left = left[OPERATOR_BATCH:]  # it died of one of these
+            continue
+        break
+    known_cases = [finished[name] for case in cases if (name := _name(case)) in finished]
+    if refused := len(cases) - sum(bool(each.timed) for each in known_cases):
+        notes.say(
+            f"{units.plural(refused, 'call')} of library operators left out: the library does not "
+            "take them, or their times were lost"
+        )
     return [timed for each in known_cases for timed in each.timed], host

@@ -19,7 +19,6 @@ from perfcli.calibrate.operator_cases import _list_operator_cases
 from perfcli.calibrate.operator_fit import fit_operators, list_residuals, write_operators
 from perfcli.calibrate.steps import _make_step_jobs, _time_steps, _TimedStep
 from perfcli.console import documents, output
-from perfcli.console import table as tables
 from perfcli.console.notes import Notes, Reporter
 from perfcli.errors import Interrupted, PerfcliError
 from perfcli.machine import environment, targets
@@ -127,7 +126,7 @@ def _time_all(
                     f"{units.plural(uncounted, 'kernel')} left out: perfcli could not count what "
                     "they ask of the GPU"
                 )
-            operators, host = _time_operators(calls, target, interpreter, report)
+            operators, host = _time_operators(calls, target, interpreter, notes, report)
             path = find_finished("steps", target, interpreter)
             cache = start.constants["cache_bytes"]
             steps = _time_steps(jobs, path, cache, notes, partial(report, "timing steps of models"))
@@ -143,10 +142,9 @@ def _fit(
     timed: _Timed, start: Calibration, table: OperatorTable, interpreter: Interpreter, jobs: int
 ) -> Calibration:
     today = datetime.now(UTC).date().isoformat()
-    found = _fit_calibration(
-        timed.cases, timed.steps, start, interpreter.torch, interpreter.triton or "", today
-    )
+    versions = interpreter.torch, interpreter.triton or "", today
     with _start_pool(jobs) as pool:
+        found = _fit_calibration(timed.cases, timed.steps, start, versions, pool)
         classes = fit_operators(timed.operators, table, start.target, pool)
     calls = sum(len(each.errors) for each in classes.values())
     known = f"; {table.gpu['description']} had told how far others are from their formulas"
@@ -182,6 +180,5 @@ def check_estimates(reference: str, json: Path | None, quiet: bool) -> None:
     source = calibration.source + derived
     fields = {"run": run.id, "calibration": source, **view._describe_accuracy(kernels)}
     output.write_document("calibration-check", fields, json)
-    headers, rows = view._list_checked(kernels)
     text = "\n".join(view._describe_check(kernels, source)) + "\n"
-    output.print_text(("" if quiet else tables.plain(headers, rows)) + text, json)
+    output.print_text(("" if quiet else view._list_checked(kernels)) + text, json)

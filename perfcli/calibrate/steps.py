@@ -8,14 +8,13 @@ import shutil
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perfcli.calibrate.finished import append_finished, read_finished
 from perfcli.console.notes import Notes
-from perfcli.errors import OutOfMemory
+from perfcli.errors import Interrupted, OutOfMemory, PerfcliError
 from perfcli.loading import registry
 from perfcli.machine.scratch import make_scratch
 from perfcli.model import Ask, Buffer, Candidate, KernelFacts, MeasuredLaunch, MeasureRequest, Run
@@ -27,7 +26,7 @@ from perfcli.workflow.obtain import obtain
 from perfcli.workflow.request import Question, Side, make_jobs
 
 _STEPS, _WARM = 9, 3
-_AT_ONCE = 3
+_AT_ONCE = 6
 """Scenarios that are compiled at once; none is, while one is timed."""
 _SMOKE = ("softmax",)
 """The scenarios of a smoke test."""
@@ -81,10 +80,9 @@ def _time_steps(
     report: Callable[[int, int], None],
 ) -> list[_TimedStep]:
     """Return the timed steps of these jobs, those of an earlier try included, which ``path`` keeps.
-    What does not fit into memory is left out with a warning.
+    What can't be compiled or run, or does not fit into memory, is left out with a warning.
 
-    Raises:
-        PerfcliError: a scenario can't be compiled or run, or the file can't be written.
+    Raises PerfcliError where the file can't be written.
     """
     known = {each.fingerprint: each for each in read_finished(path, _TimedStep)}
     finished = {
@@ -98,8 +96,8 @@ def _time_steps(
         several = left[start : start + _AT_ONCE]
         made = _time_several([jobs[number] for number in several], cache_bytes)
         for number, timed in zip(several, made, strict=True):
-            if timed is None:
-                notes.warn(f"{jobs[number].request.scenario} does not fit into memory: left out")
+            if isinstance(timed, PerfcliError):
+                notes.warn(f"{jobs[number].request.scenario} is left out: {timed}")
                 continue
             finished[number] = timed
             append_finished(path, timed)
@@ -107,71 +105,86 @@ def _time_steps(
     return [finished[number] for number in sorted(finished)]
 
 
-def _time_several(jobs: Sequence[Job], cache_bytes: float) -> list[_TimedStep | None]:
-    """Return the timed step of each job, None where it does not fit into memory alone either."""
+def _time_several(jobs: Sequence[Job], cache_bytes: float) -> list[_TimedStep | PerfcliError]:
+    """Return the timed step of each job, or why there is none: what does not fit into memory beside
+    the others is tried again alone."""
     found = _time_batch(jobs, cache_bytes)
-    if len(jobs) == 1:
-        return found
-    return [
-        timed or _time_batch([job], cache_bytes)[0] for job, timed in zip(jobs, found, strict=True)
-    ]
+    for place, job in enumerate(jobs):
+        if isinstance(found[place], OutOfMemory) and len(jobs) > 1:
+            (found[place],) = _time_batch([job], cache_bytes)
+    return found
 
 
-def _time_batch(jobs: Sequence[Job], cache_bytes: float) -> list[_TimedStep | None]:
-    """Return the timed step of each job, None where it does not fit into memory beside the others.
-    All are compiled before one is timed."""
+def _time_batch(jobs: Sequence[Job], cache_bytes: float) -> list[_TimedStep | PerfcliError]:
+    """Return the timed step of each job, or why there is none. All are compiled before one is
+    timed."""
     caches = make_scratch("caches-")
-    with ThreadPoolExecutor(len(jobs)) as pool:
-        sides = [_ReadyStep(job, caches) for job in jobs]
+    threads = max(1, (jobs[0].request.jobs or 1) // len(jobs))
+    with ThreadPoolExecutor(2 * len(jobs)) as pool:
+        sides = [_ReadyStep(job, caches, threads) for job in jobs]
         try:
-            list(pool.map(_ReadyStep.prepare, sides))
-            return [side.time(cache_bytes) for side in sides]
+            runs = [pool.submit(_compile_alone, job, threads) for job in jobs]
+            ready = [pool.submit(side.prepare) for side in sides]
+            wait(runs)
+            wait(ready)
+            return [
+                _time_ready(side, run, begun, cache_bytes)
+                for side, run, begun in zip(sides, runs, ready, strict=True)
+            ]
         finally:
             for side in sides:
                 side.close()
             shutil.rmtree(caches, ignore_errors=True)
 
 
-class _ReadyStep:
-    """Holds a scenario that is compiled without the GPU, and by a worker that runs it there."""
+def _time_ready(
+    side: _ReadyStep, run: Future[Run], begun: Future[None], cache_bytes: float
+) -> _TimedStep | PerfcliError:
+    try:
+        begun.result()
+        return side.time(run.result(), cache_bytes)
+    except Interrupted:
+        raise
+    except PerfcliError as error:
+        return error
+    finally:
+        side.close()  # its memory is what the next one may need
 
-    def __init__(self, job: Job, caches: Path) -> None:
+
+def _compile_alone(job: Job, threads: int) -> Run:
+    """Return the run as it is compiled where there is no GPU."""
+    few = replace(job, request=replace(job.request, jobs=threads))
+    (obtained,) = obtain([few], Context(Notes(quiet=True)), keeps=False)
+    return obtained.run
+
+
+class _ReadyStep:
+    """Holds a worker that runs a scenario's step on the GPU."""
+
+    def __init__(self, job: Job, caches: Path, threads: int) -> None:
         self._job = job
         self._caches = caches
-        self._run: Run
+        self._threads = threads
         self._worker: LiveWorker | None = None
         self._launches: tuple[MeasuredLaunch, ...] = ()
 
     def prepare(self) -> None:
-        """Compile. Raises what compiling and running raise, except OutOfMemory."""
-        quiet = Context(Notes(quiet=True))
-        (obtained,) = obtain([self._job], quiet, keeps=False)
-        self._run = obtained.run
-        # Unlike a comparison's sides, nothing here waits for its turn on the same cores.
-        threads = {"TORCHINDUCTOR_COMPILE_THREADS": str(self._job.request.jobs)}
-        variant = replace(self._job.request.variant, env=threads)
-        compiled = replace(self._job.request, variant=variant, on_device=True)
-        asked = MeasureRequest(compiled, "base", seed=1, check=False)
-        with suppress(OutOfMemory):
-            worker = self._worker = Starter(self._caches)(asked, lambda phase: None)
-            self._launches = worker.prepare().launches
+        """Compile, and run until it is warm. Raises what compiling and running raise."""
+        asked = self._job.request
+        variant = replace(asked.variant, env={"TORCHINDUCTOR_COMPILE_THREADS": str(self._threads)})
+        compiled = replace(asked, variant=variant, on_device=True)
+        request = MeasureRequest(compiled, "base", seed=1, check=False)
+        worker = self._worker = Starter(self._caches)(request, lambda phase: None)
+        self._launches = worker.prepare().launches
 
-    def time(self, cache_bytes: float) -> _TimedStep | None:
-        """Return the timed step; None where it does not fit into memory."""
-        if self._worker is None or not self._launches:
-            return None
-        try:
-            steps = self._worker.turn(Ask("kernels", _STEPS, _WARM)).launches
-        except OutOfMemory:
-            return None
-        finally:
-            self.close()  # its memory is what the next one may need
+    def time(self, run: Run, cache_bytes: float) -> _TimedStep:
+        """Return the timed step, its kernels joined to those of ``run``."""
+        assert self._worker is not None
+        steps = self._worker.turn(Ask("kernels", _STEPS, _WARM)).launches
         seconds = [statistics.median(times) for times in zip(*steps, strict=True)]
-        kernels, left_out = _join_kernels(self._run, self._launches, seconds, cache_bytes)
-        request = self._job.request
-        return _TimedStep(
-            request.scenario, self._job.fingerprint, self._run.sources, tuple(kernels), left_out
-        )
+        kernels, left_out = _join_kernels(run, self._launches, seconds, cache_bytes)
+        name, fingerprint = self._job.request.scenario, self._job.fingerprint
+        return _TimedStep(name, fingerprint, run.sources, tuple(kernels), left_out)
 
     def close(self) -> None:
         if self._worker is not None:

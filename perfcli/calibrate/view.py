@@ -9,6 +9,7 @@ from typing import Any
 
 from perfcli import units
 from perfcli.calibrate.accuracy import _CheckedKernel, _sum_up
+from perfcli.console import table
 from perfcli.model.estimate import LEAST_SECONDS
 from perfcli.predict.calibration import Calibration
 
@@ -31,9 +32,10 @@ def _describe_calibration(found: Calibration, path: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _list_checked(kernels: Sequence[_CheckedKernel]) -> tuple[Sequence[str], list[Sequence[str]]]:
-    """Return the headers and rows of the table of kernels, those that take longest."""
-    return _HEADERS, [_row(each) for each in kernels[:_TOP]]
+def _list_checked(kernels: Sequence[_CheckedKernel]) -> str:
+    """Return the table of kernels, those that take longest, and how many it leaves out."""
+    more = f"… and {len(kernels) - _TOP} more\n" if len(kernels) > _TOP else ""
+    return table.plain(_HEADERS, [_row(each) for each in kernels[:_TOP]]) + more
 
 
 def _row(each: _CheckedKernel) -> Sequence[str]:
@@ -53,8 +55,6 @@ def _row(each: _CheckedKernel) -> Sequence[str]:
 
 def _describe_check(kernels: Sequence[_CheckedKernel], source: str) -> Iterator[str]:
     """Yield the lines below the table."""
-    if len(kernels) > _TOP:
-        yield f"… and {len(kernels) - _TOP} more"
     found, least = _sum_up(kernels), units.seconds(LEAST_SECONDS)
     if found is None:
         yield f"no launch takes {least} or more: shorter ones say little"

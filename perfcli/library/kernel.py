@@ -141,8 +141,10 @@ class Kernel:
 
     @property
     def estimated_seconds(self) -> float | None:
-        """Return how long one launch is estimated to take on the target, without running it."""
-        return self.facts.estimate.seconds if self.facts.estimate else None
+        """Return how long one launch is estimated to take on the target, without running it; None
+        where no more than its bytes is known."""
+        estimate = self.facts.estimate
+        return estimate.seconds if estimate and not estimate.is_rough else None
 
     @property
     def code(self) -> str:

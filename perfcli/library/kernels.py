@@ -106,11 +106,11 @@ class Kernels(Sequence[Kernel]):
         """Return how long the generated kernels of one step are estimated to take on the target,
         without running them."""
         launched = [kernel for kernel in self.run.kernels if kernel.launches]
-        missing = sum(kernel.estimate is None for kernel in launched)
+        missing = sum(not k.estimate or k.estimate.is_rough for k in launched)
         if missing:
             raise NotKnown(
                 f"estimated_seconds of {self.run.scenario} is not known: {missing} of its "
-                f"{len(launched)} kernels have no estimate"
+                f"{len(launched)} kernels have no estimate, or one from their bytes alone"
             )
         return sum(k.estimate.of_step * k.launches for k in launched if k.estimate)
 

@@ -13,9 +13,14 @@ from typing import Any
 
 from perfcli.facts.operator_work import count_operator_work
 from perfcli.model import Buffer, OptionValue
-from perfcli.model.kernel_work import ColdAndHot, OperatorCase, TimedOperator
+from perfcli.model.kernel_work import (
+    OPERATOR_BATCH,
+    ColdAndHot,
+    OperatorCase,
+    TimedOperator,
+)
 
-_REPETITIONS, _BATCH = 5, 60
+_REPETITIONS = 5
 _FLUSHED = 256 << 20
 """Bytes that are read to leave nothing else in the L2 cache; more than twice what GPUs have."""
 _HOST_CALLS = 200
@@ -46,8 +51,8 @@ def time_operators(
 
     _warm_up()
     flushed = torch.zeros(_FLUSHED, dtype=torch.int8, device="cuda")
-    for start in range(0, len(cases), _BATCH):
-        yield _time_batch(list(enumerate(cases))[start : start + _BATCH], flushed)
+    for start in range(0, len(cases), OPERATOR_BATCH):
+        yield _time_batch(list(enumerate(cases))[start : start + OPERATOR_BATCH], flushed)
 
 
 def _warm_up() -> None:
@@ -68,7 +73,9 @@ def _time_batch(
 
     segments = _Segments(flushed)
     works: dict[tuple[int, int], Any] = {}
-    with torch.autograd.profiler.profile(use_cpu=False, use_device="cuda") as profile:
+    with torch.autograd.profiler.profile(
+        use_cpu=False, use_device="cuda", use_kineto=True
+    ) as profile:
         for number, case in cases:
             try:
                 for place, call in enumerate(_make_calls(case)):
@@ -78,8 +85,8 @@ def _time_batch(
                     for cold in (True, False):
                         for _ in range(_REPETITIONS):
                             segments.run((number, place, cold), call.run, cold)
-            except RuntimeError as error:  # a library that does not take these sizes
-                if "CUDA error" in str(error):
+            except Exception as error:  # a library that does not take these sizes
+                if "CUDA error" in str(error):  # the device is lost
                     raise
         torch.cuda.synchronize()
     times = segments.read(profile.kineto_results.events())
@@ -102,7 +109,8 @@ def _both(
     times: Mapping[tuple[int, int, bool], list[float]], number: int, place: int
 ) -> ColdAndHot | None:
     cold, hot = (tuple(times.get((number, place, how), ())) for how in (True, False))
-    return (cold, hot) if len(cold) == len(hot) == _REPETITIONS else None
+    is_whole = len(cold) == len(hot) == _REPETITIONS and all((*cold, *hot))
+    return (cold, hot) if is_whole else None
 
 
 class _Segments:
@@ -131,14 +139,15 @@ class _Segments:
         on_device = [e for e in events if e.device_type() == torch.autograd.DeviceType.CUDA]
         found: list[float] = []
         inside = False
+        marks = 0
         for event in sorted(on_device, key=lambda each: each.start_ns()):
             if "spin_kernel" in event.name():
-                inside = not inside
+                inside, marks = not inside, marks + 1
                 found += [0.0] if inside else []
             elif inside and "Sync" not in event.name():
                 found[-1] += event.duration_ns() / 1e3
         times: dict[tuple[int, int, bool], list[float]] = {}
-        if len(found) == len(self._labels):
+        if marks == 2 * len(self._labels):
             for label, micros in zip(self._labels, found, strict=True):
                 times.setdefault(label, []).append(round(micros, 3))
         return times

@@ -26,6 +26,8 @@ OperatorFamily = Literal[
 LEAST_SECONDS = 3e-6
 """A shorter launch is timed too badly to judge an estimate: the launch itself and the profiler
 decide."""
+BYTES = "bytes"
+"""``TimeEstimate.kind`` where nothing but its bytes is known of a launch."""
 _FAR = 2.0
 """Times the distance from the estimate to the end of its interval."""
 
@@ -159,6 +161,11 @@ class TimeEstimate:
     """Seconds with each launch configuration whose work is known, by its index."""
 
     @property
+    def is_rough(self) -> bool:
+        """Return whether only its bytes are known."""
+        return self.kind == BYTES
+
+    @property
     def of_step(self) -> float:
         """Return the seconds that one launch adds to a step, with what finishes its results."""
         return self.seconds + self.finishing
@@ -188,6 +195,8 @@ class StepEstimate:
     """What the host needs to launch the step: more than ``seconds`` means that it is host-bound."""
     missing: tuple[str, ...] = ()
     """Generated kernels that could not be estimated, and why."""
+    rough: tuple[str, ...] = ()
+    """Generated kernels of which only the bytes are known, and why."""
     calibration: str = ""
     """Where the constants come from: ``NVIDIA H200, torch 2.11.0, 2026-11-22``."""
     derived: str = ""
@@ -222,3 +231,5 @@ class EstimatedChange:
     """Groups whose time changes, the largest change first."""
     missing: tuple[str, ...] = ()
     """Changed kernels that could not be estimated, and why: with any, the verdict is UNSURE."""
+    rough: tuple[str, ...] = ()
+    """Changed kernels of which only the bytes are known, and why: their intervals are wide."""

@@ -213,6 +213,9 @@ class KernelFacts:
     """Which of the sizes are symbols in the generated code; ``sizes`` has their hints."""
     scalars: Mapping[str, int] = field(default_factory=dict)
     """What else the kernel is given as a number: ``ks0`` …, with hints where sizes are dynamic."""
+    unknown_sizes: tuple[str, ...] = ()
+    """Which of the sizes depend on values of tensors: what ``sizes`` has of them is made up by
+    torch, and so are the bytes."""
     notes: tuple[str, ...] = ()
     grid: tuple[int, ...] = ()
     """The blocks of a launch, where a trace recorded one."""

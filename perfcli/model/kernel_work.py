@@ -243,6 +243,10 @@ class OperatorCase:
     """Its sizes, and what else decides its kernels (``measure.operators``)."""
 
 
+OPERATOR_BATCH = 60
+"""Cases that are timed together, in the order in which they are asked for."""
+
+
 @dataclass(frozen=True, slots=True)
 class OperatorsRequest:
     """Asks for calls of library operators to be timed."""

@@ -24,6 +24,7 @@ from perfcli.model import (
     TimeVerdict,
 )
 from perfcli.predict.calibration import Calibration, calibration_for, name_operators
+from perfcli.predict.moved_bytes import WIDER, _estimate_from_bytes, _estimate_on_cpu
 from perfcli.predict.operators import estimate_call, estimate_host
 from perfcli.predict.reuse import find_cold_shares
 
@@ -146,6 +147,7 @@ def estimate_step(run: Run) -> StepEstimate | None:
         found = kernel.estimate
         if run.weighed:
             found = _estimate_kernel(kernel, calibration, run.target.sm_count, share)
+            found = found or _estimate_from_bytes(kernel, run.target, _why_not(kernel))
         if run.weighed and found is not None:
             calls = finishing[kernel.graph, kernel.name]
             found = replace(found, finishing=_estimate_finishing(kernel, calls, calibration))
@@ -155,6 +157,7 @@ def estimate_step(run: Run) -> StepEstimate | None:
         tuple(kernels),
         (None,) * len(run.externs),
         missing=tuple(_list_missing(run, kernels, range(len(kernels)))),
+        rough=tuple(_list_rough(run, kernels, range(len(kernels)))),
         calibration=calibration.source,
         derived=calibration.derived,
         constants=constants,
@@ -184,7 +187,7 @@ def _estimate_finishing(kernel: KernelFacts, calls: int, calibration: Calibratio
     return 1e-6 * (calls * c["finishing"] + kernel.finishing_bytes / c["finishing_bytes"])
 
 
-_FORMULAS = 3
+_FORMULAS = 4
 """Grows when the same constants give other estimates."""
 
 
@@ -204,7 +207,11 @@ def name_estimator(run: Run) -> str:
 
 
 def estimate_run(run: Run) -> Run:
-    """Return the run with the estimates of its kernels beside their facts, where it has any."""
+    """Return the run with the estimates of its kernels beside their facts, where it has any. Those
+    of a CPU's kernels are rough, and are no estimate of a step: nothing is compared by them."""
+    if run.device == "cpu":
+        kernels = tuple(replace(k, estimate=_estimate_on_cpu(k)) for k in run.kernels)
+        return replace(run, kernels=kernels)
     return with_estimates(run, estimate_step(run))
 
 
@@ -222,6 +229,10 @@ def with_estimates(run: Run, step: StepEstimate | None) -> Run:
 def _why_not(kernel: KernelFacts) -> str:
     if not kernel.candidates:
         return "it was not compiled for a GPU"
+    if kernel.unknown_sizes:
+        return "its size depends on values that only a run knows"
+    if kernel.kind == "user":
+        return "it is a kernel of your own, and its grid is not known here"
     if any(c.work is not None and c.work.retries for c in kernel.candidates):
         return "how often its 16-bit atomic updates are tried again depends on data"
     return "its work could not be counted"
@@ -230,6 +241,8 @@ def _why_not(kernel: KernelFacts) -> str:
 def _estimate_kernel(
     kernel: KernelFacts, calibration: Calibration, sms: int, cold: float
 ) -> TimeEstimate | None:
+    if kernel.unknown_sizes:
+        return None
     found = {
         number: _estimate_launch(candidate, kernel, calibration, sms, cold)
         for number, candidate in enumerate(kernel.candidates)
@@ -373,7 +386,19 @@ def compare_steps(base: Run, head: Run, groups: Sequence[KernelGroup]) -> Estima
     widest = max((each for each in used if each), key=lambda each: each.pair["k80"], default=None)
     half = _half_width(moved, total, widest)
     low, high = ratio * math.exp(-half), ratio * math.exp(half)
-    return EstimatedChange(ours, theirs, _judge(low, high), ratio, low, high, tuple(changed))
+    rough = [
+        text
+        for group in changed
+        for run, step, numbers in (
+            (base, ours, groups[group.group].match.base),
+            (head, theirs, groups[group.group].match.head),
+        )
+        for text in _list_rough(run, step.kernels, numbers)
+    ]
+    return EstimatedChange(
+        ours, theirs, _judge(low, high), ratio, low, high, tuple(changed),
+        rough=tuple(dict.fromkeys(rough)),
+    )  # fmt: skip
 
 
 def _is_alike(base: Run, head: Run, group: KernelGroup) -> bool:
@@ -412,10 +437,22 @@ def _list_moved_externs(
             yield f"{name}: the sides' GPUs differ, and it has no estimate"
 
 
+def _list_rough(
+    run: Run, estimates: Sequence[TimeEstimate | None], numbers: Sequence[int]
+) -> Iterator[str]:
+    """Yield ``triton_poi_fused_add_0: estimated from its bytes alone: …`` for each of those."""
+    for number in numbers:
+        estimate = estimates[number]
+        if estimate is not None and estimate.is_rough:
+            yield f"{run.kernels[number].name}: estimated {estimate.doubts[0]}"
+
+
 def _doubt(step: StepEstimate, numbers: Sequence[int]) -> float:
     """Return how many times wider the interval of some kernels together is."""
-    found = (step.kernels[number] for number in numbers)
-    return _DOUBTFUL if any(each is not None and each.doubts for each in found) else 1.0
+    found = [each for number in numbers if (each := step.kernels[number]) is not None]
+    if any(each.is_rough for each in found):
+        return WIDER
+    return _DOUBTFUL if any(each.doubts for each in found) else 1.0
 
 
 def _sum(run: Run, step: StepEstimate, numbers: Sequence[int]) -> float | None:

@@ -18,6 +18,7 @@ class Operands:
     sizes: Mapping[str, int] = field(default_factory=dict)
     dynamic_sizes: tuple[str, ...] = ()
     scalars: Mapping[str, int] = field(default_factory=dict)
+    unknown_sizes: tuple[str, ...] = ()
 
 
 NOTHING = Operands()
@@ -33,6 +34,7 @@ def read_operands(kernel: Any) -> Operands:
             {prefix: _hint(numel) for prefix, numel in numels.items()},
             tuple(prefix for prefix, numel in numels.items() if not _is_constant(numel)),
             dict(_scalars(kernel)),
+            tuple(_list_unknown(kernel)),
         )
     except Exception:  # facts about a kernel: whatever they stumble over, the kernel is fine
         return NOTHING
@@ -84,6 +86,21 @@ def _scalars(kernel: Any) -> Iterator[tuple[str, int]]:
     """Yield name and value of the sizes that the kernel gets as arguments."""
     for size, argument in getattr(kernel, "args", kernel).sizevars.items():
         yield argument, _hint(size)
+
+
+def _list_unknown(kernel: Any) -> Iterator[str]:
+    """Yield the sizes that depend on values of tensors, those of a combo kernel's parts included:
+    torch makes up a number for them."""
+    for part in (kernel, *getattr(kernel, "sub_kernels", ())):
+        yield from (prefix for prefix, numel in _numels(part).items() if _depends_on_values(numel))
+
+
+def _depends_on_values(size: Any) -> bool:
+    """Return whether a size is one that only the values of a tensor tell, such as how many of them
+    are not zero."""
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+    return not isinstance(size, int) and bool(free_unbacked_symbols(size))
 
 
 def _points(kernel: Any, name: str) -> int | None:

@@ -89,6 +89,7 @@ def _facts(
         sizes=kernel.operands.sizes,
         dynamic_sizes=kernel.operands.dynamic_sizes,
         scalars=kernel.operands.scalars,
+        unknown_sizes=kernel.operands.unknown_sizes,
         notes=tuple(
             filter(
                 None,

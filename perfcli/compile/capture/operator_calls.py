@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from perfcli.compile.capture.buffers import _dtype, _hint, _product
+from perfcli.compile.capture.buffers import _depends_on_values, _dtype, _hint, _product
 from perfcli.facts.operator_work import count_operator_work
 from perfcli.model import Buffer, OperatorCall, OptionValue
 
@@ -25,7 +25,9 @@ def _read_call(operator: str, node: Any) -> tuple[tuple[str, ...], OperatorCall 
         writes = [_tensor("", each, "output") for each in _results(node)]
         plain = {name: value for name, given in named if (value := _plain(given)) is not None}
         plain |= _precision(operator, reads)
-        work = count_operator_work(operator, reads, writes, plain)
+        tensors = [t for _, value in named for t in _tensors(value)] + _results(node)
+        unknown = any(_depends_on_values(n) for each in tensors for n in each.get_size())
+        work = None if unknown else count_operator_work(operator, reads, writes, plain)
     except Exception:  # facts about a call: whatever they stumble over, the call is fine
         return (), None
     buffers = (*reads, *writes)

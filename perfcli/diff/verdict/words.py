@@ -496,9 +496,9 @@ def _name_whole(*steps: StepEstimate) -> str:
 
 
 def _say_why_unsure(estimate: EstimatedChange) -> str:
-    if estimate.missing:
-        more = len(estimate.missing) - 1
-        return estimate.missing[0] + (f" (and {more} more)" if more else "")
+    for kernels in (estimate.missing, estimate.rough):
+        if kernels:
+            return kernels[0] + (f" (and {len(kernels) - 1} more)" if len(kernels) > 1 else "")
     least = units.percent(LEAST_CHANGE)
     return f"the interval includes both no change (less than {least}) and more"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -103,9 +104,9 @@ def test_residuals_are_quantiles_by_class() -> None:
 
 
 def test_a_calibration_says_what_it_rests_on() -> None:
-    made = fit._fit_calibration(
-        timed_with(dict(START.constants)), [], START, "2.12.0", "3.7.0", "2027-01-01"
-    )
+    versions = ("2.12.0", "3.7.0", "2027-01-01")
+    with ThreadPoolExecutor(1) as pool:
+        made = fit._fit_calibration(timed_with(dict(START.constants)), [], START, versions, pool)
     assert (made.target, made.torch, made.date) == (START.target, "2.12.0", "2027-01-01")
     assert made.pair == START.pair
     assert any("no pairs of options were measured" in note for note in made.notes)

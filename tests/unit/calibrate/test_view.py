@@ -45,7 +45,17 @@ def test_short_launches_are_not_summed_up() -> None:
 
 
 def test_a_row_has_the_error_with_its_sign() -> None:
-    _, ((*_, error, mark),) = view._list_checked([checked(20.0)])
+    *_, error, mark = view._row(checked(20.0))
     assert (error, mark) == ("−50 %", "far outside")
-    _, ((*_, error, mark),) = view._list_checked([checked(8.0)])
+    *_, error, mark = view._row(checked(8.0))
     assert (error, mark) == ("+25 %", "")
+
+
+def test_the_table_says_how_many_kernels_it_leaves_out() -> None:
+    lines = view._list_checked([checked(8.0)] * 33).splitlines()
+    assert lines[-1] == "… and 3 more"
+    assert len(lines) == 1 + 30 + 1
+    assert "more" not in view._list_checked([checked(8.0)] * 30)
+    # Without the table, the first line is the result.
+    first, *_ = view._describe_check([checked(8.0)] * 33, "NVIDIA H200")
+    assert first.startswith("33 kernels of 3 µs and more: median error 25 %")
