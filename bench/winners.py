@@ -1,11 +1,12 @@
 """Says how often the expected winner among launch configurations is as fast as the fastest one.
 
-    python bench/winners.py OUT.json [--scenarios NAME …] [--files FILE.py …] [--limit SECONDS]
+    python bench/winners.py measure TIMES.json [SCENARIO …] [--limit SECONDS]
+    python bench/winners.py report TIMES.json [--python PYTHON] [--target NAME]
 
-Needs a GPU that nothing else uses. Every scenario is compiled as if the GPU were not there (which
-gives the expectation) and on it, all at once. Then one after the other times its kernels: all
-configurations that Inductor's autotuner would time, interleaved in a random order, fifteen times,
-with the L2 cache flushed, by CUPTI.
+``measure`` needs a GPU that nothing else uses. The scenarios are compiled on it, all at once. Then
+one after the other times its kernels: all configurations that Inductor's autotuner would time,
+interleaved in a random order, fifteen times, with the L2 cache flushed, by CUPTI. ``report`` needs
+no GPU: it compiles the same scenarios (with the torch that measured) for what is expected.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -146,29 +146,33 @@ def time_launchers(
 
 def measure(out: Path, scenarios: Sequence[str], limit: float) -> None:
     """Compile all, time one after the other, and write what came of it."""
-    from perfcli.machine import targets
-
-    target = targets.this_gpu().name
-    with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(8) as pool:
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as scratch:
         folders = [Path(scratch) / str(number) for number in range(len(scenarios))]
         workers = [start(*each, limit) for each in zip(folders, scenarios, strict=True)]
-        runs = [
-            pool.submit(compile_offline, *each, target)
-            for each in zip(folders, scenarios, strict=True)
-        ]
-        found = []
         ready = ["ready\n" in iter(worker.stdout.readline, "") for worker in workers]
-        for run in runs:  # nothing else uses the machine from here on
-            run.exception()
-        for scenario, worker, run, is_ready in zip(scenarios, workers, runs, ready, strict=True):
+        # Nothing else uses the GPU from here on.
+        for scenario, worker, folder, is_ready in zip(
+            scenarios, workers, folders, ready, strict=True
+        ):
             said, _ = worker.communicate("go\n")
-            if not is_ready or worker.returncode or run.exception():
-                print(f"{scenario} failed: {run.exception() or worker.returncode}", flush=True)
+            if not is_ready or worker.returncode:
+                print(f"{scenario} failed: {(folder / 'log').read_text()[-300:]}", flush=True)
                 continue
-            kernels = list(join(run.result(), json.loads(said.splitlines()[-1])))
-            found += [{"scenario": scenario, **each} for each in kernels]
+            found[scenario] = json.loads(said.splitlines()[-1])
+            print(f"{scenario}: {len(found[scenario])} kernels", flush=True)
             out.write_text(json.dumps(found))
-    report(found)
+
+
+def join_all(path: Path, python: str, target: str) -> list[dict[str, Any]]:
+    """Return the kernels of all scenarios with what is expected of them."""
+    found = []
+    for scenario, timed in json.loads(path.read_text()).items():
+        here = scenario if ":" not in scenario else str(ROOT / "bench" / Path(scenario).name)
+        with tempfile.TemporaryDirectory() as folder:
+            run = compile_offline(Path(folder), here, target, python)
+        found += [{"scenario": scenario, **each} for each in join(run, timed)]
+    return found
 
 
 def prepare_environment(folder: Path, limit: float) -> dict[str, str]:
@@ -184,22 +188,21 @@ def prepare_environment(folder: Path, limit: float) -> dict[str, str]:
 
 def start(folder: Path, scenario: str, limit: float) -> Any:
     folder.mkdir()
-    command = [sys.executable, str(Path(__file__).resolve()), "-", "--time", scenario]
+    command = [sys.executable, str(Path(__file__).resolve()), "time", scenario]
     return subprocess.Popen(
         command, cwd=folder, env=prepare_environment(folder, limit), text=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=(folder / "log").open("w"),
     )  # fmt: skip
 
 
-def compile_offline(folder: Path, scenario: str, target: str) -> Any:
+def compile_offline(folder: Path, scenario: str, target: str, python: str) -> Any:
     """Return the run with its estimates."""
     from perfcli.predict.step import estimate_run
     from perfcli.storing import store
 
     environment = {**prepare_environment(folder, 0), "CUDA_VISIBLE_DEVICES": ""}
-    call(
-        ["-m", "perfcli", "run", scenario, "--target", target, "-j", "3", "-q"], folder, environment
-    )
+    chosen = ["--python", python] if python else []
+    call(["-m", "perfcli", "run", scenario, "--target", target, "-q", *chosen], folder, environment)
     (path,) = (folder / ".perfcli" / "runs").glob("*.json")
     return estimate_run(store.read(path))
 
@@ -264,22 +267,29 @@ def report(kernels: Sequence[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--scenarios", nargs="*")
-    parser.add_argument("--files", type=Path, nargs="*", default=[MODELS])
-    parser.add_argument("--limit", type=float, default=20.0)
-    parser.add_argument("--time")
-    given = parser.parse_args()
-    if given.time:
-        time_scenario(given.time)
-        return
     from perfcli.loading import registry
 
-    names = list(registry.names("scenarios") if given.scenarios is None else given.scenarios)
-    for file in given.files:
-        names += [f"{file.resolve()}:{name}" for name in list_architectures(file)]
-    measure(given.out.resolve(), names, given.limit)
+    parser = argparse.ArgumentParser(description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    one = commands.add_parser("measure")
+    one.add_argument("out", type=Path)
+    one.add_argument("scenarios", nargs="*")
+    one.add_argument("--limit", type=float, default=20.0)
+    one = commands.add_parser("report")
+    one.add_argument("times", type=Path)
+    one.add_argument("--python", default="")
+    one.add_argument("--target", default="h200")
+    one = commands.add_parser("time")
+    one.add_argument("scenario")
+    given = parser.parse_args()
+    if given.command == "time":
+        time_scenario(given.scenario)
+    elif given.command == "report":
+        report(join_all(given.times, given.python, given.target))
+    else:
+        models = [f"{MODELS}:{name}" for name in list_architectures(MODELS)]
+        names = given.scenarios or [*registry.names("scenarios"), *models]
+        measure(given.out.resolve(), names, given.limit)
 
 
 if __name__ == "__main__":

@@ -117,7 +117,8 @@ def test_each_kind_of_call_is_timed_and_known_by_its_class(
     table = shipped_table_for(targets.get("h200"))
     assert table is not None
     every = [case for case in _list_operator_cases() if case.family != "attention"]
-    few = [shrink(c) for c in every if max(c.settings.get("ci", 0), c.settings.get("co", 0)) < 200]
+    narrow = [c for c in every if all(int(c.settings.get(n, 0)) < 200 for n in ("ci", "co"))]
+    few = [shrink(case) for case in narrow]
     cases = [*few[:40], *(shrink(c) for c in every if c.family == "other")][:70]
     found = [each for batch in operators.time_operators(cases) for each in batch]
     assert [number for number, _ in found] == list(range(len(cases)))
@@ -174,7 +175,7 @@ def test_attention_reads_its_mask_and_its_gradient(
         yield
 
     monkeypatch.setattr(attention, "sdpa_kernel", any_backend)
-    settings = {"library": "efficient", "dtype": "fp32", "d": 32, "causal": 0, "mask": 1,
+    settings: dict[str, int | float | str] = {"library": "efficient", "dtype": "fp32", "d": 32, "causal": 0, "mask": 1,
                 "drop": 0.0, "bshd": 1, **SMALL["attention"]}  # fmt: skip
     forward, backward = operators._make_calls(OperatorCase("attention", settings))
     works = [operators._count(call) for call in (forward, backward)]
