@@ -32,6 +32,7 @@ def _estimate_from_bytes(kernel: KernelFacts, target: Target, why: str) -> TimeE
     known."""
     facts, moved = kernel.source_facts, kernel.bytes_moved
     is_telling = facts is not None and not facts.atomics and kernel.kind not in _TELLING_NOTHING
+    is_telling &= not any(each.work.retries for each in kernel.candidates if each.work)
     is_known = moved and not kernel.unknown_sizes and target.bandwidth > 0
     if not (is_telling and is_known and moved and kernel.language == "triton"):
         return None

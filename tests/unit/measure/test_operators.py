@@ -175,8 +175,16 @@ def test_attention_reads_its_mask_and_its_gradient(
         yield
 
     monkeypatch.setattr(attention, "sdpa_kernel", any_backend)
-    settings: dict[str, int | float | str] = {"library": "efficient", "dtype": "fp32", "d": 32, "causal": 0, "mask": 1,
-                "drop": 0.0, "bshd": 1, **SMALL["attention"]}  # fmt: skip
+    settings: dict[str, int | float | str] = {
+        "library": "efficient",
+        "dtype": "fp32",
+        "d": 32,
+        "causal": 0,
+        "mask": 1,
+        "drop": 0.0,
+        "bshd": 1,
+        **SMALL["attention"],
+    }
     forward, backward = operators._make_calls(OperatorCase("attention", settings))
     works = [operators._count(call) for call in (forward, backward)]
     assert [work.family for work in works] == ["attention", "attention backward"]
