@@ -33,8 +33,9 @@ def _estimate_from_bytes(kernel: KernelFacts, target: Target, why: str) -> TimeE
     facts, moved = kernel.source_facts, kernel.bytes_moved
     is_telling = facts is not None and not facts.atomics and kernel.kind not in _TELLING_NOTHING
     is_telling &= not any(each.work.retries for each in kernel.candidates if each.work)
-    is_known = moved and not kernel.unknown_sizes and target.bandwidth > 0
-    if not (is_telling and is_known and moved and kernel.language == "triton"):
+    if not (moved and is_telling and kernel.candidates and target.bandwidth > 0):
+        return None
+    if kernel.unknown_sizes:
         return None
     low, middle, high = (
         launch + moved * times / target.bandwidth

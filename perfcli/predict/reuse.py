@@ -14,8 +14,9 @@ from perfcli.model import KernelFacts, Launch, Run
 
 _UNKNOWN_OPERATOR = 16e6
 """Bytes that an operator touches whose tensors are not known."""
-_SHARPNESS = 1.5
-"""How suddenly the cache forgets as the distance grows beyond its size (fitted by hand, H200)."""
+_SHARPNESS = 2
+"""How suddenly the cache forgets as the distance grows beyond its size (fitted by hand, H200:
+kernels of steps, and launches that repeat themselves)."""
 
 _Name = tuple[str, str]
 """A graph, and the name of a buffer in it."""

@@ -356,7 +356,8 @@ def compare_steps(base: Run, head: Run, groups: Sequence[KernelGroup]) -> Estima
     for number, group in enumerate(groups):
         sides = (_sum(base, ours, group.match.base), _sum(head, theirs, group.match.head))
         if one_device and _is_alike(base, head, group):
-            known = sides[1] if sides[0] is None else sides[0]
+            is_vague = _doubt(ours, group.match.base) > _doubt(theirs, group.match.head)
+            known = sides[1] if sides[0] is None or is_vague else sides[0]
             sides = (known or 0.0, known or 0.0)  # as much on both sides, whatever it is
         for side, seconds in enumerate(sides):
             total[side] += seconds or 0.0

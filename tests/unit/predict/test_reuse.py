@@ -29,7 +29,7 @@ def launched(*kernels: KernelFacts, launches: tuple[Launch, ...] = ()) -> Run:
 
 def share(distance: float) -> float:
     """As the module says: how much is cold at a distance in bytes."""
-    return float(1 / (1 + (CACHE / distance) ** 1.5))
+    return float(1 / (1 + (CACHE / distance) ** 2))
 
 
 def test_what_nobody_touched_is_cold() -> None:

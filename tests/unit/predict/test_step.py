@@ -268,11 +268,11 @@ def test_why_a_kernel_has_no_estimate() -> None:
     cpu = replace(uncounted, name="cpu", candidates=())
     step = estimate_step(on(H200, uncounted, with_candidates((8192, 0)), cpu))
     assert step is not None
-    assert step.missing == (
-        "uncounted: its work could not be counted",
-        "cpu: it was not compiled for a GPU",
+    assert step.missing == ("cpu: it was not compiled for a GPU",)
+    assert step.rough == (
+        "uncounted: estimated from its bytes alone: its work could not be counted",
     )
-    assert [estimate is None for estimate in step.kernels] == [True, False, True]
+    assert [estimate is None for estimate in step.kernels] == [False, False, True]
 
 
 def test_a_configuration_that_does_not_fit_is_not_timed() -> None:
