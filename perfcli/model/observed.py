@@ -107,6 +107,10 @@ class Observed:
         return tuple(step.seconds for step in self.steps if step.seconds is not None)
 
     @property
+    def busy_seconds(self) -> tuple[float, ...]:
+        return tuple(step.busy for step in self.steps)
+
+    @property
     def idle_share(self) -> float | None:
         """Return the part of its steps in which the device ran nothing; None where no step's end is
         known."""

@@ -124,8 +124,10 @@ class Timing:
     states: Mapping[str, DeviceState] = field(default_factory=dict)
     """``base`` and ``head``: means over the turns, throttle reasons united."""
     notes: tuple[str, ...] = ()
-    traced: bool = False
-    """Whether the times are those of two profilers' traces, which nobody took in turns."""
+    traced: Literal["", "step", "busy"] = ""
+    """Set where the times are those of two profilers' traces, which nobody took in turns: whether
+    ``step`` is the time from step to step, or that in which the device was busy. Then ``wall`` is
+    the former."""
 
     def of(self, side: SideName) -> Prepared | None:
         """Return the side's first worker."""

@@ -19,6 +19,9 @@ On an H200 (torch 2.11, a transformer's training step, 2026-11-23) three session
 had steps of 12.0, 12.1 and 12.8 ms, of which kernels made 11.7, 11.8 and 11.6 ms: the rest were
 gaps that the profiler made.
 
+So where the device is idle for a small part of a step, the time in which it is busy decides, and
+the time from step to step is held against it; else the time from step to step.
+
 SLOWER and FASTER need the widened interval to exclude no change, SAME needs it within ``MARGIN``.
 """
 
@@ -54,6 +57,9 @@ MARGIN = 0.05
 _START = 0.3e-6
 """Seconds that a launch's recorded time is uncertain by: launches of a microsecond take 0.86 in one
 session and 1.02 in another."""
+MOST_IDLE = 0.15
+"""Where the device is idle for no longer than this part of a step, the time in which it is busy
+decides: it waits for itself, and what gaps there are the profiler makes."""
 LEAST_LOOKALIKES = 8
 _STRETCHES = 12
 T = TypeVar("T", bound=Hashable)
@@ -84,12 +90,24 @@ def derive_traced(base: Run, head: Run, groups: Sequence[KernelGroup]) -> Timing
     changes = [_judge_part(part, sessions.of_kernel, coarse) for part in parts]
     total = _judge(_sum_works(ours), _sum_works(theirs), sessions.of_all)
     of_step = sessions.of_all.widen(*_compare_gaps(ours, theirs))
-    step = _judge(ours.step_seconds, theirs.step_seconds, of_step)
+    period = _judge(ours.step_seconds, theirs.step_seconds, of_step)
+    by_busy = _is_busy(ours) and _is_busy(theirs)
+    step = period
+    if by_busy:
+        busy = _judge(ours.busy_seconds, theirs.busy_seconds, sessions.of_all)
+        step = _hold_against(busy, period)
+    allowed = sessions.of_all if by_busy else of_step
     told = step.verdict in ("slower", "faster")
     return Timing(
         step=step,
-        floor=Floor(of_step.largest, sessions.source, sessions.of_kernel.largest, margin=MARGIN),
-        kernels_total=total,
+        floor=Floor(
+            allowed.largest,
+            sessions.source if by_busy else f"{sessions.source}, and gaps",
+            sessions.of_kernel.largest,
+            margin=MARGIN,
+        ),
+        wall=period if by_busy else None,
+        kernels_total=None if by_busy and _are_alike(step, total) else total,
         groups=tuple(
             GroupTiming(
                 part.group,
@@ -100,12 +118,41 @@ def derive_traced(base: Run, head: Run, groups: Sequence[KernelGroup]) -> Timing
             )
             for part, change in zip(parts, changes, strict=True)
         ),
-        unexplained=_subtract(step, changes),
+        unexplained=None if by_busy else _subtract(step, changes),
         method=METHOD,
         joined=_count_joined(base, head),
         notes=tuple(_describe(ours, theirs)),
-        traced=True,
+        traced="busy" if by_busy else "step",
     )
+
+
+def _is_busy(observed: Observed) -> bool:
+    """Return whether the device decides a step's time, and the gaps are the profiler's."""
+    idle = observed.idle_share
+    return idle is not None and idle <= MOST_IDLE
+
+
+def _hold_against(busy: TimeChange, period: TimeChange) -> TimeChange:
+    """Return the change of the time in which the device was busy, unsure where that from step to
+    step says the contrary: a change of code can make gaps, too."""
+    moved = period.ratio or 1.0
+    contrary = (busy.verdict == "slower" and period.verdict == "faster") or (
+        busy.verdict in ("same", "faster") and moved > 1 + MARGIN
+    )
+    if not contrary:
+        return busy
+    why = f"kernels say {busy.verdict}, but the time from step to step {_write_moved(moved)}"
+    return replace(busy, verdict="unsure", why=f"{why}: gaps may be the profiler's, or the code's")
+
+
+def _write_moved(ratio: float) -> str:
+    return f"{'grew' if ratio > 1 else 'shrank'} by {abs(ratio - 1) * 100:.2g} %"
+
+
+def _are_alike(busy: TimeChange, total: TimeChange) -> bool:
+    """Return whether kernels ran one after the other, so that their sum says nothing more."""
+    sides = ((busy.base, total.base), (busy.head, total.head))
+    return all(a is not None and b is not None and abs(a / b - 1) < 0.01 for a, b in sides)
 
 
 # --- what the sessions differ by ----------------------------------------------------------------
@@ -153,7 +200,7 @@ def _compare_sessions(parts: Sequence[_Part]) -> _Sessions:
     return _Sessions(
         least.widen(min(middles), max(middles)),
         least.widen(tenths[0], tenths[-1]),
-        f"{len(timed)} kernels that look the same on both sides, and gaps",
+        f"{len(timed)} kernels that look the same on both sides",
     )
 
 

@@ -97,7 +97,7 @@ def _comparison_view(
         empty=tuple(f"{side}: {text}" for side, run in sides if (text := explain_emptiness(run))),
         totals=tuple(list_totals(comparison)),
         measured=timing is not None,
-        traced=timing is not None and timing.traced,
+        traced=timing is not None and bool(timing.traced),
         steps=tuple(list_step_times(timing)) if timing else _estimated_steps(comparison),
         how=(*(list_measured(timing) if timing else ()), *_estimated_how(comparison)),
         forest=_forest(comparison, check) if timing else None,

@@ -56,12 +56,21 @@ class KernelTimeRow:
 # --- the step --------------------------------------------------------------------------------
 
 
+_TIMES_OF: Mapping[str, tuple[str, str]] = {
+    "": ("step", "CPU wall"),
+    "step": ("step", ""),
+    "busy": ("device busy", "step to step"),
+}
+"""What ``Timing.step`` and ``Timing.wall`` are called."""
+
+
 def list_step_times(timing: Timing) -> list[TimeRow]:
     """Times, launches, memory, and how long it took to compile; what is known of either side."""
+    first, last = _TIMES_OF[timing.traced]
     times = (
-        ("step", timing.step),
+        (first, timing.step),
         ("kernels together", timing.kernels_total),
-        ("CPU wall", timing.wall),
+        (last, timing.wall),
     )
     known = [(title, c) for title, c in times if c and (c.base is not None or c.head is not None)]
     rows = [_write_time(title, change) for title, change in known]

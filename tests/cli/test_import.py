@@ -59,7 +59,7 @@ def test_compare_takes_two_traces(perfcli: Any, traces: tuple[str, str]) -> None
     result = perfcli("compare", *traces, "--json", "c.json", "--html", "c.html")
     assert result.code == 1
     lines = result.out.splitlines()
-    assert lines[0].startswith("SLOWER  traced step 586.0 → 66")
+    assert lines[0].startswith("SLOWER  traced kernels 559.9 → 639.6 µs")
     assert lines[1].startswith(
         "kernel  triton_red…d_mul_sum_0 has the same grid and registers, 79.9"
     )

@@ -324,6 +324,7 @@ def _write_weighed(weighed: _Weighed, comparison: Comparison) -> Because:
     )
     evidence = decided.evidence
     if isinstance(evidence, Timing):
+        because = _add_period(because, evidence)
         return _explain(because, comparison, evidence, weighed.cause)
     if isinstance(evidence, EstimatedChange):
         return _explain_estimate(because, comparison, evidence, weighed.cause_by_estimate)
@@ -380,10 +381,14 @@ def _name_group(because: Because, comparison: Comparison, number: int) -> Becaus
     )
 
 
+_NAMES = {"": "step", "step": "traced step", "busy": "traced kernels"}
+"""What a measured time is called."""
+
+
 def _write_time(timing: Timing) -> str:
     """Write ``step 12.31 → 12.70 ms, +3.1 % [+2.6, +3.7], floor 1.5 %``."""
     step = timing.step
-    name, bound = ("traced step", "allowance") if timing.traced else ("step", "floor")
+    name, bound = _NAMES[timing.traced], "allowance" if timing.traced else "floor"
     text = _write_seconds(name, step.base, step.head, step, _choose_decimals(timing))
     return f"{text}, {bound} {units.percent(timing.floor.relative)}"
 
@@ -414,11 +419,22 @@ def _name_slower(timing: Timing) -> str:
     return f"{worst.name} {times}{more} {'are' if slower[1:] else 'is'} slower"
 
 
+def _add_period(because: Because, timing: Timing) -> Because:
+    """Return the reason with the traced time from step to step, where it does not say the same as
+    that of the kernels."""
+    period = timing.wall
+    if not timing.traced or period is None or period.verdict == timing.step.verdict:
+        return because
+    text = _write_seconds("the step itself", period.base, period.head, period)
+    said = ", ".join(part for part in (because.though, f"{text}, {period.verdict}") if part)
+    return replace(because, though=said)
+
+
 def _write_together(timing: Timing) -> str:
     """Write what kernels changed by together, where two traces tell that and not the step's time,
     whose gaps are the host's: ``kernels together 11.6 → 12.2 ms, +5.2 % [+3.3, +8.3]``."""
     total = timing.kernels_total
-    if not timing.traced or total is None or total.verdict not in ("slower", "faster"):
+    if timing.traced != "step" or total is None or total.verdict not in ("slower", "faster"):
         return ""
     return _write_seconds("kernels together", total.base, total.head, total)
 

@@ -46,7 +46,7 @@ def observe(
     ]  # fmt: skip
     busy = [sum(w.seconds[n] for w in works) for n in range(steps)]
     marks = [
-        ObservedStep(f"ProfilerStep#{n}", b * (1 + gaps) if n < steps - 1 else None, b)
+        ObservedStep(f"ProfilerStep#{n}", b * (1 + gaps) if n < steps - 1 or steps == 1 else None, b)
         for n, b in enumerate(busy)
     ]
     return Observed(
@@ -158,10 +158,28 @@ def test_all_kernels_slower_alike_may_be_the_session() -> None:
     assert "two sessions may differ by" in found.step.why
 
 
-def test_gaps_alone_may_be_the_session() -> None:
-    found = judge(trace(1, gaps=0.02), trace(2, gaps=0.2)).timing
+@pytest.mark.parametrize("gaps", [0.14, 0.3])
+def test_gaps_that_grow_may_be_the_session(gaps: float) -> None:
+    found = judge(trace(1, gaps=0.02), trace(2, gaps=gaps)).timing
     assert found is not None
     assert found.step.verdict == "unsure"
+
+
+def test_gaps_that_shrink_do_not_hide_that_kernels_are_the_same() -> None:
+    found = judge(trace(1, gaps=0.12), trace(2, gaps=0.02)).timing
+    assert found is not None
+    assert (found.traced, found.step.verdict) == ("busy", "same")
+    assert found.wall is not None
+    assert found.wall.verdict == "unsure"
+
+
+def test_where_the_device_waits_the_time_from_step_to_step_decides() -> None:
+    found = judge(trace(1, gaps=0.5), trace(2, gaps=0.5, slower={19: 3.0})).timing
+    assert found is not None
+    assert (found.traced, found.step.verdict) == ("step", "slower")
+    assert found.step.base == pytest.approx(1.5e-6 * sum(MICROS), rel=0.02)
+    found = judge(trace(1, gaps=0.5), trace(2, gaps=0.5)).timing
+    assert found is not None
     assert found.kernels_total is not None
     assert found.kernels_total.verdict == "same"
 
@@ -178,7 +196,7 @@ def test_a_coarse_clock_can_not_tell_short_kernels_apart() -> None:
 
 
 def test_one_step_is_too_few() -> None:
-    found = judge(trace(1, steps=2), trace(2, steps=2, slower={19: 9.0})).timing
+    found = judge(trace(1, steps=1), trace(2, steps=1, slower={19: 9.0})).timing
     assert found is not None
     assert (found.step.verdict, found.step.low) == ("unsure", None)
     assert "too few" in found.step.why
