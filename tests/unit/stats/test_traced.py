@@ -46,7 +46,9 @@ def observe(
     ]  # fmt: skip
     busy = [sum(w.seconds[n] for w in works) for n in range(steps)]
     marks = [
-        ObservedStep(f"ProfilerStep#{n}", b * (1 + gaps) if n < steps - 1 or steps == 1 else None, b)
+        ObservedStep(
+            f"ProfilerStep#{n}", b * (1 + gaps) if n < steps - 1 or steps == 1 else None, b
+        )
         for n, b in enumerate(busy)
     ]
     return Observed(
