@@ -28,6 +28,12 @@ _KIND = "online_softmax_reduce"
 _HELD = 1024
 """The longest contiguous part that Inductor holds in registers
 (``InductorChoices.should_use_persistent_reduction``)."""
+_PARTS = 8192
+"""As many parts as one block combines in little time. Inductor splits longer contiguous reductions
+(``InductorChoices.reduction_split_factor``)."""
+_TINY = 512
+"""As many parts as a kernel over columns takes in one step
+(``Reduction._multilayer_second_step_hint``)."""
 
 
 def apply(patching: Patching, _value: bool) -> None:
@@ -50,28 +56,26 @@ def apply(patching: Patching, _value: bool) -> None:
 
     def prepare_softmax_online(x: Any, dim: Any) -> Any:
         reduction = describe(x, axis=dim, keepdims=True, dtype=None, override_return_dtype=None)
-        hint, size = _choose_size(reduction)
-        if size is None:
+        hint, parts, size = _choose_parts(reduction)
+        if parts == 1:
             return original(x, dim)
         patching.count()
-        return _split(reduction, hint, size)
+        return _split(reduction, hint, parts, size)
 
     for key in [key for key, value in lowerings.items() if value is original]:
         patching.put(lowerings, key, prepare_softmax_online)
 
 
-def _choose_size(reduction: dict[str, Any]) -> tuple[Any, Any]:
-    """Return Inductor's hint, and how long the parts of a row are; None: rows are not split."""
+def _choose_parts(reduction: dict[str, Any]) -> tuple[Any, Any, Any]:
+    """Return Inductor's hint, how many parts a row has, and how long they are."""
     from torch._inductor import ir
     from torch.utils._sympy.functions import FloorDiv
 
     length = _length(reduction)
     hint, parts = ir.Reduction.num_splits(**reduction, reduction_type=_KIND, reduction_numel=length)
-    if parts <= 1:
-        return hint, None
-    if hint == ir.ReductionHint.INNER:
-        return hint, _HELD
-    return hint, FloorDiv(length + (parts - 1), parts)
+    if parts > 1 and hint == ir.ReductionHint.INNER:
+        return hint, FloorDiv(length + (_HELD - 1), _HELD), _HELD
+    return hint, parts, FloorDiv(length + (parts - 1), parts)
 
 
 def _length(reduction: dict[str, Any]) -> Any:
@@ -81,11 +85,10 @@ def _length(reduction: dict[str, Any]) -> Any:
     return V.graph.sizevars.simplify(sympy_product(reduction["reduction_ranges"]))
 
 
-def _split(reduction: dict[str, Any], hint: Any, size: Any) -> tuple[Any, Any]:
+def _split(reduction: dict[str, Any], hint: Any, parts: Any, size: Any) -> tuple[Any, Any]:
     """Return the maximum of each row and the sum of its exponentials, by parts of this size."""
     import torch
     from torch._inductor import ir, lowering
-    from torch.utils._sympy.functions import FloorDiv
 
     wanted = reduction["dst_dtype"]
     maxima, sums = ir.OnlineSoftmaxReduction.create(
@@ -93,14 +96,41 @@ def _split(reduction: dict[str, Any], hint: Any, size: Any) -> tuple[Any, Any]:
         dst_dtype=torch.float32 if wanted in (torch.float16, torch.bfloat16) else wanted,
         src_dtype=reduction["src_dtype"],
         inner_fn=_load_parts(reduction, size),
-        ranges=[*reduction["ranges"], FloorDiv(_length(reduction) + (size - 1), size)],
+        ranges=[*reduction["ranges"], parts],
         reduction_ranges=[size],
         num_output=2,
         reduction_hint=hint,
     )
-    maximum = lowering.reduce_amax(maxima, [-1], keepdims=False)
-    total = lowering.sum_(_rescale(maxima, sums, maximum), [-1], keepdims=False)
+    if _length(reduction).is_number and parts > _PARTS:
+        maximum = lowering.reduce_amax(maxima, [-1])
+        total = lowering.sum_(_rescale(maxima, sums, maximum), [-1])
+    else:
+        few = hint == ir.ReductionHint.OUTER and parts <= _TINY
+        hint = ir.ReductionHint.OUTER_TINY if few else hint
+        maximum = _reduce("max", maxima, hint)
+        total = _reduce("sum", _rescale(maxima, sums, maximum), hint)
     return lowering.to_dtype(maximum, wanted), lowering.to_dtype(total, wanted)
+
+
+def _reduce(kind: str, values: Any, hint: Any) -> Any:
+    """Reduce the last dimension without splitting it again."""
+    from torch._inductor import ir
+
+    load, (*ranges, parts) = values.make_loader(), values.get_size()
+    reduced = ir.TensorBox.create(
+        ir.Reduction(
+            device=values.get_device(),
+            dtype=values.get_dtype(),
+            inner_fn=lambda row, part: load([*row, *part]),
+            ranges=ranges,
+            reduction_ranges=[parts],
+            reduction_type=kind,
+            src_dtype=values.get_dtype(),
+            reduction_hint=hint,
+        )
+    )
+    reduced.realize()
+    return reduced
 
 
 def _load_parts(reduction: dict[str, Any], size: Any) -> Any:
