@@ -75,6 +75,6 @@ def reproduce(
             "--target to compile for a GPU that is not here"
         )
     args.use_calibration(calibration)
-    how = Conditions(target, device, python, smoke, budget or 5.0, not no_search, not no_time)
+    how = Conditions(target, device, python, smoke, budget, not no_search, not no_time)
     context = Context(Notes(quiet), fresh, timeout, fake, jobs)
     return carry_out(tuple(names or ()), how, context, Written(json, markdown, quiet))

@@ -12,6 +12,7 @@ from perfcli.bisect.sides import BisectOptions
 from perfcli.diagnosis import diagnose
 from perfcli.diff.compare import gather_evidence
 from perfcli.errors import Interrupted, PerfcliError
+from perfcli.machine import targets
 from perfcli.model import Comparison, EstimatedChange, TimeChange, Timing
 from perfcli.options import assignments
 from perfcli.reproduce.claim import Blame, Claim, Release, Setup, TwoVariants, Way
@@ -24,8 +25,10 @@ from perfcli.workflow.fingerprint import Job
 from perfcli.workflow.obtain import Obtained, obtain
 from perfcli.workflow.pair import add_stored_times, measure_times
 from perfcli.workflow.request import Question, Side, order_jobs
-from perfcli.workflow.setting import MeasuringOptions, Setting, settle
+from perfcli.workflow.setting import MeasuringOptions, settle
 
+BUDGET = 5.0
+"""Seconds for which a pair is measured: there are many of them, and the changes are large."""
 DIFFERING = ("params", "dynamic")
 """What the sides of a claim may differ in besides options."""
 
@@ -38,12 +41,12 @@ class Conditions:
     device: str | None
     python: str | None
     smoke: bool
-    budget: float
-    """Seconds for which each pair is measured, where there is a device."""
+    budget: float | None = None
+    """Seconds for which each pair is measured, where there is a device; None: ``BUDGET``."""
     searches: bool = True
     """Whether the option to blame is searched for."""
     times: bool = True
-    """Whether anything is measured, where there is a device."""
+    """Whether anything is measured, where there is a device. Stored times are told all the same."""
 
 
 class _Bench:
@@ -79,31 +82,29 @@ class _Bench:
         jobs = [self.job(good), self.job(bad)]
         made = obtain(jobs, self.context, again="")
         comparison = gather_evidence(made[0].run, made[1].run, DIFFERING)
-        setting = self._settle(good)
-        if setting is not None:
-            if not self.context.fresh:
-                comparison = add_stored_times(comparison, self.context)
-            if comparison.timing is None:
+        if not self._times_tell:
+            return diagnose(comparison), made
+        if not self.context.fresh:
+            comparison = add_stored_times(comparison, self.context)
+        if comparison.timing is None and self.how.times and targets.has_gpu():
+            asked = MeasuringOptions(self.how.budget or BUDGET, flush_l2=True)
+            setting = settle(self.question(good), asked, self.context)
+            if setting is not None:
                 comparison = measure_times(comparison, setting, jobs, self.context)
         return diagnose(comparison), made
+
+    @property
+    def _times_tell(self) -> bool:
+        """Return whether there may be a device, and its times say anything: those of small sizes
+        do not, nor those of claims about code alone."""
+        claim = self.claim
+        timed = claim.effect is not None or claim.is_control
+        return timed and not self.how.target and not self.how.smoke
 
     def hold_against(self, before: Obtained, cured: Setup) -> Comparison:
         """Return what a cure does to a run, by code and estimate."""
         (after,) = obtain([self.job(cured)], self.context, again="")
         return gather_evidence(before.run, after.run)
-
-    def _settle(self, setup: Setup) -> Setting | None:
-        """Return how both are measured; None without a device, and where times say nothing: of
-        small sizes, and of claims about code alone."""
-        how, claim = self.how, self.claim
-        if how.target or how.smoke or (claim.effect is None and not claim.is_control):
-            return None
-        asked = (
-            MeasuringOptions(no_time=True)
-            if not how.times
-            else MeasuringOptions(how.budget, flush_l2=True)
-        )
-        return settle(self.question(setup), asked, self.context)
 
 
 def carry_out(claim: Claim, asked: TwoVariants, how: Conditions, context: Context) -> Observation:

@@ -22,7 +22,7 @@ def read_facts(run: Run) -> Facts:
         "bytes_moved": totals.bytes_moved,
         "bytes_swept": totals.bytes_swept,
         "passes": totals.passes,
-        "wide_share": totals.wide_share,
+        "load_bits": min(map(_widest_load, kernels), default=None, key=_or_zero),
         "registers": totals.registers,
         "spilled_words": totals.spilled_words,
         "shared_bytes": totals.shared_bytes,
@@ -56,6 +56,17 @@ def _peak(run: Run) -> float | None:
 def _sum_source(kernels: list[KernelFacts], name: str) -> float | None:
     known = [getattr(kernel.source_facts, name) for kernel in kernels if kernel.source_facts]
     return float(sum(known)) if len(known) == len(kernels) else None
+
+
+def _widest_load(kernel: KernelFacts) -> float | None:
+    """Return the bits of the widest load of any launch configuration: which one the device takes is
+    not known."""
+    widths = [int(bits) for c in kernel.candidates for bits, n in c.global_loads.items() if n]
+    return float(max(widths)) if widths else None
+
+
+def _or_zero(value: float | None) -> float:
+    return value or 0.0
 
 
 def _takes_online(kernel: KernelFacts) -> bool:

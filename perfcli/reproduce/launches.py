@@ -15,7 +15,7 @@ from perfcli.model import KernelFamily, KernelLaunch, TimeVerdict
 from perfcli.model.kernel_work import BenchAsk, Benched, BenchRequest, Contender
 from perfcli.reproduce.claim import Claim, Launches
 from perfcli.reproduce.condition import Facts
-from perfcli.reproduce.experiment import Conditions
+from perfcli.reproduce.experiment import BUDGET, Conditions
 from perfcli.reproduce.observation import Observation, TimeRatio
 from perfcli.stats.paired import compare, median
 from perfcli.workbench.facts import Planned, compile_plans, plan_problems
@@ -98,7 +98,9 @@ def _race(
     device that they are from. Raises WorkerFailed where one could not be timed."""
     problem, plan = raced.planned.problem, raced.planned.plan
     contenders = (Contender(COPY), Contender(OURS, plan), Contender(raced.against))
-    ask = BenchAsk(problem, raced.family.moved_bytes(problem), contenders, ROUNDS, how.budget)
+    ask = BenchAsk(
+        problem, raced.family.moved_bytes(problem), contenders, ROUNDS, how.budget or BUDGET
+    )
     with Reporter([write_problem(problem)], context.notes) as progress:
 
         def preparing(who: str) -> None:

@@ -26,6 +26,8 @@ from perfcli.reproduce.observation import Observation
 from perfcli.reproduce.result import Result
 from perfcli.reproduce.verdict import judge
 from perfcli.workflow.context import Context
+from perfcli.workflow.request import Question, choose_device
+from perfcli.workflow.setting import MeasuringOptions, settle
 
 UNANSWERED = 3
 
@@ -47,6 +49,10 @@ def reproduce(names: Sequence[str], how: Conditions, context: Context, written: 
     Interrupted; what was finished by then is shown and written.
     """
     chosen = choose_claims(names)
+    asked = MeasuringOptions(how.budget, no_time=not how.times)
+    choose_device(how.device, how.target)
+    context.choose_probe(how.device)(how.python)
+    settle(Question("", target=how.target, device=how.device), asked, context)
     output.check_writable(written.json)
     output.check_writable(written.markdown)
     results: list[Result] = []

@@ -36,6 +36,10 @@ _Word = Literal[
 _Basis = Literal["measured", "estimated", "code", ""]
 
 
+_DECIDED_BY_TIME = "pair.worse"
+"""The fact that a measurement makes known where counts and estimates leave it open."""
+
+
 @dataclass(frozen=True, slots=True)
 class ClaimVerdict:
     """Holds the verdict on one claim, and the numbers that it follows from."""
@@ -53,6 +57,8 @@ def judge(claim: Claim, found: Observation) -> ClaimVerdict:
     try:
         ruling = _judge_code(claim, found)
     except FactMissing as error:
+        if str(error) == _DECIDED_BY_TIME and found.measured is None:
+            return ClaimVerdict("needs a GPU", "neither counts nor an estimate can tell")
         return ClaimVerdict("cannot be shown here", f"{error} is not known")
     if ruling.verdict != "reproduced" or claim.effect is None:
         return ruling
@@ -67,7 +73,7 @@ def _judge_code(claim: Claim, found: Observation) -> ClaimVerdict:
     for condition in claim.expects:
         if not holds(condition, found.sides):
             numbers = write_numbers(claim, found, [condition])
-            return ClaimVerdict("not reproduced", f"{numbers}, not {condition}", "code")
+            return ClaimVerdict("not reproduced", f"{numbers}; expected {condition}", "code")
     conditions = [claim.symptom.replace("side.", "bad."), *claim.expects, *claim.shows]
     return ClaimVerdict("reproduced", write_numbers(claim, found, conditions), "code")
 
@@ -83,7 +89,8 @@ def _judge_symptom(claim: Claim, found: Observation) -> ClaimVerdict | None:
         fixed = fixed and (bad or not imitated)
         numbers = write_numbers(claim, found, [seen])
         verdict: _Word = "fixed in this version" if fixed else "not reproduced"
-        return ClaimVerdict(verdict, f"{numbers}, not {seen}", "code")
+        expected = claim.symptom.replace("side.", "")
+        return ClaimVerdict(verdict, f"{numbers}; the symptom would be {expected}", "code")
     if good and not imitated:
         numbers = write_numbers(claim, found, [claim.symptom.replace("side.", "good.")])
         return ClaimVerdict("not reproduced", f"the good side has it as well: {numbers}", "code")
@@ -146,7 +153,8 @@ def parse_release(version: str) -> tuple[int, int]:
 def write_numbers(claim: Claim, found: Observation, conditions: Sequence[str]) -> str:
     """Return the numbers that conditions are about, each once: ``bytes swept 9.9 → 13.2 GB`` from
     the good side to the bad one."""
-    ours, theirs = "the good side", ""
+    imitated = found.way is not None and found.way.imitates
+    ours, theirs = "this torch" if imitated else "the good side", ""
     if isinstance(claim.shown_by, Launches):
         ours, theirs = "ours", "theirs"
     named: dict[str, list[str]] = {}
@@ -189,7 +197,6 @@ _WRITERS: Mapping[str, Callable[[float | None], str]] = {
     "peak_bytes": units.size,
     "needed_bytes": units.exact_bytes,
     "limit_bytes": units.exact_bytes,
-    "wide_share": units.percent,
     "same_code": _write_truth,
     "worse": _write_truth,
 }

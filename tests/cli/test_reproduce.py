@@ -30,6 +30,27 @@ def test_a_cpu_is_refused(perfcli: Any) -> None:
     assert "the claims are about a GPU's kernels" in result.complaint
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("--budget", "3"), "no GPU here to measure on"),
+        (("--target", "h200", "--budget", "3"), "--target h200 compiles without a device"),
+        (("--target", "h20"), "h20"),
+        (("--python", "no-such-python"), "no-such-python"),
+        (("--json", "nowhere/r.json"), "there is no folder nowhere"),
+    ],
+)
+def test_what_can_not_be_is_refused_before_anything_is_compiled(
+    perfcli: Any, given: tuple[str, ...], said: str
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("PERFCLI_FAKE")  # which takes any interpreter
+        result = perfcli("reproduce", "online-softmax", *given)
+    assert result.code == 2
+    assert said in result.complaint
+    assert not Path(".perfcli").exists()
+
+
 def test_every_claim_gets_a_verdict_and_a_row(perfcli: Any) -> None:
     result = perfcli(
         "reproduce", "online-softmax", "split-softmax", "--target", "h200",
@@ -90,3 +111,55 @@ def test_what_is_stored_is_used_again(perfcli: Any) -> None:
 def test_json_on_stdout_is_json_alone(perfcli: Any) -> None:
     result = perfcli("reproduce", "online-softmax", "--json", "-")
     assert json.loads(result.out)["claims"][0]["name"] == "online-softmax"
+
+
+@pytest.mark.torch
+def test_claims_compiled_for_real(perfcli: Any, warm_workers: None) -> None:
+    """Softmax of 512 × 8192 bf16: three reads and a write in place of two and a write."""
+    result = perfcli(
+        "reproduce", "online-softmax", "split-softmax-4x1048576", "control-online-short-rows",
+        "--smoke", "--target", "h200", "--no-search", "--json", "r.json",
+    )  # fmt: skip
+    assert result.code == 0, result.err
+    claims = {claim["name"]: claim for claim in json.loads(Path("r.json").read_text())["claims"]}
+    online = claims["online-softmax"]
+    once = 512 * 8192 * 2
+    sides = online["found"]["sides"]
+    assert (sides["good"]["bytes_swept"], sides["bad"]["bytes_swept"]) == (3 * once, 4 * once)
+    assert (sides["good"]["online"], sides["bad"]["online"]) == (1, 0)
+    assert (online["verdict"], online["basis"]) == ("reproduced", "code")
+    assert online["cures"] == ["online_softmax=true: helps"]
+    split = claims["split-softmax-4x1048576"]
+    assert split["verdict"] == "fixed in this version"
+    assert split["found"]["sides"]["good"]["kernels"] == 3
+    assert split["found"]["sides"]["bad"]["kernels"] == 5
+    assert claims["control-online-short-rows"]["verdict"] == "reproduced"
+
+
+@pytest.mark.torch
+def test_launches_compiled_for_real(perfcli: Any) -> None:
+    """nvFuser's tiles of 7 inputs, 64 × 128 floats and 128 × 128 halves, fill shared memory and
+    leave no room for the 8192 bytes of its workspace; ours fit."""
+    result = perfcli_real(perfcli, "outer-7-inputs", "tma-32768x4096", "--target", "h200")
+    claims = {claim["name"]: claim for claim in json.loads(Path("r.json").read_text())["claims"]}
+    outer = claims["outer-7-inputs"]
+    assert outer["verdict"] == "reproduced"
+    assert outer["found"]["sides"]["bad"]["needed_bytes"] == 7 * 64 * 128 * 4 + 8192
+    assert outer["found"]["sides"]["good"]["needed_bytes"] <= 232448
+    assert claims["tma-32768x4096"]["verdict"] == "needs a GPU"
+    assert result.code == 3
+
+
+@pytest.mark.torch
+def test_the_search_blames_the_option(perfcli: Any, warm_workers: None) -> None:
+    result = perfcli_real(perfcli, "dynamic-softmax", "--smoke", "--target", "h200")
+    (claim,) = json.loads(Path("r.json").read_text())["claims"]
+    assert claim["found"]["blamed"] == ["unroll_reductions_threshold=8"]
+    assert claim["verdict"] == "reproduced"
+    assert result.code == 0
+
+
+def perfcli_real(perfcli: Any, *argv: str) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("PERFCLI_FAKE", raising=False)
+        return perfcli("reproduce", *argv, "--json", "r.json")

@@ -17,8 +17,8 @@ from perfcli.reproduce.claim import (
 _PEELING = Source("PR #179941", "https://github.com/pytorch/pytorch/pull/179941", seed=2)
 _MASKS = Source("issue #148402", "https://github.com/pytorch/pytorch/issues/148402", seed=2)
 _RFC = Source("RFC #179711", "https://github.com/pytorch/pytorch/issues/179711", seed=2)
-_NARROW = "side.wide_share < 0.5"
-"""Less than half of the bytes are loaded 16 at a time."""
+_NARROW = "side.load_bits <= 16"
+"""No launch configuration loads more than one element at once."""
 _SUSPECTS = ("triton.coalesce_tiling_analysis=false", "online_softmax=false")
 _GB200 = "a GB200"
 _WITHDRAWN = (
@@ -48,8 +48,8 @@ def _peeling(name: str, dynamic: bool, ratio: float) -> Claim:
             finding="PC204",
             blame=Blame("estimated-time", _SUSPECTS[:1]),
         ),
-        expects=("bad.wide_share < 0.5",),
-        shows=("good.wide_share",),
+        expects=("bad.load_bits <= 16",),
+        shows=("good.load_bits",),
         effect=ClaimedEffect(1.0, ratio, "", _GB200),
     )
 

@@ -23,6 +23,8 @@ _DYNAMIC = Source(
 _OFF = ("online_softmax=false",)
 _APART = "side.online == 0 and side.passes >= 3"
 """No kernel takes maximum and sum together, and the input is read three times."""
+_SPLIT_APART = "side.online == 0 and side.kernels > 3"
+"""Two stages for the maximum, two for the sum, and one to write the result."""
 _SUSPECTS = ("triton.persistent_reductions=false", "triton.coalesce_tiling_analysis=false")
 
 
@@ -47,7 +49,7 @@ def _split(
             blame=Blame("swept", _SUSPECTS),
             cures=(("split_reductions=false",),),
         ),
-        symptom=_APART,
+        symptom=_SPLIT_APART,
         expects=("bad.kernels > good.kernels", "bad.bytes_swept > good.bytes_swept"),
         effect=effect,
         fixed_in=(2, 13),
@@ -77,7 +79,8 @@ CLAIMS = (
         1,
         2**20 + 13,
         "bfloat16",
-        "a split softmax falls back to plain maximum and sum: one row more is read",
+        "a split softmax falls back to plain maximum and sum: more kernels, and the input is read "
+        "once more",
     ),
     _split(
         4,

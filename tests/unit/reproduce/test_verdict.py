@@ -100,7 +100,7 @@ def test_what_it_expects_has_to_hold() -> None:
     ruling = judge(CODE, found(sides={"good": {**GOOD, "kernels": 5.0}}))
     assert (ruling.verdict, ruling.reason) == (
         "not reproduced",
-        "kernels 5 → 5, not bad.kernels > good.kernels",
+        "kernels 5 → 5; expected bad.kernels > good.kernels",
     )
 
 
@@ -149,6 +149,15 @@ def test_a_claim_of_no_gain_is_shown_by_none() -> None:
 def test_smoke_judges_by_code_alone() -> None:
     ruling = judge(CLAIM, found(smoke=True, measured=ratio(0.5, 0.4, 0.6, "faster")))
     assert (ruling.verdict, ruling.basis) == ("reproduced", "code")
+
+
+def test_a_control_that_nothing_decides_needs_a_gpu() -> None:
+    control = replace(CODE, symptom="", expects=("pair.worse == 0",), shows=(), is_control=True)
+    assert judge(control, found(sides={"pair": {"worse": None}})).verdict == "needs a GPU"
+    noisy = found(sides={"pair": {"worse": None}}, measured=ratio(1.0, 0.9, 1.1, "unsure"))
+    assert judge(control, noisy).verdict == "cannot be shown here"
+    assert judge(control, found(sides={"pair": {"worse": 0.0}})).verdict == "reproduced"
+    assert judge(control, found(sides={"pair": {"worse": 1.0}})).verdict == "not reproduced"
 
 
 def test_smoke_says_nothing_of_a_claim_about_time_alone() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from perfcli.errors import PerfcliError
 from perfcli.loading import registry
 from perfcli.model import Scalar, Scenario, Workload
 from perfcli.options.releases import versions_having
@@ -94,6 +95,43 @@ def test_the_transformers_loss_matches_the_reference(learned: bool, dtype: str) 
     assert abs(loss.double() - expected) / expected <= scenario.tolerance[dtype]
     assert expected.item() == pytest.approx(math.log(256), rel=0.1)
     assert all(p.grad is not None and p.grad.isfinite().all() for p in workload.call.parameters())
+
+
+@pytest.mark.parametrize("mode", ["forward", "training"])
+def test_rows_of_a_softmax_can_be_further_apart(mode: str) -> None:
+    """Row n starts at element 2056·n, and nothing behind the 2048 columns is looked at."""
+    scenario, workload = smoke("softmax", stride=2056, mode=mode, dtype="float32")
+    (x,) = workload.inputs
+    assert (x.shape, x.stride()) == ((128, 2048), (2056, 1))
+    assert x.requires_grad == (mode == "training")
+    (output, *_) = run(workload.call, workload, workload.inputs)
+    expected = workload.reference(*in_double([x.detach()]))
+    error = (output.double() - expected).abs().max() / expected.abs().max()
+    assert error <= scenario.tolerance["float32"]
+    with pytest.raises(PerfcliError, match="stride of 2048 columns or more, not 2047"):
+        smoke("softmax", stride=2047)
+
+
+def test_random_terms_are_those_of_the_listing() -> None:
+    import torch
+
+    _, workload = smoke("accumulate", terms="random")
+    torch.manual_seed(3)
+    total = workload.call(*workload.inputs)
+    torch.manual_seed(3)
+    drawn = [torch.rand(64, 64) for _ in range(11)]  # ten terms, added to a first
+    assert torch.equal(total, sum(drawn[1:], drawn[0]))
+
+
+def test_columns_are_summed_over_all_inputs() -> None:
+    import torch
+
+    _, workload = smoke("column-sum", inputs=3, dtype="float64")
+    assert len(workload.inputs) == 3
+    expected = torch.stack(workload.inputs).sum((0, 1))
+    assert torch.allclose(workload.call(*workload.inputs), expected, rtol=0, atol=1e-10)
+    with pytest.raises(PerfcliError, match="inputs of 1 or more, not 0"):
+        smoke("column-sum", inputs=0)
 
 
 def test_building_leaves_the_default_dtype() -> None:
