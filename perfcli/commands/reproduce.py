@@ -37,7 +37,10 @@ def reproduce(
         bool, typer.Option("--no-time", help="Compile only; measure nothing.")
     ] = False,
     no_search: Annotated[
-        bool, typer.Option("--no-search", help="Do not search for the option to blame.")
+        bool,
+        typer.Option(
+            "--no-search", help="Neither search for the option to blame nor try more cures."
+        ),
     ] = False,
     jobs: args.Jobs = None,
     calibration: args.Calibration = None,

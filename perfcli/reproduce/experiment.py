@@ -44,7 +44,7 @@ class Conditions:
     budget: float | None = None
     """Seconds for which each pair is measured, where there is a device; None: ``BUDGET``."""
     searches: bool = True
-    """Whether the option to blame is searched for."""
+    """Whether the option to blame is searched for, and cures besides the good side are tried."""
     times: bool = True
     """Whether anything is measured, where there is a device. Stored times are told all the same."""
 
@@ -219,7 +219,7 @@ def _try_cures(bench: _Bench, way: Way, found: Observation, bad: Obtained) -> It
     differ in options alone; the others are not measured."""
     if way.good.params == way.bad.params and way.good.dynamic == way.bad.dynamic:
         yield _describe_good(bench, way, found)
-    for options in bench.asked.cures:
+    for options in bench.asked.cures if bench.how.searches else ():
         setup = replace(way.bad, options=(*bench.options(way.bad), *options), smoke_options=None)
         try:
             comparison = bench.hold_against(bad, setup)
