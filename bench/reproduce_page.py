@@ -18,6 +18,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from perfcli.reproduce.claims import list_claims
+
 BEGIN, END = "<!-- results -->", "<!-- end of results -->"
 PAGE = Path(__file__).parents[1] / "docs" / "reproduce.md"
 BASES = {"measured": "measured", "estimated": "by estimate", "code": "in code", "": ""}
@@ -65,7 +67,8 @@ def _rank(claim: ClaimFields) -> int:
 
 
 def list_lines(runs: Sequence[Run]) -> Iterator[str]:
-    names = list(dict.fromkeys(name for _, claims in runs for name in claims))
+    order = [claim.name for claim in list_claims()]
+    names = [name for name in order if any(name in claims for _, claims in runs)]
     yield ""
     yield f"| claim | {' | '.join(title for title, _ in runs)} |"
     yield f"| --- |{' --- |' * len(runs)}"
@@ -82,8 +85,9 @@ def list_lines(runs: Sequence[Run]) -> Iterator[str]:
         yield ""
         yield "| claim | found here | times | finding | blamed | cures |"
         yield "| --- | --- | --- | --- | --- | --- |"
-        for claim in claims.values():
-            yield f"| {' | '.join(_list_details(claim))} |"
+        for name in names:
+            if name in claims:
+                yield f"| {' | '.join(_list_details(claims[name]))} |"
     yield ""
 
 

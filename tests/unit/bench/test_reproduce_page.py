@@ -36,11 +36,11 @@ def write(path: Path, *claims: dict[str, Any]) -> str:
 
 
 def test_each_claim_is_taken_from_the_document_that_measured_it(tmp_path: Path) -> None:
-    failed = claim("a", "cannot be shown here", found={"failure": "no room"})
-    measured = claim("b", basis="measured", found={"measured": {"ratio": 1.4}})
-    first = write(tmp_path / "1.json", failed, claim("b", "needs a GPU", basis=""))
-    second = write(tmp_path / "2.json", claim("a"), measured)
-    other = write(tmp_path / "3.json", claim("a", "not reproduced"))
+    failed = claim("online-softmax", "cannot be shown here", found={"failure": "no room"})
+    measured = claim("split-cliff", basis="measured", found={"measured": {"ratio": 1.4}})
+    first = write(tmp_path / "1.json", failed, claim("split-cliff", "needs a GPU", basis=""))
+    second = write(tmp_path / "2.json", claim("online-softmax"), measured)
+    other = write(tmp_path / "3.json", claim("online-softmax", "not reproduced"))
     page = tmp_path / "page.md"
     page.write_text("# Title\n<!-- results -->\nold\n<!-- end of results -->\nend\n")
     asked = ["--run", "H200", first, second, "--run", "none", other, "--page", str(page)]
@@ -55,7 +55,7 @@ def test_each_claim_is_taken_from_the_document_that_measured_it(tmp_path: Path) 
         "| **reproduced**, measured<br>measured 1.4× (claimed 1.5×) | not carried out |"
     )
     assert "| **all 2** | 2 reproduced | 1 not reproduced |" in text
-    assert "| `a` | a\\|b |" in text
+    assert "| `online-softmax` | a\\|b |" in text
 
 
 def test_a_page_without_a_place_for_them_is_refused(
@@ -63,7 +63,7 @@ def test_a_page_without_a_place_for_them_is_refused(
 ) -> None:
     page = tmp_path / "page.md"
     page.write_text("# Title\n")
-    document = write(tmp_path / "1.json", claim("a"))
+    document = write(tmp_path / "1.json", claim("online-softmax"))
     assert reproduce_page.main(["--run", "x", document, "--page", str(page)]) == 2
     assert "has no <!-- results -->" in capsys.readouterr().err
     assert page.read_text() == "# Title\n"
