@@ -22,7 +22,13 @@ from perfcli.reproduce.claims import list_claims
 
 BEGIN, END = "<!-- results -->", "<!-- end of results -->"
 PAGE = Path(__file__).parents[1] / "docs" / "reproduce.md"
-BASES = {"measured": "measured", "estimated": "by estimate", "code": "in code", "": ""}
+BASES = {
+    "measured": "measured",
+    "estimated": "by estimate",
+    "code": "in code",
+    "formulas": "by published formulas",
+    "": "",
+}
 
 ClaimFields = Mapping[str, Any]
 Run = tuple[str, dict[str, ClaimFields]]

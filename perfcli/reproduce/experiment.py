@@ -3,7 +3,7 @@ a device, searches for the option to blame, and tries the cures."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from perfcli import units
@@ -13,7 +13,7 @@ from perfcli.diagnosis import diagnose
 from perfcli.diff.compare import gather_evidence
 from perfcli.errors import Interrupted, PerfcliError
 from perfcli.machine import targets
-from perfcli.model import Comparison, EstimatedChange, TimeChange, Timing
+from perfcli.model import Comparison, EstimatedChange, Finding, TimeChange, Timing
 from perfcli.options import assignments
 from perfcli.reproduce.claim import Blame, Claim, Release, Setup, TwoVariants, Way
 from perfcli.reproduce.condition import FactMissing, Facts
@@ -127,19 +127,20 @@ def carry_out(claim: Claim, asked: TwoVariants, how: Conditions, context: Contex
         place=_name_place(comparison),
         way=way,
         sides={"good": read_facts(good), "bad": read_facts(bad), "pair": read_pair(comparison)},
+        outcome=f"{comparison.outcome}: {comparison.reason}",
         estimated=_estimated(comparison.estimate),
         measured=_measured(comparison.timing),
         peaks=_peaks(comparison.timing),
-        findings=tuple(dict.fromkeys(f.code for f in comparison.findings if f.came_with_head)),
+        findings=_list_codes(f for f in comparison.findings if not f.on_base),
+        came=_list_codes(f for f in comparison.findings if f.came_with_head),
         runs=(made[0].reference, made[1].reference),
         smoke=how.smoke,
     )
     # What an option imitates needs no cure, and the option is to blame for it.
-    if claim.is_control or way.imitates or not _symptom(claim, found.sides["bad"]):
+    if claim.is_control or way.imitates or _symptom(claim, found.sides["bad"]) is False:
         return found
     found = replace(found, cures=tuple(_try_cures(bench, way, found, made[1])))
-    unhealed = bool(claim.symptom) and _symptom(claim, found.sides["good"])
-    if asked.blame is None or not how.searches or unhealed:
+    if asked.blame is None or not how.searches or _symptom(claim, found.sides["good"]):
         return found
     return _add_blame(bench, way, found, asked.blame)
 
@@ -163,11 +164,15 @@ def _choose_way(
 
 
 def _symptom(claim: Claim, facts: Facts) -> bool | None:
-    """Return None where it is not known."""
+    """Return None where it is not known, and of claims that have none."""
     try:
-        return has_symptom(claim, facts) if claim.symptom else True
+        return has_symptom(claim, facts) if claim.symptom else None
     except FactMissing:
         return None
+
+
+def _list_codes(findings: Iterable[Finding]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(finding.code for finding in findings))
 
 
 def _name_place(comparison: Comparison) -> str:
@@ -275,7 +280,8 @@ def _add_blame(bench: _Bench, way: Way, found: Observation, blame: Blame) -> Obs
         return replace(found, blame=f"the search failed: {error}")
     sets = answer.culprits.sets if answer.culprits else ()
     blamed = tuple(
-        f"{option.name}={units.setting(option.bad)}" for each in sets for option in each.options
+        " with ".join(f"{option.name}={units.setting(option.bad)}" for option in each.options)
+        for each in sets
     )
     status = answer.culprits.status if answer.culprits else None
     said = f"of {len(answer.changes)} by {blame.metric}: {status or 'no answer'}"

@@ -28,7 +28,7 @@ class CureResult:
 
     options: tuple[str, ...]
     symptom: bool | None
-    """Whether it still has the symptom; None where that is not known."""
+    """Whether it still has the symptom; None where that is not known, or the claim has none."""
     estimated: TimeRatio | None = None
     """With the cure over without, as ``bad`` over ``good``."""
     measured: TimeRatio | None = None
@@ -46,12 +46,16 @@ class Observation:
     way: Way | None = None
     sides: Mapping[str, Facts] = field(default_factory=dict)
     """The facts of ``good``, ``bad`` and ``pair``."""
+    outcome: str = ""
+    """What ``compare`` says of the two sides, the good one as the base."""
     estimated: TimeRatio | None = None
     measured: TimeRatio | None = None
     peaks: tuple[int, int] | None = None
     """Measured peak memory of the good and the bad side, in bytes."""
     findings: tuple[str, ...] = ()
-    """Codes of what came with the bad side."""
+    """Codes of the bad side's findings."""
+    came: tuple[str, ...] = ()
+    """Those of them that the good side lacks, or has to a lesser degree."""
     blamed: tuple[str, ...] = ()
     blame: str = ""
     """The search's answer in a sentence."""

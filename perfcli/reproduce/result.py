@@ -32,20 +32,29 @@ def write_source(claim: Claim) -> str:
     return f"{claim.source.text}{seed}"
 
 
+_BASES = {
+    "measured": ", measured",
+    "estimated": ", by estimate",
+    "code": ", in code",
+    "formulas": ", by published formulas",
+    "": "",
+}
+
+
 def write_verdict(verdict: ClaimVerdict) -> str:
     """Return ``reproduced, measured``."""
-    basis = {"measured": ", measured", "estimated": ", by estimate", "code": ", in code", "": ""}
-    return f"{verdict.verdict}{basis[verdict.basis]}"
+    return f"{verdict.verdict}{_BASES[verdict.basis]}"
 
 
 def list_times(result: Result) -> Iterator[str]:
     """Yield the claimed times, then what was estimated and measured here."""
     effect, found = result.claim.effect, result.found
-    if effect is None or found.smoke:
+    if found.smoke:
         return
-    of = f" on {effect.on}" if effect.on else ""
-    numbers = f"{effect.good:.3g} → {effect.bad:.3g} {effect.unit}, " if effect.unit else ""
-    yield f"claimed {numbers}{effect.ratio:.3g}×{of}"
+    if effect is not None:
+        of = f" on {effect.on}" if effect.on else ""
+        numbers = f"{effect.good:.3g} → {effect.bad:.3g} {effect.unit}, " if effect.unit else ""
+        yield f"claimed {numbers}{effect.ratio:.3g}×{of}"
     if found.estimated is not None:
         yield f"estimated {_write_time(found.estimated)}"
     if found.measured is not None:
@@ -61,11 +70,22 @@ def _write_time(time: TimeRatio) -> str:
     return f"{both}, {time.ratio:.3g}× [{time.low:.3g}, {time.high:.3g}]"
 
 
+_DOUBTS = "PC9"
+
+
+def write_reason(result: Result) -> str:
+    """Return the numbers that the verdict follows from; of a control also what compare says."""
+    reason = result.verdict.reason
+    if result.claim.is_control and result.found.outcome:
+        return f"{reason}; compare: {result.found.outcome}"
+    return reason
+
+
 def write_finding(result: Result) -> str:
     """Return whether the finding that the claim expects was raised, with what else came."""
     found, asked = result.found, result.claim.shown_by
     expected = asked.finding if isinstance(asked, TwoVariants) else ""
-    others = [code for code in found.findings if code != expected and not code.startswith("PC9")]
+    others = [code for code in found.came if code != expected and not code.startswith(_DOUBTS)]
     also = f" (also {', '.join(others)})" if others else ""
     if expected and found.sides:
         if expected in found.findings:
@@ -106,7 +126,7 @@ def describe(result: Result) -> dict[str, Any]:
         "effect": claim.effect,
         "verdict": result.verdict.verdict,
         "basis": result.verdict.basis,
-        "reason": result.verdict.reason,
+        "reason": write_reason(result),
         "times": list(list_times(result)),
         "finding": write_finding(result),
         "blamed": write_blame(result),

@@ -33,7 +33,7 @@ _Word = Literal[
     "needs a GPU",
     "cannot be shown here",
 ]
-_Basis = Literal["measured", "estimated", "code", ""]
+_Basis = Literal["measured", "estimated", "code", "formulas", ""]
 
 
 _DECIDED_BY_TIME = "pair.worse"
@@ -60,6 +60,8 @@ def judge(claim: Claim, found: Observation) -> ClaimVerdict:
         if str(error) == _DECIDED_BY_TIME and found.measured is None:
             return ClaimVerdict("needs a GPU", "neither counts nor an estimate can tell")
         return ClaimVerdict("cannot be shown here", f"{error} is not known")
+    if isinstance(claim.shown_by, Launches) and claim.shown_by.theirs is not None:
+        ruling = replace(ruling, basis="formulas")
     if ruling.verdict != "reproduced" or claim.effect is None:
         return ruling
     if found.smoke:
@@ -132,16 +134,17 @@ def _judge_time(effect: ClaimedEffect, found: Observation, code: ClaimVerdict) -
 
 
 def judge_cure(result: CureResult) -> str:
-    """Return whether a cure helps: the symptom is gone, and the step is not slower for it."""
+    """Return whether a cure helps: the symptom is gone, and the step is not slower for it. Where no
+    symptom is known, the step has to be faster."""
     if result.failure:
         return f"failed: {result.failure}"
-    if result.symptom is None:
-        return "not known"
     time = result.measured or result.estimated
-    slower = time is not None and time.verdict == "slower"
+    verdict = time.verdict if time else "unsure"
+    if result.symptom is None:
+        return {"faster": "helps", "unsure": "not known"}.get(verdict, "does not help")
     if result.symptom:
         return "does not help"
-    return "helps, but slower" if slower else "helps"
+    return "helps, but slower" if verdict == "slower" else "helps"
 
 
 def parse_release(version: str) -> tuple[int, int]:

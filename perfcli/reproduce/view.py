@@ -16,6 +16,7 @@ from perfcli.reproduce.result import (
     list_times,
     write_blame,
     write_finding,
+    write_reason,
     write_source,
     write_verdict,
 )
@@ -56,7 +57,7 @@ def _list_lines(result: Result) -> Iterator[tuple[str, str]]:
     yield "claim", f"{claim.says} · {write_source(claim)}, {claim.holds}"
     if claim.withdrawn:
         yield "withdrawn", claim.withdrawn
-    yield "here", result.verdict.reason
+    yield "here", write_reason(result)
     if times := " · ".join(list_times(result)):
         yield "time", times
     if finding := write_finding(result):
@@ -92,7 +93,7 @@ def _list_cells(result: Result) -> Iterator[str]:
     yield f"`{claim.name}`: {claim.says}"
     withdrawn = f"; {claim.withdrawn}" if claim.withdrawn else ""
     yield f"[{write_source(claim)}]({claim.source.url}), {claim.holds}{withdrawn}"
-    yield result.verdict.reason
+    yield write_reason(result)
     yield "<br>".join(list_times(result))
     yield write_finding(result)
     yield write_blame(result)

@@ -77,8 +77,9 @@ def test_what_is_neither_scenario_nor_run(perfcli: Any, command: str) -> None:
     unknown = perfcli(command, "nosuchrun")
     assert unknown.code == 2
     assert unknown.complaint == (
-        "perfcli: no scenario and no stored run 'nosuchrun': known: accumulate, cross-entropy, "
-        "gqa-transformer, layernorm, mix-order, rmsnorm, softmax; perfcli runs lists the runs"
+        "perfcli: no scenario and no stored run 'nosuchrun': known: accumulate, column-sum, "
+        "cross-entropy, gqa-transformer, layernorm, mix-order, rmsnorm, softmax; "
+        "perfcli runs lists the runs"
     )
     typo = perfcli(command, "sofmax")
     assert (

@@ -75,7 +75,7 @@ def _budget(inputs: int) -> Claim:
     return Claim(
         name=f"outer-{inputs}-inputs",
         says=f"the tiles of {inputs} inputs leave no room for the reduction's workspace, and the "
-        "launch fails, in float or in half (by its formulas)",
+        "launch fails, in float or in half",
         source=_SOURCE,
         holds="nvFuser, PR head 2f60a736",
         shown_by=Launches("column-sum", "tma", problems, _nvfuser),
@@ -101,10 +101,10 @@ CLAIMS = (
     *(_budget(inputs) for inputs in (7, 14, 28, 56, 112)),
     Claim(
         name="outer-vector-of-1",
-        says="with so many inputs that the tile shrinks to 16 × 32, each thread's vector has one "
-        "element, which nvFuser can't vectorise",
+        says="with so many inputs that the tile shrinks to 16 × 32 each thread's vector has one "
+        "element, which can't be vectorised (2f60a736 leaves it unvectorised)",
         source=_SOURCE,
-        holds="nvFuser, PR head 2f60a736",
+        holds="nvFuser, PR as it was reviewed",
         shown_by=Launches("column-sum", "tma", (_problem(4096, 1024, 112),), _nvfuser),
         symptom="side.vector == 1",
         expects=("good.vector * 4 >= 16",),

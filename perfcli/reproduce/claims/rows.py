@@ -19,7 +19,7 @@ _MASKS = Source("issue #148402", "https://github.com/pytorch/pytorch/issues/1484
 _RFC = Source("RFC #179711", "https://github.com/pytorch/pytorch/issues/179711", seed=2)
 _NARROW = "side.load_bits <= 16"
 """No launch configuration loads more than one element at once."""
-_SUSPECTS = ("triton.coalesce_tiling_analysis=false", "online_softmax=false")
+_SUSPECTS = ("split_reductions=false", "triton.persistent_reductions=false")
 _GB200 = "a GB200"
 _WITHDRAWN = (
     "its author withdrew the numbers on 2026-05-06: the L2 cache was warm, since nothing waited "
@@ -45,10 +45,10 @@ def _peeling(name: str, dynamic: bool, ratio: float) -> Claim:
             ),
             params={"rows": 32768, "columns": 50257},
             smoke={"rows": 512, "columns": 8193},
-            finding="PC204",
-            blame=Blame("estimated-time", _SUSPECTS[:1]),
+            finding="PC202" if dynamic else "PC204",
+            blame=Blame("estimated-time", _SUSPECTS),
         ),
-        expects=("bad.load_bits <= 16",),
+        symptom=_NARROW,
         shows=("good.load_bits",),
         effect=ClaimedEffect(1.0, ratio, "", _GB200),
     )

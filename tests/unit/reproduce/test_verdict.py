@@ -189,6 +189,8 @@ def test_numbers_name_the_side_that_they_are_of() -> None:
         ),
         (CureResult(("x=1",), True), "does not help"),
         (CureResult(("x=1",), None), "not known"),
+        (CureResult(("x=1",), None, ratio(0.8, 0.7, 0.9, "faster")), "helps"),
+        (CureResult(("x=1",), None, ratio(1.0, 0.99, 1.01, "same")), "does not help"),
         (CureResult(("x=1",), None, failure="no such option"), "failed: no such option"),
     ],
 )

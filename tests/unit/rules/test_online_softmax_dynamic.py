@@ -50,6 +50,23 @@ def test_rows_that_the_cache_holds_are_only_worth_knowing() -> None:
     assert "8.65 MB are in use at once, which fits into the L2 cache's 52.4 MB" in finding.evidence
 
 
+@pytest.mark.parametrize(
+    ("columns", "settings", "expected"),
+    [
+        (50304, {"unroll_reductions_threshold": 8}, [{"unroll_reductions_threshold": 2}]),
+        (50304, {"unroll_reductions_threshold": 2}, []),
+        (50304, {}, []),
+        (8192, {"unroll_reductions_threshold": 8}, []),
+    ],
+    ids=["the default", "there already", "not known", "gains nothing in cache"],
+)
+def test_a_length_that_can_be_proven_cures_it(
+    columns: int, settings: dict[str, int], expected: list[dict[str, int]]
+) -> None:
+    (finding,) = found(softmax(columns=columns), settings=settings)
+    assert [dict(cure.options) for cure in finding.cures] == expected
+
+
 def test_split_kernels_are_one_finding() -> None:
     stages = [replace(k, dynamic_sizes=("x", "r0_")) for k in split_softmax(32, 1048576)]
     (finding,) = found(*stages, environment=OLD)
