@@ -5,7 +5,8 @@ source; or, where options written into the source differ, equal loads and stores
 and has another list of launch configurations, or an equal list of which the best binary has other
 registers or spills, because ptxas or triton differ. What a configuration becomes is compared by
 its best binary: the one with the fewest spilled words, then registers. Which one wins on the
-device is not known here, so it is the list that changed, not the winner. It is a warning where the
+device is not known here, so it is the list that changed, not the winner; runs that were imported
+with a trace know the winner. It is a warning where the
 best binary spills more and over 16 words (fewer cost little, PC101), or at most half as many warps
 are resident; otherwise it is worth knowing.
 
@@ -92,9 +93,9 @@ def _finding(comparison: Comparison, lists: Lists, pairs: list[tuple[int, int]])
     shown = sorted(kernels, key=lambda pair: pair not in worse)
     where = shown[0][1].name
     others = f" and {units.plural(len(kernels) - 1, 'other kernel')}" if len(kernels) > 1 else ""
-    what = (
-        "launch configurations to choose from" if any(lists) else "machine code from equal source"
-    )
+    what = "machine code from equal source"
+    if any(lists):
+        what = "launch configurations " + ("ran" if _ran(comparison) else "to choose from")
     return Finding(
         code=RULE.code,
         severity="warning" if worse else "info",
@@ -106,6 +107,11 @@ def _finding(comparison: Comparison, lists: Lists, pairs: list[tuple[int, int]])
         origin=origin_of(shown[0][1]),
         subject="; ".join(_list_changes(lists)),
     )
+
+
+def _ran(comparison: Comparison) -> bool:
+    """Return whether traces tell which configuration ran on each side."""
+    return comparison.base.observed is not None and comparison.head.observed is not None
 
 
 def _worse(before: Candidate | None, after: Candidate | None) -> bool:

@@ -63,7 +63,7 @@ def test_compare_takes_two_traces(perfcli: Any, traces: tuple[str, str]) -> None
     assert lines[1].startswith(
         "kernel  triton_red…d_mul_sum_0 has the same grid and registers, 79.9"
     )
-    assert lines[1].endswith("101 % of the change")
+    assert lines[1].endswith("100 % of the change")
     slower = [line.split()[1] for line in lines if line.endswith("slower") or " slower " in line]
     assert "triton_red_fused_mul_sum_0" in slower
     assert "triton_poi_fused_add_0" not in slower
