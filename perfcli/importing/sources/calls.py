@@ -275,7 +275,8 @@ class _Walk:
         shape = after.get("view", [shape])
         (dtype, *_) = [*after.get("to", []), _Dtype(workspace.dtype)]
         sizes = _sizes(shape[0] if shape and isinstance(shape[0], list) else shape)
-        made = Tensor(name, sizes, dtype=dtype.name if isinstance(dtype, _Dtype) else "")
+        kind = dtype.name if isinstance(dtype, _Dtype) else ""
+        made = Tensor(name, sizes, _strides(sizes or ()), kind)
         for call in reversed(self.calls):
             used = (each.name for each in call.arguments if isinstance(each, Tensor))
             if not call.extern and workspace.name in used:
@@ -327,6 +328,11 @@ def _sizes(value: Value) -> tuple[int, ...] | None:
     if not isinstance(value, list) or not all(type(each) is int for each in value):
         return None
     return tuple(value) if all(abs(each) < _LARGEST for each in value) else None
+
+
+def _strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the strides of a tensor without gaps."""
+    return tuple(math.prod(shape[place + 1 :]) for place in range(len(shape)))
 
 
 def _compute(kind: object, values: Sequence[Value]) -> int | float | None:

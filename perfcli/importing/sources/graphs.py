@@ -5,6 +5,7 @@ is generated: kernels with their buffers, launches, and calls of library operato
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -25,6 +26,9 @@ from perfcli.importing.sources.declared import (
 from perfcli.importing.sources.operators import describe_call, name_operator
 from perfcli.importing.sources.step import ReadGraph
 from perfcli.model import Buffer, Launch, SourceFacts
+
+_SIZE = re.compile(r"^ks\d+$")
+"""The names of parameters with sizes of the model."""
 
 Role = Literal["input", "output", "inplace", "workspace"]
 
@@ -128,7 +132,8 @@ class _Capturing:
             for name, tensor in tensors
             if tensor.shape is not None
         )
-        operands = Operands(buffers, sizes, tuple(dynamic))
+        scalars = {n: v for n, v in given if _SIZE.match(n) and isinstance(v, int)}
+        operands = Operands(buffers, sizes, tuple(dynamic), scalars)
         is_estimated = kind not in ("user", "other") and kernel.definition.language == "triton"
         if not is_estimated or not given or len(buffers) < len(tensors):
             return Use(operands)

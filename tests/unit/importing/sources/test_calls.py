@@ -41,7 +41,7 @@ def test_launches_have_tensors_with_sizes(version: str) -> None:
         "workspace_0", (16777216,), (1,), "float32", first="workspace_0"
     )
     assert first.arguments[6:] == [32768, 8192]
-    assert first.finishing == [("sum", Tensor("buf2", (8192,), None, "float32"))]
+    assert first.finishing == [("sum", Tensor("buf2", (8192,), (1,), "float32"))]
     assert not first.symbols
 
 

@@ -228,7 +228,7 @@ def test_what_holds_no_kernel_is_an_error_of_one_line(tmp_path: Path, name: str,
 def test_what_is_missing_of_a_cut_off_file_is_told(tmp_path: Path) -> None:
     text = text_of("rmsnorm_backward_2.13")
     path = tmp_path / "output_code.py"
-    path.write_text(text[: text.index(f"{CAST}.run(") + 30])
+    path.write_text(text[: text.index(f"{CAST}.run(") + len(CAST) + 8])
     run = read(path).run
     assert [kernel.launches for kernel in run.kernels] == [1, 0]
     assert any(note.startswith("output_code.py: it is no whole Python: line") for note in run.notes)
