@@ -67,7 +67,7 @@ def test_compare_takes_two_traces(perfcli: Any, traces: tuple[str, str]) -> None
     slower = [line.split()[1] for line in lines if line.endswith("slower") or " slower " in line]
     assert "triton_red_fused_mul_sum_0" in slower
     assert "triton_poi_fused_add_0" not in slower
-    assert "traced     7 steps of each side; two traces, each recorded in a session" in result.out
+    assert "traced     8 steps of each side; two traces, each recorded in a session" in result.out
     timing = json.loads(Path("c.json").read_text())["timing"]
     (blamed,) = (g for g in timing["groups"] if g["name"] == "triton_red_fused_mul_sum_0")
     assert blamed["ratio"] == pytest.approx(2.0, rel=0.01)
