@@ -46,6 +46,7 @@ def main() -> int:
             added.add_argument("--python", default=sys.executable)
             added.add_argument("--target", default="h200")
         else:
+            added.add_argument("--skip", type=Path, help="leave out what this file has whole")
             added.add_argument("--processes", type=int, default=14)
             added.add_argument("--seconds", type=int, default=180, help="stop starting cases then")
     added = commands.add_parser("table")
@@ -54,18 +55,24 @@ def main() -> int:
     if given.command == "table":
         return show(given.files)
     cases = [case for case in (*MODELS, *LADDER) if given.only in name_of(case)]
+    if given.command == "time" and given.skip:
+        known = _list_known(given.skip)
+        cases = [c for c in cases if not known >= {(name_of(c), side.name) for side in c.sides}]
     if given.command == "estimate":
         return estimate(cases, given)
     return measure_all(cases, given)
+
+
+def _list_known(path: Path) -> set[tuple[str, str]]:
+    rows = json.loads(path.read_text())["rows"]
+    return {(row["case"], row["side"]) for row in rows if "error" not in row}
 
 
 # --- without a GPU ---------------------------------------------------------------------------
 
 
 def estimate(cases: Sequence[Case], given: argparse.Namespace) -> int:
-    rows: list[dict[str, Any]] = []
-    if given.out.exists():
-        rows = json.loads(given.out.read_text())["rows"]
+    rows = json.loads(given.out.read_text())["rows"] if given.out.exists() else []
     known = {(row["case"], row["side"]) for row in rows}
     for case in cases:
         for side in case.sides:
