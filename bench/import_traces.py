@@ -17,6 +17,7 @@ import gzip
 import json
 import os
 import random
+import resource
 import subprocess
 import sys
 import tempfile
@@ -165,9 +166,11 @@ def main() -> int:
         "compare", *names, "--json", "compared.json",
     ]  # fmt: skip
     seconds, most, code = measure(command, folder)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
     document = json.loads((folder / "compared.json").read_text())
     wrong = [*check(truths, document), *check_counts(truths, folder)]
     print((folder / "out.txt").read_text().split("\n\n")[0])
+    print(f"{used.ru_utime + used.ru_stime:.1f} s of processor time in all processes")
     print(f"{seconds:.1f} s, {most / 1e6:.0f} MB in all processes, exit code {code}")
     print("\n".join(wrong[:20]) or "all counts and changes are right")
     return 1 if wrong else 0

@@ -241,8 +241,8 @@ def _explain_emptiness(file: TraceFile, found: Recording) -> str:
             "was not recorded (another profiler may have held it)"
         )
     return (
-        f"{file.path} has no kernel among its {file.events:,} events: it was recorded on the CPU "
-        "alone (activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] records both)"
+        f"{file.path} has no kernel of a GPU among its {file.events:,} events: it was recorded on "
+        "the CPU alone (activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] records both)"
     )
 
 

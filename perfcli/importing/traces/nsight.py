@@ -83,6 +83,7 @@ def _read_kernels(
     wanted = (
         "start", "end", "demangledName", "shortName", "correlationId", "deviceId",
         "registersPerThread", "staticSharedMemory", "dynamicSharedMemory", *grid, *block,
+        "globalPid",
     )  # fmt: skip
     wrong = 0
     for row in _select(base, _KERNELS, wanted):
@@ -91,8 +92,10 @@ def _read_kernels(
             wrong += 1
             continue
         name = names.get(demangled) or names.get(short) or "unknown"
-        shared = None if static is None and dynamic is None else (static or 0) + (dynamic or 0)
-        shape = (registers, shared, _make_triple(row[9:12]), _make_triple(row[12:15]))
+        known = [size for size in (static, dynamic) if isinstance(size, int)]
+        shared = sum(known) if known else None
+        shape = (_count(registers), _count(shared), _triple(row[9:12]), _triple(row[12:15]))
+        number = _tell_call(number, row[15])
         _add(found, str(name), (start - epoch, end - start), number, device, shape)
     if wrong:
         found.notes.append(f"{units.plural(wrong, 'kernel')} left out: no or an impossible time")
@@ -102,11 +105,21 @@ def _read_copies(base: sqlite3.Connection, tables: set[str], epoch: int, found: 
     for table in ("CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"):
         if table not in tables:
             continue
-        wanted = ("start", "end", "correlationId", "deviceId", "copyKind")
-        for start, end, number, device, kind in _select(base, table, wanted):
+        wanted = ("start", "end", "correlationId", "deviceId", "copyKind", "globalPid")
+        for start, end, call, device, kind, process in _select(base, table, wanted):
             if _is_span(start, end):
+                number = _tell_call(call, process)
                 name = _COPIES.get(kind, "Memcpy") if table.endswith("MEMCPY") else "Memset"
                 _add(found, name, (start - epoch, end - start), number, device, NO_SHAPE)
+
+
+def _tell_call(number: object, process: object) -> int | None:
+    """Return a number that a call of the driver has in no other process; its own is counted in each
+    process alone. The upper bits of a thread's and of a process's number are the same."""
+    if not isinstance(number, int) or not 0 <= number < 1 << 32:
+        return None
+    owner = process >> 24 if isinstance(process, int) else 0
+    return (owner & 0x3FFFFFFF) << 32 | number
 
 
 def _add(
@@ -114,7 +127,7 @@ def _add(
     name: str,
     span: tuple[int, int],
     number: int | None,
-    device: int | None,
+    device: object,
     shape: Shape,
 ) -> None:
     works = found.works
@@ -122,7 +135,7 @@ def _add(
     works.seconds.append(span[1] * _NANO)
     works.name.append(found.names.number(name))
     works.shape.append(found.shapes.number(shape))
-    works.device.append(device or 0)
+    works.device.append(device if isinstance(device, int) and 0 <= device < 1 << 31 else 0)
     works.launch.append(-1 if number is None else number)
 
 
@@ -139,8 +152,9 @@ def _read_launches(
     threads: dict[Any, int] = {}
     launches = found.launches
     for start, end, number, name, thread in _select(base, "CUPTI_ACTIVITY_KIND_RUNTIME", wanted):
-        if number is not None and _is_span(start, end):
-            launches.launch.append(number)
+        call = _tell_call(number, thread)
+        if call is not None and _is_span(start, end):
+            launches.launch.append(call)
             launches.start.append((start - epoch) * _NANO)
             launches.thread.append(threads.setdefault(thread, len(threads)))
             launches.kernel.append(starts_kernel(str(names.get(name, ""))))
@@ -173,14 +187,21 @@ def _read_marks(
 
 def _describe_device(base: sqlite3.Connection, tables: set[str], found: Recording) -> None:
     if "TARGET_INFO_GPU" in tables:
-        gpus = {n: str(name) for n, name in _select(base, "TARGET_INFO_GPU", ("id", "name"))}
+        rows = _select(base, "TARGET_INFO_GPU", ("id", "name", "smCount"))
+        gpus = {number: (str(name)[:100], count) for number, name, count in rows}
         most = max(set(found.works.device), key=found.works.device.count)
-        found.device = gpus.get(most, next(iter(gpus.values()), ""))[:100]
+        found.device, count = gpus.get(most, next(iter(gpus.values()), ("", None)))
+        found.sm_count = count if isinstance(count, int) else None
 
 
 def _is_span(start: object, end: object) -> bool:
-    return isinstance(start, int) and isinstance(end, int) and end >= start
+    return isinstance(start, int) and isinstance(end, int) and 0 <= start <= end
 
 
-def _make_triple(values: Sequence[object]) -> tuple[int, ...]:
-    return tuple(v for v in values if isinstance(v, int)) if None not in values else ()
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and 0 <= value < 1 << 40 else None
+
+
+def _triple(values: Sequence[object]) -> tuple[int, ...]:
+    found = tuple(count for value in values if (count := _count(value)) is not None)
+    return found if len(found) == len(values) else ()

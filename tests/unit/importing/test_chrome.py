@@ -176,7 +176,9 @@ def test_a_trace_of_the_cpu_alone(tmp_path: Path) -> None:
     text = TraceWriter(STEP).text().replace('"kernel"', '"other"').replace("gpu_memcpy", "other")
     with pytest.raises(PerfcliError, match="though the host launched 60"):
         read_chrome_trace(write(tmp_path, text))
-    with pytest.raises(PerfcliError, match=r"no kernel among its .* ProfilerActivity.CUDA"):
+    with pytest.raises(
+        PerfcliError, match=r"no kernel of a GPU among its .* ProfilerActivity.CUDA"
+    ):
         read_chrome_trace(write(tmp_path, text.replace("cuda_driver", "other")))
 
 
