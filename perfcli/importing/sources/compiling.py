@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -16,6 +17,10 @@ from perfcli.importing.sources.admission import refuse
 from perfcli.importing.sources.declared import read_declared
 from perfcli.importing.sources.device import is_nvidia
 from perfcli.model import Candidate, KernelsRequest, KernelText, SourceFacts
+
+
+_PLACE = re.compile(r" \((?:/[^()]*)+\)")
+"""A path of this machine, as Python adds it to its errors."""
 
 
 class Compiler(Protocol):
@@ -95,4 +100,5 @@ def compile_sources(
 def _failed(error: str) -> Compiled:
     """Return a kernel of which only the source is known, and why."""
     text = next((line for line in error.splitlines() if line.strip()), "it did not compile")
+    text = _PLACE.sub("", text)
     return Compiled((Candidate(config={}, num_warps=0, num_stages=0, error=text[:300]),), {})

@@ -5,6 +5,7 @@ what each graph launches.
 from __future__ import annotations
 
 import platform
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -74,8 +75,13 @@ class SourceOptions:
 def read_sources(paths: Sequence[Path], options: SourceOptions, notes: Notes) -> Bundle:
     """Return a run of what these sources generate.
 
-    Raises PerfcliError where none of them has a kernel, or no torch is there to compile with.
+    Raises PerfcliError where none of them has a kernel, or where ``options.python`` has no torch.
     """
+    with warnings.catch_warnings(action="ignore", category=SyntaxWarning):  # of foreign text
+        return _read(paths, options, notes)
+
+
+def _read(paths: Sequence[Path], options: SourceOptions, notes: Notes) -> Bundle:
     found = [read_leftovers(path) for path in paths]
     graphs = number_graphs(
         [

@@ -128,6 +128,8 @@ def _conclude(log: _Log, path: Path, notes: list[str]) -> Leftovers:
             f"{units.plural(dropped, 'graph')} of functions that were compiled again left out: a "
             "step is counted with what was compiled last"
         )
+    if not log.codes:
+        notes.append(f"{path.name}: Inductor generated nothing in it")
     if log.broken_lines:
         notes.append(f"{path.name}: {units.plural(log.broken_lines, 'line')} can't be read")
     if log.broken_codes:
