@@ -105,7 +105,12 @@ def _join(
         return make_run(observed, target, name)
     launched = {w.name for w in observed.works if w.generated} if observed else set()
     given = SourceOptions(
-        target, options.jobs, options.timeout, wanted=frozenset(launched), python=options.python
+        target,
+        options.jobs,
+        options.timeout,
+        wanted=frozenset(launched),
+        python=options.python,
+        rank=options.rank,
     )
     sources = read_sources(found.sources, given, notes)
     return sources if observed is None else join_sources(sources, observed, name)
@@ -149,8 +154,10 @@ def _sort(paths: Sequence[Path]) -> _Sorted:
                 raise PerfcliError(f"{path} has nothing that perfcli import reads: {READS}")
             found.traces += inside.traces
             found.snapshots += inside.snapshots
-        else:
+        elif path.is_file():
             _put(found, path)
+        else:  # a pipe or a device, which may never end
+            raise PerfcliError(f"{path} is no plain file")
     return found
 
 

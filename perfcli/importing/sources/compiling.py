@@ -18,7 +18,6 @@ from perfcli.importing.sources.declared import read_declared
 from perfcli.importing.sources.device import is_nvidia
 from perfcli.model import Candidate, KernelsRequest, KernelText, SourceFacts
 
-
 _PLACE = re.compile(r" \((?:/[^()]*)+\)")
 """A path of this machine, as Python adds it to its errors."""
 

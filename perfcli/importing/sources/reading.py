@@ -68,6 +68,8 @@ class SourceOptions:
     """Names of the kernels that a trace beside them launches; empty: all are wanted."""
     python: str | None = None
     """The interpreter whose torch compiles; None: this one."""
+    rank: int | None = None
+    """The process whose log is read, of several that trained together; None: the first."""
     compiler: Compiler | None = None
     """What compiles in the place of a worker."""
 
@@ -82,7 +84,7 @@ def read_sources(paths: Sequence[Path], options: SourceOptions, notes: Notes) ->
 
 
 def _read(paths: Sequence[Path], options: SourceOptions, notes: Notes) -> Bundle:
-    found = [read_leftovers(path) for path in paths]
+    found = [read_leftovers(path, options.rank) for path in paths]
     graphs = number_graphs(
         [
             *order_graphs([graph for each in found for graph in each.graphs][:_MOST_GRAPHS]),

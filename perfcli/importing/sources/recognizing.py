@@ -26,17 +26,17 @@ _MOST_LOGS = 200
 def recognize_sources(path: Path) -> str:
     """Return what of torch a file or folder is, ``an output_code.py``, ``a TORCH_TRACE folder``;
     empty for all else. No file is read further than its head."""
-    kind, _ = _recognize(path)
+    kind, _ = _recognize(path, None)
     return kind
 
 
-def read_leftovers(path: Path) -> Leftovers:
-    """Return what was left behind at this path. Raises PerfcliError where it is nothing of torch,
-    or can't be read."""
+def read_leftovers(path: Path, rank: int | None = None) -> Leftovers:
+    """Return what was left behind at this path, by the process of this rank. Raises PerfcliError
+    where it is nothing of torch, or can't be read."""
     try:
         if not path.exists():
             raise PerfcliError(f"no such file or folder: {path}")
-        _, read = _recognize(path)
+        _, read = _recognize(path, rank)
         if read is None:
             raise PerfcliError(
                 f"{path} is nothing that torch.compile leaves behind: expected a TORCH_TRACE or "
@@ -47,11 +47,11 @@ def read_leftovers(path: Path) -> Leftovers:
         raise PerfcliError(f"can't read {path}: {error.strerror or error}") from error
 
 
-def _recognize(path: Path) -> tuple[str, Callable[[], Leftovers] | None]:
+def _recognize(path: Path, rank: int | None) -> tuple[str, Callable[[], Leftovers] | None]:
     """Return what a path is, and what reads it."""
     try:
         if path.is_dir():
-            return _recognize_folder(path)
+            return _recognize_folder(path, rank)
         if not is_plain(path):
             return "", None
     except OSError:
@@ -65,12 +65,12 @@ def _recognize(path: Path) -> tuple[str, Callable[[], Leftovers] | None]:
     return "", None
 
 
-def _recognize_folder(folder: Path) -> tuple[str, Callable[[], Leftovers] | None]:
+def _recognize_folder(folder: Path, rank: int | None) -> tuple[str, Callable[[], Leftovers] | None]:
     with os.scandir(folder) as entries:
         names = sorted(entry.name for entry in entries)[:_MOST_LOGS]
     logs = [folder / name for name in names if is_log(folder / name)]
     if logs:
-        return "a TORCH_TRACE folder", lambda: read_logs(logs)
+        return "a TORCH_TRACE folder", lambda: read_logs(logs, rank)
     code = next(find_code(folder), None)
     if code is not None:
         return name_folder(code), lambda: read_folder(folder)

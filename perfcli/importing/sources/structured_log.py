@@ -17,6 +17,7 @@ import msgspec
 
 from perfcli import units
 from perfcli.compile.capture.settings import WATCHED, WATCHED_OF_DYNAMO
+from perfcli.errors import PerfcliError
 from perfcli.importing.sources.leftovers import MOST_BYTES, Leftovers, WrittenGraph, read_head
 from perfcli.model import BreakPlace, OptionValue
 
@@ -92,18 +93,19 @@ def is_log(path: Path) -> bool:
     return bool(_EVENT.match(first)) and (not rest or b"] {" in head)
 
 
-def read_logs(paths: Sequence[Path]) -> Leftovers:
-    """Return what the logs of a folder say: those of one process, the latest one, or of one that
-    was trained in several the first rank."""
+def read_logs(paths: Sequence[Path], rank: int | None = None) -> Leftovers:
+    """Return what the logs of a folder say: that of ``rank`` or the first where several processes
+    trained together, else the latest one. Raises PerfcliError where there is no such rank."""
     logs = [(path, _read(path)) for path in paths]
     useful = [(path, log) for path, log in logs if log.codes] or logs[:1]
     ranks = sorted({log.rank for _, log in useful if log.rank is not None})
     notes: list[str] = []
+    if rank is not None and ranks and rank not in ranks:
+        raise PerfcliError(f"there is no log of rank {rank}: there are {_list(ranks)}")
     if len(ranks) > 1:
-        useful = [(path, log) for path, log in useful if log.rank == ranks[0]]
-        notes.append(
-            f"the logs are of ranks {', '.join(map(str, ranks))}: rank {ranks[0]} is shown"
-        )
+        shown = ranks[0] if rank is None else rank
+        useful = [(path, log) for path, log in useful if log.rank == shown]
+        notes.append(f"the logs are of ranks {_list(ranks)}: rank {shown} is shown")
     path, log = max(useful, key=lambda each: (each[1].when, each[0].name))
     if len(useful) > 1:
         notes.append(
@@ -111,6 +113,10 @@ def read_logs(paths: Sequence[Path]) -> Leftovers:
             "one to read it"
         )
     return _conclude(log, path, notes)
+
+
+def _list(ranks: Sequence[int]) -> str:
+    return ", ".join(map(str, ranks))
 
 
 def _conclude(log: _Log, path: Path, notes: list[str]) -> Leftovers:

@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from wrappers import text_of, write_event
 
+from perfcli.errors import PerfcliError
 from perfcli.importing.sources.leftovers import Leftovers
 from perfcli.importing.sources.structured_log import is_log, read_logs
 
@@ -85,6 +87,10 @@ def test_of_several_ranks_the_first_is_shown(tmp_path: Path) -> None:
     found = read(tmp_path, output_code(OTHER, rank=1), output_code(CODE, rank=0))
     assert [graph.text for graph in found.graphs] == [CODE]
     assert found.notes == ("the logs are of ranks 0, 1: rank 0 is shown",)
+    logs = sorted(tmp_path.iterdir())
+    assert [graph.text for graph in read_logs(logs, 1).graphs] == [OTHER]
+    with pytest.raises(PerfcliError, match="no log of rank 7: there are 0, 1"):
+        read_logs(logs, 7)
 
 
 def test_of_several_processes_the_latest_is_shown(tmp_path: Path) -> None:
