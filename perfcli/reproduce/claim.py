@@ -139,3 +139,9 @@ class Claim:
     """What its author said of it later."""
     is_control: bool = False
     """It says that nothing gets worse, so that a false alarm shows."""
+    is_about_memory: bool = False
+
+    @property
+    def is_measured(self) -> bool:
+        """Return whether a device has anything to say of it."""
+        return self.effect is not None or self.is_control or self.is_about_memory

@@ -95,11 +95,9 @@ class _Bench:
 
     @property
     def _times_tell(self) -> bool:
-        """Return whether there may be a device, and its times say anything: those of small sizes
-        do not, nor those of claims about code alone."""
-        claim = self.claim
-        timed = claim.effect is not None or claim.is_control
-        return timed and not self.how.target and not self.how.smoke
+        """Return whether there may be a device, and it has something to say: times of small sizes
+        have not."""
+        return self.claim.is_measured and not self.how.target and not self.how.smoke
 
     def hold_against(self, before: Obtained, cured: Setup) -> Comparison:
         """Return what a cure does to a run, by code and estimate."""

@@ -53,6 +53,7 @@ def _accumulated(terms: str) -> Claim:
         symptom=_MANY,
         expects=("bad.peak_tensors >= 18", "good.peak_tensors <= 5"),
         shows=("good.peak_bytes", "bad.peak_bytes"),
+        is_about_memory=True,
     )
 
 
@@ -75,6 +76,7 @@ def _threshold(terms: str) -> Claim:
         symptom=_MANY,
         expects=("bad.peak_tensors >= 18", "good.peak_tensors <= 5"),
         shows=("good.peak_bytes", "bad.peak_bytes"),
+        is_about_memory=True,
     )
 
 

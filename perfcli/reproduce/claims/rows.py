@@ -21,6 +21,7 @@ _NARROW = "side.load_bits <= 16"
 """No launch configuration loads more than one element at once."""
 _SUSPECTS = ("split_reductions=false", "triton.persistent_reductions=false")
 _GB200 = "a GB200"
+_RECOMPUTE = "patch.recompute_half_inputs=true"
 _WITHDRAWN = (
     "its author withdrew the numbers on 2026-05-06: the L2 cache was warm, since nothing waited "
     "for the flush"
@@ -80,6 +81,28 @@ def _narrow(name: str, says: str, stride: int, effect: ClaimedEffect | None) -> 
     )
 
 
+def _recomputed(rows: int, columns: int, before: float, after: float) -> Claim:
+    return Claim(
+        name=f"recompute-{rows}x{columns}",
+        says=f"Inductor's RMSNorm of {rows} × {columns} bf16, with rows held as half precision and "
+        f"converted again: {before} → {after} % of the bandwidth",
+        source=_RFC,
+        holds="torch 2.8 to 2.15",
+        shown_by=TwoVariants(
+            "rmsnorm",
+            (Way(Setup((_RECOMPUTE,)), Setup()),),
+            params={"rows": rows, "columns": columns},
+            smoke={"rows": 512, "columns": columns},
+            blame=Blame("swept", _SUSPECTS),
+        ),
+        symptom="side.passes >= 1.5",
+        expects=("good.spilled_words == 0",),
+        shows=("good.registers", "bad.registers"),
+        effect=ClaimedEffect(1.0, after / before, "", _GB200),
+        withdrawn=_WITHDRAWN,
+    )
+
+
 def _tiled(rows: int, columns: int, before: float, after: float, corrected: str) -> Claim:
     return Claim(
         name=f"register-tiled-{rows}x{columns}",
@@ -136,6 +159,28 @@ CLAIMS = (
         50304,
         None,
     ),
+    Claim(
+        name="recompute-registers",
+        says="a persistent reduction holds rows as float32 copies; half precision takes fewer "
+        "registers",
+        source=_RFC,
+        holds="torch 2.8 to 2.15",
+        shown_by=TwoVariants(
+            "rmsnorm",
+            (Way(Setup((_RECOMPUTE,)), Setup()),),
+            params={"rows": 32768, "columns": 1024},
+            smoke={"rows": 512, "columns": 1024},
+            blame=Blame("registers", _SUSPECTS[:1]),
+        ),
+        symptom="side.held_copies > 0",
+        expects=("good.registers < bad.registers",),
+    ),
+    _recomputed(8192, 8192, 71.8, 94.2),
+    _recomputed(16384, 4096, 80.8, 97.4),
+    _recomputed(32768, 2048, 86.4, 97.3),
+    _recomputed(32768, 4096, 63.8, 89.1),
+    _recomputed(16384, 8192, 76.6, 88.2),
+    _recomputed(32768, 8192, 80.2, 90.7),
     _tiled(8192, 8192, 71.8, 94.2, "to 82 → 88 %"),
     _tiled(16384, 4096, 80.8, 97.4, "to 81 → 89 %"),
     _tiled(32768, 2048, 86.4, 97.3, "to a gain of 1.13"),
